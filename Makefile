@@ -1,0 +1,62 @@
+# Two commands matter: `make run` shows taskgate at work, `make test` tests it. Everything is installed under this folder.
+# Another interpreter: make PYTHON=/path/to/python3.12 …
+
+PYTHON ?= python3
+PY = .venv/bin/python
+STAMP = .venv/made-from-pyproject
+DEBIAN = On Debian 12 or newer: apt-get install python3 python3-venv
+
+.PHONY: help setup run test environments check bench fmt clean
+
+help:
+	@echo 'make setup   what all others need: .venv with taskgate in it'
+	@echo 'make run     an example server, taskgate before it, and a host that calls a slow tool as a task; ONCE=1 ends after that'
+	@echo 'make test    every test'
+	@echo 'make check   ruff, mypy and the import contracts'
+	@echo 'make bench   the benchmarks'
+	@echo 'make fmt     formats the code'
+	@echo 'make clean   removes all that was made here'
+
+setup: $(STAMP)
+
+# A .venv without a working pip was left half made, or its interpreter is gone: it is made anew.
+$(STAMP): pyproject.toml
+	@command -v $(PYTHON) >/dev/null 2>&1 || { \
+		echo "make setup: there is no $(PYTHON). Python 3.11 or newer is needed. $(DEBIAN)" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "make setup: $(PYTHON) is too old, Python 3.11 or newer is needed. $(DEBIAN)" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "make setup: $(PYTHON) cannot make virtual environments. On Debian: apt-get install python3-venv" >&2; exit 1; }
+	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
+	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+run: $(STAMP)
+	@ONCE='$(ONCE)' LISTEN='$(LISTEN)' ADMIN='$(ADMIN)' $(PY) example/run.py
+
+# Old releases of the SDK, each with a server of its own, for the interop tests.
+environments: $(STAMP)
+	@$(PY) example/environments.py
+
+# pytest comes last: a failure of it is what make ends with.
+test: $(STAMP) environments
+	@.venv/bin/coverage erase
+	.venv/bin/coverage run -m pytest
+
+check: $(STAMP)
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+
+bench: $(STAMP)
+	$(PY) -m bench
+
+fmt: $(STAMP)
+	.venv/bin/ruff check --fix-only .
+	.venv/bin/ruff format .
+
+clean:
+	rm -rf .venv .envs .run build dist proxy/*.egg-info .coverage .coverage.* .hypothesis
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

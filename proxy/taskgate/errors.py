@@ -1,0 +1,149 @@
+"""What can go wrong, by whose doing: the host's, the server's, ours.
+
+Knows no HTTP and no JSON-RPC: `dialects/faults.py` alone turns these into either. Every error carries a `reason` from a
+closed set, which is also its metric label. A JSON-RPC error that a server answers is no exception but an outcome.
+No message here may hold a payload, a path of the file system, an address of a server, or a token.
+"""
+
+from datetime import timedelta
+from enum import StrEnum
+
+_Id = str | int
+
+
+class GatewayError(Exception):
+    """Anything the gateway refuses or fails to do."""
+
+    reason: str = "internal"
+
+
+class DownstreamError(GatewayError):
+    """The host's doing. The text is for the host."""
+
+
+class UnparsableMessage(DownstreamError):
+    """The body is not JSON: bad UTF-8, a byte order mark, syntax, NaN, too deep, or a number too long to read."""
+
+    reason = "bad_json"
+
+
+class MalformedMessage(DownstreamError):
+    """JSON, but not one JSON-RPC message. `id` is the message's own where it could be read."""
+
+    reason = "bad_message"
+
+    def __init__(self, text: str, *, id: _Id | None = None) -> None:
+        super().__init__(text)
+        self.id = id
+
+
+class InvalidParams(DownstreamError):
+    """A parameter the gateway needs is missing or of the wrong type."""
+
+    reason = "bad_params"
+
+
+class UnknownMethod(DownstreamError):
+    """No such method in the session's revision, or a capability that was not advertised."""
+
+    reason = "unknown_method"
+
+
+class TaskSupportMismatch(DownstreamError):
+    """A task was asked of a tool that cannot be one, or not asked of a tool that must be one."""
+
+    reason = "task_support"
+
+
+class UnsupportedVersion(DownstreamError):
+    """The protocol revision the host names is not served, or is not the session's."""
+
+    reason = "bad_version"
+
+
+class SessionRequired(DownstreamError):
+    """A message of the initialize era came without a session id."""
+
+    reason = "no_session"
+
+
+class SessionNotFound(DownstreamError):
+    """The session ended, never was, or belongs to somebody else: one answer for all three."""
+
+    reason = "session_not_found"
+
+
+class TaskNotFound(DownstreamError):
+    """Unknown, expired, purged, foreign, malformed: one answer for all of them."""
+
+    reason = "task_not_found"
+
+    def __init__(self) -> None:
+        super().__init__("Task not found")
+
+
+class TaskAlreadyFinished(DownstreamError):
+    """A terminal task cannot be cancelled (initialize era)."""
+
+    reason = "task_finished"
+
+
+class TooManyTasks(DownstreamError):
+    """A cap on unfinished tasks refused the insert; nothing was stored."""
+
+    reason = "concurrency"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"Too many unfinished tasks (limit {limit})")
+        self.limit = limit
+
+
+class UpstreamReason(StrEnum):
+    """What went wrong between the gateway and a server."""
+
+    UNREACHABLE = "unreachable"
+    CLOSED = "closed"
+    TIMEOUT = "timeout"
+    REFUSED = "refused"
+    REDIRECT = "redirect"
+    MALFORMED = "malformed"
+    TOO_LARGE = "too_large"
+    SESSION_LOST = "session_lost"
+
+
+class UpstreamFailed(GatewayError):
+    """The server's doing. `dispatched` tells whether it may have acted on the message.
+
+    The text goes to hosts and into records: it says what happened and never where.
+    """
+
+    def __init__(self, reason: UpstreamReason, text: str, *, dispatched: bool) -> None:
+        super().__init__(text)
+        self.reason = reason.value
+        self.dispatched = dispatched
+
+
+class InternalError(GatewayError):
+    """Our own doing."""
+
+
+class StoreUnavailable(InternalError):
+    """The store did not do what it was asked; nothing is known to be written."""
+
+    reason = "store"
+
+
+class Draining(InternalError):
+    """The gateway is shutting down and takes no new work."""
+
+    reason = "draining"
+
+    def __init__(self, retry_after: timedelta) -> None:
+        super().__init__("The gateway is shutting down")
+        self.retry_after = retry_after
+
+
+class IllegalTransition(GatewayError):
+    """An event that the task's state does not allow: an ordinary outcome inside the engine, never seen outside."""
+
+    reason = "illegal_transition"
