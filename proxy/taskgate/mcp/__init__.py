@@ -1,0 +1,1 @@
+"""The protocol's words: revisions, names, messages, event streams. Pure; no behaviour of ours."""

@@ -1,0 +1,67 @@
+"""Changing a JSON text where it stands: an amendment is a splice, every other byte stays as it came.
+
+An edit is `(start, end, replacement)`, places counted in the text that it is made for.
+"""
+
+from collections.abc import Container
+from typing import Any
+
+import orjson
+
+from taskgate.mcp.spans import Member, Members, RawJson, skip_space
+
+
+def splice(text: str, edits: list[tuple[int, int, str]]) -> str:
+    """`text` with each `(start, end, replacement)` applied; the edits must not overlap."""
+    pieces: list[str] = []
+    at = 0
+    for start, end, replacement in sorted(edits):
+        assert start >= at, "two edits overlap"
+        pieces += (text[at:start], replacement)
+        at = end
+    pieces.append(text[at:])
+    return "".join(pieces)
+
+
+def removal(text: str, member: Member) -> tuple[int, int, str]:
+    """The edit that cuts a member out of its object, one neighbouring comma with it.
+
+    One splice can take one member out of an object, since neighbours share a comma; with an insertion into the same
+    object it goes together only where another member stays.
+    """
+    before = member.key_at - 1
+    while text[before] in " \t\n\r":
+        before -= 1
+    if text[before] == ",":
+        return before, member.end, ""
+    after = skip_space(text, member.end)
+    return member.key_at, (skip_space(text, after + 1) if text[after] == "," else member.end), ""
+
+
+def removals(found: Members, names: Container[str]) -> list[tuple[int, int, str]]:
+    """The edits that cut the named members, of those there are, out of the object whose members are `found`."""
+    edits: list[tuple[int, int, str]] = []
+    kept_end = run_start = run_end = None
+    for name, member in found.items():
+        if name in names:
+            run_start, run_end = (member.key_at if run_start is None else run_start), member.end
+        elif run_start is not None and run_end is not None:
+            edits.append((run_start, member.key_at, "") if kept_end is None else (kept_end, run_end, ""))
+            kept_end, run_start, run_end = member.end, None, None
+        else:
+            kept_end = member.end
+    if run_start is not None and run_end is not None:
+        edits.append((run_start if kept_end is None else kept_end, run_end, ""))
+    return edits
+
+
+def insertion(object_text: RawJson, key: str, value: RawJson) -> tuple[int, int, str]:
+    """The edit that puts a new first member into the object that `object_text` is; the key must not be there yet."""
+    at = object_text.index("{") + 1
+    comma = "" if object_text[skip_space(object_text, at)] == "}" else ","
+    return at, at, f"{dump(key)}:{value}{comma}"
+
+
+def dump(value: Any) -> RawJson:
+    """A value of ours as JSON text."""
+    return orjson.dumps(value).decode()

@@ -1,0 +1,224 @@
+"""One JSON-RPC message: judged once and strictly, then kept as the text it came in.
+
+A message is a text and the places of the members that matter in it. What the gateway does not own is never parsed
+into a tree and written out again: amendments are splices into the text. Only the envelope and the objects that a
+`Shape` opens are walked member by member; there duplicate keys are refused. Everything below is checked for syntax and
+left alone. Pure: no I/O, no revision of the protocol, no method's meaning.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from taskgate.errors import MalformedMessage
+from taskgate.mcp.edits import dump, insertion, removal, removals, splice
+from taskgate.mcp.spans import (
+    Member,
+    Members,
+    RawJson,
+    Shape,
+    decode,
+    elements,
+    is_deeper,
+    members,
+    read_object,
+    read_pairs,
+)
+
+__all__ = [
+    "ENVELOPE",
+    "MAX_ID_BYTES",
+    "Member",
+    "Members",
+    "Message",
+    "Notification",
+    "RawJson",
+    "Request",
+    "RequestId",
+    "Response",
+    "Shape",
+    "dump",
+    "elements",
+    "error_text",
+    "insertion",
+    "is_deeper",
+    "is_id",
+    "members",
+    "notification_text",
+    "parse",
+    "readdressed",
+    "removal",
+    "removals",
+    "request_text",
+    "result_text",
+    "splice",
+]
+"""With what `spans` and `edits` offer for the text of a message, so that its readers need one import."""
+
+RequestId = str | int
+"""A string or an integer: never null, a boolean or a fraction."""
+
+MAX_ID_BYTES: Final = 256
+
+ENVELOPE: Final[Shape] = {"params": {"_meta": {}, "task": {}}, "result": {"_meta": {}}, "error": {}}
+"""What the gateway may have to read or amend in any message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A request; `params` is an object, empty where the message has none. Its text starts at `params_at` of `text`."""
+
+    id: RequestId
+    method: str
+    params: Members
+    text: str
+    params_text: RawJson
+    params_at: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notification:
+    """A notification; `params` as in a request."""
+
+    method: str
+    params: Members
+    text: str
+    params_text: RawJson
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """A response: exactly one of `result` and `error` is a member."""
+
+    id: RequestId
+    result: Member | None
+    error: Member | None
+    text: str
+    id_span: tuple[int, int]
+
+
+Message = Request | Notification | Response
+
+
+def parse(body: bytes, *, max_depth: int, shape: Shape = ENVELOPE) -> Message:
+    """Read one message.
+
+    Raises UnparsableMessage for what is not JSON (decisions b) and MalformedMessage, with the id where it could be
+    read, for JSON that is not one JSON-RPC message: an array, a duplicate key in a walked object, a wrong version, id,
+    method or `error`. `params` that is no object is left to the caller: it is kept as an empty `params` with
+    `params_text` telling the truth.
+    """
+    text = decode(body, max_depth)
+    envelope = _read_envelope(text, shape)
+    message_id = _read_id(envelope)
+    if _value(envelope, "jsonrpc") != "2.0":
+        raise MalformedMessage('"jsonrpc" must be "2.0"', id=message_id)
+    if "method" in envelope:
+        return _read_call(text, envelope, message_id)
+    return _read_response(text, envelope, message_id)
+
+
+def result_text(id: RequestId, result: RawJson) -> str:
+    """A success response around the text of a result."""
+    return f'{{"jsonrpc":"2.0","id":{dump(id)},"result":{result}}}'
+
+
+def error_text(id: RequestId | None, error: RawJson) -> str:
+    """An error response around the text of an error object; without an id where the request's could not be read."""
+    head = "" if id is None else f'"id":{dump(id)},'
+    return f'{{"jsonrpc":"2.0",{head}"error":{error}}}'
+
+
+def request_text(id: RequestId, method: str, params: RawJson | None) -> str:
+    """A request around the text of its parameters."""
+    tail = "" if params is None else f',"params":{params}'
+    return f'{{"jsonrpc":"2.0","id":{dump(id)},"method":{dump(method)}{tail}}}'
+
+
+def notification_text(method: str, params: RawJson | None = None) -> str:
+    """A notification around the text of its parameters."""
+    tail = "" if params is None else f',"params":{params}'
+    return f'{{"jsonrpc":"2.0","method":{dump(method)}{tail}}}'
+
+
+def readdressed(response: Response, id: RequestId) -> str:
+    """A response under another id, every other byte as it came."""
+    start, end = response.id_span
+    return f"{response.text[:start]}{dump(id)}{response.text[end:]}"
+
+
+def is_id(value: object) -> bool:
+    """Whether a value may be a request id or a progress token: a string or an integer of bounded size."""
+    if isinstance(value, str):
+        return len(value.encode("utf-8", "surrogatepass")) <= MAX_ID_BYTES and _is_text(value)
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+
+
+# --- reading -----------------------------------------------------------------------------------------------------
+
+
+def _read_envelope(text: str, shape: Shape) -> Members:
+    try:
+        return read_object(text, shape)
+    except MalformedMessage as refusal:
+        # The whole text is JSON and its id told once, or there is none to answer to.
+        ids = [value for key, value in read_pairs(text) if key == "id"]
+        refusal.id = ids[0] if len(ids) == 1 and is_id(ids[0]) else None
+        raise
+
+
+def _read_id(envelope: Members) -> RequestId | None:
+    member = envelope.get("id")
+    if member is None:
+        return None
+    if not is_id(member.value):
+        raise MalformedMessage("The id must be a string or an integer")
+    value: RequestId = member.value
+    return value
+
+
+def _read_call(text: str, envelope: Members, message_id: RequestId | None) -> Request | Notification:
+    method = _value(envelope, "method")
+    if not isinstance(method, str) or not _is_text(method):
+        raise MalformedMessage("The method must be a string", id=message_id)
+    if "result" in envelope or "error" in envelope:
+        raise MalformedMessage("A message is a call or a response, not both", id=message_id)
+    params = envelope.get("params")
+    inner = (params.members or {}) if params else {}
+    params_text = text[params.start : params.end] if params else ""
+    if message_id is None:
+        return Notification(method=method, params=inner, text=text, params_text=params_text)
+    at = params.start if params else 0
+    return Request(id=message_id, method=method, params=inner, text=text, params_text=params_text, params_at=at)
+
+
+def _read_response(text: str, envelope: Members, message_id: RequestId | None) -> Response:
+    result, error = envelope.get("result"), envelope.get("error")
+    if message_id is None or (result is None) == (error is None):
+        raise MalformedMessage("The message is neither a call nor a response", id=message_id)
+    if error is not None and not _is_error(error.value):
+        raise MalformedMessage("The error is not an error object", id=message_id)
+    place = envelope["id"]
+    return Response(id=message_id, result=result, error=error, text=text, id_span=(place.start, place.end))
+
+
+def _is_error(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("code"), int)
+        and not isinstance(value["code"], bool)
+        and isinstance(value.get("message"), str)
+    )
+
+
+def _value(members_: Members, name: str) -> Any:
+    member = members_.get(name)
+    return None if member is None else member.value
+
+
+def _is_text(value: str) -> bool:
+    """Whether a string could be written out again: an escaped lone surrogate could not."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

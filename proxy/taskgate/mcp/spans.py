@@ -1,0 +1,187 @@
+"""Where the members of a JSON text stand: the text stays, only places and values are read from it.
+
+Only the objects that a `Shape` opens are walked member by member; there repeated keys are refused. Everything below is
+checked for syntax and left alone. Knows nothing of JSON-RPC.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from itertools import accumulate
+from json.scanner import make_scanner
+from typing import Any, Final, NamedTuple, NoReturn
+
+from taskgate.errors import MalformedMessage, UnparsableMessage
+
+RawJson = str
+"""The text of one JSON value."""
+
+Shape = Mapping[str, Any]
+"""Which members to walk into: a tree of names."""
+
+
+class Member(NamedTuple):
+    """One member of a walked object: its value, where its key and its value stand, and its own members if walked."""
+
+    value: Any
+    key_at: int
+    start: int
+    end: int
+    members: "dict[str, Member] | None"
+
+
+Members = dict[str, Member]
+
+
+def decode(body: bytes, max_depth: int) -> str:
+    """The text of a body. Raises UnparsableMessage for what is not UTF-8, starts with a mark, or nests too deep."""
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError:
+        raise UnparsableMessage("The body is not UTF-8") from None
+    if text.startswith("\ufeff"):
+        raise UnparsableMessage("The body starts with a byte order mark")
+    if is_deeper(body, max_depth):
+        raise UnparsableMessage(f"The body is nested deeper than {max_depth} levels")
+    return text
+
+
+def read_object(text: str, shape: Shape) -> Members:
+    """The members of the one JSON object that `text` should be.
+
+    Raises UnparsableMessage where it is no JSON document, MalformedMessage where it is another kind of value or repeats
+    a key in a walked object; the document after that key has not been looked at.
+    """
+    try:
+        at = skip_space(text, 0)
+        if text[at : at + 1] == "{":
+            found, end = _walk(text, at, shape)
+            _expect_end(text, end)
+            return found
+        _expect_end(text, _SCAN(text, at)[1])
+    except _NOT_JSON:
+        raise UnparsableMessage("The body is not JSON") from None
+    raise MalformedMessage("The message is not a JSON object")
+
+
+def read_pairs(text: str) -> tuple[tuple[str, Any], ...]:
+    """The members of an object as they are written, repeated or not; () for any other kind of value.
+
+    Raises UnparsableMessage where `text` is no JSON document.
+    """
+    try:
+        value, end = _SCAN_PAIRS(text, skip_space(text, 0))
+        _expect_end(text, end)
+    except _NOT_JSON:
+        raise UnparsableMessage("The body is not JSON") from None
+    return value if isinstance(value, tuple) else ()
+
+
+def members(text: RawJson, shape: Shape | None = None) -> Members:
+    """The members of the object that `text` is, `shape` below it; {} for any other kind of value.
+
+    `text` must be valid JSON. Raises MalformedMessage on a duplicate key.
+    """
+    at = skip_space(text, 0)
+    return _walk(text, at, shape or {})[0] if text[at : at + 1] == "{" else {}
+
+
+def elements(text: RawJson, shape: Shape) -> list[Member]:
+    """The elements of the array that `text` is, objects walked by `shape`; [] for any other kind of value.
+
+    `text` must be valid JSON. Raises MalformedMessage where an element repeats a key.
+    """
+    at = skip_space(text, 0)
+    if text[at : at + 1] != "[":
+        return []
+    found: list[Member] = []
+    at = skip_space(text, at + 1)
+    while text[at] != "]":
+        member, at = _walk_value(text, at, at, shape)
+        found.append(member)
+        at = skip_space(text, at)
+        if text[at] == ",":
+            at = skip_space(text, at + 1)
+    return found
+
+
+def is_deeper(body: bytes, limit: int) -> bool:
+    """Whether objects and arrays nest deeper than `limit`.
+
+    Takes linear time on any input. Where `body` is no JSON the answer holds for the part before the first mistake,
+    which is as far as a parser goes.
+    """
+    if body.count(b"{") + body.count(b"[") <= limit:
+        return False
+    unescaped = body.replace(rb"\\", b"").replace(rb"\"", b"")
+    outside_strings = b"".join(unescaped.split(b'"')[::2])
+    steps = memoryview(outside_strings.translate(_STEPS, _NOT_BRACKETS)).cast("b")
+    return max(accumulate(steps), default=0) > limit
+
+
+def skip_space(text: str, at: int) -> int:
+    """The next place that is not white space; no regular expression where there is none, which is nearly always."""
+    if text[at : at + 1] > " ":
+        return at
+    match = _SPACES.match(text, at)
+    return match.end() if match else at
+
+
+# --- walking -----------------------------------------------------------------------------------------------------
+
+
+def _walk(text: str, at: int, shape: Shape) -> tuple[Members, int]:
+    """Walk the object that starts at `at`. Raises ValueError or IndexError where the text is no JSON."""
+    found: Members = {}
+    at = skip_space(text, at + 1)
+    if text[at] == "}":
+        return found, at + 1
+    while True:
+        if text[at] != '"':
+            raise ValueError
+        key, key_end = _SCAN(text, at)
+        if key in found:
+            raise MalformedMessage("A key stands twice in one object of the message")
+        colon = skip_space(text, key_end)
+        if text[colon] != ":":
+            raise ValueError
+        found[key], end = _walk_value(text, at, skip_space(text, colon + 1), shape.get(key))
+        at = skip_space(text, end)
+        if text[at] == "}":
+            return found, at + 1
+        if text[at] != ",":
+            raise ValueError
+        at = skip_space(text, at + 1)
+
+
+def _walk_value(text: str, key_at: int, at: int, shape: Shape | None) -> tuple[Member, int]:
+    if shape is not None and text[at] == "{":
+        inner, end = _walk(text, at, shape)
+        return Member({name: member.value for name, member in inner.items()}, key_at, at, end, inner), end
+    value, end = _SCAN(text, at)
+    return Member(value, key_at, at, end, None), end
+
+
+def _expect_end(text: str, at: int) -> None:
+    if skip_space(text, at) != len(text):
+        raise UnparsableMessage("Something follows the JSON document")
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+# The standard scanner: one value from a place in a text, and where it ends. It raises StopIteration where no value is.
+_SCAN: Callable[[str, int], tuple[Any, int]] = make_scanner(
+    json.JSONDecoder(parse_constant=_refuse_constant)  # type: ignore[arg-type]  # typeshed names the wrong class
+)
+# The same with every object as the pairs it is written in, so that repeated keys show.
+_SCAN_PAIRS: Callable[[str, int], tuple[Any, int]] = make_scanner(
+    json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=tuple)  # type: ignore[arg-type]  # the same
+)
+_NOT_JSON: Final = (ValueError, IndexError, StopIteration, RecursionError)
+"""What reading a text that is no JSON raises: a digit too many, the end too early, no value, a nest too deep."""
+_SPACES = re.compile(r"[ \t\n\r]+")
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+"""Brackets as signed bytes: one level in, one level out."""
+_NOT_BRACKETS = bytes(sorted(set(range(256)) - set(b"[]{}")))

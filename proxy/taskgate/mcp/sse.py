@@ -1,0 +1,126 @@
+"""Event streams: writing events, and reading them from chunks as they come. Sans-io.
+
+Only `data` matters to the protocol here: an event is one message. Event ids of a server are never passed on, and what
+is written can hold no line break that did not come from this module.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+KEEP_ALIVE: Final = b": keep-alive\n\n"
+"""A comment: resets every idle timer on the way and is no event."""
+
+
+def event(text: str) -> bytes:
+    """One message as an event.
+
+    JSON has no raw line break inside a string, so a break between its tokens may become a space. `text` must be JSON.
+    """
+    if "\n" in text or "\r" in text:
+        text = text.replace("\r", " ").replace("\n", " ")
+    return f"event: message\ndata: {text}\n\n".encode()
+
+
+class EventTooLarge(Exception):
+    """An event, or a single line, is longer than its reader wants to keep."""
+
+
+@dataclass(slots=True)
+class EventDecoder:
+    """Turns chunks of an event stream into the data of its `message` events.
+
+    Lines may end in CR, LF or CRLF, chunks may fall anywhere: they never change the outcome. Events of another type and
+    comments are passed over; an event cut off by the end of the stream is none.
+
+    Raises EventTooLarge, from then on, when the data of an event of any type or a line of any other kind is longer than
+    `limit` bytes. Keeps at most one such event and one such line. Takes linear time.
+    """
+
+    limit: int
+    _rest: bytearray = field(default_factory=bytearray)
+    _data: list[bytes] = field(default_factory=list)
+    _size: int = 0
+    _is_message: bool = True
+    _begun: bool = False
+    _after_cr: bool = False
+    _overflowed: bool = False
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The data of each event that `chunk` completes, in order, lines joined by LF.
+
+        Events that were complete before the limit was passed are still handed out; the next call raises.
+        """
+        events: list[bytes] = []
+        try:
+            self._read(chunk, events)
+        except EventTooLarge:
+            self._overflowed = True
+            self._rest, self._data = bytearray(), []
+            if not events:
+                raise
+        return events
+
+    def _read(self, chunk: bytes, events: list[bytes]) -> None:
+        if self._overflowed:
+            raise EventTooLarge
+        for line in self._complete_lines(chunk):
+            data = self._take(line)
+            if data is not None:
+                events.append(data)
+        self._expect_short(self._rest)
+
+    def _complete_lines(self, chunk: bytes) -> list[bytes | bytearray]:
+        if self._after_cr:
+            # The LF of a CRLF may have fallen into this chunk.
+            self._after_cr = not chunk
+            chunk = chunk.removeprefix(b"\n")
+        if not chunk:
+            return []
+        self._after_cr = chunk.endswith(b"\r")
+        lines: list[bytes | bytearray] = [*chunk.splitlines()]
+        tail = b"" if chunk.endswith((b"\n", b"\r")) else lines.pop()
+        if lines and self._rest:
+            self._rest += lines[0]
+            lines[0], self._rest = self._rest, bytearray()
+        self._rest += tail
+        return lines
+
+    def _take(self, line: bytes | bytearray) -> bytes | None:
+        if not self._begun:
+            self._begun = True
+            line = line[len(_BOM) :] if line.startswith(_BOM) else line
+        if not line:
+            return self._finish()
+        self._expect_short(line)
+        colon = line.find(b":")
+        name, start = (line[:colon], colon + 1) if colon >= 0 else (line, len(line))
+        start += line[start : start + 1] == b" "
+        if name == b"data":
+            self._keep(bytes(memoryview(line)[start:]))
+        elif name == b"event":
+            self._is_message = line[start:] in (b"", b"message")
+        return None
+
+    def _keep(self, value: bytes) -> None:
+        if self._size + len(value) > self.limit:
+            raise EventTooLarge
+        self._data.append(value)
+        # The LF that joins it to the next line counts, or empty lines would gather without end.
+        self._size += len(value) + 1
+
+    def _finish(self) -> bytes | None:
+        data, is_message = self._data, self._is_message
+        self._data, self._is_message, self._size = [], True, 0
+        if not is_message:
+            return None
+        # An event with an id and empty data only primes a stream for resumption.
+        return b"\n".join(data) or None
+
+    def _expect_short(self, line: bytes | bytearray) -> None:
+        if len(line) > self.limit + _FRAME:
+            raise EventTooLarge
+
+
+_BOM: Final = b"\xef\xbb\xbf"
+_FRAME: Final = len(_BOM + b"data: ")
+"""What may stand around the data in a line, so that data of exactly the limit passes however it is cut."""
