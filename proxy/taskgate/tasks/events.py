@@ -1,0 +1,84 @@
+"""What can happen to a task. The runner and the machine speak in these; nothing is translated between them."""
+
+from dataclasses import dataclass
+
+from taskgate.mcp.jsonrpc import RawJson
+from taskgate.tasks.record import FaultReason, InputRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatched:
+    """The call is about to leave for the server: from here on it may have run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progressed:
+    """The server told how far it is; `message` is for people."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputRequested:
+    """The server asks the host something and waits. The request's key must be new to the task."""
+
+    request: InputRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputClaimed:
+    """A stream delivers a question now; `stream` None gives the question back."""
+
+    key: str
+    stream: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputAnswered:
+    """The host answered a question; the first answer counts."""
+
+    key: str
+    response: RawJson
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerForwarded:
+    """The server has been given an answer, so it need not be kept."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallSucceeded:
+    """The server answered with a result; `message` is the text of a tool's error, if it is one."""
+
+    result: RawJson
+    tool_error: bool
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallFaulted:
+    """The server answered with an error, or the call failed; `error` is the text of the JSON-RPC error object."""
+
+    error: RawJson
+    reason: FaultReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelRequested:
+    """The host gave the task up."""
+
+
+TaskEvent = (
+    Dispatched
+    | Progressed
+    | InputRequested
+    | InputClaimed
+    | InputAnswered
+    | AnswerForwarded
+    | CallSucceeded
+    | CallFaulted
+    | CancelRequested
+)

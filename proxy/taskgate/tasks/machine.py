@@ -1,0 +1,149 @@
+"""The only place where a task's state changes.
+
+`TRANSITIONS` says which event is possible in which state and what state it may lead to; an event without a row is
+illegal there. Terminal states have no rows: they absorb. Which of two allowed states an event leads to (an answer
+may or may not be the last outstanding one) is decided by what the new record holds.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, Final
+
+from taskgate.errors import IllegalTransition
+from taskgate.tasks.events import (
+    AnswerForwarded,
+    CallFaulted,
+    CallSucceeded,
+    CancelRequested,
+    Dispatched,
+    InputAnswered,
+    InputClaimed,
+    InputRequested,
+    Progressed,
+    TaskEvent,
+)
+from taskgate.tasks.record import Faulted, Succeeded, TaskRecord, TaskStatus
+
+WORKING, INPUT_REQUIRED = TaskStatus.WORKING, TaskStatus.INPUT_REQUIRED
+COMPLETED, FAILED, CANCELLED = TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED
+
+TRANSITIONS: Final[Mapping[tuple[TaskStatus, type[Any]], frozenset[TaskStatus]]] = MappingProxyType(
+    {
+        (WORKING, Dispatched): frozenset({WORKING}),
+        (WORKING, Progressed): frozenset({WORKING}),
+        (WORKING, InputRequested): frozenset({INPUT_REQUIRED}),
+        (WORKING, AnswerForwarded): frozenset({WORKING}),
+        (WORKING, CallSucceeded): frozenset({COMPLETED}),
+        (WORKING, CallFaulted): frozenset({FAILED}),
+        (WORKING, CancelRequested): frozenset({CANCELLED}),
+        (INPUT_REQUIRED, Progressed): frozenset({INPUT_REQUIRED}),
+        (INPUT_REQUIRED, InputRequested): frozenset({INPUT_REQUIRED}),
+        (INPUT_REQUIRED, InputClaimed): frozenset({INPUT_REQUIRED}),
+        (INPUT_REQUIRED, InputAnswered): frozenset({INPUT_REQUIRED, WORKING}),
+        (INPUT_REQUIRED, AnswerForwarded): frozenset({INPUT_REQUIRED}),
+        (INPUT_REQUIRED, CallSucceeded): frozenset({COMPLETED}),
+        (INPUT_REQUIRED, CallFaulted): frozenset({FAILED}),
+        (INPUT_REQUIRED, CancelRequested): frozenset({CANCELLED}),
+    }
+)
+
+_UNSEEN = (Dispatched, InputClaimed, AnswerForwarded)
+"""Events that change nothing a host can see, and so leave `updated_at` alone."""
+
+
+def advance(record: TaskRecord, event: TaskEvent, now: datetime) -> TaskRecord:
+    """The record after `event`, one revision on.
+
+    Raises IllegalTransition when the state has no row for the event, or when the event names an input request that is
+    not outstanding. A terminal record keeps no inputs, answers or lease.
+    """
+    allowed = TRANSITIONS.get((record.status, type(event)))
+    if allowed is None:
+        raise IllegalTransition(f"{type(event).__name__} while {record.status}")
+    changes = _CHANGES[type(event)](record, event)
+    status = changes.setdefault("status", record.status)
+    assert status in allowed, (record.status, event, status)
+    if status.is_terminal:
+        changes.update(inputs=(), answers={}, lease=None)
+    if not isinstance(event, _UNSEEN):
+        changes["updated_at"] = max(record.updated_at, now)
+    return replace(record, revision=record.revision + 1, **changes)
+
+
+def _dispatched(record: TaskRecord, _: Dispatched) -> dict[str, Any]:
+    if record.dispatched:
+        raise IllegalTransition("dispatched twice")
+    return {"dispatched": True}
+
+
+def _progressed(_: TaskRecord, event: Progressed) -> dict[str, Any]:
+    return {"status_message": event.message}
+
+
+def _input_requested(record: TaskRecord, event: InputRequested) -> dict[str, Any]:
+    if event.request.key != record.next_input_key:
+        raise IllegalTransition("an input key out of turn")
+    inputs = (*record.inputs, event.request)
+    return {"status": INPUT_REQUIRED, "inputs": inputs, "inputs_made": record.inputs_made + 1}
+
+
+def _input_claimed(record: TaskRecord, event: InputClaimed) -> dict[str, Any]:
+    _outstanding(record, event.key)
+    inputs = tuple(
+        replace(request, claimed_by=event.stream) if request.key == event.key else request for request in record.inputs
+    )
+    return {"inputs": inputs}
+
+
+def _input_answered(record: TaskRecord, event: InputAnswered) -> dict[str, Any]:
+    _outstanding(record, event.key)
+    inputs = tuple(request for request in record.inputs if request.key != event.key)
+    status = INPUT_REQUIRED if inputs else WORKING
+    return {"status": status, "inputs": inputs, "answers": {**record.answers, event.key: event.response}}
+
+
+def _answer_forwarded(record: TaskRecord, event: AnswerForwarded) -> dict[str, Any]:
+    if event.key not in record.answers:
+        raise IllegalTransition(f"no answer under {event.key}")
+    return {"answers": {key: answer for key, answer in record.answers.items() if key != event.key}}
+
+
+def _call_succeeded(_: TaskRecord, event: CallSucceeded) -> dict[str, Any]:
+    outcome = Succeeded(result=event.result, tool_error=event.tool_error)
+    return {
+        "status": COMPLETED,
+        "status_message": event.message,
+        "tool_error": event.tool_error,
+        "outcome": outcome,
+    }
+
+
+def _call_faulted(_: TaskRecord, event: CallFaulted) -> dict[str, Any]:
+    outcome = Faulted(error=event.error, reason=event.reason)
+    return {"status": FAILED, "status_message": event.message, "outcome": outcome}
+
+
+def _cancel_requested(_: TaskRecord, event: CancelRequested) -> dict[str, Any]:
+    return {"status": CANCELLED, "status_message": "Cancelled on request"}
+
+
+def _outstanding(record: TaskRecord, key: str) -> None:
+    if all(request.key != key for request in record.inputs):
+        raise IllegalTransition(f"no outstanding input under {key}")
+
+
+_CHANGES: Final[Mapping[type[Any], Callable[[TaskRecord, Any], dict[str, Any]]]] = MappingProxyType(
+    {
+        Dispatched: _dispatched,
+        Progressed: _progressed,
+        InputRequested: _input_requested,
+        InputClaimed: _input_claimed,
+        InputAnswered: _input_answered,
+        AnswerForwarded: _answer_forwarded,
+        CallSucceeded: _call_succeeded,
+        CallFaulted: _call_faulted,
+        CancelRequested: _cancel_requested,
+    }
+)

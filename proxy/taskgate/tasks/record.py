@@ -1,0 +1,150 @@
+"""The record of one task: the only truth about it.
+
+Values are frozen; a change makes a new record with the next revision, and only `tasks/machine.py` makes such changes.
+A record is a small head, which is all that stores rewrite, and two bodies written once: the parameters of the call and
+the outcome. In a record that was read as a head both bodies are None. Knows no wire shape and no store.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import NamedTuple
+
+from taskgate.mcp.jsonrpc import RawJson, RequestId
+from taskgate.mcp.versions import Peer
+
+TaskId = str
+"""192 random bits, base64url without padding."""
+
+
+class OwnerKey(NamedTuple):
+    """Whom a task or a session belongs to. Every look-up names both parts: another context or mount finds nothing."""
+
+    context: str
+    mount: str
+
+
+class TaskStatus(StrEnum):
+    """The states of the specification. `failed` means a JSON-RPC error, as the newest revision has it."""
+
+    WORKING = "working"
+    INPUT_REQUIRED = "input_required"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the state is absorbing."""
+        return self not in (TaskStatus.WORKING, TaskStatus.INPUT_REQUIRED)
+
+
+class FaultReason(StrEnum):
+    """Why a call has no answer of the server: decisions 19."""
+
+    UNREACHABLE = "unreachable"
+    CLOSED = "closed"
+    TIMEOUT = "timeout"
+    REFUSED = "refused"
+    REDIRECT = "redirect"
+    MALFORMED = "malformed"
+    TOO_LARGE = "too_large"
+    SESSION_LOST = "session_lost"
+    CALL_LOST = "call_lost"
+    SHUTDOWN = "shutdown"
+    EXPIRED = "expired"
+    INTERNAL = "internal"
+    JSONRPC_ERROR = "jsonrpc_error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Succeeded:
+    """The server answered with a result; `tool_error` is its `isError`."""
+
+    result: RawJson
+    tool_error: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faulted:
+    """There is an error instead of a result: the server's own, or ours for a call that failed.
+
+    `error` is the text of the JSON-RPC error object, the server's to the byte.
+    """
+
+    error: RawJson
+    reason: FaultReason
+
+
+Outcome = Succeeded | Faulted
+"""What a call came to; a cancelled task has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """The call a task stands for: the host's own parameters, less what was meant for the gateway.
+
+    `progress_token` is the host's. `params` is None in a head.
+    """
+
+    tool: str
+    peer: Peer
+    host_session: str | None
+    progress_token: RequestId | None
+    params: RawJson | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputRequest:
+    """A question of the server to the host; `claimed_by` is the stream it left on, `key` is from `next_input_key`."""
+
+    key: str
+    method: str
+    params: RawJson
+    claimed_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """Which process runs the call, and until when nobody else may take it over."""
+
+    holder: str
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRecord:
+    """One task.
+
+    Holds: `tool_error` may be true only when completed; `inputs` are there exactly while input_required; `outcome` is
+    there when completed or failed, unless the record is a head; `revision` grows by one with every event;
+    `updated_at` moves only with what a host can see, and never back.
+    """
+
+    id: TaskId
+    owner: OwnerKey
+    call: ToolCall
+    status: TaskStatus
+    status_message: str | None = None
+    created_at: datetime
+    updated_at: datetime
+    ttl: timedelta
+    poll_interval: timedelta
+    revision: int = 0
+    dispatched: bool = False
+    inputs: tuple[InputRequest, ...] = ()
+    inputs_made: int = 0
+    answers: dict[str, RawJson] = field(default_factory=dict)
+    tool_error: bool = False
+    outcome: Outcome | None = None
+    lease: Lease | None = None
+
+    @property
+    def next_input_key(self) -> str:
+        """The key that the next input request must have: none is ever used twice in a task (M-UPD-4)."""
+        return f"input-{self.inputs_made + 1}"
+
+    @property
+    def expires_at(self) -> datetime:
+        """When the record becomes invisible, whatever its state."""
+        return self.created_at + self.ttl
