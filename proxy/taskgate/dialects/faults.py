@@ -1,0 +1,123 @@
+"""The one table from an error to what a host sees of it: HTTP status, JSON-RPC code, data, headers.
+
+Ledger §6 and decisions 19. Texts are ours throughout; an error of a server is no fault but an outcome.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from math import ceil
+from typing import Any
+
+from taskgate import errors
+from taskgate.mcp.jsonrpc import RawJson, RequestId, dump, error_text
+from taskgate.mcp.versions import Revision
+from taskgate.mcp.vocabulary import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    OVER_LIMIT,
+    PARSE_ERROR,
+    TASK_CANCELLED,
+    UNAVAILABLE,
+)
+from taskgate.tasks.events import CallFaulted
+from taskgate.tasks.record import FaultReason
+
+RETRY_AFTER = timedelta(seconds=2)
+"""When to try again where nothing tells better."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """An error as a host sees it."""
+
+    status: int
+    code: int
+    text: str
+    data: dict[str, Any] | None = None
+    retry_after: timedelta | None = None
+
+    def message(self, id: RequestId | None) -> str:
+        """The JSON-RPC error response."""
+        return error_text(id, error_object(self.code, self.text, self.data))
+
+    @property
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        """The HTTP fields that belong to it."""
+        if self.retry_after is None:
+            return ()
+        return (("Retry-After", str(ceil(self.retry_after.total_seconds()))),)
+
+
+def error_object(code: int, text: str, data: dict[str, Any] | None = None) -> RawJson:
+    """A JSON-RPC error object."""
+    return dump({"code": code, "message": text} if data is None else {"code": code, "message": text, "data": data})
+
+
+def fault(error: Exception) -> Fault:
+    """What a host sees of an error; anything unforeseen is an internal error without a word about itself."""
+    match error:
+        case errors.UpstreamFailed():
+            return Fault(status=200, code=INTERNAL_ERROR, text=str(error), data=_failure_data(error))
+        case errors.TooManyTasks():
+            data = {"origin": "gateway", "reason": error.reason, "limit": error.limit}
+            return _unavailable(OVER_LIMIT, str(error), data, RETRY_AFTER)
+        case errors.StoreUnavailable():
+            return _unavailable(UNAVAILABLE, "The task store is not available", _ours(error.reason), RETRY_AFTER)
+        case errors.Draining():
+            return _unavailable(UNAVAILABLE, str(error), _ours(error.reason), error.retry_after)
+        case errors.UnsupportedVersion():
+            data = {"supported": [revision.value for revision in reversed(Revision)]}
+            return Fault(status=400, code=INVALID_REQUEST, text=str(error), data=data)
+        case errors.DownstreamError():
+            status, code = _DOWNSTREAM[type(error)]
+            return Fault(status=status, code=code, text=str(error))
+        case _:
+            data = {**_ours("internal"), "dispatched": False}
+            return Fault(status=200, code=INTERNAL_ERROR, text="Internal error", data=data)
+
+
+def call_failed(error: errors.UpstreamFailed) -> CallFaulted:
+    """How a task ends whose server could not be called, or gave no answer."""
+    return CallFaulted(
+        error=error_object(INTERNAL_ERROR, str(error), _failure_data(error)),
+        reason=FaultReason(error.reason),
+        message=str(error),
+    )
+
+
+def call_ended(reason: FaultReason, text: str, *, dispatched: bool) -> CallFaulted:
+    """How a task ends that the gateway itself gives up."""
+    data = {"origin": "gateway", "reason": reason.value, "dispatched": dispatched}
+    return CallFaulted(error=error_object(INTERNAL_ERROR, text, data), reason=reason, message=text)
+
+
+CANCELLED = error_object(TASK_CANCELLED, "Task was cancelled")
+"""What stands for the outcome of a cancelled task (AMB-1)."""
+
+
+def _failure_data(error: errors.UpstreamFailed) -> dict[str, Any]:
+    return {"origin": "upstream", "reason": error.reason, "dispatched": error.dispatched}
+
+
+def _ours(reason: str) -> dict[str, Any]:
+    return {"origin": "gateway", "reason": reason}
+
+
+def _unavailable(code: int, text: str, data: dict[str, Any], retry_after: timedelta) -> Fault:
+    data["retryAfterMs"] = retry_after // timedelta(milliseconds=1)
+    return Fault(status=200, code=code, text=text, data=data, retry_after=retry_after)
+
+
+_DOWNSTREAM: dict[type[errors.DownstreamError], tuple[int, int]] = {
+    errors.UnparsableMessage: (400, PARSE_ERROR),
+    errors.MalformedMessage: (400, INVALID_REQUEST),
+    errors.InvalidParams: (200, INVALID_PARAMS),
+    errors.UnknownMethod: (200, METHOD_NOT_FOUND),
+    errors.TaskSupportMismatch: (200, METHOD_NOT_FOUND),
+    errors.SessionRequired: (400, INVALID_REQUEST),
+    errors.SessionNotFound: (404, INVALID_REQUEST),
+    errors.TaskNotFound: (200, INVALID_PARAMS),
+    errors.TaskAlreadyFinished: (200, INVALID_PARAMS),
+}

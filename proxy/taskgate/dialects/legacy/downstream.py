@@ -1,0 +1,183 @@
+"""Hosts of the initialize era: what their messages ask, and how they are answered. Pure; holds no session.
+
+What differs between the revisions of the era is one fact: only 2025-11-25 has tasks. A host of any other one, or at a
+mount that offers none, is served as if tasks did not exist.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+from taskgate.dialects import faults
+from taskgate.dialects.base import (
+    AnswerPing,
+    AwaitTask,
+    CallTool,
+    CancelCall,
+    CancelTask,
+    GetTask,
+    Ignore,
+    Intent,
+    OpenSession,
+    Relay,
+    Server,
+    SupportOf,
+)
+from taskgate.dialects.legacy.params import passage, task_id, task_wish, text_member, tool_name, value_of
+from taskgate.dialects.legacy.tasks import create_result, task_object, with_related_task
+from taskgate.dialects.legacy.tools import amend_tools
+from taskgate.errors import InvalidParams, SessionRequired, UnknownMethod
+from taskgate.mcp import vocabulary as words
+from taskgate.mcp.jsonrpc import (
+    Message,
+    Notification,
+    RawJson,
+    Request,
+    RequestId,
+    Response,
+    dump,
+    error_text,
+    insertion,
+    is_id,
+    members,
+    notification_text,
+    readdressed,
+    removals,
+    result_text,
+    splice,
+)
+from taskgate.mcp.versions import NEWEST, Peer, find_revision
+from taskgate.tasks.record import Faulted, Succeeded, TaskRecord
+
+TASK_CAPABILITY = '{"cancel":{},"requests":{"tools":{"call":{}}}}'
+"""What is declared to a host with tasks; `list` only where callers can be told apart (L-CAP-2)."""
+
+
+class LegacyDownstream:
+    """The translator for hosts of the initialize era. `version` is the gateway's own, told as server info."""
+
+    def __init__(self, version: str) -> None:
+        self._info = dump({"name": "taskgate", "version": version})
+
+    def decode(self, message: Message, peer: Peer | None, *, offers_tasks: bool) -> Intent:
+        match message:
+            case Request(method=words.INITIALIZE):
+                return _open_session(message)
+            case _ if peer is None:
+                raise SessionRequired("The message needs a session: send initialize first")
+            case Request():
+                return _read_request(message, has_tasks=offers_tasks and peer.revision.has_tasks)
+            case Notification(method=words.NOTE_CANCELLED):
+                id_ = value_of(message.params, "requestId")
+                return CancelCall(request=id_) if is_id(id_) else Ignore()
+        return Ignore()
+
+    def welcome(self, intent: OpenSession, server: Server, *, offers_tasks: bool) -> str:
+        has_tasks = offers_tasks and intent.peer.revision.has_tasks
+        capabilities = _capabilities(server.capabilities, has_tasks=has_tasks)
+        told = "" if server.instructions is None else f',"instructions":{server.instructions}'
+        revision = intent.peer.revision.value
+        result = f'{{"protocolVersion":"{revision}","capabilities":{capabilities},"serverInfo":{self._info}{told}}}'
+        return result_text(intent.id, result)
+
+    def pong(self, id: RequestId) -> str:
+        return result_text(id, "{}")
+
+    def answer(self, id: RequestId, response: Response) -> str:
+        return readdressed(response, id)
+
+    def tools(self, id: RequestId, response: Response, support: SupportOf | None) -> str:
+        if response.result is None:
+            return readdressed(response, id)
+        page = response.text[response.result.start : response.result.end]
+        return result_text(id, amend_tools(page, support))
+
+    def notice(self, notification: Notification, token: RequestId | None) -> str:
+        place = notification.params.get("progressToken")
+        if token is None or place is None:
+            return notification.text
+        return splice(notification.text, [(place.start, place.end, dump(token))])
+
+    def task_created(self, id: RequestId, record: TaskRecord) -> str:
+        return result_text(id, create_result(record))
+
+    def task_state(self, id: RequestId, record: TaskRecord) -> str:
+        return result_text(id, task_object(record))
+
+    def task_outcome(self, id: RequestId, record: TaskRecord) -> str:
+        match record.outcome:
+            case Succeeded(result=result):
+                return result_text(id, with_related_task(result, record.id))
+            case Faulted(error=error):
+                return error_text(id, error)
+        return error_text(id, faults.CANCELLED)
+
+    def task_changed(self, record: TaskRecord) -> str:
+        return notification_text(words.NOTE_TASK_STATUS, task_object(record))
+
+
+def _open_session(request: Request) -> OpenSession:
+    offered = text_member(request.params, "protocolVersion", "protocolVersion")
+    capabilities, info = _object(request, "capabilities"), _object(request, "clientInfo")
+    peer = Peer(revision=find_revision(offered) or NEWEST, capabilities=capabilities, info=info)
+    return OpenSession(id=request.id, peer=peer)
+
+
+def _object(request: Request, name: str) -> dict[str, Any]:
+    """An object of the handshake; a released host that leaves it out is served all the same."""
+    value = value_of(request.params, name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise InvalidParams(f"{name} must be an object")
+    return value
+
+
+def _read_request(request: Request, *, has_tasks: bool) -> Intent:
+    if request.params_text and not request.params_text.startswith("{"):
+        raise InvalidParams("params must be an object")
+    match request.method:
+        case words.PING:
+            return AnswerPing(id=request.id)
+        case words.TOOLS_CALL:
+            return _call_tool(request, has_tasks=has_tasks)
+        case words.TASKS_GET if has_tasks:
+            return GetTask(id=request.id, task=task_id(request.params))
+        case words.TASKS_RESULT if has_tasks:
+            return AwaitTask(id=request.id, task=task_id(request.params))
+        case words.TASKS_CANCEL if has_tasks:
+            return CancelTask(id=request.id, task=task_id(request.params))
+        case method if method in words.RELAYED_METHODS:
+            ready = passage(request)
+            return Relay(
+                id=request.id,
+                method=method,
+                params=ready.params if ready else None,
+                progress_token=ready.token if ready else None,
+            )
+    raise UnknownMethod("Method not found")
+
+
+def _call_tool(request: Request, *, has_tasks: bool) -> CallTool:
+    name = tool_name(request.params)
+    wish = task_wish(request.params) if has_tasks else None
+    ready = passage(request)
+    assert ready is not None, "a call without parameters has no tool name"
+    return CallTool(
+        id=request.id,
+        tool=name,
+        params=ready.params,
+        kept=ready.kept,
+        progress_token=ready.token,
+        wants_task=wish is not None,
+        ttl=wish.ttl if wish else None,
+    )
+
+
+@lru_cache(maxsize=64)
+def _capabilities(declared: RawJson, *, has_tasks: bool) -> RawJson:
+    """A server's capabilities, less what does not cross the gateway, plus tasks where there are any and tools too."""
+    found = members(declared)
+    kept = splice(declared, removals(found, ("tasks", "extensions")))
+    if has_tasks and "tools" in found:
+        kept = splice(kept, [insertion(kept, "tasks", TASK_CAPABILITY)])
+    return kept

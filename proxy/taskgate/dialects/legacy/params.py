@@ -1,0 +1,121 @@
+"""Reading the parameters of a host's messages in the initialize era: types checked, the host's text kept.
+
+Everything of the wrong type is InvalidParams (decisions b). What belongs to the gateway (`task`, the progress token,
+the related-task key) is cut out of the text; every other byte stays.
+"""
+
+import re
+from datetime import timedelta
+from typing import Any, Final, NamedTuple
+
+from taskgate.dialects.base import Params
+from taskgate.errors import InvalidParams, TaskNotFound
+from taskgate.mcp.jsonrpc import Members, RawJson, Request, RequestId, is_id, removals, splice
+from taskgate.mcp.vocabulary import RELATED_TASK
+from taskgate.tasks.record import TaskId
+
+MAX_TOOL_NAME: Final = 128
+MAX_TTL: Final = timedelta(days=36_500)
+"""Anything longer is as good as this, and no overflow."""
+
+
+class TaskWish(NamedTuple):
+    """The host's `task` member: it wants a task, for that long."""
+
+    ttl: timedelta | None
+
+
+class Passage(NamedTuple):
+    """Parameters made ready to leave: for a server now, for a record, and the host's own progress token."""
+
+    params: Params
+    kept: RawJson
+    token: RequestId | None
+
+
+def text_member(params: Members, name: str, what: str) -> str:
+    """A required string."""
+    value = value_of(params, name)
+    if not isinstance(value, str):
+        raise InvalidParams(f"{what} must be a string")
+    return value
+
+
+def tool_name(params: Members) -> str:
+    """The name of the tool to call; bounded, because it is kept and compared."""
+    name = text_member(params, "name", "The tool's name")
+    if len(name) > MAX_TOOL_NAME:
+        raise InvalidParams(f"The tool's name is longer than {MAX_TOOL_NAME} characters")
+    arguments = params.get("arguments")
+    if arguments is not None and not isinstance(arguments.value, dict):
+        raise InvalidParams("The arguments must be an object")
+    return name
+
+
+def task_id(params: Members) -> TaskId:
+    """The task a request is about. What can be no id of ours is the same TaskNotFound as an unknown one (T24)."""
+    value = value_of(params, "taskId")
+    if not isinstance(value, str) or not _TASK_ID.fullmatch(value):
+        raise TaskNotFound
+    return value
+
+
+def task_wish(params: Members) -> TaskWish | None:
+    """Whether the host asks for a task, and the TTL it would like; null and absent leave that to us."""
+    member = params.get("task")
+    if member is None:
+        return None
+    if member.members is None:
+        raise InvalidParams("task must be an object")
+    ttl = value_of(member.members, "ttl")
+    if ttl is None:
+        return TaskWish(None)
+    if not isinstance(ttl, int) or isinstance(ttl, bool) or ttl < 0:
+        raise InvalidParams("task.ttl must be a whole number of milliseconds, zero or more")
+    return TaskWish(MAX_TTL if ttl > MAX_TTL // _MILLISECOND else timedelta(milliseconds=ttl))
+
+
+def passage(request: Request) -> Passage | None:
+    """The parameters of a request, made ready; None where it has none."""
+    if not request.params_text:
+        return None
+    if "task" not in request.params and "_meta" not in request.params:
+        text = request.params_text
+        return Passage(Params(text), text, None)
+    # Members know their places in the whole message: edits are made there, and the parameters taken out after.
+    meta = _meta(request.params)
+    cuts = removals(request.params, ("task",)) + removals(meta, (RELATED_TASK,))
+    token = meta.get("progressToken")
+    begin, end = request.params_at, request.params_at + len(request.params_text)
+    if token is None:
+        text = _cut(request.text, begin, end, cuts)
+        return Passage(Params(text), text, None)
+    if not is_id(token.value):
+        raise InvalidParams("The progress token must be a string or an integer")
+    params = Params(_cut(request.text, begin, token.start, cuts), _cut(request.text, token.end, end, cuts))
+    cuts = removals(request.params, ("task",)) + removals(meta, (RELATED_TASK, "progressToken"))
+    return Passage(params, _cut(request.text, begin, end, cuts), token.value)
+
+
+def value_of(members: Members, name: str) -> Any:
+    """A member's value; None where there is none."""
+    member = members.get(name)
+    return None if member is None else member.value
+
+
+def _meta(params: Members) -> Members:
+    meta = params.get("_meta")
+    if meta is None:
+        return {}
+    if meta.members is None:
+        raise InvalidParams("_meta must be an object")
+    return meta.members
+
+
+def _cut(text: str, begin: int, end: int, edits: list[tuple[int, int, str]]) -> str:
+    inside = [(start - begin, stop - begin, by) for start, stop, by in edits if begin <= start and stop <= end]
+    return splice(text[begin:end], inside)
+
+
+_MILLISECOND = timedelta(milliseconds=1)
+_TASK_ID = re.compile(r"[A-Za-z0-9_-]{32}")

@@ -1,0 +1,63 @@
+"""The shapes of tasks in 2025-11-25 (SEP-1686): ledger §4. Only shapes; who may see them is decided elsewhere."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from taskgate.mcp.jsonrpc import Member, RawJson, dump, insertion, members, splice
+from taskgate.mcp.vocabulary import RELATED_TASK
+from taskgate.tasks.record import TaskId, TaskRecord, TaskStatus
+
+MILLISECOND = timedelta(milliseconds=1)
+
+
+def task_object(record: TaskRecord) -> RawJson:
+    """A Task: what `tasks/get`, `tasks/cancel` and the status notification hold, and CreateTaskResult nests."""
+    return dump(_fields(record))
+
+
+def create_result(record: TaskRecord) -> RawJson:
+    """A CreateTaskResult; the related-task key is there although examples leave it out (AMB-3)."""
+    return dump({"task": _fields(record), "_meta": {RELATED_TASK: {"taskId": record.id}}})
+
+
+def presented_status(record: TaskRecord) -> TaskStatus:
+    """The status as this era has it: a tool's error is a failed task (L-STAT-3)."""
+    return TaskStatus.FAILED if record.tool_error else record.status
+
+
+def with_related_task(result: RawJson, task: TaskId) -> RawJson:
+    """A result with the related-task key in its `_meta`, replacing what a server may have put there (T23)."""
+    related = dump({"taskId": task})
+    found = members(result, {"_meta": {}})
+    meta = found.get("_meta")
+    if meta is None:
+        return splice(result, [insertion(result, "_meta", f"{{{dump(RELATED_TASK)}:{related}}}")])
+    if meta.members is None:
+        return splice(result, [(meta.start, meta.end, f"{{{dump(RELATED_TASK)}:{related}}}")])
+    return splice(result, [_related_edit(result, meta, related)])
+
+
+def _related_edit(result: RawJson, meta: Member, related: RawJson) -> tuple[int, int, str]:
+    old = (meta.members or {}).get(RELATED_TASK)
+    if old is not None:
+        return old.start, old.end, related
+    start, end, text = insertion(result[meta.start : meta.end], RELATED_TASK, related)
+    return meta.start + start, meta.start + end, text
+
+
+def _fields(record: TaskRecord) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "taskId": record.id,
+        "status": presented_status(record).value,
+        "createdAt": _timestamp(record.created_at),
+        "lastUpdatedAt": _timestamp(record.updated_at),
+        "ttl": record.ttl // MILLISECOND,
+        "pollInterval": record.poll_interval // MILLISECOND,
+    }
+    if record.status_message is not None:
+        fields["statusMessage"] = record.status_message
+    return fields
+
+
+def _timestamp(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"

@@ -1,0 +1,184 @@
+"""Servers of the initialize era: what they are told, and what their messages mean. Pure; holds no session.
+
+No client capability is declared, so every request of a server but `ping` is refused (-32601).
+"""
+
+from typing import Any, Final
+
+from taskgate.dialects.base import (
+    Answered,
+    Heard,
+    Noticed,
+    Params,
+    ProgressTold,
+    Questioned,
+    Server,
+    ToolPage,
+)
+from taskgate.errors import MalformedMessage, UnparsableMessage, UpstreamFailed, UpstreamReason
+from taskgate.mcp import vocabulary as words
+from taskgate.mcp.jsonrpc import (
+    Member,
+    Notification,
+    RawJson,
+    Request,
+    RequestId,
+    Response,
+    dump,
+    error_text,
+    members,
+    notification_text,
+    parse,
+    request_text,
+    result_text,
+)
+from taskgate.mcp.versions import NEWEST, Peer, find_revision
+from taskgate.tasks.events import CallFaulted, CallSucceeded
+from taskgate.tasks.policy import TaskSupport
+from taskgate.tasks.record import FaultReason
+
+MAX_DEPTH: Final = 256
+"""How deep a server's message may nest: far above any real one, far below what would hurt to read."""
+
+MAX_SUMMARY: Final = 1_000
+"""How many characters of an error's text become a status message."""
+
+
+class LegacyUpstream:
+    """The translator for servers of the initialize era. `version` is the gateway's own, told as client info."""
+
+    def __init__(self, version: str) -> None:
+        self._version = version
+
+    def handshake(self, id: RequestId) -> str:
+        info = {"name": "taskgate", "version": self._version}
+        params = {"protocolVersion": NEWEST.value, "capabilities": {}, "clientInfo": info}
+        return request_text(id, words.INITIALIZE, dump(params))
+
+    def read_welcome(self, response: Response) -> Server:
+        if response.result is None:
+            raise _failed(UpstreamReason.REFUSED, "The server refused to open a session")
+        result = members(response.text[response.result.start : response.result.end])
+        revision = find_revision(_value(result, "protocolVersion"))
+        if revision is None:
+            raise _broke("it speaks no known revision")
+        capabilities, info = result.get("capabilities"), _value(result, "serverInfo")
+        if capabilities is None or not isinstance(capabilities.value, dict):
+            raise _broke("it declared no capabilities")
+        text = response.text[response.result.start : response.result.end]
+        instructions = result.get("instructions")
+        told = instructions is not None and isinstance(instructions.value, str)
+        return Server(
+            peer=Peer(revision=revision, capabilities=capabilities.value, info=info if isinstance(info, dict) else {}),
+            capabilities=text[capabilities.start : capabilities.end],
+            instructions=text[instructions.start : instructions.end] if instructions and told else None,
+        )
+
+    def initialized(self) -> str:
+        return notification_text(words.NOTE_INITIALIZED)
+
+    def call(self, id: RequestId, method: str, params: Params | None) -> str:
+        token = id if isinstance(id, int) else 0
+        return request_text(id, method, None if params is None else params.with_token(token))
+
+    def list_tools(self, id: RequestId, cursor: RawJson | None) -> str:
+        return request_text(id, words.TOOLS_LIST, "{}" if cursor is None else f'{{"cursor":{cursor}}}')
+
+    def read_tools(self, response: Response) -> ToolPage:
+        if response.result is None:
+            raise _failed(UpstreamReason.REFUSED, "The server refused to list its tools")
+        text = response.text[response.result.start : response.result.end]
+        result = members(text)
+        tools = _value(result, "tools")
+        if not isinstance(tools, list):
+            raise _broke("its list of tools is no list")
+        cursor = result.get("nextCursor")
+        more = cursor is not None and isinstance(cursor.value, str)
+        return ToolPage(
+            tools={tool["name"]: _native_support(tool) for tool in tools if _is_tool(tool)},
+            cursor=text[cursor.start : cursor.end] if cursor and more else None,
+        )
+
+    def cancel(self, id: RequestId, reason: str) -> str:
+        return notification_text(words.NOTE_CANCELLED, dump({"requestId": id, "reason": reason}))
+
+    def hear(self, message: bytes) -> Heard:
+        try:
+            heard = parse(message, max_depth=MAX_DEPTH)
+        except (UnparsableMessage, MalformedMessage):
+            raise _broke("a message of it is no JSON-RPC message") from None
+        match heard:
+            case Response():
+                return Answered(heard)
+            case Request():
+                return Questioned(_reply(heard))
+            case Notification(method=words.NOTE_PROGRESS):
+                token = _value(heard.params, "progressToken")
+                known = isinstance(token, int) and not isinstance(token, bool)
+                return ProgressTold(token, heard) if known else None
+            case Notification(method=method) if method in words.RELAYED_NOTICES:
+                return Noticed(heard)
+        return None
+
+    def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
+        if response.error is not None:
+            error = response.text[response.error.start : response.error.end]
+            message = summary(response.error.value["message"])
+            return CallFaulted(error=error, reason=FaultReason.JSONRPC_ERROR, message=message)
+        assert response.result is not None
+        value = response.result.value
+        if not isinstance(value, dict) or ("task" in value and "content" not in value):
+            # A task of the server's own was not asked for: no `task` went out with the call.
+            raise _broke("its answer is no tool result")
+        failed = value.get("isError") is True
+        text = response.text[response.result.start : response.result.end]
+        return CallSucceeded(result=text, tool_error=failed, message=_error_text(value) if failed else None)
+
+
+def summary(text: str) -> str:
+    """A text of a server as a status message: bounded, and fit to be written as UTF-8."""
+    cut = text if len(text) <= MAX_SUMMARY else f"{text[: MAX_SUMMARY - 1]}…"
+    return cut.encode("utf-8", "replace").decode()
+
+
+def _error_text(result: dict[str, Any]) -> str:
+    content = result.get("content")
+    texts = [
+        block["text"]
+        for block in (content if isinstance(content, list) else [])
+        if isinstance(block, dict) and isinstance(block.get("text"), str)
+    ]
+    return summary("\n".join(texts)) if texts else "The tool reported an error"
+
+
+def _reply(request: Request) -> str:
+    if request.method == words.PING:
+        return result_text(request.id, "{}")
+    error = {"code": words.METHOD_NOT_FOUND, "message": "Method not found"}
+    return error_text(request.id, dump(error))
+
+
+def _native_support(tool: dict[str, Any]) -> TaskSupport | None:
+    execution = tool.get("execution")
+    word = execution.get("taskSupport") if isinstance(execution, dict) else None
+    return TaskSupport(word) if isinstance(word, str) and word in _SUPPORT_WORDS else None
+
+
+def _is_tool(tool: Any) -> bool:
+    return isinstance(tool, dict) and isinstance(tool.get("name"), str)
+
+
+def _value(found: dict[str, Member], name: str) -> Any:
+    member = found.get(name)
+    return None if member is None else member.value
+
+
+def _failed(reason: UpstreamReason, text: str) -> UpstreamFailed:
+    return UpstreamFailed(reason, text, dispatched=False)
+
+
+def _broke(how: str) -> UpstreamFailed:
+    return UpstreamFailed(UpstreamReason.MALFORMED, f"The server broke the protocol: {how}", dispatched=True)
+
+
+_SUPPORT_WORDS = frozenset(TaskSupport)
