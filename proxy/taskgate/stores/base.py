@@ -1,0 +1,221 @@
+"""The seams between the engine and its stores, and what every store promises.
+
+`now` always comes from the caller: no store reads a clock. No store knows a rule of the task machine. Whatever goes
+wrong below a store leaves it as StoreUnavailable. `tests/contract/` holds every implementation to this page.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from taskgate.mcp.versions import Peer
+from taskgate.tasks.record import OwnerKey, TaskId, TaskRecord, TaskStatus
+
+
+class CapScope(StrEnum):
+    """What a cap counts over: the part of the record that must be equal."""
+
+    CONTEXT = "context"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cap:
+    """At most `limit` unfinished, unexpired records that share `scope` with the one being inserted."""
+
+    scope: CapScope
+    limit: int
+
+
+class OrderBy(StrEnum):
+    """The times by which a page may be ordered; ties break by task id."""
+
+    CREATED = "created_at"
+    UPDATED = "updated_at"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFilter:
+    """Which records to list: criteria combine with AND, the values of one with OR; None means any. Bounds exclude."""
+
+    ids: frozenset[TaskId] | None = None
+    statuses: frozenset[TaskStatus] | None = None
+    tool_error: bool | None = None
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    updated_after: datetime | None = None
+    updated_before: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOrder:
+    """How to list records."""
+
+    by: OrderBy = OrderBy.UPDATED
+    descending: bool = True
+
+
+class Position(NamedTuple):
+    """A place between two records of an ordered list: it stays where it is when records come and go."""
+
+    time: datetime
+    id: TaskId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Heads in order, and where the next page starts; None when there is none."""
+
+    records: tuple[TaskRecord, ...]
+    next: Position | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskWatch:
+    """News of one task, once it is newer than `revision`."""
+
+    id: TaskId
+    revision: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerWatch:
+    """News of all tasks of an owner, from a place in the store's sequence of changes; None starts now."""
+
+    owner: OwnerKey
+    since: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HolderWatch:
+    """News of all tasks whose call a process holds, as with an owner."""
+
+    holder: str
+    since: int | None = None
+
+
+Watch = TaskWatch | OwnerWatch | HolderWatch
+
+
+class Change(NamedTuple):
+    """A hint that a record is at `revision` now, or gone (-1)."""
+
+    id: TaskId
+    revision: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """Changes since a watch's place, and the place to watch from next. Nothing in it is truth: load the record."""
+
+    changes: tuple[Change, ...] = ()
+    place: int
+
+
+class TaskStore(Protocol):
+    """Task records, and the news of their changes."""
+
+    async def insert(self, record: TaskRecord, *, caps: tuple[Cap, ...]) -> None:
+        """Keep a new record, durably, if every cap has room: all in one step, or TooManyTasks and nothing."""
+        ...
+
+    async def load(self, owner: OwnerKey, id: TaskId, *, now: datetime, bodies: bool = False) -> TaskRecord | None:
+        """The record, as a head unless `bodies`. Unknown, expired and foreign are the same None."""
+        ...
+
+    async def swap(self, record: TaskRecord, *, expected: int) -> bool:
+        """Replace the head whose revision is `expected`, durably, and keep the outcome if the record has one.
+
+        Exactly one of several racers wins; the others, and a swap of a record that is gone, get False.
+        """
+        ...
+
+    async def page(
+        self,
+        owner: OwnerKey,
+        *,
+        where: TaskFilter,
+        order: TaskOrder,
+        after: Position | None,
+        limit: int,
+        now: datetime,
+    ) -> Page:
+        """Heads of the owner's unexpired records. A position stays stable under inserts and updates."""
+        ...
+
+    async def changed(self, watch: Watch, *, timeout: timedelta) -> News:
+        """Wait for news, at most `timeout`; at once if there is some already. May return early and empty.
+
+        A change between the caller's look and this wait is not lost.
+        """
+        ...
+
+    async def renew(self, holder: str, ids: frozenset[TaskId], until: datetime) -> None:
+        """Extend the holder's own leases; touches no revision. Records held by others or gone are passed over."""
+        ...
+
+    async def lapsed(self, *, holder: str, until: datetime, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
+        """Take over unfinished, unexpired records whose lease has lapsed, oldest first, with bodies.
+
+        Each is given to one taker only: the lease is the taker's, until `until`, when this returns. In a store that
+        one process holds, every lease of an earlier process has lapsed when the store opens.
+        """
+        ...
+
+    async def purge(self, *, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
+        """Remove expired records, at most `limit`, and return their heads."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRecord:
+    """A session of a host of the initialize era: what outlives the process that opened it."""
+
+    id: str
+    owner: OwnerKey
+    peer: Peer
+    expires_at: datetime
+
+
+class SessionStore(Protocol):
+    """Host sessions."""
+
+    async def put(self, record: SessionRecord) -> None:
+        """Keep a new session, durably."""
+        ...
+
+    async def find(self, owner: OwnerKey, id: str, *, now: datetime) -> SessionRecord | None:
+        """The session; unknown, expired and foreign are the same None."""
+        ...
+
+    async def touch(self, ids: frozenset[str], *, until: datetime) -> None:
+        """Move the expiry of sessions; those that are gone are passed over. Need not be durable."""
+        ...
+
+    async def drop(self, owner: OwnerKey, id: str) -> bool:
+        """Forget a session, durably; whether there was one."""
+        ...
+
+    async def purge_sessions(self, *, now: datetime) -> int:
+        """Forget expired sessions; how many."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Census:
+    """What a store holds."""
+
+    tasks: dict[TaskStatus, int] = field(default_factory=dict)
+    size: int | None = None
+
+
+class Store(TaskStore, SessionStore, Protocol):
+    """A whole backend: both kinds of records behind one connection."""
+
+    async def census(self) -> Census:
+        """Count what is kept; `size` in bytes where the backend knows it. Raises StoreUnavailable when it is not."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what was acknowledged and let go of everything; a second close does nothing."""
+        ...

@@ -1,0 +1,225 @@
+"""The facts that the gateway reports, and the port it reports them to.
+
+A fact is a small value about something that happened. It holds no argument, result, token, address, session id or task
+id. Whoever listens (metrics now) decides what becomes of it. Listeners never raise and never block.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+
+from taskgate.tasks.record import TaskStatus
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswered:
+    """The public listener answered; `route` is `mcp` for a mount, else `other`."""
+
+    route: str
+    verb: str
+    status: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRefused:
+    """Refused before it was JSON-RPC; `reason` is of the closed set of `taskgate_http_rejections_total`."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOpened:
+    """An event stream began: `side` is downstream or upstream, `kind` is response or get."""
+
+    side: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEnded:
+    """The counterpart of StreamOpened."""
+
+    side: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class RpcAnswered:
+    """A request of a host was answered; `error` is None, a JSON-RPC code, or `tool_error`."""
+
+    mount: str
+    method: str
+    revision: str
+    seconds: float
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamAnswered:
+    """A server answered a request of ours, or failed to; `error` as in RpcAnswered, or the reason of the failure."""
+
+    mount: str
+    method: str
+    seconds: float
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCalled:
+    """A `tools/call` was let in or refused; `disposition` is task, direct or rejected.
+
+    `tool` is a name that the server listed, or None.
+    """
+
+    mount: str
+    tool: str | None
+    disposition: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCreated:
+    """A task is durable and acknowledged; `adjustment` says how its TTL differs from what was asked."""
+
+    mount: str
+    ttl: timedelta
+    adjustment: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDispatched:
+    """A task's call left for the server `waited` after the task was created."""
+
+    mount: str
+    waited: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class TaskMoved:
+    """A task changed its state."""
+
+    mount: str
+    before: TaskStatus
+    after: TaskStatus
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFinished:
+    """A task ended; `reason` is ok, tool_error, client (cancelled) or a FaultReason."""
+
+    mount: str
+    status: TaskStatus
+    reason: str
+    age: timedelta
+    result_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskExpired:
+    """The time to live of an unfinished task ran out; `phase` is working or input_required."""
+
+    mount: str
+    phase: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPurged:
+    """A record was removed after its retention."""
+
+    status: TaskStatus
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCancelAsked:
+    """A host asked for a cancel; `outcome` is propagated or already_terminal."""
+
+    mount: str
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRecovered:
+    """A task of an earlier process was taken over; `outcome` is failed (it may have run) or retried (never sent)."""
+
+    mount: str
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDenied:
+    """A look-up found no task; why is not told apart."""
+
+    mount: str
+    method: str
+
+
+@dataclass(frozen=True, slots=True)
+class LateAnswerDropped:
+    """A server answered a call whose task had ended before."""
+
+    mount: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLost:
+    """A server ended its session; the next call opens another."""
+
+    mount: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoreUsed:
+    """A store did, or failed to do, one operation."""
+
+    operation: str
+    seconds: float
+    ok: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCounted:
+    """What the store holds: tasks by status, and its size in bytes where known."""
+
+    tasks: dict[TaskStatus, int]
+    size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CallsRunning:
+    """How many upstream calls of tasks this process holds for one mount now."""
+
+    mount: str
+    count: int
+
+
+Fact = (
+    HttpAnswered
+    | HttpRefused
+    | StreamOpened
+    | StreamEnded
+    | RpcAnswered
+    | UpstreamAnswered
+    | ToolCalled
+    | TaskCreated
+    | TaskDispatched
+    | TaskMoved
+    | TaskFinished
+    | TaskExpired
+    | TaskPurged
+    | TaskCancelAsked
+    | TaskRecovered
+    | TaskDenied
+    | LateAnswerDropped
+    | SessionLost
+    | StoreUsed
+    | StoreCounted
+    | CallsRunning
+)
+
+
+class Audit(Protocol):
+    """Where facts go."""
+
+    def record(self, fact: Fact) -> None:
+        """Take note of a fact. Never raises, never waits."""
+        ...

@@ -1,0 +1,103 @@
+"""The seams towards servers: an upstream is one configured server, a session one conversation with it.
+
+And below the session the one small interface that moves bytes, so that the way they move can be replaced.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+
+from taskgate.dialects.base import Params, Server
+from taskgate.mcp.jsonrpc import Notification, Response
+from taskgate.tasks.events import CallFaulted, CallSucceeded
+from taskgate.tasks.policy import TaskSupport
+
+Notice = Callable[[Notification], None]
+"""Told of what a server says besides its answer. Must not raise or block."""
+
+
+class UpstreamSession(Protocol):
+    """One session with one server, for one host session or one task.
+
+    It opens when it is first needed and again, once, for the next call after the server ended it. Everything that
+    fails is UpstreamFailed. To cancel an await of `relay` or `run` tells the server that nobody waits any more.
+    """
+
+    async def open(self) -> Server:
+        """What the server said in the handshake, which is made if there is none yet. Single flight."""
+        ...
+
+    async def relay(self, method: str, params: Params | None, *, notice: Notice) -> Response:
+        """The server's response to one request; progress of the call goes to `notice`."""
+        ...
+
+    async def run(self, params: Params, *, within: timedelta) -> CallSucceeded | CallFaulted:
+        """What a `tools/call` came to; reason timeout after `within`, if that is sooner than the call's own bound."""
+        ...
+
+    async def tools(self) -> Mapping[str, TaskSupport | None]:
+        """The server's catalogue by tool name, all pages; read once and again after the server said it changed."""
+        ...
+
+    async def close(self) -> None:
+        """End the session at the server and forget it; waits no longer than a moment. A second close does nothing."""
+        ...
+
+
+class Upstream(Protocol):
+    """One configured server."""
+
+    name: str
+
+    def session(self, notice: Notice) -> UpstreamSession:
+        """A new session, not yet opened; `notice` hears what the server says about the session."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of every connection."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """One HTTP request to a server, without an address: a transport knows the one it goes to.
+
+    `first_byte` bounds the wait for a head, `idle` the silence within a body; None waits.
+    """
+
+    verb: str
+    headers: Mapping[str, str]
+    body: bytes | None = None
+    first_byte: timedelta | None = None
+    idle: timedelta | None = None
+
+
+class Incoming(Protocol):
+    """A server's HTTP answer: its head has arrived, its body has not."""
+
+    status: int
+    session: str | None
+
+    def messages(self) -> AsyncIterator[bytes]:
+        """The messages of the body: one for a JSON document, one an event for a stream, none for anything else.
+
+        Raises UpstreamFailed for a body that breaks off, is too large or no such body at all.
+        """
+        ...
+
+    async def release(self) -> None:
+        """Be done with the answer; the connection is dropped unless the body was read to its end."""
+        ...
+
+
+class Transport(Protocol):
+    """Moves bytes to and from one server."""
+
+    async def send(self, outgoing: Outgoing) -> Incoming:
+        """The answer's head. Raises UpstreamFailed: unreachable if nothing can have arrived, else closed, timeout, …"""
+        ...
+
+    async def close(self) -> None:
+        """Drop every connection."""
+        ...
