@@ -1,0 +1,270 @@
+"""The life of a request, from the door to the answer. Read `answer` top to bottom; the order is part of the security.
+
+Before this page the listener has checked what needs no body (`downstream/door.py`): host, origin, path, method, media
+types, size. From here on a refusal is a JSON-RPC error wherever there is an id to answer to.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from logging import getLogger
+from typing import NamedTuple
+
+from taskgate.auth.context import AuthContext
+from taskgate.clock import Clock
+from taskgate.dialects.base import (
+    AnswerPing,
+    AwaitTask,
+    CallTool,
+    CancelCall,
+    CancelTask,
+    DownstreamDialect,
+    GetTask,
+    Intent,
+    OpenSession,
+    Relay,
+)
+from taskgate.dialects.faults import fault
+from taskgate.engine.interruption import Interrupted
+from taskgate.engine.listen import Listening
+from taskgate.engine.messages import Exchange, Reply, Verb
+from taskgate.engine.mounts import Mount
+from taskgate.engine.relay import Relaying
+from taskgate.engine.sessions import HostSession, HostSessions
+from taskgate.engine.task_service import TaskService
+from taskgate.errors import (
+    Draining,
+    GatewayError,
+    MalformedMessage,
+    SessionRequired,
+    TaskSupportMismatch,
+    UnsupportedVersion,
+)
+from taskgate.mcp import vocabulary as words
+from taskgate.mcp.jsonrpc import Message, Request, Response, parse
+from taskgate.mcp.versions import find_revision
+from taskgate.telemetry.audit import Audit, RpcAnswered, ToolCalled
+
+log = getLogger("taskgate.gateway")
+
+
+class Spoken(NamedTuple):
+    """An answer to a request: the message, and what to count it as (None, a JSON-RPC code, `tool_error`)."""
+
+    message: str
+    error: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rooms:
+    """The parts of the house that a request may pass through."""
+
+    sessions: HostSessions
+    tasks: TaskService
+    relaying: Relaying
+    listening: Listening
+
+
+class Gateway:
+    """Answers every exchange that the public listener lets through."""
+
+    def __init__(
+        self,
+        *,
+        mounts: Mapping[str, Mount],
+        dialect: DownstreamDialect,
+        rooms: Rooms,
+        caller: AuthContext,
+        max_depth: int,
+        audit: Audit,
+        clock: Clock,
+    ) -> None:
+        self._mounts = mounts
+        self._dialect = dialect
+        self._rooms = rooms
+        self._caller = caller
+        self._max_depth = max_depth
+        self._audit = audit
+        self._clock = clock
+        self._draining: timedelta | None = None
+
+    def drain(self, patience: timedelta) -> None:
+        """Refuse whatever still comes; `patience` is when to try again, elsewhere."""
+        self._draining = patience
+
+    async def answer(self, exchange: Exchange) -> Reply:
+        """The reply to one exchange; raises nothing but cancellation."""
+        inbound = exchange.inbound
+        begun = self._clock.elapsed()
+        message: Message | None = None
+        mount = self._mounts[inbound.path]
+        try:
+            # 1. Who asks. Without authentication everybody is the same caller.
+            caller = self._caller
+            # 2. A stream or a goodbye has no message.
+            if inbound.verb is not Verb.POST:
+                self._refuse_when_draining()
+                return await self._serve_session(exchange, mount, caller)
+            # 3. The body is judged once: JSON, then one JSON-RPC message.
+            message = parse(inbound.body, max_depth=self._max_depth)
+            # 4. The session, its owner checked, and the revision it was opened with.
+            self._refuse_when_draining()
+            host_session = await self._find_session(exchange, mount, caller, message)
+            # 5. What the message asks, in neutral words; its parameters are checked here.
+            peer = None if host_session is None else host_session.peer
+            intent = self._dialect.decode(message, peer, offers_tasks=mount.offers_tasks)
+            # 6. Do it.
+            if not isinstance(message, Request):
+                self._note(host_session, intent)
+                return Reply(status=202)
+            spoken = await self._perform(exchange, mount, caller, host_session, intent)
+        except Interrupted:
+            # The host gave its request up, or left: nobody waits for an answer.
+            return Reply(status=202)
+        except Exception as error:
+            return self._refuse(error, exchange, message, begun)
+        self._count(mount, message, exchange, begun, spoken.error)
+        return Reply(body=spoken.message, headers=spoken.headers)
+
+    # --- the steps, in the order of `answer` ------------------------------------------------------------------------
+
+    def _refuse_when_draining(self) -> None:
+        if self._draining is not None:
+            raise Draining(self._draining)
+
+    async def _serve_session(self, exchange: Exchange, mount: Mount, caller: AuthContext) -> Reply:
+        host_session = await self._session(exchange, mount, caller)
+        if exchange.inbound.verb is Verb.GET:
+            return await self._rooms.listening.serve(exchange, host_session)
+        await self._rooms.sessions.end(host_session)
+        return Reply(status=200)
+
+    async def _find_session(
+        self, exchange: Exchange, mount: Mount, caller: AuthContext, message: Message
+    ) -> HostSession | None:
+        """The session a message belongs to; None for the one message that opens one."""
+        if isinstance(message, Request) and message.method == words.INITIALIZE:
+            return None
+        return await self._session(exchange, mount, caller)
+
+    async def _session(self, exchange: Exchange, mount: Mount, caller: AuthContext) -> HostSession:
+        inbound = exchange.inbound
+        if inbound.revision is not None and find_revision(inbound.revision) is None:
+            raise UnsupportedVersion("The protocol version is not supported")
+        if inbound.host_session is None:
+            raise SessionRequired("The message needs a session: send initialize first")
+        host_session = await self._rooms.sessions.find(mount, caller.owner(mount.name), inbound.host_session)
+        if inbound.revision is not None and inbound.revision != host_session.peer.revision:
+            raise UnsupportedVersion("The protocol version is not the one the session was opened with")
+        return host_session
+
+    async def _perform(
+        self,
+        exchange: Exchange,
+        mount: Mount,
+        caller: AuthContext,
+        host_session: HostSession | None,
+        intent: Intent,
+    ) -> Spoken:
+        if isinstance(intent, OpenSession):
+            return await self._open_session(mount, caller, intent)
+        assert host_session is not None, "the dialect lets nothing else through without a session"
+        tasks, owner = self._rooms.tasks, host_session.owner
+        match intent:
+            case AnswerPing(id=id_):
+                return Spoken(self._dialect.pong(id_))
+            case CallTool():
+                return await self._call_tool(exchange, host_session, intent)
+            case GetTask(id=id_, task=task):
+                record = await tasks.get(owner, task, words.TASKS_GET)
+                return Spoken(self._dialect.task_state(id_, record))
+            case AwaitTask(id=id_, task=task):
+                record = await tasks.outcome(exchange, owner, task, words.TASKS_RESULT)
+                return Spoken(self._dialect.task_outcome(id_, record))
+            case CancelTask(id=id_, task=task):
+                record = await tasks.cancel(owner, task, words.TASKS_CANCEL)
+                return Spoken(self._dialect.task_state(id_, record))
+            case Relay():
+                return await self._relay(exchange, host_session, intent)
+        raise AssertionError(f"{type(intent).__name__} is no intent of a request")
+
+    def _note(self, host_session: HostSession | None, intent: Intent) -> None:
+        """A notification: a cancelled call is stopped, anything else needs nothing done (T51)."""
+        if isinstance(intent, CancelCall) and host_session is not None:
+            self._rooms.relaying.cancel(host_session, intent.request)
+
+    # --- what can be asked ------------------------------------------------------------------------------------------
+
+    async def _open_session(self, mount: Mount, caller: AuthContext, intent: OpenSession) -> Spoken:
+        host_session, server = await self._rooms.sessions.open(mount, caller.owner(mount.name), intent)
+        message = self._dialect.welcome(intent, server, offers_tasks=mount.offers_tasks)
+        return Spoken(message, headers=((words.SESSION_HEADER, host_session.id),))
+
+    async def _call_tool(self, exchange: Exchange, host_session: HostSession, intent: CallTool) -> Spoken:
+        mount = host_session.mount.name
+        if intent.wants_task:
+            try:
+                record = await self._rooms.tasks.create(host_session, intent)
+            except GatewayError:
+                self._audit.record(ToolCalled(mount, None, "rejected"))
+                raise
+            self._audit.record(ToolCalled(mount, intent.tool, "task"))
+            return Spoken(self._dialect.task_created(intent.id, record))
+        if host_session.has_tasks and self._rooms.tasks.insists(host_session, intent.tool):
+            self._audit.record(ToolCalled(mount, None, "rejected"))
+            raise TaskSupportMismatch("The tool runs only as a task")
+        self._audit.record(ToolCalled(mount, None, "direct"))
+        response = await self._rooms.relaying.forward(
+            exchange,
+            host_session,
+            id=intent.id,
+            method=words.TOOLS_CALL,
+            params=intent.params,
+            progress_token=intent.progress_token,
+        )
+        return Spoken(self._dialect.answer(intent.id, response), _error_of(response))
+
+    async def _relay(self, exchange: Exchange, host_session: HostSession, intent: Relay) -> Spoken:
+        response = await self._rooms.relaying.forward(
+            exchange,
+            host_session,
+            id=intent.id,
+            method=intent.method,
+            params=intent.params,
+            progress_token=intent.progress_token,
+        )
+        if intent.method == words.TOOLS_LIST:
+            support = host_session.mount.support if host_session.has_tasks else None
+            return Spoken(self._dialect.tools(intent.id, response, support), _error_of(response))
+        return Spoken(self._dialect.answer(intent.id, response), _error_of(response))
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    def _refuse(self, error: Exception, exchange: Exchange, message: Message | None, begun: float) -> Reply:
+        if not isinstance(error, GatewayError):
+            log.error("A request failed in a way that was not foreseen", exc_info=error)
+        seen = fault(error)
+        if isinstance(message, Request):
+            mount = self._mounts[exchange.inbound.path]
+            self._count(mount, message, exchange, begun, str(seen.code))
+            return Reply(status=seen.status, body=seen.message(message.id), headers=seen.headers)
+        id_ = error.id if isinstance(error, MalformedMessage) else None
+        # Without a request there is nobody to read a 200: the status alone must say it.
+        status = seen.status if seen.status != 200 else _PLAIN_STATUS.get(seen.code, 400)
+        return Reply(status=status, body=seen.message(id_), headers=seen.headers)
+
+    def _count(self, mount: Mount, message: Request, exchange: Exchange, begun: float, error: str | None) -> None:
+        seconds = self._clock.elapsed() - begun
+        revision = exchange.inbound.revision or "none"
+        self._audit.record(RpcAnswered(mount.name, message.method, revision, seconds, error))
+
+
+def _error_of(response: Response) -> str | None:
+    if response.error is not None:
+        return str(response.error.value["code"])
+    result = response.result.value if response.result is not None else None
+    return "tool_error" if isinstance(result, dict) and result.get("isError") is True else None
+
+
+_PLAIN_STATUS = {words.OVER_LIMIT: 429, words.UNAVAILABLE: 503}

@@ -1,0 +1,88 @@
+"""GET streams of hosts, and the news of tasks on them.
+
+A status notification goes to the session that created the task and to no other: without authentication that is the
+only tie between a task and a host (decisions h). Hosts must not depend on it, so nothing is replayed.
+"""
+
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final
+
+from taskgate.clock import Clock
+from taskgate.dialects.base import DownstreamDialect
+from taskgate.engine.messages import Exchange, Reply
+from taskgate.engine.sessions import MAX_STREAMS, HostSession, HostSessions
+from taskgate.errors import StoreUnavailable, UpstreamFailed
+from taskgate.stores.base import OwnerWatch, TaskStore
+from taskgate.tasks.record import OwnerKey, TaskId, TaskStatus
+
+PATIENCE: Final = timedelta(seconds=30)
+"""How long one wait for news lasts before the store is asked again."""
+
+
+class Listening:
+    """The open GET streams of this process."""
+
+    def __init__(self, *, store: TaskStore, sessions: HostSessions, dialect: DownstreamDialect, clock: Clock) -> None:
+        self._store = store
+        self._sessions = sessions
+        self._dialect = dialect
+        self._clock = clock
+        self._watchers: dict[OwnerKey, asyncio.Task[None]] = {}
+        self._counts: dict[OwnerKey, int] = {}
+
+    async def serve(self, exchange: Exchange, host_session: HostSession) -> Reply:
+        """Hold one GET stream until the host leaves or the session ends."""
+        feed = exchange.stream()
+        host_session.streams.append(feed)
+        if len(host_session.streams) > MAX_STREAMS:
+            host_session.streams[0].close()
+        self._attend(host_session.owner)
+        try:
+            # After a restart the server has to be met again before it can say anything.
+            with suppress(UpstreamFailed):
+                await host_session.upstream.open()
+            await feed.ended()
+        finally:
+            host_session.streams.remove(feed)
+            self._leave(host_session.owner)
+        return Reply()
+
+    async def close(self) -> None:
+        """Stop watching; the streams end with their sessions."""
+        watchers = tuple(self._watchers.values())
+        for watcher in watchers:
+            watcher.cancel()
+        await asyncio.gather(*watchers, return_exceptions=True)
+
+    def _attend(self, owner: OwnerKey) -> None:
+        self._counts[owner] = self._counts.get(owner, 0) + 1
+        if owner not in self._watchers:
+            self._watchers[owner] = asyncio.get_running_loop().create_task(self._watch(owner))
+
+    def _leave(self, owner: OwnerKey) -> None:
+        self._counts[owner] -= 1
+        if not self._counts[owner]:
+            del self._counts[owner]
+            self._watchers.pop(owner).cancel()
+
+    async def _watch(self, owner: OwnerKey) -> None:
+        since: int | None = None
+        while True:
+            try:
+                news = await self._store.changed(OwnerWatch(owner=owner, since=since), timeout=PATIENCE)
+                since = news.place
+                for change in news.changes:
+                    await self._tell(owner, change.id)
+            except StoreUnavailable:
+                # Nothing to tell while there is no store; the notification is a courtesy.
+                await asyncio.sleep(1)
+
+    async def _tell(self, owner: OwnerKey, task: TaskId) -> None:
+        record = await self._store.load(owner, task, now=self._clock.now())
+        if record is None or (record.status is TaskStatus.WORKING and record.status_message is None):
+            return
+        host_session = self._sessions.peek(record.call.host_session)
+        if host_session is not None and host_session.owner == owner:
+            host_session.publish(self._dialect.task_changed(record))

@@ -1,0 +1,101 @@
+"""A store that reports what it is used for: the same promises, each operation timed."""
+
+from collections.abc import Awaitable
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from taskgate.clock import Clock
+from taskgate.errors import StoreUnavailable
+from taskgate.stores.base import (
+    Cap,
+    Census,
+    News,
+    Page,
+    Position,
+    SessionRecord,
+    Store,
+    TaskFilter,
+    TaskOrder,
+    Watch,
+)
+from taskgate.tasks.record import OwnerKey, TaskId, TaskRecord
+from taskgate.telemetry.audit import Audit, StoreUsed
+
+T = TypeVar("T")
+
+
+class MeasuredStore:
+    """Hands everything to `inner` and every duration to `audit`; a wait for news is no operation and is not timed."""
+
+    def __init__(self, inner: Store, *, audit: Audit, clock: Clock) -> None:
+        self._inner = inner
+        self._audit = audit
+        self._clock = clock
+
+    async def insert(self, record: TaskRecord, *, caps: tuple[Cap, ...]) -> None:
+        await self._timed("insert", self._inner.insert(record, caps=caps))
+
+    async def load(self, owner: OwnerKey, id: TaskId, *, now: datetime, bodies: bool = False) -> TaskRecord | None:
+        return await self._timed("load", self._inner.load(owner, id, now=now, bodies=bodies))
+
+    async def swap(self, record: TaskRecord, *, expected: int) -> bool:
+        return await self._timed("swap", self._inner.swap(record, expected=expected))
+
+    async def page(
+        self,
+        owner: OwnerKey,
+        *,
+        where: TaskFilter,
+        order: TaskOrder,
+        after: Position | None,
+        limit: int,
+        now: datetime,
+    ) -> Page:
+        found = self._inner.page(owner, where=where, order=order, after=after, limit=limit, now=now)
+        return await self._timed("page", found)
+
+    async def changed(self, watch: Watch, *, timeout: timedelta) -> News:
+        return await self._inner.changed(watch, timeout=timeout)
+
+    async def renew(self, holder: str, ids: frozenset[TaskId], until: datetime) -> None:
+        await self._timed("renew", self._inner.renew(holder, ids, until))
+
+    async def lapsed(self, *, holder: str, until: datetime, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
+        return await self._timed("lapsed", self._inner.lapsed(holder=holder, until=until, now=now, limit=limit))
+
+    async def purge(self, *, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
+        return await self._timed("purge", self._inner.purge(now=now, limit=limit))
+
+    async def put(self, record: SessionRecord) -> None:
+        await self._timed("put", self._inner.put(record))
+
+    async def find(self, owner: OwnerKey, id: str, *, now: datetime) -> SessionRecord | None:
+        return await self._timed("find", self._inner.find(owner, id, now=now))
+
+    async def touch(self, ids: frozenset[str], *, until: datetime) -> None:
+        await self._timed("touch", self._inner.touch(ids, until=until))
+
+    async def drop(self, owner: OwnerKey, id: str) -> bool:
+        return await self._timed("drop", self._inner.drop(owner, id))
+
+    async def purge_sessions(self, *, now: datetime) -> int:
+        return await self._timed("purge_sessions", self._inner.purge_sessions(now=now))
+
+    async def census(self) -> Census:
+        return await self._timed("census", self._inner.census())
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+    async def _timed(self, operation: str, work: Awaitable[T]) -> T:
+        begun = self._clock.elapsed()
+        try:
+            done = await work
+        except StoreUnavailable:
+            self._audit.record(StoreUsed(operation, self._clock.elapsed() - begun, False))
+            raise
+        self._audit.record(StoreUsed(operation, self._clock.elapsed() - begun, True))
+        return done
+
+
+_: type[Store] = MeasuredStore

@@ -1,0 +1,69 @@
+"""Plain calls: a request of a host crosses to its server, the answer comes back, nothing is stored.
+
+The answer is one JSON document unless the host has to wait: the first notification of the call, or the first
+keep-alive interval without an answer, turns it into an event stream. A host that leaves does not stop the call
+(H-LEG-10); only its `notifications/cancelled` does.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+
+from taskgate.dialects.base import DownstreamDialect, Params
+from taskgate.engine.interruption import Interruptible
+from taskgate.engine.messages import Exchange
+from taskgate.engine.sessions import HostSession
+from taskgate.mcp.jsonrpc import Notification, RequestId, Response
+
+
+class Relaying:
+    """Carries plain calls. `patience` is the time after which a silent answer becomes a stream."""
+
+    def __init__(self, *, dialect: DownstreamDialect, patience: timedelta) -> None:
+        self._dialect = dialect
+        self._patience = patience.total_seconds()
+
+    async def forward(
+        self,
+        exchange: Exchange,
+        host_session: HostSession,
+        *,
+        id: RequestId,
+        method: str,
+        params: Params | None,
+        progress_token: RequestId | None,
+    ) -> Response:
+        """The server's response. Raises UpstreamFailed, or Interrupted when the host cancelled the request."""
+        streams = exchange.inbound.accepts_stream
+        loop = asyncio.get_running_loop()
+        if streams and not exchange.inbound.accepts_json:
+            exchange.stream()
+        timer = loop.call_later(self._patience, exchange.stream) if streams else None
+        call = host_session.calls[id] = Interruptible()
+        try:
+            async with call:
+                notice = self._notice(exchange, host_session, progress_token)
+                return await host_session.upstream.relay(method, params, notice=notice)
+        finally:
+            if timer is not None:
+                timer.cancel()
+            if host_session.calls.get(id) is call:
+                del host_session.calls[id]
+
+    def cancel(self, host_session: HostSession, id: RequestId) -> None:
+        """The host gave a request up; one that is not in flight is none of ours to know."""
+        call = host_session.calls.get(id)
+        if call is not None:
+            call.interrupt()
+
+    def _notice(
+        self, exchange: Exchange, host_session: HostSession, token: RequestId | None
+    ) -> Callable[[Notification], None]:
+        """Where the call's notifications go: its own stream, else the session's GET stream."""
+
+        def tell(notification: Notification) -> None:
+            message = self._dialect.notice(notification, token)
+            if not (exchange.inbound.accepts_stream and exchange.stream().put(message)):
+                host_session.publish(message)
+
+        return tell

@@ -1,0 +1,163 @@
+"""Sessions of hosts: opened, found again, ended, each with its own session at the server.
+
+A session is bound to who opened it and to its mount; found with anything else it does not exist. What a restart must
+not lose is in the store: the session goes on, and its server is met anew when it is next needed. Tasks outlive their
+session, so the server's end stays open until the last of them is done (decisions 14).
+"""
+
+import asyncio
+from base64 import urlsafe_b64encode
+from datetime import timedelta
+from typing import Final
+
+from taskgate.clock import Clock, Entropy
+from taskgate.dialects.base import DownstreamDialect, OpenSession, Server
+from taskgate.engine.interruption import Interruptible
+from taskgate.engine.messages import Feed
+from taskgate.engine.mounts import Mount
+from taskgate.errors import SessionNotFound
+from taskgate.mcp.jsonrpc import Notification, RequestId
+from taskgate.mcp.versions import Peer
+from taskgate.stores.base import SessionRecord, SessionStore
+from taskgate.tasks.record import OwnerKey
+from taskgate.upstream.base import UpstreamSession
+
+ID_BYTES: Final = 24
+MAX_STREAMS: Final = 8
+"""GET streams of one session; one more ends the oldest."""
+
+
+class HostSession:
+    """One session of one host, alive in this process."""
+
+    def __init__(self, id: str, owner: OwnerKey, peer: Peer, mount: Mount, dialect: DownstreamDialect) -> None:
+        self.id = id
+        self.owner = owner
+        self.peer = peer
+        self.mount = mount
+        self.upstream: UpstreamSession = mount.upstream.session(self._hear)
+        self.calls: dict[RequestId, Interruptible] = {}
+        self.streams: list[Feed] = []
+        self.seen = 0.0
+        self.tasks = 0
+        self.ended = False
+        self._dialect = dialect
+
+    @property
+    def has_tasks(self) -> bool:
+        """Whether the session was opened with tasks: by its revision, and by what its mount offers."""
+        return self.mount.offers_tasks and self.peer.revision.has_tasks
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything of it is going on: a call, an open stream, an unfinished task."""
+        return bool(self.calls or self.streams or self.tasks)
+
+    def publish(self, message: str) -> bool:
+        """Send a message on the newest of its GET streams that takes it; never on two (H-LEG-8)."""
+        return any(feed.put(message) for feed in reversed(self.streams))
+
+    def _hear(self, notification: Notification) -> None:
+        self.publish(self._dialect.notice(notification, None))
+
+
+class HostSessions:
+    """All sessions of this process."""
+
+    def __init__(
+        self, *, store: SessionStore, dialect: DownstreamDialect, clock: Clock, entropy: Entropy, idle: timedelta
+    ) -> None:
+        self._store = store
+        self._dialect = dialect
+        self._clock = clock
+        self._entropy = entropy
+        self._idle = idle
+        self._live: dict[str, HostSession] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def open(self, mount: Mount, owner: OwnerKey, intent: OpenSession) -> tuple[HostSession, Server]:
+        """A new session, durable, and what its server said. Raises UpstreamFailed or StoreUnavailable."""
+        id_ = urlsafe_b64encode(self._entropy.token(ID_BYTES)).decode()
+        host_session = HostSession(id_, owner, intent.peer, mount, self._dialect)
+        try:
+            server = await host_session.upstream.open()
+            expires_at = self._clock.now() + self._idle
+            await self._store.put(SessionRecord(id=id_, owner=owner, peer=intent.peer, expires_at=expires_at))
+        except BaseException:
+            self.discard(host_session.upstream)
+            raise
+        self._adopt(host_session)
+        return host_session, server
+
+    async def find(self, mount: Mount, owner: OwnerKey, id: str) -> HostSession:
+        """A session by its id. Raises SessionNotFound: ended, never there, or somebody else's."""
+        host_session = self._live.get(id)
+        if host_session is None:
+            record = await self._store.find(owner, id, now=self._clock.now())
+            if record is None:
+                raise SessionNotFound("Session not found")
+            # Another request may have brought it back while this one was reading.
+            host_session = self._live.get(id) or HostSession(id, owner, record.peer, mount, self._dialect)
+            self._adopt(host_session)
+        if host_session.owner != owner:
+            raise SessionNotFound("Session not found")
+        host_session.seen = self._clock.elapsed()
+        return host_session
+
+    def peek(self, id: str | None) -> HostSession | None:
+        """A session that is alive here, without touching it."""
+        return None if id is None else self._live.get(id)
+
+    async def end(self, host_session: HostSession) -> None:
+        """End a session: its id is unknown from now on, its streams end, its tasks go on."""
+        await self._store.drop(host_session.owner, host_session.id)
+        self._retire(host_session)
+
+    def hold(self, host_session: HostSession) -> None:
+        """A task of the session begins to run over its server's end."""
+        host_session.tasks += 1
+
+    def release(self, host_session: HostSession) -> None:
+        """That task is over."""
+        host_session.tasks -= 1
+        host_session.seen = self._clock.elapsed()
+        if host_session.ended and not host_session.tasks:
+            self.discard(host_session.upstream)
+
+    async def sweep(self) -> None:
+        """End what has been idle for too long, and keep the store's expiry ahead of what has not."""
+        limit = self._idle.total_seconds()
+        now = self._clock.elapsed()
+        idle = [one for one in self._live.values() if not one.busy and now - one.seen >= limit]
+        for host_session in idle:
+            await self.end(host_session)
+        if self._live:
+            await self._store.touch(frozenset(self._live), until=self._clock.now() + self._idle)
+        await self._store.purge_sessions(now=self._clock.now())
+
+    async def close(self) -> None:
+        """End every stream and every session at its server; the hosts' sessions stay in the store."""
+        for host_session in tuple(self._live.values()):
+            self._retire(host_session)
+        while self._closing:
+            await asyncio.wait(tuple(self._closing))
+
+    def _adopt(self, host_session: HostSession) -> None:
+        self._live[host_session.id] = host_session
+        host_session.seen = self._clock.elapsed()
+
+    def _retire(self, host_session: HostSession) -> None:
+        self._live.pop(host_session.id, None)
+        if host_session.ended:
+            return
+        host_session.ended = True
+        for feed in tuple(host_session.streams):
+            feed.close()
+        if not host_session.tasks:
+            self.discard(host_session.upstream)
+
+    def discard(self, upstream_session: UpstreamSession) -> None:
+        """Close a session at a server in the background; `close` waits for it."""
+        closing = asyncio.get_running_loop().create_task(upstream_session.close())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)

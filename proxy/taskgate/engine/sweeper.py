@@ -1,0 +1,108 @@
+"""What has to be looked after from time to time: lapsed leases, expired records, idle sessions, the store's gauges."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+from logging import getLogger
+from typing import Final
+
+from taskgate.clock import Clock
+from taskgate.engine.mounts import Mount
+from taskgate.engine.runner import Runner
+from taskgate.engine.sessions import HostSessions
+from taskgate.errors import StoreUnavailable
+from taskgate.stores.base import Store
+from taskgate.tasks.record import TaskRecord, TaskStatus
+from taskgate.telemetry.audit import Audit, StoreCounted, TaskExpired, TaskFinished, TaskPurged
+
+BATCH: Final = 200
+MAX_TTL: Final = timedelta(days=36_500)
+CENSUS_EVERY: Final = timedelta(seconds=15)
+SESSIONS_EVERY: Final = timedelta(seconds=30)
+
+log = getLogger("taskgate.sweeper")
+
+
+class Sweeper:
+    """The rounds of one process. `interval` is the time between two purges."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        runner: Runner,
+        sessions: HostSessions,
+        mounts: Mapping[str, Mount],
+        audit: Audit,
+        clock: Clock,
+        interval: timedelta,
+    ) -> None:
+        self._store = store
+        self._runner = runner
+        self._sessions = sessions
+        self._mounts = mounts
+        self._audit = audit
+        self._clock = clock
+        self._interval = interval
+        self._rounds: list[asyncio.Task[None]] = []
+
+    def open(self) -> None:
+        """Begin the rounds."""
+        loop = asyncio.get_running_loop()
+        for step, every in (
+            (self.purge, self._interval),
+            (self._sessions.sweep, SESSIONS_EVERY),
+            (self.count, CENSUS_EVERY),
+        ):
+            self._rounds.append(loop.create_task(self._repeat(step, every)))
+
+    async def close(self) -> None:
+        """End the rounds."""
+        for task in self._rounds:
+            task.cancel()
+        await asyncio.gather(*self._rounds, return_exceptions=True)
+        self._rounds.clear()
+
+    async def recover(self) -> int:
+        """Take over every task that an earlier process left unfinished; how many."""
+        total = 0
+        while True:
+            now = self._clock.now()
+            lapsed = await self._store.lapsed(holder=self._runner.holder, until=now + MAX_TTL, now=now, limit=BATCH)
+            for record in lapsed:
+                await self._runner.recover(record, self._mounts.get(record.owner.mount))
+            total += len(lapsed)
+            if len(lapsed) < BATCH:
+                return total
+
+    async def purge(self) -> None:
+        """Remove what has expired."""
+        while True:
+            gone = await self._store.purge(now=self._clock.now(), limit=BATCH)
+            for record in gone:
+                self._report(record)
+            if len(gone) < BATCH:
+                return
+
+    async def count(self) -> None:
+        """Set the gauges that describe the store."""
+        census = await self._store.census()
+        self._audit.record(StoreCounted(census.tasks, census.size))
+
+    def _report(self, record: TaskRecord) -> None:
+        mount = record.owner.mount
+        if not record.status.is_terminal:
+            self._audit.record(TaskExpired(mount, record.status.value))
+            self._audit.record(TaskFinished(mount, TaskStatus.FAILED, "expired", record.ttl, None))
+        self._audit.record(TaskPurged(record.status))
+
+    async def _repeat(self, step: Callable[[], Awaitable[None]], every: timedelta) -> None:
+        while True:
+            try:
+                await step()
+            except StoreUnavailable:
+                # The gauge `taskgate_store_up` tells; the next round tries again.
+                pass
+            except Exception:
+                log.exception("A round of the sweeper failed")
+            await asyncio.sleep(every.total_seconds())

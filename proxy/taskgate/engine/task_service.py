@@ -1,0 +1,139 @@
+"""What hosts may do with tasks: create, read, wait for, cancel. Each starts from the owner, so none sees another's."""
+
+from base64 import urlsafe_b64encode
+from datetime import timedelta
+from typing import Final
+
+from taskgate.clock import Clock, Entropy
+from taskgate.dialects.base import CallTool
+from taskgate.engine.interruption import Interruptible
+from taskgate.engine.messages import Exchange
+from taskgate.engine.runner import Runner
+from taskgate.engine.sessions import HostSession
+from taskgate.errors import InvalidParams, TaskAlreadyFinished, TaskNotFound, TaskSupportMismatch
+from taskgate.stores.base import Cap, CapScope, TaskStore, TaskWatch
+from taskgate.tasks.events import CancelRequested
+from taskgate.tasks.machine import advance
+from taskgate.tasks.policy import Mode, Policy, TaskSupport
+from taskgate.tasks.record import Lease, OwnerKey, TaskId, TaskRecord, TaskStatus, ToolCall
+from taskgate.telemetry.audit import Audit, TaskCancelAsked, TaskCreated, TaskDenied, TaskFinished, TaskMoved
+
+ID_BYTES: Final = 24
+PATIENCE: Final = timedelta(seconds=30)
+"""How long one wait for news lasts before the record is read again."""
+
+
+class TaskService:
+    """The tasks of all hosts."""
+
+    def __init__(
+        self, *, store: TaskStore, runner: Runner, policy: Policy, audit: Audit, clock: Clock, entropy: Entropy
+    ) -> None:
+        self._store = store
+        self._runner = runner
+        self._policy = policy
+        self._audit = audit
+        self._clock = clock
+        self._entropy = entropy
+
+    def insists(self, host_session: HostSession, tool: str) -> bool:
+        """Whether the operator lets hosts that have tasks call the tool only as one."""
+        return self._policy.mode(host_session.mount.name, tool) is Mode.REQUIRED
+
+    async def create(self, host_session: HostSession, intent: CallTool) -> TaskRecord:
+        """A new task, durable and about to run (decisions 3).
+
+        Raises InvalidParams for a tool the server does not list, TaskSupportMismatch for one that cannot be a task,
+        TooManyTasks, StoreUnavailable, or UpstreamFailed where the catalogue cannot be read; nothing is stored then.
+        """
+        mount = host_session.mount
+        catalogue = await host_session.upstream.tools()
+        if intent.tool not in catalogue:
+            raise InvalidParams("Unknown tool")
+        if self._policy.support(mount.name, intent.tool, catalogue[intent.tool]) is TaskSupport.FORBIDDEN:
+            raise TaskSupportMismatch("The tool cannot run as a task")
+        record = self._new_record(host_session, intent)
+        cap = Cap(scope=CapScope.CONTEXT, limit=self._policy.tasks_per_context)
+        await self._store.insert(record, caps=(cap,))
+        self._audit.record(TaskCreated(mount.name, record.ttl, _adjustment(intent.ttl, record.ttl)))
+        self._runner.start(record, host_session)
+        return record
+
+    async def get(self, owner: OwnerKey, task: TaskId, method: str) -> TaskRecord:
+        """The head of a task. Raises TaskNotFound for whatever is not the owner's, or not any more."""
+        record = await self._store.load(owner, task, now=self._clock.now())
+        if record is None:
+            self._audit.record(TaskDenied(owner.mount, method))
+            raise TaskNotFound
+        return record
+
+    async def outcome(self, exchange: Exchange, owner: OwnerKey, task: TaskId, method: str) -> TaskRecord:
+        """The whole record of a task, once it is terminal; until then the host waits on an event stream if it can.
+
+        Raises TaskNotFound, also when the task expires meanwhile, and Interrupted when the host leaves.
+        """
+        record = await self.get(owner, task, method)
+        if not record.status.is_terminal:
+            waiting = Interruptible()
+            async with waiting:
+                exchange.when_gone(waiting.interrupt)
+                if exchange.inbound.accepts_stream:
+                    exchange.stream()
+                while not record.status.is_terminal:
+                    await self._news(record)
+                    record = await self.get(owner, task, method)
+        whole = await self._store.load(owner, task, now=self._clock.now(), bodies=True)
+        if whole is None:
+            raise TaskNotFound
+        return whole
+
+    async def cancel(self, owner: OwnerKey, task: TaskId, method: str) -> TaskRecord:
+        """The task, cancelled. Raises TaskNotFound, or TaskAlreadyFinished for one that ended before (L-CANCEL-1)."""
+        while True:
+            record = await self.get(owner, task, method)
+            if record.status.is_terminal:
+                self._audit.record(TaskCancelAsked(owner.mount, "already_terminal"))
+                raise TaskAlreadyFinished("The task has already ended")
+            now = self._clock.now()
+            cancelled = advance(record, CancelRequested(), now)
+            if await self._store.swap(cancelled, expected=record.revision):
+                break
+        self._audit.record(TaskCancelAsked(owner.mount, "propagated"))
+        self._audit.record(TaskMoved(owner.mount, record.status, cancelled.status))
+        age = now - record.created_at
+        self._audit.record(TaskFinished(owner.mount, TaskStatus.CANCELLED, "client", age, None))
+        return cancelled
+
+    async def _news(self, record: TaskRecord) -> None:
+        left = record.expires_at - self._clock.now()
+        watch = TaskWatch(id=record.id, revision=record.revision)
+        await self._store.changed(watch, timeout=max(min(left, PATIENCE), timedelta()))
+
+    def _new_record(self, host_session: HostSession, intent: CallTool) -> TaskRecord:
+        now = self._clock.now()
+        ttl = self._policy.clamp_ttl(intent.ttl)
+        return TaskRecord(
+            id=urlsafe_b64encode(self._entropy.token(ID_BYTES)).decode(),
+            owner=host_session.owner,
+            call=ToolCall(
+                tool=intent.tool,
+                peer=host_session.peer,
+                host_session=host_session.id,
+                progress_token=intent.progress_token,
+                params=intent.kept,
+            ),
+            status=TaskStatus.WORKING,
+            created_at=now,
+            updated_at=now,
+            ttl=ttl,
+            poll_interval=self._policy.poll_interval,
+            lease=Lease(holder=self._runner.holder, until=now + ttl),
+        )
+
+
+def _adjustment(asked: timedelta | None, granted: timedelta) -> str | None:
+    if asked is None:
+        return "defaulted"
+    if asked == granted:
+        return None
+    return "clamped_max" if asked > granted else "raised_min"
