@@ -139,7 +139,8 @@ class DownstreamDialect(Protocol):
     def decode(self, message: Message, peer: Peer | None, *, offers_tasks: bool) -> Intent:
         """What a message asks. `peer` is the session's, None before there is one.
 
-        Raises InvalidParams, UnknownMethod, SessionRequired or TaskNotFound (for an id that can be none of ours).
+        Raises InvalidParams, UnknownMethod, SessionRequired, TaskNotFound (for an id that can be none of ours) or
+        MalformedMessage (for a lone surrogate in a tool's name).
         """
         ...
 

@@ -109,22 +109,29 @@ class Runner:
         self._launch(record, upstream).add_done_callback(lambda _: self._sessions.discard(upstream))
         self._audit.record(TaskRecovered(record.owner.mount, "retried"))
 
-    async def drain(self, patience: timedelta) -> None:
-        """Let running calls end for at most `patience`, end the rest as shut down, and stop. All are settled after."""
-        running = [run.task for run in self._runs.values() if run.task is not None]
-        if running and patience > timedelta():
-            await asyncio.wait(running, timeout=patience.total_seconds())
+    async def idle(self) -> None:
+        """Wait for the end of every call that runs now."""
+        running = self._tasks()
+        if running:
+            await asyncio.wait(running)
+
+    async def stop(self) -> None:
+        """End what still runs as shut down, and hear of nothing any more. All that ran here is settled after."""
         for run in tuple(self._runs.values()):
             run.shut_down = True
             run.stop()
-        ending = [run.task for run in self._runs.values() if run.task is not None]
+        ending = self._tasks()
         if ending:
             await asyncio.wait(ending, timeout=ENDING_PATIENCE)
         for task in ending:
             task.cancel()
-        if self._watcher is not None:
-            self._watcher.cancel()
-            await asyncio.gather(self._watcher, return_exceptions=True)
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            watcher.cancel()
+            await asyncio.gather(watcher, return_exceptions=True)
+
+    def _tasks(self) -> "list[asyncio.Task[None]]":
+        return [run.task for run in self._runs.values() if run.task is not None]
 
     def _launch(self, record: TaskRecord, upstream: UpstreamSession) -> asyncio.Task[None]:
         run = self._runs[record.id] = _Run(record)

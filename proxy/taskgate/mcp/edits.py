@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from taskgate.mcp.spans import Member, Members, RawJson, skip_space
+from taskgate.mcp.spans import Members, RawJson, skip_space
 
 
 def splice(text: str, edits: list[tuple[int, int, str]]) -> str:
@@ -23,23 +23,11 @@ def splice(text: str, edits: list[tuple[int, int, str]]) -> str:
     return "".join(pieces)
 
 
-def removal(text: str, member: Member) -> tuple[int, int, str]:
-    """The edit that cuts a member out of its object, one neighbouring comma with it.
-
-    One splice can take one member out of an object, since neighbours share a comma; with an insertion into the same
-    object it goes together only where another member stays.
-    """
-    before = member.key_at - 1
-    while text[before] in " \t\n\r":
-        before -= 1
-    if text[before] == ",":
-        return before, member.end, ""
-    after = skip_space(text, member.end)
-    return member.key_at, (skip_space(text, after + 1) if text[after] == "," else member.end), ""
-
-
 def removals(found: Members, names: Container[str]) -> list[tuple[int, int, str]]:
-    """The edits that cut the named members, of those there are, out of the object whose members are `found`."""
+    """The edits that cut the named members, of those there are, out of the object whose members are `found`.
+
+    With an insertion into the same object they go together only where another member stays.
+    """
     edits: list[tuple[int, int, str]] = []
     kept_end = run_start = run_end = None
     for name, member in found.items():

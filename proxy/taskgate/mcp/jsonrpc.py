@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from taskgate.errors import MalformedMessage
-from taskgate.mcp.edits import dump, insertion, removal, removals, splice
+from taskgate.mcp.edits import dump, insertion, removals, splice
 from taskgate.mcp.spans import (
     Member,
     Members,
@@ -46,7 +46,6 @@ __all__ = [
     "notification_text",
     "parse",
     "readdressed",
-    "removal",
     "removals",
     "request_text",
     "result_text",

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 from taskgate.dialects.base import Params
-from taskgate.errors import InvalidParams, TaskNotFound
+from taskgate.errors import InvalidParams, MalformedMessage, TaskNotFound
 from taskgate.mcp.jsonrpc import Members, RawJson, Request, RequestId, is_id, removals, splice
 from taskgate.mcp.vocabulary import RELATED_TASK
 from taskgate.tasks.record import TaskId
@@ -42,10 +42,18 @@ def text_member(params: Members, name: str, what: str) -> str:
 
 
 def tool_name(params: Members) -> str:
-    """The name of the tool to call; bounded, because it is kept and compared."""
+    """The name of the tool to call; bounded, because it is kept and compared.
+
+    Raises InvalidParams, and MalformedMessage for a lone surrogate.
+    """
     name = text_member(params, "name", "The tool's name")
     if len(name) > MAX_TOOL_NAME:
         raise InvalidParams(f"The tool's name is longer than {MAX_TOOL_NAME} characters")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        # It becomes a label and a line of a log, and no encoding could write it (decisions b).
+        raise MalformedMessage("The tool's name is not valid Unicode") from None
     arguments = params.get("arguments")
     if arguments is not None and not isinstance(arguments.value, dict):
         raise InvalidParams("The arguments must be an object")

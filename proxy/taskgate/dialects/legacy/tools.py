@@ -4,6 +4,7 @@ from functools import lru_cache
 from typing import Final
 
 from taskgate.dialects.base import SupportOf
+from taskgate.errors import MalformedMessage
 from taskgate.mcp.jsonrpc import Member, Members, RawJson, Shape, elements, insertion, members, removals, splice
 from taskgate.tasks.policy import TaskSupport
 
@@ -17,7 +18,7 @@ def amend_tools(page: RawJson, support: SupportOf | None) -> RawJson:
     """The page with `execution.taskSupport` as `support` says for each tool; None removes `execution`.
 
     `support` must give the same answer for the same tool, or be another object. A page that is no list of tools stays
-    as it is.
+    as it is, and so does one where a tool repeats a key: no edit could be right for every reader of it.
     """
     return _remembered(page, support) if len(page) <= MAX_REMEMBERED else _amend(page, support)
 
@@ -28,7 +29,11 @@ def _amend(page: RawJson, support: SupportOf | None) -> RawJson:
         return page
     edits: list[tuple[int, int, str]] = []
     listed = page[tools.start : tools.end]
-    for tool in elements(listed, _TOOL):
+    try:
+        found = elements(listed, _TOOL)
+    except MalformedMessage:
+        return page
+    for tool in found:
         name = (tool.members or {}).get("name")
         if tool.members is not None and name is not None and isinstance(name.value, str):
             edits += _tool_edits(listed, tool, tool.members, name.value, support)

@@ -58,14 +58,18 @@ class LegacyUpstream:
     def read_welcome(self, response: Response) -> Server:
         if response.result is None:
             raise _failed(UpstreamReason.REFUSED, "The server refused to open a session")
-        result = members(response.text[response.result.start : response.result.end])
+        text = response.text[response.result.start : response.result.end]
+        try:
+            result = members(text, {"capabilities": {}})
+        except MalformedMessage:
+            # Capabilities are amended for hosts, which a repeated key would not let happen.
+            raise _broke("its welcome repeats a key") from None
         revision = find_revision(_value(result, "protocolVersion"))
         if revision is None:
             raise _broke("it speaks no known revision")
         capabilities, info = result.get("capabilities"), _value(result, "serverInfo")
         if capabilities is None or not isinstance(capabilities.value, dict):
             raise _broke("it declared no capabilities")
-        text = response.text[response.result.start : response.result.end]
         instructions = result.get("instructions")
         told = instructions is not None and isinstance(instructions.value, str)
         return Server(
