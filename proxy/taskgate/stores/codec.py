@@ -1,0 +1,235 @@
+"""Task heads, bodies and sessions as the bytes that stores keep.
+
+A head is one JSON array that starts with its schema number; lease and bodies are not in it, because they change, or
+are written, apart from it. Parameters, results and errors stay the text they came in. Times are microseconds since
+1970, spans microseconds. Pure: knows no backend. What cannot be read back raises StoreUnavailable.
+"""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import orjson
+
+from taskgate.errors import StoreUnavailable
+from taskgate.mcp.jsonrpc import RawJson
+from taskgate.mcp.versions import Peer, Revision
+from taskgate.tasks.record import (
+    Faulted,
+    FaultReason,
+    InputRequest,
+    Lease,
+    Outcome,
+    OwnerKey,
+    Succeeded,
+    TaskRecord,
+    TaskStatus,
+    ToolCall,
+)
+
+SCHEMA: Final = 1
+"""The number every head and every session starts with; another number is refused, never guessed at."""
+
+
+def pack_head(record: TaskRecord) -> bytes:
+    """Everything of a record but its lease, parameters and outcome."""
+    call, peer = record.call, record.call.peer
+    return _dump(
+        [
+            SCHEMA,
+            record.id,
+            record.owner.context,
+            record.owner.mount,
+            call.tool,
+            [peer.revision, peer.capabilities, peer.info],
+            call.host_session,
+            call.progress_token,
+            record.status,
+            record.status_message,
+            pack_time(record.created_at),
+            pack_time(record.updated_at),
+            pack_span(record.ttl),
+            pack_span(record.poll_interval),
+            record.revision,
+            record.dispatched,
+            [[asked.key, asked.method, asked.params, asked.claimed_by] for asked in record.inputs],
+            record.inputs_made,
+            record.answers,
+            record.tool_error,
+        ]
+    )
+
+
+def unpack_head(head: bytes, lease: Lease | None) -> TaskRecord:
+    """The record whose head this is, as a head."""
+    try:
+        return _unpack_head(head, lease)
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        raise _unreadable() from error
+
+
+def as_head(record: TaskRecord) -> TaskRecord:
+    """The record without its bodies."""
+    return replace(record, call=replace(record.call, params=None), outcome=None)
+
+
+def with_bodies(head: TaskRecord, params: RawJson | None, outcome: Outcome | None) -> TaskRecord:
+    """The whole record again."""
+    return replace(head, call=replace(head.call, params=params), outcome=outcome)
+
+
+def longer_lease(kept: Lease | None, new: Lease | None) -> Lease | None:
+    """The lease after a swap: the new one, unless the same holder renewed the kept one for longer meanwhile."""
+    if kept is not None and new is not None and kept.holder == new.holder and kept.until > new.until:
+        return kept
+    return new
+
+
+def pack_outcome(outcome: Outcome) -> tuple[str, bytes]:
+    """What kind of outcome it is, and its body."""
+    if isinstance(outcome, Succeeded):
+        return _TOOL_ERROR if outcome.tool_error else _RESULT, pack_text(outcome.result)
+    return outcome.reason.value, pack_text(outcome.error)
+
+
+def unpack_outcome(kind: str, body: bytes) -> Outcome:
+    """The outcome of that kind and body."""
+    if kind in (_RESULT, _TOOL_ERROR):
+        return Succeeded(result=unpack_text(body), tool_error=kind == _TOOL_ERROR)
+    try:
+        return Faulted(error=unpack_text(body), reason=FaultReason(kind))
+    except ValueError as error:
+        raise _unreadable() from error
+
+
+def pack_peer(peer: Peer) -> bytes:
+    """What one side of a session said about itself."""
+    return _dump([SCHEMA, peer.revision, peer.capabilities, peer.info])
+
+
+def unpack_peer(text: bytes) -> Peer:
+    """The peer that `pack_peer` made the text of."""
+    try:
+        schema, revision, capabilities, info = _load(text)
+        _expect_schema(schema)
+        return Peer(revision=_REVISIONS[revision], capabilities=capabilities, info=info)
+    except (ValueError, TypeError, KeyError) as error:
+        raise _unreadable() from error
+
+
+def pack_text(text: RawJson) -> bytes:
+    """A body as bytes; text that no encoding knows (a lone surrogate) comes back as it was, too."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def unpack_text(body: bytes) -> RawJson:
+    """The text of a body."""
+    try:
+        return body.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise _unreadable() from error
+
+
+def pack_names(names: frozenset[str]) -> bytes:
+    """A set of ids as a JSON array."""
+    return _dump(list(names))
+
+
+def pack_time(moment: datetime) -> int:
+    """Microseconds since 1970."""
+    return pack_span(moment - _EPOCH)
+
+
+def unpack_time(microseconds: int) -> datetime:
+    """The moment, in UTC."""
+    return _EPOCH + timedelta(0, 0, microseconds)
+
+
+def pack_span(span: timedelta) -> int:
+    """Microseconds."""
+    return (span.days * 86_400 + span.seconds) * 1_000_000 + span.microseconds
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_STATUSES: Final = {status.value: status for status in TaskStatus}
+_REVISIONS: Final = {revision.value: revision for revision in Revision}
+_RESULT: Final = "result"
+_TOOL_ERROR: Final = "tool_error"
+_SLOW_PATH: Final = b" "
+"""Stands before what the standard encoder wrote: only the standard decoder gives that back unchanged."""
+
+
+def _unpack_head(head: bytes, lease: Lease | None) -> TaskRecord:
+    schema, *fields = _load(head)
+    _expect_schema(schema)
+    (
+        task_id,
+        context,
+        mount,
+        tool,
+        (peer_revision, capabilities, info),
+        host_session,
+        progress_token,
+        status,
+        status_message,
+        created_at,
+        updated_at,
+        ttl,
+        poll_interval,
+        revision,
+        dispatched,
+        inputs,
+        inputs_made,
+        answers,
+        tool_error,
+    ) = fields
+    return TaskRecord(
+        id=task_id,
+        owner=OwnerKey(context, mount),
+        call=ToolCall(
+            tool=tool,
+            peer=Peer(revision=_REVISIONS[peer_revision], capabilities=capabilities, info=info),
+            host_session=host_session,
+            progress_token=progress_token,
+            params=None,
+        ),
+        status=_STATUSES[status],
+        status_message=status_message,
+        created_at=unpack_time(created_at),
+        updated_at=unpack_time(updated_at),
+        ttl=timedelta(0, 0, ttl),
+        poll_interval=timedelta(0, 0, poll_interval),
+        revision=revision,
+        dispatched=dispatched,
+        inputs=tuple(_unpack_input(*asked) for asked in inputs) if inputs else (),
+        inputs_made=inputs_made,
+        answers=answers,
+        tool_error=tool_error,
+        lease=lease,
+    )
+
+
+def _unpack_input(key: str, method: str, params: RawJson, claimed_by: str | None) -> InputRequest:
+    return InputRequest(key=key, method=method, params=params, claimed_by=claimed_by)
+
+
+def _dump(value: Any) -> bytes:
+    """JSON that `_load` gives back as it was: lone surrogates and integers of any size included."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return _SLOW_PATH + json.dumps(value).encode()
+
+
+def _load(text: bytes) -> Any:
+    return json.loads(text) if text.startswith(_SLOW_PATH) else orjson.loads(text)
+
+
+def _expect_schema(number: object) -> None:
+    if number != SCHEMA:
+        raise StoreUnavailable("A stored record was written by another version of the gateway")
+
+
+def _unreadable() -> StoreUnavailable:
+    return StoreUnavailable("A stored record cannot be read")

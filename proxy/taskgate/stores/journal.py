@@ -1,0 +1,180 @@
+"""The news of one process: which records changed lately, and who waits to hear of it.
+
+For stores that a single process holds. Nothing here is truth: an entry is a hint to look at the record. Every waiter
+has a future of its own, found by the task, owner or holder it waits for, so a change wakes those it concerns and costs
+next to nothing when there are none. All of it belongs to one event loop; there are no locks.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Hashable
+from datetime import timedelta
+from itertools import islice
+from types import TracebackType
+from typing import Any, Final, NamedTuple
+
+from taskgate.errors import StoreUnavailable
+from taskgate.stores.base import Change, HolderWatch, News, OwnerWatch, TaskWatch, Watch
+from taskgate.tasks.record import OwnerKey, TaskId, TaskRecord
+
+GONE: Final = -1
+"""The revision of a record that is no more."""
+
+REMEMBERED: Final = 8192
+"""How many changes are kept for those who watch an owner or a holder and are away for a moment."""
+
+_ANY: Final = GONE - 1
+"""Older than every revision: what is known by those who watch more than one task."""
+
+
+class _Entry(NamedTuple):
+    id: TaskId
+    revision: int
+    owner: OwnerKey
+    holder: str | None
+
+
+class Journal:
+    """Recent changes in the order they were made, and those who wait for the next."""
+
+    def __init__(self, *, remembered: int = REMEMBERED) -> None:
+        self._place = 0
+        self._recent: deque[_Entry] = deque(maxlen=remembered)
+        self._by_task: _Index = {}
+        self._by_owner: _Index = {}
+        self._by_holder: _Index = {}
+        self._closed = False
+
+    @property
+    def waiters(self) -> int:
+        """How many wait right now."""
+        return sum(len(waiters) for index in self._indexes() for waiters in index.values())
+
+    def note(self, record: TaskRecord, *, held_by: str | None = None) -> None:
+        """A record was committed. `held_by` is who held its lease before: the last change takes the lease away."""
+        if held_by is None and record.lease is not None:
+            held_by = record.lease.holder
+        self._add(_Entry(record.id, record.revision, record.owner, held_by))
+
+    def gone(self, head: TaskRecord) -> None:
+        """A record was removed."""
+        self._add(_Entry(head.id, GONE, head.owner, head.lease.holder if head.lease else None))
+
+    async def changed(self, watch: Watch, *, timeout: timedelta, look: Callable[[TaskId], int]) -> News:
+        """What `TaskStore.changed` promises; `look` tells the revision a task is at now, or GONE.
+
+        A place that is no longer remembered gives early, empty news. Raises StoreUnavailable once closed.
+        """
+        if self._closed:
+            raise StoreUnavailable("The store is closed")
+        index, key, known = self._where(watch)
+        with _Waiter(index, key, known) as waiter:
+            news = self._at_once(watch, look)
+            if news is None:
+                place = await waiter.next(timeout)
+                news = None if place is None else self._recall(watch, place - 1)
+        return news or News(place=self._place)
+
+    def close(self) -> None:
+        """End every wait, early and without news; nobody can wait any more."""
+        self._closed = True
+        for index in self._indexes():
+            for waiters in index.values():
+                for waiter in waiters:
+                    waiter.end(None)
+
+    def _add(self, entry: _Entry) -> None:
+        self._place += 1
+        self._recent.append(entry)
+        for index, key in (
+            (self._by_task, entry.id),
+            (self._by_owner, entry.owner),
+            (self._by_holder, entry.holder),
+        ):
+            for waiter in index.get(key, ()):
+                if _is_newer(entry.revision, waiter.known):
+                    waiter.end(self._place)
+
+    def _at_once(self, watch: Watch, look: Callable[[TaskId], int]) -> News | None:
+        """News that need no waiting."""
+        if not isinstance(watch, TaskWatch):
+            return None if watch.since is None else self._recall(watch, watch.since)
+        revision = look(watch.id)
+        if not _is_newer(revision, watch.revision):
+            return None
+        return News(changes=(Change(watch.id, revision),), place=self._place)
+
+    def _recall(self, watch: Watch, since: int) -> News | None:
+        """The changes after a place, each task's newest only; None if there were none."""
+        missed = self._place - since
+        if not 0 <= missed <= len(self._recent):
+            return News(place=self._place)
+        newest: dict[TaskId, int] = {}
+        for entry in islice(reversed(self._recent), missed):
+            if _concerns(entry, watch):
+                newest.setdefault(entry.id, entry.revision)
+        changes = tuple(Change(id, revision) for id, revision in reversed(newest.items()))
+        return News(changes=changes, place=self._place) if changes else None
+
+    def _where(self, watch: Watch) -> "tuple[_Index, Hashable, int]":
+        if isinstance(watch, TaskWatch):
+            return self._by_task, watch.id, watch.revision
+        if isinstance(watch, OwnerWatch):
+            return self._by_owner, watch.owner, _ANY
+        return self._by_holder, watch.holder, _ANY
+
+    def _indexes(self) -> "tuple[_Index, ...]":
+        return self._by_task, self._by_owner, self._by_holder
+
+
+class _Waiter:
+    """One wait: found in its index from entry to exit, however the wait ends."""
+
+    __slots__ = ("_future", "_index", "_key", "known")
+
+    def __init__(self, index: "_Index", key: Hashable, known: int) -> None:
+        self._index = index
+        self._key = key
+        self._future: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+        self.known = known
+
+    def __enter__(self) -> "_Waiter":
+        self._index.setdefault(self._key, set()).add(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        waiters = self._index[self._key]
+        waiters.discard(self)
+        if not waiters:
+            del self._index[self._key]
+
+    def end(self, place: int | None) -> None:
+        """End the wait with the place of a change, or with none; only the first end counts."""
+        if not self._future.done():
+            self._future.set_result(place)
+
+    async def next(self, timeout: timedelta) -> int | None:
+        """The place of the change that ended the wait; None when time did."""
+        timer = self._future.get_loop().call_later(timeout.total_seconds(), self.end, None)
+        try:
+            return await self._future
+        finally:
+            timer.cancel()
+
+
+_Index = dict[Any, set[_Waiter]]
+
+
+def _is_newer(revision: int, known: int) -> bool:
+    return revision > known or revision == GONE
+
+
+def _concerns(entry: _Entry, watch: Watch) -> bool:
+    if isinstance(watch, TaskWatch):
+        return entry.id == watch.id and _is_newer(entry.revision, watch.revision)
+    if isinstance(watch, OwnerWatch):
+        return entry.owner == watch.owner
+    assert isinstance(watch, HolderWatch)
+    return entry.holder == watch.holder

@@ -1,0 +1,258 @@
+"""The reference implementation: records in this process, gone with it, and the oracle the other stores are held to.
+
+No method awaits between looking and changing, which is what makes each of them atomic. Bodies lie apart from heads,
+as in every store, so what only needs heads can only see heads.
+"""
+
+import heapq
+from collections import Counter
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import count
+from typing import TypeVar
+
+from taskgate.errors import StoreUnavailable, TooManyTasks
+from taskgate.mcp.jsonrpc import RawJson
+from taskgate.stores.base import (
+    Cap,
+    Census,
+    News,
+    OrderBy,
+    Page,
+    Position,
+    SessionRecord,
+    Store,
+    TaskFilter,
+    TaskOrder,
+    Watch,
+)
+from taskgate.stores.codec import as_head, longer_lease, with_bodies
+from taskgate.stores.journal import GONE, Journal
+from taskgate.tasks.record import Lease, Outcome, OwnerKey, TaskId, TaskRecord, TaskStatus
+
+_Key = TypeVar("_Key")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Kept:
+    number: int
+    head: TaskRecord
+    params: RawJson | None
+    outcome: Outcome | None
+
+    def whole(self) -> TaskRecord:
+        return with_bodies(self.head, self.params, self.outcome)
+
+
+class MemoryStore:
+    """A store without a file. Belongs to the event loop it is used from."""
+
+    def __init__(self) -> None:
+        self._kept: dict[TaskId, _Kept] = {}
+        self._numbers = count()
+        self._counts = Counter(dict.fromkeys(TaskStatus, 0))
+        self._of_owner: dict[OwnerKey, set[TaskId]] = {}
+        self._unfinished: dict[str, set[TaskId]] = {}
+        self._expiring: list[tuple[datetime, TaskId]] = []
+        self._sessions: dict[str, SessionRecord] = {}
+        self._journal = Journal()
+        self._closed = False
+
+    # --- tasks ---------------------------------------------------------------------------------------------------
+
+    async def insert(self, record: TaskRecord, *, caps: tuple[Cap, ...]) -> None:
+        """See TaskStore.insert. Every cap counts over the context, which is the only scope there is."""
+        self._check()
+        if record.id in self._kept:
+            raise StoreUnavailable("A task of that id is stored already")
+        limit = min((cap.limit for cap in caps), default=None)
+        if limit is not None and self._running(record.owner.context, record.created_at) >= limit:
+            raise TooManyTasks(limit)
+        self._kept[record.id] = _Kept(
+            number=next(self._numbers), head=as_head(record), params=record.call.params, outcome=record.outcome
+        )
+        self._of_owner.setdefault(record.owner, set()).add(record.id)
+        if not record.status.is_terminal:
+            self._unfinished.setdefault(record.owner.context, set()).add(record.id)
+        heapq.heappush(self._expiring, (record.expires_at, record.id))
+        self._counts[record.status] += 1
+        self._journal.note(record)
+
+    async def load(self, owner: OwnerKey, id: TaskId, *, now: datetime, bodies: bool = False) -> TaskRecord | None:
+        """See TaskStore.load."""
+        self._check()
+        kept = self._kept.get(id)
+        if kept is None or kept.head.owner != owner or kept.head.expires_at <= now:
+            return None
+        return kept.whole() if bodies else kept.head
+
+    async def swap(self, record: TaskRecord, *, expected: int) -> bool:
+        """See TaskStore.swap."""
+        self._check()
+        kept = self._kept.get(record.id)
+        if kept is None or kept.head.revision != expected:
+            return False
+        lease = kept.head.lease
+        self._counts[kept.head.status] -= 1
+        self._counts[record.status] += 1
+        kept.head = replace(as_head(record), lease=longer_lease(lease, record.lease))
+        if record.outcome is not None:
+            kept.outcome = record.outcome
+        if record.status.is_terminal:
+            _discard(self._unfinished, record.owner.context, record.id)
+        self._journal.note(record, held_by=lease.holder if lease else None)
+        return True
+
+    async def page(
+        self,
+        owner: OwnerKey,
+        *,
+        where: TaskFilter,
+        order: TaskOrder,
+        after: Position | None,
+        limit: int,
+        now: datetime,
+    ) -> Page:
+        """See TaskStore.page."""
+        self._check()
+        heads = (self._kept[id].head for id in self._of_owner.get(owner, ()))
+        placed = [
+            (_position(head, order.by), head) for head in heads if head.expires_at > now and _is_wanted(head, where)
+        ]
+        placed.sort(key=lambda item: item[0], reverse=order.descending)
+        if after is not None:
+            placed = [item for item in placed if (item[0] < after if order.descending else item[0] > after)]
+        found = placed[:limit]
+        return Page(records=tuple(head for _, head in found), next=found[-1][0] if len(placed) > limit else None)
+
+    async def changed(self, watch: Watch, *, timeout: timedelta) -> News:
+        """See TaskStore.changed."""
+        return await self._journal.changed(watch, timeout=timeout, look=self._revision)
+
+    async def renew(self, holder: str, ids: frozenset[TaskId], until: datetime) -> None:
+        """See TaskStore.renew."""
+        self._check()
+        for id in ids:
+            kept = self._kept.get(id)
+            if kept is not None and kept.head.lease is not None and kept.head.lease.holder == holder:
+                kept.head = replace(kept.head, lease=Lease(holder=holder, until=until))
+
+    async def lapsed(self, *, holder: str, until: datetime, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
+        """See TaskStore.lapsed. A record that nobody holds counts as lapsed."""
+        self._check()
+        unfinished = (self._kept[id] for ids in self._unfinished.values() for id in ids)
+        waiting = [kept for kept in unfinished if kept.head.expires_at > now and _is_lapsed(kept.head, now)]
+        waiting.sort(key=lambda kept: (kept.head.created_at, kept.number))
+        taken = waiting[:limit]
+        for kept in taken:
+            kept.head = replace(kept.head, lease=Lease(holder=holder, until=until))
+        return tuple(kept.whole() for kept in taken)
+
+    async def purge(self, *, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
+        """See TaskStore.purge."""
+        self._check()
+        heads: list[TaskRecord] = []
+        while self._expiring and self._expiring[0][0] <= now and len(heads) < limit:
+            _, id = heapq.heappop(self._expiring)
+            heads.append(self._remove(id))
+        return tuple(heads)
+
+    # --- host sessions -------------------------------------------------------------------------------------------
+
+    async def put(self, record: SessionRecord) -> None:
+        """See SessionStore.put."""
+        self._check()
+        if record.id in self._sessions:
+            raise StoreUnavailable("A session of that id is stored already")
+        self._sessions[record.id] = record
+
+    async def find(self, owner: OwnerKey, id: str, *, now: datetime) -> SessionRecord | None:
+        """See SessionStore.find."""
+        self._check()
+        record = self._sessions.get(id)
+        return record if record is not None and record.owner == owner and record.expires_at > now else None
+
+    async def touch(self, ids: frozenset[str], *, until: datetime) -> None:
+        """See SessionStore.touch."""
+        self._check()
+        for id in ids:
+            if id in self._sessions:
+                self._sessions[id] = replace(self._sessions[id], expires_at=until)
+
+    async def drop(self, owner: OwnerKey, id: str) -> bool:
+        """See SessionStore.drop."""
+        self._check()
+        record = self._sessions.get(id)
+        if record is None or record.owner != owner:
+            return False
+        del self._sessions[id]
+        return True
+
+    async def purge_sessions(self, *, now: datetime) -> int:
+        """See SessionStore.purge_sessions."""
+        self._check()
+        expired = [id for id, record in self._sessions.items() if record.expires_at <= now]
+        for id in expired:
+            del self._sessions[id]
+        return len(expired)
+
+    # --- the whole -----------------------------------------------------------------------------------------------
+
+    async def census(self) -> Census:
+        """See Store.census; the size is not known."""
+        self._check()
+        return Census(tasks=dict(self._counts))
+
+    async def close(self) -> None:
+        """See Store.close."""
+        self._closed = True
+        self._journal.close()
+
+    def _check(self) -> None:
+        if self._closed:
+            raise StoreUnavailable("The store is closed")
+
+    def _revision(self, id: TaskId) -> int:
+        kept = self._kept.get(id)
+        return GONE if kept is None else kept.head.revision
+
+    def _running(self, context: str, now: datetime) -> int:
+        return sum(self._kept[id].head.expires_at > now for id in self._unfinished.get(context, ()))
+
+    def _remove(self, id: TaskId) -> TaskRecord:
+        head = self._kept.pop(id).head
+        _discard(self._of_owner, head.owner, id)
+        _discard(self._unfinished, head.owner.context, id)
+        self._counts[head.status] -= 1
+        self._journal.gone(head)
+        return head
+
+
+def _discard(index: dict[_Key, set[TaskId]], key: _Key, id: TaskId) -> None:
+    ids = index.get(key, set())
+    ids.discard(id)
+    if not ids:
+        index.pop(key, None)
+
+
+def _is_lapsed(head: TaskRecord, now: datetime) -> bool:
+    return head.lease is None or head.lease.until <= now
+
+
+def _position(head: TaskRecord, by: OrderBy) -> Position:
+    return Position(head.created_at if by is OrderBy.CREATED else head.updated_at, head.id)
+
+
+def _is_wanted(head: TaskRecord, where: TaskFilter) -> bool:
+    return (
+        (where.ids is None or head.id in where.ids)
+        and (where.statuses is None or head.status in where.statuses)
+        and (where.tool_error is None or head.tool_error == where.tool_error)
+        and (where.created_after is None or head.created_at > where.created_after)
+        and (where.created_before is None or head.created_at < where.created_before)
+        and (where.updated_after is None or head.updated_at > where.updated_after)
+        and (where.updated_before is None or head.updated_at < where.updated_before)
+    )
+
+
+_: type[Store] = MemoryStore

@@ -1,0 +1,46 @@
+-- One store, layout 1 (the number stands in PRAGMA user_version).
+-- Times are microseconds since 1970. `owner` (context and mount) and `context` are digests, which keeps index entries
+-- short; the names are in the head. The columns beside a head are what is searched and ordered by, and repeat it.
+
+CREATE TABLE tasks (
+    seq         INTEGER PRIMARY KEY,    -- ids are random, rows lie in the order they came: far fewer pages to write
+    id          TEXT    NOT NULL UNIQUE,
+    owner       BLOB    NOT NULL,
+    context     BLOB    NOT NULL,
+    created     INTEGER NOT NULL,
+    updated     INTEGER NOT NULL,
+    expires     INTEGER NOT NULL,
+    unfinished  INTEGER NOT NULL,
+    status      TEXT    NOT NULL,
+    tool_error  INTEGER NOT NULL,
+    revision    INTEGER NOT NULL,
+    holder      TEXT,
+    lease_until INTEGER NOT NULL,       -- 0 while nobody holds the call
+    body_size   INTEGER NOT NULL,       -- of parameters and outcome together, in characters
+    head        BLOB    NOT NULL
+);
+CREATE INDEX tasks_unfinished ON tasks (context, expires) WHERE unfinished = 1;
+CREATE INDEX tasks_lapsing ON tasks (lease_until, created, expires) WHERE unfinished = 1;
+CREATE INDEX tasks_created ON tasks (owner, created);
+CREATE INDEX tasks_updated ON tasks (owner, updated);
+CREATE INDEX tasks_expiring ON tasks (expires, status);
+
+-- Bodies are written once and never travel with a head.
+CREATE TABLE params (
+    task INTEGER PRIMARY KEY,
+    body BLOB    NOT NULL
+);
+CREATE TABLE outcomes (
+    task INTEGER PRIMARY KEY,
+    kind TEXT    NOT NULL,
+    body BLOB    NOT NULL
+);
+
+CREATE TABLE sessions (
+    seq     INTEGER PRIMARY KEY,
+    id      TEXT    NOT NULL UNIQUE,
+    owner   BLOB    NOT NULL,
+    expires INTEGER NOT NULL,
+    peer    BLOB    NOT NULL
+);
+CREATE INDEX sessions_expiring ON sessions (expires);

@@ -1,0 +1,192 @@
+"""Records in one SQLite file that one process holds.
+
+Writes go through one thread and share commits; a write is acknowledged after its commit. Small reads run on the event
+loop, on a connection that only reads; what may be long (large bodies, pages, counts) runs on a thread. Nothing about a
+task is decided here: SQL compares revisions and times and knows no status.
+"""
+
+import asyncio
+import sqlite3
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+
+from taskgate.stores import sqlite_statements as sql
+from taskgate.stores import sqlite_works as works
+from taskgate.stores.base import (
+    Cap,
+    Census,
+    News,
+    OrderBy,
+    Page,
+    Position,
+    SessionRecord,
+    Store,
+    TaskFilter,
+    TaskOrder,
+    Watch,
+)
+from taskgate.stores.codec import pack_peer, pack_time, unpack_head, unpack_peer, unpack_time
+from taskgate.stores.journal import GONE, Journal
+from taskgate.stores.sqlite_file import OpenFile
+from taskgate.stores.sqlite_reader import Reader
+from taskgate.stores.sqlite_writer import Writer
+from taskgate.tasks.record import Lease, OwnerKey, TaskId, TaskRecord, TaskStatus
+
+LARGE: Final = 64 * 1024
+"""Bodies above this size are read off the event loop."""
+
+
+class SqliteStore:
+    """A store in an open file, which it owns from here on. Belongs to the event loop it is made on."""
+
+    def __init__(self, file: OpenFile) -> None:
+        self._file = file
+        self._writer = Writer(file.writer, asyncio.get_running_loop())
+        self._reader = Reader(file.near, file.far)
+        self._journal = Journal()
+        self._closing: asyncio.Task[None] | None = None
+
+    # --- tasks ---------------------------------------------------------------------------------------------------
+
+    async def insert(self, record: TaskRecord, *, caps: tuple[Cap, ...]) -> None:
+        """See TaskStore.insert. Every cap counts over the context, which is the only scope there is."""
+        limit = min((cap.limit for cap in caps), default=None)
+        await self._writer.submit(works.insert(record, limit), lambda _: self._journal.note(record))
+
+    async def load(self, owner: OwnerKey, id: TaskId, *, now: datetime, bodies: bool = False) -> TaskRecord | None:
+        """See TaskStore.load."""
+        values = (sql.name(id), sql.owner_digest(owner), pack_time(now))
+        row = self._reader.row(sql.LOAD_HEAD, values)
+        if row is None:
+            return None
+        head, holder, until, size = row
+        if not bodies:
+            return unpack_head(head, works.unpack_lease(holder, until))
+        # Again with the head: what was looked up first is not the same moment.
+        if size > LARGE:
+            return await self._reader.look(partial(_load_whole, values=values))
+        row = self._reader.row(sql.LOAD_WHOLE, values)
+        return None if row is None else works.unpack_whole(row)
+
+    async def swap(self, record: TaskRecord, *, expected: int) -> bool:
+        """See TaskStore.swap."""
+
+        def tell(swapped: works.Swapped | None) -> None:
+            if swapped is not None:
+                self._journal.note(record, held_by=swapped.held_by)
+
+        return await self._writer.submit(works.swap(record, expected), tell) is not None
+
+    async def page(
+        self,
+        owner: OwnerKey,
+        *,
+        where: TaskFilter,
+        order: TaskOrder,
+        after: Position | None,
+        limit: int,
+        now: datetime,
+    ) -> Page:
+        """See TaskStore.page."""
+        # One more than asked for tells whether there is a next page.
+        statement, values = sql.page(owner, where, order, after, limit + 1, now)
+        heads = await self._reader.look(partial(_load_heads, statement=statement, values=values))
+        found = heads[:limit]
+        return Page(records=found, next=_position(found[-1], order.by) if len(heads) > limit else None)
+
+    async def changed(self, watch: Watch, *, timeout: timedelta) -> News:
+        """See TaskStore.changed."""
+        return await self._journal.changed(watch, timeout=timeout, look=self._revision)
+
+    async def renew(self, holder: str, ids: frozenset[TaskId], until: datetime) -> None:
+        """See TaskStore.renew."""
+        values = (pack_time(until), holder, sql.names(ids))
+        await self._writer.submit(works.count_changed(sql.RENEW, values))
+
+    async def lapsed(self, *, holder: str, until: datetime, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
+        """See TaskStore.lapsed. A record that nobody holds counts as lapsed."""
+        return await self._writer.submit(works.take_lapsed(Lease(holder=holder, until=until), now, limit))
+
+    async def purge(self, *, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
+        """See TaskStore.purge."""
+
+        def tell(heads: tuple[TaskRecord, ...]) -> None:
+            for head in heads:
+                self._journal.gone(head)
+
+        return await self._writer.submit(works.purge(now, limit), tell)
+
+    # --- host sessions -------------------------------------------------------------------------------------------
+
+    async def put(self, record: SessionRecord) -> None:
+        """See SessionStore.put."""
+        values = (record.id, sql.owner_digest(record.owner), pack_time(record.expires_at), pack_peer(record.peer))
+        await self._writer.submit(works.count_changed(sql.PUT_SESSION, values))
+
+    async def find(self, owner: OwnerKey, id: str, *, now: datetime) -> SessionRecord | None:
+        """See SessionStore.find."""
+        row = self._reader.row(sql.FIND_SESSION, (sql.name(id), sql.owner_digest(owner), pack_time(now)))
+        if row is None:
+            return None
+        peer, expires = row
+        return SessionRecord(id=id, owner=owner, peer=unpack_peer(peer), expires_at=unpack_time(expires))
+
+    async def touch(self, ids: frozenset[str], *, until: datetime) -> None:
+        """See SessionStore.touch."""
+        await self._writer.submit(works.count_changed(sql.TOUCH_SESSIONS, (pack_time(until), sql.names(ids))))
+
+    async def drop(self, owner: OwnerKey, id: str) -> bool:
+        """See SessionStore.drop."""
+        values = (sql.name(id), sql.owner_digest(owner))
+        return await self._writer.submit(works.count_changed(sql.DROP_SESSION, values)) > 0
+
+    async def purge_sessions(self, *, now: datetime) -> int:
+        """See SessionStore.purge_sessions."""
+        return await self._writer.submit(works.count_changed(sql.PURGE_SESSIONS, (pack_time(now),)))
+
+    # --- the whole -----------------------------------------------------------------------------------------------
+
+    async def census(self) -> Census:
+        """See Store.census; the size is the file's, without what its log holds."""
+        return await self._reader.look(_count)
+
+    async def close(self) -> None:
+        """See Store.close."""
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        self._journal.close()
+        # The writer last: whoever closes the last connection folds the log into the file.
+        await self._reader.close()
+        await self._writer.close()
+        self._file.unlock()
+
+    def _revision(self, id: TaskId) -> int:
+        row = self._reader.row(sql.REVISION, (sql.name(id),))
+        return GONE if row is None else int(row[0])
+
+
+def _load_whole(connection: sqlite3.Connection, values: sql.Values) -> TaskRecord | None:
+    row = connection.execute(sql.LOAD_WHOLE, values).fetchone()
+    return None if row is None else works.unpack_whole(row)
+
+
+def _load_heads(connection: sqlite3.Connection, statement: str, values: sql.Values) -> tuple[TaskRecord, ...]:
+    rows = connection.execute(statement, values).fetchall()
+    return tuple(unpack_head(head, works.unpack_lease(holder, until)) for head, holder, until in rows)
+
+
+def _count(connection: sqlite3.Connection) -> Census:
+    counts = {TaskStatus(status): count for status, count in connection.execute(sql.CENSUS).fetchall()}
+    ((size,),) = connection.execute(sql.SIZE).fetchall()
+    return Census(tasks=dict.fromkeys(TaskStatus, 0) | counts, size=size)
+
+
+def _position(head: TaskRecord, by: OrderBy) -> Position:
+    return Position(head.created_at if by is OrderBy.CREATED else head.updated_at, head.id)
+
+
+_: type[Store] = SqliteStore

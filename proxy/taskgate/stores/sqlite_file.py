@@ -1,0 +1,170 @@
+"""Opening the one file of a SQLite store: ours alone, sound, of a layout we know, and durable as asked.
+
+Blocking; runs off the event loop. A file that is refused is left as it is. Every refusal is a StoreUnavailable whose
+text is fit for an operator and names no path.
+"""
+
+import fcntl
+import os
+import sqlite3
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from taskgate.errors import StoreUnavailable
+
+LAYOUT: Final = 1
+"""The layout in schema.sql, kept in the file as `user_version`."""
+
+_APPLICATION: Final = 0x7461736B
+"""Marks a file as ours: `application_id`, ASCII "task"."""
+
+_NEAR_TIMEOUT: Final = 0.05
+"""How long a read on the event loop may wait for a lock, in seconds; a reader of a WAL file hardly ever meets one."""
+
+_CHECKPOINT_PAGES: Final = 4000
+_LOG_LIMIT: Final = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqliteOptions:
+    """Where the file is and how it is kept. `busy_timeout` bounds the wait for a lock; `max_size` is in bytes."""
+
+    path: Path
+    synchronous: Literal["FULL", "NORMAL"]
+    busy_timeout: timedelta
+    max_size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenFile:
+    """The connections to an open file: one that writes, one to read on the event loop, one to read off it."""
+
+    writer: sqlite3.Connection
+    near: sqlite3.Connection
+    far: sqlite3.Connection
+    lock: int
+
+    def unlock(self) -> None:
+        """Let another process have the file; the connections must be closed by now."""
+        os.close(self.lock)
+
+
+def open_file(options: SqliteOptions) -> OpenFile:
+    """Open or create the file.
+
+    Raises StoreUnavailable when another process holds it, when it is damaged, not ours or newer than this program, or
+    when the file system refuses.
+    """
+    try:
+        with ExitStack() as undo:
+            opened = _open(options, undo)
+            undo.pop_all()
+            return opened
+    except OSError as error:
+        raise StoreUnavailable(f"The store's file cannot be opened: {error.strerror}") from error
+    except sqlite3.Error as error:
+        raise StoreUnavailable(f"The store's file cannot be opened: {error}") from error
+
+
+def _open(options: SqliteOptions, undo: ExitStack) -> OpenFile:
+    path = options.path.resolve()
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = _lock(path.with_name(path.name + ".lock"))
+    undo.callback(os.close, lock)
+    _create(path)
+    is_new = _examine(path)
+    writer = undo.enter_context(closing(_connect(path, "rw", options.busy_timeout.total_seconds())))
+    _prepare(writer, options)
+    if is_new:
+        _lay_out(writer)
+    writer.execute("UPDATE tasks SET holder = NULL, lease_until = 0 WHERE unfinished = 1 AND lease_until > 0")
+    near = undo.enter_context(closing(_connect(path, "ro", _NEAR_TIMEOUT)))
+    far = undo.enter_context(closing(_connect(path, "ro", options.busy_timeout.total_seconds())))
+    for reader in (near, far):
+        reader.execute("SELECT 1 FROM tasks LIMIT 1").fetchall()
+    return OpenFile(writer=writer, near=near, far=far, lock=lock)
+
+
+def _lock(path: Path) -> int:
+    # The descriptor is not inheritable: a server that we start must not keep the file locked after our end.
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(lock)
+        raise StoreUnavailable("The store's file is in use by another process") from error
+    except OSError:
+        os.close(lock)
+        raise
+    return lock
+
+
+def _create(path: Path) -> None:
+    """Make an empty file that only its owner can read, if there is none; the log beside it will be as private."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        return
+    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _examine(path: Path) -> bool:
+    """Whether the file is new; refuses what must not be touched. Read-only, so that a damaged file stays as it is."""
+    with closing(_connect(path, "ro", 1.0)) as connection:
+        try:
+            application = _pragma(connection, "application_id")
+            layout = _pragma(connection, "user_version")
+            verdict = _pragma(connection, "quick_check(1)")
+            is_empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+        except sqlite3.DatabaseError as error:
+            if error.sqlite_errorname in ("SQLITE_CORRUPT", "SQLITE_NOTADB"):
+                raise StoreUnavailable("The store's file is damaged or no SQLite file; it was left as it is") from error
+            raise
+    if verdict != "ok":
+        raise StoreUnavailable("The store's file is damaged; it was left as it is")
+    if is_empty and layout == 0:
+        return True
+    if application != _APPLICATION:
+        raise StoreUnavailable("The store's file belongs to another program")
+    if layout > LAYOUT:
+        raise StoreUnavailable("The store's file was written by a newer version of the gateway")
+    return False
+
+
+def _prepare(connection: sqlite3.Connection, options: SqliteOptions) -> None:
+    if _pragma(connection, "journal_mode = WAL") != "wal":
+        raise StoreUnavailable("The store's file is on a file system that cannot keep a write-ahead log")
+    page_size: int = _pragma(connection, "page_size")
+    for setting in (
+        f"synchronous = {options.synchronous}",
+        f"max_page_count = {max(1, options.max_size // page_size)}",
+        f"wal_autocheckpoint = {_CHECKPOINT_PAGES}",
+        f"journal_size_limit = {_LOG_LIMIT}",
+    ):
+        _pragma(connection, setting)
+
+
+def _lay_out(connection: sqlite3.Connection) -> None:
+    schema = resources.files("taskgate.stores").joinpath("schema.sql").read_text()
+    marks = f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {LAYOUT};"
+    connection.executescript(f"BEGIN IMMEDIATE; {schema} {marks} COMMIT;")
+
+
+def _connect(path: Path, mode: Literal["ro", "rw"], timeout: float) -> sqlite3.Connection:
+    # Every connection is used by one thread at a time, though not by the one that opens it.
+    return sqlite3.connect(
+        f"{path.as_uri()}?mode={mode}", uri=True, timeout=timeout, isolation_level=None, check_same_thread=False
+    )
+
+
+def _pragma(connection: sqlite3.Connection, statement: str) -> Any:
+    row = connection.execute(f"PRAGMA {statement}").fetchone()
+    return None if row is None else row[0]

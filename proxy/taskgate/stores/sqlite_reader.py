@@ -1,0 +1,62 @@
+"""Reading the file: at once on the event loop what is small, on one thread what may be long.
+
+Knows connections and threads and nothing of what is read. Whatever goes wrong leaves as StoreUnavailable.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from taskgate.errors import StoreUnavailable
+
+_Value = TypeVar("_Value")
+_Row = tuple[Any, ...]
+
+Look = Callable[[sqlite3.Connection], _Value]
+"""One reading statement and what is made of its rows."""
+
+
+class Reader:
+    """Two connections that only read. Owns them from here on and closes them."""
+
+    def __init__(self, near: sqlite3.Connection, far: sqlite3.Connection) -> None:
+        self._near = near
+        self._far = far
+        # One thread: a connection serves one statement at a time.
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="taskgate-store-reader")
+        self._closed = False
+
+    def row(self, statement: str, values: _Row) -> _Row | None:
+        """The only row of a statement that finds it by an index. Blocks the loop for as long as that takes."""
+        self._check()
+        try:
+            # All of it, so that the statement ends and no snapshot is held.
+            rows = self._near.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise _unavailable() from error
+        return rows[0] if rows else None
+
+    async def look(self, look: Look[_Value]) -> _Value:
+        """What `look` makes of a connection, on the reading thread."""
+        self._check()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, look, self._far)
+        except (sqlite3.Error, ValueError) as error:
+            raise _unavailable() from error
+
+    async def close(self) -> None:
+        """Finish the reads that have begun, close both connections and end the thread."""
+        self._closed = True
+        self._near.close()
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._far.close)
+        self._thread.shutdown()
+
+    def _check(self) -> None:
+        if self._closed:
+            raise StoreUnavailable("The store is closed")
+
+
+def _unavailable() -> StoreUnavailable:
+    return StoreUnavailable("The store could not read")

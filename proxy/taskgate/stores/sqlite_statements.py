@@ -1,0 +1,143 @@
+"""Every text of SQL that the SQLite store speaks, and its values in the order of their places.
+
+Values only: no connection, no transaction. The layout they speak to is schema.sql. Owners and contexts are told apart
+by digests; an id that no column could hold (a lone surrogate, a NUL) becomes NULL, which equals nothing.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any, Final
+
+from taskgate.stores.base import OrderBy, Position, TaskFilter, TaskOrder
+from taskgate.stores.codec import pack_names, pack_time
+from taskgate.tasks.record import OwnerKey
+
+Values = tuple[Any, ...]
+
+COUNT_UNFINISHED: Final = "SELECT count(*) FROM tasks WHERE unfinished = 1 AND context = ? AND expires > ?"
+INSERT_TASK: Final = """
+    INSERT INTO tasks (id, owner, context, created, updated, expires, unfinished, status, tool_error, revision,
+                       holder, lease_until, body_size, head)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+INSERT_PARAMS: Final = "INSERT INTO params (task, body) VALUES (?, ?)"
+PUT_OUTCOME: Final = "INSERT OR REPLACE INTO outcomes (task, kind, body) VALUES (?, ?, ?)"
+
+FIND_SWAPPED: Final = "SELECT seq, holder, lease_until FROM tasks WHERE id = ? AND revision = ?"
+UPDATE_TASK: Final = """
+    UPDATE tasks SET updated = ?, unfinished = ?, status = ?, tool_error = ?, revision = ?, holder = ?, lease_until = ?,
+                     body_size = body_size + ?, head = ?
+    WHERE seq = ?
+"""
+
+LOAD_HEAD: Final = """
+    SELECT head, holder, lease_until, body_size FROM tasks WHERE id = ? AND owner = ? AND expires > ?
+"""
+LOAD_WHOLE: Final = """
+    SELECT head, holder, lease_until, params.body, kind, outcomes.body
+    FROM tasks LEFT JOIN params ON params.task = seq LEFT JOIN outcomes ON outcomes.task = seq
+    WHERE id = ? AND owner = ? AND expires > ?
+"""
+REVISION: Final = "SELECT revision FROM tasks WHERE id = ?"
+
+# Nobody's calls and those whose time is up apart: each half is read in the order of its index, and the second is
+# nearly always empty.
+LAPSED: Final = """
+    SELECT seq FROM (
+        SELECT * FROM (SELECT seq, created FROM tasks
+                       WHERE unfinished = 1 AND lease_until = 0 AND expires > :now ORDER BY created, seq LIMIT :limit)
+        UNION ALL
+        SELECT * FROM (SELECT seq, created FROM tasks
+                       WHERE unfinished = 1 AND lease_until > 0 AND lease_until <= :now AND expires > :now
+                       ORDER BY created, seq LIMIT :limit)
+    ) ORDER BY created, seq LIMIT :limit
+"""
+TAKE: Final = "UPDATE tasks SET holder = ?, lease_until = ? WHERE seq = ?"
+TAKEN: Final = """
+    SELECT head, holder, lease_until, params.body, kind, outcomes.body
+    FROM tasks LEFT JOIN params ON params.task = seq LEFT JOIN outcomes ON outcomes.task = seq
+    WHERE seq = ?
+"""
+RENEW: Final = "UPDATE tasks SET lease_until = ? WHERE holder = ? AND id IN (SELECT value FROM json_each(?))"
+
+EXPIRED: Final = "SELECT seq, head, holder, lease_until FROM tasks WHERE expires <= ? ORDER BY expires LIMIT ?"
+DELETES: Final = (
+    "DELETE FROM outcomes WHERE task = ?",
+    "DELETE FROM params WHERE task = ?",
+    "DELETE FROM tasks WHERE seq = ?",
+)
+
+PUT_SESSION: Final = "INSERT INTO sessions (id, owner, expires, peer) VALUES (?, ?, ?, ?)"
+FIND_SESSION: Final = "SELECT peer, expires FROM sessions WHERE id = ? AND owner = ? AND expires > ?"
+TOUCH_SESSIONS: Final = "UPDATE sessions SET expires = ? WHERE id IN (SELECT value FROM json_each(?))"
+DROP_SESSION: Final = "DELETE FROM sessions WHERE id = ? AND owner = ?"
+PURGE_SESSIONS: Final = "DELETE FROM sessions WHERE expires <= ?"
+
+CENSUS: Final = "SELECT status, count(*) FROM tasks GROUP BY status"
+SIZE: Final = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+
+
+def owner_digest(owner: OwnerKey) -> bytes:
+    """What stands for an owner; the length in front keeps two names from flowing together."""
+    context = owner.context.encode("utf-8", "surrogatepass")
+    return _digest(b"%d:%b%b" % (len(context), context, owner.mount.encode("utf-8", "surrogatepass")))
+
+
+def context_digest(context: str) -> bytes:
+    """What stands for a context."""
+    return _digest(context.encode("utf-8", "surrogatepass"))
+
+
+def name(id: str) -> str | None:
+    """An id as a value to look for."""
+    return id if id.isprintable() else None
+
+
+def names(ids: Iterable[str]) -> bytes:
+    """Ids as a value to look for any of."""
+    return pack_names(frozenset(id for id in ids if id.isprintable()))
+
+
+def page(
+    owner: OwnerKey, where: TaskFilter, order: TaskOrder, after: Position | None, limit: int, now: datetime
+) -> tuple[str, Values]:
+    """The text and values that list heads; `limit` is the statement's own."""
+    column = "created" if order.by is OrderBy.CREATED else "updated"
+    direction, beyond = ("DESC", "<") if order.descending else ("ASC", ">")
+    terms: list[tuple[str, Values]] = [
+        ("owner = ?", (owner_digest(owner),)),
+        ("expires > ?", (pack_time(now),)),
+        *_criteria(where),
+    ]
+    if after is not None:
+        terms.append((f"({column}, id) {beyond} (?, ?)", (pack_time(after.time), name(after.id))))
+    # Only names written in this module are put into the text; what a host says goes through the places.
+    text = (
+        f"SELECT head, holder, lease_until FROM tasks WHERE {' AND '.join(term for term, _ in terms)} "  # noqa: S608
+        f"ORDER BY {column} {direction}, id {direction} LIMIT ?"
+    )
+    return text, (*(value for _, values in terms for value in values), limit)
+
+
+def _criteria(where: TaskFilter) -> list[tuple[str, Values]]:
+    terms: list[tuple[str, Values]] = []
+    if where.ids is not None:
+        terms.append(("id IN (SELECT value FROM json_each(?))", (names(where.ids),)))
+    if where.statuses is not None:
+        terms.append(("status IN (SELECT value FROM json_each(?))", (names(where.statuses),)))
+    if where.tool_error is not None:
+        terms.append(("tool_error = ?", (where.tool_error,)))
+    for term, bound in (
+        ("created > ?", where.created_after),
+        ("created < ?", where.created_before),
+        ("updated > ?", where.updated_after),
+        ("updated < ?", where.updated_before),
+    ):
+        if bound is not None:
+            terms.append((term, (pack_time(bound),)))
+    return terms
+
+
+def _digest(text: bytes) -> bytes:
+    return blake2b(text, digest_size=16).digest()

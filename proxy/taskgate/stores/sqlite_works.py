@@ -1,0 +1,154 @@
+"""What each verb writes: statements over a cursor, to be run inside a transaction that is somebody else's.
+
+Knows no loop, no thread and no commit. Revisions and times are compared; what a status means is not known here beyond
+whether it is an end. Owner, parameters, creation and expiry of a record never change after its insert.
+"""
+
+import sqlite3
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from taskgate.errors import TooManyTasks
+from taskgate.stores import sqlite_statements as sql
+from taskgate.stores.codec import (
+    longer_lease,
+    pack_head,
+    pack_outcome,
+    pack_text,
+    pack_time,
+    unpack_head,
+    unpack_outcome,
+    unpack_text,
+    unpack_time,
+    with_bodies,
+)
+from taskgate.tasks.record import Lease, TaskRecord
+
+NOBODY = 0
+"""Stands in `lease_until` while nobody holds the call."""
+
+
+class Swapped(NamedTuple):
+    """A swap that won, and whose the lease was before it."""
+
+    held_by: str | None
+
+
+def insert(record: TaskRecord, limit: int | None) -> Callable[[sqlite3.Cursor], None]:
+    """Count what the context has unfinished, then keep the record. Raises TooManyTasks before it writes."""
+    context, created, head = sql.context_digest(record.owner.context), pack_time(record.created_at), pack_head(record)
+    params = None if record.call.params is None else pack_text(record.call.params)
+    row = (
+        record.id,
+        sql.owner_digest(record.owner),
+        context,
+        created,
+        pack_time(record.updated_at),
+        pack_time(record.expires_at),
+        not record.status.is_terminal,
+        record.status.value,
+        record.tool_error,
+        record.revision,
+        *_pack_lease(record.lease),
+        len(params or b"") + _outcome_size(record),
+        head,
+    )
+
+    def work(cursor: sqlite3.Cursor) -> None:
+        if limit is not None and cursor.execute(sql.COUNT_UNFINISHED, (context, created)).fetchone()[0] >= limit:
+            raise TooManyTasks(limit)
+        seq = cursor.execute(sql.INSERT_TASK, row).lastrowid
+        if params is not None:
+            cursor.execute(sql.INSERT_PARAMS, (seq, params))
+        _keep_outcome(cursor, seq, record)
+
+    return work
+
+
+def swap(record: TaskRecord, expected: int) -> Callable[[sqlite3.Cursor], Swapped | None]:
+    """Put the record in the place of the one at `expected`; None when there is no such."""
+    head = pack_head(record)
+
+    def work(cursor: sqlite3.Cursor) -> Swapped | None:
+        kept = cursor.execute(sql.FIND_SWAPPED, (sql.name(record.id), expected)).fetchone()
+        if kept is None:
+            return None
+        seq, held_by, until = kept
+        lease = longer_lease(unpack_lease(held_by, until), record.lease)
+        row = (
+            pack_time(record.updated_at),
+            not record.status.is_terminal,
+            record.status.value,
+            record.tool_error,
+            record.revision,
+            *_pack_lease(lease),
+            _outcome_size(record),
+            head,
+        )
+        cursor.execute(sql.UPDATE_TASK, (*row, seq))
+        _keep_outcome(cursor, seq, record)
+        return Swapped(held_by)
+
+    return work
+
+
+def take_lapsed(lease: Lease, now: datetime, limit: int) -> Callable[[sqlite3.Cursor], tuple[TaskRecord, ...]]:
+    """Put `lease` on the oldest unfinished records that nobody holds any more."""
+
+    def work(cursor: sqlite3.Cursor) -> tuple[TaskRecord, ...]:
+        rows = cursor.execute(sql.LAPSED, {"now": pack_time(now), "limit": limit}).fetchall()
+        cursor.executemany(sql.TAKE, [(*_pack_lease(lease), seq) for (seq,) in rows])
+        return tuple(unpack_whole(cursor.execute(sql.TAKEN, (seq,)).fetchone()) for (seq,) in rows)
+
+    return work
+
+
+def purge(now: datetime, limit: int) -> Callable[[sqlite3.Cursor], tuple[TaskRecord, ...]]:
+    """Remove what has expired, bodies included."""
+
+    def work(cursor: sqlite3.Cursor) -> tuple[TaskRecord, ...]:
+        rows = cursor.execute(sql.EXPIRED, (pack_time(now), limit)).fetchall()
+        heads = tuple(unpack_head(head, unpack_lease(holder, until)) for _, head, holder, until in rows)
+        for delete in sql.DELETES:
+            cursor.executemany(delete, [(seq,) for seq, *_ in rows])
+        return heads
+
+    return work
+
+
+def count_changed(statement: str, values: sql.Values) -> Callable[[sqlite3.Cursor], int]:
+    """One statement; how many rows it touched."""
+
+    def work(cursor: sqlite3.Cursor) -> int:
+        return cursor.execute(statement, values).rowcount
+
+    return work
+
+
+def unpack_lease(holder: str | None, until: int) -> Lease | None:
+    """The lease that two columns hold."""
+    return None if holder is None else Lease(holder=holder, until=unpack_time(until))
+
+
+def unpack_whole(row: tuple[Any, ...]) -> TaskRecord:
+    """The record of a row with bodies."""
+    head, holder, until, params, kind, outcome = row
+    return with_bodies(
+        unpack_head(head, unpack_lease(holder, until)),
+        None if params is None else unpack_text(params),
+        None if kind is None else unpack_outcome(kind, outcome),
+    )
+
+
+def _pack_lease(lease: Lease | None) -> tuple[str | None, int]:
+    return (None, NOBODY) if lease is None else (lease.holder, pack_time(lease.until))
+
+
+def _keep_outcome(cursor: sqlite3.Cursor, seq: int | None, record: TaskRecord) -> None:
+    if record.outcome is not None:
+        cursor.execute(sql.PUT_OUTCOME, (seq, *pack_outcome(record.outcome)))
+
+
+def _outcome_size(record: TaskRecord) -> int:
+    return 0 if record.outcome is None else len(pack_outcome(record.outcome)[1])
