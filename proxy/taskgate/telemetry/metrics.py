@@ -1,0 +1,222 @@
+"""From facts to metrics: which fact moves which family of the catalogue.
+
+One short function a fact, found by the fact's type. What a family is called and what its labels may be stands in
+`catalogue.py`; how a series is kept, in `series.py`.
+"""
+
+import logging
+import platform
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from prometheus_client import GCCollector, PlatformCollector, ProcessCollector
+
+from taskgate import __version__
+from taskgate.tasks.record import TaskStatus
+from taskgate.telemetry import audit, catalogue
+from taskgate.telemetry.series import Registry
+
+_log = logging.getLogger(__name__)
+
+Takers = dict[type[Any], Callable[[Any], None]]
+
+
+class PrometheusAudit:
+    """Counts facts, and shows the counts.
+
+    `upstreams` maps the mounts that facts name to the labels of their upstreams; any other mount is `_OTHER`. `backend`
+    names the store, `revision` the source that was built.
+    """
+
+    def __init__(self, *, upstreams: Mapping[str, str], backend: str, revision: str = "unknown") -> None:
+        self._registry = registry = Registry(upstreams)
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=registry.collectors)
+        registry.gauge(catalogue.BUILD)[__version__, revision, platform.python_version()].set(1)
+        self._ready = registry.gauge(catalogue.READY)[()]
+        self._draining = registry.gauge(catalogue.DRAINING)[()]
+        self._lag = registry.histogram(catalogue.LAG)[()]
+        self._takers: Takers = {
+            **_http_takers(registry),
+            **_message_takers(registry),
+            **_task_takers(registry),
+            **_ending_takers(registry),
+            **_store_takers(registry, backend),
+        }
+
+    def record(self, fact: audit.Fact) -> None:
+        """Count a fact. Never raises, never waits."""
+        try:
+            self._takers[type(fact)](fact)
+        except Exception:
+            _log.exception("a fact was not counted", extra={"fact": type(fact).__name__})
+
+    def show_ready(self, ready: bool) -> None:
+        """Show what the gateway last said of itself."""
+        self._ready.set(ready)
+
+    def show_draining(self) -> None:
+        """Show that the gateway is shutting down: it is not ready from here on."""
+        self._draining.set(1)
+        self._ready.set(0)
+
+    def observe_lag(self, seconds: float) -> None:
+        """Count how late the event loop came to something."""
+        self._lag.observe(seconds)
+
+    def render(self, accept: str | None) -> tuple[bytes, str]:
+        """Everything as a scrape wants it, and its content type; `accept` is the scraper's header.
+
+        Takes about 8 µs a series: call it on a thread of its own.
+        """
+        return self._registry.render(accept)
+
+
+def _http_takers(registry: Registry) -> Takers:
+    requests = registry.histogram(catalogue.HTTP)
+    rejections = registry.counter(catalogue.REJECTIONS)
+    streams = registry.gauge(catalogue.STREAMS)
+
+    def answered(fact: audit.HttpAnswered) -> None:
+        requests[fact.route, fact.verb, fact.status].observe(fact.seconds)
+
+    def refused(fact: audit.HttpRefused) -> None:
+        rejections[fact.reason,].inc()
+
+    def opened(fact: audit.StreamOpened) -> None:
+        streams[fact.side, fact.kind].inc()
+
+    def ended(fact: audit.StreamEnded) -> None:
+        streams[fact.side, fact.kind].dec()
+
+    return {
+        audit.HttpAnswered: answered,
+        audit.HttpRefused: refused,
+        audit.StreamOpened: opened,
+        audit.StreamEnded: ended,
+    }
+
+
+def _message_takers(registry: Registry) -> Takers:
+    served = registry.histogram(catalogue.SERVED)
+    protocols = registry.counter(catalogue.PROTOCOLS)
+    called = registry.histogram(catalogue.CALLED)
+    tool_calls = registry.counter(catalogue.TOOL_CALLS)
+    tools = registry.tools()
+    sessions_lost = registry.counter(catalogue.SESSIONS_LOST)
+
+    def rpc_answered(fact: audit.RpcAnswered) -> None:
+        served[fact.mount, fact.method, fact.error].observe(fact.seconds)
+        protocols[fact.revision,].inc()
+
+    def upstream_answered(fact: audit.UpstreamAnswered) -> None:
+        called[fact.mount, fact.method, fact.error].observe(fact.seconds)
+
+    def tool_called(fact: audit.ToolCalled) -> None:
+        tool_calls[fact.mount, tools.label(fact.mount, fact.tool), fact.disposition].inc()
+
+    def session_lost(fact: audit.SessionLost) -> None:
+        sessions_lost[fact.mount,].inc()
+
+    return {
+        audit.RpcAnswered: rpc_answered,
+        audit.UpstreamAnswered: upstream_answered,
+        audit.ToolCalled: tool_called,
+        audit.SessionLost: session_lost,
+    }
+
+
+def _task_takers(registry: Registry) -> Takers:
+    started = registry.counter(catalogue.STARTED)
+    granted = registry.histogram(catalogue.TTL)
+    adjustments = registry.counter(catalogue.ADJUSTMENTS)
+    queue_wait = registry.histogram(catalogue.QUEUE_WAIT)
+    transitions = registry.counter(catalogue.TRANSITIONS)
+    cancels = registry.counter(catalogue.CANCELS)
+    recoveries = registry.counter(catalogue.RECOVERIES)
+    denials = registry.counter(catalogue.DENIALS)
+    running = registry.gauge(catalogue.RUNNING)
+
+    def created(fact: audit.TaskCreated) -> None:
+        started[fact.mount,].inc()
+        granted[fact.mount,].observe(fact.ttl.total_seconds())
+        if fact.adjustment is not None:
+            adjustments[fact.mount, fact.adjustment].inc()
+
+    def dispatched(fact: audit.TaskDispatched) -> None:
+        queue_wait[fact.mount,].observe(fact.waited.total_seconds())
+
+    def moved(fact: audit.TaskMoved) -> None:
+        transitions[fact.mount, fact.before, fact.after].inc()
+
+    def cancel_asked(fact: audit.TaskCancelAsked) -> None:
+        cancels[fact.mount, fact.outcome].inc()
+
+    def recovered(fact: audit.TaskRecovered) -> None:
+        recoveries[fact.mount, fact.outcome].inc()
+
+    def denied(fact: audit.TaskDenied) -> None:
+        denials[fact.mount, fact.method].inc()
+
+    def counted(fact: audit.CallsRunning) -> None:
+        running[fact.mount,].set(fact.count)
+
+    return {
+        audit.TaskCreated: created,
+        audit.TaskDispatched: dispatched,
+        audit.TaskMoved: moved,
+        audit.TaskCancelAsked: cancel_asked,
+        audit.TaskRecovered: recovered,
+        audit.TaskDenied: denied,
+        audit.CallsRunning: counted,
+    }
+
+
+def _ending_takers(registry: Registry) -> Takers:
+    endings = registry.counter(catalogue.FINISHED)
+    durations = registry.histogram(catalogue.DURATION)
+    result_bytes = registry.histogram(catalogue.RESULT_BYTES)
+    expirations = registry.counter(catalogue.EXPIRATIONS)
+    purges = registry.counter(catalogue.PURGED)
+    late_answers = registry.counter(catalogue.LATE_ANSWERS)
+
+    def finished(fact: audit.TaskFinished) -> None:
+        endings[fact.mount, fact.status, fact.reason].inc()
+        durations[fact.mount, fact.status].observe(fact.age.total_seconds())
+        if fact.result_bytes is not None:
+            result_bytes[fact.mount,].observe(fact.result_bytes)
+
+    def expired(fact: audit.TaskExpired) -> None:
+        expirations[fact.mount, fact.phase].inc()
+
+    def purged(fact: audit.TaskPurged) -> None:
+        purges[fact.status,].inc()
+
+    def late_answer_dropped(fact: audit.LateAnswerDropped) -> None:
+        late_answers[fact.mount,].inc()
+
+    return {
+        audit.TaskFinished: finished,
+        audit.TaskExpired: expired,
+        audit.TaskPurged: purged,
+        audit.LateAnswerDropped: late_answer_dropped,
+    }
+
+
+def _store_takers(registry: Registry, backend: str) -> Takers:
+    operations = registry.histogram(catalogue.STORE_OPERATIONS)
+    up = registry.gauge(catalogue.STORE_UP)
+    size = registry.gauge(catalogue.STORE_SIZE)
+    tasks = registry.gauge(catalogue.STORE_TASKS)
+
+    def used(fact: audit.StoreUsed) -> None:
+        operations[backend, fact.operation, fact.ok].observe(fact.seconds)
+        up[backend,].set(fact.ok)
+
+    def counted(fact: audit.StoreCounted) -> None:
+        for status in TaskStatus:
+            tasks[status,].set(fact.tasks.get(status, 0))
+        if fact.size is not None:
+            size[backend,].set(fact.size)
+
+    return {audit.StoreUsed: used, audit.StoreCounted: counted}
