@@ -1,0 +1,198 @@
+"""The text of a configuration file, as plain values that remember their lines.
+
+What lives here: YAML 1.2 with its core schema, read from the parser's events. What must not: keys, types, defaults.
+What holds: whatever the text, the outcome is a Document or a ConfigurationError; work and memory stay proportional
+to the text, because aliases are refused and nesting is bounded; what a reference stands for is in no message.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.events import AliasEvent, CollectionEndEvent, Event, NodeEvent, ScalarEvent, SequenceStartEvent
+from ruamel.yaml.reader import ReaderError
+
+from taskgate.config.problems import ConfigurationError, Location, Problem, dotted
+from taskgate.config.references import expand
+
+LARGEST_FILE = 2**20
+_DEEPEST = 32
+
+# Longer numbers stay text: no key takes them, and Python refuses to read them at some length.
+_PLAIN: tuple[tuple[re.Pattern[str], Callable[[str], object]], ...] = (
+    (re.compile(r"|~|null|Null|NULL"), lambda _: None),
+    (re.compile(r"true|True|TRUE"), lambda _: True),
+    (re.compile(r"false|False|FALSE"), lambda _: False),
+    (re.compile(r"[-+]?[0-9]{1,18}"), int),
+    (re.compile(r"0o[0-7]{1,18}|0x[0-9a-fA-F]{1,15}"), lambda text: int(text, 0)),
+    (re.compile(r"[-+]?((\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+)"), float),
+    (re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"), lambda text: float(text.replace(".", ""))),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """`written` holds dicts, lists and scalars; `problems` what is wrong already, at the locations in `unusable`."""
+
+    file: str
+    written: Mapping[str, object]
+    lines: Mapping[Location, int]
+    problems: tuple[Problem, ...]
+    unusable: frozenset[Location]
+
+    def problem(self, location: Location, message: str) -> Problem:
+        """The problem at a location, on the line of the nearest key above it that the file has."""
+        known = next(location[:end] for end in range(len(location), -1, -1) if location[:end] in self.lines)
+        return Problem(file=self.file, line=self.lines[known], path=dotted(location), message=message)
+
+
+def read_text(path: Path) -> str:
+    """The text of the file; ConfigurationError when it is missing, unreadable, above 1 MiB or not UTF-8."""
+    try:
+        return _decoded(path)
+    except _Unreadable as unreadable:
+        raise ConfigurationError([unreadable.problem(str(path))]) from None
+
+
+def read_document(text: str, *, file: str, environ: Mapping[str, str]) -> Document:
+    """The document in `text`, its references replaced; ConfigurationError when it is not one YAML mapping."""
+    builder = _Builder(file=file, environ=environ, events=_events(text))
+    try:
+        return builder.build()
+    except _Unreadable as unreadable:
+        raise ConfigurationError([*builder.problems, unreadable.problem(file)]) from None
+
+
+class _Unreadable(Exception):
+    """Nothing can be made of the rest of the file."""
+
+    def __init__(self, message: str, line: int = 1) -> None:
+        self.line = line
+        super().__init__(message)
+
+    def problem(self, file: str) -> Problem:
+        return Problem(file=file, line=self.line, message=str(self))
+
+
+def _decoded(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(LARGEST_FILE + 1)
+    except OSError as error:
+        raise _Unreadable(f"cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise _Unreadable("cannot be read: no file can have this name") from None
+    if len(content) > LARGEST_FILE:
+        raise _Unreadable("is larger than 1MiB")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise _Unreadable("is not UTF-8 text", content.count(b"\n", 0, error.start) + 1) from None
+
+
+def _events(text: str) -> Iterator[Event]:
+    try:
+        yield from YAML(typ="safe", pure=True).parse(text)
+    except MarkedYAMLError as error:
+        sentence = " ".join(str(error.problem).split())
+        raise _Unreadable(f"is not YAML: {sentence}", error.problem_mark.line + 1) from None
+    except ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise _Unreadable("is not YAML: it holds a control character", line) from None
+
+
+def _line(event: Event) -> int:
+    return int(event.start_mark.line) + 1
+
+
+def _core(text: str) -> object:
+    """What a scalar without quotes means."""
+    return next((read(text) for pattern, read in _PLAIN if pattern.fullmatch(text)), text)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Builder:
+    """Builds one document from the parser's flat events, so that the depth of calls is ours to bound."""
+
+    file: str
+    environ: Mapping[str, str]
+    events: Iterator[Event]
+    lines: dict[Location, int] = field(default_factory=lambda: {(): 1})
+    problems: list[Problem] = field(default_factory=list)
+    unusable: set[Location] = field(default_factory=set)
+
+    def build(self) -> Document:
+        root = self._root()
+        written = None if root is None else self._value(root, ())
+        if root is None or written is None:
+            raise _Unreadable("is empty")
+        if not isinstance(written, dict):
+            raise _Unreadable("must be a mapping of keys to values", _line(root))
+        if another := self._root():
+            raise _Unreadable("must hold one document only", _line(another))
+        return Document(
+            file=self.file,
+            written=written,
+            lines=self.lines,
+            problems=tuple(self.problems),
+            unusable=frozenset(self.unusable),
+        )
+
+    def _root(self) -> Any:
+        return next((event for event in self.events if isinstance(event, NodeEvent)), None)
+
+    def _children(self) -> Iterator[Any]:
+        while not isinstance(event := next(self.events), CollectionEndEvent):
+            yield event
+
+    def _value(self, event: Any, location: Location) -> object:
+        if len(location) > _DEEPEST:
+            raise _Unreadable(f"is nested deeper than {_DEEPEST} levels", _line(event))
+        self.lines.setdefault(location, _line(event))
+        if isinstance(event, AliasEvent):
+            self._refuse(location, event, "must not be an alias: write the value out")
+            return None
+        if event.tag is not None:
+            self._note(location, event, "must not have a tag")
+        if isinstance(event, ScalarEvent):
+            return self._scalar(event, location)
+        if isinstance(event, SequenceStartEvent):
+            return [self._value(item, (*location, index)) for index, item in enumerate(self._children())]
+        return self._mapping(location)
+
+    def _scalar(self, event: Any, location: Location) -> object:
+        text, complaints = expand(event.value, self.environ)
+        for complaint in complaints:
+            self._refuse(location, event, complaint)
+        if complaints:
+            return None
+        # `implicit` says that the scalar stood without quotes, so what a reference gave is read as if written there.
+        return _core(text) if event.implicit[0] else text
+
+    def _mapping(self, location: Location) -> dict[str, object]:
+        mapping: dict[str, object] = {}
+        for key in self._children():
+            if not isinstance(key, ScalarEvent):
+                self._note(location, key, "must have plain words as keys")
+                self._value(key, (*location, "?"))
+                self._value(next(self.events), (*location, "?"))
+                continue
+            here = (*location, key.value)
+            if key.value in mapping:
+                self._note(here, key, f"is already given on line {self.lines[here]}")
+            self.lines.setdefault(here, _line(key))
+            mapping.setdefault(key.value, self._value(next(self.events), here))
+        return mapping
+
+    def _refuse(self, location: Location, event: Event, message: str) -> None:
+        self._note(location, event, message)
+        self.unusable.add(location)
+
+    def _note(self, location: Location, event: Event, message: str) -> None:
+        self.problems.append(Problem(file=self.file, line=_line(event), path=dotted(location), message=message))
