@@ -78,16 +78,21 @@ class Incoming(Protocol):
 
     status: int
     session: str | None
+    streams: bool
+    """Whether the body is an event stream."""
 
     def messages(self) -> AsyncIterator[bytes]:
-        """The messages of the body: one for a JSON document, one an event for a stream, none for anything else.
+        """The messages of the body: one for a JSON document, one an event for a stream. Needs no closing.
 
-        Raises UpstreamFailed for a body that breaks off, is too large or no such body at all.
+        Raises UpstreamFailed for a body that breaks off, is too large or is neither.
         """
         ...
 
-    async def release(self) -> None:
-        """Be done with the answer; the connection is dropped unless the body was read to its end."""
+    async def release(self, *, answered: bool = False) -> None:
+        """Be done with the answer; the connection is dropped unless the body was read to its end.
+
+        Where all that matters was heard (`answered`), the end of the body has a moment to arrive. Does not wait.
+        """
         ...
 
 

@@ -1,0 +1,74 @@
+"""What is said of a server that failed. One text for each way, and none of them says where the server is."""
+
+from typing import Final
+
+from taskgate.errors import UpstreamFailed, UpstreamReason
+
+
+def unreachable() -> UpstreamFailed:
+    """No connection came about, so nothing was sent."""
+    return UpstreamFailed(UpstreamReason.UNREACHABLE, "The server could not be reached", dispatched=False)
+
+
+def closed() -> UpstreamFailed:
+    """The connection ended before an answer began."""
+    return UpstreamFailed(UpstreamReason.CLOSED, "The server closed the connection before it answered", dispatched=True)
+
+
+def broke_off() -> UpstreamFailed:
+    """An answer began and did not end."""
+    return UpstreamFailed(UpstreamReason.CLOSED, "The server's answer broke off", dispatched=True)
+
+
+def let_go(*, dispatched: bool) -> UpstreamFailed:
+    """We ended the session ourselves."""
+    return UpstreamFailed(UpstreamReason.CLOSED, "The session with the server was closed", dispatched=dispatched)
+
+
+def silent() -> UpstreamFailed:
+    """No head in time, or too long a silence within a body."""
+    return UpstreamFailed(UpstreamReason.TIMEOUT, "The server was silent for too long", dispatched=True)
+
+
+def too_late(*, dispatched: bool) -> UpstreamFailed:
+    """The time for the whole call is over."""
+    return UpstreamFailed(UpstreamReason.TIMEOUT, "The server did not answer in time", dispatched=dispatched)
+
+
+def too_large() -> UpstreamFailed:
+    """A message is larger than any that is kept."""
+    return UpstreamFailed(UpstreamReason.TOO_LARGE, "The server's answer is too large", dispatched=True)
+
+
+def malformed(how: str) -> UpstreamFailed:
+    """The server broke the protocol."""
+    return UpstreamFailed(UpstreamReason.MALFORMED, f"The server broke the protocol: {how}", dispatched=True)
+
+
+def session_lost() -> UpstreamFailed:
+    """The server knows our session no more, so it did not look at the message."""
+    return UpstreamFailed(UpstreamReason.SESSION_LOST, "The server ended the session", dispatched=False)
+
+
+def refused(status: int) -> UpstreamFailed:
+    """An HTTP status that is no success and no redirect. One below 500 says that the server did not act."""
+    text = f"The server refused the request with HTTP status {status}"
+    if status in _UNAUTHORIZED:
+        text = "The server refused the gateway's credentials"
+    return UpstreamFailed(UpstreamReason.REFUSED, text, dispatched=status >= 500)
+
+
+def redirected(status: int) -> UpstreamFailed:
+    """A redirect that is not followed. Only 307 and 308 say that the request is still to be made."""
+    text = "The server redirected the request to where it is not followed"
+    return UpstreamFailed(UpstreamReason.REDIRECT, text, dispatched=status not in KEEPING_REDIRECTS)
+
+
+def unsent(failure: UpstreamFailed) -> UpstreamFailed:
+    """The same failure, of something that went before the message it is reported for."""
+    return UpstreamFailed(UpstreamReason(failure.reason), str(failure), dispatched=False)
+
+
+KEEPING_REDIRECTS: Final = frozenset({307, 308})
+"""The redirects that keep method and body."""
+_UNAUTHORIZED: Final = frozenset({401, 403})

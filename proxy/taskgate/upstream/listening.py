@@ -1,0 +1,94 @@
+"""The GET stream of a session: what a server says outside of any answer, progress of most servers included.
+
+Opened once after the handshake and again whenever it breaks; a server that has none says so and is left alone. What
+must not live here: what is heard.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Final
+
+from taskgate.clock import Clock
+from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.upstream.base import Outgoing, Transport
+from taskgate.upstream.settings import UpstreamObserver
+
+PAUSE_FIRST: Final = 0.1
+PAUSE_MOST: Final = 30.0
+"""Seconds between a stream that ended and the next one; doubles while they do not last."""
+
+
+class ServerStream:
+    """Holds one GET stream open until it is closed. `hear` gets every message; what it cannot read is passed over."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        headers: Mapping[str, str],
+        *,
+        hear: Callable[[bytes], None],
+        observer: UpstreamObserver,
+        clock: Clock,
+    ) -> None:
+        self._transport = transport
+        self._outgoing = Outgoing(verb="GET", headers={**headers, "Accept": "text/event-stream"})
+        self._hear = hear
+        self._observer = observer
+        self._clock = clock
+        self._known = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._listen())
+
+    async def known(self, within: float) -> None:
+        """Wait until the server opened the stream or refused to, but no longer than `within` seconds."""
+        try:
+            async with asyncio.timeout(within):
+                await self._known.wait()
+        except TimeoutError:
+            pass
+
+    async def close(self) -> None:
+        """End the stream, and wait until it has ended."""
+        self._task.cancel()
+        await asyncio.wait((self._task,))
+
+    async def _listen(self) -> None:
+        pause = PAUSE_FIRST
+        while True:
+            began = self._clock.elapsed()
+            try:
+                if not await self._hold():
+                    return
+            except UpstreamFailed as failure:
+                if failure.reason == UpstreamReason.REDIRECT.value:
+                    return
+            finally:
+                self._known.set()
+            if self._clock.elapsed() - began > PAUSE_MOST:
+                pause = PAUSE_FIRST
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, PAUSE_MOST)
+
+    async def _hold(self) -> bool:
+        """Hear one stream to its end; whether there may be another."""
+        incoming = await self._transport.send(self._outgoing)
+        try:
+            if incoming.status >= 500:
+                return True
+            if incoming.status != 200 or not incoming.streams:
+                return False
+            self._known.set()
+            self._observer.stream_opened("get")
+            try:
+                async for message in incoming.messages():
+                    self._hear_one(message)
+            finally:
+                self._observer.stream_ended("get")
+            return True
+        finally:
+            await incoming.release()
+
+    def _hear_one(self, message: bytes) -> None:
+        # Whatever it is, it answers nothing: the stream is still good for the next message.
+        with suppress(UpstreamFailed):
+            self._hear(message)

@@ -1,0 +1,205 @@
+"""A session with a server as its users see it: opened when it is first needed, and again after the server ended it.
+
+It lives through any number of conversations, one at a time. No call is ever made twice: the one that meets the end of
+a conversation fails, and the next call opens another. What must not live here: the wire (`conversation`, `transport`).
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Final
+
+from taskgate.clock import Clock
+from taskgate.dialects.base import Params, Server, ToolPage
+from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.mcp.jsonrpc import Notification, RawJson, Response
+from taskgate.mcp.vocabulary import INITIALIZE, NOTE_TOOLS_CHANGED, TOOLS_CALL, TOOLS_LIST
+from taskgate.tasks.events import CallFaulted, CallSucceeded
+from taskgate.tasks.policy import TaskSupport
+from taskgate.upstream import failures
+from taskgate.upstream.base import Notice
+from taskgate.upstream.catalogue import read_catalogue
+from taskgate.upstream.conversation import Call, Conversation, Means
+from taskgate.upstream.listening import ServerStream
+from taskgate.upstream.single import Abandoned, SingleFlight
+
+STREAM_PATIENCE: Final = 0.1
+"""Seconds that the first call waits for the server's own stream to stand: what is told before that is lost."""
+
+
+class Talk:
+    """One conversation, with the stream that belongs to it."""
+
+    __slots__ = ("conversation", "stream")
+
+    def __init__(self, conversation: Conversation, stream: ServerStream | None) -> None:
+        self.conversation = conversation
+        self.stream = stream
+
+
+class HttpSession:
+    """One session with one server; see UpstreamSession."""
+
+    def __init__(self, means: Means, *, notice: Notice, clock: Clock) -> None:
+        self._means = means
+        self._notice = notice
+        self._clock = clock
+        self._talk = SingleFlight(self._begin)
+        self._catalogue = SingleFlight(self._read_catalogue)
+        self._dropping: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def open(self) -> Server:
+        """See UpstreamSession."""
+        return (await self._open()).conversation.server
+
+    async def relay(self, method: str, params: Params | None, *, notice: Notice) -> Response:
+        """See UpstreamSession."""
+        write = self._means.dialect.call
+        return await self._ask(
+            method, lambda id_: write(id_, method, params), notice=notice, within=self._means.settings.call
+        )
+
+    async def run(self, params: Params, *, within: timedelta) -> CallSucceeded | CallFaulted:
+        """See UpstreamSession."""
+        dialect = self._means.dialect
+        within = min(within, self._means.settings.call)
+        response = await self._ask(TOOLS_CALL, lambda id_: dialect.call(id_, TOOLS_CALL, params), within=within)
+        return dialect.outcome(response)
+
+    async def tools(self) -> Mapping[str, TaskSupport | None]:
+        """See UpstreamSession."""
+        try:
+            return await self._catalogue.get()
+        except UpstreamFailed as failure:
+            raise failures.unsent(failure) from None
+        except Abandoned:
+            raise failures.let_go(dispatched=False) from None
+
+    async def close(self) -> None:
+        """See UpstreamSession."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._catalogue.close()
+        talk = self._talk.value
+        await self._talk.close()
+        if talk is not None:
+            await self._end(talk)
+        if self._dropping:
+            await asyncio.wait(tuple(self._dropping))
+
+    async def _open(self) -> Talk:
+        if self._closed:
+            raise failures.let_go(dispatched=False)
+        try:
+            return self._talk.value or await self._talk.get()
+        except UpstreamFailed as failure:
+            # Whatever became of the handshake, the call it was made for has not left.
+            raise failures.unsent(failure) from None
+        except Abandoned:
+            raise failures.let_go(dispatched=False) from None
+
+    async def _begin(self) -> Talk:
+        means = self._means
+        conversation = Conversation(means, self._hear)
+        began = self._clock.elapsed()
+        try:
+            await conversation.begin()
+        except UpstreamFailed as failure:
+            means.observer.answered(INITIALIZE, self._clock.elapsed() - began, failure.reason)
+            await conversation.end()
+            raise
+        except asyncio.CancelledError:
+            await conversation.end()
+            raise
+        means.observer.answered(INITIALIZE, self._clock.elapsed() - began, None)
+        return Talk(conversation, await self._listen(conversation))
+
+    async def _listen(self, conversation: Conversation) -> ServerStream | None:
+        if conversation.session is None:
+            return None
+        means = self._means
+        stream = ServerStream(
+            means.transport,
+            conversation.headers,
+            hear=conversation.hear_aside,
+            observer=means.observer,
+            clock=self._clock,
+        )
+        try:
+            await stream.known(STREAM_PATIENCE)
+        except asyncio.CancelledError:
+            await stream.close()
+            await conversation.end()
+            raise
+        return stream
+
+    async def _ask(
+        self, method: str, write: Callable[[int], str], *, notice: Notice | None = None, within: timedelta
+    ) -> Response:
+        means, clock = self._means, self._clock
+        began = clock.elapsed()
+        talk = self._talk.value
+        if talk is None or self._closed:
+            talk, within = await self._open_within(within)
+        first_byte = None if method == TOOLS_CALL else means.settings.first_byte
+        call = Call(next(means.ids), notice, within)
+        error: str | None = "cancelled"
+        try:
+            response = await talk.conversation.ask(call, write(call.id), first_byte=first_byte)
+            error = None if response.error is None else str(response.error.value.get("code"))
+        except UpstreamFailed as failure:
+            error = failure.reason
+            if failure.reason == UpstreamReason.SESSION_LOST.value:
+                self._lose(talk)
+            raise
+        finally:
+            means.observer.answered(method, clock.elapsed() - began, error)
+        return response
+
+    async def _open_within(self, within: timedelta) -> tuple[Talk, timedelta]:
+        """A conversation, and what is left of the time."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            async with asyncio.timeout(within.total_seconds()):
+                talk = await self._open()
+        except TimeoutError:
+            raise failures.too_late(dispatched=False) from None
+        return talk, within - timedelta(seconds=loop.time() - began)
+
+    async def _read_catalogue(self) -> Mapping[str, TaskSupport | None]:
+        return await read_catalogue(self._read_page)
+
+    async def _read_page(self, cursor: RawJson | None) -> ToolPage:
+        dialect, within = self._means.dialect, self._means.settings.call
+        return dialect.read_tools(
+            await self._ask(TOOLS_LIST, lambda id_: dialect.list_tools(id_, cursor), within=within)
+        )
+
+    def _hear(self, notification: Notification) -> None:
+        if notification.method == NOTE_TOOLS_CHANGED:
+            self._catalogue.forget()
+        self._notice(notification)
+
+    def _lose(self, talk: Talk) -> None:
+        """The server ended the conversation: the next call opens another. Only the first to notice does anything."""
+        if self._talk.value is not talk:
+            return
+        self._talk.forget()
+        self._catalogue.forget()
+        self._means.observer.session_lost()
+        dropping = asyncio.get_running_loop().create_task(self._drop(talk))
+        self._dropping.add(dropping)
+        dropping.add_done_callback(self._dropping.discard)
+
+    async def _drop(self, talk: Talk) -> None:
+        if talk.stream is not None:
+            await talk.stream.close()
+        await talk.conversation.drop()
+
+    async def _end(self, talk: Talk) -> None:
+        if talk.stream is not None:
+            await talk.stream.close()
+        await talk.conversation.end()

@@ -1,0 +1,65 @@
+"""One run of some work that many wait for. Knows nothing of servers."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, TypeVar
+
+Value = TypeVar("Value")
+
+
+class Abandoned(Exception):
+    """The work was stopped before it came to anything."""
+
+
+class SingleFlight(Generic[Value]):
+    """What `make` comes to, made when first asked for and kept until it is forgotten; a failure is not kept.
+
+    The work runs in a task of its own: whoever stops waiting for it stops nobody else.
+    """
+
+    def __init__(self, make: Callable[[], Coroutine[Any, Any, Value]]) -> None:
+        self._make = make
+        self._current: asyncio.Task[Value] | None = None
+        self._running: set[asyncio.Task[Value]] = set()
+
+    @property
+    def value(self) -> Value | None:
+        """What is there without waiting."""
+        task = self._current
+        return task.result() if task is not None and _succeeded(task) else None
+
+    async def get(self) -> Value:
+        """The value. Raises what `make` raises, or Abandoned."""
+        task = self._current
+        if task is None:
+            task = self._current = asyncio.get_running_loop().create_task(self._make())
+            self._running.add(task)
+            task.add_done_callback(self._ended)
+        if not task.done():
+            await asyncio.wait((task,))
+        if task.cancelled():
+            raise Abandoned
+        return task.result()
+
+    def forget(self) -> None:
+        """Make it anew for whoever asks next; who waits now still gets the old one."""
+        self._current = None
+
+    async def close(self) -> None:
+        """Stop what is being made; who waits for it gets Abandoned."""
+        self.forget()
+        running = tuple(self._running)
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)
+
+    def _ended(self, task: asyncio.Task[Value]) -> None:
+        self._running.discard(task)
+        # To look at the failure is to take note of it, even where nobody waits any more.
+        if not _succeeded(task) and self._current is task:
+            self._current = None
+
+
+def _succeeded(task: "asyncio.Task[Any]") -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None
