@@ -1,0 +1,1 @@
+"""I/O towards hosts: the public listener."""

@@ -1,0 +1,166 @@
+"""What happens to one HTTP request, from its head to its answer.
+
+What lives here: the order of the steps, and the shape of plain answers. What must not: the checks themselves (`door`),
+bytes and sockets (`protocol`), event streams (`stream`), anything about JSON-RPC. What holds: every request that was
+parsed gets exactly one answer and one HttpAnswered, and the engine sees only what came whole and within bounds.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from aiohttp import hdrs, web
+from multidict import CIMultiDict
+
+from taskgate.clock import Clock
+from taskgate.downstream.door import (
+    BAD_REQUEST,
+    BODY_TOO_LARGE,
+    HEAD_TOO_LARGE,
+    TOO_SLOW,
+    Admission,
+    Door,
+    Refusal,
+    Refused,
+    head_size,
+    path_of,
+)
+from taskgate.downstream.protocol import SERVER_NAME, HostConnection
+from taskgate.downstream.stream import HostExchange
+from taskgate.engine.messages import Answer, Inbound, Reply, Verb
+from taskgate.telemetry.audit import Audit, HttpAnswered, HttpRefused
+
+_EMPTY: Final = CIMultiDict({hdrs.SERVER: SERVER_NAME})
+_JSON: Final = CIMultiDict({hdrs.CONTENT_TYPE: "application/json", hdrs.SERVER: SERVER_NAME})
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_VERBS: Final = frozenset(Verb)
+
+_log = logging.getLogger("taskgate.downstream")
+
+
+class _BodyOverdue(Exception):
+    """The body did not come in time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Takes requests to the engine and its replies back."""
+
+    door: Door
+    engine: Answer
+    audit: Audit
+    clock: Clock
+    max_header: int
+    read_timeout: timedelta
+    sse_keepalive: timedelta
+
+    async def answer(self, http: web.BaseRequest) -> web.StreamResponse:
+        """One request, start to end."""
+        began = self.clock.elapsed()
+        connection = http.protocol
+        assert isinstance(connection, HostConnection)
+        try:
+            self._check_head(http, connection)
+            admission = self.door.admit(http.method, http.raw_path, http.version, http.headers)
+            body = await self._read_body(http)
+        except Refused as refused:
+            self._note_refusal(refused.refusal)
+            route = "mcp" if self.door.is_mount(path_of(http.raw_path)) else "other"
+            response = await connection.refuse(http, refused.refusal)
+        else:
+            route = "mcp"
+            response = await self._converse(http, connection, admission, body)
+        verb = http.method if http.method in _VERBS else "_OTHER"
+        self.audit.record(HttpAnswered(route, verb, response.status, self.clock.elapsed() - began))
+        return response
+
+    def note_garbage(self, refusal: Refusal) -> None:
+        """Account for what was answered without ever being a request."""
+        self._note_refusal(refusal)
+        self.audit.record(HttpAnswered("other", "_OTHER", refusal.status, 0.0))
+
+    def _note_refusal(self, refusal: Refusal) -> None:
+        if refusal.reason is not None:
+            self.audit.record(HttpRefused(refusal.reason))
+
+    def _check_head(self, http: web.BaseRequest, connection: HostConnection) -> None:
+        # Only where more than a head's worth of bytes came at once; else the head cannot be too large.
+        if connection.long_heads and head_size(http.raw_path, http._message.raw_headers) > self.max_header:
+            raise Refused(HEAD_TOO_LARGE)
+
+    async def _read_body(self, http: web.BaseRequest) -> bytes:
+        payload = http.content
+        if not payload.is_eof():
+            return await self._await_body(http)
+        body = payload.read_nowait()
+        if len(body) > self.door.max_body:
+            raise Refused(BODY_TOO_LARGE)
+        return body
+
+    async def _await_body(self, http: web.BaseRequest) -> bytes:
+        payload = http.content
+        if hdrs.EXPECT in http.headers and http.transport is not None:
+            http.transport.write(_CONTINUE)
+        overdue = asyncio.get_running_loop().call_later(
+            self.read_timeout.total_seconds(), payload.set_exception, _BodyOverdue()
+        )
+        pieces: list[bytes] = []
+        room = self.door.max_body
+        try:
+            while piece := await payload.readany():
+                room -= len(piece)
+                if room < 0:
+                    raise Refused(BODY_TOO_LARGE)
+                pieces.append(piece)
+        except _BodyOverdue:
+            raise Refused(TOO_SLOW) from None
+        except (web.RequestPayloadError, OSError):
+            raise Refused(BAD_REQUEST) from None
+        finally:
+            overdue.cancel()
+        return b"".join(pieces)
+
+    async def _converse(
+        self, http: web.BaseRequest, connection: HostConnection, admission: Admission, body: bytes
+    ) -> web.StreamResponse:
+        inbound = Inbound(
+            verb=admission.verb,
+            path=admission.path,
+            body=body,
+            host_session=admission.host_session,
+            revision=admission.revision,
+            accepts_json=admission.accepts_json,
+            accepts_stream=admission.accepts_stream,
+        )
+        exchange = HostExchange(http, inbound, self.audit, self.sse_keepalive.total_seconds())
+        connection.exchange = exchange
+        try:
+            reply = await self._ask(exchange)
+            response = await exchange.finish(reply.body) or _plain(reply)
+        except asyncio.CancelledError:
+            await exchange.abandon()
+            raise
+        finally:
+            connection.exchange = None
+        if connection.closing:
+            response.force_close()
+        return response
+
+    async def _ask(self, exchange: HostExchange) -> Reply:
+        try:
+            return await self.engine(exchange)
+        except Exception as error:
+            _log.error("the engine failed", extra={"error": type(error).__name__})
+            return Reply(status=500)
+
+
+def _plain(reply: Reply) -> web.Response:
+    if reply.body is None:
+        response = web.Response(status=reply.status, headers=_EMPTY)
+    else:
+        response = web.Response(status=reply.status, body=reply.body.encode(), headers=_JSON)
+    for name, value in reply.headers:
+        response.headers[name] = value
+    return response

@@ -1,0 +1,137 @@
+"""The public listener: where hosts connect.
+
+What lives here: opening, draining and closing. What must not: what happens on a connection (`protocol`) or to a request
+(`endpoint`). What holds: after `close` no socket, task or stream of the listener is left, whatever its hosts do.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from aiohttp import web
+
+from taskgate.clock import Clock
+from taskgate.downstream.door import Door, Refusal
+from taskgate.downstream.endpoint import Endpoint
+from taskgate.downstream.protocol import HEAD_TIMEOUT, WRITE_TIMEOUT, Bounds, HostConnection
+from taskgate.engine.messages import Answer
+from taskgate.telemetry.audit import Audit
+
+_BACKLOG = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerSettings:
+    """What an operator decides about the listener; sizes are bytes, names as `names` makes them."""
+
+    allowed_hosts: frozenset[str]
+    allowed_origins: frozenset[str]
+    max_body: int
+    max_header: int
+    read_timeout: timedelta
+    idle_timeout: timedelta
+    sse_keepalive: timedelta
+    head_timeout: timedelta = HEAD_TIMEOUT
+    write_timeout: timedelta = WRITE_TIMEOUT
+
+
+class PublicListener:
+    """Serves hosts on one address, from `start` to `close`."""
+
+    def __init__(
+        self,
+        settings: ListenerSettings,
+        *,
+        answer: Answer,
+        is_mount: Callable[[str], bool],
+        audit: Audit,
+        clock: Clock,
+    ) -> None:
+        """`answer` is the engine; `is_mount` tells whether a path, byte by byte, leads to a server."""
+        self._bounds = Bounds(
+            max_header=settings.max_header,
+            idle_timeout=settings.idle_timeout,
+            head_timeout=settings.head_timeout,
+            write_timeout=settings.write_timeout,
+        )
+        self._endpoint = Endpoint(
+            door=Door(
+                hosts=settings.allowed_hosts,
+                origins=settings.allowed_origins,
+                is_mount=is_mount,
+                max_body=settings.max_body,
+            ),
+            engine=answer,
+            audit=audit,
+            clock=clock,
+            max_header=settings.max_header,
+            read_timeout=settings.read_timeout,
+            sse_keepalive=settings.sse_keepalive,
+        )
+        self._connections: _Connections | None = None
+        self._server: asyncio.Server | None = None
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Listen; the address really bound, which matters where `port` is 0. Raises OSError where it cannot be had."""
+        connections = _Connections(self._endpoint, self._bounds)
+        server = await asyncio.get_running_loop().create_server(connections, host, port, backlog=_BACKLOG)
+        return self._began(connections, server)
+
+    async def start_on(self, bound: socket.socket) -> tuple[str, int]:
+        """As `start`, on a socket that is bound already: for a caller who needs the port before the settings."""
+        connections = _Connections(self._endpoint, self._bounds)
+        server = await asyncio.get_running_loop().create_server(connections, sock=bound, backlog=_BACKLOG)
+        return self._began(connections, server)
+
+    def stop_accepting(self) -> None:
+        """Refuse new connections; those that are open go on."""
+        if self._server is not None:
+            self._server.close()
+
+    async def close(self, grace: timedelta) -> None:
+        """End GET streams, give what is under way `grace` to finish, then drop what is left. May be called again."""
+        self.stop_accepting()
+        if self._connections is None or self._server is None:
+            return
+        await self._connections.close(grace.total_seconds())
+        await self._server.wait_closed()
+
+    def _began(self, connections: "_Connections", server: asyncio.Server) -> tuple[str, int]:
+        self._connections, self._server = connections, server
+        host, port, *_ = server.sockets[0].getsockname()
+        return host, port
+
+
+class _Connections(web.Server):
+    """Makes a connection of each that is accepted, and knows those that are open."""
+
+    def __init__(self, endpoint: Endpoint, bounds: Bounds) -> None:
+        super().__init__(endpoint.answer)
+        self._bounds = bounds
+        self._note_garbage: Callable[[Refusal], None] = endpoint.note_garbage
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._open: set[HostConnection] = set()
+
+    def __call__(self) -> HostConnection:
+        connection = HostConnection(self, self._bounds, self._tasks, self._note_garbage)
+        self._open.add(connection)
+        connection.lost.add_done_callback(lambda _: self._open.discard(connection))
+        return connection
+
+    async def close(self, grace: float) -> None:
+        """End every connection, and every exchange, those of departed hosts too."""
+        for connection in list(self._open):
+            connection.wind_down()
+        await self._settled(grace)
+        for connection in list(self._open):
+            connection.drop()
+        for task in self._tasks:
+            task.cancel()
+        await self._settled(None)
+
+    async def _settled(self, patience: float | None) -> None:
+        ends = {*self._tasks, *(connection.lost for connection in self._open)}
+        if ends:
+            await asyncio.wait(ends, timeout=patience)

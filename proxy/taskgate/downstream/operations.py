@@ -1,0 +1,141 @@
+"""The operators' listener: is the process alive, is it ready, what has it counted.
+
+A listener of its own, so that none of this shares a port, a limit or an exposure with hosts; no message of MCP passes
+here. Holds: nothing is answered that a request brought along, and no answer tells a version.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import orjson
+from aiohttp import web
+
+from taskgate.telemetry.metrics import PrometheusAudit
+
+_log = logging.getLogger(__name__)
+
+Ready = Callable[[], Awaitable[Mapping[str, bool]]]
+"""Asked what the gateway needs in order to serve, by name, and whether each is there."""
+
+READY_SECONDS: Final = 2.0
+"""How long that may take before it counts as a no."""
+
+_CLOSE_SECONDS: Final = 2.0
+_IDLE_SECONDS: Final = 75.0
+"""Longer than scrapers wait between two scrapes, so that they keep their connection."""
+
+
+class OperatorsListener:
+    """Serves `/livez`, `/readyz` and `/metrics` on a port of their own.
+
+    `ready` is asked at every probe and every scrape. It should answer from what is known or touch the store once.
+    """
+
+    def __init__(self, *, metrics: PrometheusAudit, ready: Ready) -> None:
+        self._metrics = metrics
+        self._ready = ready
+        self._draining = False
+        self._rendering = asyncio.Lock()
+        self._runner: web.ServerRunner | None = None
+        self._routes: dict[str, Callable[[web.BaseRequest], Awaitable[web.Response]]] = {
+            "/livez": self._answer_livez,
+            "/readyz": self._answer_readyz,
+            "/metrics": self._answer_metrics,
+        }
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Listen, and return where; port 0 takes a free one. Raises OSError where it cannot."""
+        server = _Server(self._answer, access_log=None, keepalive_timeout=_IDLE_SECONDS, lingering_time=0)
+        self._runner = web.ServerRunner(server, shutdown_timeout=_CLOSE_SECONDS)
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, host, port).start()
+        except OSError:
+            await self.close()
+            raise
+        bound = self._runner.addresses[0]
+        return str(bound[0]), int(bound[1])
+
+    def drain(self) -> None:
+        """Not ready from here on; everything else goes on until `close`."""
+        self._draining = True
+        self._metrics.show_draining()
+
+    async def close(self) -> None:
+        """Let go of the port and of every connection; a second close does nothing."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.cleanup()
+
+    async def _answer(self, received: web.BaseRequest) -> web.Response:
+        route = self._routes.get(received.path)
+        if route is None:
+            return _json(404, {"error": "not found"})
+        if received.method != "GET":
+            return _json(405, {"error": "method not allowed"}, Allow="GET")
+        return await route(received)
+
+    async def _answer_livez(self, _received: web.BaseRequest) -> web.Response:
+        return _json(200, {"status": "live"})
+
+    async def _answer_readyz(self, _received: web.BaseRequest) -> web.Response:
+        checks = await self._check()
+        if self._draining:
+            return _json(503, {"status": "draining", "checks": checks})
+        if not all(checks.values()):
+            return _json(503, {"status": "not ready", "checks": checks})
+        return _json(200, {"status": "ready", "checks": checks})
+
+    async def _answer_metrics(self, received: web.BaseRequest) -> web.Response:
+        await self._check()
+        # One at a time: rendering holds a thread of the pool that others need too.
+        async with self._rendering:
+            body, content_type = await asyncio.to_thread(self._metrics.render, received.headers.get("Accept"))
+        return web.Response(body=body, headers={"Content-Type": content_type, **_PLAIN})
+
+    async def _check(self) -> dict[str, bool]:
+        if self._draining:
+            return {}
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                checks = dict(await self._ready())
+        except Exception:
+            _log.warning("readiness could not be told", exc_info=True)
+            checks = {"answered": False}
+        if not self._draining:
+            self._metrics.show_ready(all(checks.values()))
+        return checks
+
+
+class _Server(web.Server):
+    def __call__(self) -> web.RequestHandler:
+        return _Connection(self, loop=self._loop, **self._kwargs)
+
+
+class _Connection(web.RequestHandler):
+    """One connection, whose bad requests are refused without a word of what they said."""
+
+    __slots__ = ()
+
+    def handle_error(
+        self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
+    ) -> web.StreamResponse:
+        """Answer what could not be read, or what went wrong here; the stock answer and log line quote the request."""
+        _log.log(
+            logging.ERROR if status >= 500 else logging.INFO, "request refused", extra={"status": status}, exc_info=exc
+        )
+        refusal = _json(status, {"error": "bad request" if status < 500 else "internal error"})
+        refusal.force_close()
+        return refusal
+
+
+# Set because aiohttp would tell its version and Python's otherwise.
+_PLAIN: Final = {"Server": "taskgate", "Cache-Control": "no-store"}
+
+
+def _json(status: int, document: dict[str, Any], **headers: str) -> web.Response:
+    return web.Response(
+        status=status, body=orjson.dumps(document), content_type="application/json", headers={**_PLAIN, **headers}
+    )

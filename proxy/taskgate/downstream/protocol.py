@@ -1,0 +1,322 @@
+"""One connection of a host: aiohttp's server protocol, made fit to stand at the edge.
+
+What lives here: the bounds on slow and oversized peers, what becomes of bytes that are not HTTP, and the news that a
+host has left. What must not: what a request means. What holds: nothing a peer sent reaches a log or comes back to it; a
+connection whose framing is in doubt gets one answer, a last one, and nothing more is read from it; every connection ends,
+whatever its peer does. The base class is leaned on for parsing, keep-alive and pipelining; the names of its that are used
+here are each covered by a test over a real socket.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, Protocol
+
+from aiohttp import hdrs, web
+from aiohttp.http import HttpVersion11
+from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
+from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
+from aiohttp.web_protocol import _ErrInfo
+
+from taskgate.downstream.door import BAD_REQUEST, HEAD_TOO_LARGE, TOO_SLOW, Refusal
+
+HEAD_TIMEOUT: Final = timedelta(seconds=10)
+WRITE_TIMEOUT: Final = timedelta(seconds=30)
+SERVER_NAME: Final = "taskgate"
+
+_MOST_FIELDS: Final = 100
+_LINGER: Final = 1.0
+"""Seconds in which a refused peer may finish sending: closing at once would reset the connection under the answer."""
+_LEAST_PROGRESS: Final = 64 * 1024
+"""Bytes a host must take within the write timeout when more than that is waiting for it."""
+
+_log = logging.getLogger("taskgate.downstream")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What one connection is allowed; `max_header` is in bytes, the whole head together."""
+
+    max_header: int
+    idle_timeout: timedelta
+    head_timeout: timedelta = HEAD_TIMEOUT
+    write_timeout: timedelta = WRITE_TIMEOUT
+
+
+class Departing(Protocol):
+    """The exchange under way, as its connection sees it."""
+
+    def host_left(self) -> None:
+        """Nobody will read the answer."""
+        ...
+
+    def wind_down(self) -> None:
+        """The listener is closing: end what would not end by itself."""
+        ...
+
+
+class HostConnection(web.RequestHandler):
+    """One connection, from its first byte to its last."""
+
+    __slots__ = (
+        "_bounds",
+        "_deaf",
+        "_head_bytes",
+        "_head_timer",
+        "_latest_body",
+        "_on_garbage",
+        "_tasks",
+        "_unsent",
+        "_wire",
+        "_write_timer",
+        "closing",
+        "exchange",
+        "long_heads",
+        "lost",
+    )
+
+    def __init__(
+        self,
+        server: web.Server,
+        bounds: Bounds,
+        tasks: set[asyncio.Task[None]],
+        on_garbage: Callable[[Refusal], None],
+    ) -> None:
+        """`tasks` holds the connection's task while it runs; `on_garbage` is told of what never became a request."""
+        super().__init__(
+            server,
+            loop=asyncio.get_running_loop(),
+            keepalive_timeout=bounds.idle_timeout.total_seconds(),
+            logger=_log,
+            access_log=None,  # type: ignore[arg-type]
+            max_line_size=bounds.max_header,
+            max_field_size=bounds.max_header,
+            max_headers=_MOST_FIELDS,
+            lingering_time=0,
+            auto_decompress=False,
+        )
+        self._bounds = bounds
+        self._tasks = tasks
+        self._on_garbage = on_garbage
+        self._deaf = False
+        self._head_bytes = 0
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._latest_body: StreamReader = EMPTY_PAYLOAD
+        self._unsent = 0
+        self._wire: asyncio.Transport | None = None
+        self._write_timer: asyncio.TimerHandle | None = None
+        self.closing = False
+        self.exchange: Departing | None = None
+        self.long_heads = False
+        self.lost: asyncio.Future[None] = self._loop.create_future()
+
+    # Coming and going.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Start to serve, and to wait for the first head."""
+        assert isinstance(transport, asyncio.Transport)
+        self._wire = transport
+        super().connection_made(transport)
+        self._await_head()
+        task = self._task_handler
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._settle)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Tell the exchange under way that its host has left; its work goes on."""
+        super().connection_lost(exc)
+        self._stop_head_timer()
+        self._stop_write_timer()
+        if not self.lost.done():
+            self.lost.set_result(None)
+        if self.exchange is not None:
+            self.exchange.host_left()
+
+    def wind_down(self) -> None:
+        """End the connection after the exchange under way, at once where there is none."""
+        self.closing = True
+        idle = self._request_count == 0 if self._waiter is None else not self._waiter.done()
+        if idle:
+            self.force_close()
+        elif self.exchange is not None:
+            self.exchange.wind_down()
+
+    def drop(self) -> None:
+        """End the connection now, with whatever is under way on it."""
+        if self._wire is not None:
+            self._wire.abort()
+
+    def _settle(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _report("a connection failed", error)
+        self.force_close()
+        # A transport that was closed waits for its peer to take what is left, for ever if nobody stops it.
+        if not self.lost.done() and self._write_timer is None:
+            self._watch_writing()
+
+    # Reading.
+
+    def data_received(self, data: bytes) -> None:
+        """Parse, and bound what is not yet a request."""
+        if self._deaf:
+            return
+        count, body = self._request_count, self._latest_body
+        between = body.is_eof()
+        try:
+            super().data_received(data)
+        except Exception:  # whatever the parser chokes on: asyncio would log it together with the peer's bytes
+            self._cut(BAD_REQUEST)
+            return
+        if self._request_count == count:
+            if between and data:
+                self._count_head(len(data))
+            return
+        message, self._latest_body = self._messages[-1]
+        if self._head_bytes + len(data) > self._bounds.max_header:
+            self.long_heads = True
+        self._head_bytes = 0
+        self._stop_head_timer()
+        if isinstance(message, _ErrInfo):
+            self._messages.pop()
+            self._latest_body = body
+            self._cut(HEAD_TOO_LARGE if _is_too_large(message.exc) else BAD_REQUEST)
+
+    def _count_head(self, size: int) -> None:
+        self._head_bytes += size
+        if self._head_bytes > self._bounds.max_header:
+            self._cut(HEAD_TOO_LARGE)
+        elif self._head_timer is None:
+            self._await_head()
+
+    def _await_head(self) -> None:
+        self._head_timer = self._loop.call_later(self._bounds.head_timeout.total_seconds(), self._give_up_on_head)
+
+    def _give_up_on_head(self) -> None:
+        if self._head_bytes:
+            self._cut(TOO_SLOW)
+        else:
+            self.force_close()
+
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _cut(self, refusal: Refusal) -> None:
+        """Read nothing more; refuse what has come once the requests before it are answered."""
+        self._deaf = True
+        self._stop_head_timer()
+        if not self._latest_body.is_eof():
+            self._latest_body.set_exception(web.RequestPayloadError())
+        self._messages.append((_ErrInfo(refusal.status, _Garbage(refusal), ""), EMPTY_PAYLOAD))
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # Writing.
+
+    def pause_writing(self) -> None:
+        """The peer reads more slowly than we write."""
+        super().pause_writing()
+        self._watch_writing()
+
+    def resume_writing(self) -> None:
+        """The peer has caught up."""
+        super().resume_writing()
+        self._stop_write_timer()
+
+    def _watch_writing(self) -> None:
+        assert self._wire is not None
+        self._unsent = self._wire.get_write_buffer_size()
+        self._write_timer = self._loop.call_later(self._bounds.write_timeout.total_seconds(), self._check_writing)
+
+    def _check_writing(self) -> None:
+        assert self._wire is not None
+        if self._unsent - self._wire.get_write_buffer_size() < _LEAST_PROGRESS:
+            self._wire.abort()
+        else:
+            self._watch_writing()
+
+    def _stop_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
+    # Refusing.
+
+    async def refuse(self, http: web.BaseRequest, refusal: Refusal) -> web.StreamResponse:
+        """Answer with a fixed text. Ends the connection where the refusal asks for it or the body has not all come."""
+        http._version = HttpVersion11  # an answer in the version that was refused would be one more lie
+        response = web.Response(status=refusal.status, body=refusal.text.encode() or None)
+        response.headers[hdrs.SERVER] = SERVER_NAME
+        if refusal.text:
+            response.headers[hdrs.CONTENT_TYPE] = "text/plain; charset=utf-8"
+        if refusal.allow is not None:
+            response.headers[hdrs.ALLOW] = refusal.allow
+        if refusal.close or not http.content.is_eof():
+            response.force_close()
+            await self._answer_and_linger(http, response)
+        return response
+
+    async def _answer_and_linger(self, http: web.BaseRequest, response: web.Response) -> None:
+        self._deaf = True
+        try:
+            await response.prepare(http)
+            await response.write_eof()
+        except ConnectionError:
+            return
+        transport = self.transport
+        if transport is not None:
+            transport.write_eof()
+            transport.resume_reading()
+            await asyncio.wait([self.lost], timeout=_LINGER)
+
+    def _make_error_handler(self, err_info: _ErrInfo) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
+        assert isinstance(err_info.exc, _Garbage)
+        refusal = err_info.exc.refusal
+
+        async def answer(http: web.BaseRequest) -> web.StreamResponse:
+            self._on_garbage(refusal)
+            return await self.refuse(http, refusal)
+
+        return answer
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """The last resort, for a fault of our own: its class is logged, and nothing is told to the peer."""
+        _report("a request failed", exc)
+        if request.writer.output_size > 0:
+            raise ConnectionError
+        response = web.Response(status=500, headers={hdrs.SERVER: SERVER_NAME})
+        response.force_close()
+        return response
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """What the base class would log with a traceback, and so with what the peer sent."""
+        _report("a connection failed", kw.get("exc_info"))
+
+
+class _Garbage(Exception):
+    """What came is no request; nothing of it is kept."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.status)
+        self.refusal = refusal
+
+
+def _is_too_large(error: BaseException) -> bool:
+    return isinstance(error, LineTooLong) or (
+        isinstance(error, HttpProcessingError) and error.message == "Too many headers received"
+    )
+
+
+def _report(what: str, error: BaseException | None) -> None:
+    _log.error(what, extra={"error": type(error).__name__})

@@ -1,0 +1,146 @@
+"""One exchange with a host, and the event stream it may become.
+
+What lives here: the listener's side of the engine's `Exchange`. What must not: when to stream, or what to say. What
+holds: a stream is written by one task of its own, its headers leave at once, silence is broken by comments, and a host
+that has left or does not read closes the feed, so that its writers learn.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from aiohttp import hdrs, web
+from aiohttp.http import HttpVersion11
+from multidict import CIMultiDict
+
+from taskgate.downstream.protocol import SERVER_NAME
+from taskgate.engine.messages import Feed, Inbound, Verb
+from taskgate.mcp import sse
+from taskgate.telemetry.audit import Audit, StreamEnded, StreamOpened
+
+_HEADERS: Final = CIMultiDict(
+    {
+        hdrs.CONTENT_TYPE: "text/event-stream",
+        hdrs.CACHE_CONTROL: "no-cache",
+        "X-Accel-Buffering": "no",
+        hdrs.SERVER: SERVER_NAME,
+    }
+)
+
+_log = logging.getLogger("taskgate.downstream")
+
+
+class HostExchange:
+    """One request of a host, as the engine is offered it."""
+
+    __slots__ = (
+        "_audit",
+        "_feed",
+        "_forget",
+        "_gone",
+        "_http",
+        "_inbound",
+        "_last",
+        "_response",
+        "_silence",
+        "_writer",
+    )
+
+    def __init__(self, http: web.BaseRequest, inbound: Inbound, audit: Audit, silence: float) -> None:
+        """`silence` is how many seconds a stream may say nothing."""
+        self._http = http
+        self._inbound = inbound
+        self._audit = audit
+        self._silence = silence
+        self._gone = False
+        self._forget: list[Callable[[], None]] = []
+        self._feed: Feed | None = None
+        self._last: str | None = None
+        self._response: web.StreamResponse | None = None
+        self._writer: asyncio.Task[None] | None = None
+
+    @property
+    def inbound(self) -> Inbound:
+        """What came in."""
+        return self._inbound
+
+    def stream(self) -> Feed:
+        """Turn the answer into an event stream; closed from the start where the host has left."""
+        if self._feed is None:
+            self._feed = Feed()
+            if self._gone:
+                self._feed.close()
+            else:
+                self._open(self._feed)
+        return self._feed
+
+    def when_gone(self, forget: Callable[[], None]) -> None:
+        """Call `forget` once if the host leaves before the answer; at once if it has left already."""
+        if self._gone:
+            forget()
+        else:
+            self._forget.append(forget)
+
+    def host_left(self) -> None:
+        """Nobody will read the answer: end the stream, and tell whoever waits for the host's sake. Once."""
+        self._gone = True
+        if self._feed is not None:
+            self._feed.close()
+        waiting, self._forget = self._forget, []
+        for forget in waiting:
+            forget()
+
+    def wind_down(self) -> None:
+        """A host's GET stream ends only when somebody ends it."""
+        if self._inbound.verb is Verb.GET:
+            self.host_left()
+
+    async def finish(self, last: str | None) -> web.StreamResponse | None:
+        """End the stream after `last`; None where the answer never became one."""
+        if self._writer is None or self._feed is None:
+            return None
+        self._last = last
+        self._feed.close()
+        await asyncio.wait([self._writer])
+        return self._response
+
+    async def abandon(self) -> None:
+        """Stop writing, wherever the stream stands."""
+        if self._writer is not None:
+            self._writer.cancel()
+            await asyncio.wait([self._writer])
+
+    def _open(self, feed: Feed) -> None:
+        self._response = response = web.StreamResponse(headers=_HEADERS)
+        if self._http.version != HttpVersion11:
+            # Without chunks only the end of the connection marks the end of the stream.
+            response.force_close()
+        self._audit.record(StreamOpened("downstream", self._kind))
+        self._writer = asyncio.get_running_loop().create_task(self._write(response, feed))
+        self._writer.add_done_callback(self._ended)
+
+    async def _write(self, response: web.StreamResponse, feed: Feed) -> None:
+        await response.prepare(self._http)
+        while not feed.drained:
+            message = await feed.next(self._silence)
+            if message is not None:
+                await response.write(sse.event(message))
+            elif not feed.closed:
+                await response.write(sse.KEEP_ALIVE)
+        # Not through the feed: the answer may be larger than what a slow host may let wait.
+        if self._last is not None:
+            await response.write(sse.event(self._last))
+        await response.write_eof()
+
+    def _ended(self, writer: asyncio.Task[None]) -> None:
+        if self._feed is not None:
+            self._feed.close()
+        self._audit.record(StreamEnded("downstream", self._kind))
+        error = None if writer.cancelled() else writer.exception()
+        if error is not None and not isinstance(error, ConnectionError):
+            _log.error("a stream failed", extra={"error": type(error).__name__})
+
+    @property
+    def _kind(self) -> str:
+        return "get" if self._inbound.verb is Verb.GET else "response"
