@@ -1,0 +1,5 @@
+"""`python -m taskgate`: the same as the command."""
+
+from taskgate.cli import main
+
+main()

@@ -1,0 +1,163 @@
+"""One running gateway: opens its parts from the bottom up, drains in good order, closes in reverse.
+
+What must not live here: what the parts are (`assembly`), signals and exit codes (`cli`).
+"""
+
+import asyncio
+import socket
+from collections.abc import Coroutine, Mapping
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from logging import getLogger
+from pathlib import Path
+from typing import Any, Final
+
+from taskgate.assembly import House, Surroundings, the_house, the_listener, the_store
+from taskgate.config import GatewayConfig, Listen
+from taskgate.downstream.listener import PublicListener
+from taskgate.downstream.operations import OperatorsListener
+from taskgate.engine.measured import MeasuredStore
+from taskgate.errors import StoreUnavailable
+from taskgate.stores.base import Store
+from taskgate.tasks.record import OwnerKey
+from taskgate.telemetry.lag import LoopLag
+from taskgate.telemetry.metrics import PrometheusAudit
+
+LAST_WORDS: Final = timedelta(seconds=2)
+"""What a shutdown always leaves for answers that are being written."""
+_NOBODY: Final = OwnerKey("", "")
+
+log = getLogger("taskgate.app")
+
+
+class ListenFailed(Exception):
+    """An address cannot be had; the text is for the operator."""
+
+
+class Service:
+    """One gateway, from `start` to `close`.
+
+    `data_directory` is where a store without a configured path lives; None will do for any other.
+    """
+
+    def __init__(
+        self, config: GatewayConfig, *, data_directory: Path | None, surroundings: Surroundings | None = None
+    ) -> None:
+        self._config = config
+        self._data_directory = data_directory
+        self._around = surroundings or Surroundings()
+        self._closers = AsyncExitStack()
+        names = {name: name for name in config.upstreams}
+        self._metrics = PrometheusAudit(upstreams=names, backend=config.store.backend)
+        self._admin = OperatorsListener(metrics=self._metrics, ready=self._ready)
+        self._store: Store | None = None
+        self._house: House | None = None
+        self._listener: PublicListener | None = None
+        self.address: tuple[str, int] = ("", 0)
+        self.admin_address: tuple[str, int] = ("", 0)
+
+    async def start(self) -> None:
+        """Open everything, settle what an earlier process left, and listen.
+
+        Raises ListenFailed or StoreUnavailable; nothing is left open then.
+        """
+        try:
+            await self._open()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def drain(self, *, delay: timedelta, hurry: asyncio.Event) -> None:
+        """Stop in good order: not ready, then for `delay` as before, then no new work while calls and answers end.
+
+        `hurry` cuts every wait short. Every task that ran here is settled when this returns.
+        """
+        assert self._house is not None, "only what has started can drain"
+        assert self._listener is not None
+        rules, clock = self._config.server.drain, self._around.clock
+        self._admin.drain()
+        log.info("draining")
+        await _unless(hurry, asyncio.sleep(delay.total_seconds()))
+        self._listener.stop_accepting()
+        self._house.gateway.drain(rules.timeout)
+        deadline = clock.elapsed() + rules.timeout.total_seconds()
+        if rules.running_tasks == "wait":
+            await _unless(hurry, self._house.runner.idle(), within=rules.timeout)
+        await self._house.runner.stop()
+        left = timedelta(seconds=deadline - clock.elapsed())
+        await _unless(hurry, self._listener.close(max(left, LAST_WORDS)))
+
+    async def close(self) -> None:
+        """Let go of everything; sessions of hosts and records stay in the store. May be called again."""
+        await self._closers.aclose()
+
+    async def _open(self) -> None:
+        config, clock, closers = self._config, self._around.clock, self._closers
+        try:
+            self.admin_address = await self._admin.start(config.admin.listen.host, config.admin.listen.port)
+        except OSError as error:
+            raise _refused("admin.listen", config.admin.listen, error) from None
+        closers.push_async_callback(self._admin.close)
+        lag = LoopLag(self._metrics.observe_lag)
+        lag.start()
+        closers.callback(lag.stop)
+        # The port before the store: whoever starts a second gateway by mistake is to hear of the port.
+        bound = _bind(config.server.listen)
+        closers.callback(bound.close)
+        store = self._around.store or await the_store(config, self._data_directory)
+        closers.push_async_callback(store.close)
+        self._store = MeasuredStore(store, audit=self._metrics, clock=clock)
+        self._house = house = the_house(config, self._store, self._metrics, self._around)
+        await self._open_house(house)
+        self._listener = the_listener(config, house.gateway, bound.getsockname()[1], self._metrics, clock)
+        self.address = await self._listener.start_on(bound)
+        closers.push_async_callback(self._listener.close, timedelta())
+
+    async def _open_house(self, house: House) -> None:
+        closers = self._closers
+        for mount in house.mounts.values():
+            closers.push_async_callback(mount.upstream.close)
+        closers.push_async_callback(house.sessions.close)
+        house.runner.open()
+        closers.push_async_callback(house.runner.stop)
+        recovered = await house.sweeper.recover()
+        if recovered:
+            log.info("took over tasks of an earlier process", extra={"tasks": recovered})
+        house.sweeper.open()
+        closers.push_async_callback(house.sweeper.close)
+        closers.push_async_callback(house.listening.close)
+
+    async def _ready(self) -> Mapping[str, bool]:
+        """Whether the gateway can serve: it listens, and its store answers. Servers behind it do not count."""
+        if self._store is None or not self.address[1]:
+            return {"started": False}
+        try:
+            await self._store.load(_NOBODY, "", now=self._around.clock.now())
+        except StoreUnavailable:
+            return {"started": True, "store": False}
+        return {"started": True, "store": True}
+
+
+async def _unless(hurry: asyncio.Event, work: Coroutine[Any, Any, None], *, within: timedelta | None = None) -> None:
+    """Wait for `work`, at most `within`; when hurry is called for, or time is up, it is cancelled."""
+    working, hurrying = asyncio.ensure_future(work), asyncio.ensure_future(hurry.wait())
+    patience = None if within is None else within.total_seconds()
+    await asyncio.wait((working, hurrying), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+    for task in (working, hurrying):
+        task.cancel()
+    await asyncio.wait((working, hurrying))
+    if not working.cancelled():
+        working.result()
+
+
+def _bind(listen: Listen) -> socket.socket:
+    family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+    try:
+        return socket.create_server((listen.host, listen.port), family=family)
+    except OSError as error:
+        raise _refused("server.listen", listen, error) from None
+
+
+def _refused(key: str, listen: Listen, error: OSError) -> ListenFailed:
+    # The reason alone: what asyncio says around it repeats the address in other words.
+    return ListenFailed(f"{key}: cannot listen on {listen}: {(error.strerror or 'no such address').lower()}")

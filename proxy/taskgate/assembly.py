@@ -1,0 +1,165 @@
+"""From a GatewayConfig to the objects it means: built here, opened and closed by `app`.
+
+The only module that names implementations. What a simulation must own (clock, entropy, store, transports) can be handed
+in, so the same gateway runs in one. What must not live here: opening, closing, rules of any floor.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from taskgate import __version__
+from taskgate.auth.context import ANONYMOUS
+from taskgate.clock import Clock, Entropy, SystemClock, SystemEntropy
+from taskgate.config import GatewayConfig
+from taskgate.dialects.legacy.downstream import LegacyDownstream
+from taskgate.dialects.legacy.upstream import LegacyUpstream
+from taskgate.downstream.listener import ListenerSettings, PublicListener
+from taskgate.downstream.names import allowed_hosts, allowed_origins
+from taskgate.engine.gateway import Gateway, Rooms
+from taskgate.engine.listen import Listening
+from taskgate.engine.mounts import Mount
+from taskgate.engine.relay import Relaying
+from taskgate.engine.runner import Runner
+from taskgate.engine.sessions import HostSessions
+from taskgate.engine.sweeper import Sweeper
+from taskgate.engine.task_service import TaskService
+from taskgate.stores.base import Store
+from taskgate.stores.open import SqliteOptions, open_store
+from taskgate.tasks.policy import Mode, Policy, Rule
+from taskgate.telemetry.audit import Audit, SessionLost, StreamEnded, StreamOpened, UpstreamAnswered
+from taskgate.upstream.base import Upstream
+from taskgate.upstream.http import HttpUpstream, UpstreamObserver, UpstreamSettings
+
+MakeUpstream = Callable[[UpstreamSettings, UpstreamObserver, Clock], Upstream]
+
+
+def over_http(settings: UpstreamSettings, observer: UpstreamObserver, clock: Clock) -> Upstream:
+    """A server of the initialize era that is spoken to over Streamable HTTP."""
+    return HttpUpstream(settings, dialect=LegacyUpstream(__version__), observer=observer, clock=clock)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the gateway does not make itself. A store that is handed in is closed together with the gateway."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    entropy: Entropy = field(default_factory=SystemEntropy)
+    store: Store | None = None
+    make_upstream: MakeUpstream = over_http
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class House:
+    """The parts of one gateway that have a beginning and an end."""
+
+    mounts: Mapping[str, Mount]
+    sessions: HostSessions
+    runner: Runner
+    sweeper: Sweeper
+    listening: Listening
+    gateway: Gateway
+
+
+async def the_store(config: GatewayConfig, data_directory: Path | None) -> Store:
+    """The configured store, open. Raises StoreUnavailable."""
+    if config.store.backend == "memory":
+        return await open_store("memory", None)
+    section = config.store.sqlite
+    assert section.path or data_directory, "a store in a file needs a place"
+    options = SqliteOptions(
+        path=section.path or (data_directory or Path()) / "taskgate.db",
+        synchronous=section.synchronous,
+        busy_timeout=section.busy_timeout,
+        max_size=section.max_size,
+    )
+    return await open_store("sqlite", options)
+
+
+def the_house(config: GatewayConfig, store: Store, audit: Audit, around: Surroundings) -> House:
+    """Every part over `store`; none has begun yet."""
+    clock, entropy, dialect = around.clock, around.entropy, LegacyDownstream(__version__)
+    policy = the_policy(config)
+    mounts = {name: _mount(config, name, policy, audit, around) for name in config.upstreams}
+    sessions = HostSessions(store=store, dialect=dialect, clock=clock, entropy=entropy, idle=config.server.session_idle)
+    timeouts = {name: section.timeouts.call for name, section in config.upstreams.items()}
+    runner = Runner(
+        holder=entropy.token(8).hex(), store=store, sessions=sessions, call_timeouts=timeouts, audit=audit, clock=clock
+    )
+    interval = config.store.purge_interval
+    sweeper = Sweeper(
+        store=store, runner=runner, sessions=sessions, mounts=mounts, audit=audit, clock=clock, interval=interval
+    )
+    listening = Listening(store=store, sessions=sessions, dialect=dialect, clock=clock)
+    tasks = TaskService(store=store, runner=runner, policy=policy, audit=audit, clock=clock, entropy=entropy)
+    relaying = Relaying(dialect=dialect, patience=config.server.sse_keepalive)
+    gateway = Gateway(
+        mounts={mount.path: mount for mount in mounts.values()},
+        dialect=dialect,
+        rooms=Rooms(sessions=sessions, tasks=tasks, relaying=relaying, listening=listening),
+        caller=ANONYMOUS,
+        max_depth=config.server.max_json_depth,
+        audit=audit,
+        clock=clock,
+    )
+    return House(mounts=mounts, sessions=sessions, runner=runner, sweeper=sweeper, listening=listening, gateway=gateway)
+
+
+def the_listener(config: GatewayConfig, gateway: Gateway, port: int, audit: Audit, clock: Clock) -> PublicListener:
+    """The public listener of a gateway that is bound to `port`."""
+    server = config.server
+    hosts = allowed_hosts(server.public_url, server.listen.host, port, server.allowed_hosts)
+    settings = ListenerSettings(
+        allowed_hosts=hosts,
+        allowed_origins=allowed_origins(hosts, server.allowed_origins),
+        max_body=server.max_body,
+        max_header=server.max_header,
+        read_timeout=server.read_timeout,
+        idle_timeout=server.idle_timeout,
+        sse_keepalive=server.sse_keepalive,
+    )
+    paths = frozenset(section.path for section in config.upstreams.values())
+    return PublicListener(settings, answer=gateway.answer, is_mount=paths.__contains__, audit=audit, clock=clock)
+
+
+def the_policy(config: GatewayConfig) -> Policy:
+    """The operator's rules for tasks."""
+    tasks = config.tasks
+    return Policy(
+        rules=tuple(Rule(upstream=rule.upstream, tool=rule.tool, mode=Mode(rule.mode)) for rule in tasks.upgrade),
+        ttl_default=tasks.ttl.default,
+        ttl_min=tasks.ttl.min,
+        ttl_max=tasks.ttl.max,
+        poll_interval=tasks.poll_interval.base,
+        tasks_per_context=config.limits.concurrency.tasks_per_context,
+    )
+
+
+def _mount(config: GatewayConfig, name: str, policy: Policy, audit: Audit, around: Surroundings) -> Mount:
+    section = config.upstreams[name]
+    settings = UpstreamSettings(
+        name=name,
+        url=section.url,
+        connect=section.timeouts.connect,
+        first_byte=section.timeouts.first_byte,
+        idle=section.timeouts.idle,
+        call=section.timeouts.call,
+        max_result=config.tasks.max_result,
+    )
+    return Mount(
+        name=name,
+        path=section.path,
+        upstream=around.make_upstream(settings, _observer(name, audit), around.clock),
+        offers_tasks=policy.offers_tasks(name),
+        support=partial(policy.support, name),
+    )
+
+
+def _observer(name: str, audit: Audit) -> UpstreamObserver:
+    return UpstreamObserver(
+        answered=lambda method, seconds, error: audit.record(UpstreamAnswered(name, method, seconds, error)),
+        session_lost=lambda: audit.record(SessionLost(name)),
+        stream_opened=lambda kind: audit.record(StreamOpened("upstream", kind)),
+        stream_ended=lambda kind: audit.record(StreamEnded("upstream", kind)),
+    )
