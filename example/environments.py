@@ -1,0 +1,153 @@
+"""The pinned environments of the example's server: one virtual environment per released SDK, under `.envs/`.
+
+`python example/environments.py [NAME ...]` makes the named ones, or all that this interpreter can have. Nothing is done
+twice: an environment carries a stamp of what it was made from, written last, so that one left half made is made anew.
+Only the standard library is used here, and nothing of taskgate: this runs before anything is installed.
+"""
+
+import argparse
+import contextlib
+import fcntl
+import json
+import platform
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+
+HOME = Path(__file__).resolve().parent.parent / ".envs"
+
+# Old releases do not import with today's libraries, so each has the ones of its time.
+PINS: dict[str, list[str]] = {
+    "mcp-1.8.1": [
+        "mcp==1.8.1",
+        "pydantic==2.11.4",
+        "pydantic-settings==2.9.1",
+        "starlette==0.46.2",
+        "sse-starlette==2.3.5",
+        "uvicorn==0.34.2",
+        "anyio==4.9.0",
+    ],
+    "mcp-1.9.4": [
+        "mcp==1.9.4",
+        "pydantic==2.11.5",
+        "pydantic-settings==2.9.1",
+        "starlette==0.46.2",
+        "sse-starlette==2.3.6",
+        "uvicorn==0.34.3",
+        "anyio==4.9.0",
+    ],
+    "mcp-1.12.4": [
+        "mcp==1.12.4",
+        "pydantic==2.11.7",
+        "pydantic-settings==2.10.1",
+        "starlette==0.47.2",
+        "sse-starlette==3.0.2",
+        "uvicorn==0.35.0",
+        "anyio==4.10.0",
+    ],
+    "mcp-1.23.3": ["mcp==1.23.3"],
+}
+NEWEST = "mcp-1.23.3"
+
+
+class EnvironmentNotMade(Exception):
+    """An environment cannot be had; the text says why, for a person to read."""
+
+
+def unsupported(name: str) -> str | None:
+    """Why this interpreter cannot have the environment, or None if it can."""
+    if sys.version_info >= (3, 14) and name != NEWEST:
+        return f"{name} pins libraries without wheels for Python {platform.python_version()} (3.11 to 3.13 have them)"
+    return None
+
+
+def python_of(name: str) -> Path:
+    """The environment's interpreter, whether it exists yet or not."""
+    return HOME / name / "bin" / "python"
+
+
+def ensure(name: str) -> bool:
+    """Makes the environment unless it is there, and returns whether there was anything to do.
+
+    Two processes may ask at once: the second waits and finds it made. Raises EnvironmentNotMade.
+    """
+    if name not in PINS:
+        raise EnvironmentNotMade(f"{name}: no such environment (there are {', '.join(PINS)})")
+    if reason := unsupported(name):
+        raise EnvironmentNotMade(reason)
+    HOME.mkdir(exist_ok=True)
+    with _locked(HOME / f"{name}.lock"):
+        if _is_made(name):
+            return False
+        _make(name)
+        return True
+
+
+def _stamp_of(name: str) -> Path:
+    return HOME / name / "made-from.json"
+
+
+def _ingredients(name: str) -> str:
+    return json.dumps({"python": sys.version, "requirements": PINS[name]}, indent=1)
+
+
+def _is_made(name: str) -> bool:
+    # The interpreter is looked for too: the link to it dangles when the system's Python was upgraded away.
+    try:
+        return _stamp_of(name).read_text() == _ingredients(name) and python_of(name).exists()
+    except FileNotFoundError:
+        return False
+
+
+def _make(name: str) -> None:
+    _stamp_of(name).unlink(missing_ok=True)  # first, so that a removal cut short is not taken for an environment
+    shutil.rmtree(HOME / name, ignore_errors=True)
+    try:
+        venv.create(HOME / name, with_pip=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise EnvironmentNotMade(f"{name}: no virtual environment (Debian: python3-venv is needed): {error}") from error
+    pip: list[str | Path] = [python_of(name), "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input"]
+    # Wheels only: an old library that would need a compiler is a failure to report, not a build to try.
+    installed = subprocess.run(
+        [*pip, "install", "--only-binary", ":all:", *PINS[name]],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if installed.returncode:
+        last_lines = "\n".join(f"    {line}" for line in installed.stdout.splitlines()[-8:])
+        raise EnvironmentNotMade(f"{name}: pip failed, its last lines:\n{last_lines}")
+    _stamp_of(name).write_text(_ingredients(name))
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # let go when the file closes, also by a crash
+        yield
+
+
+def main() -> int:
+    """Makes the environments that the command line names; returns the exit status."""
+    parser = argparse.ArgumentParser(description="Make the pinned SDK environments of the example's server.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"default: all of {', '.join(PINS)}")
+    names = parser.parse_args().names
+    for name in names or PINS:
+        if not names and (reason := unsupported(name)):
+            print(f"{name}: left out: {reason}")
+            continue
+        try:
+            made = ensure(name)
+        except EnvironmentNotMade as failure:
+            print(failure, file=sys.stderr)
+            return 1
+        print(f"{name}: {'made' if made else 'there already'}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,217 @@
+"""`make run`: a real server, taskgate in front of it, and a real host that calls the server's slow tool as a task.
+
+Then taskgate goes on serving until Ctrl-C, so that one can try it by hand. With ONCE=1 it ends after the host has run,
+with 0 or 1, on free ports and in a folder of its own. All that is written goes under `.run/`.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from addresses import Address, AddressUnusable, free_addresses, is_ready, parse_address, refuse_taken
+from environments import NEWEST, EnvironmentNotMade, ensure, python_of, unsupported
+from processes import UVICORN_LISTENS, Child, ChildEnded, bound_to_us, end, running
+
+EXAMPLE = Path(__file__).resolve().parent
+RUN = EXAMPLE.parent / ".run"
+TASKGATE = Path(sys.executable).with_name("taskgate")
+
+SERVER_ENVIRONMENT = "mcp-1.12.4"
+READY_WITHIN = 30.0
+HOST_WITHIN = 120.0
+LOG_LINES = 200
+LOGS = ("server.log", "gateway.log")
+INITIALIZE = (
+    '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},'
+    '"clientInfo":{"name":"curl","version":"8"}}}'
+)
+
+
+class RunFailed(Exception):
+    """The example cannot go on; the text says why, for a person to read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What one run was asked to do."""
+
+    once: bool
+    listen: Address
+    admin: Address
+    folder: Path
+
+
+def plan_from(environment: Mapping[str, str], *, once: bool) -> Plan:
+    """Reads LISTEN and ADMIN for a plain run. Raises AddressUnusable where they cannot be had."""
+    RUN.mkdir(exist_ok=True)
+    if once:
+        listen, admin = free_addresses()
+        return Plan(once=True, listen=listen, admin=admin, folder=Path(tempfile.mkdtemp(prefix="once-", dir=RUN)))
+    listen = parse_address("LISTEN", environment.get("LISTEN") or "127.0.0.1:8080")
+    admin = parse_address("ADMIN", environment.get("ADMIN") or "127.0.0.1:9464")
+    refuse_taken(listen, admin)
+    for log in LOGS:
+        (RUN / log).unlink(missing_ok=True)
+    return Plan(once=False, listen=listen, admin=admin, folder=RUN)
+
+
+async def run(plan: Plan, python: Path) -> None:
+    """Starts everything, runs the host and, unless once is enough, serves until cancelled. Raises RunFailed."""
+    async with AsyncExitStack() as children:
+        command = (python, EXAMPLE / "server.py", "--port", "0")
+        server = await children.enter_async_context(running(command, log=plan.folder / "server.log"))
+        upstream = await url_of(server)
+        print(f"An unmodified server listens at {upstream}", flush=True)
+        gateway = await children.enter_async_context(gateway_before(upstream, plan))
+        await wait_until_ready(gateway, plan.admin)
+        url = f"http://{plan.listen}/mcp"
+        print(f"taskgate is in front of it at    {url}\n", flush=True)
+        await run_host(url)
+        if not plan.once:
+            print(farewell(url, plan.admin), flush=True)
+            await wait_for_either_to_end(server, gateway)
+
+
+async def url_of(server: Child) -> str:
+    """Waits until the server says where it listens."""
+    try:
+        async with asyncio.timeout(READY_WITHIN):
+            return (await server.said(UVICORN_LISTENS))[1].decode() + "/mcp"
+    except (TimeoutError, ChildEnded) as error:
+        raise RunFailed(f"the example's server did not start within {READY_WITHIN:.0f} s") from error
+
+
+def gateway_before(upstream: str, plan: Plan) -> AbstractAsyncContextManager[Child]:
+    """taskgate, started as anybody would start it."""
+    return running(
+        [TASKGATE, "serve", "--upstream", upstream, "--listen", str(plan.listen), "--admin", str(plan.admin)],
+        log=plan.folder / "gateway.log",
+        environment={"TASKGATE_DATA_DIR": str(plan.folder / "data")},
+        polite=signal.SIGINT,  # a person's way to end it; SIGTERM would first let a load balancer take its hosts away
+    )
+
+
+async def wait_until_ready(gateway: Child, admin: Address) -> None:
+    """Asks the admin listener until it says yes."""
+    deadline = time.monotonic() + READY_WITHIN
+    while not await is_ready(admin):
+        if gateway.process.returncode is not None:
+            raise RunFailed(f"taskgate ended at once, with {gateway.process.returncode}")
+        if time.monotonic() > deadline:
+            raise RunFailed(f"taskgate was not ready within {READY_WITHIN:.0f} s")
+        await asyncio.sleep(0.1)
+
+
+async def run_host(url: str) -> None:
+    """Runs the example's host, whose words go straight to the terminal. Raises RunFailed unless it is content."""
+    host = await asyncio.create_subprocess_exec(
+        *bound_to_us([sys.executable, EXAMPLE / "host.py", url]),
+        stdin=asyncio.subprocess.DEVNULL,
+        env={**os.environ, "NO_PROXY": "*", "no_proxy": "*"},
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.timeout(HOST_WITHIN):
+            status = await host.wait()
+    except TimeoutError as error:
+        raise RunFailed(f"the host was not done within {HOST_WITHIN:.0f} s") from error
+    finally:
+        await end(host, signal.SIGTERM)
+    if status:
+        raise RunFailed("the host did not get what it expected")
+
+
+async def wait_for_either_to_end(server: Child, gateway: Child) -> None:
+    """Serves on. Raises RunFailed if a child ends by itself; otherwise only a cancellation gets out of here."""
+    ends = {"the example's server": server.process.wait(), "taskgate": gateway.process.wait()}
+    tasks = [asyncio.create_task(wait, name=name) for name, wait in ends.items()]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+    raise RunFailed(f"{done.pop().get_name()} ended by itself")
+
+
+def farewell(url: str, admin: Address) -> str:
+    """What to try while it serves."""
+    return f"""
+taskgate goes on serving until Ctrl-C.
+  for hosts      {url}
+  for operators  http://{admin}/metrics, its log is {RUN.name}/gateway.log
+
+Try it:
+  curl -i {url} -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \\
+    -d '{INITIALIZE}'
+"""
+
+
+async def run_until_stopped(plan: Plan, python: Path) -> bool:
+    """Runs the plan; False if somebody stopped it. A second signal changes nothing: the children are being ended."""
+    work = asyncio.create_task(run(plan, python))
+    stops: list[int] = []
+
+    def stop(number: int) -> None:
+        stops.append(number)
+        if len(stops) == 1:
+            work.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, stop, number)
+    try:
+        await work
+    except asyncio.CancelledError:
+        print("\nStopped.", flush=True)
+        return False
+    return True
+
+
+def carry_out(plan: Plan) -> int:
+    """Runs the plan and says what went wrong; returns the exit status."""
+    try:
+        name = NEWEST if unsupported(SERVER_ENVIRONMENT) else SERVER_ENVIRONMENT
+        if ensure(name):
+            print(f"Made the server's environment, {name}.", flush=True)
+        finished = asyncio.run(run_until_stopped(plan, python_of(name)))
+    except (RunFailed, EnvironmentNotMade) as failure:
+        print_logs(plan.folder)
+        print(f"make run: {failure}", file=sys.stderr, flush=True)
+        return 1
+    if plan.once:
+        shutil.rmtree(plan.folder, ignore_errors=True)
+        return 0 if finished else 1
+    return 0
+
+
+def print_logs(folder: Path) -> None:
+    """The last lines of each child's log."""
+    for log in (folder / name for name in LOGS):
+        if log.exists():
+            lines = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
+            print(f"\n--- {log.relative_to(RUN.parent)}", *lines, "---", sep="\n", file=sys.stderr)
+
+
+def main() -> int:
+    """One run; returns the exit status."""
+    # Until the event loop listens for it, SIGTERM is to end what pip is doing just as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    once = os.environ.get("ONCE", "") not in {"", "0"}
+    try:
+        return carry_out(plan_from(os.environ, once=once))
+    except AddressUnusable as failure:
+        print(f"make run: {failure}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 1 if once else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
