@@ -4,6 +4,7 @@ What must not live here: what the parts are (`assembly`), signals and exit codes
 """
 
 import asyncio
+import os
 import socket
 from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
@@ -159,5 +160,6 @@ def _bind(listen: Listen) -> socket.socket:
 
 
 def _refused(key: str, listen: Listen, error: OSError) -> ListenFailed:
-    # The reason alone: what asyncio says around it repeats the address in other words.
-    return ListenFailed(f"{key}: cannot listen on {listen}: {(error.strerror or 'no such address').lower()}")
+    # The system's reason alone: what asyncio says around it repeats the address in other words.
+    reason = os.strerror(error.errno).lower() if error.errno is not None and error.errno > 0 else "no such address"
+    return ListenFailed(f"{key}: cannot listen on {listen}: {reason}")

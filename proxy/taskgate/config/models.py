@@ -62,12 +62,6 @@ def _only_none(written: object) -> object:
     return written
 
 
-def _only_limited(written: object) -> object:
-    if written is not False:
-        raise ValueError("must be false: no task is kept for ever with auth.mode none")
-    return written
-
-
 _Positive = Annotated[timedelta, DurationIn()]
 _ZeroOrMore = Annotated[timedelta, DurationIn(least=timedelta())]
 # Without authentication every host is the same anonymous one, so nothing may stay readable for long.
@@ -182,8 +176,6 @@ class TtlSection(Section):
     """The least that is given."""
     max: _Retention = _HOUR
     """The most that is given; itself at most 1h with auth.mode none."""
-    unlimited: Annotated[Literal[False], BeforeValidator(_only_limited)] = False
-    """Whether a host may have a task kept for ever; never with auth.mode none."""
 
 
 class PollIntervalSection(Section):

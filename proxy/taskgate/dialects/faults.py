@@ -74,7 +74,8 @@ def fault(error: Exception) -> Fault:
             status, code = _DOWNSTREAM[type(error)]
             return Fault(status=status, code=code, text=str(error))
         case _:
-            data = {**_ours("internal"), "dispatched": False}
+            # Nobody knows how far it came, and only "may have run" is safe to believe.
+            data = {**_ours("internal"), "dispatched": True}
             return Fault(status=200, code=INTERNAL_ERROR, text="Internal error", data=data)
 
 

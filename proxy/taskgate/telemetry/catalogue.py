@@ -106,7 +106,7 @@ _ENDING = _label("reason", ("ok", "tool_error", "client", *(reason.value for rea
 _PHASE = _label("phase", ("working", "input_required"))
 _CANCEL = _label("outcome", ("propagated", "already_terminal"))
 _RECOVERY = _label("outcome", ("failed", "retried"))
-_ADJUSTMENT = _label("action", ("clamped_max", "raised_min", "defaulted", "unlimited_denied"))
+_ADJUSTMENT = _label("action", ("clamped_max", "raised_min", "defaulted"))
 _RESULT = Label(name="result", values={True: "ok", False: "error"})
 # `changed` is left out: it waits on purpose, so its duration tells nothing about the store.
 _OF_TASKS = ("insert", "load", "swap", "page", "renew", "lapsed", "purge")

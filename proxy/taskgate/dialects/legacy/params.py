@@ -52,7 +52,7 @@ def tool_name(params: Members) -> str:
     try:
         name.encode()
     except UnicodeEncodeError:
-        # It becomes a label and a line of a log, and no encoding could write it (decisions b).
+        # It becomes the label of a metric, and no encoding could write it there (decisions b).
         raise MalformedMessage("The tool's name is not valid Unicode") from None
     arguments = params.get("arguments")
     if arguments is not None and not isinstance(arguments.value, dict):

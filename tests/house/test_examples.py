@@ -1,0 +1,137 @@
+"""The example configurations load, the published schema is the real one, and the page of the keys has all of them."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from jsonschema import Draft202012Validator
+from ruamel.yaml import YAML
+
+from taskgate.config import effective, load, schema
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "config"
+EXAMPLES = sorted(FOLDER.glob("*.yaml"))
+PAGE = ROOT / "docs" / "configuration.md"
+
+_UPSTREAM = "*"
+
+
+def _leaves(node: dict[str, Any], path: str = "", *, needed: bool = False) -> dict[str, tuple[dict[str, Any], bool]]:
+    """The schema of every key that is no section, by dotted path, and whether the key is required."""
+    children = dict(node.get("properties", {}))
+    for child in node.get("patternProperties", {}).values():
+        children[_UPSTREAM] = child
+    if node.get("type") == "array" and "properties" in node["items"]:
+        return {path: (node, needed)} | _leaves(node["items"], f"{path}[]")
+    if not children:
+        return {path: (node, needed)}
+    found: dict[str, tuple[dict[str, Any], bool]] = {}
+    for key, child in children.items():
+        found |= _leaves(child, f"{path}.{key}".lstrip("."), needed=key in node.get("required", []))
+    return found
+
+
+def _written(node: Any, path: str = "") -> set[str]:
+    """The dotted paths of the values in a file, with `*` for the names of upstreams."""
+    if isinstance(node, dict):
+        keys = {key: _UPSTREAM if path == "upstreams" else key for key in node}
+        return set().union(*(_written(each, f"{path}.{keys[key]}".lstrip(".")) for key, each in node.items()))
+    if isinstance(node, list) and node and isinstance(node[0], dict):
+        return {path}.union(*(_written(each, f"{path}[]") for each in node))
+    return {path}
+
+
+KEYS = _leaves(schema())
+
+
+def test_there_are_examples() -> None:
+    assert {path.name for path in EXAMPLES} >= {"minimal.yaml", "full.yaml"}
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_loads_and_is_valid_by_the_schema_that_it_names(path: Path) -> None:
+    assert load(path, {}).version == 1
+    first = path.read_text(encoding="utf-8").partition("\n")[0]
+    named = first.removeprefix("# yaml-language-server: $schema=")
+    published = json.loads((path.parent / named).read_text(encoding="utf-8"))
+    found = Draft202012Validator(published).iter_errors(YAML(typ="safe").load(path))
+    assert [error.message for error in found] == []
+
+
+def test_the_published_schema_is_the_one_that_the_command_prints() -> None:
+    assert (FOLDER / "schema.json").read_bytes() == orjson.dumps(schema(), option=orjson.OPT_INDENT_2) + b"\n"
+
+
+def test_the_full_example_has_every_key() -> None:
+    assert _written(YAML(typ="safe").load(FOLDER / "full.yaml")) == set(KEYS)
+
+
+def test_the_full_example_has_the_defaults(tmp_path: Path) -> None:
+    reduced = tmp_path / "reduced.yaml"
+    reduced.write_text(
+        "version: 1\nauth: {mode: none}\nupstreams: {reports: {path: /reports/mcp, url: 'http://127.0.0.1:3000/mcp'}}\n"
+    )
+    assert load(FOLDER / "full.yaml", {}) == load(reduced, {}) == load(FOLDER / "minimal.yaml", {})
+
+
+def test_the_minimal_example_has_what_is_required_and_nothing_else() -> None:
+    required = {key for key, (_, needed) in KEYS.items() if needed and "[]" not in key}
+    assert _written(YAML(typ="safe").load(FOLDER / "minimal.yaml")) == required
+
+
+def test_the_full_example_is_in_the_order_of_the_effective_configuration() -> None:
+    shown = effective(load(FOLDER / "full.yaml", {}))
+    keys = re.compile(r"^ *(?:- )?([a-z_]+):", re.MULTILINE)
+    assert keys.findall((FOLDER / "full.yaml").read_text(encoding="utf-8")) == keys.findall(shown)
+
+
+def _page_rows() -> dict[str, list[str]]:
+    rows = re.findall(r"^\| `([a-z_.*\[\]]+)` \| (.*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len({key for key, _ in rows}) == len(rows), "a key is on the page twice"
+    return {key: cells.split(" | ") for key, cells in rows}
+
+
+def test_the_page_has_every_key_and_no_other() -> None:
+    assert set(_page_rows()) == set(KEYS)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_the_page_says_of_a_key_what_the_schema_says(key: str) -> None:
+    node, needed = KEYS[key]
+    _, default, meaning = _page_rows()[key]
+    assert meaning == node["description"]
+    if needed:
+        assert default == "required"
+    else:
+        value = node["default"]
+        assert default == f"`{value if isinstance(value, str) else json.dumps(value)}`"
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_the_page_has_the_type_of_a_key(key: str) -> None:
+    node, _ = KEYS[key]
+    kind = _page_rows()[key][0]
+    choices = [each for each in node.get("anyOf", [node]) if "$ref" not in each]
+    [choice] = [each for each in choices if each.get("type") != "null"]
+    assert kind.endswith(" or `null`") is (len(choices) > 1)
+    if "enum" in choice or "const" in choice:
+        values = choice.get("enum", [choice.get("const")])
+        assert re.findall("`([^`]*)`", kind) == [each if isinstance(each, str) else json.dumps(each) for each in values]
+    elif choice["type"] == "integer":
+        bounds = [f"{choice['minimum']}"] + ([f"{choice['maximum']}"] if "maximum" in choice else [])
+        assert re.findall(r"\d+", kind) == bounds
+    elif choice["type"] == "array":
+        assert kind.startswith("list of ")
+    else:
+        assert kind.startswith(("duration", "size", "address", "URL", "path", "text"))
+        for word, unit in (("duration", "ms|s"), ("size", "KiB")):
+            assert kind.startswith(word) is (unit in choice.get("pattern", ""))
+
+
+def test_the_links_of_the_page_lead_to_files() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", PAGE.read_text(encoding="utf-8")):
+        assert (PAGE.parent / target).is_file()

@@ -1,0 +1,83 @@
+"""A file to write, and the two ways to look at what comes of it: a configuration, or lines of complaint."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taskgate.config import ConfigurationError, GatewayConfig, load
+
+Loads = Callable[..., GatewayConfig]
+Tells = Callable[..., list[str]]
+
+MINIMAL = (
+    "version: 1\nauth: {mode: none}\nupstreams:\n  reports: {path: /reports/mcp, url: 'http://127.0.0.1:3000/mcp'}\n"
+)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Where the file is written; messages of `tells` call it `f`."""
+    return tmp_path / "taskgate.yaml"
+
+
+@pytest.fixture
+def loads(file: Path) -> Loads:
+    """The configuration that a text means."""
+
+    def written(text: str, environ: Mapping[str, str] | None = None) -> GatewayConfig:
+        file.write_text(text, encoding="utf-8")
+        return load(file, environ or {})
+
+    return written
+
+
+@pytest.fixture
+def tells(file: Path, loads: Loads) -> Tells:
+    """The complaints about a text, or about bytes, one line each; the file is called `f`."""
+
+    def complaints(text: str, environ: Mapping[str, str] | None = None) -> list[str]:
+        with pytest.raises(ConfigurationError) as refused:
+            loads(text, environ)
+        lines = str(refused.value).split("\n")
+        assert lines == [str(problem) for problem in refused.value.problems]
+        return [line.replace(str(file), "f", 1) for line in lines]
+
+    return complaints
+
+
+@pytest.fixture
+def minimal() -> str:
+    """A file of four lines with nothing in it that has a default."""
+    return MINIMAL
+
+
+@pytest.fixture
+def with_key() -> Callable[[str, str], str]:
+    """A text of required keys and one more, given by its dotted path and its value as YAML, each key on its line."""
+    return _with_key
+
+
+def _with_key(path: str, value: str) -> str:
+    tree: dict[str, Any] = {
+        "version": "1",
+        "auth": {"mode": "none"},
+        "upstreams": {"reports": {"path": "/reports/mcp", "url": "http://127.0.0.1:3000/mcp"}},
+    }
+    *sections, last = path.split(".")
+    node = tree
+    for section in sections:
+        node = node.setdefault(section, {})
+    node[last] = value
+    return "\n".join(_block(tree, 0)) + "\n"
+
+
+def _block(tree: dict[str, Any], depth: int) -> list[str]:
+    lines: list[str] = []
+    for key, value in tree.items():
+        if isinstance(value, str):
+            lines.append(f"{'  ' * depth}{key}: {value}")
+        else:
+            lines += [f"{'  ' * depth}{key}:", *_block(value, depth + 1)]
+    return lines

@@ -1,0 +1,115 @@
+"""What keys say together, and that everything wrong is told at once."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from taskgate.config.coherence import contradictions
+from taskgate.config.models import USUAL, GatewayConfig
+
+Tells = Callable[..., list[str]]
+
+SAME_LISTENER = [
+    ("admin:\n  listen: 127.0.0.1:8080\n",
+     "6: admin.listen: must not be server.listen, which is 127.0.0.1:8080 unless given"),
+    ("server:\n  listen: 127.0.0.1:9464\n",
+     "6: server.listen: must not be admin.listen, which is 127.0.0.1:9464 unless given"),
+    ("admin:\n  listen: '[::1]:1'\nserver:\n  listen: '[0::1]:1'\n", "8: server.listen: must not be admin.listen"),
+]  # fmt: skip
+TTL = [
+    ("min: 50m\n    max: 40m\n    default: 45m", "7: tasks.ttl.min: must be at most tasks.ttl.max"),
+    ("min: 50m\n    default: 40m", "7: tasks.ttl.min: must be at most tasks.ttl.default"),
+    ("max: 40m\n    default: 50m", "8: tasks.ttl.default: must be at most tasks.ttl.max"),
+    ("max: 40m", "7: tasks.ttl.max: must be at least tasks.ttl.default, which is 1h unless given"),
+    ("default: 59s", "7: tasks.ttl.default: must be at least tasks.ttl.min, which is 1m unless given"),
+    ("max: 59s\n    default: 59s", "7: tasks.ttl.max: must be at least tasks.ttl.min, which is 1m unless given"),
+]
+
+
+@pytest.mark.parametrize(("more", "told"), SAME_LISTENER)
+def test_the_listeners_may_not_share_an_address(tells: Tells, minimal: str, more: str, told: str) -> None:
+    assert tells(minimal + more) == [f"f:{told}"]
+
+
+def test_both_listeners_may_take_a_free_port(loads: Callable[..., GatewayConfig], minimal: str) -> None:
+    config = loads(minimal + "server: {listen: '127.0.0.1:0'}\nadmin: {listen: '127.0.0.1:0'}\n")
+    assert config.server.listen == config.admin.listen
+
+
+@pytest.mark.parametrize(("ttl", "told"), TTL)
+def test_the_times_to_live_are_in_order(tells: Tells, minimal: str, ttl: str, told: str) -> None:
+    assert tells(f"{minimal}tasks:\n  ttl:\n    {ttl}\n") == [f"f:{told}"]
+
+
+def test_two_upstreams_may_not_share_a_path(tells: Tells, minimal: str) -> None:
+    more = "  other:\n    url: http://127.0.0.1:3001/mcp\n    path: /reports/mcp\n"
+    assert tells(minimal + more) == ["f:7: upstreams.other.path: must not be the path of upstreams.reports"]
+
+
+def test_everything_wrong_is_told_at_once_in_the_order_of_the_file(tells: Tells) -> None:
+    text = """\
+version: 2
+server:
+  listen: 0.0.0.0:8080
+  listen: 127.0.0.1:8080
+  max_body: 4MB
+upstreams:
+  a: {path: /a, url: http://a}
+  b: {path: /a, url: "${NOWHERE}"}
+  C: {path: /c, url: http://c}
+tasks:
+  upgrade:
+    - {upstream: z, tool: "*", mode: auto}
+  ttl:
+    min: 30m
+    max: 20m
+    default: 25m
+admin: *server
+tracing: {}
+stor: {}
+"""
+    names = "a-z, 0-9, _ and -, at most 64 long, with a letter or digit first"
+    assert tells(text) == [
+        "f:1: auth: is required; write auth: {mode: none}, the only mode so far",
+        "f:1: version: must be 1",
+        "f:3: server.listen: must be a loopback address (127.0.0.1, [::1] or localhost) with auth.mode none",
+        "f:4: server.listen: is already given on line 3",
+        "f:5: server.max_body: must be a size such as 512B, 64KiB, 4MiB or 4GiB",
+        "f:8: upstreams.b.path: must not be the path of upstreams.a",
+        "f:8: upstreams.b.url: the environment variable NOWHERE is not set",
+        f"f:9: upstreams.C: must be a name of {names}",
+        "f:12: tasks.upgrade[0].upstream: must be the name of an upstream of this file",
+        "f:14: tasks.ttl.min: must be at most tasks.ttl.max",
+        "f:17: admin: must not be an alias: write the value out",
+        "f:18: tracing: unknown key",
+        "f:19: stor: unknown key (did you mean store?)",
+    ]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        None,
+        [],
+        {"upstreams": None},
+        {"upstreams": [1]},
+        {"upstreams": {"a": None, "b": {"path": 1}}},
+        {"server": {"listen": 1}},
+        {"admin": {"listen": "here"}},
+        {"tasks": {"upgrade": "all", "ttl": []}},
+        {"upstreams": {"a": {}}, "tasks": {"upgrade": [None, {"upstream": 1}], "ttl": {"min": "soon", "max": None}}},
+    ],
+    ids=str,
+)
+def test_malformed_parts_contradict_nothing(written: object) -> None:
+    assert contradictions(written, usual=USUAL) == []
+
+
+def test_a_model_that_contradicts_itself_cannot_be_made() -> None:
+    upstream: Mapping[str, Any] = {"path": "/a", "url": "http://a"}
+    with pytest.raises(ValidationError, match=r"must not be the path of upstreams\.a"):
+        GatewayConfig.model_validate(
+            {"version": 1, "auth": {"mode": "none"}, "upstreams": {"a": upstream, "b": upstream}}
+        )

@@ -1,0 +1,69 @@
+"""Where files without a configured path live."""
+
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from taskgate.config import ConfigurationError, Listen, data_directory, open_data_directory
+from taskgate.config.models import AdminSection, SqliteSection
+
+
+@pytest.mark.parametrize(
+    ("environ", "directory"),
+    [
+        ({"TASKGATE_DATA_DIR": "/a", "STATE_DIRECTORY": "/b", "XDG_DATA_HOME": "/c", "HOME": "/d"}, "/a"),
+        ({"TASKGATE_DATA_DIR": "", "STATE_DIRECTORY": "/b", "XDG_DATA_HOME": "/c", "HOME": "/d"}, "/b"),
+        ({"STATE_DIRECTORY": "/b:/bb", "HOME": "/d"}, "/b"),
+        ({"XDG_DATA_HOME": "/c", "HOME": "/d"}, "/c/taskgate"),
+        ({"XDG_DATA_HOME": "relative", "HOME": "/d"}, "/d/.local/share/taskgate"),
+        ({"XDG_DATA_HOME": "", "HOME": "/d"}, "/d/.local/share/taskgate"),
+    ],
+    ids=["ours", "systemd", "systemd-list", "xdg", "xdg-relative", "home"],
+)
+def test_the_environment_names_the_place(environ: dict[str, str], directory: str) -> None:
+    assert data_directory(environ) == Path(directory)
+
+
+@pytest.mark.parametrize("environ", [{}, {"HOME": ""}, {"XDG_DATA_HOME": "relative"}], ids=str)
+def test_an_environment_that_names_no_place_is_told(environ: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        open_data_directory(environ)
+    assert str(refused.value) == "TASKGATE_DATA_DIR: is not set, and neither is HOME, so there is no data directory"
+
+
+def test_a_missing_directory_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    made = open_data_directory({"XDG_DATA_HOME": str(tmp_path / "a")})
+    assert made == tmp_path / "a" / "taskgate"
+    assert made.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_directory_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
+    tmp_path.chmod(0o750)
+    assert open_data_directory({"TASKGATE_DATA_DIR": str(tmp_path)}) == tmp_path
+    assert tmp_path.stat().st_mode & 0o777 == 0o750
+
+
+def test_a_directory_that_cannot_be_made_is_told_by_the_variable_that_named_it(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for variable, place in (("TASKGATE_DATA_DIR", "file"), ("STATE_DIRECTORY", "file/below")):
+        with pytest.raises(ConfigurationError) as refused:
+            open_data_directory({variable: str(tmp_path / place)})
+        assert str(refused.value).startswith(f"{variable}: the data directory {tmp_path / place} cannot be made: ")
+
+
+def test_a_directory_without_permission_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Asked of the system by its own call, because root may write anywhere.
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(ConfigurationError) as refused:
+        open_data_directory({"HOME": str(tmp_path)})
+    place = tmp_path / ".local" / "share" / "taskgate"
+    assert str(refused.value) == f"HOME: the data directory {place} cannot be written: no permission"
+
+
+def test_values_that_code_makes_pass_as_they_are() -> None:
+    listen, path, timeout = Listen(host="::1", port=0), Path("a.db"), timedelta(seconds=7)
+    assert AdminSection(listen=listen).listen is listen
+    section = SqliteSection(path=path, busy_timeout=timeout)
+    assert (section.path, section.busy_timeout) == (path, timeout)

@@ -1,0 +1,196 @@
+"""Every key with values that it refuses: the place and the words, exactly."""
+
+from collections.abc import Callable
+
+import pytest
+
+Tells = Callable[..., list[str]]
+WithKey = Callable[[str, str], str]
+
+_PLACES = ("upstreams.reports.url", "server.public_url")
+_LISTENS = ("server.listen", "admin.listen")
+_TTLS = ("tasks.ttl.default", "tasks.ttl.min", "tasks.ttl.max")
+_OPEN = (
+    "server.read_timeout",
+    "server.idle_timeout",
+    "server.session_idle",
+    "server.sse_keepalive",
+    "upstreams.reports.timeouts.connect",
+    "upstreams.reports.timeouts.first_byte",
+    "upstreams.reports.timeouts.idle",
+    "upstreams.reports.timeouts.call",
+    "tasks.poll_interval.base",
+    "store.purge_interval",
+)
+_DRAINS = ("server.drain.delay", "server.drain.timeout")
+_DURATIONS = (*_OPEN, *_DRAINS, *_TTLS, "store.sqlite.busy_timeout")
+_HELD = ("server.max_body", "tasks.max_result")
+_SIZES = (*_HELD, "server.max_header", "store.sqlite.max_size")
+_COUNTS = ("server.max_json_depth", "limits.concurrency.tasks_per_context")
+_SECTIONS = (
+    "server",
+    "server.drain",
+    "admin",
+    "upstreams",
+    "upstreams.reports",
+    "upstreams.reports.timeouts",
+    "tasks",
+    "tasks.ttl",
+    "tasks.poll_interval",
+    "auth",
+    "limits",
+    "limits.concurrency",
+    "store",
+    "store.sqlite",
+    "logging",
+)
+_LISTS = ("server.allowed_hosts", "server.allowed_origins", "tasks.upgrade")
+
+DURATION = "must be a duration such as 250ms, 30s, 5m, 2h or 7d"
+SIZE = "must be a size such as 512B, 64KiB, 4MiB or 4GiB"
+TEXT = "must be text, in quotes where it looks like a number, true or null"
+ADDRESS = "must be HOST:PORT or [IPV6]:PORT, such as 127.0.0.1:8080"
+TROUBLED_ADDRESSES = [
+    "8080",
+    ":8080",
+    "127.0.0.1",
+    "'127.0.0.1:'",
+    "127.0.0.1:65536",
+    "127.0.0.1:-1",
+    "::1",
+    "'::1:80'",
+]
+NO_ADDRESSES = [
+    "'[::g]:1'",
+    "'[127.0.0.1]:1'",
+    "127.1:80",
+    "256.0.0.1:80",
+    "'*:80'",
+    "a b:80",
+    "null",
+    "'[::1]'",
+    "-a:1",
+]
+
+# What is said, of which keys, about which values.
+SCALARS: list[tuple[str, tuple[str, ...], list[str]]] = [
+    (DURATION, _DURATIONS, ["1.5s", "-1s", "1 s", "1S", "01s", "1h30m", "s", "''", "yes", "[1s]", "9999999999999s"]),
+    (f"needs a unit: {DURATION}", _DURATIONS, ["30", "1.5", "0x1e", "-1"]),
+    ("must be at least 1ms", (*_OPEN, *_TTLS), ["0s", "0d"]),
+    ("must be at most 365d", (*_OPEN, *_DRAINS), ["366d", "31536001s", "999999999999d"]),
+    ("must be at most 1h with auth.mode none", _TTLS, ["61m", "24h"]),
+    ("must be at most 1h", ("store.sqlite.busy_timeout",), ["61m"]),
+    (SIZE, _SIZES, ["4MB", "4mib", "4 MiB", "-1KiB", "1.5MiB", "1kB", "MiB", "null", "{}", "true"]),
+    (f"needs a unit: {SIZE}", _SIZES, ["1024", "1e6"]),
+    ("must be between 1KiB and 1GiB", _HELD, ["1023B", "0B", "1025MiB"]),
+    ("must be between 1KiB and 1MiB", ("server.max_header",), ["1023B", "1025KiB"]),
+    ("must be between 1MiB and 1TiB", ("store.sqlite.max_size",), ["1023KiB", "2TiB"]),
+    ("must be a whole number", _COUNTS, ["1.0", "true", "'10'", "ten", "null", "1e1", "9999999999999999999", "1_0"]),
+    ("must be at least 1", _COUNTS, ["0", "-1"]),
+    ("must be at most 256", ("server.max_json_depth",), ["257"]),
+    ("must be 1", ("version",), ["2", "'1'", "1.0", "true", "null", "[1]"]),
+    ("must be none: no other mode exists so far", ("auth.mode",), ["null", "required", "None", "false", "no", "[]"]),
+    ("must be 'http'", ("upstreams.reports.transport",), ["sse", "stdio", "null", "HTTP"]),
+    ("must be 'wait' or 'fail'", ("server.drain.running_tasks",), ["Wait", "true", "null"]),
+    ("must be 'sqlite' or 'memory'", ("store.backend",), ["redis", "null", "SQLite"]),
+    ("must be 'FULL' or 'NORMAL'", ("store.sqlite.synchronous",), ["full", "OFF", "2"]),
+    ("must be 'debug', 'info', 'warning' or 'error'", ("logging.level",), ["INFO", "trace", "20"]),
+    ("must be 'json', 'logfmt' or 'console'", ("logging.format",), ["text", "no", "{}"]),
+    ("must be a mapping of keys to values", _SECTIONS, ["null", "[]", "text", "1", "2026-01-02"]),
+    ("must not be empty", ("upstreams",), ["{}"]),
+    ("must be a list", _LISTS, ["text", "{}", "null"]),
+    (ADDRESS, _LISTENS, TROUBLED_ADDRESSES + NO_ADDRESSES),
+    (
+        "must be a loopback address (127.0.0.1, [::1] or localhost) with auth.mode none",
+        _LISTENS,
+        ["0.0.0.0:8080", "'[::]:8080'", "192.168.1.1:80", "example.com:80", "localhost.example.com:80", "'[::2]:0'"],
+    ),
+    (
+        "must be an absolute http or https URL, in ASCII and without spaces",
+        _PLACES,
+        ["ftp://a", "a.example.com", "/mcp", "http://", "'http://a b'", "'http://ä'", "''", r'"http://a\tb"'],
+    ),
+    (TEXT, _PLACES, ["1", "true", "[]", "0o17"]),
+    (TEXT, ("upstreams.reports.url", "upstreams.reports.path"), ["null", "~", "1.5", "{}"]),
+    ("must not have a fragment", _PLACES, ["'http://a/#top'"]),
+    (
+        "must not hold a user name or password",
+        _PLACES,
+        ["http://user@a", "http://user:word@a/mcp", "http://@a", r"'http://a@b\c'"],
+    ),
+    (
+        "must name a host, and a port from 1 to 65535 if any",
+        _PLACES,
+        ["http://:80", "http:///mcp", "http://a:0", "http://a:65536", "http://a:b", "'http://[::g]'", "http://1.2.3"],
+    ),
+    ("must not have a query", ("server.public_url",), ["https://a/?b", "https://a?"]),
+    (
+        "must be a path such as /reports/mcp: letters, digits and . _ ~ -, no slash at the end",
+        ("upstreams.reports.path",),
+        ["mcp", "/", "/mcp/", "//mcp", "/a//b", "/a/../b", "/.", "/a b", "/a?b", "/a%2Fb", "/ä", "''", "'/a#b'"],
+    ),
+    (
+        "must not lie under /.well-known, which is reserved",
+        ("upstreams.reports.path",),
+        ["/.well-known", "/.well-known/mcp"],
+    ),
+    ("must be the path of a file", ("store.sqlite.path",), ["''", "' '", "1", r'"a\nb"', r'"a\0b"', "[]"]),
+    (
+        "must be the path of a file; to keep nothing, set store.backend to memory",
+        ("store.sqlite.path",),
+        ["':memory:'"],
+    ),
+]
+
+# What is said, where in the list, about which values.
+HOST = "must be HOST or HOST:PORT, without scheme or wildcard"
+ORIGIN = "must be an origin such as https://app.example.com, without path or wildcard"
+LISTS: list[tuple[str, str, list[str]]] = [
+    (HOST, "server.allowed_hosts[0]", ["['*']", "['*.a']", "['http://a']", "['a:99999']", "['']", "['a/b']"]),
+    (TEXT, "server.allowed_hosts[1]", ["[ok, null]", "[ok, 1]", "[ok, [ok]]"]),
+    (
+        ORIGIN,
+        "server.allowed_origins[0]",
+        ["['*']", "['null']", "[a]", "['https://a/']", "['http://*.a']", "['h://u@a']"],
+    ),
+    (
+        "must name a host, and a port from 0 to 65535 if any",
+        "server.allowed_origins[0]",
+        ["['https://a:65536']", "['https://1.2.3']"],
+    ),
+    ("is required", "tasks.upgrade[0].mode", ["[{tool: a}]"]),
+    ("is required", "tasks.upgrade[0].tool", ["[{mode: auto}]"]),
+    ("must be 'sync', 'auto', 'always' or 'required'", "tasks.upgrade[0].mode", ["[{tool: a, mode: never}]"]),
+    ("must be a mapping of keys to values", "tasks.upgrade[1]", ["[{tool: a, mode: auto}, b]"]),
+    (TEXT, "tasks.upgrade[0].tool", ["[{tool: 1, mode: auto}]", "[{tool: null, mode: auto}]"]),
+    ("must not be empty", "tasks.upgrade[0].tool", ["[{tool: '', mode: auto}]"]),
+    ("must be at most 256 characters", "tasks.upgrade[0].tool", [f"[{{tool: {'a' * 257}, mode: auto}}]"]),
+    (
+        "must not hold control characters or line ends",
+        "tasks.upgrade[0].tool",
+        [r'[{tool: "a\nb", mode: auto}]', r'[{tool: "\x1b", mode: auto}]'],
+    ),
+    ("must be Unicode text", "tasks.upgrade[0].tool", [r'[{tool: "\ud800", mode: auto}]']),
+    ("unknown key", "tasks.upgrade[0].ttl", ["[{tool: a, mode: auto, ttl: 2h}]"]),
+    (
+        "must be the name of an upstream of this file",
+        "tasks.upgrade[1].upstream",
+        ["[{tool: a, mode: auto, upstream: reports}, {tool: a, mode: auto, upstream: report}]"],
+    ),
+]
+
+
+def _rows() -> list[tuple[str, str, str, str]]:
+    scalars = [(key, value, key, words) for words, keys, values in SCALARS for key in keys for value in values]
+    listed = [(path.partition("[")[0], value, path, words) for words, path, values in LISTS for value in values]
+    return scalars + listed
+
+
+@pytest.mark.parametrize(("key", "value", "path", "words"), _rows(), ids=lambda each: ascii(each)[1:40])
+def test_a_bad_value_is_told_on_its_line_and_nothing_else_is(
+    tells: Tells, with_key: WithKey, key: str, value: str, path: str, words: str
+) -> None:
+    text = with_key(key, value)
+    written = f"{key.rpartition('.')[2]}: {value}"
+    [line] = [number for number, each in enumerate(text.splitlines(), 1) if each.lstrip() == written]
+    assert tells(text) == [f"f:{line}: {path}: {words}"]

@@ -1,0 +1,165 @@
+"""The configuration as text again, the flags instead of a file, and the JSON Schema."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from ruamel.yaml import YAML
+
+from taskgate.config import ConfigurationError, GatewayConfig, Listen, effective, for_upstream, load, schema
+from taskgate.config.units import read_duration, read_size, write_duration, write_size
+
+Loads = Callable[..., GatewayConfig]
+
+OTHER = """\
+version: 1
+auth: {mode: none}
+server:
+  listen: "[::1]:0"
+  public_url: https://mcp.example.com
+  allowed_hosts: [a, "b:1"]
+  allowed_origins: ["https://a"]
+  drain: {delay: 0s, running_tasks: fail}
+admin: {listen: "localhost:1"}
+upstreams:
+  "null": {path: /a, url: "http://a/$$x", timeouts: {idle: 1500ms}}
+  "1": {path: /b, url: "http://b"}
+tasks:
+  upgrade: [{tool: "$$[0o7]: # ä", mode: required, upstream: "1"}, {tool: "~", mode: sync}]
+  ttl: {min: 1500ms, default: 90s, max: 61s60000ms}
+store: {backend: memory, sqlite: {path: "a b $$.db", max_size: 1536KiB}}
+logging: {level: error, format: console}
+""".replace("61s60000ms", "3600s")
+
+
+@pytest.mark.parametrize("text", ["", "other"], ids=["minimal", "other"])
+def test_the_effective_configuration_loads_to_the_same(loads: Loads, minimal: str, text: str) -> None:
+    config = loads(OTHER if text else minimal)
+    shown = effective(config)
+    assert loads(shown) == config
+    assert effective(loads(shown)) == shown
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(tool=st.text(min_size=1, max_size=20).filter(str.isprintable))
+def test_any_text_survives_the_round_trip(file: Path, tool: str) -> None:
+    config = GatewayConfig.model_validate(
+        {
+            "version": 1,
+            "auth": {"mode": "none"},
+            "upstreams": {"a": {"path": "/a", "url": "http://a"}},
+            "tasks": {"upgrade": [{"tool": tool, "mode": "auto"}]},
+        }
+    )
+    file.write_text(effective(config), encoding="utf-8")
+    assert load(file, {}) == config
+
+
+def test_the_effective_configuration_is_in_the_words_of_the_file(loads: Loads, minimal: str) -> None:
+    shown = effective(loads(minimal))
+    for line in (
+        "  listen: 127.0.0.1:8080",
+        "  max_body: 4MiB",
+        "  idle_timeout: 75s",
+        "      call: 1h",
+        "  mode: none",
+    ):
+        assert line in shown.splitlines()
+
+
+@given(st.integers(0, 365 * 86_400_000))
+def test_a_duration_is_written_as_it_is_read(milliseconds: int) -> None:
+    duration = timedelta(milliseconds=milliseconds)
+    assert read_duration(write_duration(duration)) == duration
+
+
+def test_a_duration_is_whole_milliseconds() -> None:
+    with pytest.raises(ValueError, match="must be whole milliseconds"):
+        read_duration(timedelta(microseconds=1))
+
+
+@given(st.integers(0, 2**40))
+def test_a_size_is_written_as_it_is_read(size: int) -> None:
+    assert read_size(write_size(size)) == size
+
+
+def test_the_flags_mean_one_upstream_at_mcp() -> None:
+    config = for_upstream("http://127.0.0.1:3000/mcp", "[::1]:0", "127.0.0.1:1")
+    assert {name: section.path for name, section in config.upstreams.items()} == {"default": "/mcp"}
+    assert config.upstreams["default"].url == "http://127.0.0.1:3000/mcp"
+    assert (config.server.listen, config.admin.listen) == (Listen(host="::1", port=0), Listen(host="127.0.0.1", port=1))
+    assert (config.auth.mode, config.store.backend) == ("none", "sqlite")
+
+
+def test_a_flag_that_is_not_given_is_as_in_a_file(loads: Loads) -> None:
+    text = "version: 1\nauth: {mode: none}\nupstreams: {default: {path: /mcp, url: 'http://a'}}\n"
+    assert for_upstream("http://a", None, None) == loads(text)
+
+
+def test_a_flag_holds_no_references() -> None:
+    assert for_upstream("http://a/${A}$", None, None).upstreams["default"].url == "http://a/${A}$"
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (("a", None, None), ["--upstream: must be an absolute http or https URL, in ASCII and without spaces"]),
+        (("http://u:p@a", None, None), ["--upstream: must not hold a user name or password"]),
+        (
+            ("http://a", "0.0.0.0:80", None),
+            ["--listen: must be a loopback address (127.0.0.1, [::1] or localhost) with auth.mode none"],
+        ),
+        (
+            ("", "80", ""),
+            [
+                "--listen: must be HOST:PORT or [IPV6]:PORT, such as 127.0.0.1:8080",
+                "--admin: must be HOST:PORT or [IPV6]:PORT, such as 127.0.0.1:8080",
+                "--upstream: must be an absolute http or https URL, in ASCII and without spaces",
+            ],
+        ),
+        (("http://a", "127.0.0.1:1", "127.0.0.1:1"), ["--listen: must not be --admin"]),
+        (
+            ("http://a", "127.0.0.1:9464", None),
+            ["--listen: must not be --admin, which is 127.0.0.1:9464 unless given"],
+        ),
+        (
+            ("http://a", None, "127.0.0.1:8080"),
+            ["--admin: must not be --listen, which is 127.0.0.1:8080 unless given"],
+        ),
+    ],
+)
+def test_what_is_wrong_with_flags_is_told_by_their_names(flags: tuple[str, str, str], told: list[str]) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        for_upstream(*flags)
+    assert sorted(str(refused.value).splitlines()) == sorted(told)
+
+
+WRONG = [
+    "version: 2\nauth: {mode: none}\nupstreams: {a: {path: /a, url: 'http://a'}}",
+    "version: 1\nauth: {mode: none}\nupstreams: {}",
+    "version: 1\nupstreams: {a: {path: /a, url: 'http://a'}}",
+    "version: 1\nauth: {mode: required}\nupstreams: {a: {path: /a, url: 'http://a'}}",
+    "version: 1\nauth: {mode: none}\nupstreams: {A: {path: /a, url: 'http://a'}}",
+    "version: 1\nauth: {mode: none}\nupstreams: {a: {path: a, url: 'http://a'}}",
+    "version: 1\nauth: {mode: none}\nupstreams: {a: {path: /a, url: 'ftp://a'}}",
+    "version: 1\nauth: {mode: none}\nupstreams: {a: {path: /a, url: 'http://a'}}\nserver: {max_body: 4}",
+    "version: 1\nauth: {mode: none}\nupstreams: {a: {path: /a, url: 'http://a'}}\ntracing: {}",
+]
+
+
+def test_the_schema_is_one_and_takes_what_loads(loads: Loads, minimal: str) -> None:
+    Draft202012Validator.check_schema(schema())
+    judge = Draft202012Validator(schema())
+    for text in (minimal, OTHER, effective(loads(OTHER)), minimal.replace("http://127.0.0.1:3000/mcp", "${URL}")):
+        assert [error.message for error in judge.iter_errors(YAML(typ="safe").load(text))] == []
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_the_schema_refuses_what_does_not_load(loads: Loads, text: str) -> None:
+    assert list(Draft202012Validator(schema()).iter_errors(YAML(typ="safe").load(text)))
+    with pytest.raises(ConfigurationError):
+        loads(text)

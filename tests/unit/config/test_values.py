@@ -1,0 +1,198 @@
+"""Every key with values that it takes, and what they become."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taskgate.config import GatewayConfig, Listen, schema
+
+Loads = Callable[..., GatewayConfig]
+
+_DURATIONS = {
+    "250ms": timedelta(milliseconds=250),
+    "90s": timedelta(seconds=90),
+    "5m": timedelta(minutes=5),
+    "2h": timedelta(hours=2),
+    "7d": timedelta(days=7),
+    "1ms": timedelta(milliseconds=1),
+    "365d": timedelta(days=365),
+}
+_DURATION_KEYS = (
+    "server.read_timeout",
+    "server.idle_timeout",
+    "server.session_idle",
+    "server.sse_keepalive",
+    "server.drain.delay",
+    "server.drain.timeout",
+    "upstreams.reports.timeouts.connect",
+    "upstreams.reports.timeouts.first_byte",
+    "upstreams.reports.timeouts.idle",
+    "upstreams.reports.timeouts.call",
+    "tasks.poll_interval.base",
+    "store.purge_interval",
+)
+
+DEFAULTS: dict[str, Any] = {
+    "version": 1,
+    "server.listen": Listen(host="127.0.0.1", port=8080),
+    "server.public_url": None,
+    "server.max_body": 4 * 2**20,
+    "server.max_header": 16 * 2**10,
+    "server.max_json_depth": 64,
+    "server.read_timeout": timedelta(seconds=30),
+    "server.idle_timeout": timedelta(seconds=75),
+    "server.session_idle": timedelta(hours=1),
+    "server.sse_keepalive": timedelta(seconds=15),
+    "server.allowed_hosts": (),
+    "server.allowed_origins": (),
+    "server.drain.delay": timedelta(seconds=5),
+    "server.drain.timeout": timedelta(seconds=60),
+    "server.drain.running_tasks": "wait",
+    "admin.listen": Listen(host="127.0.0.1", port=9464),
+    "upstreams.reports.path": "/reports/mcp",
+    "upstreams.reports.transport": "http",
+    "upstreams.reports.url": "http://127.0.0.1:3000/mcp",
+    "upstreams.reports.timeouts.connect": timedelta(seconds=5),
+    "upstreams.reports.timeouts.first_byte": timedelta(seconds=30),
+    "upstreams.reports.timeouts.idle": None,
+    "upstreams.reports.timeouts.call": timedelta(seconds=3600),
+    "tasks.upgrade": [(None, "*", "auto")],
+    "tasks.ttl.default": timedelta(hours=1),
+    "tasks.ttl.min": timedelta(minutes=1),
+    "tasks.ttl.max": timedelta(hours=1),
+    "tasks.poll_interval.base": timedelta(seconds=2),
+    "tasks.max_result": 16 * 2**20,
+    "auth.mode": "none",
+    "limits.concurrency.tasks_per_context": 10,
+    "store.backend": "sqlite",
+    "store.sqlite.path": None,
+    "store.sqlite.synchronous": "FULL",
+    "store.sqlite.busy_timeout": timedelta(seconds=5),
+    "store.sqlite.max_size": 4 * 2**30,
+    "store.purge_interval": timedelta(seconds=2),
+    "logging.level": "info",
+    "logging.format": "json",
+}
+
+GOOD: list[tuple[str, str, Any]] = [
+    *((key, text, value) for key in _DURATION_KEYS for text, value in _DURATIONS.items()),
+    *((f"server.drain.{key}", "0s", timedelta()) for key in ("delay", "timeout")),
+    ("version", "0x1", 1),
+    ("server.listen", "127.0.0.1:0", Listen(host="127.0.0.1", port=0)),
+    ("server.listen", "127.8.9.10:65535", Listen(host="127.8.9.10", port=65535)),
+    ("server.listen", "'[::1]:0'", Listen(host="::1", port=0)),
+    ("server.listen", "'[0:0::1]:8080'", Listen(host="::1", port=8080)),
+    ("server.listen", "LocalHost:8080", Listen(host="localhost", port=8080)),
+    ("admin.listen", "'[::1]:0'", Listen(host="::1", port=0)),
+    ("admin.listen", "localhost:9465", Listen(host="localhost", port=9465)),
+    ("server.public_url", "https://mcp.example.com/", "https://mcp.example.com"),
+    ("server.public_url", "http://mcp.example.com:8443/base", "http://mcp.example.com:8443/base"),
+    ("server.public_url", "null", None),
+    ("server.max_body", "1KiB", 2**10),
+    ("server.max_body", "1GiB", 2**30),
+    ("server.max_header", "1MiB", 2**20),
+    ("server.max_header", "2048B", 2**11),
+    ("server.max_json_depth", "1", 1),
+    ("server.max_json_depth", "256", 256),
+    (
+        "server.allowed_hosts",
+        "[MCP.example.com, 'other:8443', '[::0:1]:1']",
+        ("mcp.example.com", "other:8443", "[::1]:1"),
+    ),
+    ("server.allowed_origins", "['https://App.example.com:443']", ("https://app.example.com",)),
+    ("server.allowed_origins", "['http://a:8080', 'vscode://host']", ("http://a:8080", "vscode://host")),
+    ("server.drain.running_tasks", "fail", "fail"),
+    ("upstreams.reports.path", "/a/b.c/d_e~f-0", "/a/b.c/d_e~f-0"),
+    ("upstreams.reports.path", "/..a", "/..a"),
+    ("upstreams.reports.transport", "http", "http"),
+    ("upstreams.reports.url", "HTTPS://x.example.com?key=a@b", "HTTPS://x.example.com?key=a@b"),
+    ("upstreams.reports.url", "'http://[::1]:3000/mcp'", "http://[::1]:3000/mcp"),
+    ("upstreams.reports.timeouts.idle", "~", None),
+    ("tasks.upgrade", "[]", []),
+    (
+        "tasks.upgrade",
+        "[{tool: a, mode: sync}, {tool: 'b*', mode: always}]",
+        [(None, "a", "sync"), (None, "b*", "always")],
+    ),
+    ("tasks.upgrade", "[{upstream: reports, tool: '?', mode: required}]", [("reports", "?", "required")]),
+    ("tasks.upgrade", "[{upstream: null, tool: '*', mode: auto}]", [(None, "*", "auto")]),
+    ("tasks.ttl.default", "1m", timedelta(minutes=1)),
+    ("tasks.ttl.min", "1ms", timedelta(milliseconds=1)),
+    ("tasks.ttl.min", "60m", timedelta(hours=1)),
+    ("tasks.ttl.max", "3600s", timedelta(hours=1)),
+    ("tasks.max_result", "1024MiB", 2**30),
+    ("limits.concurrency.tasks_per_context", "1", 1),
+    ("limits.concurrency.tasks_per_context", "100000", 100000),
+    ("store.backend", "memory", "memory"),
+    ("store.sqlite.path", "/var/lib/taskgate/tasks.db", Path("/var/lib/taskgate/tasks.db")),
+    ("store.sqlite.path", "null", None),
+    ("store.sqlite.synchronous", "NORMAL", "NORMAL"),
+    ("store.sqlite.busy_timeout", "0ms", timedelta()),
+    ("store.sqlite.busy_timeout", "1h", timedelta(hours=1)),
+    ("store.sqlite.max_size", "1MiB", 2**20),
+    ("store.sqlite.max_size", "1TiB", 2**40),
+    *(("logging.level", level, level) for level in ("debug", "info", "warning", "error")),
+    *(("logging.format", format, format) for format in ("json", "logfmt", "console")),
+]
+
+
+def _get(config: GatewayConfig, key: str) -> Any:
+    if key.startswith("upstreams.reports."):
+        return attrgetter(key.removeprefix("upstreams.reports."))(config.upstreams["reports"])
+    value = attrgetter(key)(config)
+    return [(rule.upstream, rule.tool, rule.mode) for rule in value] if key == "tasks.upgrade" else value
+
+
+def _keys(node: dict[str, Any], path: str = "") -> set[str]:
+    """The dotted paths of the schema, with `reports` for the name of an upstream."""
+    children = dict(node.get("properties", {}))
+    for named in node.get("patternProperties", {}).values():
+        children["reports"] = named
+    if not children:
+        return {path}
+    return set().union(*(_keys(child, f"{path}.{key}".lstrip(".")) for key, child in children.items()))
+
+
+def test_the_table_of_defaults_has_every_key() -> None:
+    assert set(DEFAULTS) == _keys(schema())
+
+
+@pytest.mark.parametrize("key", DEFAULTS)
+def test_a_key_that_is_not_given_is_as_designed(loads: Loads, minimal: str, key: str) -> None:
+    assert _get(loads(minimal), key) == DEFAULTS[key]
+
+
+@pytest.mark.parametrize(("key", "value", "meant"), GOOD, ids=lambda each: str(each)[:40])
+def test_a_good_value_means_what_it_says(
+    loads: Loads, with_key: Callable[[str, str], str], key: str, value: str, meant: Any
+) -> None:
+    assert _get(loads(with_key(key, value)), key) == meant
+
+
+def test_several_upstreams_stand_under_their_names(loads: Loads, minimal: str) -> None:
+    config = loads(minimal + "  a-1_b: {path: /a, url: 'http://a'}\n  '0': {path: /b, url: 'http://b'}\n")
+    assert {name: section.path for name, section in config.upstreams.items()} == {
+        "reports": "/reports/mcp",
+        "a-1_b": "/a",
+        "0": "/b",
+    }
+
+
+@pytest.mark.parametrize(
+    ("written", "is_loopback"),
+    [
+        (Listen(host="127.0.0.1", port=1), True),
+        (Listen(host="128.0.0.1", port=1), False),
+        (Listen(host="::1", port=1), True),
+        (Listen(host="::", port=1), False),
+        (Listen(host="localhost", port=1), True),
+        (Listen(host="localhost.example.com", port=1), False),
+    ],
+    ids=str,
+)
+def test_only_addresses_of_this_machine_are_loopback(written: Listen, is_loopback: bool) -> None:
+    assert written.is_loopback is is_loopback

@@ -1,0 +1,47 @@
+"""A gateway's metrics with two upstreams, and its page as a scraper reads it."""
+
+from collections.abc import Callable
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from taskgate.telemetry.metrics import PrometheusAudit
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+@pytest.fixture
+def metrics() -> PrometheusAudit:
+    """Fresh metrics of a gateway with the mounts `m` and `n`, whose upstreams are `reports` and `search`."""
+    return PrometheusAudit(upstreams={"m": "reports", "n": "search"}, backend="sqlite", revision="abc123")
+
+
+@pytest.fixture
+def samples(metrics: PrometheusAudit) -> Callable[[], Samples]:
+    """What the page says now, without what the interpreter says of itself: values by name and sorted labels."""
+
+    def scrape() -> Samples:
+        page = metrics.render(None)[0].decode()
+        return {
+            (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+            for family in text_string_to_metric_families(page)
+            for sample in family.samples
+            if not sample.name.startswith(("python_", "process_"))
+        }
+
+    return scrape
+
+
+@pytest.fixture
+def moved(samples: Callable[[], Samples]) -> Callable[[], dict[str, float]]:
+    """What differs from the moment the fixture was made, as `name{label="value"}`; buckets are left out."""
+    before = samples()
+
+    def difference() -> dict[str, float]:
+        return {
+            f"{name}{{{','.join(f'{key}={value}' for key, value in labels)}}}": value - before.get((name, labels), 0.0)
+            for (name, labels), value in samples().items()
+            if value != before.get((name, labels), 0.0) and not name.endswith("_bucket")
+        }
+
+    return difference

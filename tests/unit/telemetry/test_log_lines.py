@@ -1,0 +1,108 @@
+"""How a line looks in each format: always one line, always printable."""
+
+import io
+import json
+import logging
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from taskgate.telemetry import logs
+
+FORMATS: list[logs.Format] = ["json", "logfmt", "console"]
+NASTY = 'a\nb\r\x00\x1b[31m\u2028\u202e\x85\ud800 "q" = \\ ä'
+
+_own = logging.getLogger("taskgate.test")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
+
+
+def _written(format: logs.Format, event: str, logger: logging.Logger = _own, **fields: Any) -> str:
+    stream = io.StringIO()
+    logs.configure("debug", format, stream)
+    try:
+        logger.warning(event, extra={"taskgate_fields": fields})
+    finally:
+        logs.unconfigure()
+    text = stream.getvalue()
+    assert text.endswith("\n")
+    return text[:-1]
+
+
+@pytest.mark.parametrize(
+    ("format", "expected"),
+    [
+        (
+            "json",
+            '{"time":"TIME","level":"warning","logger":"taskgate.test","event":"it happened",'
+            '"upstream":"reports","empty":"","list":["a",1],"nested":{"k":true},"none":null}',
+        ),
+        (
+            "logfmt",
+            'time=TIME level=warning logger=taskgate.test event="it happened" '
+            'upstream=reports empty="" list=a,1 nested="{\\"k\\": true}" none=null',
+        ),
+        (
+            "console",
+            "TIME warning  taskgate.test: it happened "
+            'upstream=reports empty="" list=a,1 nested="{\\"k\\": true}" none=null',
+        ),
+    ],
+)
+def test_a_line_looks_like_this(format: logs.Format, expected: str) -> None:
+    line = _written(format, "it happened", upstream="reports", empty="", list=["a", 1], nested={"k": True}, none=None)
+    assert _TIME.sub("TIME", line) == expected
+
+
+def test_a_console_line_without_fields_ends_with_the_event() -> None:
+    assert _TIME.sub("TIME", _written("console", "it happened")) == "TIME warning  taskgate.test: it happened"
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_nothing_in_a_record_breaks_the_line(format: logs.Format) -> None:
+    line = _written(format, NASTY, **{NASTY: NASTY, "list": [NASTY], "nested": {NASTY: NASTY}, "": 1})
+    assert line.isprintable()
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_name_of_a_logger_does_not_break_the_line_either(format: logs.Format) -> None:
+    assert _written(format, "x", logging.getLogger(f"library {NASTY}")).isprintable()
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from(FORMATS),
+    st.text(max_size=30),
+    st.dictionaries(st.text(max_size=9), st.text(max_size=9), max_size=3),
+)
+def test_any_text_is_one_printable_line(format: logs.Format, event: str, fields: dict[str, str]) -> None:
+    line = _written(format, event, **{f"f{key}": value for key, value in fields.items()})
+    assert line.isprintable()
+
+
+@given(st.text(max_size=30))
+def test_a_json_line_gives_the_text_back(text: str) -> None:
+    line = json.loads(_written("json", text, field=text))
+    assert (line["event"], line["field"]) == (text, text)
+
+
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [
+        ("a b", '"a b"'),
+        ("a=b", '"a=b"'),
+        ('a"b', '"a\\"b"'),
+        ("a\\b", '"a\\\\b"'),
+        ("ä", "ä"),
+        (1.5, "1.5"),
+        (True, "true"),
+    ],
+)
+def test_a_word_of_logfmt_is_quoted_where_it_must_be(value: Any, word: str) -> None:
+    assert _written("logfmt", "x", field=value).endswith(f" field={word}")
+
+
+def test_a_key_of_logfmt_is_a_plain_word() -> None:
+    assert _written("logfmt", "x", **{"a b=ü": 1}).endswith(" a_b__=1")

@@ -1,0 +1,112 @@
+"""The page that is scraped: both formats, names, kinds, and what is there before anything happened."""
+
+import platform
+import re
+from collections.abc import Callable
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from taskgate import __version__
+from taskgate.telemetry.catalogue import FAMILIES, Family, Kind
+from taskgate.telemetry.metrics import PrometheusAudit
+
+Moved = Callable[[], dict[str, float]]
+Page = Callable[[], dict[tuple[str, tuple[tuple[str, str], ...]], float]]
+
+OPENMETRICS = "application/openmetrics-text"
+PROMETHEUS = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1"
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        (None, "text/plain; version=0.0.4"),
+        ("", "text/plain; version=0.0.4"),
+        ("text/plain", "text/plain; version=0.0.4"),
+        ("*/*", "text/plain; version=0.0.4"),
+        ("text/html", "text/plain; version=0.0.4"),
+        (f"{OPENMETRICS};version=1.0.0", f"{OPENMETRICS}; version=1.0.0"),
+        (PROMETHEUS, f"{OPENMETRICS}; version=1.0.0"),
+        (f"{OPENMETRICS};version=one", "text/plain; version=0.0.4"),
+        (";;;=,", "text/plain; version=0.0.4"),
+    ],
+)
+def test_a_scraper_gets_a_format_that_it_accepts(metrics: PrometheusAudit, accept: str | None, kind: str) -> None:
+    page, content_type = metrics.render(accept)
+    assert content_type.startswith(kind)
+    parse = parse_openmetrics if kind.startswith(OPENMETRICS) else parse_text
+    assert "taskgate_build_info" in {sample.name for family in parse(page.decode()) for sample in family.samples}
+
+
+def test_every_family_of_the_catalogue_is_on_the_page_with_its_kind_and_meaning(metrics: PrometheusAudit) -> None:
+    found = {
+        family.name: family for family in parse_openmetrics(metrics.render(f"{OPENMETRICS};version=1.0.0")[0].decode())
+    }
+    ours = {name for name in found if not name.startswith(("python_", "process_"))}
+    assert ours == {family.name.removesuffix("_total") for family in FAMILIES}
+    for family in FAMILIES:
+        shown = found[family.name.removesuffix("_total")]
+        assert (shown.type, shown.documentation) == (family.kind, family.meaning)
+
+
+def test_the_process_and_the_interpreter_are_on_the_page(metrics: PrometheusAudit) -> None:
+    page = metrics.render(None)[0].decode()
+    for name in ("process_cpu_seconds_total", "python_info", "python_gc_collections_total"):
+        assert f"\n# TYPE {name} " in page
+
+
+def test_no_sample_tells_when_it_was_made(metrics: PrometheusAudit) -> None:
+    assert "_created" not in metrics.render(f"{OPENMETRICS};version=1.0.0")[0].decode()
+
+
+def test_the_build_is_shown(samples: Page) -> None:
+    labels = (("python_version", platform.python_version()), ("revision", "abc123"), ("version", __version__))
+    assert samples()["taskgate_build_info", labels] == 1
+
+
+def test_series_of_each_upstream_are_there_before_their_first_event(samples: Page) -> None:
+    shown = samples()
+    for upstream in ("reports", "search"):
+        for name in ("taskgate_tasks_started_total", "taskgate_task_late_answers_total", "taskgate_tasks_running"):
+            assert shown[name, (("upstream", upstream),)] == 0
+
+
+def test_readiness_and_draining_are_shown(metrics: PrometheusAudit, moved: Moved) -> None:
+    assert moved() == {}
+    metrics.show_ready(True)
+    assert moved() == {"taskgate_ready{}": 1}
+    metrics.show_draining()
+    assert moved() == {"taskgate_draining{}": 1}
+
+
+def test_lag_is_counted(metrics: PrometheusAudit, moved: Moved) -> None:
+    metrics.observe_lag(0.25)
+    assert moved() == {"taskgate_event_loop_lag_seconds_count{}": 1, "taskgate_event_loop_lag_seconds_sum{}": 0.25}
+
+
+def test_two_gateways_in_one_process_count_apart(metrics: PrometheusAudit, moved: Moved) -> None:
+    other = PrometheusAudit(upstreams={}, backend="memory")
+    other.show_ready(True)
+    assert moved() == {}
+    assert 'revision="unknown"' in other.render(None)[0].decode()
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_a_family_is_named_by_the_rules_of_the_format(family: Family) -> None:
+    assert re.fullmatch(r"(taskgate|http_server|mcp_server|mcp_client)(_[a-z0-9]+)+", family.name)
+    assert family.name.endswith("_total") is (family.kind is Kind.COUNTER)
+    assert not family.name.endswith(("_created", "_bucket", "_count", "_sum"))
+    if family.kind is Kind.HISTOGRAM:
+        assert family.name.endswith(("_seconds", "_bytes"))
+        assert list(family.buckets) == sorted(set(family.buckets))
+    else:
+        assert family.buckets == ()
+    assert family.meaning.endswith(".")
+    assert len({label.name for label in family.labels}) == len(family.labels)
+    assert not {label.name for label in family.labels} & {"le", "quantile", "sub", "client_id", "task_id", "session_id"}
+
+
+def test_no_family_is_named_twice() -> None:
+    assert len({family.name for family in FAMILIES}) == len(FAMILIES)
