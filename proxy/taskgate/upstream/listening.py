@@ -18,6 +18,8 @@ PAUSE_FIRST: Final = 0.1
 PAUSE_MOST: Final = 30.0
 """Seconds between a stream that ended and the next one; doubles while they do not last."""
 
+_NOT_IMPLEMENTED: Final = 501
+
 
 class ServerStream:
     """Holds one GET stream open until it is closed. `hear` gets every message; what it cannot read is passed over."""
@@ -73,7 +75,7 @@ class ServerStream:
         """Hear one stream to its end; whether there may be another."""
         incoming = await self._transport.send(self._outgoing)
         try:
-            if incoming.status >= 500:
+            if incoming.status >= 500 and incoming.status != _NOT_IMPLEMENTED:
                 return True
             if incoming.status != 200 or not incoming.streams:
                 return False

@@ -7,6 +7,7 @@ No exception of aiohttp and no address passes from here. What a message means mu
 import asyncio
 from collections import deque
 from datetime import timedelta
+from io import BytesIO
 from typing import Final, Self
 
 import aiohttp
@@ -24,8 +25,10 @@ REUSE_WITHIN: Final = 2.0
 LINGER: Final = 0.25
 """Seconds that the end of a stream is waited for after its answer, so that the connection can serve the next call."""
 
+_ONE_PIECE: Final = 2**20
 _REDIRECTS: Final = range(300, 400)
-_NEVER_REACHED: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
+# ValueError: a host name that cannot be one is noticed where the connection is made.
+_NEVER_REACHED: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, ValueError)
 _CUT: Final = (aiohttp.ServerConnectionError, aiohttp.ClientOSError, aiohttp.ClientPayloadError, OSError)
 
 
@@ -67,13 +70,13 @@ class HttpTransport:
         client = self._client or self._new_client()
         try:
             return await client.request(
-                outgoing.verb, target, headers=outgoing.headers, data=outgoing.body, allow_redirects=False
+                outgoing.verb, target, headers=outgoing.headers, data=_payload(outgoing.body), allow_redirects=False
             )
         except _NEVER_REACHED:
             raise failures.unreachable() from None
         except _CUT:
             raise failures.closed() from None
-        except (aiohttp.ClientError, ValueError):
+        except aiohttp.ClientError:
             raise failures.malformed("its answer is no HTTP") from None
 
     async def _follow(self, outgoing: Outgoing, response: aiohttp.ClientResponse) -> aiohttp.ClientResponse:
@@ -193,6 +196,11 @@ class HttpIncoming:
             raise failures.silent() from None
         except (aiohttp.ClientError, OSError):
             raise failures.broke_off() from None
+
+
+def _payload(body: bytes | None) -> bytes | BytesIO | None:
+    # In one piece aiohttp would copy a large body at once, and warn of it.
+    return BytesIO(body) if body is not None and len(body) > _ONE_PIECE else body
 
 
 def _seconds(bound: timedelta | None) -> float | None:

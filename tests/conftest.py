@@ -1,0 +1,26 @@
+"""What every test gets."""
+
+import pytest
+from hypothesis import settings
+
+from helpers.leaks import no_task_left_behind, nothing_left_behind
+from helpers.manual_clock import ManualClock, SeededEntropy
+
+__all__ = ["clock", "entropy", "no_task_left_behind", "nothing_left_behind"]
+
+# How long one example takes says more about the machine than about the code. "few" is for what no luck may decide.
+settings.register_profile("taskgate", deadline=None)
+settings.register_profile("few", deadline=None, max_examples=5, derandomize=True, database=None)
+settings.load_profile("taskgate")
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """Time that stands still until the test moves it."""
+    return ManualClock()
+
+
+@pytest.fixture
+def entropy() -> SeededEntropy:
+    """Chance that is the same in every run."""
+    return SeededEntropy()

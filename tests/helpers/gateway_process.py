@@ -1,0 +1,72 @@
+"""taskgate as a user runs it: the command, in a process of its own that can be killed."""
+
+import asyncio
+import json
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from example.processes import Child, running
+
+TASKGATE = Path(sys.executable).with_name("taskgate")
+START_WITHIN = 20.0
+_SERVING = re.compile(rb'\{[^\n]*"event":"serving"[^\n]*\}')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayProcess:
+    """A gateway that serves; `listen` and `admin` are HOST:PORT."""
+
+    child: Child
+    listen: str
+    admin: str
+    log: Path
+
+    def kill(self) -> None:
+        """End it as a machine does that loses its power, as far as one process can."""
+        self.child.process.kill()
+
+    def ask(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self.child.process.send_signal(number)
+
+    async def exit_status(self) -> int:
+        """Wait for its end, twenty seconds at most."""
+        async with asyncio.timeout(20):
+            return await self.child.process.wait()
+
+    def log_lines(self) -> list[dict[str, object]]:
+        """What it has logged; every line must be JSON."""
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+
+@asynccontextmanager
+async def gateway_process(
+    arguments: Sequence[str | Path], *, log: Path, environment: Mapping[str, str] | None = None
+) -> AsyncIterator[GatewayProcess]:
+    """`taskgate serve` with these arguments for the length of a block, ready to be spoken to when it begins."""
+    command = [TASKGATE, "serve", *arguments]
+    async with running(command, log=log, environment=environment, polite=signal.SIGINT) as child:
+        async with asyncio.timeout(START_WITHIN):
+            told = json.loads((await child.said(_SERVING))[0])
+        yield GatewayProcess(child=child, listen=told["listen"], admin=told["admin"], log=log)
+
+
+def write_configuration(folder: Path, url: str, **lines: str) -> Path:
+    """A file for one server at /reports/mcp, on free ports, its store in the folder; `lines` are further sections."""
+    file = folder / "taskgate.yaml"
+    sections = {
+        "version": "1",
+        "auth": "{mode: none}",
+        "server": '{listen: "127.0.0.1:0", drain: {delay: 0s, timeout: 5s}}',
+        "admin": '{listen: "127.0.0.1:0"}',
+        "upstreams": f'{{reports: {{path: /reports/mcp, url: "{url}"}}}}',
+        "store": f'{{sqlite: {{path: "{folder}/taskgate.db"}}}}',
+        **lines,
+    }
+    file.write_text("".join(f"{name}: {text}\n" for name, text in sections.items()))
+    return file

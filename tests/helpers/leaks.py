@@ -1,0 +1,113 @@
+"""A test leaves nothing behind: two fixtures that every test gets, each comparing what was there before with what is.
+
+What a fixture of wider scope holds was there before. What is only on its way out (a task being cancelled, a transport
+being closed) gets a moment. Warnings of what the interpreter itself notices are errors by pytest's own configuration.
+"""
+
+import asyncio
+import gc
+import os
+import threading
+import time
+import weakref
+from collections.abc import AsyncIterator, Iterator
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+_MOMENT = 1.0
+_LOOPS_OWN_THREADS = ("asyncio_", "AnyIO", "waitpid-")
+_open_sessions: "weakref.WeakSet[aiohttp.ClientSession]" = weakref.WeakSet()
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test after which a child process, a thread or an aiohttp client session is still there."""
+    children, threads, sessions = _children(), set(threading.enumerate()), _sessions()
+    if request.node.get_closest_marker("asyncio") is not None:
+        request.getfixturevalue("no_task_left_behind")
+    yield
+    left = [f"process {pid}" for pid in _children() - children]
+    left += [f"open {session!r}" for session in _sessions() - sessions]
+    left += [f"thread {thread.name}" for thread in set(threading.enumerate()) - threads if _outlives(thread)]
+    _expect_nothing(left)
+
+
+@pytest.fixture
+async def no_task_left_behind() -> AsyncIterator[None]:
+    """Fail a test after which its loop has a task or a transport still, or has met an exception nobody caught."""
+    loop = asyncio.get_running_loop()
+    uncaught: list[str] = []
+    loop.set_exception_handler(lambda _, context: uncaught.append(f"uncaught {context!r}"))
+    tasks, watched = asyncio.all_tasks(), set(_watched(loop))
+    yield
+
+    def left() -> list[str]:
+        running = asyncio.all_tasks() - tasks - {asyncio.current_task()}
+        found = [f"running {task!r}" for task in running]
+        return found + [f"open {name}" for place, name in _watched(loop).items() if place not in watched]
+
+    end = time.monotonic() + _MOMENT
+    while left() and time.monotonic() < end:
+        await asyncio.sleep(0)
+    # Young garbage only: enough for what the test dropped in a cycle, and cheap.
+    gc.collect(1)
+    _expect_nothing(left() + uncaught)
+
+
+def _expect_nothing(left: list[str]) -> None:
+    if left:
+        pytest.fail("left behind: " + "; ".join(left), pytrace=False)
+
+
+def _children() -> set[int]:
+    """The children of this process, dead ones that nobody waited for included; none where there is no /proc."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except (ChildProcessError, AttributeError):
+        return set()
+    return {int(place.name) for place in Path("/proc").glob("[0-9]*") if _parent(place) == os.getpid()}
+
+
+def _parent(place: Path) -> int | None:
+    try:
+        # The command's name may hold anything; what follows its last bracket is state and parent.
+        return int((place / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+    except OSError:
+        return None
+
+
+def _sessions() -> set[aiohttp.ClientSession]:
+    return {session for session in _open_sessions if not session.closed}
+
+
+def _outlives(thread: threading.Thread) -> bool:
+    if thread.name.startswith(_LOOPS_OWN_THREADS):
+        return False
+    thread.join(_MOMENT)
+    return thread.is_alive()
+
+
+def _watched(loop: Any) -> dict[tuple[int, int], str]:
+    """What the loop listens to, its own wake-up socket apart, and the transports that it does not listen to now."""
+    keys = [key for key in loop._selector.get_map().values() if key.fileobj is not loop._ssock]
+    watched = {(key.fd, id(key.fileobj)): repr(key.data[0] or key.data[1]) for key in keys}
+    transports = [transport for transport in loop._transports.values() if transport._sock is not None]
+    return watched | {(transport._sock_fd, id(transport)): repr(transport) for transport in transports}
+
+
+def _remember_sessions() -> None:
+    opened = aiohttp.ClientSession.__init__
+
+    @wraps(opened)
+    def remembered(self: aiohttp.ClientSession, *args: Any, **kwargs: Any) -> None:
+        opened(self, *args, **kwargs)
+        _open_sessions.add(self)
+
+    aiohttp.ClientSession.__init__ = remembered  # type: ignore[method-assign]
+
+
+_remember_sessions()

@@ -1,0 +1,94 @@
+"""Records as tests want them: whole and plain, each with an id of its own, and as changed as the test says."""
+
+from dataclasses import replace
+from datetime import timedelta
+from itertools import count
+from typing import Any, Final
+
+from helpers.manual_clock import EPOCH
+from taskgate.mcp.versions import Peer, Revision
+from taskgate.stores.base import SessionRecord, TaskStore
+from taskgate.tasks.machine import advance
+from taskgate.tasks.record import InputRequest, Lease, OwnerKey, TaskRecord, TaskStatus, ToolCall
+
+OWNER: Final = OwnerKey("anonymous", "reports")
+"""Whom records belong to unless a test says otherwise."""
+
+HOLDER: Final = "process-1"
+
+_numbers = count(1)
+
+
+def new_peer(**changes: Any) -> Peer:
+    """A host of the newest revision that says a little of everything."""
+    peer = Peer(
+        revision=Revision.R2025_11_25,
+        capabilities={"elicitation": {"form": {}}, "sampling": {}},
+        info={"name": "host", "version": "1.0"},
+    )
+    return replace(peer, **changes)
+
+
+def new_call(**changes: Any) -> ToolCall:
+    """A call with its parameters."""
+    call = ToolCall(
+        tool="build_report",
+        peer=new_peer(),
+        host_session=None,
+        progress_token=None,
+        params='{"name":"build_report","arguments":{"year":2026}}',
+    )
+    return replace(call, **changes)
+
+
+def new_record(**changes: Any) -> TaskRecord:
+    """A working task that was made at EPOCH and lives for an hour; its id is new in this process.
+
+    `params` goes to the call; `updated_at` follows `created_at` unless it is given too.
+    """
+    if "params" in changes:
+        changes["call"] = replace(changes.get("call", new_call()), params=changes.pop("params"))
+    created_at = changes.setdefault("created_at", EPOCH)
+    changes.setdefault("updated_at", created_at)
+    record = TaskRecord(
+        id=f"task-{next(_numbers):08}",
+        owner=OWNER,
+        call=new_call(),
+        status=TaskStatus.WORKING,
+        created_at=EPOCH,
+        updated_at=EPOCH,
+        ttl=timedelta(hours=1),
+        poll_interval=timedelta(seconds=1),
+    )
+    return replace(record, **changes)
+
+
+def new_input(key: str = "input-1", **changes: Any) -> InputRequest:
+    """A question to the host."""
+    return replace(InputRequest(key=key, method="elicitation/create", params='{"message":"Go on?"}'), **changes)
+
+
+def new_lease(**changes: Any) -> Lease:
+    """A lease for a minute after EPOCH."""
+    return replace(Lease(holder=HOLDER, until=EPOCH + timedelta(minutes=1)), **changes)
+
+
+def new_session(**changes: Any) -> SessionRecord:
+    """A host's session, open for an hour after EPOCH; its id is new in this process."""
+    session = SessionRecord(
+        id=f"session-{next(_numbers):08}", owner=OWNER, peer=new_peer(), expires_at=EPOCH + timedelta(hours=1)
+    )
+    return replace(session, **changes)
+
+
+def after(record: TaskRecord, *events: Any, by: timedelta = timedelta(seconds=1)) -> TaskRecord:
+    """The record after these events, each `by` later than the last change."""
+    for event in events:
+        record = advance(record, event, record.updated_at + by)
+    return record
+
+
+async def keep(store: TaskStore, *records: TaskRecord) -> None:
+    """Insert records, one after another, without a cap."""
+    for record in records:
+        await store.insert(record, caps=())

@@ -1,0 +1,31 @@
+"""Waits with an end. A test never sleeps: it awaits an event inside `bounded`, or asks `eventually`."""
+
+import asyncio
+from collections.abc import Callable
+
+PATIENCE = 5.0
+"""Seconds after which whatever a test waits for is taken not to happen."""
+
+_TURNS_BEFORE_YIELDING_THE_CPU = 200
+
+
+def bounded(seconds: float = PATIENCE) -> asyncio.Timeout:
+    """`async with bounded():` ends the block with TimeoutError when it takes longer than any test may wait."""
+    return asyncio.timeout(seconds)
+
+
+async def eventually(predicate: Callable[[], object], *, within: float = PATIENCE) -> None:
+    """Return once `predicate()` is true, asked at every turn of the loop; AssertionError when it stays false.
+
+    For what has no event to await: a counter, a log line, the state of another process. What has one is awaited in
+    `bounded`.
+    """
+    turns = 0
+    try:
+        async with bounded(within):
+            while not predicate():
+                turns += 1
+                # Other threads and processes may be what is waited for: leave them the core after a while.
+                await asyncio.sleep(0 if turns < _TURNS_BEFORE_YIELDING_THE_CPU else 0.002)
+    except TimeoutError:
+        raise AssertionError(f"not true within {within} s: {predicate}") from None

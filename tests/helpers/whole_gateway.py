@@ -1,0 +1,104 @@
+"""The whole gateway in this process, on free ports, in front of whatever server a test gives it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from helpers.mcp_host import McpHost
+from taskgate.app import Service
+from taskgate.assembly import Surroundings
+from taskgate.config.models import GatewayConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeGateway:
+    """A running gateway, and a way to knock at its doors."""
+
+    service: Service
+    http: aiohttp.ClientSession
+    paths: Mapping[str, str]
+
+    def host(self, mount: str = "reports") -> McpHost:
+        """A host that has said nothing yet."""
+        return McpHost(self.http, self.url(mount))
+
+    async def greeted(self, revision: str = "2025-11-25", mount: str = "reports") -> McpHost:
+        """A host with an open session."""
+        host = self.host(mount)
+        await host.initialize(revision)
+        return host
+
+    def url(self, mount: str = "reports") -> str:
+        """Where hosts find a mount."""
+        address, port = self.service.address
+        return f"http://{address}:{port}{self.paths[mount]}"
+
+    async def metrics(self) -> str:
+        """What a scrape shows."""
+        return (await self._operators("/metrics"))[1]
+
+    async def count(self, family: str, **labels: str) -> float:
+        """The sum of the samples of a family that carry these labels."""
+        total = 0.0
+        for line in (await self.metrics()).splitlines():
+            name, _, value = line.rpartition(" ")
+            if name.split("{")[0] == family and all(f'{key}="{label}"' in name for key, label in labels.items()):
+                total += float(value)
+        return total
+
+    async def ready(self) -> int:
+        """The status of /readyz."""
+        return (await self._operators("/readyz"))[0]
+
+    async def drain(self) -> None:
+        """What SIGINT does, short of the end."""
+        await self.service.drain(delay=timedelta(), hurry=asyncio.Event())
+
+    async def _operators(self, path: str) -> tuple[int, str]:
+        address, port = self.service.admin_address
+        async with self.http.get(f"http://{address}:{port}{path}") as response:
+            return response.status, await response.text()
+
+
+def configuration(servers: Mapping[str, str], *, folder: Path | None = None, **sections: Any) -> GatewayConfig:
+    """A configuration for servers by name, on free ports; in memory unless a folder is given.
+
+    Sections are written as in files, and laid over what is here.
+    """
+    store = {"backend": "memory"}
+    if folder is not None:
+        store = {"backend": "sqlite", "sqlite": {"path": str(folder / "taskgate.db")}}
+    written = {
+        "version": 1,
+        "auth": {"mode": "none"},
+        "server": {"listen": "127.0.0.1:0", "drain": {"delay": "0s", "timeout": "2s"}},
+        "admin": {"listen": "127.0.0.1:0"},
+        "upstreams": {name: {"path": f"/{name}/mcp", "url": url} for name, url in servers.items()},
+        "store": store,
+    }
+    for name, section in sections.items():
+        present = written.get(name)
+        written[name] = {**present, **section} if isinstance(present, dict) else section
+    return GatewayConfig.model_validate(written)
+
+
+@asynccontextmanager
+async def running(
+    config: GatewayConfig, surroundings: Surroundings | None = None, *, data_directory: Path | None = None
+) -> AsyncIterator[WholeGateway]:
+    """A gateway for the length of a block."""
+    service = Service(config, data_directory=data_directory, surroundings=surroundings)
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as http:
+        await service.start()
+        try:
+            paths = {name: section.path for name, section in config.upstreams.items()}
+            yield WholeGateway(service=service, http=http, paths=paths)
+        finally:
+            async with asyncio.timeout(20):
+                await service.close()

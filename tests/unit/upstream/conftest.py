@@ -1,0 +1,122 @@
+"""A scripted server, and a session with it that hears everything."""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from helpers.scripted_upstream import ScriptedServer
+from taskgate.clock import SystemClock
+from taskgate.dialects.base import Params
+from taskgate.dialects.legacy.upstream import LegacyUpstream
+from taskgate.mcp.jsonrpc import Notification, Response
+from taskgate.upstream.http import HttpUpstream, UpstreamObserver, UpstreamSettings
+from taskgate.upstream.session import HttpSession
+
+
+@dataclass
+class Heard:
+    """All that a session tells its users and its observer."""
+
+    session: list[Notification] = field(default_factory=list)
+    call: list[Notification] = field(default_factory=list)
+    answered: list[tuple[str, str | None]] = field(default_factory=list)
+    lost: int = 0
+    streams: list[str] = field(default_factory=list)
+
+    def observer(self) -> UpstreamObserver:
+        def lose() -> None:
+            self.lost += 1
+
+        return UpstreamObserver(
+            answered=lambda method, seconds, error: self.answered.append((method, error)),
+            session_lost=lose,
+            stream_opened=lambda kind: self.streams.append(f"{kind} opened"),
+            stream_ended=lambda kind: self.streams.append(f"{kind} ended"),
+        )
+
+
+@dataclass
+class Caller:
+    """An upstream and one session with it, in the words of the tests."""
+
+    upstream: HttpUpstream
+    session: HttpSession
+    heard: Heard
+
+    async def call(self, tool: str = "echo", *, progress: bool = False, **arguments: Any) -> Response:
+        """Relay a `tools/call`; `progress` asks to hear of it."""
+        return await self.session.relay(
+            "tools/call", call_params(tool, progress=progress), notice=self.heard.call.append
+        )
+
+    async def run(self, tool: str = "echo", *, within: float = 60) -> Any:
+        """Run a `tools/call` as a task does."""
+        return await self.session.run(call_params(tool), within=timedelta(seconds=within))
+
+    async def close(self) -> None:
+        await self.session.close()
+        await self.upstream.close()
+
+
+def call_params(tool: str, *, progress: bool = False) -> Params:
+    """Parameters of a call, with a place for a token where progress is wanted."""
+    if progress:
+        return Params(f'{{"name":"{tool}","arguments":{{}},"_meta":{{"progressToken":', "}}")
+    return Params(f'{{"name":"{tool}","arguments":{{}}}}')
+
+
+def settings_for(url: str, **changes: Any) -> UpstreamSettings:
+    """Patient settings, as changed as the test says."""
+    seconds = timedelta(seconds=20)
+    plain = {"connect": seconds, "first_byte": seconds, "idle": None, "call": seconds, "max_result": 64 * 1024}
+    return UpstreamSettings(**({"name": "reports", "url": url} | plain | changes))
+
+
+def new_caller(url: str, **changes: Any) -> Caller:
+    """A caller of whatever is at that address; to be closed."""
+    heard = Heard()
+    upstream = HttpUpstream(
+        settings_for(url, **changes),
+        dialect=LegacyUpstream("1.0"),
+        observer=heard.observer(),
+        clock=SystemClock(),
+    )
+    return Caller(upstream, upstream.session(heard.session.append), heard)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ScriptedServer]:
+    """A server that keeps its promises until it is told otherwise."""
+    async with ScriptedServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def caller(server: ScriptedServer) -> AsyncIterator[Caller]:
+    """Somebody with a session at that server, not yet opened."""
+    caller = new_caller(server.url)
+    yield caller
+    await caller.close()
+
+
+@pytest.fixture
+async def new_caller_of() -> AsyncIterator[Callable[..., Caller]]:
+    """Makes callers of an address, with settings as the test wants them."""
+    callers: list[Caller] = []
+
+    def make(url: str, **changes: Any) -> Caller:
+        callers.append(new_caller(url, **changes))
+        return callers[-1]
+
+    yield make
+    for caller in callers:
+        await caller.close()
+
+
+@pytest.fixture
+def new_settings() -> Callable[..., UpstreamSettings]:
+    """Makes settings for an address."""
+    return settings_for

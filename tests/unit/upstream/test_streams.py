@@ -1,0 +1,190 @@
+"""What a server says besides answers: on the stream of a call, and on the GET stream of the session."""
+
+import asyncio
+
+import pytest
+from aiohttp import web
+
+from helpers.scripted_upstream import (
+    Hold,
+    ScriptedServer,
+    elsewhere,
+    event,
+    note,
+    open_stream,
+    progress_note,
+    stream,
+)
+from helpers.waiting import bounded, eventually
+from taskgate.upstream import listening
+
+QUESTIONS = {
+    "ping": ({"jsonrpc": "2.0", "id": "q", "method": "ping"}, {"jsonrpc": "2.0", "id": "q", "result": {}}),
+    "sampling": (
+        {"jsonrpc": "2.0", "id": 7, "method": "sampling/createMessage", "params": {}},
+        {"jsonrpc": "2.0", "id": 7, "error": {"code": -32601, "message": "Method not found"}},
+    ),
+}
+
+
+async def test_progress_on_a_calls_own_stream_reaches_it(server: ScriptedServer, caller) -> None:
+    server.script["steps"] = stream({"content": []}, progress=3)
+    assert (await caller.call("steps", progress=True)).error is None
+    assert [notice.params["progress"].value for notice in caller.heard.call] == [1, 2, 3]
+    assert "response opened" in caller.heard.streams
+    assert "response ended" in caller.heard.streams
+
+
+async def test_progress_on_the_get_stream_reaches_the_call_with_its_token(server: ScriptedServer, caller) -> None:
+    server.script["slow"] = hold = Hold()
+    other = Hold()
+    server.script["other"] = other
+    calls = [asyncio.create_task(caller.call("slow", progress=True)), asyncio.create_task(caller.run("other"))]
+    async with bounded():
+        await asyncio.gather(hold.begun.wait(), other.begun.wait())
+        foreign = [progress_note(other.turns[0].id, 8), progress_note("text", 8), progress_note(999, 8)]
+        await server.push(*foreign, progress_note(hold.turns[0].token, 1))
+        await eventually(lambda: caller.heard.call)
+        for one in (hold, other):
+            one.release({"content": []})
+        await asyncio.gather(*calls)
+    assert [notice.params["progress"].value for notice in caller.heard.call] == [1]
+
+
+async def test_progress_of_an_ended_call_is_dropped(server: ScriptedServer, caller) -> None:
+    await caller.call(progress=True)
+    token = server.heard("tools/call")[0]["params"]["_meta"]["progressToken"]
+    await server.push(progress_note(token, 1), note("notifications/message", level="info", data="after"))
+    await eventually(lambda: caller.heard.session)
+    assert caller.heard.call == []
+
+
+async def test_the_get_stream_stands_before_the_first_call_leaves(server: ScriptedServer, caller) -> None:
+    await caller.call()
+    verbs = [(request.verb, (request.message or {}).get("method")) for request in server.requests]
+    assert verbs.index(("GET", None)) < verbs.index(("POST", "tools/call"))
+
+
+async def test_a_server_that_never_begins_its_stream_delays_nobody_for_long(server: ScriptedServer, caller) -> None:
+    async def silent(_: web.Request) -> web.StreamResponse:
+        return await asyncio.get_running_loop().create_future()
+
+    server.get = silent
+    async with bounded(2):
+        assert (await caller.call()).error is None
+
+
+@pytest.mark.parametrize("place", ["call", "get"])
+@pytest.mark.parametrize(("question", "reply"), QUESTIONS.values(), ids=QUESTIONS)
+async def test_a_question_of_the_server_is_answered_at_once(
+    server: ScriptedServer, caller, place: str, question, reply
+) -> None:
+    server.script["asks"] = stream({"content": []}, before=[question])
+    if place == "call":
+        await caller.call("asks")
+    else:
+        await caller.session.open()
+        await server.streaming()
+        await server.push(question)
+    await eventually(lambda: server.replies)
+    assert server.replies == [reply]
+
+
+async def test_an_answer_on_the_get_stream_is_an_answer(server: ScriptedServer, caller) -> None:
+    server.script["else"] = elsewhere({"content": [], "n": 1})
+    await caller.session.open()
+    await server.streaming()
+    async with bounded():
+        response = await caller.call("else")
+    assert response.result.value == {"content": [], "n": 1}
+    await caller.session.close()
+    assert server.cancelled == []
+
+
+async def test_an_answer_to_another_call_is_passed_over(server: ScriptedServer, caller) -> None:
+    foreign = [{"jsonrpc": "2.0", "id": id_, "result": {"content": ["wrong"]}} for id_ in (999, "3", "x")]
+    server.script["odd"] = stream({"content": ["right"]}, before=foreign)
+    assert (await caller.call("odd")).result.value == {"content": ["right"]}
+
+
+async def test_the_first_of_two_answers_wins(server: ScriptedServer, caller) -> None:
+    async def twice(turn) -> web.StreamResponse:
+        before = [turn.answer({"content": ["first"]})]
+        return await stream({"content": ["second"]}, before=before)(turn)
+
+    server.script["twice"] = twice
+    assert (await caller.call("twice")).result.value == {"content": ["first"]}
+
+
+async def test_a_broken_get_stream_is_opened_again(server: ScriptedServer, caller, monkeypatch) -> None:
+    monkeypatch.setattr(listening, "PAUSE_FIRST", 0.01)
+    await caller.session.open()
+    await server.streaming()
+    server.cut_streams()
+    await eventually(lambda: len(server.verbs("GET")) == 2)
+    await server.streaming()
+    await server.push(note("notifications/message", level="info", data="again"))
+    await eventually(lambda: caller.heard.session)
+    assert caller.heard.streams == ["get opened", "get ended", "get opened"]
+
+
+async def test_pauses_between_streams_double_up_to_a_limit(server: ScriptedServer, caller, monkeypatch) -> None:
+    pauses: list[float] = []
+    at_once = asyncio.sleep
+
+    async def remember(seconds: float) -> None:
+        if seconds >= listening.PAUSE_FIRST:
+            pauses.append(seconds)
+        await at_once(0)
+
+    async def short(request: web.Request) -> web.StreamResponse:
+        response = await open_stream(request)
+        await response.write_eof()
+        return response
+
+    monkeypatch.setattr(asyncio, "sleep", remember)
+    server.get = short
+    await caller.session.open()
+    await eventually(lambda: len(pauses) >= 11)
+    assert pauses[:11] == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30])
+
+
+@pytest.mark.parametrize("code", [400, 404, 405, 501])
+async def test_a_server_without_a_get_stream_is_not_asked_again(
+    server: ScriptedServer, caller, monkeypatch, code: int
+) -> None:
+    monkeypatch.setattr(listening, "PAUSE_FIRST", 0.001)
+
+    async def none(_: web.Request) -> web.StreamResponse:
+        return web.Response(status=code)
+
+    server.get = none
+    await caller.session.open()
+    for _ in range(5):
+        assert (await caller.call()).error is None
+    assert len(server.verbs("GET")) == 1
+    assert caller.heard.lost == 0
+
+
+async def test_garbage_on_the_get_stream_is_passed_over(server: ScriptedServer, caller) -> None:
+    await caller.session.open()
+    await server.streaming()
+    await server.push(b"data: {\n\n", b"event: other\ndata: x\n\n", note("notifications/message", level="info", data=1))
+    await eventually(lambda: caller.heard.session)
+    assert len(server.verbs("GET")) == 1
+
+
+async def test_the_get_stream_ends_with_the_session(server: ScriptedServer, caller) -> None:
+    await caller.session.open()
+    await server.streaming()
+    await caller.session.close()
+    assert caller.heard.streams == ["get opened", "get ended"]
+    await eventually(lambda: not server._streams)
+
+
+async def test_a_flood_of_questions_is_not_answered_without_end(server: ScriptedServer, caller) -> None:
+    questions = [event({"jsonrpc": "2.0", "id": number, "method": "ping"}) for number in range(500)]
+    server.script["floods"] = stream({"content": []}, before=[b"".join(questions)])
+    await caller.call("floods")
+    await caller.session.close()
+    assert 0 < len(server.replies) < 250
