@@ -1,0 +1,101 @@
+"""What a host is told in the handshake: the server's words, and of tasks only where there are any."""
+
+import json
+
+import pytest
+
+from helpers.schema import check_server_message
+from taskgate.dialects.base import OpenSession, Server
+from taskgate.dialects.legacy.downstream import TASK_CAPABILITY, LegacyDownstream
+from taskgate.mcp.versions import NEWEST, Peer, Revision
+
+DIALECT = LegacyDownstream("0.1.0")
+TASKS = f'"tasks":{TASK_CAPABILITY}'
+
+
+def welcome(
+    capabilities: str, *, revision: Revision = NEWEST, offers_tasks: bool = True, instructions: str | None = None
+) -> str:
+    intent = OpenSession(id="i", peer=Peer(revision=revision, capabilities={}, info={}))
+    # What the server negotiated is its own affair: the two handshakes are independent.
+    peer = Peer(revision=Revision.R2024_11_05, capabilities=json.loads(capabilities), info={"name": "server"})
+    server = Server(peer=peer, capabilities=capabilities, instructions=instructions)
+    return DIALECT.welcome(intent, server, offers_tasks=offers_tasks)
+
+
+def whole(revision: Revision, capabilities: str, told: str = "") -> str:
+    info = '{"name":"taskgate","version":"0.1.0"}'
+    result = f'{{"protocolVersion":"{revision}","capabilities":{capabilities},"serverInfo":{info}{told}}}'
+    return f'{{"jsonrpc":"2.0","id":"i","result":{result}}}'
+
+
+ODD = r'"logging":{ },"experimental":{"\u00e9":{"a":1E400,"a":123456789012345678901234567890}}'
+
+# The server's capabilities, what a host with tasks reads, what any other host reads.
+CAPABILITIES: dict[str, tuple[str, str, str]] = {
+    "nothing": ("{}", "{}", "{}"),
+    "no tools": (f"{{ {ODD} }}", f"{{ {ODD} }}", f"{{ {ODD} }}"),
+    "tools": ('{"tools":{}}', f'{{{TASKS},"tools":{{}}}}', '{"tools":{}}'),
+    "tools and odd things": (
+        f'{{ "tools" : {{"listChanged":true}} , {ODD} }}',
+        f'{{{TASKS}, "tools" : {{"listChanged":true}} , {ODD} }}',
+        f'{{ "tools" : {{"listChanged":true}} , {ODD} }}',
+    ),
+    "tasks of the server": (
+        '{"tasks":{"list":{},"cancel":{}}, "tools":{}}',
+        f'{{{TASKS},"tools":{{}}}}',
+        '{"tools":{}}',
+    ),
+    "tasks of the server without tools": ('{"tasks":{"list":{}}}', "{}", "{}"),
+    "tasks that are null": ('{"tools":{},"tasks":null}', f'{{{TASKS},"tools":{{}}}}', '{"tools":{}}'),
+    "extensions": (
+        '{"extensions":{"io.modelcontextprotocol/tasks":{}},"prompts":{}}',
+        '{"prompts":{}}',
+        '{"prompts":{}}',
+    ),
+    "all of them": (
+        '{"prompts":{},"extensions":{},"tasks":{},"tools":{}}',
+        f'{{{TASKS},"prompts":{{}},"tools":{{}}}}',
+        '{"prompts":{},"tools":{}}',
+    ),
+}
+
+
+@pytest.mark.parametrize(("declared", "told", "_"), CAPABILITIES.values(), ids=CAPABILITIES)
+def test_a_host_with_tasks_is_told_of_them_where_there_are_tools(declared: str, told: str, _: str) -> None:
+    # V-INIT-4, L-CAP-1.
+    text = welcome(declared)
+    assert text == whole(NEWEST, told)
+    check_server_message(text, request_method="initialize")
+
+
+WITHOUT_TASKS = [(revision, True) for revision in Revision if not revision.has_tasks]
+WITHOUT_TASKS += [(revision, False) for revision in Revision]
+
+
+@pytest.mark.parametrize(("revision", "offers_tasks"), WITHOUT_TASKS)
+@pytest.mark.parametrize(("declared", "_", "told"), CAPABILITIES.values(), ids=CAPABILITIES)
+def test_any_other_host_is_told_nothing_of_them(
+    declared: str, _: str, told: str, revision: Revision, offers_tasks: bool
+) -> None:
+    text = welcome(declared, revision=revision, offers_tasks=offers_tasks)
+    assert text == whole(revision, told)
+    check_server_message(text, request_method="initialize")
+
+
+def test_hosts_that_cannot_be_told_apart_are_offered_no_list() -> None:
+    # L-CAP-1, L-CAP-2.
+    message = json.loads(welcome('{"tools":{},"tasks":{"list":{}}}'))
+    assert message["result"]["capabilities"]["tasks"] == {"cancel": {}, "requests": {"tools": {"call": {}}}}
+
+
+@pytest.mark.parametrize("instructions", ['""', r'"Use \u00e9 \ud83d\ude00\/\n"', '"é"'])
+def test_the_instructions_are_the_servers_to_the_byte(instructions: str) -> None:
+    text = welcome('{"tools":{}}', instructions=instructions)
+    assert text == whole(NEWEST, f'{{{TASKS},"tools":{{}}}}', f',"instructions":{instructions}')
+    check_server_message(text, request_method="initialize")
+
+
+def test_a_host_is_not_told_who_the_server_is() -> None:
+    # Decisions a.
+    assert json.loads(welcome("{}"))["result"]["serverInfo"] == {"name": "taskgate", "version": "0.1.0"}

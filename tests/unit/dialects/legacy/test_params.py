@@ -1,0 +1,262 @@
+"""What a host says is checked where the gateway needs it, and otherwise passed on as it was written."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from taskgate.dialects.legacy.params import (
+    MAX_TOOL_NAME,
+    MAX_TTL,
+    TaskWish,
+    passage,
+    task_id,
+    task_wish,
+    text_member,
+    tool_name,
+    value_of,
+)
+from taskgate.errors import InvalidParams, MalformedMessage, TaskNotFound
+from taskgate.mcp.jsonrpc import Members, Request, parse
+
+ID = "7Qm2vX0cJ9rYw4LkT1eZ8A-_7Qm2vX0c"
+RELATED = '"io.modelcontextprotocol/related-task"'
+
+
+def request(params: str | None) -> Request:
+    tail = "" if params is None else f' , "params" :  {params}'
+    message = parse(f'{{ "jsonrpc":"2.0","id":1,"method":"m"{tail} }}'.encode(), max_depth=64)
+    assert isinstance(message, Request)
+    return message
+
+
+def params_of(text: str) -> Members:
+    return request(text).params
+
+
+# --- what is read --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("text", "value"), [("{}", None), ('{"a":null}', None), ('{"a":[1]}', [1]), ("[]", None)])
+def test_a_value_is_none_where_there_is_none(text: str, value: Any) -> None:
+    assert value_of(params_of(text), "a") == value
+
+
+def test_a_required_string_is_returned() -> None:
+    assert text_member(params_of(r'{"a":"\u00e9"}'), "a", "a") == "é"
+
+
+@pytest.mark.parametrize("text", ["{}", '{"a":null}', '{"a":1}', '{"a":{}}', '{"a":["x"]}', "[]", "7"])
+def test_a_required_string_of_another_type_is_refused_by_its_name(text: str) -> None:
+    with pytest.raises(InvalidParams, match=r"^The word must be a string$"):
+        text_member(params_of(text), "a", "The word")
+
+
+GOOD_NAMES = {
+    "plain": ("render", '"render"'),
+    "escaped": ("ré/n.d-e_r", r'"r\u00e9\/n.d-e_r"'),
+    "a pair of surrogates": ("😀", r'"\ud83d\ude00"'),
+    "empty": ("", '""'),
+    "as long as may be": ("漢" * MAX_TOOL_NAME, f'"{"漢" * MAX_TOOL_NAME}"'),
+}
+
+
+@pytest.mark.parametrize(("name", "text"), GOOD_NAMES.values(), ids=GOOD_NAMES)
+@pytest.mark.parametrize("arguments", ["", ',"arguments":{}', ',"arguments":{"a":1,"a":2}'])
+def test_a_tools_name_is_read(name: str, text: str, arguments: str) -> None:
+    assert tool_name(params_of(f'{{"name":{text}{arguments}}}')) == name
+
+
+BAD_CALLS = {
+    "no name": ("{}", "The tool's name must be a string"),
+    "a number": ('{"name":1}', "The tool's name must be a string"),
+    "too long": (f'{{"name":"{"x" * (MAX_TOOL_NAME + 1)}"}}', "The tool's name is longer than 128 characters"),
+    "arguments that are null": ('{"name":"t","arguments":null}', "The arguments must be an object"),
+    "arguments that are a list": ('{"name":"t","arguments":[]}', "The arguments must be an object"),
+    "arguments that are a text": ('{"name":"t","arguments":"{}"}', "The arguments must be an object"),
+}
+
+
+@pytest.mark.parametrize(("text", "told"), BAD_CALLS.values(), ids=BAD_CALLS)
+def test_a_call_of_wrong_types_is_refused(text: str, told: str) -> None:
+    with pytest.raises(InvalidParams, match=f"^{told}$"):
+        tool_name(params_of(text))
+
+
+@pytest.mark.parametrize("name", [r"\ud800", r"a\udfffb", r"\ude00\ud83d"])
+def test_a_tools_name_that_cannot_be_written_out_is_no_message(name: str) -> None:
+    with pytest.raises(MalformedMessage, match=r"^The tool's name is not valid Unicode$"):
+        tool_name(params_of(f'{{"name":"{name}"}}'))
+
+
+@pytest.mark.parametrize("id_", [ID, "A" * 32, "-" * 32, "_0" * 16])
+def test_an_id_of_our_making_is_read(id_: str) -> None:
+    assert task_id(params_of(f'{{"taskId":"{id_}"}}')) == id_
+
+
+NO_IDS = {
+    "absent": "{}",
+    "null": '{"taskId":null}',
+    "a number": '{"taskId":7}',
+    "an object": '{"taskId":{}}',
+    "empty": '{"taskId":""}',
+    "too short": f'{{"taskId":"{ID[1:]}"}}',
+    "too long": f'{{"taskId":"{ID}A"}}',
+    "a line's end after it": f'{{"taskId":"{ID}\\n"}}',
+    "another alphabet": f'{{"taskId":"{ID[1:]}+"}}',
+    "other letters": f'{{"taskId":"{ID[1:]}é"}}',
+    "a lone surrogate": f'{{"taskId":"{ID[1:]}\\ud800"}}',
+    "no object": "[]",
+}
+
+
+@pytest.mark.parametrize("text", NO_IDS.values(), ids=NO_IDS)
+def test_what_can_be_no_id_of_ours_is_a_task_not_found(text: str) -> None:
+    with pytest.raises(TaskNotFound, match=r"^Task not found$"):
+        task_id(params_of(text))
+
+
+def test_the_related_task_key_never_selects_a_task() -> None:
+    # L-GET-3, T22.
+    other = "B" * 32
+    assert task_id(params_of(f'{{"_meta":{{{RELATED}:{{"taskId":"{other}"}}}},"taskId":"{ID}"}}')) == ID
+
+
+LONGEST = MAX_TTL // timedelta(milliseconds=1)
+WISHES = {
+    "none": ("{}", None),
+    "no params": ("[]", None),
+    "no ttl": ('{"task":{}}', TaskWish(None)),
+    "no ttl, other members": ('{"task":{"x":1}}', TaskWish(None)),
+    "a null ttl": ('{"task":{"ttl":null}}', TaskWish(None)),
+    "zero": ('{"task":{"ttl":0}}', TaskWish(timedelta())),
+    "minus zero": ('{"task":{"ttl":-0}}', TaskWish(timedelta())),
+    "a millisecond": ('{"task":{"ttl":1}}', TaskWish(timedelta(milliseconds=1))),
+    "a day": ('{"task":{"ttl":86400000}}', TaskWish(timedelta(days=1))),
+    "a little less than the longest": (
+        f'{{"task":{{"ttl":{LONGEST - 1}}}}}',
+        TaskWish(MAX_TTL - timedelta(milliseconds=1)),
+    ),
+    "the longest": (f'{{"task":{{"ttl":{LONGEST}}}}}', TaskWish(MAX_TTL)),
+    "longer": (f'{{"task":{{"ttl":{LONGEST + 1}}}}}', TaskWish(MAX_TTL)),
+    "beyond any number": (f'{{"task":{{"ttl":{"9" * 4_000}}}}}', TaskWish(MAX_TTL)),
+}
+
+
+@pytest.mark.parametrize(("text", "wish"), WISHES.values(), ids=WISHES)
+def test_a_wish_for_a_task_is_read(text: str, wish: TaskWish | None) -> None:
+    assert task_wish(params_of(text)) == wish
+
+
+@pytest.mark.parametrize("task", ["null", "true", "[]", "1", '"x"'])
+def test_a_task_that_is_no_object_is_refused(task: str) -> None:
+    with pytest.raises(InvalidParams, match=r"^task must be an object$"):
+        task_wish(params_of(f'{{"task":{task}}}'))
+
+
+@pytest.mark.parametrize("ttl", ["-1", "1.0", "1.5", "1e3", "true", "false", '"1"', "[]", "{}", "1e999"])
+def test_a_ttl_that_is_no_count_of_milliseconds_is_refused(ttl: str) -> None:
+    with pytest.raises(InvalidParams, match=r"^task\.ttl must be a whole number of milliseconds, zero or more$"):
+        task_wish(params_of(f'{{"task":{{"ttl":{ttl}}}}}'))
+
+
+# --- what is passed on ---------------------------------------------------------------------------------------------
+
+
+ODD = '{ "a":1e999, "a" : 123456789012345678901234567890, "é":"\\u00e9\\ud800\\/" ,\n"n":-0.0E+00,"task":{"ttl":1}}'
+CUT: dict[str, tuple[str, str]] = {
+    "nothing to cut": ("{}", "{}"),
+    "spaces": ('{ "name" :\t"t" }', '{ "name" :\t"t" }'),
+    "odd arguments": (f'{{"name":"t","arguments":{ODD}}}', f'{{"name":"t","arguments":{ODD}}}'),
+    "the task": ('{"task":{}}', "{}"),
+    "the task first": (f'{{"task":{{"ttl":1}}, "arguments":{ODD}}}', f'{{"arguments":{ODD}}}'),
+    "the task last": (f'{{"arguments":{ODD} , "task":{{"ttl":1}}}}', f'{{"arguments":{ODD}}}'),
+    "the task between": ('{"a":1,"task":null,"b":2}', '{"a":1,"b":2}'),
+    "a task by another spelling": (r'{"a":1,"t\u0061sk":{}}', '{"a":1}'),
+    "the relation": (f'{{"_meta":{{{RELATED}:{{"taskId":"x"}}}}}}', '{"_meta":{}}'),
+    "the relation first": (f'{{"_meta":{{{RELATED}:1, "x" : 2}}}}', '{"_meta":{"x" : 2}}'),
+    "the relation last": (f'{{"_meta":{{"x" : 2 ,{RELATED}:1}}}}', '{"_meta":{"x" : 2}}'),
+    "task, then relation": (f'{{"task":{{}},"_meta":{{{RELATED}:1}},"a":1}}', '{"_meta":{},"a":1}'),
+    "relation, then task": (f'{{"_meta":{{{RELATED}:1}},"task":{{}},"a":1}}', '{"_meta":{},"a":1}'),
+    "trace keys stay": (
+        '{"_meta":{"traceparent": "00-1","x":{"task":1}}}',
+        '{"_meta":{"traceparent": "00-1","x":{"task":1}}}',
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "kept"), CUT.values(), ids=CUT)
+def test_only_what_is_meant_for_the_gateway_is_cut_out(text: str, kept: str) -> None:
+    ready = passage(request(text))
+    assert ready is not None
+    assert (ready.params.with_token(9), ready.kept, ready.token) == (kept, kept, None)
+    assert not ready.params.has_token
+
+
+def test_a_request_without_parameters_has_none_to_pass_on() -> None:
+    assert passage(request(None)) is None
+
+
+@pytest.mark.parametrize("text", ["[]", "null", '"x"'])
+def test_parameters_that_are_no_object_are_left_to_who_reads_them(text: str) -> None:
+    ready = passage(request(text))
+    assert ready is not None
+    assert ready.kept == text
+
+
+# The host's text, what a server gets with our token 9, what is kept.
+TOKENS: dict[str, tuple[str, str, str]] = {
+    "alone": ('{"_meta":{"progressToken":"p"}}', '{"_meta":{"progressToken":9}}', '{"_meta":{}}'),
+    "spaced": (
+        '{ "_meta" : { "progressToken" :\n"p" } }',
+        '{ "_meta" : { "progressToken" :\n9 } }',
+        '{ "_meta" : {  } }',
+    ),
+    "with all": (
+        f'{{"task":{{}},"_meta":{{{RELATED}:1,"progressToken":"p","x":1}},"arguments":{ODD}}}',
+        f'{{"_meta":{{"progressToken":9,"x":1}},"arguments":{ODD}}}',
+        f'{{"_meta":{{"x":1}},"arguments":{ODD}}}',
+    ),
+    "with all, the other way round": (
+        f'{{"arguments":{ODD},"_meta":{{"x":1,"progressToken":"p",{RELATED}:1}},"task":{{}}}}',
+        f'{{"arguments":{ODD},"_meta":{{"x":1,"progressToken":9}}}}',
+        f'{{"arguments":{ODD},"_meta":{{"x":1}}}}',
+    ),
+    "relation before": (
+        f'{{"_meta":{{{RELATED}:1,"progressToken":"p"}}}}',
+        '{"_meta":{"progressToken":9}}',
+        '{"_meta":{}}',
+    ),
+    "relation after": (
+        f'{{"_meta":{{"progressToken":"p",{RELATED}:1}}}}',
+        '{"_meta":{"progressToken":9}}',
+        '{"_meta":{}}',
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "sent", "kept"), TOKENS.values(), ids=TOKENS)
+def test_the_token_of_the_host_gives_way_to_ours_and_is_not_kept(text: str, sent: str, kept: str) -> None:
+    ready = passage(request(text))
+    assert ready is not None
+    assert (ready.params.with_token(9), ready.kept, ready.token) == (sent, kept, "p")
+    assert ready.params.has_token
+
+
+@pytest.mark.parametrize(("token", "value"), [("0", 0), ("-7", -7), (r'"\u00e9"', "é"), ('""', "")])
+def test_a_token_is_a_string_or_an_integer(token: str, value: str | int) -> None:
+    ready = passage(request(f'{{"_meta":{{"progressToken":{token}}}}}'))
+    assert ready is not None
+    assert ready.token == value
+
+
+@pytest.mark.parametrize("token", ["null", "true", "1.0", "1.5", "[]", "{}", "9" * 20, f'"{"x" * 257}"', r'"\ud800"'])
+def test_any_other_token_is_refused(token: str) -> None:
+    with pytest.raises(InvalidParams, match=r"^The progress token must be a string or an integer$"):
+        passage(request(f'{{"_meta":{{"progressToken":{token}}}}}'))
+
+
+@pytest.mark.parametrize("meta", ["null", "[]", "1", '"x"'])
+def test_a_meta_that_is_no_object_is_refused(meta: str) -> None:
+    with pytest.raises(InvalidParams, match=r"^_meta must be an object$"):
+        passage(request(f'{{"_meta":{meta}}}'))

@@ -1,0 +1,178 @@
+"""Every error has one face: status, code, data and headers as ledger §6 and decisions 19 have them."""
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import pytest
+
+from helpers.schema import check_server_message
+from taskgate import errors
+from taskgate.dialects.faults import CANCELLED, Fault, call_ended, call_failed, error_object, fault
+from taskgate.tasks.record import FaultReason
+
+
+class Face(NamedTuple):
+    """What a host is to see of an error."""
+
+    status: int
+    code: int
+    text: str
+    data: dict[str, Any] | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+SUPPORTED = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
+UNFORESEEN = Face(200, -32603, "Internal error", {"origin": "gateway", "reason": "internal", "dispatched": True})
+AGAIN = (("Retry-After", "2"),)
+
+
+def ours(reason: str, **more: Any) -> dict[str, Any]:
+    return {"origin": "gateway", "reason": reason, **more}
+
+
+TABLE: dict[str, tuple[Exception, Face]] = {
+    "§6 -32700, H-HTTP-7": (errors.UnparsableMessage("no"), Face(400, -32700, "no")),
+    "§6 -32600, H-HTTP-7": (errors.MalformedMessage("no", id=7), Face(400, -32600, "no")),
+    "§6 -32602, decisions b": (errors.InvalidParams("no"), Face(200, -32602, "no")),
+    "§6 -32601, decisions d": (errors.UnknownMethod("no"), Face(200, -32601, "no")),
+    "L-TOOL-2, L-TOOL-3, AMB-4": (errors.TaskSupportMismatch("no"), Face(200, -32601, "no")),
+    "H-LEG-6, AMB-11": (errors.UnsupportedVersion("no"), Face(400, -32600, "no", {"supported": SUPPORTED})),
+    "H-LEG-2": (errors.SessionRequired("no"), Face(400, -32600, "no")),
+    "H-LEG-3": (errors.SessionNotFound("no"), Face(404, -32600, "no")),
+    "L-GET-2, AMB-17": (errors.TaskNotFound(), Face(200, -32602, "Task not found")),
+    "L-CANCEL-1": (errors.TaskAlreadyFinished("no"), Face(200, -32602, "no")),
+    "AMB-14, a cap": (
+        errors.TooManyTasks(16),
+        Face(
+            200,
+            429,
+            "Too many unfinished tasks (limit 16)",
+            ours("concurrency", limit=16, retryAfterMs=2000),
+            AGAIN,
+        ),
+    ),
+    "decisions 19, the store": (
+        errors.StoreUnavailable("/var/lib/taskgate/tasks.db: disk I/O error"),
+        Face(200, 503, "The task store is not available", ours("store", retryAfterMs=2000), AGAIN),
+    ),
+    "decisions 19, a drain": (
+        errors.Draining(timedelta(seconds=4, milliseconds=1)),
+        Face(200, 503, "The gateway is shutting down", ours("draining", retryAfterMs=4001), (("Retry-After", "5"),)),
+    ),
+    "an error of ours": (errors.InternalError("secret"), UNFORESEEN),
+    "a move that is not allowed": (errors.IllegalTransition("secret"), UNFORESEEN),
+    "an error of nobody": (ZeroDivisionError("secret"), UNFORESEEN),
+}
+
+
+@pytest.mark.parametrize(("error", "face"), TABLE.values(), ids=TABLE)
+def test_an_error_looks_as_the_ledger_says(error: Exception, face: Face) -> None:
+    seen = fault(error)
+    assert (seen.status, seen.code, seen.text, seen.data, seen.headers) == face
+
+
+@pytest.mark.parametrize(("error", "face"), TABLE.values(), ids=TABLE)
+@pytest.mark.parametrize("id_", [7, 0, "", 'a"é'])
+def test_an_error_is_told_under_the_id_of_its_request(error: Exception, face: Face, id_: int | str) -> None:
+    text = fault(error).message(id_)
+    expected: dict[str, Any] = {"code": face.code, "message": face.text}
+    if face.data is not None:
+        expected["data"] = face.data
+    assert json.loads(text) == {"jsonrpc": "2.0", "id": id_, "error": expected}
+    check_server_message(text, request_method="tools/call")
+
+
+@pytest.mark.parametrize("error", [errors.UnparsableMessage("no"), errors.MalformedMessage("no")])
+def test_an_error_to_no_known_request_leaves_the_id_out(error: Exception) -> None:
+    # H-HTTP-7: a null id is against the schema.
+    text = fault(error).message(None)
+    assert "id" not in json.loads(text)
+    check_server_message(text, request_method=None)
+
+
+@pytest.mark.parametrize("reason", errors.UpstreamReason)
+@pytest.mark.parametrize("dispatched", [True, False])
+def test_a_failed_call_says_why_and_whether_it_may_have_run(reason: errors.UpstreamReason, dispatched: bool) -> None:
+    seen = fault(errors.UpstreamFailed(reason, "The server is gone", dispatched=dispatched))
+    data = {"origin": "upstream", "reason": str(reason), "dispatched": dispatched}
+    assert seen == Fault(status=200, code=-32603, text="The server is gone", data=data)
+    assert seen.headers == ()
+    check_server_message(seen.message(1), request_method="tools/call")
+
+
+def every_kind(root: type[errors.GatewayError]) -> Iterator[type[errors.GatewayError]]:
+    yield root
+    for kind in root.__subclasses__():
+        yield from every_kind(kind)
+
+
+def test_no_error_of_the_gateway_is_missing_in_the_table() -> None:
+    told = {type(error) for error, _ in TABLE.values()} | {errors.UpstreamFailed}
+    bases = {errors.GatewayError, errors.DownstreamError}
+    ours_ = {kind for kind in every_kind(errors.GatewayError) if kind.__module__ == errors.__name__}
+    assert ours_ - told == bases
+
+
+def test_the_statuses_that_tear_down_hosts_are_never_used() -> None:
+    # Decisions 19: refusals of ours inside JSON-RPC are 200.
+    assert {fault(error).status for error, _ in TABLE.values()} == {200, 400, 404}
+
+
+def test_what_is_told_of_unforeseen_errors_holds_none_of_their_text() -> None:
+    for error in (ZeroDivisionError("secret"), errors.StoreUnavailable("secret"), errors.InternalError("secret")):
+        assert "secret" not in fault(error).message(1)
+
+
+@pytest.mark.parametrize(
+    ("patience", "field", "milliseconds"),
+    [
+        (timedelta(), "0", 0),
+        (timedelta(microseconds=1), "1", 0),
+        (timedelta(milliseconds=1), "1", 1),
+        (timedelta(seconds=1), "1", 1_000),
+        (timedelta(minutes=2, microseconds=1), "121", 120_000),
+    ],
+)
+def test_seconds_of_patience_are_rounded_up(patience: timedelta, field: str, milliseconds: int) -> None:
+    seen = fault(errors.Draining(patience))
+    assert seen.headers == (("Retry-After", field),)
+    assert seen.data is not None
+    assert seen.data["retryAfterMs"] == milliseconds
+
+
+def test_every_refusal_has_data_of_its_own() -> None:
+    first = fault(errors.Draining(timedelta(seconds=1)))
+    assert fault(errors.Draining(timedelta(seconds=9))).data != first.data
+
+
+# --- how tasks end -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reason", errors.UpstreamReason)
+def test_a_task_whose_call_failed_keeps_what_a_plain_call_would_have_told(reason: errors.UpstreamReason) -> None:
+    error = errors.UpstreamFailed(reason, "The server é gone", dispatched=True)
+    ended = call_failed(error)
+    assert json.loads(ended.error) == json.loads(fault(error).message(1))["error"]
+    assert ended.reason is FaultReason(reason.value)
+    assert ended.message == "The server é gone"
+
+
+@pytest.mark.parametrize("reason", [FaultReason.CALL_LOST, FaultReason.SHUTDOWN, FaultReason.INTERNAL])
+@pytest.mark.parametrize("dispatched", [True, False])
+def test_a_task_that_the_gateway_gives_up_says_so(reason: FaultReason, dispatched: bool) -> None:
+    ended = call_ended(reason, "Gone", dispatched=dispatched)
+    data = {"origin": "gateway", "reason": reason.value, "dispatched": dispatched}
+    assert json.loads(ended.error) == {"code": -32603, "message": "Gone", "data": data}
+    assert (ended.reason, ended.message) == (reason, "Gone")
+
+
+def test_a_cancelled_task_has_an_error_outside_the_reserved_codes() -> None:
+    # AMB-1.
+    assert json.loads(CANCELLED) == {"code": -32800, "message": "Task was cancelled"}
+
+
+def test_an_error_without_data_has_no_data_member() -> None:
+    assert error_object(1, "no") == '{"code":1,"message":"no"}'
+    assert error_object(1, "no", {}) == '{"code":1,"message":"no","data":{}}'

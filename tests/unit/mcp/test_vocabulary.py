@@ -1,0 +1,50 @@
+"""The names are those of the specification, and what the gateway adds keeps out of its way."""
+
+from taskgate.mcp import vocabulary
+
+OWN = {"initialize", "ping", "tasks/get", "tasks/result", "tasks/cancel", "tasks/list"}
+CODES = {name: value for name, value in vars(vocabulary).items() if name.isupper() and isinstance(value, int)}
+
+
+def test_every_method_that_may_be_relayed_is_known() -> None:
+    assert vocabulary.KNOWN_METHODS == vocabulary.RELAYED_METHODS | OWN
+    assert not vocabulary.RELAYED_METHODS & OWN
+
+
+def test_tools_are_among_what_is_relayed() -> None:
+    assert {vocabulary.TOOLS_CALL, vocabulary.TOOLS_LIST} <= vocabulary.RELAYED_METHODS
+
+
+def test_no_notification_is_a_method_that_waits_for_an_answer() -> None:
+    notices = {value for name, value in vars(vocabulary).items() if name.startswith("NOTE_")}
+    assert all(name.startswith("notifications/") for name in notices | vocabulary.RELAYED_NOTICES)
+    assert not any(name.startswith("notifications/") for name in vocabulary.KNOWN_METHODS)
+
+
+def test_what_is_about_one_call_is_not_relayed_as_a_notice_of_the_session() -> None:
+    of_one_call = {vocabulary.NOTE_CANCELLED, vocabulary.NOTE_PROGRESS, vocabulary.NOTE_TASK_STATUS}
+    assert not of_one_call & vocabulary.RELAYED_NOTICES
+
+
+def test_the_codes_of_json_rpc_are_as_it_says() -> None:
+    assert {name: code for name, code in CODES.items() if -32768 <= code <= -32000} == {
+        "PARSE_ERROR": -32700,
+        "INVALID_REQUEST": -32600,
+        "METHOD_NOT_FOUND": -32601,
+        "INVALID_PARAMS": -32602,
+        "INTERNAL_ERROR": -32603,
+    }
+
+
+def test_our_own_codes_stand_outside_the_reserved_range_and_apart() -> None:
+    ours = [code for code in CODES.values() if not -32768 <= code <= -32000]
+    assert sorted(ours) == [-32800, 429, 503]
+
+
+def test_keys_of_meta_have_the_prefix_of_the_specification() -> None:
+    for key in (vocabulary.RELATED_TASK, vocabulary.META_REVISION):
+        assert key.startswith("io.modelcontextprotocol/")
+
+
+def test_headers_are_spelt_as_the_specification_spells_them() -> None:
+    assert (vocabulary.SESSION_HEADER, vocabulary.VERSION_HEADER) == ("Mcp-Session-Id", "MCP-Protocol-Version")

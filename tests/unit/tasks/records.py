@@ -1,0 +1,71 @@
+"""Tasks to begin with, and everything that can happen to one."""
+
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import strategies as st
+
+from helpers.manual_clock import EPOCH
+from taskgate.mcp.versions import NEWEST, Peer
+from taskgate.tasks.events import (
+    AnswerForwarded,
+    CallFaulted,
+    CallSucceeded,
+    CancelRequested,
+    Dispatched,
+    InputAnswered,
+    InputClaimed,
+    InputRequested,
+    Progressed,
+    TaskEvent,
+)
+from taskgate.tasks.record import FaultReason, InputRequest, Lease, OwnerKey, TaskRecord, TaskStatus, ToolCall
+
+EVENTS = (
+    Dispatched,
+    Progressed,
+    InputRequested,
+    InputClaimed,
+    InputAnswered,
+    AnswerForwarded,
+    CallSucceeded,
+    CallFaulted,
+    CancelRequested,
+)
+
+
+def question(number: int = 1, **changes: Any) -> InputRequest:
+    return InputRequest(**{"key": f"input-{number}", "method": "elicitation/create", "params": "{}", **changes})
+
+
+def record(**changes: Any) -> TaskRecord:
+    """A new task, working and leased; `changes` as of a TaskRecord."""
+    peer = Peer(revision=NEWEST, capabilities={}, info={})
+    call = ToolCall(tool="build", peer=peer, host_session="s", progress_token=1, params='{"name":"build"}')
+    values: dict[str, Any] = {
+        "id": "t" * 32,
+        "owner": OwnerKey("anonymous", "reports"),
+        "call": call,
+        "status": TaskStatus.WORKING,
+        "created_at": EPOCH,
+        "updated_at": EPOCH,
+        "ttl": timedelta(hours=1),
+        "poll_interval": timedelta(seconds=5),
+        "lease": Lease(holder="p", until=EPOCH + timedelta(seconds=30)),
+    }
+    return TaskRecord(**{**values, **changes})
+
+
+_keys = st.integers(1, 5).map(lambda number: f"input-{number}")
+events: st.SearchStrategy[TaskEvent] = st.one_of(
+    st.just(Dispatched()),
+    st.builds(Progressed, message=st.text(max_size=5)),
+    st.builds(InputRequested, request=st.integers(1, 5).map(question)),
+    st.builds(InputClaimed, key=_keys, stream=st.sampled_from(["a", "b", None])),
+    st.builds(InputAnswered, key=_keys, response=st.sampled_from(['{"x":1}', "{}"])),
+    st.builds(AnswerForwarded, key=_keys),
+    st.builds(CallSucceeded, result=st.just("{}"), tool_error=st.booleans(), message=st.none() | st.just("no")),
+    st.builds(CallFaulted, error=st.just('{"code":1}'), reason=st.sampled_from(FaultReason), message=st.just("no")),
+    st.just(CancelRequested()),
+)
+"""Any event, possible in the state it meets or not."""

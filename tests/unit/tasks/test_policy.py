@@ -1,0 +1,148 @@
+"""The operator's rules: the first that matches decides, and what no rule names stays as it was."""
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskgate.tasks.policy import Mode, Policy, Rule, TaskSupport
+
+HOUR = timedelta(hours=1)
+modes = st.sampled_from(Mode)
+spans = st.timedeltas(min_value=timedelta(days=-400), max_value=timedelta(days=400))
+
+
+def policy(*rules: tuple[str | None, str, Mode], **changes: timedelta) -> Policy:
+    spans = {"ttl_default": HOUR, "ttl_min": timedelta(minutes=1), "ttl_max": 24 * HOUR, **changes}
+    return Policy(
+        rules=tuple(Rule(upstream=upstream, tool=tool, mode=mode) for upstream, tool, mode in rules),
+        poll_interval=timedelta(seconds=5),
+        tasks_per_context=10,
+        **spans,
+    )
+
+
+# --- which rule ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("glob", "tool", "matches"),
+    [
+        ("build", "build", True),
+        ("build", "build_all", False),
+        ("build", "Build", False),
+        ("BUILD*", "build", False),
+        ("build*", "build_all", True),
+        ("*", "anything/at.all", True),
+        ("*", "", True),
+        ("report_?", "report_7", True),
+        ("report_?", "report_10", False),
+        ("report_[0-9]", "report_7", True),
+        ("report_[!0-9]", "report_7", False),
+        ("a.b", "axb", False),
+        ("a/*", "a/b/c", True),
+    ],
+)
+def test_a_rule_matches_the_names_of_its_glob_with_regard_to_case(glob: str, tool: str, matches: bool) -> None:
+    assert Rule(upstream=None, tool=glob, mode=Mode.AUTO).matches("any", tool) is matches
+
+
+def test_a_rule_of_one_upstream_says_nothing_of_another() -> None:
+    rule = Rule(upstream="reports", tool="*", mode=Mode.AUTO)
+    assert rule.matches("reports", "x")
+    assert not rule.matches("Reports", "x")
+    assert not rule.matches("other", "x")
+
+
+def test_a_tool_that_no_rule_names_stays_synchronous() -> None:
+    assert policy().mode("a", "x") is Mode.SYNC
+    assert policy(("b", "*", Mode.ALWAYS), ("a", "y", Mode.ALWAYS)).mode("a", "x") is Mode.SYNC
+
+
+def test_the_first_matching_rule_wins() -> None:
+    rules = policy(
+        ("a", "slow_*", Mode.REQUIRED), (None, "slow_*", Mode.ALWAYS), ("a", "*", Mode.SYNC), (None, "*", Mode.AUTO)
+    )
+    assert [rules.mode(upstream, tool) for upstream in "ab" for tool in ("slow_x", "x")] == [
+        Mode.REQUIRED,
+        Mode.SYNC,
+        Mode.ALWAYS,
+        Mode.AUTO,
+    ]
+
+
+# --- what a host is told -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("native", [None, TaskSupport.FORBIDDEN, TaskSupport.OPTIONAL])
+@pytest.mark.parametrize(
+    ("mode", "told"),
+    [
+        (Mode.SYNC, TaskSupport.FORBIDDEN),
+        (Mode.AUTO, TaskSupport.OPTIONAL),
+        (Mode.ALWAYS, TaskSupport.OPTIONAL),
+        (Mode.REQUIRED, TaskSupport.REQUIRED),
+    ],
+)
+def test_a_host_is_told_what_the_mode_allows(mode: Mode, told: TaskSupport, native: TaskSupport | None) -> None:
+    assert policy((None, "*", mode)).support("a", "x", native) is told
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_a_tool_that_its_server_only_runs_as_a_task_cannot_be_held(mode: Mode) -> None:
+    assert policy((None, "*", mode)).support("a", "x", TaskSupport.REQUIRED) is TaskSupport.FORBIDDEN
+
+
+@pytest.mark.parametrize(
+    ("rules", "offers"),
+    [
+        ([], False),
+        ([(None, "*", Mode.SYNC)], False),
+        ([("a", "*", Mode.SYNC), ("a", "x", Mode.SYNC)], False),
+        ([("b", "*", Mode.ALWAYS)], False),
+        ([("a", "x", Mode.AUTO)], True),
+        ([(None, "x", Mode.REQUIRED)], True),
+        ([(None, "y", Mode.SYNC), ("b", "*", Mode.AUTO), ("a", "x", Mode.ALWAYS)], True),
+    ],
+)
+def test_tasks_are_offered_where_a_rule_may_make_one(rules: list[tuple[str | None, str, Mode]], offers: bool) -> None:
+    assert policy(*rules).offers_tasks("a") is offers
+
+
+@given(st.lists(st.tuples(st.sampled_from([None, "a", "b"]), st.sampled_from(["*", "x", "y?"]), modes), max_size=5))
+def test_what_offers_no_tasks_has_no_tool_that_could_be_one(rules: list[tuple[str | None, str, Mode]]) -> None:
+    judged = policy(*rules)
+    for upstream in ("a", "b", "c"):
+        if not judged.offers_tasks(upstream):
+            assert {judged.support(upstream, tool, None) for tool in ("x", "y1", "z")} == {TaskSupport.FORBIDDEN}
+
+
+# --- how long ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "granted"),
+    [
+        (None, HOUR),
+        (timedelta(0), timedelta(minutes=1)),
+        (timedelta(seconds=-1), timedelta(minutes=1)),
+        (timedelta(minutes=1), timedelta(minutes=1)),
+        (timedelta(minutes=1, microseconds=1), timedelta(minutes=1, microseconds=1)),
+        (24 * HOUR, 24 * HOUR),
+        (24 * HOUR + timedelta(microseconds=1), 24 * HOUR),
+        (timedelta.max, 24 * HOUR),
+    ],
+)
+def test_a_time_to_live_is_brought_to_the_nearest_allowed(asked: timedelta | None, granted: timedelta) -> None:
+    assert policy().clamp_ttl(asked) == granted
+
+
+@given(spans | st.none())
+def test_what_is_granted_is_within_the_bounds_and_would_be_granted_again(
+    asked: timedelta | None,
+) -> None:
+    rules = policy()
+    granted = rules.clamp_ttl(asked)
+    assert rules.ttl_min <= granted <= rules.ttl_max
+    assert rules.clamp_ttl(granted) == granted

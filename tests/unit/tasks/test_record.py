@@ -1,0 +1,52 @@
+"""A record tells its own keys and its own end, and nobody changes it in place."""
+
+from dataclasses import FrozenInstanceError, replace
+from datetime import timedelta
+
+import pytest
+
+from helpers.manual_clock import EPOCH
+from taskgate.errors import UpstreamReason
+from taskgate.tasks.record import FaultReason, OwnerKey, TaskRecord, TaskStatus
+from unit.tasks.records import record
+
+
+@pytest.mark.parametrize("status", TaskStatus)
+def test_all_states_but_two_are_terminal(status: TaskStatus) -> None:
+    assert status.is_terminal is (status.value in {"completed", "failed", "cancelled"})
+
+
+def test_the_states_are_those_of_the_specification() -> None:
+    assert {str(status) for status in TaskStatus} == {"working", "input_required", "completed", "failed", "cancelled"}
+
+
+def test_a_key_is_never_given_twice() -> None:
+    assert [record(inputs_made=made).next_input_key for made in range(3)] == ["input-1", "input-2", "input-3"]
+
+
+def test_a_record_ends_with_its_time_to_live_whatever_happened_since() -> None:
+    task = record(ttl=timedelta(minutes=5), updated_at=EPOCH + timedelta(minutes=4))
+    assert task.expires_at == EPOCH + timedelta(minutes=5)
+
+
+def test_whatever_may_fail_between_gateway_and_server_may_be_the_reason_of_a_fault() -> None:
+    assert {reason.value for reason in UpstreamReason} <= {reason.value for reason in FaultReason}
+
+
+def test_an_owner_is_both_its_parts() -> None:
+    assert OwnerKey("a", "m") == OwnerKey(context="a", mount="m")
+    assert OwnerKey("a", "m") not in {OwnerKey("a", "n"), OwnerKey("b", "m")}
+
+
+def test_a_record_is_not_changed_in_place() -> None:
+    task = record()
+    with pytest.raises(FrozenInstanceError):
+        task.status = TaskStatus.COMPLETED  # type: ignore[misc]
+    assert replace(task, revision=1) != task
+    assert not hasattr(task, "__dict__")
+
+
+def test_a_new_record_has_nothing_yet() -> None:
+    task: TaskRecord = record()
+    assert (task.revision, task.dispatched, task.inputs, task.answers, task.outcome) == (0, False, (), {}, None)
+    assert record().answers is not task.answers

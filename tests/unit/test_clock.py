@@ -1,0 +1,56 @@
+"""The system's clock and chance, and those that tests hold in hand instead."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from helpers.manual_clock import EPOCH, ManualClock, SeededEntropy
+from taskgate.clock import Clock, Entropy, SystemClock, SystemEntropy
+
+
+def test_the_time_of_day_is_aware_and_in_utc() -> None:
+    before = datetime.now(UTC)
+    now = SystemClock().now()
+    assert before <= now <= datetime.now(UTC)
+    assert now.utcoffset() == timedelta(0)
+
+
+def test_the_stopwatch_never_goes_back() -> None:
+    clock = SystemClock()
+    readings = [clock.elapsed() for _ in range(100)]
+    assert readings == sorted(readings)
+
+
+@pytest.mark.parametrize("count", [0, 1, 24])
+@pytest.mark.parametrize("entropy", [SystemEntropy(), SeededEntropy()], ids=lambda source: type(source).__name__)
+def test_a_token_has_as_many_bytes_as_asked_for(entropy: Entropy, count: int) -> None:
+    assert len(entropy.token(count)) == count
+
+
+def test_two_tokens_of_the_system_differ() -> None:
+    assert SystemEntropy().token(24) != SystemEntropy().token(24)
+
+
+def test_time_in_hand_stands_still_until_it_is_moved(clock: ManualClock) -> None:
+    held: Clock = clock
+    assert (held.now(), held.now(), held.elapsed()) == (EPOCH, EPOCH, 0.0)
+    assert clock.advance(timedelta(seconds=1.5)) == held.now() == EPOCH + timedelta(seconds=1.5)
+    assert held.elapsed() == 1.5
+
+
+def test_a_wall_clock_that_is_set_back_leaves_the_stopwatch_alone(clock: ManualClock) -> None:
+    clock.advance(timedelta(seconds=2))
+    assert clock.set_wall(EPOCH - timedelta(days=1)) == clock.now() == EPOCH - timedelta(days=1)
+    assert clock.elapsed() == 2.0
+
+
+def test_time_in_hand_does_not_pass_backwards(clock: ManualClock) -> None:
+    with pytest.raises(AssertionError):
+        clock.advance(timedelta(seconds=-1))
+
+
+def test_chance_in_hand_is_the_same_in_every_run_and_never_the_same_twice(entropy: SeededEntropy) -> None:
+    first = entropy.token(8)
+    assert first == SeededEntropy().token(8)
+    assert first != entropy.token(8)
+    assert first != SeededEntropy(1).token(8)
