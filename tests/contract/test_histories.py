@@ -1,0 +1,195 @@
+"""Whole histories against a plain dictionary: whatever order things happen in, the store tells the same story."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar, Final
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from helpers.manual_clock import ManualClock
+from helpers.records import new_input, new_record
+from taskgate.errors import IllegalTransition, TooManyTasks
+from taskgate.stores.base import Cap, CapScope, OrderBy, Store, TaskFilter, TaskOrder
+from taskgate.stores.codec import as_head
+from taskgate.stores.open import SqliteOptions, open_store
+from taskgate.tasks import events
+from taskgate.tasks.machine import advance
+from taskgate.tasks.record import FaultReason, Lease, OwnerKey, TaskId, TaskRecord, TaskStatus
+
+OWNERS: Final = (OwnerKey("a", "x"), OwnerKey("a", "y"), OwnerKey("b", "x"))
+LIMIT: Final = 3
+SOON: Final = timedelta(seconds=30)
+texts = st.text(max_size=8) | st.just("\ud800")
+
+EVENTS: Final = st.one_of(
+    st.just(events.Dispatched()),
+    st.builds(events.Progressed, message=texts),
+    st.builds(events.InputClaimed, key=st.just("input-1"), stream=st.none() | st.just("stream")),
+    st.builds(events.InputAnswered, key=st.sampled_from(["input-1", "input-2"]), response=texts),
+    st.builds(events.AnswerForwarded, key=st.sampled_from(["input-1", "input-2"])),
+    st.builds(events.CallSucceeded, result=texts, tool_error=st.booleans()),
+    st.builds(events.CallFaulted, error=texts, reason=st.sampled_from(FaultReason), message=texts),
+    st.just(events.CancelRequested()),
+    st.just("ask"),
+)
+
+
+class Histories(RuleBasedStateMachine):
+    """One store and what it should hold. `backend` is set by the classes at the end."""
+
+    backend: ClassVar[Any]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = TemporaryDirectory()
+        self.runner = asyncio.Runner()
+        self.clock = ManualClock()
+        self.model: dict[TaskId, TaskRecord] = {}
+        self.store: Store = self.runner.run(open_store(self.backend, self.options()))
+
+    def options(self) -> SqliteOptions:
+        return SqliteOptions(
+            path=Path(self.folder.name) / "taskgate.db",
+            synchronous="NORMAL",
+            busy_timeout=SOON,
+            max_size=1 << 30,
+        )
+
+    def teardown(self) -> None:
+        self.runner.run(self.store.close())
+        self.runner.close()
+        self.folder.cleanup()
+
+    def visible(self) -> list[TaskRecord]:
+        return [record for record in self.model.values() if record.expires_at > self.clock.now()]
+
+    def unfinished(self) -> list[TaskRecord]:
+        return [record for record in self.visible() if not record.status.is_terminal]
+
+    # --- what may happen -----------------------------------------------------------------------------------------
+
+    @rule(owner=st.sampled_from(OWNERS), seconds=st.integers(1, 90), params=st.none() | texts, held=st.booleans())
+    def create(self, owner: OwnerKey, seconds: int, params: str | None, held: bool) -> None:
+        now = self.clock.now()
+        lease = Lease(holder="p", until=now + SOON) if held else None
+        record = new_record(owner=owner, created_at=now, ttl=timedelta(seconds=seconds), params=params, lease=lease)
+        running = sum(other.owner.context == owner.context for other in self.unfinished())
+        try:
+            self.runner.run(self.store.insert(record, caps=(Cap(scope=CapScope.CONTEXT, limit=LIMIT),)))
+        except TooManyTasks:
+            assert running >= LIMIT
+        else:
+            assert running < LIMIT
+            self.model[record.id] = record
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data(), event=EVENTS, stale=st.sampled_from([0, 0, 0, 1]), head=st.booleans())
+    def move(self, data: st.DataObject, event: Any, stale: int, head: bool) -> None:
+        """Something happens to a task that may have expired, seen by somebody who may be late."""
+        record = data.draw(st.sampled_from(sorted(self.model.values(), key=lambda record: record.id)))
+        if event == "ask":
+            event = events.InputRequested(request=new_input(record.next_input_key))
+        try:
+            moved = advance(record, event, self.clock.now())
+        except IllegalTransition:
+            return
+        shown = replace(moved, call=as_head(moved).call) if head else moved
+        won = self.runner.run(self.store.swap(shown, expected=record.revision - stale))
+        assert won == (stale == 0)
+        if won:
+            self.model[record.id] = moved
+
+    @rule(seconds=st.integers(1, 40))
+    def time_passes(self, seconds: int) -> None:
+        self.clock.advance(timedelta(seconds=seconds))
+
+    @rule(limit=st.integers(1, 3))
+    def purge(self, limit: int) -> None:
+        now = self.clock.now()
+        purged = self.runner.run(self.store.purge(now=now, limit=limit))
+        expired = sorted(record.expires_at for record in self.model.values() if record.expires_at <= now)
+        assert [head.expires_at for head in purged] == expired[:limit]
+        for head in purged:
+            assert head == as_head(self.model.pop(head.id))
+
+    @rule(limit=st.integers(1, 3), holder=st.sampled_from("pq"))
+    def take_over(self, limit: int, holder: str) -> None:
+        now, lease = self.clock.now(), Lease(holder=holder, until=self.clock.now() + SOON)
+        taken = self.runner.run(self.store.lapsed(holder=holder, until=lease.until, now=now, limit=limit))
+        due = [record for record in self.unfinished() if record.lease is None or record.lease.until <= now]
+        assert [record.created_at for record in taken] == sorted(record.created_at for record in due)[:limit]
+        assert {record.id for record in taken} <= {record.id for record in due}
+        for record in taken:
+            assert record == replace(self.model[record.id], lease=lease)
+            self.model[record.id] = record
+
+    @rule(holder=st.sampled_from("pq"))
+    def renew(self, holder: str) -> None:
+        until = self.clock.now() + SOON
+        self.runner.run(self.store.renew(holder, frozenset({*self.model, "gone"}), until))
+        for record in list(self.model.values()):
+            if record.lease is not None and record.lease.holder == holder:
+                self.model[record.id] = replace(record, lease=Lease(holder=holder, until=until))
+
+    # --- what always holds ---------------------------------------------------------------------------------------
+
+    @invariant()
+    def every_record_is_as_it_should_be(self) -> None:
+        now, seen = self.clock.now(), {record.id for record in self.visible()}
+        for record in self.model.values():
+            found = self.runner.run(self.store.load(record.owner, record.id, now=now, bodies=True))
+            assert found == (record if record.id in seen else None)
+
+    @invariant()
+    def every_list_is_as_it_should_be(self) -> None:
+        order = TaskOrder(by=OrderBy.UPDATED, descending=True)
+        for owner in OWNERS:
+            found = self.runner.run(
+                self.store.page(owner, where=TaskFilter(), order=order, after=None, limit=99, now=self.clock.now())
+            )
+            mine = [as_head(record) for record in self.visible() if record.owner == owner]
+            mine.sort(key=lambda head: (head.updated_at, head.id), reverse=True)
+            assert list(found.records) == mine
+
+    @invariant()
+    def every_count_is_as_it_should_be(self) -> None:
+        counts = dict.fromkeys(TaskStatus, 0)
+        for record in self.model.values():
+            counts[record.status] += 1
+        assert self.runner.run(self.store.census()).tasks == counts
+
+
+class InMemory(Histories):
+    backend = "memory"
+
+
+class InSqlite(Histories):
+    backend = "sqlite"
+
+    @rule()
+    def the_process_starts_again(self) -> None:
+        """Nothing is lost, and every lease has lapsed."""
+        self.runner.run(self.store.close())
+        self.store = self.runner.run(open_store(self.backend, self.options()))
+        for record in self.unfinished_or_expired():
+            self.model[record.id] = replace(record, lease=None)
+
+    def unfinished_or_expired(self) -> list[TaskRecord]:
+        return [record for record in self.model.values() if not record.status.is_terminal]
+
+
+_FEW = settings(
+    max_examples=30,
+    stateful_step_count=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+TestInMemory = InMemory.TestCase
+TestInMemory.settings = _FEW
+TestInSqlite = InSqlite.TestCase
+TestInSqlite.settings = _FEW

@@ -1,0 +1,136 @@
+"""What the journal does beyond the contract: how much it remembers, whom it wakes, what it keeps of waiters."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from helpers.records import HOLDER, OWNER, new_lease, new_record
+from helpers.waiting import bounded
+from taskgate.errors import StoreUnavailable
+from taskgate.stores.base import Change, HolderWatch, News, OwnerWatch, TaskWatch, Watch
+from taskgate.stores.journal import GONE, Journal
+from taskgate.tasks.record import OwnerKey, TaskId
+
+LONG = timedelta(hours=1)
+NONE = timedelta()
+MINE = OwnerWatch(owner=OWNER)
+
+
+def at_zero(_: TaskId) -> int:
+    return 0
+
+
+async def changed(journal: Journal, watch: Watch, timeout: timedelta = LONG, revision: int = 0) -> News:
+    async with bounded():
+        return await journal.changed(watch, timeout=timeout, look=lambda _: revision)
+
+
+async def begin(journal: Journal, watch: Watch, timeout: timedelta = LONG) -> "asyncio.Task[News]":
+    waiting = asyncio.create_task(changed(journal, watch, timeout))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    return waiting
+
+
+@pytest.mark.parametrize(
+    "watch", [TaskWatch(id="task", revision=0), MINE, HolderWatch(holder=HOLDER)], ids=["task", "owner", "holder"]
+)
+async def test_a_waiter_is_forgotten_however_its_wait_ends(watch: Watch) -> None:
+    journal = Journal()
+    record = new_record(id="task", revision=1, lease=new_lease())
+    waiting = [await begin(journal, watch) for _ in range(3)]
+    assert journal.waiters == 3
+    waiting[0].cancel()
+    await asyncio.gather(waiting[0], return_exceptions=True)
+    assert journal.waiters == 2
+    journal.note(record)
+    await asyncio.gather(*waiting[1:])
+    assert journal.waiters == 0
+    await changed(journal, watch, NONE)
+    assert journal.waiters == 0
+
+
+async def test_a_look_that_fails_leaves_no_waiter() -> None:
+    journal = Journal()
+
+    def look(_: TaskId) -> int:
+        raise StoreUnavailable("down")
+
+    with pytest.raises(StoreUnavailable, match="down"):
+        await journal.changed(TaskWatch(id="task", revision=0), timeout=LONG, look=look)
+    assert journal.waiters == 0
+
+
+async def test_the_look_comes_after_the_waiter_is_known() -> None:
+    journal, seen = Journal(), []
+
+    def look(_: TaskId) -> int:
+        seen.append(journal.waiters)
+        return 1
+
+    await journal.changed(TaskWatch(id="task", revision=0), timeout=LONG, look=look)
+    assert seen == [1]
+
+
+async def test_a_change_of_no_newer_revision_wakes_nobody_who_watches_the_task() -> None:
+    journal = Journal()
+    waiting = await begin(journal, TaskWatch(id="task", revision=0))
+    journal.note(new_record(id="task", revision=0))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    journal.note(new_record(id="task", revision=3))
+    assert (await waiting).changes == (Change("task", 3),)
+
+
+async def test_a_place_that_is_not_remembered_any_more_ends_early_and_empty() -> None:
+    journal = Journal(remembered=3)
+    for number in range(5):
+        journal.note(new_record(id=str(number)))
+    assert await changed(journal, OwnerWatch(owner=OWNER, since=1)) == News(place=5)
+    news = await changed(journal, OwnerWatch(owner=OWNER, since=2))
+    assert news == News(changes=(Change("2", 0), Change("3", 0), Change("4", 0)), place=5)
+
+
+async def test_news_are_the_newest_of_each_task_in_the_order_of_their_last_change() -> None:
+    journal = Journal()
+    for id, revision in (("a", 1), ("b", 1), ("a", 2), ("foreign", 9), ("c", 1)):
+        owner = OwnerKey("somebody", "else") if id == "foreign" else OWNER
+        journal.note(new_record(id=id, revision=revision, owner=owner))
+    journal.gone(new_record(id="b"))
+    news = await changed(journal, OwnerWatch(owner=OWNER, since=0))
+    assert news == News(changes=(Change("a", 2), Change("c", 1), Change("b", GONE)), place=6)
+
+
+async def test_two_changes_in_one_turn_are_told_together() -> None:
+    journal = Journal()
+    waiting = await begin(journal, MINE)
+    journal.note(new_record(id="a"))
+    journal.note(new_record(id="b"))
+    assert await waiting == News(changes=(Change("a", 0), Change("b", 0)), place=2)
+
+
+async def test_a_change_is_told_to_who_held_the_lease_before() -> None:
+    journal = Journal()
+    waiting = await begin(journal, HolderWatch(holder=HOLDER))
+    journal.note(new_record(id="a", revision=4), held_by=HOLDER)
+    assert (await waiting).changes == (Change("a", 4),)
+    assert (await changed(journal, HolderWatch(holder="other", since=0), NONE)).changes == ()
+
+
+async def test_time_that_is_up_gives_the_place_of_now() -> None:
+    journal = Journal()
+    waiting = await begin(journal, MINE, timedelta(milliseconds=1))
+    journal.note(new_record(owner=OwnerKey("somebody", "else")))
+    assert await waiting == News(place=1)
+
+
+async def test_a_close_ends_all_waits_and_refuses_new_ones() -> None:
+    journal = Journal()
+    waiting = [await begin(journal, watch) for watch in (MINE, TaskWatch(id="task", revision=0))]
+    journal.close()
+    assert await asyncio.gather(*waiting) == [News(place=0)] * 2
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await journal.changed(MINE, timeout=NONE, look=at_zero)
+    journal.note(new_record())
+    assert journal.waiters == 0

@@ -1,0 +1,97 @@
+"""Choosing and opening a store, and what a killed process leaves."""
+
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from helpers.manual_clock import EPOCH
+from helpers.records import OWNER
+from helpers.waiting import bounded
+from taskgate.errors import StoreUnavailable
+from taskgate.stores.memory import MemoryStore
+from taskgate.stores.open import SqliteOptions, open_store
+from taskgate.stores.sqlite import SqliteStore
+
+WRITER = """
+import asyncio, sys
+from datetime import timedelta
+from pathlib import Path
+from helpers.records import new_record, new_lease, after
+from helpers.manual_clock import EPOCH
+from taskgate.stores.open import SqliteOptions, open_store
+from taskgate.tasks.events import CallSucceeded
+
+async def write(store, number):
+    while True:
+        record = new_record(lease=new_lease(until=EPOCH + timedelta(days=9)))
+        await store.insert(record, caps=())
+        print(record.id, 0, flush=True)
+        if number % 2:
+            ended = after(record, CallSucceeded(result=record.id, tool_error=False))
+            assert await store.swap(ended, expected=0)
+            print(record.id, 1, flush=True)
+
+async def main():
+    options = SqliteOptions(
+        path=Path(sys.argv[1]), synchronous="FULL", busy_timeout=timedelta(seconds=1), max_size=1 << 30)
+    store = await open_store("sqlite", options)
+    await asyncio.gather(*(write(store, number) for number in range(8)))
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> SqliteOptions:
+    return SqliteOptions(
+        path=tmp_path / "taskgate.db", synchronous="FULL", busy_timeout=timedelta(seconds=1), max_size=1 << 30
+    )
+
+
+async def test_the_backend_that_is_named_is_opened(options: SqliteOptions) -> None:
+    memory, sqlite = await open_store("memory", None), await open_store("sqlite", options)
+    assert isinstance(memory, MemoryStore)
+    assert isinstance(sqlite, SqliteStore)
+    await memory.close()
+    await sqlite.close()
+
+
+async def test_a_second_store_in_the_file_is_refused_until_the_first_is_closed(options: SqliteOptions) -> None:
+    first = await open_store("sqlite", options)
+    with pytest.raises(StoreUnavailable, match="in use by another process"):
+        await open_store("sqlite", options)
+    await first.close()
+    second = await open_store("sqlite", options)
+    await second.close()
+
+
+@pytest.mark.kill
+async def test_everything_acknowledged_is_there_after_a_kill(options: SqliteOptions) -> None:
+    command = [sys.executable, "-c", WRITER, str(options.path)]
+    place = {"PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=place) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(500)]
+        process.kill()
+        # What was said before the kill came, too; a last line may be torn.
+        lines += [line for line in process.stdout if line.endswith("\n")]
+    acknowledged: dict[str, int] = {}
+    for line in lines:
+        id, revision = line.split()
+        acknowledged[id] = int(revision)
+    assert len(acknowledged) > 100
+
+    store = await open_store("sqlite", options)
+    async with bounded():
+        for id, revision in acknowledged.items():
+            record = await store.load(OWNER, id, now=EPOCH, bodies=True)
+            assert record is not None
+            assert record.revision >= revision
+            assert record.lease is None
+            assert (record.outcome is not None) == (record.revision == 1)
+        lapsed = await store.lapsed(holder="next", until=EPOCH, now=EPOCH, limit=10_000)
+        assert {id for id, revision in acknowledged.items() if revision == 1}.isdisjoint(head.id for head in lapsed)
+        await store.close()
