@@ -1,0 +1,80 @@
+"""The import contracts hold, and each can fail: a statement in the wrong place breaks what it should and no more."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[2]
+PACKAGE = Path("proxy", "taskgate")
+
+DOWN = "Imports go down only"
+IMPLEMENTATIONS = "Only the composition root names implementations"
+STORES = "Only the opener names stores"
+PURE = "Pure floors do no I/O and know no time"
+CYCLES = "No cycles between siblings"
+
+# Where what statement is added, and the contracts it breaks.
+MISTAKES: dict[str, tuple[str, ...]] = {
+    "an import upwards": ("mcp/vocabulary.py", "import taskgate.tasks.policy", DOWN, CYCLES),
+    "a look at a sibling": ("stores/base.py", "import taskgate.upstream.base", DOWN),
+    "a floor that nobody planned": ("basement/__init__.py", "", DOWN),
+    "an implementation named": ("engine/gateway.py", "import taskgate.upstream.http", IMPLEMENTATIONS),
+    "an era named": ("engine/gateway.py", "import taskgate.dialects.legacy.tasks", IMPLEMENTATIONS),
+    "a store named": ("engine/gateway.py", "import taskgate.stores.memory", STORES),
+    "time on a pure floor": ("tasks/policy.py", "import time", PURE),
+    "a file opened by a codec": ("stores/codec.py", "import sqlite3", PURE),
+    "a cycle": ("tasks/record.py", "import taskgate.tasks.events", CYCLES),
+}
+
+
+def copied_to(place: Path) -> Path:
+    """A copy of the package and of its contracts."""
+    shutil.copytree(CHECKOUT / PACKAGE, place / PACKAGE, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(CHECKOUT / "pyproject.toml", place)
+    return place
+
+
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, dict[str, str], str]:
+    """What is said of the package as it is."""
+    return lint(copied_to(tmp_path_factory.mktemp("untouched")))
+
+
+def lint(tree: Path) -> tuple[int, dict[str, str], str]:
+    """The exit code, the verdict on each contract, and what was printed."""
+    # Run where the copy is, so that the copy and not the installed package is what is read.
+    command = "import sys; from importlinter.cli import lint_imports_command; sys.exit(lint_imports_command())"
+    run = subprocess.run(
+        [sys.executable, "-c", command, "--config", str(tree / "pyproject.toml"), "--no-cache"],
+        cwd=tree / "proxy",
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    verdicts = re.findall(r"^(\S.*\S) (KEPT|BROKEN)\b", run.stdout, re.MULTILINE)
+    return run.returncode, dict(verdicts), run.stdout + run.stderr
+
+
+def test_every_contract_is_kept(untouched: tuple[int, dict[str, str], str]) -> None:
+    code, verdicts, output = untouched
+    assert verdicts == dict.fromkeys([DOWN, IMPLEMENTATIONS, STORES, PURE, CYCLES], "KEPT"), output
+    assert code == 0, output
+
+
+@pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_breaks_its_contracts_and_no_other(
+    untouched: tuple[int, dict[str, str], str], tmp_path: Path, mistake: tuple[str, ...]
+) -> None:
+    place, statement, *contracts = mistake
+    file = copied_to(tmp_path) / PACKAGE / place
+    file.parent.mkdir(exist_ok=True)
+    with file.open("a") as source:
+        source.write(f"\n{statement}\n")
+    code, verdicts, output = lint(tmp_path)
+    assert code == 1, output
+    assert dict(verdicts.items() - untouched[1].items()) == dict.fromkeys(contracts, "BROKEN"), output

@@ -1,0 +1,66 @@
+"""What the package imports is declared, and what is declared is imported."""
+
+import ast
+import re
+import sys
+import tomllib
+from functools import cache
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[2]
+PACKAGE = CHECKOUT / "proxy" / "taskgate"
+
+
+def normal(name: str) -> str:
+    return re.sub("[-_.]+", "-", name).lower()
+
+
+DECLARED = {
+    normal(re.split(r"[^\w.-]", requirement, maxsplit=1)[0])
+    for requirement in tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]["dependencies"]
+}
+
+
+def imported(source: str) -> set[str]:
+    """The top-level names that a module imports, wherever the statement stands; its own package is left out."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.partition(".")[0])
+    return found - {"taskgate"}
+
+
+@cache
+def foreign() -> dict[str, set[str]]:
+    """The third-party names that the package imports, each with the files that do."""
+    found: dict[str, set[str]] = {}
+    for file in sorted(PACKAGE.rglob("*.py")):
+        for name in imported(file.read_text()) - sys.stdlib_module_names:
+            found.setdefault(name, set()).add(str(file.relative_to(PACKAGE)))
+    return found
+
+
+@cache
+def distributions(name: str) -> set[str]:
+    """The distributions that install a top-level name."""
+    return {normal(distribution) for distribution in packages_distributions().get(name, [])}
+
+
+def test_what_is_imported_is_declared() -> None:
+    undeclared = {name: sorted(files) for name, files in foreign().items() if not distributions(name) & DECLARED}
+    assert undeclared == {}
+
+
+@pytest.mark.parametrize("declared", sorted(DECLARED))
+def test_what_is_declared_is_imported(declared: str) -> None:
+    assert any(declared in distributions(name) for name in foreign())
+
+
+def test_an_import_is_seen_wherever_it_stands() -> None:
+    source = "import a.b, c\nfrom d.e import f\nfrom . import g\nfrom taskgate import h\ndef i():\n    import j as k\n"
+    assert imported(source) == {"a", "c", "d", "j"}

@@ -1,0 +1,55 @@
+"""Every pure module is covered to its last branch by its own tests alone."""
+
+from pathlib import Path
+
+import pytest
+
+from house.pure_coverage import PACKAGES, left_out, left_out_of_each, own_tests, pure_modules
+
+MODULES = pure_modules()
+
+
+@pytest.fixture(scope="module")
+def gaps(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, str]:
+    """What is left out of each module; measured once, since most of the time goes into starting."""
+    return left_out_of_each(MODULES, tmp_path_factory.mktemp("coverage"))
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: str(module.relative_to(PACKAGES / "taskgate")))
+def test_a_pure_module_is_covered_by_its_own_tests(module: Path, gaps: dict[Path, str]) -> None:
+    assert not gaps[module], f"{module.relative_to(PACKAGES)}: {gaps[module]}"
+
+
+def test_the_pure_floors_are_found() -> None:
+    names = {str(module.relative_to(PACKAGES / "taskgate")) for module in MODULES}
+    assert {"mcp/jsonrpc.py", "tasks/machine.py", "dialects/faults.py", "auth/context.py", "stores/codec.py"} <= names
+    assert not any(name.startswith(("engine/", "stores/memory")) for name in names)
+
+
+def test_tests_belong_to_the_module_of_their_name() -> None:
+    tests = own_tests(PACKAGES / "taskgate" / "mcp" / "spans.py")
+    assert [file.name for file in tests] == ["test_spans.py", "test_spans_refusals.py"]
+
+
+PROFILE = """
+from hypothesis import settings
+
+settings.register_profile("few")
+"""
+TESTS = """
+from taskgate.auth.context import AuthContext
+
+def test_one_caller():
+    assert {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"), [("AuthContext(key='k')", "lines [16]"), ("None", "failed")], ids=["a gap", "a red test"]
+)
+def test_a_line_that_is_left_out_is_told_and_so_is_a_test_that_fails(tmp_path: Path, statement: str, told: str) -> None:
+    module = PACKAGES / "taskgate" / "auth" / "context.py"
+    (tmp_path / "conftest.py").write_text(PROFILE)
+    (tmp_path / "test_context.py").write_text(TESTS.format(statement))
+    assert told in left_out(module, [tmp_path / "test_context.py"], tmp_path)

@@ -1,0 +1,131 @@
+"""Servers that refuse, reset, hang or answer garbage: the exact outcome for a plain call and for a task."""
+
+from typing import Any
+
+import pytest
+
+from helpers.mcp_host import McpHost
+from helpers.scripted_upstream import (
+    Hold,
+    Reply,
+    ScriptedServer,
+    breaks_off,
+    note,
+    raw,
+    redirect,
+    resets,
+    result,
+    status,
+    stream,
+)
+from helpers.waiting import eventually
+from helpers.whole_gateway import WholeGateway, configuration, running
+from requirements import covers
+
+FAILURES: dict[str, tuple[Reply, str, bool]] = {
+    "resets the connection": (resets(), "closed", True),
+    "breaks a stream off": (breaks_off(note("notifications/message", level="info", data=1)), "closed", True),
+    "ends a stream without an answer": (stream(None), "closed", True),
+    "breaks a document off": (breaks_off(document=True), "closed", True),
+    "answers 400": (status(400), "session_lost", False),
+    "answers 403": (status(403), "refused", False),
+    "answers 429": (status(429), "refused", False),
+    "answers 500": (status(500), "refused", True),
+    "answers 503": (status(503), "refused", True),
+    "answers HTML": (raw(b"<html>", content_type="text/html"), "malformed", True),
+    "answers no JSON": (raw(b"{"), "malformed", True),
+    "answers an array": (raw(b"[]"), "malformed", True),
+    "answers under another id": (result({"content": []}, id=424242), "malformed", True),
+    "answers in a coding nobody asked for": (raw(b"x", Content_Encoding="gzip"), "malformed", True),
+    "redirects to another origin": (redirect(307, "http://127.0.0.2:1/mcp"), "redirect", False),
+    "redirects with a loss of the method": (redirect(302, "/mcp"), "redirect", True),
+}
+
+
+@pytest.mark.parametrize(("reply", "reason", "dispatched"), FAILURES.values(), ids=FAILURES)
+async def test_a_plain_call_to_a_server_that_fails_gets_an_error_that_says_why(
+    server: ScriptedServer, host: McpHost, reply: Reply, reason: str, dispatched: bool
+) -> None:
+    server.script["broken"] = reply
+    answer = await host.call("broken")
+    assert (answer.status, answer.code) == (200, -32603)
+    assert answer.error["data"] == {"origin": "upstream", "reason": reason, "dispatched": dispatched}
+    assert_nothing_leaks(server, answer.text)
+    assert len(server.heard("tools/call")) == 1
+    assert (await host.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
+
+
+@covers("L-RES-2")
+@pytest.mark.parametrize(("reply", "reason", "dispatched"), FAILURES.values(), ids=FAILURES)
+async def test_a_task_on_a_server_that_fails_is_failed_and_says_why(
+    server: ScriptedServer, gateway: WholeGateway, host: McpHost, reply: Reply, reason: str, dispatched: bool
+) -> None:
+    server.script["broken"] = reply
+    task = await host.start("broken")
+    answer = await host.ask("tasks/result", {"taskId": task["taskId"]})
+    assert answer.error["data"] == {"origin": "upstream", "reason": reason, "dispatched": dispatched}
+    last = await host.task(task["taskId"])
+    assert (last["status"], last["statusMessage"]) == ("failed", answer.error["message"])
+    assert_nothing_leaks(server, answer.text)
+    assert len(server.heard("tools/call")) == 1
+    assert await gateway.count("taskgate_tasks_finished_total", error_type=reason) <= 1
+
+
+async def test_a_task_whose_server_went_away_after_the_session_was_opened_fails(
+    server: ScriptedServer, host: McpHost
+) -> None:
+    await host.start("echo")
+    await server.stop()
+    task = await host.start("echo")
+    answer = await host.ask("tasks/result", {"taskId": task["taskId"]})
+    assert answer.error["data"] == {"origin": "upstream", "reason": "unreachable", "dispatched": False}
+
+
+async def test_an_initialize_at_a_server_that_is_not_there_fails_with_its_id() -> None:
+    async with running(configuration({"reports": "http://127.0.0.1:1/mcp"})) as gateway:
+        params: dict[str, Any] = {"protocolVersion": "2025-11-25", "capabilities": {}}
+        answer = await gateway.host().ask("initialize", params | {"clientInfo": {"name": "h", "version": "1"}}, id="i")
+        assert await gateway.ready() == 200
+    assert (answer.status, answer.code) == (200, -32603)
+    assert answer.error["data"] == {"origin": "upstream", "reason": "unreachable", "dispatched": False}
+    assert "127.0.0.1" not in answer.text
+
+
+@covers("V-INIT-9", "T-25")
+@pytest.mark.parametrize("as_task", [False, True])
+async def test_a_call_that_outlives_its_bound_is_cancelled_at_the_server(server: ScriptedServer, as_task: bool) -> None:
+    server.script["report"] = hold = Hold()
+    written = {"path": "/reports/mcp", "url": server.url, "timeouts": {"call": "100ms"}}
+    async with running(configuration({"reports": server.url}, upstreams={"reports": written})) as gateway:
+        host = await gateway.greeted()
+        if as_task:
+            task = await host.start("report")
+            answer = await host.ask("tasks/result", {"taskId": task["taskId"]})
+        else:
+            answer = await host.call("report")
+        assert answer.error["data"] == {"origin": "upstream", "reason": "timeout", "dispatched": True}
+        await eventually(lambda: server.cancelled == [hold.turns[0].id])
+
+
+@covers("V-INIT-9")
+async def test_an_initialize_that_hangs_is_given_up_and_not_cancelled(server: ScriptedServer) -> None:
+    server.methods["initialize"] = Hold()
+    written = {"path": "/reports/mcp", "url": server.url, "timeouts": {"first_byte": "100ms"}}
+    async with running(configuration({"reports": server.url}, upstreams={"reports": written})) as gateway:
+        params: dict[str, Any] = {"protocolVersion": "2025-11-25", "capabilities": {}}
+        answer = await gateway.host().ask("initialize", params | {"clientInfo": {"name": "h", "version": "1"}})
+    assert answer.error["data"]["reason"] == "timeout"
+    assert server.cancelled == []
+
+
+@covers("H-HTTP-4")
+async def test_a_redirect_within_the_servers_origin_is_followed_with_method_and_body(server: ScriptedServer) -> None:
+    async with running(configuration({"reports": f"{server.url}/elsewhere"})) as gateway:
+        host = await gateway.greeted()
+        assert (await host.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
+
+
+def assert_nothing_leaks(server: ScriptedServer, text: str) -> None:
+    """No address of the server, no class of ours or of a library."""
+    assert server.origin.removeprefix("http://") not in text
+    assert all(word not in text for word in ("Traceback", "aiohttp", "Error(", "taskgate."))

@@ -1,0 +1,164 @@
+"""What outlives the process: tasks and host sessions, over a stop and over a fall."""
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+
+from helpers.mcp_host import McpHost
+from helpers.records import keep, new_record
+from helpers.scripted_upstream import Hold, ScriptedServer, result
+from helpers.waiting import bounded, eventually
+from helpers.whole_gateway import WholeGateway, configuration, running
+from requirements import covers
+from taskgate.clock import SystemClock, SystemEntropy
+from taskgate.stores.open import SqliteOptions, open_store
+from taskgate.tasks.record import Lease, OwnerKey, TaskRecord
+
+DONE = {"content": [{"type": "text", "text": "done"}]}
+LOST = {"origin": "gateway", "reason": "call_lost", "dispatched": True}
+
+
+def returned(gateway: WholeGateway, host: McpHost) -> McpHost:
+    """The same host, at the gateway of now."""
+    again = McpHost(gateway.http, gateway.url())
+    again.session, again.revision = host.session, host.revision
+    return again
+
+
+@covers("L-RES-4")
+async def test_a_finished_task_and_its_session_outlive_a_restart(server: ScriptedServer, tmp_path: Path) -> None:
+    server.script["report"] = result(DONE)
+    config = configuration({"reports": server.url}, folder=tmp_path)
+    async with running(config) as gateway:
+        host = await gateway.greeted()
+        task = await host.start("report")
+        before = await host.ask("tasks/result", {"taskId": task["taskId"]})
+        last = await host.task(task["taskId"])
+    async with running(config) as gateway:
+        host = returned(gateway, host)
+        assert await host.task(task["taskId"]) == last
+        assert (await host.ask("tasks/result", {"taskId": task["taskId"]})).result == before.result
+        assert (await host.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
+    assert len(server.heard("initialize")) == 2
+
+
+@covers("H-LEG-3")
+async def test_a_session_that_was_deleted_or_never_kept_gets_404_after_a_restart(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    config = configuration({"reports": server.url}, folder=tmp_path)
+    async with running(config) as gateway:
+        deleted = await gateway.greeted()
+        await deleted.leave()
+    async with running(config) as gateway:
+        assert (await returned(gateway, deleted).ask("ping")).status == 404
+    async with running(configuration({"reports": server.url})) as gateway:
+        forgotten = await gateway.greeted()
+    async with running(configuration({"reports": server.url})) as gateway:
+        assert (await returned(gateway, forgotten).ask("ping")).status == 404
+
+
+async def leave_behind(folder: Path, *records: TaskRecord) -> None:
+    """A store as a process leaves it that fell with these tasks unfinished."""
+    file = SqliteOptions(
+        path=folder / "taskgate.db", synchronous="FULL", busy_timeout=timedelta(seconds=5), max_size=2**30
+    )
+    store = await open_store("sqlite", file)
+    await keep(store, *records)
+    await store.close()
+
+
+async def test_a_fallen_gateways_tasks_are_run_if_never_sent_and_failed_if_they_may_have_run(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    unsent, sent, homeless = (unfinished("reports"), unfinished("reports", dispatched=True), unfinished("gone"))
+    await leave_behind(tmp_path, unsent, sent, homeless)
+    async with running(configuration({"reports": server.url}, folder=tmp_path)) as gateway:
+        host = await gateway.greeted()
+        waiting = asyncio.create_task(host.ask("tasks/result", {"taskId": unsent.id}))
+        lost = await host.ask("tasks/result", {"taskId": sent.id})
+        async with bounded():
+            assert (await waiting).result["structuredContent"] == {"year": 2026}
+        assert lost.error["data"] == LOST
+        assert "may or may not have completed" in lost.error["message"]
+        assert (await host.task(sent.id))["status"] == "failed"
+        assert await gateway.count("taskgate_task_recoveries_total", outcome="retried") == 1
+        assert await gateway.count("taskgate_task_recoveries_total", outcome="failed") == 2
+        await eventually(lambda: len(server.live) == 1)
+    assert len(server.heard("tools/call")) == 1
+    # Once ended it stays ended: the next start finds nothing to take over.
+    async with running(configuration({"reports": server.url}, folder=tmp_path)) as gateway:
+        assert (await (await gateway.greeted()).ask("tasks/result", {"taskId": sent.id})).error == lost.error
+        assert await gateway.count("taskgate_task_recoveries_total") == 0
+
+
+async def test_a_stop_ends_running_tasks_as_shut_down_and_answers_who_waits(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    hold = server.script["report"] = Hold()
+    config = configuration(
+        {"reports": server.url}, folder=tmp_path, server={"drain": {"delay": "0s", "running_tasks": "fail"}}
+    )
+    async with running(config) as gateway:
+        host = await gateway.greeted()
+        task = await host.start("report")
+        waiting = asyncio.create_task(host.ask("tasks/result", {"taskId": task["taskId"]}))
+        async with bounded():
+            await hold.begun.wait()
+            await gateway.drain()
+            answer = await waiting
+    assert answer.error["data"] == {"origin": "gateway", "reason": "shutdown", "dispatched": True}
+    async with running(config) as gateway:
+        assert (await returned(gateway, host).task(task["taskId"]))["status"] == "failed"
+
+
+async def test_a_drain_lets_running_calls_end_and_refuses_what_still_comes(server: ScriptedServer) -> None:
+    hold, plain = Hold(), Hold()
+    server.script |= {"report": hold, "echo": plain}
+    async with running(configuration({"reports": server.url}, server={"drain": {"timeout": "20s"}})) as gateway:
+        host = await gateway.greeted()
+        task = await host.start("report")
+        waiting = asyncio.create_task(host.ask("tasks/result", {"taskId": task["taskId"]}))
+        calling = asyncio.create_task(host.call("echo"))
+        async with bounded(), host.listen() as stream:
+            await hold.begun.wait()
+            await plain.begun.wait()
+            draining = asyncio.create_task(gateway.drain())
+            while await gateway.ready() != 503:
+                pass
+            hold.release(DONE)
+            plain.release(DONE)
+            assert (await waiting).result["content"] == DONE["content"]
+            assert (await calling).result["content"] == DONE["content"]
+            await stream.end()
+            await draining
+
+
+async def test_a_kept_connection_is_refused_while_the_gateway_drains(server: ScriptedServer) -> None:
+    hold = server.script["report"] = Hold()
+    async with running(configuration({"reports": server.url}, server={"drain": {"timeout": "20s"}})) as gateway:
+        host = await gateway.greeted()
+        await host.start("report")
+        async with bounded():
+            await hold.begun.wait()
+            draining = asyncio.create_task(gateway.drain())
+            while await gateway.ready() != 503:
+                pass
+            answer = await host.ask("tools/list")
+            hold.release(DONE)
+            await draining
+    assert (answer.status, answer.code) == (200, 503)
+    assert answer.error["data"]["reason"] == "draining"
+    assert "Retry-After" in answer.headers
+
+
+def unfinished(mount: str, *, dispatched: bool = False) -> TaskRecord:
+    """A task that a fallen process held, called build_report for the year 2026."""
+    now = SystemClock().now()
+    return new_record(
+        id=SystemEntropy().token(16).hex(),
+        owner=OwnerKey("anonymous", mount),
+        created_at=now,
+        dispatched=dispatched,
+        lease=Lease(holder="fallen", until=now + timedelta(hours=1)),
+    )

@@ -1,0 +1,166 @@
+"""Opening, finding and ending sessions of hosts, and the sessions at servers behind them."""
+
+import pytest
+
+from helpers.mcp_host import McpHost
+from helpers.scripted_upstream import ScriptedServer, error, status
+from helpers.waiting import eventually
+from helpers.whole_gateway import WholeGateway, configuration, running
+from requirements import covers
+
+REVISIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
+
+
+@covers("V-INIT-1", "V-INIT-3")
+@pytest.mark.parametrize("asked", REVISIONS)
+@pytest.mark.parametrize("spoken", REVISIONS)
+async def test_a_host_gets_its_revision_whatever_the_server_speaks(asked: str, spoken: str) -> None:
+    async with ScriptedServer(revision=spoken) as server, running(configuration({"reports": server.url})) as gateway:
+        host = gateway.host()
+        welcome = await host.initialize(asked)
+        assert welcome["protocolVersion"] == asked
+        assert (await host.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
+    offered = server.heard("initialize")[0]["params"]["protocolVersion"]
+    assert offered == "2025-11-25"
+
+
+@covers("V-INIT-1", "T-10")
+@pytest.mark.parametrize("asked", ["2026-07-28", "1999-01-01", "newest"])
+async def test_a_revision_without_a_handshake_is_answered_with_the_newest_that_has_one(
+    gateway: WholeGateway, asked: str
+) -> None:
+    assert (await gateway.host().initialize(asked))["protocolVersion"] == "2025-11-25"
+
+
+@covers("V-INIT-4", "L-CAP-1", "L-CAP-2")
+@pytest.mark.parametrize("asked", REVISIONS)
+async def test_tasks_are_declared_to_the_newest_revision_alone(gateway: WholeGateway, asked: str) -> None:
+    declared = (await gateway.host().initialize(asked))["capabilities"].get("tasks")
+    assert declared == ({"cancel": {}, "requests": {"tools": {"call": {}}}} if asked == "2025-11-25" else None)
+
+
+@covers("V-INIT-4")
+async def test_tasks_are_not_declared_where_no_call_can_become_one(server: ScriptedServer) -> None:
+    rules = {"upgrade": [{"tool": "*", "mode": "sync"}]}
+    async with running(configuration({"reports": server.url}, tasks=rules)) as gateway:
+        host = gateway.host()
+        assert "tasks" not in (await host.initialize())["capabilities"]
+        assert (await host.ask("tasks/get", {"taskId": "a" * 32})).code == -32601
+
+
+@covers("V-INIT-2", "V-INIT-5")
+async def test_a_host_that_is_not_yet_initialized_is_answered_and_told_nothing_else(gateway: WholeGateway) -> None:
+    host = gateway.host()
+    answer = await host.ask(
+        "initialize",
+        {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "h", "version": "1"}},
+    )
+    host.session = answer.headers["Mcp-Session-Id"]
+    pong = await host.ask("ping")
+    assert (answer.notices, pong.notices, pong.result) == ((), (), {})
+
+
+async def test_the_host_sees_the_gateways_name_and_the_servers_instructions(gateway: WholeGateway) -> None:
+    welcome = await gateway.host().initialize()
+    assert welcome["serverInfo"]["name"] == "taskgate"
+    assert welcome["instructions"] == "Do as the script says."
+
+
+@covers("H-LEG-1")
+async def test_a_session_id_is_long_visible_and_another_each_time(gateway: WholeGateway) -> None:
+    ids = {(await gateway.greeted()).session or "" for _ in range(5)}
+    assert len(ids) == 5
+    assert all(len(id) == 32 and id.isascii() and id.isprintable() and " " not in id for id in ids)
+
+
+@covers("H-LEG-2")
+async def test_a_message_without_a_session_gets_400_and_its_id(gateway: WholeGateway) -> None:
+    answer = await gateway.host().ask("tools/list", id="mine")
+    assert (answer.status, answer.code) == (400, -32600)
+    assert answer.message is not None
+    assert answer.message["id"] == "mine"
+
+
+@covers("H-LEG-3")
+@pytest.mark.parametrize("id", ["unknown", "a" * 32, "a" * 5000, "ä".encode().decode("latin-1")])
+async def test_an_unknown_session_gets_404(gateway: WholeGateway, id: str) -> None:
+    host = gateway.host()
+    host.session = id
+    assert (await host.ask("ping")).status == 404
+    assert await host.leave() == 404
+
+
+@covers("H-LEG-3", "H-LEG-5")
+async def test_a_session_that_was_deleted_is_unknown_here_and_at_the_server(
+    server: ScriptedServer, host: McpHost
+) -> None:
+    assert await host.leave() == 200
+    assert (await host.ask("ping")).status == 404
+    await eventually(lambda: len(server.verbs("DELETE")) == 1)
+    assert server.live == set()
+
+
+@covers("I-ISO-6")
+async def test_a_session_of_one_mount_is_unknown_at_another(server: ScriptedServer) -> None:
+    async with running(configuration({"reports": server.url, "other": server.url})) as gateway:
+        host = await gateway.greeted(mount="reports")
+        stranger = gateway.host("other")
+        stranger.session = host.session
+        assert (await stranger.ask("ping")).status == 404
+        assert (await host.ask("ping")).status == 200
+
+
+@covers("H-LEG-6")
+@pytest.mark.parametrize("named", ["2025-06-18", "2026-07-28", "1999-01-01", "x", ""])
+async def test_a_revision_header_that_is_not_the_sessions_gets_400(host: McpHost, named: str) -> None:
+    answer = await host.ask("ping", headers={"MCP-Protocol-Version": named})
+    assert (answer.status, answer.code) == (400, -32600)
+    assert "2025-11-25" in answer.error["data"]["supported"]
+
+
+async def test_the_revision_header_may_be_left_out(host: McpHost) -> None:
+    host.revision = None
+    assert (await host.ask("ping")).result == {}
+
+
+async def test_a_message_of_the_stateless_era_is_refused_so_that_its_host_falls_back(gateway: WholeGateway) -> None:
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+    headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "server/discover"}
+    answer = await gateway.host().ask("server/discover", {"_meta": meta}, headers=headers)
+    assert (answer.status, answer.code) == (400, -32600)
+
+
+@covers("H-LEG-4")
+async def test_a_server_that_lost_its_session_is_met_anew_for_the_next_call(
+    server: ScriptedServer, gateway: WholeGateway, host: McpHost
+) -> None:
+    await host.call("echo")
+    server.forget_sessions()
+    lost = await host.call("echo", {"n": 1})
+    assert lost.error["data"] == {"origin": "upstream", "reason": "session_lost", "dispatched": False}
+    assert (await host.call("echo", {"n": 2})).result["structuredContent"] == {"n": 2}
+    calls = [message["params"]["arguments"] for message in server.heard("tools/call")]
+    assert calls.count({"n": 1}) == 1
+    assert len(server.heard("initialize")) == 2
+    assert await gateway.count("taskgate_upstream_sessions_lost_total") == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        pytest.param(error(-32000, "no"), "refused", id="error"),
+        pytest.param(status(500), "refused", id="500"),
+        pytest.param(status(401), "refused", id="401"),
+    ],
+)
+async def test_a_server_that_opens_no_session_makes_initialize_fail(
+    server: ScriptedServer, gateway: WholeGateway, reply: object, reason: str
+) -> None:
+    server.methods["initialize"] = reply  # type: ignore[assignment]
+    answer = await gateway.host().ask(
+        "initialize",
+        {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "h", "version": "1"}},
+    )
+    assert (answer.status, answer.code) == (200, -32603)
+    assert answer.error["data"]["reason"] == reason
+    assert "Mcp-Session-Id" not in answer.headers

@@ -1,0 +1,199 @@
+"""Which calls become tasks, for how long and how many: the operator's rules, as hosts meet them."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from helpers.manual_clock import ManualClock
+from helpers.mcp_host import McpHost
+from helpers.scripted_upstream import Hold, ScriptedServer, error, status
+from helpers.waiting import bounded, eventually
+from helpers.whole_gateway import WholeGateway, configuration, running
+from requirements import covers
+from taskgate.assembly import Surroundings
+
+MODES = {"sync": "forbidden", "auto": "optional", "always": "optional", "required": "required"}
+
+
+def rules(**modes: str) -> dict[str, Any]:
+    """A rule for each tool, in this order."""
+    return {"upgrade": [{"tool": tool, "mode": mode} for tool, mode in modes.items()]}
+
+
+@covers("L-TOOL-1")
+@pytest.mark.parametrize(("mode", "support"), MODES.items())
+async def test_a_tool_tells_its_task_support_by_its_mode(server: ScriptedServer, mode: str, support: str) -> None:
+    server.tools = [{"name": "report", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "optional"}}]
+    async with running(configuration({"reports": server.url}, tasks=rules(report=mode, other="auto"))) as gateway:
+        new, old = await gateway.greeted(), await gateway.greeted("2025-06-18")
+        listed = (await new.ask("tools/list")).result["tools"]
+        seen_by_old = (await old.ask("tools/list")).result["tools"]
+    assert [tool["execution"]["taskSupport"] for tool in listed] == [support]
+    assert [tool.get("execution") for tool in seen_by_old] == [None]
+
+
+@covers("L-TOOL-1")
+async def test_a_tool_that_its_server_runs_only_as_a_task_of_its_own_is_forbidden(
+    server: ScriptedServer, host: McpHost
+) -> None:
+    server.tools = [{"name": "native", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}}]
+    assert (await host.ask("tools/list")).result["tools"][0]["execution"] == {"taskSupport": "forbidden"}
+    assert (await host.call("native", task={})).code == -32601
+
+
+@covers("L-TOOL-2", "L-CREATE-5")
+async def test_a_task_for_a_tool_that_forbids_it_is_refused(server: ScriptedServer) -> None:
+    config = configuration({"reports": server.url}, tasks=rules(echo="sync", report="auto"))
+    async with running(config) as gateway:
+        host = await gateway.greeted()
+        answer = await host.call("echo", task={})
+        plain = await host.call("echo", {"a": 1})
+    assert (answer.status, answer.code) == (200, -32601)
+    assert plain.result["structuredContent"] == {"a": 1}
+
+
+@covers("L-TOOL-3")
+async def test_a_tool_that_must_be_a_task_is_refused_when_called_plainly(server: ScriptedServer) -> None:
+    async with running(configuration({"reports": server.url}, tasks=rules(echo="required"))) as gateway:
+        new, old = await gateway.greeted(), await gateway.greeted("2025-06-18")
+        refused = await new.call("echo")
+        assert (await old.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
+        assert (await new.start("echo"))["status"] == "working"
+    assert (refused.status, refused.code) == (200, -32601)
+    assert len(server.heard("tools/call")) <= 2
+
+
+@covers("L-TOOL-5")
+async def test_a_session_without_tasks_has_task_ignored(server: ScriptedServer, gateway: WholeGateway) -> None:
+    old = await gateway.greeted("2025-06-18")
+    answer = await old.call("echo", {"a": 1}, task={"ttl": 1})
+    assert answer.result["structuredContent"] == {"a": 1}
+    assert "task" not in server.heard("tools/call")[0]["params"]
+    assert (await old.ask("tasks/get", {"taskId": "a" * 32})).code == -32601
+
+
+@covers("L-CREATE-5")
+async def test_a_task_for_a_tool_that_is_not_listed_is_refused_and_nothing_stored(
+    server: ScriptedServer, gateway: WholeGateway, host: McpHost
+) -> None:
+    answer = await host.call("unknown", task={})
+    assert (answer.status, answer.code) == (200, -32602)
+    assert server.heard("tools/call") == []
+    assert await gateway.count("taskgate_tasks_started_total") == 0
+
+
+async def test_the_catalogue_is_read_again_when_the_server_says_that_it_changed(
+    server: ScriptedServer, host: McpHost
+) -> None:
+    assert (await host.call("new", task={})).code == -32602
+    server.tools = [*server.tools, {"name": "new", "inputSchema": {"type": "object"}}]
+    await server.streaming()
+    await server.push({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+    async with bounded():
+        while "error" in ((await host.call("new", task={})).message or {}):
+            pass
+
+
+@pytest.mark.parametrize("reply", [error(-32603, "no"), status(500)], ids=["error", "500"])
+async def test_a_catalogue_that_cannot_be_read_refuses_the_task_and_stores_nothing(
+    server: ScriptedServer, gateway: WholeGateway, host: McpHost, reply: Any
+) -> None:
+    server.methods["tools/list"] = reply
+    answer = await host.call("echo", task={})
+    assert (answer.status, answer.code) == (200, -32603)
+    assert server.heard("tools/call") == []
+    assert await gateway.count("taskgate_tasks_started_total") == 0
+
+
+@covers("L-CREATE-3", "R-RES-2")
+@pytest.mark.parametrize(
+    ("asked", "granted"),
+    [
+        pytest.param({}, 1_800_000, id="nothing"),
+        pytest.param({"ttl": None}, 1_800_000, id="null"),
+        pytest.param({"ttl": 0}, 60_000, id="zero"),
+        pytest.param({"ttl": 59_999}, 60_000, id="below"),
+        pytest.param({"ttl": 61_000}, 61_000, id="within"),
+        pytest.param({"ttl": 3_600_001}, 3_600_000, id="above"),
+        pytest.param({"ttl": 10**30}, 3_600_000, id="enormous"),
+    ],
+)
+async def test_a_ttl_is_brought_within_what_the_operator_allows(
+    server: ScriptedServer, asked: dict[str, Any], granted: int
+) -> None:
+    ttl = {"ttl": {"default": "30m", "min": "1m", "max": "1h"}}
+    async with running(configuration({"reports": server.url}, tasks=ttl)) as gateway:
+        host = await gateway.greeted()
+        assert (await host.start("echo", **asked))["ttl"] == granted
+
+
+@covers("L-TTL-1", "L-TTL-2", "R-RES-3", "L-GET-2")
+@pytest.mark.parametrize("finished", [True, False])
+async def test_an_expired_task_is_gone_and_its_call_ended(
+    server: ScriptedServer, clock: ManualClock, finished: bool
+) -> None:
+    hold = server.script["report"] = Hold()
+    config = configuration({"reports": server.url}, store={"purge_interval": "20ms"})
+    async with running(config, Surroundings(clock=clock)) as gateway:
+        host = await gateway.greeted()
+        task = await host.start("echo" if finished else "report", ttl=60_000)
+        if finished:
+            await host.ask("tasks/result", {"taskId": task["taskId"]})
+        clock.advance(timedelta(milliseconds=59_999))
+        assert (await host.task(task["taskId"]))["ttl"] == 60_000
+        clock.advance(timedelta(milliseconds=1))
+        gone = await host.ask("tasks/get", {"taskId": task["taskId"]})
+        unknown = await host.ask("tasks/get", {"taskId": "A" * 32})
+        assert gone.error == unknown.error == {"code": -32602, "message": "Task not found"}
+        async with bounded():
+            while not await gateway.count("taskgate_tasks_purged_total"):
+                pass
+        assert await gateway.count("taskgate_task_expirations_total") == (0 if finished else 1)
+        if not finished:
+            await eventually(lambda: server.cancelled == [hold.turns[0].id])
+
+
+@covers("R-RES-1")
+async def test_unfinished_tasks_are_capped_and_a_finished_one_makes_room(server: ScriptedServer) -> None:
+    hold = server.script["report"] = Hold()
+    config = configuration({"reports": server.url}, limits={"concurrency": {"tasks_per_context": 2}})
+    async with running(config) as gateway:
+        host, other = await gateway.greeted(), await gateway.greeted()
+        first = await host.start("report")
+        await host.start("report")
+        refused = await other.call("report", task={})
+        assert (refused.status, refused.code, refused.headers["Retry-After"]) == (200, 429, "2")
+        assert refused.error["data"] == {
+            "origin": "gateway",
+            "reason": "concurrency",
+            "limit": 2,
+            "retryAfterMs": 2000,
+        }
+        await host.ask("tasks/cancel", {"taskId": first["taskId"]})
+        await other.start("report")
+        hold.release({"content": []})
+
+
+@covers("L-GET-2")
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/result", "tasks/cancel"])
+@pytest.mark.parametrize("id", ["A" * 32, "", "x", "A" * 10_000, "é", 7, None, ["A" * 32], "A" * 31 + " "])
+async def test_every_id_that_is_no_task_gets_the_same_answer(host: McpHost, method: str, id: object) -> None:
+    answer = await host.ask(method, {"taskId": id})
+    assert (answer.status, answer.error) == (200, {"code": -32602, "message": "Task not found"})
+
+
+@covers("I-ISO-6")
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/result", "tasks/cancel"])
+async def test_a_task_of_one_mount_is_unknown_at_another(server: ScriptedServer, method: str) -> None:
+    async with running(configuration({"reports": server.url, "other": server.url})) as gateway:
+        mine, other = await gateway.greeted(mount="reports"), await gateway.greeted(mount="other")
+        task = await mine.start("echo")
+        answer = await other.ask(method, {"taskId": task["taskId"]})
+        assert answer.error == {"code": -32602, "message": "Task not found"}
+        assert await gateway.count("taskgate_task_access_denials_total", mcp_method_name=method) == 1
+
+
+@covers("L-CAP-2", "I-ISO-4")
+async def test_tasks_are_not_listed(host: McpHost) -> None:
+    assert (await host.ask("tasks/list")).code == -32601

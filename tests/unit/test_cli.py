@@ -1,0 +1,123 @@
+"""The command line: what it prints, where, and with which status it ends."""
+
+import json
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from example.processes import running
+
+from helpers.gateway_process import TASKGATE, gateway_process, write_configuration
+from helpers.waiting import bounded
+from taskgate import __version__
+from taskgate.cli import main
+
+URL = "http://127.0.0.1:9/mcp"
+
+
+def run(*arguments: str | Path, **environment: str) -> tuple[int, str, str]:
+    """Status, standard output and standard error of a command."""
+    ended = CliRunner(env=environment).invoke(main, [str(each) for each in arguments])
+    return ended.exit_code, ended.stdout, ended.stderr
+
+
+def test_the_version_is_told() -> None:
+    assert run("--version") == (0, f"taskgate, version {__version__}\n", "")
+
+
+def test_check_prints_every_key_as_it_takes_effect(tmp_path: Path) -> None:
+    status, out, err = run("check", "--config", write_configuration(tmp_path, URL))
+    assert (status, err) == (0, "")
+    assert "tasks_per_context: 10" in out
+    assert f"url: {URL}" in out
+
+
+def test_check_tells_all_problems_at_once_with_file_and_line(tmp_path: Path) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text("version: 1\nauth: {mode: none}\nupstreams: {}\nserver: {max_bodi: 1}\n")
+    status, out, err = run("check", "--config", file)
+    assert (status, out) == (2, "")
+    assert f"{file}:3: upstreams" in err
+    assert f"{file}:4: server.max_bodi" in err
+
+
+def test_a_file_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
+    status, out, err = run("serve", "--config", tmp_path / "none.yaml")
+    assert (status, out) == (2, "")
+    assert "none.yaml" in err
+
+
+def test_the_schema_is_json() -> None:
+    status, out, _ = run("schema")
+    assert status == 0
+    assert json.loads(out)["title" if "title" in json.loads(out) else "$schema"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(("serve",), id="neither file nor server"),
+        pytest.param(("serve", "--config", "x", "--upstream", URL), id="both"),
+        pytest.param(("serve", "--config", "x", "--listen", "127.0.0.1:1"), id="listen with a file"),
+        pytest.param(("serve", "--config", "x", "--admin", "127.0.0.1:1"), id="admin with a file"),
+        pytest.param(("serve", "--upstream", "ftp://x/"), id="a URL of another scheme"),
+        pytest.param(("serve", "--upstream", URL, "--listen", "0.0.0.0:1"), id="a listener for everybody"),
+        pytest.param(("serve", "--upstream", URL, "--admin", "nowhere"), id="no address"),
+    ],
+)
+def test_a_wrong_command_line_is_refused_with_2(arguments: tuple[str, ...]) -> None:
+    status, out, err = run(*arguments)
+    assert (status, out) == (2, "")
+    assert err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("key", ["server", "admin"])
+def test_a_port_that_is_taken_is_named_with_its_key_and_ends_with_1(tmp_path: Path, key: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        file = write_configuration(tmp_path, URL, **{key: f'{{listen: "{address}"}}'})
+        status, out, err = run("serve", "--config", file)
+    assert (status, out) == (1, "")
+    assert f"taskgate: {key}.listen: cannot listen on {address}: address already in use" in err
+
+
+async def test_a_second_process_on_the_same_store_refuses_to_start(tmp_path: Path) -> None:
+    file = write_configuration(tmp_path, URL)
+    async with gateway_process(["--config", file], log=tmp_path / "first.log"):
+        log = tmp_path / "second.log"
+        async with running([TASKGATE, "serve", "--config", file], log=log) as second, bounded():
+            assert await second.process.wait() == 1
+    assert log.read_text() == "taskgate: The store's file is in use by another process\n"
+
+
+async def test_without_a_file_the_server_is_at_mcp_and_its_store_in_the_data_directory(tmp_path: Path) -> None:
+    arguments = ["--upstream", URL, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
+    folder = tmp_path / "data"
+    environment = {"TASKGATE_DATA_DIR": str(folder)}
+    async with gateway_process(arguments, log=tmp_path / "log", environment=environment) as gateway, bounded():
+        assert gateway.listen.startswith("127.0.0.1:")
+        assert sorted(os.listdir(folder))[0] == "taskgate.db"
+        assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_it_with_0(tmp_path: Path, number: signal.Signals) -> None:
+    file = write_configuration(tmp_path, URL)
+    async with gateway_process(["--config", file], log=tmp_path / "log") as gateway:
+        gateway.ask(number)
+        assert await gateway.exit_status() == 0
+    assert [line["event"] for line in gateway.log_lines()] == ["serving", "draining", "stopped"]
+
+
+async def test_a_second_signal_ends_the_drain(tmp_path: Path) -> None:
+    server = '{listen: "127.0.0.1:0", drain: {delay: 1h, timeout: 1h}}'
+    file = write_configuration(tmp_path, URL, server=server)
+    async with gateway_process(["--config", file], log=tmp_path / "log") as gateway:
+        gateway.ask(signal.SIGTERM)
+        await gateway.child.said(rb"draining")
+        gateway.ask(signal.SIGTERM)
+        assert await gateway.exit_status() == 0
