@@ -38,10 +38,8 @@ run: $(STAMP)
 environments: $(STAMP)
 	@$(PY) example/environments.py
 
-# pytest comes last: a failure of it is what make ends with.
 test: $(STAMP) environments
-	@.venv/bin/coverage erase
-	.venv/bin/coverage run -m pytest
+	$(PY) -m pytest
 
 check: $(STAMP)
 	.venv/bin/ruff check .

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from helpers import schema
 from helpers.mcp_host import McpHost
 from helpers.scripted_upstream import ScriptedServer
 from helpers.whole_gateway import WholeGateway, configuration, running
@@ -11,10 +12,17 @@ from helpers.whole_gateway import WholeGateway, configuration, running
 
 @pytest.fixture
 async def server() -> AsyncIterator[ScriptedServer]:
-    """A server with three tools; `echo` and `report` answer with their arguments, `broken` with an error of its own."""
+    """A server with three tools; `echo` and `report` answer with their arguments.
+
+    Whatever it was told is held against the schema at the end.
+    """
     async with ScriptedServer() as server:
         server.tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("echo", "report", "broken")]
         yield server
+    if schema.available():
+        for request in server.requests:
+            if isinstance(request.message, dict) and "method" in request.message:
+                schema.check_client_message(request.message)
 
 
 @pytest.fixture

@@ -30,7 +30,8 @@ CROSSING = [
 async def test_a_request_crosses_with_its_parameters_and_its_answer(
     server: ScriptedServer, host: McpHost, method: str
 ) -> None:
-    sent = {"name": "n", "uri": "file:///a", "level": "info", "ref": {"type": "ref/prompt", "name": "p"}, "x": [1, {}]}
+    sent = {"name": "n", "uri": "file:///a", "level": "info", "x": [1, {}]}
+    sent |= {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": "b"}}
     answers: dict[str, Any] = {
         "tools/list": {"tools": []},
         "prompts/list": {"prompts": []},

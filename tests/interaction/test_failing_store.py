@@ -1,0 +1,101 @@
+"""A store that fails: what needs it is refused, what does not goes on, and no ending is lost."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from helpers.failing_store import FailingStore
+from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.waiting import bounded, eventually
+from helpers.whole_gateway import WholeGateway, configuration, running
+from taskgate.assembly import Surroundings
+from taskgate.stores.open import open_store
+
+EVERYTHING = {"insert", "load", "swap", "put", "find", "touch", "drop", "census", "purge", "purge_sessions"}
+DONE = {"content": [{"type": "text", "text": "done"}]}
+
+
+@pytest.fixture
+async def store() -> FailingStore:
+    """A store in memory that works until it is told not to."""
+    return FailingStore(await open_store("memory", None))
+
+
+@pytest.fixture
+async def gateway(server: ScriptedServer, store: FailingStore) -> AsyncIterator[WholeGateway]:
+    """A gateway over that store."""
+    config = configuration({"reports": server.url}, store={"purge_interval": "20ms"})
+    async with running(config, Surroundings(store=store)) as gateway:  # type: ignore[arg-type]
+        yield gateway
+        store.failing = set()
+
+
+async def test_what_needs_the_store_is_refused_and_plain_calls_go_on(
+    server: ScriptedServer, gateway: WholeGateway, store: FailingStore
+) -> None:
+    host = await gateway.greeted()
+    task = await host.start("echo")
+    await host.ask("tasks/result", {"taskId": task["taskId"]})
+    store.failing = EVERYTHING
+    refusals = [await host.call("echo", task={})]
+    refusals += [await host.ask(f"tasks/{what}", {"taskId": task["taskId"]}) for what in ("get", "result", "cancel")]
+    for answer in refusals:
+        assert (answer.status, answer.code, answer.headers["Retry-After"]) == (200, 503, "2")
+        assert answer.error["data"] == {"origin": "gateway", "reason": "store", "retryAfterMs": 2000}
+        assert "as the test wants" not in answer.text
+    assert (await host.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
+    assert len(server.heard("tools/call")) == 2
+    assert await gateway.ready() == 503
+    store.failing = set()
+    assert (await host.task(task["taskId"]))["status"] == "completed"
+    assert await gateway.ready() == 200
+
+
+async def test_a_session_that_cannot_be_kept_is_refused_and_closed_at_the_server(
+    server: ScriptedServer, gateway: WholeGateway, store: FailingStore
+) -> None:
+    store.failing = {"put"}
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "h", "version": "1"}}
+    answer = await gateway.host().ask("initialize", params)
+    assert (answer.status, answer.code) == (200, 503)
+    assert "Mcp-Session-Id" not in answer.headers
+    await eventually(lambda: server.live == set())
+
+
+async def test_an_ending_is_written_once_the_store_takes_it(
+    server: ScriptedServer, gateway: WholeGateway, store: FailingStore
+) -> None:
+    hold = server.script["report"] = Hold()
+    host = await gateway.greeted()
+    task = await host.start("report")
+    waiting = asyncio.create_task(host.ask("tasks/result", {"taskId": task["taskId"]}))
+    async with bounded():
+        await hold.begun.wait()
+        store.failing = {"swap"}
+        hold.release(DONE)
+        await eventually(lambda: store.refused.count("swap") >= 2)
+        store.failing = set()
+        assert (await waiting).result["content"] == DONE["content"]
+    assert len(server.heard("tools/call")) == 1
+
+
+async def test_a_call_whose_dispatch_cannot_be_noted_is_not_sent(
+    server: ScriptedServer, gateway: WholeGateway, store: FailingStore
+) -> None:
+    host = await gateway.greeted()
+    await host.ask("tools/list")
+    store.failing = {"swap"}
+    task = await host.start("echo")
+    await eventually(lambda: store.refused.count("swap") >= 2)
+    store.failing = set()
+    answer = await host.ask("tasks/result", {"taskId": task["taskId"]})
+    assert answer.error["data"] == {"origin": "gateway", "reason": "internal", "dispatched": False}
+    assert server.heard("tools/call") == []
+
+
+async def test_a_sweep_that_fails_is_made_again(gateway: WholeGateway, store: FailingStore) -> None:
+    store.failing = {"purge"}
+    await eventually(lambda: store.refused.count("purge") >= 2)
+    store.failing = set()
+    assert await gateway.count("taskgate_store_up") >= 0
