@@ -12,6 +12,8 @@ from datetime import timedelta
 from typing import Final
 
 from aiohttp import hdrs, web
+from aiohttp.http import HttpVersion11
+from aiohttp.http_exceptions import HttpProcessingError
 from multidict import CIMultiDict
 
 from taskgate.clock import Clock
@@ -66,14 +68,16 @@ class Endpoint:
             admission = self.door.admit(http.method, http.raw_path, http.version, http.headers)
             body = await self._read_body(http)
         except Refused as refused:
-            self._note_refusal(refused.refusal)
+            # Noted before it is sent: what follows may be a wait for the host to stop sending.
             route = "mcp" if self.door.is_mount(path_of(http.raw_path)) else "other"
+            self._note_refusal(refused.refusal)
+            self._note_answer(route, http.method, refused.refusal.status, began)
             response = await connection.refuse(http, refused.refusal)
         else:
-            route = "mcp"
             response = await self._converse(http, connection, admission, body)
-        verb = http.method if http.method in _VERBS else "_OTHER"
-        self.audit.record(HttpAnswered(route, verb, response.status, self.clock.elapsed() - began))
+            self._note_answer("mcp", http.method, response.status, began)
+        if connection.closing:
+            response.force_close()
         return response
 
     def note_garbage(self, refusal: Refusal) -> None:
@@ -84,6 +88,10 @@ class Endpoint:
     def _note_refusal(self, refusal: Refusal) -> None:
         if refusal.reason is not None:
             self.audit.record(HttpRefused(refusal.reason))
+
+    def _note_answer(self, route: str, method: str, status: int, began: float) -> None:
+        verb = method if method in _VERBS else "_OTHER"
+        self.audit.record(HttpAnswered(route, verb, status, self.clock.elapsed() - began))
 
     def _check_head(self, http: web.BaseRequest, connection: HostConnection) -> None:
         # Only where more than a head's worth of bytes came at once; else the head cannot be too large.
@@ -101,7 +109,7 @@ class Endpoint:
 
     async def _await_body(self, http: web.BaseRequest) -> bytes:
         payload = http.content
-        if hdrs.EXPECT in http.headers and http.transport is not None:
+        if hdrs.EXPECT in http.headers and http.version == HttpVersion11 and http.transport is not None:
             http.transport.write(_CONTINUE)
         overdue = asyncio.get_running_loop().call_later(
             self.read_timeout.total_seconds(), payload.set_exception, _BodyOverdue()
@@ -116,7 +124,7 @@ class Endpoint:
                 pieces.append(piece)
         except _BodyOverdue:
             raise Refused(TOO_SLOW) from None
-        except (web.RequestPayloadError, OSError):
+        except (web.RequestPayloadError, HttpProcessingError, OSError):
             raise Refused(BAD_REQUEST) from None
         finally:
             overdue.cancel()
@@ -136,24 +144,24 @@ class Endpoint:
         )
         exchange = HostExchange(http, inbound, self.audit, self.sse_keepalive.total_seconds())
         connection.exchange = exchange
+        if connection.closing:
+            exchange.wind_down()
         try:
-            reply = await self._ask(exchange)
-            response = await exchange.finish(reply.body) or _plain(reply)
+            response = await self._ask(exchange)
         except asyncio.CancelledError:
             await exchange.abandon()
             raise
         finally:
             connection.exchange = None
-        if connection.closing:
-            response.force_close()
         return response
 
-    async def _ask(self, exchange: HostExchange) -> Reply:
+    async def _ask(self, exchange: HostExchange) -> web.StreamResponse:
         try:
-            return await self.engine(exchange)
+            reply = await self.engine(exchange)
+            return await exchange.finish(reply.body) or _plain(reply)
         except Exception as error:
             _log.error("the engine failed", extra={"error": type(error).__name__})
-            return Reply(status=500)
+            return await exchange.finish(None) or _plain(Reply(status=500))
 
 
 def _plain(reply: Reply) -> web.Response:

@@ -15,7 +15,8 @@ from aiohttp import web
 from taskgate.clock import Clock
 from taskgate.downstream.door import Door, Refusal
 from taskgate.downstream.endpoint import Endpoint
-from taskgate.downstream.protocol import HEAD_TIMEOUT, WRITE_TIMEOUT, Bounds, HostConnection
+from taskgate.downstream.patience import HEAD_TIMEOUT, WRITE_TIMEOUT, Bounds
+from taskgate.downstream.protocol import HostConnection
 from taskgate.engine.messages import Answer
 from taskgate.telemetry.audit import Audit
 

@@ -123,12 +123,20 @@ class _Connection(web.RequestHandler):
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
     ) -> web.StreamResponse:
         """Answer what could not be read, or what went wrong here; the stock answer and log line quote the request."""
-        _log.log(
-            logging.ERROR if status >= 500 else logging.INFO, "request refused", extra={"status": status}, exc_info=exc
-        )
+        _report("a request was refused", status, exc)
         refusal = _json(status, {"error": "bad request" if status < 500 else "internal error"})
         refusal.force_close()
         return refusal
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """What the base class would log with a traceback, and so with what the peer sent."""
+        _report("a connection failed", 500, kw.get("exc_info"))
+
+
+def _report(what: str, status: int, error: BaseException | None) -> None:
+    # Its class alone: what a parser says of bad bytes repeats them.
+    level = logging.ERROR if status >= 500 else logging.INFO
+    _log.log(level, what, extra={"status": status, "error": type(error).__name__})
 
 
 # Set because aiohttp would tell its version and Python's otherwise.

@@ -1,17 +1,15 @@
 """One connection of a host: aiohttp's server protocol, made fit to stand at the edge.
 
-What lives here: the bounds on slow and oversized peers, what becomes of bytes that are not HTTP, and the news that a
-host has left. What must not: what a request means. What holds: nothing a peer sent reaches a log or comes back to it; a
-connection whose framing is in doubt gets one answer, a last one, and nothing more is read from it; every connection ends,
-whatever its peer does. The base class is leaned on for parsing, keep-alive and pipelining; the names of its that are used
-here are each covered by a test over a real socket.
+What lives here: what becomes of slow and oversized peers and of bytes that are not HTTP, and the news that a host has
+left. What must not: what a request means, and how long is too long (`patience`). What holds: nothing a peer sent
+reaches a log or comes back to it; a connection whose framing is in doubt gets one answer, a last one, and nothing more
+is read from it; every connection ends, whatever its peer does. The base class is leaned on for parsing, keep-alive and
+pipelining; the names of its that are used here are each covered by a test over a real socket.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, Final, Protocol
 
 from aiohttp import hdrs, web
@@ -21,28 +19,15 @@ from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from aiohttp.web_protocol import _ErrInfo
 
 from taskgate.downstream.door import BAD_REQUEST, HEAD_TOO_LARGE, TOO_SLOW, Refusal
+from taskgate.downstream.patience import Bounds, HeadWatch, WriteWatch
 
-HEAD_TIMEOUT: Final = timedelta(seconds=10)
-WRITE_TIMEOUT: Final = timedelta(seconds=30)
 SERVER_NAME: Final = "taskgate"
 
 _MOST_FIELDS: Final = 100
 _LINGER: Final = 1.0
 """Seconds in which a refused peer may finish sending: closing at once would reset the connection under the answer."""
-_LEAST_PROGRESS: Final = 64 * 1024
-"""Bytes a host must take within the write timeout when more than that is waiting for it."""
 
 _log = logging.getLogger("taskgate.downstream")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """What one connection is allowed; `max_header` is in bytes, the whole head together."""
-
-    max_header: int
-    idle_timeout: timedelta
-    head_timeout: timedelta = HEAD_TIMEOUT
-    write_timeout: timedelta = WRITE_TIMEOUT
 
 
 class Departing(Protocol):
@@ -63,14 +48,13 @@ class HostConnection(web.RequestHandler):
     __slots__ = (
         "_bounds",
         "_deaf",
-        "_head_bytes",
-        "_head_timer",
+        "_head",
         "_latest_body",
         "_on_garbage",
+        "_since_head",
         "_tasks",
-        "_unsent",
+        "_unread",
         "_wire",
-        "_write_timer",
         "closing",
         "exchange",
         "long_heads",
@@ -101,12 +85,11 @@ class HostConnection(web.RequestHandler):
         self._tasks = tasks
         self._on_garbage = on_garbage
         self._deaf = False
-        self._head_bytes = 0
-        self._head_timer: asyncio.TimerHandle | None = None
+        self._head = HeadWatch(bounds, self._give_up_on_head)
         self._latest_body: StreamReader = EMPTY_PAYLOAD
-        self._unsent = 0
+        self._since_head = 0
+        self._unread: WriteWatch | None = None
         self._wire: asyncio.Transport | None = None
-        self._write_timer: asyncio.TimerHandle | None = None
         self.closing = False
         self.exchange: Departing | None = None
         self.long_heads = False
@@ -118,8 +101,9 @@ class HostConnection(web.RequestHandler):
         """Start to serve, and to wait for the first head."""
         assert isinstance(transport, asyncio.Transport)
         self._wire = transport
+        self._unread = WriteWatch(self._bounds, transport)
         super().connection_made(transport)
-        self._await_head()
+        self._head.begin()
         task = self._task_handler
         assert task is not None
         self._tasks.add(task)
@@ -128,8 +112,9 @@ class HostConnection(web.RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         """Tell the exchange under way that its host has left; its work goes on."""
         super().connection_lost(exc)
-        self._stop_head_timer()
-        self._stop_write_timer()
+        self._head.stop()
+        if self._unread is not None:
+            self._unread.stop()
         if not self.lost.done():
             self.lost.set_result(None)
         if self.exchange is not None:
@@ -155,8 +140,8 @@ class HostConnection(web.RequestHandler):
             _report("a connection failed", error)
         self.force_close()
         # A transport that was closed waits for its peer to take what is left, for ever if nobody stops it.
-        if not self.lost.done() and self._write_timer is None:
-            self._watch_writing()
+        if not self.lost.done() and self._unread is not None:
+            self._unread.begin()
 
     # Reading.
 
@@ -166,50 +151,38 @@ class HostConnection(web.RequestHandler):
             return
         count, body = self._request_count, self._latest_body
         between = body.is_eof()
+        self._since_head += len(data)
         try:
             super().data_received(data)
         except Exception:  # whatever the parser chokes on: asyncio would log it together with the peer's bytes
             self._cut(BAD_REQUEST)
             return
         if self._request_count == count:
-            if between and data:
-                self._count_head(len(data))
+            # Empty lines before a request belong to none: some hosts send one after a body.
+            if between and data.strip(b"\r\n") and not self._head.add(len(data)):
+                self._cut(HEAD_TOO_LARGE)
             return
         message, self._latest_body = self._messages[-1]
-        if self._head_bytes + len(data) > self._bounds.max_header:
+        self._head.stop()
+        if self._since_head > self._bounds.max_header:
             self.long_heads = True
-        self._head_bytes = 0
-        self._stop_head_timer()
+        # Where in these bytes the message ended is not known: all of them may be of the next head.
+        self._since_head = len(data)
         if isinstance(message, _ErrInfo):
             self._messages.pop()
             self._latest_body = body
             self._cut(HEAD_TOO_LARGE if _is_too_large(message.exc) else BAD_REQUEST)
 
-    def _count_head(self, size: int) -> None:
-        self._head_bytes += size
-        if self._head_bytes > self._bounds.max_header:
-            self._cut(HEAD_TOO_LARGE)
-        elif self._head_timer is None:
-            self._await_head()
-
-    def _await_head(self) -> None:
-        self._head_timer = self._loop.call_later(self._bounds.head_timeout.total_seconds(), self._give_up_on_head)
-
     def _give_up_on_head(self) -> None:
-        if self._head_bytes:
+        if self._head.size:
             self._cut(TOO_SLOW)
         else:
             self.force_close()
 
-    def _stop_head_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-
     def _cut(self, refusal: Refusal) -> None:
         """Read nothing more; refuse what has come once the requests before it are answered."""
         self._deaf = True
-        self._stop_head_timer()
+        self._head.stop()
         if not self._latest_body.is_eof():
             self._latest_body.set_exception(web.RequestPayloadError())
         self._messages.append((_ErrInfo(refusal.status, _Garbage(refusal), ""), EMPTY_PAYLOAD))
@@ -221,35 +194,21 @@ class HostConnection(web.RequestHandler):
     def pause_writing(self) -> None:
         """The peer reads more slowly than we write."""
         super().pause_writing()
-        self._watch_writing()
+        if self._unread is not None:
+            self._unread.begin()
 
     def resume_writing(self) -> None:
         """The peer has caught up."""
         super().resume_writing()
-        self._stop_write_timer()
-
-    def _watch_writing(self) -> None:
-        assert self._wire is not None
-        self._unsent = self._wire.get_write_buffer_size()
-        self._write_timer = self._loop.call_later(self._bounds.write_timeout.total_seconds(), self._check_writing)
-
-    def _check_writing(self) -> None:
-        assert self._wire is not None
-        if self._unsent - self._wire.get_write_buffer_size() < _LEAST_PROGRESS:
-            self._wire.abort()
-        else:
-            self._watch_writing()
-
-    def _stop_write_timer(self) -> None:
-        if self._write_timer is not None:
-            self._write_timer.cancel()
-            self._write_timer = None
+        if self._unread is not None:
+            self._unread.stop()
 
     # Refusing.
 
     async def refuse(self, http: web.BaseRequest, refusal: Refusal) -> web.StreamResponse:
         """Answer with a fixed text. Ends the connection where the refusal asks for it or the body has not all come."""
-        http._version = HttpVersion11  # an answer in the version that was refused would be one more lie
+        # An answer in the version that was refused would be one more lie. Once asked for, it is kept in this cache.
+        http._cache["version"] = HttpVersion11
         response = web.Response(status=refusal.status, body=refusal.text.encode() or None)
         response.headers[hdrs.SERVER] = SERVER_NAME
         if refusal.text:

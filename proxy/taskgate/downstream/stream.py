@@ -125,13 +125,18 @@ class HostExchange:
         while not feed.drained:
             message = await feed.next(self._silence)
             if message is not None:
-                await response.write(sse.event(message))
+                await self._put(response, sse.event(message))
             elif not feed.closed:
-                await response.write(sse.KEEP_ALIVE)
+                await self._put(response, sse.KEEP_ALIVE)
         # Not through the feed: the answer may be larger than what a slow host may let wait.
         if self._last is not None:
-            await response.write(sse.event(self._last))
+            await self._put(response, sse.event(self._last))
         await response.write_eof()
+
+    async def _put(self, response: web.StreamResponse, piece: bytes) -> None:
+        await response.write(piece)
+        # aiohttp waits for a slow host after every 64 KiB only: small pieces would pile up behind one that has stopped.
+        await self._http.writer.drain()
 
     def _ended(self, writer: asyncio.Task[None]) -> None:
         if self._feed is not None:

@@ -1,0 +1,206 @@
+"""The operators' listener says whether the gateway lives, is ready, and what it has counted; and nothing else."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+
+import orjson
+import pytest
+
+from helpers.raw_http import RawAnswer, RawHost, raw_host, request_head
+from helpers.waiting import bounded, eventually
+from taskgate.downstream import operations
+from taskgate.downstream.operations import OperatorsListener
+from taskgate.telemetry.audit import HttpAnswered
+from taskgate.telemetry.metrics import PrometheusAudit
+from unit.downstream.gate import PLANTED
+
+
+@dataclass
+class Operated:
+    """An operators' listener that is open, and what it is told of the gateway."""
+
+    checks: dict[str, bool] = field(default_factory=lambda: {"started": True, "store": True})
+    fault: Exception | None = None
+    holds: asyncio.Event | None = None
+    asked: int = 0
+
+    def __post_init__(self) -> None:
+        self.metrics = PrometheusAudit(upstreams={"reports": "reports"}, backend="memory")
+        self.listener = OperatorsListener(metrics=self.metrics, ready=self._ready)
+        self.address = ("", 0)
+
+    async def ask(self, path: str, method: str = "GET", **headers: str) -> RawAnswer:
+        async with raw_host(self.address) as host:
+            return await host.ask(request_head(method, path, Host="anything", **headers))
+
+    async def _ready(self) -> Mapping[str, bool]:
+        self.asked += 1
+        if self.fault is not None:
+            raise self.fault
+        if self.holds is not None:
+            await self.holds.wait()
+        return self.checks
+
+
+@pytest.fixture
+async def operated() -> AsyncIterator[Operated]:
+    operated = Operated()
+    operated.address = await operated.listener.start("127.0.0.1", 0)
+    yield operated
+    async with bounded():
+        await operated.listener.close()
+
+
+def told(answer: RawAnswer) -> object:
+    """The document of an answer, whose headers are as they always are."""
+    assert answer.headers["content-type"] == "application/json"
+    assert (answer.headers["server"], answer.headers["cache-control"]) == ("taskgate", "no-store")
+    return orjson.loads(answer.body)
+
+
+async def test_a_process_that_answers_is_alive_whatever_it_lacks(operated: Operated) -> None:
+    operated.checks["store"] = False
+    answer = await operated.ask("/livez")
+    assert (answer.status, told(answer)) == (200, {"status": "live"})
+    assert operated.asked == 0
+
+
+@pytest.mark.parametrize(
+    ("store", "status", "word", "gauge"), [(True, 200, "ready", b"1.0"), (False, 503, "not ready", b"0.0")]
+)
+async def test_ready_is_what_has_all_it_needs(
+    operated: Operated, store: bool, status: int, word: str, gauge: bytes
+) -> None:
+    operated.checks["store"] = store
+    answer = await operated.ask("/readyz")
+    assert (answer.status, told(answer)) == (status, {"status": word, "checks": {"started": True, "store": store}})
+    assert await shown_ready(operated) == gauge
+
+
+async def test_what_is_draining_is_not_ready_and_is_alive(operated: Operated) -> None:
+    operated.listener.drain()
+    answer = await operated.ask("/readyz")
+    assert (answer.status, told(answer)) == (503, {"status": "draining", "checks": {}})
+    assert (await operated.ask("/livez")).status == 200
+    assert await shown_ready(operated) == b"0.0"
+    assert operated.asked == 0
+
+
+async def test_a_probe_under_way_does_not_undo_the_draining(operated: Operated) -> None:
+    operated.holds = asyncio.Event()
+    async with raw_host(operated.address) as host:
+        await host.send(request_head("GET", "/readyz", Host="any"))
+        await eventually(lambda: operated.asked)
+        operated.listener.drain()
+        operated.holds.set()
+        answer = await host.answer()
+    assert (answer.status, told(answer)) == (503, {"status": "draining", "checks": operated.checks})
+    assert await shown_ready(operated) == b"0.0"
+
+
+async def test_readiness_that_cannot_be_told_is_a_no(operated: Operated, caplog: pytest.LogCaptureFixture) -> None:
+    operated.fault = OSError("no such disk")
+    answer = await operated.ask("/readyz")
+    assert (answer.status, told(answer)) == (503, {"status": "not ready", "checks": {"answered": False}})
+    assert b"disk" not in answer.body
+    assert "readiness could not be told" in caplog.text
+
+
+async def test_readiness_that_is_not_told_in_time_is_a_no(operated: Operated, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations, "READY_SECONDS", 0.01)
+    operated.holds = asyncio.Event()
+    answer = await operated.ask("/readyz")
+    assert (answer.status, told(answer)) == (503, {"status": "not ready", "checks": {"answered": False}})
+
+
+async def test_a_scrape_shows_what_was_counted(operated: Operated) -> None:
+    operated.metrics.record(HttpAnswered("mcp", "POST", 200, 0.1))
+    answer = await operated.ask("/metrics")
+    assert (answer.status, answer.headers["server"]) == (200, "taskgate")
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert b"http_server_request_duration_seconds_count{" in answer.body
+    assert (await operated.ask("/metrics", Accept="application/openmetrics-text")).body.endswith(b"# EOF\n")
+
+
+async def test_a_scraper_keeps_its_connection(operated: Operated) -> None:
+    async with raw_host(operated.address) as host:
+        for _ in range(3):
+            assert (await host.ask(request_head("GET", "/metrics?x=1", Host="any"))).status == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/mcp", f"/{PLANTED}", "/metrics/", "//livez"])
+async def test_there_is_nothing_else(operated: Operated, path: str) -> None:
+    answer = await operated.ask(path)
+    assert (answer.status, told(answer)) == (404, {"error": "not found"})
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE", "OPTIONS"])
+async def test_it_is_read_only(operated: Operated, method: str) -> None:
+    answer = await operated.ask("/readyz", method)
+    assert (answer.status, answer.headers["allow"], told(answer)) == (405, "GET", {"error": "method not allowed"})
+    assert operated.asked == 0
+
+
+BAD = {
+    "no request": f"hello {PLANTED}\r\n\r\n",
+    "bare LF": f"GET /livez HTTP/1.1\nHost: any\nAuthorization: Bearer {PLANTED}\n\n",
+    "a long head": f"GET /livez HTTP/1.1\r\nHost: any\r\nAuthorization: Bearer {PLANTED}{'x' * 9000}\r\n\r\n",
+    "a bad header": f"GET /livez HTTP/1.1\r\nHost: any\r\nX Odd: {PLANTED}\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("request_text", BAD.values(), ids=BAD)
+async def test_a_bad_request_is_refused_and_repeated_nowhere(operated: Operated, request_text: str) -> None:
+    async with raw_host(operated.address) as host:
+        answer = await host.ask(request_text)
+        assert (answer.status, told(answer)) == (400, {"error": "bad request"})
+        assert await host.at_end()
+
+
+async def test_a_fault_of_ours_is_told_without_its_reason(
+    operated: Operated, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: str | None) -> tuple[bytes, str]:
+        raise ValueError(PLANTED)
+
+    monkeypatch.setattr(operated.metrics, "render", fail)
+    answer = await operated.ask("/metrics")
+    assert (answer.status, told(answer)) == (500, {"error": "internal error"})
+    assert [vars(record)["error"] for record in caplog.records if record.levelname == "ERROR"] == ["ValueError"]
+
+
+async def test_an_answer_that_cannot_be_written_ends_the_connection(
+    operated: Operated, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(operated.metrics, "render", lambda _: (b"", f"text/plain\r\nX-More: {PLANTED}"))
+    async with raw_host(operated.address) as host:
+        await host.send(request_head("GET", "/metrics", Host="any"))
+        assert await host.at_end()
+    assert [vars(record)["error"] for record in caplog.records if record.levelname == "ERROR"] == ["ValueError"]
+
+
+async def test_it_closes_with_connections_open_and_twice(operated: Operated) -> None:
+    host = await RawHost.connect(operated.address)
+    assert (await host.ask(request_head("GET", "/livez", Host="any"))).status == 200
+    async with bounded():
+        await operated.listener.close()
+    await operated.listener.close()
+    assert await host.at_end()
+    await host.close()
+    with pytest.raises(ConnectionRefusedError):
+        await RawHost.connect(operated.address)
+
+
+async def test_an_address_that_is_taken_is_an_error_and_leaves_nothing_open(operated: Operated) -> None:
+    with pytest.raises(OSError, match="address already in use"):
+        await Operated().listener.start(*operated.address)
+    with socket.create_connection(operated.address):
+        pass
+
+
+async def shown_ready(operated: Operated) -> bytes:
+    """The value of the gauge that a scrape shows."""
+    page = operated.metrics.render(None)[0]
+    return next(line.split()[-1] for line in page.splitlines() if line.startswith(b"taskgate_ready"))
