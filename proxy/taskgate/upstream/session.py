@@ -5,15 +5,16 @@ a conversation fails, and the next call opens another. What must not live here: 
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from taskgate.clock import Clock
 from taskgate.dialects.base import Params, Server, ToolPage
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.mcp.jsonrpc import Notification, RawJson, Response
-from taskgate.mcp.vocabulary import INITIALIZE, NOTE_TOOLS_CHANGED, TOOLS_CALL, TOOLS_LIST
+from taskgate.mcp.vocabulary import INITIALIZE, NOTE_TOOLS_CHANGED, PING, TOOLS_CALL, TOOLS_LIST
 from taskgate.tasks.events import CallFaulted, CallSucceeded
 from taskgate.tasks.policy import TaskSupport
 from taskgate.upstream import failures
@@ -23,18 +24,26 @@ from taskgate.upstream.conversation import Call, Conversation, Means
 from taskgate.upstream.listening import ServerStream
 from taskgate.upstream.single import Abandoned, SingleFlight
 
+SIGN_OF_LIFE: Final = timedelta(seconds=2)
+"""How long a server has to show that a session is alive in which a call broke off."""
+
 STREAM_PATIENCE: Final = 0.1
 """Seconds that the first call waits for the server's own stream to stand: what is told before that is lost."""
 
+_OVER: Final = frozenset({UpstreamReason.CLOSED.value, UpstreamReason.SESSION_LOST.value})
+
 
 class Talk:
-    """One conversation, with the stream that belongs to it."""
+    """One conversation, with the stream that belongs to it, and the question whether the server still takes part."""
 
-    __slots__ = ("conversation", "stream")
+    __slots__ = ("alive", "conversation", "stream")
 
-    def __init__(self, conversation: Conversation, stream: ServerStream | None) -> None:
+    def __init__(
+        self, conversation: Conversation, stream: ServerStream | None, ping: Callable[[], Coroutine[Any, Any, bool]]
+    ) -> None:
         self.conversation = conversation
         self.stream = stream
+        self.alive = SingleFlight(ping)
 
 
 class HttpSession:
@@ -114,7 +123,7 @@ class HttpSession:
             await conversation.end()
             raise
         means.observer.answered(INITIALIZE, self._clock.elapsed() - began, None)
-        return Talk(conversation, await self._listen(conversation))
+        return Talk(conversation, await self._listen(conversation), partial(self._ping, conversation))
 
     async def _listen(self, conversation: Conversation) -> ServerStream | None:
         if conversation.session is None:
@@ -151,12 +160,36 @@ class HttpSession:
             error = None if response.error is None else str(response.error.value.get("code"))
         except UpstreamFailed as failure:
             error = failure.reason
-            if failure.reason == UpstreamReason.SESSION_LOST.value:
+            if await self._is_over(talk, failure):
                 self._lose(talk)
             raise
         finally:
             means.observer.answered(method, clock.elapsed() - began, error)
         return response
+
+    async def _is_over(self, talk: Talk, failure: UpstreamFailed) -> bool:
+        """Whether the failure is the end of the conversation: as the server says, or by asking it once for all calls.
+
+        Released servers let a session die without a word, of a cancellation for one: every call of it then breaks off.
+        """
+        if failure.reason != UpstreamReason.CLOSED.value or self._closed:
+            return failure.reason == UpstreamReason.SESSION_LOST.value
+        try:
+            return not await talk.alive.get()
+        except Abandoned:
+            return False
+        finally:
+            talk.alive.forget()
+
+    async def _ping(self, conversation: Conversation) -> bool:
+        """Whether the server answers in the conversation, or at least does not end it again."""
+        means = self._means
+        call = Call(next(means.ids), None, SIGN_OF_LIFE)
+        try:
+            await conversation.ask(call, means.dialect.call(call.id, PING, None), first_byte=SIGN_OF_LIFE)
+        except UpstreamFailed as failure:
+            return failure.reason not in _OVER
+        return True
 
     async def _open_within(self, within: timedelta) -> tuple[Talk, timedelta]:
         """A conversation, and what is left of the time."""
@@ -195,11 +228,13 @@ class HttpSession:
         dropping.add_done_callback(self._dropping.discard)
 
     async def _drop(self, talk: Talk) -> None:
+        await talk.alive.close()
         if talk.stream is not None:
             await talk.stream.close()
         await talk.conversation.drop()
 
     async def _end(self, talk: Talk) -> None:
+        await talk.alive.close()
         if talk.stream is not None:
             await talk.stream.close()
         await talk.conversation.end()

@@ -45,13 +45,14 @@ class HttpTransport:
 
     async def send(self, outgoing: Outgoing) -> "HttpIncoming":
         """The answer's head; see Transport."""
-        try:
-            async with asyncio.timeout(_seconds(outgoing.first_byte)):
-                response = await self._request(outgoing, self._target)
-                if response.status in _REDIRECTS:
-                    response = await self._follow(outgoing, response)
-        except TimeoutError:
-            raise failures.silent() from None
+        if outgoing.first_byte is None:
+            response = await self._reach(outgoing)
+        else:
+            try:
+                async with asyncio.timeout(outgoing.first_byte.total_seconds()):
+                    response = await self._reach(outgoing)
+            except TimeoutError:
+                raise failures.silent() from None
         if response.status == 404:
             # What was remembered of a redirect may be what is gone.
             self._target = self._configured
@@ -63,6 +64,10 @@ class HttpTransport:
         client, self._client = self._client, None
         if client is not None:
             await client.close()
+
+    async def _reach(self, outgoing: Outgoing) -> aiohttp.ClientResponse:
+        response = await self._request(outgoing, self._target)
+        return await self._follow(outgoing, response) if response.status in _REDIRECTS else response
 
     async def _request(self, outgoing: Outgoing, target: URL) -> aiohttp.ClientResponse:
         if self._closed:
@@ -179,12 +184,14 @@ class HttpIncoming:
         if self._was_read:
             raise StopAsyncIteration
         self._was_read = True
-        body = bytearray()
+        pieces: list[bytes] = []
+        room = self._limit
         while chunk := await self._chunk():
-            body += chunk
-            if len(body) > self._limit:
+            room -= len(chunk)
+            if room < 0:
                 raise failures.too_large()
-        return bytes(body)
+            pieces.append(chunk)
+        return b"".join(pieces)
 
     async def _chunk(self) -> bytes:
         try:

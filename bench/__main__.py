@@ -1,0 +1,93 @@
+"""The command line: `python -m bench [--quick] [--only relay,create,get,memory] [--json FILE] [--baselines]`.
+
+Prints Markdown. Ends with 0 whether goals are met or not, and with 1 if a program does not start or answers wrongly.
+"""
+
+import argparse
+import json
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+from bench import report
+from bench.failures import BenchFailed
+from bench.measure import Bench, Outcome, started_all, started_load
+from bench.memory import Held, MemoryBench
+from bench.scenarios import PARTS, SCENARIOS
+from bench.serving import raise_descriptor_limit
+from bench.targets import started_stub
+
+_FULL = {"rounds": 5, "scale": 1.0, "held": 5_000, "memory_rounds": 3}
+_QUICK = {"rounds": 3, "scale": 0.2, "held": 1_000, "memory_rounds": 1}
+
+
+def _parts(text: str) -> list[str]:
+    names = text.split(",")
+    known = {*PARTS, *(scenario.name for scenario in SCENARIOS)}
+    if unknown := [name for name in names if name not in known]:
+        raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; known: {', '.join(sorted(known))}")
+    return names
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="taskgate against small baselines, as ratios")
+    parser.add_argument("--quick", action="store_true", help="a short form: fewer and shorter rounds, 1,000 held calls")
+    parser.add_argument(
+        "--only", type=_parts, default=list(PARTS), metavar="NAMES", help="parts or scenarios, by comma"
+    )
+    parser.add_argument("--baselines", action="store_true", help="measure the baselines alone, without taskgate")
+    parser.add_argument("--get-stream", action="store_true", help="let the stub hold GET streams, as most servers do")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write every round's figures there")
+    parser.add_argument("--rounds", type=int, metavar="N", help="rounds of every scenario, memory too")
+    parser.add_argument("--scale", type=float, metavar="F", help="multiply every round's count")
+    parser.add_argument("--held", type=int, metavar="N", help="how many calls and tasks to hold")
+    parser.add_argument("--warm-up", type=int, default=2_000, metavar="N", help="requests before memory is measured")
+    given = parser.parse_args()
+    chosen = _QUICK if given.quick else _FULL
+    given.memory_rounds = given.rounds or chosen["memory_rounds"]
+    for name in ("rounds", "scale", "held"):
+        if getattr(given, name) is None:
+            setattr(given, name, chosen[name])
+    return given
+
+
+def _run(given: argparse.Namespace, folder: Path) -> tuple[list[Outcome], list[Held]]:
+    wanted = [scenario for scenario in SCENARIOS if {scenario.part, scenario.name} & set(given.only)]
+    names = dict.fromkeys(name for scenario in wanted for name in scenario.targets)
+    if given.baselines:
+        names.pop("taskgate", None)
+    outcomes: list[Outcome] = []
+    held: list[Held] = []
+    with started_stub(get_stream=given.get_stream) as stub, started_load() as load:
+        with started_all(list(names), stub, folder) as running:
+            for scenario in wanted:
+                outcomes.append(Bench(stub, load, running).measure(scenario, rounds=given.rounds, scale=given.scale))
+                print(report.outcome_table(outcomes[-1]), flush=True)
+        if "memory" in given.only:
+            memory = MemoryBench(stub, load, folder, warm_up=given.warm_up)
+            held = memory.measure(rounds=given.memory_rounds, held=given.held, with_taskgate=not given.baselines)
+            print(report.memory_table(held), flush=True)
+    return outcomes, held
+
+
+def main() -> int:
+    """Measure and report."""
+    given = _arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    raise_descriptor_limit()
+    print(report.machine_line(), flush=True)
+    try:
+        with tempfile.TemporaryDirectory(prefix="taskgate-bench-") as folder:
+            outcomes, held = _run(given, Path(folder))
+    except BenchFailed as failure:
+        print(f"bench: {failure}", file=sys.stderr)
+        return 1
+    print(report.findings_table(report.findings(outcomes, held)))
+    if given.json:
+        given.json.write_text(json.dumps(report.as_json(outcomes, held), indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

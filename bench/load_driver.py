@@ -1,0 +1,111 @@
+"""The benchmark's end of the load process: orders go out, counted answers come back."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bench.failures import BenchFailed
+from bench.host import PATH, Heads
+from bench.processes import Program
+
+Body = tuple[str, str]  # a JSON-RPC message before and after its id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """How one run went; times in seconds."""
+
+    count: int
+    seconds: float
+    load_cpu: float
+    p50: float
+    p99: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Barrage:
+    """What is sent over how many connections, and what every answer must contain (`times` 0: at least once)."""
+
+    port: int
+    connections: int
+    sessions: Sequence[Heads]
+    bodies: Sequence[Body]
+    marker: str
+    times: int = 0
+
+
+def body(method: str, params: dict[str, Any]) -> Body:
+    """A message with a gap where the id goes."""
+    rest = json.dumps({"method": method, "params": params}, separators=(",", ":"))
+    return '{"jsonrpc":"2.0","id":', "," + rest[1:]
+
+
+def _head(port: int, heads: Heads) -> str:
+    lines = [
+        f"POST {PATH} HTTP/1.1",
+        f"Host: 127.0.0.1:{port}",
+        "Content-Type: application/json",
+        "Accept: application/json, text/event-stream",
+        *(f"{name}: {value}" for name, value in heads.items()),
+    ]
+    return "".join(f"{line}\r\n" for line in lines)
+
+
+class Load:
+    """Connections held by the load process, one fleet at a time."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    def open(self, barrage: Barrage) -> None:
+        """Open the connections."""
+        self._tell(
+            {
+                "do": "open",
+                "host": "127.0.0.1",
+                "port": barrage.port,
+                "connections": barrage.connections,
+                "heads": [_head(barrage.port, heads) for heads in barrage.sessions],
+                "bodies": barrage.bodies,
+                "marker": barrage.marker,
+                "times": barrage.times,
+            }
+        )
+        self._hear()
+
+    def begin(self, count: int, rate: float = 0.0) -> None:
+        """Start sending `count` requests; `rate` a second, or as fast as answers come."""
+        self._tell({"do": "run", "count": count, "rate": rate})
+
+    def finish(self) -> Run:
+        """Wait for the end of what `begin` started. `BenchFailed` if a single answer was wrong."""
+        told = self._hear()
+        wrong, complaints = told.pop("wrong"), told.pop("complaints")
+        if wrong:
+            raise BenchFailed(f"{wrong} of {told['count']} answers were wrong:\n" + "\n".join(complaints))
+        return Run(**told)
+
+    def run(self, count: int, rate: float = 0.0) -> Run:
+        """`begin` and `finish`."""
+        self.begin(count, rate)
+        return self.finish()
+
+    def close(self) -> None:
+        """Drop the connections."""
+        self._tell({"do": "close"})
+        self._hear()
+
+    def _tell(self, order: dict[str, Any]) -> None:
+        assert self._program.popen.stdin is not None
+        self._program.popen.stdin.write(json.dumps(order).encode() + b"\n")
+        self._program.popen.stdin.flush()
+
+    def _hear(self) -> dict[str, Any]:
+        assert self._program.popen.stdout is not None
+        line = self._program.popen.stdout.readline()
+        if not line:
+            self._program.popen.wait()
+            raise BenchFailed(f"the load ended:\n{self._program.last_words()}")
+        told: dict[str, Any] = json.loads(line)
+        return told

@@ -1,0 +1,47 @@
+"""How a program of the benchmark listens: its port, its end, its descriptors; nothing that belongs to one of them."""
+
+import argparse
+import asyncio
+import contextlib
+import resource
+import signal
+from collections.abc import Callable
+
+BACKLOG = 4096
+
+Server = asyncio.Server
+Opened = contextlib.AbstractAsyncContextManager[Server]
+
+
+def raise_descriptor_limit() -> None:
+    """Lift the soft limit of open descriptors to the hard one; children inherit it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def arguments(purpose: str) -> argparse.ArgumentParser:
+    """A command line with `--port`, which every listening program has."""
+    parser = argparse.ArgumentParser(description=purpose)
+    parser.add_argument("--port", type=int, required=True, help="the port on 127.0.0.1")
+    return parser
+
+
+async def _until_told(opened: Opened) -> None:
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    async with opened:
+        await told.wait()
+
+
+def serve(opened: Opened) -> None:
+    """Keep what `opened` opens until SIGTERM or SIGINT, then close it."""
+    raise_descriptor_limit()
+    asyncio.run(_until_told(opened))
+
+
+async def listen(factory: Callable[[], asyncio.BaseProtocol], port: int) -> Server:
+    """Listen on loopback with a backlog that thousands of callers at once do not overrun."""
+    loop = asyncio.get_running_loop()
+    return await loop.create_server(factory, "127.0.0.1", port, backlog=BACKLOG)

@@ -1,0 +1,115 @@
+"""The programs that are measured: how each is started, when it is ready, and the host sessions opened on it."""
+
+import contextlib
+import http.client
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench import host
+from bench.failures import BenchFailed
+from bench.processes import Program, ended, free_port, python
+
+READY_BOUND = 20.0  # seconds a program has to answer its first `initialize`
+_CONFIGURATION = """\
+version: 1
+server: {{listen: "127.0.0.1:{port}", drain: {{delay: 0s}}}}
+admin: {{listen: "127.0.0.1:{admin_port}"}}
+upstreams: {{default: {{path: {path}, transport: http, url: "{url}"}}}}
+auth: {{mode: none}}
+store: {{backend: sqlite, sqlite: {{path: "{folder}/taskgate.db"}}}}
+limits: {{concurrency: {{tasks_per_context: 1000000}}}}
+logging: {{level: warning}}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a target stands: its port, the stub's, and an empty folder of its own."""
+
+    port: int
+    stub_port: int
+    folder: Path
+
+    @property
+    def url(self) -> str:
+        """The upstream server's URL."""
+        return f"http://127.0.0.1:{self.stub_port}{host.PATH}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A target that answers."""
+
+    name: str
+    program: Program
+    port: int
+    sessions: tuple[host.Heads, ...]
+
+
+def _bare(place: Place) -> list[str]:
+    return python("bare_proxy", "--port", str(place.port), "--origin", f"http://127.0.0.1:{place.stub_port}")
+
+
+def _least(place: Place) -> list[str]:
+    database = str(place.folder / "least.db")
+    return python("least_gateway", "--port", str(place.port), "--url", place.url, "--database", database)
+
+
+def _answerer(place: Place) -> list[str]:
+    return python("answerer", "--port", str(place.port))
+
+
+def _taskgate(place: Place) -> list[str]:
+    file = place.folder / "taskgate.yaml"
+    text = _CONFIGURATION.format(
+        port=place.port, admin_port=free_port(), path=host.PATH, url=place.url, folder=place.folder
+    )
+    file.write_text(text)
+    return [str(Path(sys.executable).parent / "taskgate"), "serve", "--config", str(file)]
+
+
+_COMMANDS: dict[str, Callable[[Place], list[str]]] = {
+    "bare": _bare,
+    "least": _least,
+    "answerer": _answerer,
+    "taskgate": _taskgate,
+}
+
+
+@contextlib.contextmanager
+def started_stub(*, get_stream: bool) -> Iterator[Running]:
+    """The upstream server, which is also the target `direct`."""
+    port = free_port()
+    options = ["--get-stream"] if get_stream else []
+    with ended(Program("the stub", python("stub_upstream", "--port", str(port), *options))) as program:
+        yield _await_ready("direct", program, port, sessions=1)
+
+
+@contextlib.contextmanager
+def started(name: str, stub: Running, folder: Path, *, sessions: int) -> Iterator[Running]:
+    """The target `name`, with host sessions open. `BenchFailed` if it does not come up."""
+    place = Place(port=free_port(), stub_port=stub.port, folder=folder)
+    try:
+        program = Program(name, _COMMANDS[name](place))
+    except OSError as failure:
+        raise BenchFailed(f"{name} cannot be started: {failure}") from failure
+    with ended(program):
+        yield _await_ready(name, program, place.port, sessions=sessions)
+
+
+def _await_ready(name: str, program: Program, port: int, *, sessions: int) -> Running:
+    until = time.monotonic() + READY_BOUND
+    while True:
+        program.require_running()
+        try:
+            first = host.open_session(port)
+            break
+        except (OSError, http.client.HTTPException, BenchFailed) as failure:
+            if time.monotonic() > until:
+                raise BenchFailed(f"{name} does not answer: {failure}\n{program.last_words()}") from failure
+        time.sleep(0.02)
+    others = [host.open_session(port) for _ in range(sessions - 1)]
+    return Running(name=name, program=program, port=port, sessions=(first, *others))

@@ -1,0 +1,78 @@
+"""`make run` itself: the script that shows taskgate at work, as a process of its own."""
+
+import asyncio
+import os
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+from example import environments
+
+from helpers.waiting import bounded
+from interop.servers import require_environment
+
+pytestmark = pytest.mark.interop
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "example" / "run.py"
+LINES = (
+    "An unmodified server listens at http://127.0.0.1:",
+    "taskgate is in front of it at    http://127.0.0.1:",
+    "Connected to taskgate ",
+    ", which speaks MCP 2025-11-25.",
+    "  generate_report  as a task: optional",
+    "result: Report for Q3: revenue, costs, staff, forecast, summary.",
+    "asked to cancel it: cancelled",
+    "result: error -32800,",
+    "the books for Q1 are missing",
+    "quick_sum(19, 23), called plainly: 42",
+    "Everything went as expected.",
+)
+
+
+async def run_script(**environment: str) -> tuple[int | None, str, str]:
+    """The script with these variables: exit status, output, errors."""
+    child = await asyncio.create_subprocess_exec(
+        sys.executable,
+        SCRIPT,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "ONCE": "", "LISTEN": "", "ADMIN": "", **environment},
+    )
+    try:
+        async with bounded(50):
+            output, errors = await child.communicate()
+    finally:
+        if child.returncode is None:
+            child.terminate()
+            await child.wait()
+    return child.returncode, output.decode(), errors.decode()
+
+
+async def test_one_run_shows_a_task_that_completes_one_cancelled_one_failed_and_a_plain_call() -> None:
+    name = environments.NEWEST if environments.unsupported("mcp-1.12.4") else "mcp-1.12.4"
+    require_environment(name.removeprefix("mcp-"))
+    before = set(ROOT.glob(".run/once-*"))
+    status, output, errors = await run_script(ONCE="1")
+    assert (status, errors) == (0, "")
+    places = [output.find(line) for line in LINES]
+    assert -1 not in places, output
+    assert places == sorted(places), output
+    assert set(ROOT.glob(".run/once-*")) <= before, "a run that went well leaves its folder"
+
+
+@pytest.mark.parametrize("name", ["LISTEN", "ADMIN"])
+async def test_a_plain_run_says_that_its_port_is_taken_and_how_to_take_another(name: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        status, output, errors = await run_script(**{"LISTEN": "127.0.0.1:0", "ADMIN": "127.0.0.1:0", name: address})
+    assert (status, output) == (1, "")
+    assert f"cannot listen on {address}" in errors
+    assert "make run LISTEN=" in errors
+
+
+@pytest.mark.parametrize("value", ["8080", ":8080", "127.0.0.1:http", "127.0.0.1:65536"])
+async def test_a_plain_run_refuses_what_is_no_address(value: str) -> None:
+    assert await run_script(LISTEN=value) == (1, "", f"make run: LISTEN={value}: this should be HOST:PORT\n")
