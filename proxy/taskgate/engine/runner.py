@@ -180,8 +180,10 @@ class Runner:
         """Whether the call may leave: from here on it counts as having run."""
         try:
             marked = advance(record, Dispatched(), self._clock.now())
+            # Before it is written: the news of our own change comes first, and needs no look at the record.
+            run.revision = marked.revision
             if not run.shut_down and await self._store.swap(marked, expected=record.revision):
-                run.revision, run.dispatched = marked.revision, True
+                run.dispatched = True
                 return True
         except StoreUnavailable:
             failure = call_ended(FaultReason.INTERNAL, NO_STORE, dispatched=False)
@@ -215,6 +217,8 @@ class Runner:
         except IllegalTransition:
             self._audit.record(LateAnswerDropped(owner.mount))
             return True
+        if (run := self._runs.get(task)) is not None:
+            run.revision = ended.revision
         if not await self._store.swap(ended, expected=record.revision):
             return False
         self._audit.record(TaskMoved(owner.mount, record.status, ended.status))

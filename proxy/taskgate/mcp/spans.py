@@ -111,12 +111,25 @@ def is_deeper(body: bytes, limit: int) -> bool:
     Takes linear time on any input. Where `body` is no JSON the answer holds for the part before the first mistake,
     which is as far as a parser goes.
     """
-    if body.count(b"{") + body.count(b"[") <= limit:
+    if _has_no_more_than(body, limit):
         return False
     unescaped = body.replace(rb"\\", b"").replace(rb"\"", b"")
     outside_strings = b"".join(unescaped.split(b'"')[::2])
     steps = memoryview(outside_strings.translate(_STEPS, _NOT_BRACKETS)).cast("b")
     return max(accumulate(steps), default=0) > limit
+
+
+def _has_no_more_than(body: bytes, limit: int) -> bool:
+    """Whether there are at most `limit` opening brackets, looking no further than the first one too many."""
+    for bracket in (b"{", b"["):
+        # `find` runs through a long body many times faster than `count`.
+        at = body.find(bracket)
+        while at >= 0:
+            limit -= 1
+            if limit < 0:
+                return False
+            at = body.find(bracket, at + 1)
+    return True
 
 
 def skip_space(text: str, at: int) -> int:
@@ -137,21 +150,36 @@ def _walk(text: str, at: int, shape: Shape) -> tuple[Members, int]:
     if text[at] == "}":
         return found, at + 1
     while True:
-        if text[at] != '"':
-            raise ValueError
-        key, key_end = _SCAN(text, at)
+        plain = _PLAIN_KEY.match(text, at)
+        if plain is not None:
+            key, value_at = plain[1], plain.end()
+        else:
+            key, value_at = _odd_key(text, at)
         if key in found:
             raise MalformedMessage("A key stands twice in one object of the message")
-        colon = skip_space(text, key_end)
-        if text[colon] != ":":
+        found[key], end = _walk_value(text, at, value_at, shape.get(key))
+        after = text[end]
+        if after not in ",}":
+            end = skip_space(text, end)
+            after = text[end]
+        if after == "}":
+            return found, end + 1
+        if after != ",":
             raise ValueError
-        found[key], end = _walk_value(text, at, skip_space(text, colon + 1), shape.get(key))
-        at = skip_space(text, end)
-        if text[at] == "}":
-            return found, at + 1
-        if text[at] != ",":
-            raise ValueError
-        at = skip_space(text, at + 1)
+        at = end + 1
+        if text[at] != '"':
+            at = skip_space(text, at)
+
+
+def _odd_key(text: str, at: int) -> tuple[str, int]:
+    """A key that is more than plain letters, and where its value starts."""
+    if text[at] != '"':
+        raise ValueError
+    key, key_end = _SCAN(text, at)
+    colon = skip_space(text, key_end)
+    if text[colon] != ":":
+        raise ValueError
+    return key, skip_space(text, colon + 1)
 
 
 def _walk_value(text: str, key_at: int, at: int, shape: Shape | None) -> tuple[Member, int]:
@@ -182,6 +210,8 @@ _SCAN_PAIRS: Callable[[str, int], tuple[Any, int]] = make_scanner(
 _NOT_JSON: Final = (ValueError, IndexError, StopIteration, RecursionError)
 """What reading a text that is no JSON raises: a digit too many, the end too early, no value, a nest too deep."""
 _SPACES = re.compile(r"[ \t\n\r]+")
+_PLAIN_KEY = re.compile(r'"([^"\\\x00-\x1f]*)"[ \t\n\r]*:[ \t\n\r]*')
+"""A key without escapes, as nearly all are, up to the start of its value: one step of the machine instead of five."""
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 """Brackets as signed bytes: one level in, one level out."""
 _NOT_BRACKETS = bytes(sorted(set(range(256)) - set(b"[]{}")))

@@ -7,6 +7,7 @@ task is decided here: SQL compares revisions and times and knows no status.
 
 import asyncio
 import sqlite3
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -36,6 +37,9 @@ from taskgate.tasks.record import Lease, OwnerKey, TaskId, TaskRecord, TaskStatu
 LARGE: Final = 64 * 1024
 """Bodies above this size are read off the event loop."""
 
+SEEN: Final = 4096
+"""How many heads are kept in memory for who polls a task that does not change."""
+
 
 class SqliteStore:
     """A store in an open file, which it owns from here on. Belongs to the event loop it is made on."""
@@ -45,6 +49,8 @@ class SqliteStore:
         self._writer = Writer(file.writer, asyncio.get_running_loop())
         self._reader = Reader(file.near, file.far)
         self._journal = Journal()
+        # Heads as they were read, each until its record changes: nobody but this process writes the file.
+        self._seen: dict[TaskId, TaskRecord] = {}
         self._closing: asyncio.Task[None] | None = None
 
     # --- tasks ---------------------------------------------------------------------------------------------------
@@ -56,13 +62,15 @@ class SqliteStore:
 
     async def load(self, owner: OwnerKey, id: TaskId, *, now: datetime, bodies: bool = False) -> TaskRecord | None:
         """See TaskStore.load."""
+        if not bodies and (seen := self._seen.get(id)) is not None:
+            return seen if seen.owner == owner and seen.expires_at > now else None
         values = (sql.name(id), sql.owner_digest(owner), pack_time(now))
         row = self._reader.row(sql.LOAD_HEAD, values)
         if row is None:
             return None
         head, holder, until, size = row
         if not bodies:
-            return unpack_head(head, works.unpack_lease(holder, until))
+            return self._see(unpack_head(head, works.unpack_lease(holder, until)))
         # Again with the head: what was looked up first is not the same moment.
         if size > LARGE:
             return await self._reader.look(partial(_load_whole, values=values))
@@ -74,6 +82,7 @@ class SqliteStore:
 
         def tell(swapped: works.Swapped | None) -> None:
             if swapped is not None:
+                self._seen.pop(record.id, None)
                 self._journal.note(record, held_by=swapped.held_by)
 
         return await self._writer.submit(works.swap(record, expected), tell) is not None
@@ -102,16 +111,21 @@ class SqliteStore:
     async def renew(self, holder: str, ids: frozenset[TaskId], until: datetime) -> None:
         """See TaskStore.renew."""
         values = (pack_time(until), holder, sql.names(ids))
-        await self._writer.submit(works.count_changed(sql.RENEW, values))
+        await self._writer.submit(works.count_changed(sql.RENEW, values), lambda _: self._forget(ids))
 
     async def lapsed(self, *, holder: str, until: datetime, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
         """See TaskStore.lapsed. A record that nobody holds counts as lapsed."""
-        return await self._writer.submit(works.take_lapsed(Lease(holder=holder, until=until), now, limit))
+
+        def tell(taken: tuple[TaskRecord, ...]) -> None:
+            self._forget(record.id for record in taken)
+
+        return await self._writer.submit(works.take_lapsed(Lease(holder=holder, until=until), now, limit), tell)
 
     async def purge(self, *, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
         """See TaskStore.purge."""
 
         def tell(heads: tuple[TaskRecord, ...]) -> None:
+            self._forget(head.id for head in heads)
             for head in heads:
                 self._journal.gone(head)
 
@@ -159,10 +173,21 @@ class SqliteStore:
 
     async def _close(self) -> None:
         self._journal.close()
+        self._seen.clear()
         # The writer last: whoever closes the last connection folds the log into the file.
         await self._reader.close()
         await self._writer.close()
         self._file.unlock()
+
+    def _see(self, head: TaskRecord) -> TaskRecord:
+        if len(self._seen) >= SEEN:
+            del self._seen[next(iter(self._seen))]
+        self._seen[head.id] = head
+        return head
+
+    def _forget(self, ids: Iterable[TaskId]) -> None:
+        for id in ids:
+            self._seen.pop(id, None)
 
     def _revision(self, id: TaskId) -> int:
         row = self._reader.row(sql.REVISION, (sql.name(id),))

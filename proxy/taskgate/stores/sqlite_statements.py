@@ -6,6 +6,7 @@ by digests; an id that no column could hold (a lone surrogate, a NUL) becomes NU
 
 from collections.abc import Iterable
 from datetime import datetime
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -24,11 +25,18 @@ INSERT_TASK: Final = """
 INSERT_PARAMS: Final = "INSERT INTO params (task, body) VALUES (?, ?)"
 PUT_OUTCOME: Final = "INSERT OR REPLACE INTO outcomes (task, kind, body) VALUES (?, ?, ?)"
 
-FIND_SWAPPED: Final = "SELECT seq, holder, lease_until FROM tasks WHERE id = ? AND revision = ?"
+FIND_SWAPPED: Final = """
+    SELECT seq, holder, lease_until, updated, unfinished, status FROM tasks WHERE id = ? AND revision = ?
+"""
 UPDATE_TASK: Final = """
     UPDATE tasks SET updated = ?, unfinished = ?, status = ?, tool_error = ?, revision = ?, holder = ?, lease_until = ?,
                      body_size = body_size + ?, head = ?
     WHERE seq = ?
+"""
+
+# Where no column of an index changes: naming one makes SQLite write its indexes again, with whatever value.
+UPDATE_HEAD: Final = """
+    UPDATE tasks SET tool_error = ?, revision = ?, holder = ?, body_size = body_size + ?, head = ? WHERE seq = ?
 """
 
 LOAD_HEAD: Final = """
@@ -78,12 +86,14 @@ CENSUS: Final = "SELECT status, count(*) FROM tasks GROUP BY status"
 SIZE: Final = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
 
 
+@lru_cache(maxsize=1024)
 def owner_digest(owner: OwnerKey) -> bytes:
     """What stands for an owner; the length in front keeps two names from flowing together."""
     context = owner.context.encode("utf-8", "surrogatepass")
     return _digest(b"%d:%b%b" % (len(context), context, owner.mount.encode("utf-8", "surrogatepass")))
 
 
+@lru_cache(maxsize=1024)
 def context_digest(context: str) -> bytes:
     """What stands for a context."""
     return _digest(context.encode("utf-8", "surrogatepass"))

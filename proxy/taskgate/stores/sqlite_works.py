@@ -69,24 +69,20 @@ def insert(record: TaskRecord, limit: int | None) -> Callable[[sqlite3.Cursor], 
 def swap(record: TaskRecord, expected: int) -> Callable[[sqlite3.Cursor], Swapped | None]:
     """Put the record in the place of the one at `expected`; None when there is no such."""
     head = pack_head(record)
+    indexed = (pack_time(record.updated_at), not record.status.is_terminal, record.status.value)
 
     def work(cursor: sqlite3.Cursor) -> Swapped | None:
         kept = cursor.execute(sql.FIND_SWAPPED, (sql.name(record.id), expected)).fetchone()
         if kept is None:
             return None
-        seq, held_by, until = kept
-        lease = longer_lease(unpack_lease(held_by, until), record.lease)
-        row = (
-            pack_time(record.updated_at),
-            not record.status.is_terminal,
-            record.status.value,
-            record.tool_error,
-            record.revision,
-            *_pack_lease(lease),
-            _outcome_size(record),
-            head,
-        )
-        cursor.execute(sql.UPDATE_TASK, (*row, seq))
+        seq, held_by, until, *kept_indexed = kept
+        holder, lease_until = _pack_lease(longer_lease(unpack_lease(held_by, until), record.lease))
+        size = _outcome_size(record)
+        if [until, *kept_indexed] == [lease_until, *indexed]:
+            cursor.execute(sql.UPDATE_HEAD, (record.tool_error, record.revision, holder, size, head, seq))
+        else:
+            row = (*indexed, record.tool_error, record.revision, holder, lease_until, size, head, seq)
+            cursor.execute(sql.UPDATE_TASK, row)
         _keep_outcome(cursor, seq, record)
         return Swapped(held_by)
 

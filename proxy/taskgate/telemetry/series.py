@@ -31,8 +31,8 @@ class Series(dict[tuple[Any, ...], Metric]):
     def __missing__(self, values: tuple[Any, ...]) -> Metric:
         texts = [domain.text(value) for domain, value in zip(self._domains, values, strict=True)]
         series = self._metric.labels(*(text or "" for text in texts)) if texts else self._metric
-        # A value outside its set is no key: a peer could invent them without end.
-        if OTHER not in texts:
+        # A value outside its set is no key: a peer could invent them without end. `_OTHER` itself is one value.
+        if all(text is not OTHER or value is OTHER for text, value in zip(texts, values, strict=True)):
             self[values] = series
         return series
 
