@@ -1,6 +1,7 @@
 """News: heard at once when there is some, woken when it comes, never lost between a look and a wait."""
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -141,6 +142,29 @@ async def test_who_goes_on_from_each_place_hears_every_change(store: Store) -> N
         assert heard.changes == (Change(record.id, 1),)
 
 
+@pytest.mark.parametrize("watch", [OwnerWatch(owner=OWNER), HolderWatch(holder=HOLDER)], ids=["owner", "holder"])
+async def test_no_change_is_lost_to_who_waits_in_short_turns(store: Store, watch: OwnerWatch | HolderWatch) -> None:
+    """The end of a wait is a moment that changes can fall into: many turns and many changes find it."""
+    records = [new_record(lease=new_lease()) for _ in range(60)]
+    await keep(store, *records)
+    since, heard = await place(store, watch), set[Change]()
+
+    async def end_all() -> None:
+        for record in records:
+            assert await store.swap(after(record, ENDED), expected=0)
+            await asyncio.sleep(0)
+
+    ending = asyncio.create_task(end_all())
+    async with bounded():
+        while not ending.done():
+            told = await store.changed(replace(watch, since=since), timeout=timedelta())
+            assert told.complete
+            since, heard = told.place, heard.union(told.changes)
+    await ending
+    heard.update((await news(store, replace(watch, since=since), timedelta())).changes)
+    assert heard == {Change(record.id, 1) for record in records}
+
+
 async def test_several_changes_of_a_task_are_told_as_the_newest(store: Store) -> None:
     record = new_record()
     since = await place(store, OwnerWatch(owner=OWNER))
@@ -152,10 +176,10 @@ async def test_several_changes_of_a_task_are_told_as_the_newest(store: Store) ->
     assert heard.changes == (Change(record.id, 2),)
 
 
-async def test_a_place_that_never_was_ends_early(store: Store) -> None:
+async def test_a_place_that_never_was_ends_early_and_tells_that_something_may_be_missing(store: Store) -> None:
     now = await place(store, OwnerWatch(owner=OWNER))
     for since in (now + 1000, -1000):
-        assert await news(store, OwnerWatch(owner=OWNER, since=since)) == News(place=now)
+        assert await news(store, OwnerWatch(owner=OWNER, since=since)) == News(place=now, complete=False)
 
 
 async def test_a_swap_that_loses_is_no_news(store: Store) -> None:

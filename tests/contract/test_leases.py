@@ -1,12 +1,14 @@
 """Leases: renewed by their holder, and taken over once when they have lapsed."""
 
 import asyncio
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from helpers.manual_clock import EPOCH
 from helpers.records import HOLDER, OWNER, after, keep, new_lease, new_record
 from helpers.waiting import bounded
 from taskgate.stores.base import OwnerWatch, Store
+from taskgate.stores.codec import as_head
 from taskgate.tasks.events import CallSucceeded, Dispatched
 from taskgate.tasks.record import Lease, TaskRecord, TaskStatus
 
@@ -71,16 +73,23 @@ async def test_a_renewed_lease_has_not_lapsed(store: Store) -> None:
     assert await lapsed(store, LATER - timedelta(seconds=1)) == []
 
 
-async def test_what_lapsed_comes_with_its_bodies_and_the_takers_lease(store: Store) -> None:
+async def test_what_was_never_dispatched_lapses_with_its_parameters_and_the_takers_lease(store: Store) -> None:
+    record = new_record(lease=new_lease())
+    await keep(store, record)
+    (taken,) = await store.lapsed(holder=NEXT, until=LATER + timedelta(hours=1), now=LATER, limit=5)
+    assert taken == replace(record, lease=Lease(holder=NEXT, until=LATER + timedelta(hours=1)))
+    assert await store.load(OWNER, record.id, now=EPOCH, bodies=True) == taken
+
+
+async def test_what_was_dispatched_lapses_as_a_head_with_the_takers_lease(store: Store) -> None:
     record = new_record(lease=new_lease())
     await keep(store, record)
     moved = after(record, Dispatched())
     assert await store.swap(moved, expected=0)
     (taken,) = await store.lapsed(holder=NEXT, until=LATER + timedelta(hours=1), now=LATER, limit=5)
-    assert taken.lease == Lease(holder=NEXT, until=LATER + timedelta(hours=1))
-    assert taken.call == record.call
-    assert (taken.revision, taken.dispatched) == (1, True)
-    assert await store.load(OWNER, record.id, now=EPOCH, bodies=True) == taken
+    assert taken == replace(as_head(moved), lease=Lease(holder=NEXT, until=LATER + timedelta(hours=1)))
+    whole = await store.load(OWNER, record.id, now=EPOCH, bodies=True)
+    assert whole == replace(moved, lease=taken.lease)
 
 
 async def test_what_is_finished_or_expired_never_lapses(store: Store) -> None:

@@ -2,6 +2,9 @@
 
 `now` always comes from the caller: no store reads a clock. No store knows a rule of the task machine. Whatever goes
 wrong below a store leaves it as StoreUnavailable. `tests/contract/` holds every implementation to this page.
+
+A record that cannot be read (damaged, or of another version) is StoreUnavailable to who asks for that one. Where many
+are looked at it is left out, and never keeps the others from being found, taken over or removed.
 """
 
 from dataclasses import dataclass, field
@@ -64,7 +67,10 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Heads in order, and where the next page starts; None when there is none."""
+    """Heads in order, and where the next page starts; None when there is none, and only then.
+
+    What cannot be read is left out, so a page may be short, or empty, and yet have a next one.
+    """
 
     records: tuple[TaskRecord, ...]
     next: Position | None
@@ -106,10 +112,15 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """Changes since a watch's place, and the place to watch from next. Nothing in it is truth: load the record."""
+    """Changes since a watch's place, and the place to watch from next. Nothing in it is truth: load the record.
+
+    `complete` is False when the watch's place is not remembered, because the watcher came back too late or the place is
+    of another process: then anything that is watched may have changed, and `changes` does not tell what.
+    """
 
     changes: tuple[Change, ...] = ()
     place: int
+    complete: bool = True
 
 
 class TaskStore(Protocol):
@@ -146,7 +157,8 @@ class TaskStore(Protocol):
     async def changed(self, watch: Watch, *, timeout: timedelta) -> News:
         """Wait for news, at most `timeout`; at once if there is some already. May return early and empty.
 
-        A change between the caller's look and this wait is not lost.
+        No change is lost that comes between the caller's look and this wait, or while the wait ends: it is told now or
+        to who goes on from the place given. Where that cannot be had, the news says that it is not complete.
         """
         ...
 
@@ -155,15 +167,22 @@ class TaskStore(Protocol):
         ...
 
     async def lapsed(self, *, holder: str, until: datetime, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
-        """Take over unfinished, unexpired records whose lease has lapsed, oldest first, with bodies.
+        """Take over unfinished, unexpired records whose lease has lapsed, oldest first.
 
-        Each is given to one taker only: the lease is the taker's, until `until`, when this returns. In a store that
-        one process holds, every lease of an earlier process has lapsed when the store opens.
+        They are heads, but one that was never dispatched has its parameters: nothing else will run. Each is given to
+        one taker only: the lease is the taker's, until `until`, when this returns. Records that cannot be read are
+        taken, too, so that they are not met again, and left out; they do not count: fewer than `limit` are returned
+        only when no more are left. In a store that one process holds, every lease of an earlier process has lapsed
+        when the store opens.
         """
         ...
 
     async def purge(self, *, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
-        """Remove expired records, at most `limit`, and return their heads."""
+        """Remove expired records, at most `limit`, and return their heads.
+
+        Records that cannot be read are removed, too, and count, but are left out of what is returned: an empty answer
+        does not mean that nothing is left.
+        """
         ...
 
 

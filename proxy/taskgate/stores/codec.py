@@ -64,8 +64,11 @@ def pack_head(record: TaskRecord) -> bytes:
 def unpack_head(head: bytes, lease: Lease | None) -> TaskRecord:
     """The record whose head this is, as a head."""
     try:
-        return _unpack_head(head, lease)
-    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        record = _unpack_head(head, lease)
+        # An end beyond all time would be met by whoever asks for it, far from here.
+        _ = record.expires_at
+        return record
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise _unreadable() from error
 
 

@@ -30,7 +30,7 @@ _ANY: Final = GONE - 1
 class _Entry(NamedTuple):
     id: TaskId
     revision: int
-    owner: OwnerKey
+    owner: OwnerKey | None
     holder: str | None
 
 
@@ -56,14 +56,15 @@ class Journal:
             held_by = record.lease.holder
         self._add(_Entry(record.id, record.revision, record.owner, held_by))
 
-    def gone(self, head: TaskRecord) -> None:
-        """A record was removed."""
-        self._add(_Entry(head.id, GONE, head.owner, head.lease.holder if head.lease else None))
+    def gone(self, id: TaskId, *, owner: OwnerKey | None, holder: str | None) -> None:
+        """A record was removed; `owner` is None where it could not be read any more."""
+        self._add(_Entry(id, GONE, owner, holder))
 
     async def changed(self, watch: Watch, *, timeout: timedelta, look: Callable[[TaskId], int]) -> News:
         """What `TaskStore.changed` promises; `look` tells the revision a task is at now, or GONE.
 
-        A place that is no longer remembered gives early, empty news. Raises StoreUnavailable once closed.
+        A place that is not remembered gives early, empty news that are not complete. Raises StoreUnavailable once
+        closed.
         """
         if self._closed:
             raise StoreUnavailable("The store is closed")
@@ -71,8 +72,9 @@ class Journal:
         with _Waiter(index, key, known) as waiter:
             news = self._at_once(watch, look)
             if news is None:
-                place = await waiter.next(timeout)
-                news = None if place is None else self._recall(watch, place - 1)
+                await waiter.wait(timeout)
+                # Whatever ended the wait: a change that came after its end and before this line counts as well.
+                news = None if waiter.first is None else self._recall(watch, waiter.first - 1)
         return news or News(place=self._place)
 
     def close(self) -> None:
@@ -81,7 +83,7 @@ class Journal:
         for index in self._indexes():
             for waiters in index.values():
                 for waiter in waiters:
-                    waiter.end(None)
+                    waiter.end()
 
     def _add(self, entry: _Entry) -> None:
         self._place += 1
@@ -93,7 +95,7 @@ class Journal:
         ):
             for waiter in index.get(key, ()):
                 if _is_newer(entry.revision, waiter.known):
-                    waiter.end(self._place)
+                    waiter.hear(self._place)
 
     def _at_once(self, watch: Watch, look: Callable[[TaskId], int]) -> News | None:
         """News that need no waiting."""
@@ -108,7 +110,7 @@ class Journal:
         """The changes after a place, each task's newest only; None if there were none."""
         missed = self._place - since
         if not 0 <= missed <= len(self._recent):
-            return News(place=self._place)
+            return News(place=self._place, complete=False)
         newest: dict[TaskId, int] = {}
         for entry in islice(reversed(self._recent), missed):
             if _concerns(entry, watch):
@@ -128,15 +130,16 @@ class Journal:
 
 
 class _Waiter:
-    """One wait: found in its index from entry to exit, however the wait ends."""
+    """One wait: found in its index from entry to exit, however the wait ends. `first` is the first change it heard."""
 
-    __slots__ = ("_future", "_index", "_key", "known")
+    __slots__ = ("_future", "_index", "_key", "first", "known")
 
     def __init__(self, index: "_Index", key: Hashable, known: int) -> None:
         self._index = index
         self._key = key
-        self._future: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.known = known
+        self.first: int | None = None
 
     def __enter__(self) -> "_Waiter":
         self._index.setdefault(self._key, set()).add(self)
@@ -150,16 +153,22 @@ class _Waiter:
         if not waiters:
             del self._index[self._key]
 
-    def end(self, place: int | None) -> None:
-        """End the wait with the place of a change, or with none; only the first end counts."""
-        if not self._future.done():
-            self._future.set_result(place)
+    def hear(self, place: int) -> None:
+        """There was a change at that place: remembered from the first one on, and the end of the wait."""
+        if self.first is None:
+            self.first = place
+        self.end()
 
-    async def next(self, timeout: timedelta) -> int | None:
-        """The place of the change that ended the wait; None when time did."""
-        timer = self._future.get_loop().call_later(timeout.total_seconds(), self.end, None)
+    def end(self) -> None:
+        """End the wait; only the first end counts."""
+        if not self._future.done():
+            self._future.set_result(None)
+
+    async def wait(self, timeout: timedelta) -> None:
+        """Until the end, or the end of the time."""
+        timer = self._future.get_loop().call_later(timeout.total_seconds(), self.end)
         try:
-            return await self._future
+            await self._future
         finally:
             timer.cancel()
 

@@ -146,7 +146,7 @@ class MemoryStore:
         taken = waiting[:limit]
         for kept in taken:
             kept.head = replace(kept.head, lease=Lease(holder=holder, until=until))
-        return tuple(kept.whole() for kept in taken)
+        return tuple(kept.head if kept.head.dispatched else kept.whole() for kept in taken)
 
     async def purge(self, *, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
         """See TaskStore.purge."""
@@ -224,7 +224,7 @@ class MemoryStore:
         _discard(self._of_owner, head.owner, id)
         _discard(self._unfinished, head.owner.context, id)
         self._counts[head.status] -= 1
-        self._journal.gone(head)
+        self._journal.gone(id, owner=head.owner, holder=head.lease.holder if head.lease else None)
         return head
 
 

@@ -4,12 +4,13 @@ What must not live here: anything a store does once it is open.
 """
 
 import asyncio
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Literal
 
 from taskgate.stores.base import Store
 from taskgate.stores.memory import MemoryStore
 from taskgate.stores.sqlite import SqliteStore
-from taskgate.stores.sqlite_file import SqliteOptions, open_file
+from taskgate.stores.sqlite_file import OpenFile, SqliteOptions, open_file
 
 __all__ = ["SqliteOptions", "open_store"]
 
@@ -18,8 +19,23 @@ async def open_store(backend: Literal["memory", "sqlite"], options: SqliteOption
     """The store, open, on the running loop; whatever blocks is done off it. `options` are for sqlite alone.
 
     Raises StoreUnavailable, with a text for the operator, when the file is refused or cannot be opened.
+    When this is cancelled, what was opened is closed again as soon as it is open.
     """
     if backend == "memory":
         return MemoryStore()
     assert options is not None, "a store in a file needs options"
-    return SqliteStore(await asyncio.to_thread(open_file, options))
+    thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="taskgate-store-opener")
+    opening = thread.submit(open_file, options)
+    # The thread ends with the one thing it was given.
+    thread.shutdown(wait=False)
+    try:
+        return SqliteStore(await asyncio.wrap_future(opening))
+    except asyncio.CancelledError:
+        # A thread cannot be stopped. It closes what it has opened itself: the loop may be gone by then.
+        opening.add_done_callback(_let_go)
+        raise
+
+
+def _let_go(opening: "Future[OpenFile]") -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()

@@ -6,6 +6,7 @@ task is decided here: SQL compares revisions and times and knows no status.
 """
 
 import asyncio
+import logging
 import sqlite3
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -18,7 +19,6 @@ from taskgate.stores.base import (
     Cap,
     Census,
     News,
-    OrderBy,
     Page,
     Position,
     SessionRecord,
@@ -39,6 +39,8 @@ LARGE: Final = 64 * 1024
 
 SEEN: Final = 4096
 """How many heads are kept in memory for who polls a task that does not change."""
+
+log = logging.getLogger("taskgate.stores")
 
 
 class SqliteStore:
@@ -70,7 +72,7 @@ class SqliteStore:
             return None
         head, holder, until, size = row
         if not bodies:
-            return self._see(unpack_head(head, works.unpack_lease(holder, until)))
+            return self._see(id, unpack_head(head, works.unpack_lease(holder, until)))
         # Again with the head: what was looked up first is not the same moment.
         if size > LARGE:
             return await self._reader.look(partial(_load_whole, values=values))
@@ -100,9 +102,7 @@ class SqliteStore:
         """See TaskStore.page."""
         # One more than asked for tells whether there is a next page.
         statement, values = sql.page(owner, where, order, after, limit + 1, now)
-        heads = await self._reader.look(partial(_load_heads, statement=statement, values=values))
-        found = heads[:limit]
-        return Page(records=found, next=_position(found[-1], order.by) if len(heads) > limit else None)
+        return await self._reader.look(partial(_load_page, statement=statement, values=values, limit=limit))
 
     async def changed(self, watch: Watch, *, timeout: timedelta) -> News:
         """See TaskStore.changed."""
@@ -116,20 +116,19 @@ class SqliteStore:
     async def lapsed(self, *, holder: str, until: datetime, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
         """See TaskStore.lapsed. A record that nobody holds counts as lapsed."""
 
-        def tell(taken: tuple[TaskRecord, ...]) -> None:
-            self._forget(record.id for record in taken)
-
-        return await self._writer.submit(works.take_lapsed(Lease(holder=holder, until=until), now, limit), tell)
+        taking = works.take_lapsed(Lease(holder=holder, until=until), now, limit)
+        met = await self._writer.submit(taking, lambda met: self._forget(one.id for one in met))
+        return _readable(met, "taken over")
 
     async def purge(self, *, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
         """See TaskStore.purge."""
 
-        def tell(heads: tuple[TaskRecord, ...]) -> None:
-            self._forget(head.id for head in heads)
-            for head in heads:
-                self._journal.gone(head)
+        def tell(met: tuple[works.Met, ...]) -> None:
+            self._forget(one.id for one in met)
+            for id, holder, head in met:
+                self._journal.gone(id, owner=head.owner if head else None, holder=holder)
 
-        return await self._writer.submit(works.purge(now, limit), tell)
+        return _readable(await self._writer.submit(works.purge(now, limit), tell), "removed")
 
     # --- host sessions -------------------------------------------------------------------------------------------
 
@@ -179,10 +178,10 @@ class SqliteStore:
         await self._writer.close()
         self._file.unlock()
 
-    def _see(self, head: TaskRecord) -> TaskRecord:
+    def _see(self, id: TaskId, head: TaskRecord) -> TaskRecord:
         if len(self._seen) >= SEEN:
             del self._seen[next(iter(self._seen))]
-        self._seen[head.id] = head
+        self._seen[id] = head
         return head
 
     def _forget(self, ids: Iterable[TaskId]) -> None:
@@ -199,19 +198,28 @@ def _load_whole(connection: sqlite3.Connection, values: sql.Values) -> TaskRecor
     return None if row is None else works.unpack_whole(row)
 
 
-def _load_heads(connection: sqlite3.Connection, statement: str, values: sql.Values) -> tuple[TaskRecord, ...]:
+def _load_page(connection: sqlite3.Connection, statement: str, values: sql.Values, limit: int) -> Page:
     rows = connection.execute(statement, values).fetchall()
-    return tuple(unpack_head(head, works.unpack_lease(holder, until)) for head, holder, until in rows)
+    heads = (works.read_head(head, holder, until) for head, holder, until, _, _ in rows[:limit])
+    found = tuple(head for head in heads if head is not None)
+    if len(rows) <= limit:
+        return Page(records=found, next=None)
+    # Of the row, not of a head: the last one may be unreadable.
+    *_, time, id = rows[limit - 1]
+    return Page(records=found, next=Position(unpack_time(time), id))
+
+
+def _readable(met: tuple[works.Met, ...], done: str) -> tuple[TaskRecord, ...]:
+    records = tuple(one.record for one in met if one.record is not None)
+    if len(records) < len(met):
+        log.warning("%d stored tasks that cannot be read were %s", len(met) - len(records), done)
+    return records
 
 
 def _count(connection: sqlite3.Connection) -> Census:
     counts = {TaskStatus(status): count for status, count in connection.execute(sql.CENSUS).fetchall()}
     ((size,),) = connection.execute(sql.SIZE).fetchall()
     return Census(tasks=dict.fromkeys(TaskStatus, 0) | counts, size=size)
-
-
-def _position(head: TaskRecord, by: OrderBy) -> Position:
-    return Position(head.created_at if by is OrderBy.CREATED else head.updated_at, head.id)
 
 
 _: type[Store] = SqliteStore

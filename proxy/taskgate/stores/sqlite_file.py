@@ -48,6 +48,13 @@ class OpenFile:
     far: sqlite3.Connection
     lock: int
 
+    def close(self) -> None:
+        """Close everything; for a file that no store was made of."""
+        # The writer last: whoever closes the last connection folds the log into the file.
+        for connection in (self.near, self.far, self.writer):
+            connection.close()
+        self.unlock()
+
     def unlock(self) -> None:
         """Let another process have the file; the connections must be closed by now."""
         os.close(self.lock)

@@ -50,26 +50,26 @@ LOAD_WHOLE: Final = """
 REVISION: Final = "SELECT revision FROM tasks WHERE id = ?"
 
 # Nobody's calls and those whose time is up apart: each half is read in the order of its index, and the second is
-# nearly always empty.
+# nearly always empty. They come after a place, so that whoever asks again gets on whatever became of the first ones.
 LAPSED: Final = """
-    SELECT seq FROM (
+    SELECT created, seq FROM (
         SELECT * FROM (SELECT seq, created FROM tasks
-                       WHERE unfinished = 1 AND lease_until = 0 AND expires > :now ORDER BY created, seq LIMIT :limit)
+                       WHERE unfinished = 1 AND lease_until = 0 AND expires > :now
+                             AND (created, seq) > (:created, :seq)
+                       ORDER BY created, seq LIMIT :limit)
         UNION ALL
         SELECT * FROM (SELECT seq, created FROM tasks
                        WHERE unfinished = 1 AND lease_until > 0 AND lease_until <= :now AND expires > :now
+                             AND (created, seq) > (:created, :seq)
                        ORDER BY created, seq LIMIT :limit)
     ) ORDER BY created, seq LIMIT :limit
 """
 TAKE: Final = "UPDATE tasks SET holder = ?, lease_until = ? WHERE seq = ?"
-TAKEN: Final = """
-    SELECT head, holder, lease_until, params.body, kind, outcomes.body
-    FROM tasks LEFT JOIN params ON params.task = seq LEFT JOIN outcomes ON outcomes.task = seq
-    WHERE seq = ?
-"""
+TAKEN: Final = "SELECT id, head FROM tasks WHERE seq = ?"
+LOAD_PARAMS: Final = "SELECT body FROM params WHERE task = ?"
 RENEW: Final = "UPDATE tasks SET lease_until = ? WHERE holder = ? AND id IN (SELECT value FROM json_each(?))"
 
-EXPIRED: Final = "SELECT seq, head, holder, lease_until FROM tasks WHERE expires <= ? ORDER BY expires LIMIT ?"
+EXPIRED: Final = "SELECT seq, id, head, holder, lease_until FROM tasks WHERE expires <= ? ORDER BY expires LIMIT ?"
 DELETES: Final = (
     "DELETE FROM outcomes WHERE task = ?",
     "DELETE FROM params WHERE task = ?",
@@ -112,7 +112,7 @@ def names(ids: Iterable[str]) -> bytes:
 def page(
     owner: OwnerKey, where: TaskFilter, order: TaskOrder, after: Position | None, limit: int, now: datetime
 ) -> tuple[str, Values]:
-    """The text and values that list heads; `limit` is the statement's own."""
+    """The text and values that list heads and their positions; `limit` is the statement's own."""
     column = "created" if order.by is OrderBy.CREATED else "updated"
     direction, beyond = ("DESC", "<") if order.descending else ("ASC", ">")
     terms: list[tuple[str, Values]] = [
@@ -124,7 +124,7 @@ def page(
         terms.append((f"({column}, id) {beyond} (?, ?)", (pack_time(after.time), name(after.id))))
     # Only names written in this module are put into the text; what a host says goes through the places.
     text = (
-        f"SELECT head, holder, lease_until FROM tasks WHERE {' AND '.join(term for term, _ in terms)} "  # noqa: S608
+        f"SELECT head, holder, lease_until, {column}, id FROM tasks WHERE {' AND '.join(term for term, _ in terms)} "  # noqa: S608
         f"ORDER BY {column} {direction}, id {direction} LIMIT ?"
     )
     return text, (*(value for _, values in terms for value in values), limit)

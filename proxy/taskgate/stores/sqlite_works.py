@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from taskgate.errors import TooManyTasks
+from taskgate.errors import StoreUnavailable, TooManyTasks
 from taskgate.stores import sqlite_statements as sql
 from taskgate.stores.codec import (
     longer_lease,
@@ -23,16 +23,27 @@ from taskgate.stores.codec import (
     unpack_time,
     with_bodies,
 )
-from taskgate.tasks.record import Lease, TaskRecord
+from taskgate.tasks.record import Lease, TaskId, TaskRecord
 
 NOBODY = 0
 """Stands in `lease_until` while nobody holds the call."""
+
+_BEFORE_ALL = (-(2**63), 0)
+"""A place before every record, by creation and row."""
 
 
 class Swapped(NamedTuple):
     """A swap that won, and whose the lease was before it."""
 
     held_by: str | None
+
+
+class Met(NamedTuple):
+    """A row that was taken over or removed, and whose lease was on it; the record is None where it is unreadable."""
+
+    id: TaskId
+    holder: str | None
+    record: TaskRecord | None
 
 
 def insert(record: TaskRecord, limit: int | None) -> Callable[[sqlite3.Cursor], None]:
@@ -89,26 +100,35 @@ def swap(record: TaskRecord, expected: int) -> Callable[[sqlite3.Cursor], Swappe
     return work
 
 
-def take_lapsed(lease: Lease, now: datetime, limit: int) -> Callable[[sqlite3.Cursor], tuple[TaskRecord, ...]]:
-    """Put `lease` on the oldest unfinished records that nobody holds any more."""
+def take_lapsed(lease: Lease, now: datetime, limit: int) -> Callable[[sqlite3.Cursor], tuple[Met, ...]]:
+    """Put `lease` on the oldest unfinished records that nobody holds any more, until `limit` can be read."""
 
-    def work(cursor: sqlite3.Cursor) -> tuple[TaskRecord, ...]:
-        rows = cursor.execute(sql.LAPSED, {"now": pack_time(now), "limit": limit}).fetchall()
-        cursor.executemany(sql.TAKE, [(*_pack_lease(lease), seq) for (seq,) in rows])
-        return tuple(unpack_whole(cursor.execute(sql.TAKEN, (seq,)).fetchone()) for (seq,) in rows)
+    def work(cursor: sqlite3.Cursor) -> tuple[Met, ...]:
+        met: list[Met] = []
+        place, missing = _BEFORE_ALL, limit
+        while missing:
+            created, seq = place
+            values = {"now": pack_time(now), "created": created, "seq": seq, "limit": missing}
+            rows = cursor.execute(sql.LAPSED, values).fetchall()
+            cursor.executemany(sql.TAKE, [(*_pack_lease(lease), seq) for _, seq in rows])
+            taken = [_taken(cursor, seq, lease) for _, seq in rows]
+            met += taken
+            if len(rows) < missing:
+                break
+            place, missing = rows[-1], sum(one.record is None for one in taken)
+        return tuple(met)
 
     return work
 
 
-def purge(now: datetime, limit: int) -> Callable[[sqlite3.Cursor], tuple[TaskRecord, ...]]:
-    """Remove what has expired, bodies included."""
+def purge(now: datetime, limit: int) -> Callable[[sqlite3.Cursor], tuple[Met, ...]]:
+    """Remove what has expired, bodies included and readable or not."""
 
-    def work(cursor: sqlite3.Cursor) -> tuple[TaskRecord, ...]:
+    def work(cursor: sqlite3.Cursor) -> tuple[Met, ...]:
         rows = cursor.execute(sql.EXPIRED, (pack_time(now), limit)).fetchall()
-        heads = tuple(unpack_head(head, unpack_lease(holder, until)) for _, head, holder, until in rows)
         for delete in sql.DELETES:
             cursor.executemany(delete, [(seq,) for seq, *_ in rows])
-        return heads
+        return tuple(Met(id, holder, read_head(head, holder, until)) for _, id, head, holder, until in rows)
 
     return work
 
@@ -127,6 +147,14 @@ def unpack_lease(holder: str | None, until: int) -> Lease | None:
     return None if holder is None else Lease(holder=holder, until=unpack_time(until))
 
 
+def read_head(head: bytes, holder: str | None, until: int) -> TaskRecord | None:
+    """The head of a row that is one of many; None where it cannot be read, which must not hide the others."""
+    try:
+        return unpack_head(head, unpack_lease(holder, until))
+    except StoreUnavailable:
+        return None
+
+
 def unpack_whole(row: tuple[Any, ...]) -> TaskRecord:
     """The record of a row with bodies."""
     head, holder, until, params, kind, outcome = row
@@ -135,6 +163,17 @@ def unpack_whole(row: tuple[Any, ...]) -> TaskRecord:
         None if params is None else unpack_text(params),
         None if kind is None else unpack_outcome(kind, outcome),
     )
+
+
+def _taken(cursor: sqlite3.Cursor, seq: int, lease: Lease) -> Met:
+    ((id, packed),) = cursor.execute(sql.TAKEN, (seq,)).fetchall()
+    try:
+        head = unpack_head(packed, lease)
+        # Large, and of use only to who runs the call.
+        row = None if head.dispatched else cursor.execute(sql.LOAD_PARAMS, (seq,)).fetchone()
+        return Met(id, lease.holder, head if row is None else with_bodies(head, unpack_text(row[0]), None))
+    except StoreUnavailable:
+        return Met(id, lease.holder, None)
 
 
 def _pack_lease(lease: Lease | None) -> tuple[str | None, int]:

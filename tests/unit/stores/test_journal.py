@@ -83,13 +83,62 @@ async def test_a_change_of_no_newer_revision_wakes_nobody_who_watches_the_task()
     assert (await waiting).changes == (Change("task", 3),)
 
 
-async def test_a_place_that_is_not_remembered_any_more_ends_early_and_empty() -> None:
+async def test_news_from_a_place_that_is_not_remembered_any_more_are_early_empty_and_not_complete() -> None:
     journal = Journal(remembered=3)
     for number in range(5):
         journal.note(new_record(id=str(number)))
-    assert await changed(journal, OwnerWatch(owner=OWNER, since=1)) == News(place=5)
+    assert await changed(journal, OwnerWatch(owner=OWNER, since=1)) == News(place=5, complete=False)
     news = await changed(journal, OwnerWatch(owner=OWNER, since=2))
     assert news == News(changes=(Change("2", 0), Change("3", 0), Change("4", 0)), place=5)
+
+
+async def test_a_wait_through_more_changes_than_are_remembered_is_complete() -> None:
+    journal = Journal(remembered=3)
+    waiting = await begin(journal, MINE)
+    for number in range(5):
+        journal.note(new_record(id=str(number), owner=OwnerKey("somebody", "else")))
+    journal.note(new_record(id="mine"))
+    assert await waiting == News(changes=(Change("mine", 0),), place=6)
+
+
+async def test_more_changes_than_are_remembered_before_a_waiter_is_awake_are_not_complete() -> None:
+    journal = Journal(remembered=3)
+    waiting = await begin(journal, MINE)
+    for number in range(4):
+        journal.note(new_record(id=str(number)))
+    assert await waiting == News(place=4, complete=False)
+
+
+@pytest.mark.parametrize(
+    "watch",
+    [
+        TaskWatch(id="task", revision=0),
+        MINE,
+        OwnerWatch(owner=OWNER, since=1),
+        HolderWatch(holder=HOLDER),
+        HolderWatch(holder=HOLDER, since=1),
+    ],
+    ids=["task", "owner", "owner since", "holder", "holder since"],
+)
+async def test_a_change_between_the_end_of_the_time_and_the_waiters_next_step_is_not_lost(watch: Watch) -> None:
+    journal, loop = Journal(), asyncio.get_running_loop()
+    journal.note(new_record(owner=OwnerKey("somebody", "else")))
+    timeout = timedelta(milliseconds=5)
+    waiting = await begin(journal, watch, timeout)
+    # Later than the wait's own timer, and due in the same turn of the loop as that: the loop is busy until then.
+    moment = loop.time() + timeout.total_seconds()
+    loop.call_at(moment, journal.note, new_record(id="task", revision=1, lease=new_lease()))
+    while loop.time() <= moment:
+        pass
+    assert await waiting == News(changes=(Change("task", 1),), place=2)
+
+
+async def test_a_task_that_is_gone_is_told_even_where_its_owner_is_not_known() -> None:
+    journal = Journal()
+    watches = (TaskWatch(id="task", revision=0), HolderWatch(holder=HOLDER))
+    waiting = [await begin(journal, watch) for watch in watches]
+    journal.gone("task", owner=None, holder=HOLDER)
+    assert await asyncio.gather(*waiting) == [News(changes=(Change("task", GONE),), place=1)] * 2
 
 
 async def test_news_are_the_newest_of_each_task_in_the_order_of_their_last_change() -> None:
@@ -97,7 +146,7 @@ async def test_news_are_the_newest_of_each_task_in_the_order_of_their_last_chang
     for id, revision in (("a", 1), ("b", 1), ("a", 2), ("foreign", 9), ("c", 1)):
         owner = OwnerKey("somebody", "else") if id == "foreign" else OWNER
         journal.note(new_record(id=id, revision=revision, owner=owner))
-    journal.gone(new_record(id="b"))
+    journal.gone("b", owner=OWNER, holder=None)
     news = await changed(journal, OwnerWatch(owner=OWNER, since=0))
     assert news == News(changes=(Change("a", 2), Change("c", 1), Change("b", GONE)), place=6)
 

@@ -1,7 +1,10 @@
 """Choosing and opening a store, and what a killed process leaves."""
 
+import asyncio
+import sqlite3
 import subprocess
 import sys
+import threading
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,11 +12,13 @@ import pytest
 
 from helpers.manual_clock import EPOCH
 from helpers.records import OWNER
-from helpers.waiting import bounded
+from helpers.waiting import PATIENCE, bounded, eventually
 from taskgate.errors import StoreUnavailable
+from taskgate.stores.base import Store
 from taskgate.stores.memory import MemoryStore
 from taskgate.stores.open import SqliteOptions, open_store
 from taskgate.stores.sqlite import SqliteStore
+from taskgate.stores.sqlite_file import OpenFile, open_file
 
 WRITER = """
 import asyncio, sys
@@ -66,6 +71,101 @@ async def test_a_second_store_in_the_file_is_refused_until_the_first_is_closed(o
     await first.close()
     second = await open_store("sqlite", options)
     await second.close()
+
+
+class HeldOpening:
+    """`open_file`, made to wait until the test lets it go on; it then opens the file, or is refused."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun, self.go_on, self.ended = threading.Event(), threading.Event(), threading.Event()
+        self.opened: list[OpenFile] = []
+        monkeypatch.setattr("taskgate.stores.open.open_file", self)
+
+    def __call__(self, options: SqliteOptions) -> OpenFile:
+        self.begun.set()
+        assert self.go_on.wait(PATIENCE)
+        try:
+            file = open_file(options)
+            self.opened.append(file)
+            return file
+        finally:
+            self.ended.set()
+
+
+def is_free(options: SqliteOptions) -> bool:
+    try:
+        open_file(options).close()
+    except StoreUnavailable:
+        return False
+    return True
+
+
+async def give_up(opening: "asyncio.Task[Store]") -> None:
+    opening.cancel()
+    async with bounded():
+        await asyncio.wait([opening])
+    assert opening.cancelled()
+
+
+async def test_an_opening_that_is_given_up_leaves_the_file_to_others(
+    options: SqliteOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = HeldOpening(monkeypatch)
+    opening = asyncio.create_task(open_store("sqlite", options))
+    await eventually(held.begun.is_set)
+    # The thread is still at it: who gives up does not wait for that.
+    await give_up(opening)
+    held.go_on.set()
+    await eventually(held.ended.is_set)
+    await eventually(lambda: is_free(options))
+    (file,) = held.opened
+    for connection in (file.writer, file.near, file.far):
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            connection.execute("SELECT 1")
+    assert {part.name for part in options.path.parent.iterdir()} == {"taskgate.db", "taskgate.db.lock"}
+
+
+async def test_an_opening_that_is_given_up_when_it_is_done_leaves_the_file_to_others(
+    options: SqliteOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = HeldOpening(monkeypatch)
+    held.go_on.set()
+    opening = asyncio.create_task(open_store("sqlite", options))
+    await asyncio.sleep(0)
+    # The loop stands still meanwhile, so that the news of the end and the cancellation meet.
+    assert held.ended.wait(PATIENCE)
+    await give_up(opening)
+    await eventually(lambda: is_free(options))
+
+
+async def test_an_opening_that_is_given_up_and_then_refused_says_nothing(
+    options: SqliteOptions, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = open_file(options)
+    held = HeldOpening(monkeypatch)
+    opening = asyncio.create_task(open_store("sqlite", options))
+    await eventually(held.begun.is_set)
+    await give_up(opening)
+    held.go_on.set()
+    await eventually(held.ended.is_set)
+    first.close()
+    assert caplog.records == []
+
+
+def test_an_opening_outlives_its_loop_and_leaves_the_file_to_others(
+    options: SqliteOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = HeldOpening(monkeypatch)
+
+    async def give_up_early() -> None:
+        opening = asyncio.create_task(open_store("sqlite", options))
+        await eventually(held.begun.is_set)
+        await give_up(opening)
+
+    asyncio.run(give_up_early())
+    held.go_on.set()
+    assert held.ended.wait(PATIENCE)
+    asyncio.run(eventually(lambda: is_free(options)))
 
 
 @pytest.mark.kill

@@ -158,17 +158,6 @@ async def test_a_swap_that_does_not_fit_is_undone_whole(place: Place) -> None:
 # --- damage ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bodies", [False, True])
-async def test_a_head_that_cannot_be_read_is_no_missing_task(place: Place, bodies: bool) -> None:
-    record = new_record()
-    await keep(place.store, record)
-    place.file.writer.execute("UPDATE tasks SET head = x'ff'")
-    with pytest.raises(StoreUnavailable):
-        await place.store.load(OWNER, record.id, now=EPOCH, bodies=bodies)
-    with pytest.raises(StoreUnavailable):
-        await place.store.page(OWNER, where=TaskFilter(), order=TaskOrder(), after=None, limit=1, now=EPOCH)
-
-
 async def test_a_count_of_what_is_unknown_is_refused(place: Place) -> None:
     await keep(place.store, new_record())
     place.file.writer.execute("UPDATE tasks SET status = 'paused'")
@@ -243,7 +232,9 @@ STATEMENTS = {
     "whole": (sql.LOAD_WHOLE, ("id", b"", 0)),
     "revision": (sql.REVISION, ("id",)),
     "expired": (sql.EXPIRED, (0, 1)),
-    "lapsed": (sql.LAPSED, {"now": 0, "limit": 1}),
+    "lapsed": (sql.LAPSED, {"now": 0, "created": 0, "seq": 0, "limit": 1}),
+    "taken": (sql.TAKEN, (1,)),
+    "params": (sql.LOAD_PARAMS, (1,)),
     "renew": (sql.RENEW, (0, "p", b"[]")),
     "page": (PAGE, PAGE_VALUES),
     "session": (sql.FIND_SESSION, ("id", b"", 0)),

@@ -1,0 +1,67 @@
+"""The heads that the store in a file remembers: no read where nothing changed, and never too many of them."""
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from helpers.manual_clock import EPOCH
+from helpers.records import OWNER, after, keep, new_record
+from helpers.waiting import bounded
+from taskgate.stores import sqlite
+from taskgate.stores.sqlite import SqliteStore
+from taskgate.stores.sqlite_file import SqliteOptions, open_file
+from taskgate.tasks.events import Progressed
+from taskgate.tasks.record import TaskRecord
+
+
+class Polls:
+    """A store, and every statement it reads with on the event loop."""
+
+    def __init__(self, path: Path) -> None:
+        file = open_file(
+            SqliteOptions(path=path, synchronous="NORMAL", busy_timeout=timedelta(seconds=5), max_size=1 << 26)
+        )
+        self.reads: list[str] = []
+        file.near.set_trace_callback(self.reads.append)
+        self.store = SqliteStore(file)
+
+    async def poll(self, record: TaskRecord) -> int:
+        """Load the head; how many reads that took."""
+        before = len(self.reads)
+        assert await self.store.load(OWNER, record.id, now=EPOCH) is not None
+        return len(self.reads) - before
+
+
+@pytest.fixture
+async def polls(tmp_path: Path) -> AsyncIterator[Polls]:
+    made = Polls(tmp_path / "taskgate.db")
+    yield made
+    async with bounded():
+        await made.store.close()
+
+
+async def test_a_task_that_does_not_change_is_read_once(polls: Polls) -> None:
+    record = new_record()
+    await keep(polls.store, record)
+    assert [await polls.poll(record) for _ in range(3)] == [1, 0, 0]
+    assert await polls.store.swap(after(record, Progressed(message="half")), expected=0)
+    assert [await polls.poll(record) for _ in range(3)] == [1, 0, 0]
+
+
+async def test_the_head_that_was_read_first_is_forgotten_when_there_are_too_many(
+    polls: Polls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "SEEN", 3)
+    records = [new_record() for _ in range(4)]
+    await keep(polls.store, *records)
+    assert [await polls.poll(record) for record in records] == [1, 1, 1, 1]
+    assert [await polls.poll(record) for record in reversed(records)] == [0, 0, 0, 1]
+
+
+async def test_what_is_not_found_is_not_remembered(polls: Polls) -> None:
+    record = new_record()
+    assert await polls.store.load(OWNER, record.id, now=EPOCH) is None
+    await keep(polls.store, record)
+    assert await polls.store.load(OWNER, record.id, now=EPOCH) is not None
