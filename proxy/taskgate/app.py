@@ -13,7 +13,7 @@ from logging import getLogger
 from pathlib import Path
 from typing import Any, Final
 
-from taskgate.assembly import House, Surroundings, the_house, the_listener, the_store
+from taskgate.assembly import House, Surroundings, build_house, build_listener, open_configured_store
 from taskgate.config import GatewayConfig, Listen
 from taskgate.downstream.listener import PublicListener
 from taskgate.downstream.operations import OperatorsListener
@@ -58,7 +58,7 @@ class Service:
         self.admin_address: tuple[str, int] = ("", 0)
 
     async def start(self) -> None:
-        """Open everything, settle what an earlier process left, and listen.
+        """Open everything, and listen; what an earlier process left is settled meanwhile.
 
         Raises ListenFailed or StoreUnavailable; nothing is left open then.
         """
@@ -84,6 +84,7 @@ class Service:
         deadline = clock.elapsed() + rules.timeout.total_seconds()
         if rules.running_tasks == "wait":
             await _unless(hurry, self._house.runner.idle(), within=rules.timeout)
+        await self._house.sweeper.close()
         await self._house.runner.stop()
         left = timedelta(seconds=deadline - clock.elapsed())
         await _unless(hurry, self._listener.close(max(left, LAST_WORDS)))
@@ -105,25 +106,22 @@ class Service:
         # The port before the store: whoever starts a second gateway by mistake is to hear of the port.
         bound = _bind(config.server.listen)
         closers.callback(bound.close)
-        store = self._around.store or await the_store(config, self._data_directory)
+        store = self._around.store or await open_configured_store(config, self._data_directory)
         closers.push_async_callback(store.close)
         self._store = MeasuredStore(store, audit=self._metrics, clock=clock)
-        self._house = house = the_house(config, self._store, self._metrics, self._around)
-        await self._open_house(house)
-        self._listener = the_listener(config, house.gateway, bound.getsockname()[1], self._metrics, clock)
+        self._house = house = build_house(config, self._store, self._metrics, self._around)
+        self._open_house(house)
+        self._listener = build_listener(config, house.gateway, bound.getsockname()[1], self._metrics, clock)
         self.address = await self._listener.start_on(bound)
         closers.push_async_callback(self._listener.close, timedelta())
 
-    async def _open_house(self, house: House) -> None:
+    def _open_house(self, house: House) -> None:
         closers = self._closers
         for mount in house.mounts.values():
             closers.push_async_callback(mount.upstream.close)
         closers.push_async_callback(house.sessions.close)
         house.runner.open()
         closers.push_async_callback(house.runner.stop)
-        recovered = await house.sweeper.recover()
-        if recovered:
-            log.info("took over tasks of an earlier process", extra={"tasks": recovered})
         house.sweeper.open()
         closers.push_async_callback(house.sweeper.close)
         closers.push_async_callback(house.listening.close)

@@ -62,7 +62,7 @@ class House:
     gateway: Gateway
 
 
-async def the_store(config: GatewayConfig, data_directory: Path | None) -> Store:
+async def open_configured_store(config: GatewayConfig, data_directory: Path | None) -> Store:
     """The configured store, open. Raises StoreUnavailable."""
     if config.store.backend == "memory":
         return await open_store("memory", None)
@@ -77,10 +77,10 @@ async def the_store(config: GatewayConfig, data_directory: Path | None) -> Store
     return await open_store("sqlite", options)
 
 
-def the_house(config: GatewayConfig, store: Store, audit: Audit, around: Surroundings) -> House:
+def build_house(config: GatewayConfig, store: Store, audit: Audit, around: Surroundings) -> House:
     """Every part over `store`; none has begun yet."""
     clock, entropy, dialect = around.clock, around.entropy, LegacyDownstream(__version__)
-    policy = the_policy(config)
+    policy = build_policy(config)
     mounts = {name: _mount(config, name, policy, audit, around) for name in config.upstreams}
     sessions = HostSessions(store=store, dialect=dialect, clock=clock, entropy=entropy, idle=config.server.session_idle)
     timeouts = {name: section.timeouts.call for name, section in config.upstreams.items()}
@@ -106,7 +106,7 @@ def the_house(config: GatewayConfig, store: Store, audit: Audit, around: Surroun
     return House(mounts=mounts, sessions=sessions, runner=runner, sweeper=sweeper, listening=listening, gateway=gateway)
 
 
-def the_listener(config: GatewayConfig, gateway: Gateway, port: int, audit: Audit, clock: Clock) -> PublicListener:
+def build_listener(config: GatewayConfig, gateway: Gateway, port: int, audit: Audit, clock: Clock) -> PublicListener:
     """The public listener of a gateway that is bound to `port`."""
     server = config.server
     hosts = allowed_hosts(server.public_url, server.listen.host, port, server.allowed_hosts)
@@ -123,7 +123,7 @@ def the_listener(config: GatewayConfig, gateway: Gateway, port: int, audit: Audi
     return PublicListener(settings, answer=gateway.answer, is_mount=paths.__contains__, audit=audit, clock=clock)
 
 
-def the_policy(config: GatewayConfig) -> Policy:
+def build_policy(config: GatewayConfig) -> Policy:
     """The operator's rules for tasks."""
     tasks = config.tasks
     return Policy(

@@ -22,6 +22,7 @@ from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from requirements import covers
 
+UNREADABLE = "application/json; charset*=utf-16''%00"
 FAILURES: dict[str, tuple[Reply, str, bool]] = {
     "resets the connection": (resets(), "closed", True),
     "breaks a stream off": (breaks_off(note("notifications/message", level="info", data=1)), "closed", True),
@@ -33,6 +34,7 @@ FAILURES: dict[str, tuple[Reply, str, bool]] = {
     "answers 500": (status(500), "refused", True),
     "answers 503": (status(503), "refused", True),
     "answers HTML": (raw(b"<html>", content_type="text/html"), "malformed", True),
+    "answers in a type that cannot be read": (raw(b"{}", content_type=UNREADABLE), "malformed", True),
     "answers no JSON": (raw(b"{"), "malformed", True),
     "answers an array": (raw(b"[]"), "malformed", True),
     "answers under another id": (result({"content": []}, id=424242), "malformed", True),

@@ -6,11 +6,14 @@ from collections.abc import AsyncIterator
 import pytest
 
 from helpers.failing_store import FailingStore
+from helpers.records import new_record
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from taskgate.assembly import Surroundings
+from taskgate.clock import SystemClock
 from taskgate.stores.open import open_store
+from taskgate.tasks.record import OwnerKey
 
 EVERYTHING = {"insert", "load", "swap", "put", "find", "touch", "drop", "census", "purge", "purge_sessions"}
 DONE = {"content": [{"type": "text", "text": "done"}]}
@@ -92,6 +95,36 @@ async def test_a_call_whose_dispatch_cannot_be_noted_is_not_sent(
     answer = await host.ask("tasks/result", {"taskId": task["taskId"]})
     assert answer.error["data"] == {"origin": "gateway", "reason": "internal", "dispatched": False}
     assert server.heard("tools/call") == []
+
+
+async def test_a_cancel_reaches_the_server_though_the_runner_could_not_read_it_at_once(
+    server: ScriptedServer, gateway: WholeGateway, store: FailingStore
+) -> None:
+    hold = server.script["report"] = Hold()
+    host = await gateway.greeted()
+    task = await host.start("report")
+    async with bounded():
+        await hold.begun.wait()
+        store.fails_after = {"swap": "load"}
+        await host.ask("tasks/cancel", {"taskId": task["taskId"]})
+    await eventually(lambda: server.cancelled == [hold.turns[0].id])
+    assert store.refused == ["load"]
+
+
+async def test_the_gateway_serves_while_what_an_earlier_process_left_cannot_be_settled(
+    server: ScriptedServer, store: FailingStore
+) -> None:
+    owner, now = OwnerKey("anonymous", "reports"), SystemClock().now()
+    left = new_record(id="A" * 32, owner=owner, created_at=now, dispatched=True)
+    await store.insert(left, caps=())
+    store.failing = {"swap"}
+    around = Surroundings(store=store)  # type: ignore[arg-type]
+    async with running(configuration({"reports": server.url}), around) as gateway:
+        host = await gateway.greeted()
+        assert (await host.task(left.id))["status"] == "working"
+        store.failing = set()
+        lost = await host.ask("tasks/result", {"taskId": left.id})
+    assert lost.error["data"]["reason"] == "call_lost"
 
 
 async def test_a_sweep_that_fails_is_made_again(gateway: WholeGateway, store: FailingStore) -> None:

@@ -134,6 +134,30 @@ async def test_a_drain_lets_running_calls_end_and_refuses_what_still_comes(serve
             await draining
 
 
+async def test_a_drain_waits_for_a_task_whose_creation_was_under_way(server: ScriptedServer) -> None:
+    listing, call = Hold(), Hold()
+    server.methods["tools/list"], server.script["report"] = listing, call
+    async with running(configuration({"reports": server.url}, server={"drain": {"timeout": "20s"}})) as gateway:
+        host = await gateway.greeted()
+        creating = asyncio.create_task(host.call("report", task={}))
+        async with bounded():
+            await listing.begun.wait()
+            draining = asyncio.create_task(gateway.drain())
+            while await gateway.ready() != 503:
+                pass
+            listing.release({"tools": server.tools})
+            task = (await creating).result["task"]
+            await call.begun.wait()
+            assert not draining.done()
+            call.release(DONE)
+            await draining
+        assert gateway.service._store is not None
+        owner = OwnerKey("anonymous", "reports")
+        record = await gateway.service._store.load(owner, task["taskId"], now=SystemClock().now())
+    assert record is not None
+    assert record.status == "completed"
+
+
 async def test_a_kept_connection_is_refused_while_the_gateway_drains(server: ScriptedServer) -> None:
     hold = server.script["report"] = Hold()
     async with running(configuration({"reports": server.url}, server={"drain": {"timeout": "20s"}})) as gateway:

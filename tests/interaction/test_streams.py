@@ -1,13 +1,15 @@
 """What crosses besides answers: progress and what a server says about the session, on the right stream and on one."""
 
 import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 
 from helpers.mcp_host import McpHost
 from helpers.scripted_upstream import Hold, ScriptedServer, note, stream
-from helpers.waiting import bounded
-from helpers.whole_gateway import configuration, running
+from helpers.waiting import bounded, eventually
+from helpers.whole_gateway import WholeGateway, configuration, running
 from requirements import covers
 
 
@@ -58,6 +60,40 @@ async def test_progress_goes_to_the_get_stream_of_a_host_that_takes_no_stream_on
         answer = await host.post(body, headers={"Accept": "application/json"})
         await second.until("notifications/progress")
     assert (answer.notices, first.heard) == ((), [])
+
+
+async def test_one_get_stream_too_many_ends_the_oldest(gateway: WholeGateway, host: McpHost) -> None:
+    async with AsyncExitStack() as stack:
+        streams = [await stack.enter_async_context(host.listen()) for _ in range(10)]
+        await streams[0].end()
+        await streams[1].end()
+        assert not any(stream.ended for stream in streams[2:])
+
+
+async def test_get_streams_are_bounded_while_a_server_hangs(server: ScriptedServer, tmp_path: Path) -> None:
+    config = configuration({"reports": server.url}, folder=tmp_path)
+    async with running(config) as gateway:
+        before = await gateway.greeted()
+    server.methods["initialize"] = Hold()
+    async with running(config) as gateway, AsyncExitStack() as stack:
+        host = gateway.host()
+        host.session, host.revision = before.session, before.revision
+        streams = [await stack.enter_async_context(host.listen()) for _ in range(10)]
+        await streams[0].end()
+        await streams[1].end()
+
+
+async def test_a_call_under_an_id_that_is_used_twice_can_still_be_cancelled(
+    server: ScriptedServer, host: McpHost
+) -> None:
+    hold = server.script["report"] = Hold()
+    first = asyncio.create_task(host.ask("tools/call", {"name": "report"}, id=77))
+    async with bounded():
+        await hold.begun.wait()
+        assert (await host.ask("tools/call", {"name": "echo"}, id=77)).result
+        await host.tell("notifications/cancelled", {"requestId": 77})
+        assert (await first).message is None
+    await eventually(lambda: server.cancelled == [hold.turns[0].id])
 
 
 @covers("H-LEG-7", "H-LEG-8")

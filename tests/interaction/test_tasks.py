@@ -190,6 +190,19 @@ async def test_the_end_of_a_task_is_told_to_the_session_that_made_it_and_to_no_o
     assert [note["params"]["taskId"] for note in foreign.of("notifications/tasks/status")] == [fences["taskId"]]
 
 
+async def test_every_one_of_many_cancels_reaches_the_server(server: ScriptedServer) -> None:
+    many = 150
+    hold = server.script["report"] = Hold()
+    limits = {"concurrency": {"tasks_per_context": many}}
+    async with running(configuration({"reports": server.url}, limits=limits)) as gateway:
+        host = await gateway.greeted()
+        tasks = await asyncio.gather(*(host.start("report") for _ in range(many)))
+        await eventually(lambda: len(hold.turns) == many)
+        await asyncio.gather(*(host.ask("tasks/cancel", {"taskId": task["taskId"]}) for task in tasks))
+        await eventually(lambda: len(server.cancelled) == many)
+    assert sorted(server.cancelled) == sorted(turn.id for turn in hold.turns)
+
+
 async def test_a_tasks_call_reaches_the_server_without_what_was_meant_for_the_gateway(
     server: ScriptedServer, host: McpHost
 ) -> None:

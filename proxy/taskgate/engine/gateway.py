@@ -5,6 +5,7 @@ types, size. From here on a refusal is a JSON-RPC error wherever there is an id 
 """
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from logging import getLogger
@@ -43,7 +44,7 @@ from taskgate.errors import (
 from taskgate.mcp import vocabulary as words
 from taskgate.mcp.jsonrpc import Message, Request, Response, parse
 from taskgate.mcp.versions import find_revision
-from taskgate.telemetry.audit import Audit, RpcAnswered, ToolCalled
+from taskgate.telemetry.audit import Audit, HttpRefused, RpcAnswered, ToolCalled
 
 log = getLogger("taskgate.gateway")
 
@@ -118,13 +119,14 @@ class Gateway:
             if not isinstance(message, Request):
                 self._note(host_session, intent)
                 return Reply(status=202)
-            spoken = await self._perform(exchange, mount, caller, host_session, intent)
+            with host_session or nullcontext():
+                spoken = await self._perform(exchange, mount, caller, host_session, intent)
         except Interrupted:
             # The host gave its request up, or left: nobody waits for an answer.
             return Reply(status=202)
         except Exception as error:
             return self._refuse(error, exchange, message, begun)
-        self._count(mount, message, exchange, begun, spoken.error)
+        self._count(mount, message, _revision(host_session, intent), begun, spoken.error)
         return Reply(body=spoken.message, headers=spoken.headers)
 
     # --- the steps, in the order of `answer` ------------------------------------------------------------------------
@@ -136,7 +138,8 @@ class Gateway:
     async def _serve_session(self, exchange: Exchange, mount: Mount, caller: AuthContext) -> Reply:
         host_session = await self._session(exchange, mount, caller)
         if exchange.inbound.verb is Verb.GET:
-            return await self._rooms.listening.serve(exchange, host_session)
+            with host_session:
+                return await self._rooms.listening.serve(exchange, host_session)
         await self._rooms.sessions.end(host_session)
         return Reply(status=200)
 
@@ -214,7 +217,8 @@ class Gateway:
         if host_session.has_tasks and self._rooms.tasks.insists(host_session, intent.tool):
             self._audit.record(ToolCalled(mount, None, "rejected"))
             raise TaskSupportMismatch("The tool runs only as a task")
-        self._audit.record(ToolCalled(mount, None, "direct"))
+        listed = intent.tool if host_session.upstream.lists(intent.tool) else None
+        self._audit.record(ToolCalled(mount, listed, "direct"))
         response = await self._rooms.relaying.forward(
             exchange,
             host_session,
@@ -245,19 +249,28 @@ class Gateway:
         if not isinstance(error, GatewayError):
             log.error("A request failed in a way that was not foreseen", exc_info=error)
         seen = fault(error)
+        # Without a request there is nobody to read a 200: the status alone must say it.
+        is_request = isinstance(message, Request)
+        status = seen.status if is_request or seen.status != 200 else _PLAIN_STATUS.get(seen.code, 400)
+        if status != 200:
+            self._audit.record(HttpRefused(error.reason if isinstance(error, GatewayError) else "internal"))
         if isinstance(message, Request):
             mount = self._mounts[exchange.inbound.path]
-            self._count(mount, message, exchange, begun, str(seen.code))
-            return Reply(status=seen.status, body=seen.message(message.id), headers=seen.headers)
+            self._count(mount, message, exchange.inbound.revision, begun, str(seen.code))
+            return Reply(status=status, body=seen.message(message.id), headers=seen.headers)
         id_ = error.id if isinstance(error, MalformedMessage) else None
-        # Without a request there is nobody to read a 200: the status alone must say it.
-        status = seen.status if seen.status != 200 else _PLAIN_STATUS.get(seen.code, 400)
         return Reply(status=status, body=seen.message(id_), headers=seen.headers)
 
-    def _count(self, mount: Mount, message: Request, exchange: Exchange, begun: float, error: str | None) -> None:
+    def _count(self, mount: Mount, message: Request, revision: str | None, begun: float, error: str | None) -> None:
         seconds = self._clock.elapsed() - begun
-        revision = exchange.inbound.revision or "none"
         self._audit.record(RpcAnswered(mount.name, message.method, revision, seconds, error))
+
+
+def _revision(host_session: HostSession | None, intent: Intent) -> str | None:
+    """What the host speaks, whether its message said so or not."""
+    if host_session is not None:
+        return host_session.peer.revision
+    return intent.peer.revision if isinstance(intent, OpenSession) else None
 
 
 def _error_of(response: Response) -> str | None:

@@ -36,15 +36,15 @@ class Listening:
         """Hold one GET stream until the host leaves or the session ends."""
         feed = exchange.stream()
         host_session.streams.append(feed)
-        if len(host_session.streams) > MAX_STREAMS:
-            host_session.streams[0].close()
+        still_open = [each for each in host_session.streams if not each.closed]
+        if len(still_open) > MAX_STREAMS:
+            still_open[0].close()
         self._attend(host_session.owner)
+        meeting = asyncio.get_running_loop().create_task(self._meet(host_session))
         try:
-            # After a restart the server has to be met again before it can say anything.
-            with suppress(UpstreamFailed):
-                await host_session.upstream.open()
             await feed.ended()
         finally:
+            meeting.cancel()
             host_session.streams.remove(feed)
             self._leave(host_session.owner)
         return Reply()
@@ -55,6 +55,11 @@ class Listening:
         for watcher in watchers:
             watcher.cancel()
         await asyncio.gather(*watchers, return_exceptions=True)
+
+    async def _meet(self, host_session: HostSession) -> None:
+        """After a restart the server has to be met again before it can say anything."""
+        with suppress(UpstreamFailed):
+            await host_session.upstream.open()
 
     def _attend(self, owner: OwnerKey) -> None:
         self._counts[owner] = self._counts.get(owner, 0) + 1

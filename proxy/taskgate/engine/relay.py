@@ -39,7 +39,8 @@ class Relaying:
         if streams and not exchange.inbound.accepts_json:
             exchange.stream()
         timer = loop.call_later(self._patience, exchange.stream) if streams else None
-        call = host_session.calls[id] = Interruptible()
+        call = Interruptible()
+        host_session.calls[call] = id
         try:
             async with call:
                 notice = self._notice(exchange, host_session, progress_token)
@@ -47,12 +48,12 @@ class Relaying:
         finally:
             if timer is not None:
                 timer.cancel()
-            if host_session.calls.get(id) is call:
-                del host_session.calls[id]
+            del host_session.calls[call]
 
     def cancel(self, host_session: HostSession, id: RequestId) -> None:
         """The host gave a request up; one that is not in flight is none of ours to know."""
-        call = host_session.calls.get(id)
+        # The newest, should the host have used an id twice.
+        call = next((call for call, its in reversed(host_session.calls.items()) if its == id), None)
         if call is not None:
             call.interrupt()
 

@@ -6,41 +6,44 @@ that the call left is durable before its first byte is (decisions 2, 3), and not
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
+from logging import getLogger
 from typing import Final
 
 from taskgate.clock import Clock
 from taskgate.dialects.base import Params
 from taskgate.dialects.faults import call_ended, call_failed
+from taskgate.engine.endings import Endings
 from taskgate.engine.interruption import Interrupted, Interruptible
 from taskgate.engine.mounts import Mount
 from taskgate.engine.sessions import HostSession, HostSessions
-from taskgate.errors import IllegalTransition, StoreUnavailable, UpstreamFailed
-from taskgate.stores.base import HolderWatch, TaskStore
-from taskgate.tasks.events import CallFaulted, CallSucceeded, Dispatched, TaskEvent
+from taskgate.errors import StoreUnavailable, UpstreamFailed
+from taskgate.stores.base import Change, HolderWatch, TaskStore
+from taskgate.tasks.events import CallFaulted, CallSucceeded, Dispatched
 from taskgate.tasks.machine import advance
-from taskgate.tasks.record import FaultReason, OwnerKey, Succeeded, TaskId, TaskRecord
+from taskgate.tasks.record import FaultReason, OwnerKey, TaskId, TaskRecord
 from taskgate.telemetry.audit import (
     Audit,
     CallsRunning,
-    LateAnswerDropped,
     TaskDispatched,
-    TaskFinished,
-    TaskMoved,
     TaskRecovered,
 )
 from taskgate.upstream.base import UpstreamSession
 
+log = getLogger("taskgate.runner")
+
 PATIENCE: Final = timedelta(seconds=30)
-RETRY_FIRST: Final = 0.1
-RETRY_MOST: Final = 5.0
-"""Seconds between tries to write an ending while the store does not take it."""
+RETRY_WATCH: Final = timedelta(seconds=1)
+"""How soon a task is looked at again that could not be when it changed."""
 
 OUTCOME_UNKNOWN: Final = "The gateway stopped while the call was running; it may or may not have completed"
 NEVER_SENT: Final = "The gateway stopped before the call was sent, and its server is no longer configured"
 SHUT_DOWN: Final = "The gateway shut down while the call was running; it may or may not have completed"
 SHUT_DOWN_UNSENT: Final = "The gateway shut down before the call was sent"
 NO_STORE: Final = "The call was not sent: the task store was not available"
+UNFORESEEN: Final = "The gateway failed while the call was running; it may or may not have completed"
 ENDING_PATIENCE: Final = 10.0
 """Seconds that a shutdown waits for endings to be written; what is not is ended by the next start."""
 
@@ -48,15 +51,14 @@ ENDING_PATIENCE: Final = 10.0
 class _Run:
     """One call in this process. `revision` is the newest of the record that this process wrote."""
 
-    __slots__ = ("dispatched", "id", "owner", "revision", "scope", "shut_down", "stopped", "task")
+    __slots__ = ("id", "is_shut_down", "owner", "revision", "scope", "stopped", "task")
 
     def __init__(self, record: TaskRecord) -> None:
         self.id: TaskId = record.id
         self.owner: OwnerKey = record.owner
         self.revision = record.revision
-        self.dispatched = False
         self.stopped = False
-        self.shut_down = False
+        self.is_shut_down = False
         self.scope = Interruptible()
         self.task: asyncio.Task[None] | None = None
 
@@ -64,6 +66,15 @@ class _Run:
         """Give the call up, now or as soon as it would leave. What is being written is still written."""
         self.stopped = True
         self.scope.interrupt()
+
+    def shut_down(self) -> None:
+        """Give the call up because the gateway ends."""
+        self.is_shut_down = True
+        self.stop()
+
+    def wrote(self, revision: int) -> None:
+        """That revision is ours: news of it needs no look at the record."""
+        self.revision = revision
 
 
 class Runner:
@@ -87,11 +98,27 @@ class Runner:
         self._clock = clock
         self._runs: dict[TaskId, _Run] = {}
         self._counts: Counter[str] = Counter()
+        self._endings = Endings(store=store, audit=audit, clock=clock)
         self._watcher: asyncio.Task[None] | None = None
+        self._stopping = False
+        self._expected = 0
+        self._change = asyncio.Event()
 
     def open(self) -> None:
         """Begin to listen for what others do to the tasks that run here."""
         self._watcher = asyncio.get_running_loop().create_task(self._watch())
+
+    @contextmanager
+    def expecting(self, host_session: HostSession) -> Iterator[None]:
+        """A task is being made for the session: its server's end stays open, and `idle` waits for what comes of it."""
+        self._expected += 1
+        self._sessions.hold(host_session)
+        try:
+            yield
+        finally:
+            self._sessions.release(host_session)
+            self._expected -= 1
+            self._change.set()
 
     def start(self, record: TaskRecord, host_session: HostSession) -> None:
         """Run the call of a new task over its host session's server; the session's end waits for it."""
@@ -102,7 +129,8 @@ class Runner:
         """Take over a task of a process that is gone: run what was never sent, end what may have run."""
         if record.dispatched or mount is None:
             text = OUTCOME_UNKNOWN if record.dispatched else NEVER_SENT
-            await self._settle(record.owner, record.id, _lost(text, dispatched=record.dispatched))
+            lost = call_ended(FaultReason.CALL_LOST, text, dispatched=record.dispatched)
+            await self._endings.settle(record.owner, record.id, lost)
             self._audit.record(TaskRecovered(record.owner.mount, "failed"))
             return
         upstream = mount.upstream.session(lambda _: None)
@@ -110,16 +138,16 @@ class Runner:
         self._audit.record(TaskRecovered(record.owner.mount, "retried"))
 
     async def idle(self) -> None:
-        """Wait for the end of every call that runs now."""
-        running = self._tasks()
-        if running:
-            await asyncio.wait(running)
+        """Wait until no call runs and no task is being made."""
+        while self._runs or self._expected:
+            self._change.clear()
+            await self._change.wait()
 
     async def stop(self) -> None:
-        """End what still runs as shut down, and hear of nothing any more. All that ran here is settled after."""
+        """End what still runs, or would begin, as shut down; hear of nothing any more. All is settled after."""
+        self._stopping = True
         for run in tuple(self._runs.values()):
-            run.shut_down = True
-            run.stop()
+            run.shut_down()
         ending = self._tasks()
         if ending:
             await asyncio.wait(ending, timeout=ENDING_PATIENCE)
@@ -135,6 +163,8 @@ class Runner:
 
     def _launch(self, record: TaskRecord, upstream: UpstreamSession) -> asyncio.Task[None]:
         run = self._runs[record.id] = _Run(record)
+        if self._stopping:
+            run.shut_down()
         run.task = asyncio.get_running_loop().create_task(self._run(run, record, upstream))
         run.task.add_done_callback(lambda _: self._forget(run))
         self._count(run.owner.mount, 1)
@@ -142,6 +172,7 @@ class Runner:
 
     def _forget(self, run: _Run) -> None:
         del self._runs[run.id]
+        self._change.set()
         self._count(run.owner.mount, -1)
 
     def _count(self, mount: str, change: int) -> None:
@@ -160,7 +191,7 @@ class Runner:
             within = min(self._call_timeouts[run.owner.mount], expires_at - now)
             event = await self._call(run, params, upstream, max(within, timedelta()))
             if event is not None:
-                await self._settle(run.owner, run.id, event)
+                await self._settle(run, event)
 
     async def _call(
         self, run: _Run, params: Params, upstream: UpstreamSession, within: timedelta
@@ -174,89 +205,58 @@ class Runner:
             return call_failed(failure)
         except Interrupted:
             pass
-        return call_ended(FaultReason.SHUTDOWN, SHUT_DOWN, dispatched=True) if run.shut_down else None
+        except Exception as error:
+            # Whatever it was, the task must not stay unfinished for it.
+            log.error("A call failed in a way that was not foreseen", exc_info=error)
+            return call_ended(FaultReason.INTERNAL, UNFORESEEN, dispatched=True)
+        return call_ended(FaultReason.SHUTDOWN, SHUT_DOWN, dispatched=True) if run.is_shut_down else None
 
     async def _mark_dispatched(self, run: _Run, record: TaskRecord) -> bool:
         """Whether the call may leave: from here on it counts as having run."""
+        if run.is_shut_down:
+            await self._settle(run, call_ended(FaultReason.SHUTDOWN, SHUT_DOWN_UNSENT, dispatched=False))
+            return False
+        marked = advance(record, Dispatched(), self._clock.now())
+        # Before it is written: its news comes first.
+        run.wrote(marked.revision)
         try:
-            marked = advance(record, Dispatched(), self._clock.now())
-            # Before it is written: the news of our own change comes first, and needs no look at the record.
-            run.revision = marked.revision
-            if not run.shut_down and await self._store.swap(marked, expected=record.revision):
-                run.dispatched = True
-                return True
+            # Whoever was faster can only have ended a task that never ran.
+            return await self._store.swap(marked, expected=record.revision)
         except StoreUnavailable:
-            failure = call_ended(FaultReason.INTERNAL, NO_STORE, dispatched=False)
-            await self._settle(run.owner, run.id, failure)
+            await self._settle(run, call_ended(FaultReason.INTERNAL, NO_STORE, dispatched=False))
             return False
-        if run.shut_down:
-            failure = call_ended(FaultReason.SHUTDOWN, SHUT_DOWN_UNSENT, dispatched=False)
-            await self._settle(run.owner, run.id, failure)
-        # Otherwise somebody was faster, and a task that never ran can only have been ended.
-        return False
 
-    async def _settle(self, owner: OwnerKey, task: TaskId, event: TaskEvent) -> None:
-        """Write the end of a task, however long the store takes to accept it; a task that ended before stays ended."""
-        pause = RETRY_FIRST
-        while True:
-            try:
-                if await self._try_settle(owner, task, event):
-                    return
-            except StoreUnavailable:
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, RETRY_MOST)
-
-    async def _try_settle(self, owner: OwnerKey, task: TaskId, event: TaskEvent) -> bool:
-        now = self._clock.now()
-        record = await self._store.load(owner, task, now=now)
-        if record is None:
-            # Expired: the sweeper reports it when it removes the record.
-            return True
-        try:
-            ended = advance(record, event, now)
-        except IllegalTransition:
-            self._audit.record(LateAnswerDropped(owner.mount))
-            return True
-        if (run := self._runs.get(task)) is not None:
-            run.revision = ended.revision
-        if not await self._store.swap(ended, expected=record.revision):
-            return False
-        self._audit.record(TaskMoved(owner.mount, record.status, ended.status))
-        self._audit.record(_finished(ended, event))
-        return True
+    async def _settle(self, run: _Run, event: CallSucceeded | CallFaulted) -> None:
+        await self._endings.settle(run.owner, run.id, event, written=run.wrote)
 
     async def _watch(self) -> None:
         since: int | None = None
+        unread: list[TaskId] = []
         while True:
             try:
-                news = await self._store.changed(HolderWatch(holder=self.holder, since=since), timeout=PATIENCE)
-                since = news.place
-                for change in news.changes:
-                    await self._obey(change.id, change.revision)
+                patience = RETRY_WATCH if unread else PATIENCE
+                news = await self._store.changed(HolderWatch(holder=self.holder, since=since), timeout=patience)
             except StoreUnavailable:
-                await asyncio.sleep(RETRY_MOST)
+                await asyncio.sleep(RETRY_WATCH.total_seconds())
+                continue
+            since = news.place
+            told = [change.id for change in news.changes if self._is_news(change)] if news.complete else [*self._runs]
+            unread = [task for task in dict.fromkeys((*unread, *told)) if not await self._obeyed(task)]
 
-    async def _obey(self, task: TaskId, revision: int) -> None:
-        """Stop a call whose task somebody ended."""
+    def _is_news(self, change: Change) -> bool:
+        """Whether a change of a task that runs here was made by somebody else."""
+        run = self._runs.get(change.id)
+        return run is not None and run.revision != change.revision
+
+    async def _obeyed(self, task: TaskId) -> bool:
+        """Stop the call of a task that somebody ended; False where that could not be looked up."""
         run = self._runs.get(task)
-        if run is None or run.revision == revision:
-            return
-        record = await self._store.load(run.owner, task, now=self._clock.now())
+        if run is None:
+            return True
+        try:
+            record = await self._store.load(run.owner, task, now=self._clock.now())
+        except StoreUnavailable:
+            return False
         if record is None or record.status.is_terminal:
             run.stop()
-
-
-def _lost(text: str, *, dispatched: bool) -> CallFaulted:
-    return call_ended(FaultReason.CALL_LOST, text, dispatched=dispatched)
-
-
-def _finished(record: TaskRecord, event: TaskEvent) -> TaskFinished:
-    match event:
-        case CallSucceeded(tool_error=True):
-            reason = "tool_error"
-        case CallFaulted(reason=fault):
-            reason = fault.value
-        case _:
-            reason = "ok"
-    size = len(record.outcome.result) if isinstance(record.outcome, Succeeded) else None
-    return TaskFinished(record.owner.mount, record.status, reason, record.updated_at - record.created_at, size)
+        return True

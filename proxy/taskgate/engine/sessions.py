@@ -8,7 +8,7 @@ session, so the server's end stays open until the last of them is done (decision
 import asyncio
 from base64 import urlsafe_b64encode
 from datetime import timedelta
-from typing import Final
+from typing import Final, Self
 
 from taskgate.clock import Clock, Entropy
 from taskgate.dialects.base import DownstreamDialect, OpenSession, Server
@@ -28,20 +28,35 @@ MAX_STREAMS: Final = 8
 
 
 class HostSession:
-    """One session of one host, alive in this process."""
+    """One session of one host, alive in this process.
 
-    def __init__(self, id: str, owner: OwnerKey, peer: Peer, mount: Mount, dialect: DownstreamDialect) -> None:
+    Inside `with host_session` it is in use: it does not end for being idle, and idleness counts from the block's end.
+    """
+
+    def __init__(
+        self, id: str, owner: OwnerKey, peer: Peer, mount: Mount, dialect: DownstreamDialect, clock: Clock
+    ) -> None:
         self.id = id
         self.owner = owner
         self.peer = peer
         self.mount = mount
         self.upstream: UpstreamSession = mount.upstream.session(self._hear)
-        self.calls: dict[RequestId, Interruptible] = {}
+        self.calls: dict[Interruptible, RequestId] = {}
         self.streams: list[Feed] = []
-        self.seen = 0.0
+        self.seen = clock.elapsed()
         self.tasks = 0
         self.ended = False
+        self._users = 0
         self._dialect = dialect
+        self._clock = clock
+
+    def __enter__(self) -> Self:
+        self._users += 1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._users -= 1
+        self.seen = self._clock.elapsed()
 
     @property
     def has_tasks(self) -> bool:
@@ -50,8 +65,8 @@ class HostSession:
 
     @property
     def busy(self) -> bool:
-        """Whether anything of it is going on: a call, an open stream, an unfinished task."""
-        return bool(self.calls or self.streams or self.tasks)
+        """Whether anything of it is going on: a request, an open stream, an unfinished task."""
+        return bool(self._users or self.tasks)
 
     def publish(self, message: str) -> bool:
         """Send a message on the newest of its GET streams that takes it; never on two (H-LEG-8)."""
@@ -78,7 +93,7 @@ class HostSessions:
     async def open(self, mount: Mount, owner: OwnerKey, intent: OpenSession) -> tuple[HostSession, Server]:
         """A new session, durable, and what its server said. Raises UpstreamFailed or StoreUnavailable."""
         id_ = urlsafe_b64encode(self._entropy.token(ID_BYTES)).decode()
-        host_session = HostSession(id_, owner, intent.peer, mount, self._dialect)
+        host_session = HostSession(id_, owner, intent.peer, mount, self._dialect, self._clock)
         try:
             server = await host_session.upstream.open()
             expires_at = self._clock.now() + self._idle
@@ -86,7 +101,7 @@ class HostSessions:
         except BaseException:
             self.discard(host_session.upstream)
             raise
-        self._adopt(host_session)
+        self._live[id_] = host_session
         return host_session, server
 
     async def find(self, mount: Mount, owner: OwnerKey, id: str) -> HostSession:
@@ -97,11 +112,10 @@ class HostSessions:
             if record is None:
                 raise SessionNotFound("Session not found")
             # Another request may have brought it back while this one was reading.
-            host_session = self._live.get(id) or HostSession(id, owner, record.peer, mount, self._dialect)
-            self._adopt(host_session)
+            host_session = self._live.get(id) or HostSession(id, owner, record.peer, mount, self._dialect, self._clock)
+            self._live[id] = host_session
         if host_session.owner != owner:
             raise SessionNotFound("Session not found")
-        host_session.seen = self._clock.elapsed()
         return host_session
 
     def peek(self, id: str | None) -> HostSession | None:
@@ -127,10 +141,10 @@ class HostSessions:
     async def sweep(self) -> None:
         """End what has been idle for too long, and keep the store's expiry ahead of what has not."""
         limit = self._idle.total_seconds()
-        now = self._clock.elapsed()
-        idle = [one for one in self._live.values() if not one.busy and now - one.seen >= limit]
-        for host_session in idle:
-            await self.end(host_session)
+        for host_session in tuple(self._live.values()):
+            # Asked one by one: while one is being ended, the next may come to life.
+            if not host_session.busy and self._clock.elapsed() - host_session.seen >= limit:
+                await self.end(host_session)
         if self._live:
             await self._store.touch(frozenset(self._live), until=self._clock.now() + self._idle)
         await self._store.purge_sessions(now=self._clock.now())
@@ -141,10 +155,6 @@ class HostSessions:
             self._retire(host_session)
         while self._closing:
             await asyncio.wait(tuple(self._closing))
-
-    def _adopt(self, host_session: HostSession) -> None:
-        self._live[host_session.id] = host_session
-        host_session.seen = self._clock.elapsed()
 
     def _retire(self, host_session: HostSession) -> None:
         self._live.pop(host_session.id, None)

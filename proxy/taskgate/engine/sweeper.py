@@ -17,6 +17,8 @@ from taskgate.telemetry.audit import Audit, StoreCounted, TaskExpired, TaskFinis
 
 BATCH: Final = 200
 MAX_TTL: Final = timedelta(days=36_500)
+RECOVERY_PAUSE: Final = 1.0
+"""Seconds until recovery is tried again that the store did not allow."""
 CENSUS_EVERY: Final = timedelta(seconds=15)
 SESSIONS_EVERY: Final = timedelta(seconds=30)
 
@@ -47,8 +49,9 @@ class Sweeper:
         self._rounds: list[asyncio.Task[None]] = []
 
     def open(self) -> None:
-        """Begin the rounds."""
+        """Begin to take over what an earlier process left, and the rounds."""
         loop = asyncio.get_running_loop()
+        self._rounds.append(loop.create_task(self._recover_all()))
         for step, every in (
             (self.purge, self._interval),
             (self._sessions.sweep, SESSIONS_EVERY),
@@ -69,14 +72,25 @@ class Sweeper:
         while True:
             now = self._clock.now()
             lapsed = await self._store.lapsed(holder=self._runner.holder, until=now + MAX_TTL, now=now, limit=BATCH)
+            if not lapsed:
+                return total
             # Together, so that their endings can share commits.
             await asyncio.gather(*(self._recover(record) for record in lapsed))
             total += len(lapsed)
-            if len(lapsed) < BATCH:
-                return total
 
     async def _recover(self, record: TaskRecord) -> None:
         await self._runner.recover(record, self._mounts.get(record.owner.mount))
+
+    async def _recover_all(self) -> None:
+        while True:
+            try:
+                recovered = await self.recover()
+            except StoreUnavailable:
+                await asyncio.sleep(RECOVERY_PAUSE)
+                continue
+            if recovered:
+                log.info("took over tasks of an earlier process", extra={"tasks": recovered})
+            return
 
     async def purge(self) -> None:
         """Remove what has expired."""

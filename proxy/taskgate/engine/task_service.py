@@ -47,16 +47,17 @@ class TaskService:
         TooManyTasks, StoreUnavailable, or UpstreamFailed where the catalogue cannot be read; nothing is stored then.
         """
         mount = host_session.mount
-        catalogue = await host_session.upstream.tools()
-        if intent.tool not in catalogue:
-            raise InvalidParams("Unknown tool")
-        if self._policy.support(mount.name, intent.tool, catalogue[intent.tool]) is TaskSupport.FORBIDDEN:
-            raise TaskSupportMismatch("The tool cannot run as a task")
-        record = self._new_record(host_session, intent)
-        cap = Cap(scope=CapScope.CONTEXT, limit=self._policy.tasks_per_context)
-        await self._store.insert(record, caps=(cap,))
-        self._audit.record(TaskCreated(mount.name, record.ttl, _adjustment(intent.ttl, record.ttl)))
-        self._runner.start(record, host_session)
+        with self._runner.expecting(host_session):
+            catalogue = await host_session.upstream.tools()
+            if intent.tool not in catalogue:
+                raise InvalidParams("Unknown tool")
+            if self._policy.support(mount.name, intent.tool, catalogue[intent.tool]) is TaskSupport.FORBIDDEN:
+                raise TaskSupportMismatch("The tool cannot run as a task")
+            record = self._new_record(host_session, intent)
+            cap = Cap(scope=CapScope.CONTEXT, limit=self._policy.tasks_per_context)
+            await self._store.insert(record, caps=(cap,))
+            self._audit.record(TaskCreated(mount.name, record.ttl, _adjustment(intent.ttl, record.ttl)))
+            self._runner.start(record, host_session)
         return record
 
     async def get(self, owner: OwnerKey, task: TaskId, method: str) -> TaskRecord:

@@ -40,6 +40,10 @@ class UpstreamSession(Protocol):
         """The server's catalogue by tool name, all pages; read once and again after the server said it changed."""
         ...
 
+    def lists(self, tool: str) -> bool:
+        """Whether the catalogue, as it was last read, names the tool; no reason to read it."""
+        ...
+
     async def close(self) -> None:
         """End the session at the server and forget it; waits no longer than a moment. A second close does nothing."""
         ...

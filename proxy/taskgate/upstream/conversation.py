@@ -20,7 +20,7 @@ from taskgate.upstream.base import Incoming, Notice, Outgoing, Transport
 from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
 
 MAX_ASIDES: Final = 64
-"""Messages that may be on their way at once beside the calls; a server that asks for more gets no answer."""
+"""Messages that may be on their way at once beside the calls before a server that asks for more gets no answer."""
 
 FAREWELL: Final = 2.0
 """Seconds that a server has for what it is told last."""
@@ -120,7 +120,7 @@ class Conversation:
             case Noticed(notification):
                 self._notice(notification)
             case Questioned(reply):
-                self.say(reply)
+                self.say(reply, as_reply=True)
         return None
 
     def hear_aside(self, message: bytes) -> None:
@@ -131,9 +131,12 @@ class Conversation:
             call.answer = response
             call.wake()
 
-    def say(self, message: str) -> None:
-        """Send a message that has no answer, in the background; whether it arrives is the server's affair."""
-        if not self._ended and len(self._asides) < MAX_ASIDES:
+    def say(self, message: str, *, as_reply: bool = False) -> None:
+        """Send a message that has no answer, in the background; whether it arrives is the server's affair.
+
+        Replies are bounded, since the server decides how many there are; what we have to say ourselves is not.
+        """
+        if not self._ended and not (as_reply and len(self._asides) >= MAX_ASIDES):
             aside = asyncio.get_running_loop().create_task(self._say(message))
             self._asides.add(aside)
             aside.add_done_callback(self._asides.discard)

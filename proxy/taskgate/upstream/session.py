@@ -85,6 +85,10 @@ class HttpSession:
         except Abandoned:
             raise failures.let_go(dispatched=False) from None
 
+    def lists(self, tool: str) -> bool:
+        """See UpstreamSession."""
+        return tool in (self._catalogue.value or ())
+
     async def close(self) -> None:
         """See UpstreamSession."""
         if self._closed:

@@ -56,7 +56,12 @@ class HttpTransport:
         if response.status == 404:
             # What was remembered of a redirect may be what is gone.
             self._target = self._configured
-        return HttpIncoming(response, limit=self._limit, idle=_seconds(outgoing.idle))
+        try:
+            return HttpIncoming(response, limit=self._limit, idle=_seconds(outgoing.idle))
+        except ValueError:
+            # Its media type names an encoding that its own bytes break.
+            response.close()
+            raise failures.malformed("its answer has no media type") from None
 
     async def close(self) -> None:
         """Drop every connection; nothing can be sent any more."""

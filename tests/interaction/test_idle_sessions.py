@@ -1,0 +1,132 @@
+"""When a session ends for being idle: never while it is in use, never right after, and others that are go on."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from helpers.failing_store import HoldingStore
+from helpers.manual_clock import ManualClock
+from helpers.mcp_host import McpHost
+from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.waiting import bounded, eventually
+from helpers.whole_gateway import WholeGateway, configuration, running
+from taskgate.assembly import Surroundings
+from taskgate.stores.open import open_store
+
+LONG = timedelta(hours=1, minutes=1)
+DONE: dict[str, object] = {"content": []}
+
+
+@pytest.fixture
+async def store() -> HoldingStore:
+    """A store in memory whose operations can be held up."""
+    return HoldingStore(await open_store("memory", None))
+
+
+@pytest.fixture
+async def gateway(server: ScriptedServer, store: HoldingStore, clock: ManualClock) -> AsyncIterator[WholeGateway]:
+    """A gateway that takes an hour for long."""
+    around = Surroundings(store=store, clock=clock)  # type: ignore[arg-type]
+    async with running(configuration({"reports": server.url}), around) as gateway:
+        yield gateway
+
+
+async def sweep(gateway: WholeGateway) -> None:
+    """What happens every half minute."""
+    assert gateway.service._house is not None
+    await gateway.service._house.sessions.sweep()
+
+
+async def test_a_session_that_was_left_alone_for_long_ends_here_and_at_the_server(
+    server: ScriptedServer, gateway: WholeGateway, host: McpHost, clock: ManualClock
+) -> None:
+    clock.advance(LONG)
+    await sweep(gateway)
+    assert (await host.ask("ping")).status == 404
+    await eventually(lambda: server.live == set())
+
+
+async def test_a_session_is_not_idle_right_after_a_long_call(
+    server: ScriptedServer, gateway: WholeGateway, host: McpHost, clock: ManualClock
+) -> None:
+    hold = server.script["report"] = Hold()
+    calling = asyncio.create_task(host.call("report"))
+    async with bounded():
+        await hold.begun.wait()
+        clock.advance(LONG)
+        await sweep(gateway)
+        hold.release(DONE)
+        await calling
+    await sweep(gateway)
+    assert (await host.ask("ping")).status == 200
+
+
+async def test_a_session_is_not_idle_while_it_listens_nor_right_after(
+    gateway: WholeGateway, host: McpHost, clock: ManualClock
+) -> None:
+    async with host.listen():
+        clock.advance(LONG)
+        await sweep(gateway)
+    assert gateway.service._house is not None
+    session = gateway.service._house.sessions.peek(host.session)
+    assert session is not None
+    await eventually(lambda: not session.busy)
+    await sweep(gateway)
+    assert (await host.ask("ping")).status == 200
+
+
+async def test_a_session_that_waits_for_a_result_is_not_idle(
+    server: ScriptedServer, gateway: WholeGateway, host: McpHost, clock: ManualClock
+) -> None:
+    hold = server.script["report"] = Hold()
+    task = await host.start("report")
+    other = await gateway.greeted()
+    body = {"taskId": task["taskId"]}
+    waiting = asyncio.create_task(other.ask("tasks/result", body))
+    session = None
+    async with bounded():
+        await hold.begun.wait()
+        assert gateway.service._house is not None
+        session = gateway.service._house.sessions.peek(other.session)
+        assert session is not None
+        await eventually(lambda: session.busy)
+        clock.advance(timedelta(minutes=59))
+        session.seen -= LONG.total_seconds()
+        await sweep(gateway)
+        hold.release(DONE)
+        await waiting
+    assert (await other.ask("ping")).status == 200
+
+
+async def test_a_session_that_wakes_while_another_is_ended_goes_on(
+    server: ScriptedServer, gateway: WholeGateway, store: HoldingStore, clock: ManualClock
+) -> None:
+    asleep, awake = await gateway.greeted(), await gateway.greeted()
+    clock.advance(LONG)
+    with store.holding("drop") as dropping:
+        sweeping = asyncio.create_task(sweep(gateway))
+        async with bounded():
+            await dropping.wait()
+            assert (await awake.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
+    async with bounded():
+        await sweeping
+    assert (await awake.ask("ping")).status == 200
+    assert (await asleep.ask("ping")).status == 404
+
+
+async def test_a_task_survives_the_end_of_its_session_while_it_is_created(
+    server: ScriptedServer, gateway: WholeGateway, host: McpHost, store: HoldingStore
+) -> None:
+    other = await gateway.greeted()
+    with store.holding("insert") as inserting:
+        creating = asyncio.create_task(host.call("echo", {"a": 1}, task={}))
+        async with bounded():
+            await inserting.wait()
+            assert await host.leave() == 200
+    async with bounded():
+        task = (await creating).result["task"]
+        answer = await other.ask("tasks/result", {"taskId": task["taskId"]})
+    assert answer.result["structuredContent"] == {"a": 1}
+    await eventually(lambda: len(server.live) == 1)
