@@ -46,7 +46,7 @@ def main() -> None:
 def serve(file: Path | None, upstream: str | None, listen: str | None, admin: str | None) -> None:
     """Serve until SIGTERM or SIGINT; SIGTERM drains first. A second signal ends the drain."""
     if (file is None) == (upstream is None):
-        raise click.UsageError("Give --config FILE or --upstream URL.")
+        raise click.UsageError("Give either --config FILE or --upstream URL.")
     if file is not None and (listen or admin):
         raise click.UsageError("--listen and --admin belong to --upstream; a file has keys for both.")
     try:

@@ -72,7 +72,7 @@ def read_document(text: str, *, file: str, environ: Mapping[str, str]) -> Docume
 class _Unreadable(Exception):
     """Nothing can be made of the rest of the file."""
 
-    def __init__(self, message: str, line: int = 1) -> None:
+    def __init__(self, message: str, line: int | None = 1) -> None:
         self.line = line
         super().__init__(message)
 
@@ -85,9 +85,9 @@ def _decoded(path: Path) -> str:
         with path.open("rb") as stream:
             content = stream.read(LARGEST_FILE + 1)
     except OSError as error:
-        raise _Unreadable(f"cannot be read: {error.strerror}") from None
+        raise _Unreadable(f"cannot be read: {error.strerror}", None) from None
     except ValueError:
-        raise _Unreadable("cannot be read: no file can have this name") from None
+        raise _Unreadable("cannot be read: no file can have this name", None) from None
     if len(content) > LARGEST_FILE:
         raise _Unreadable("is larger than 1MiB")
     try:

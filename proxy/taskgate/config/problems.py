@@ -42,8 +42,9 @@ _WORDS = {
 class Problem:
     """One thing to mend.
 
-    `file` and `line` (from 1) are None for the command line and the environment; `path` is the dotted path of a key, a
-    flag or a variable, or empty for the file as a whole. As text it is one line, whatever the file's keys hold.
+    `file` and `line` (from 1) are None for the command line and the environment, `line` also for a file that cannot be
+    read; `path` is the dotted path of a key, a flag or a variable, or empty for the file as a whole. As text it is one
+    line, whatever the file's keys hold.
     """
 
     file: str | None = None
@@ -52,8 +53,8 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        place = [] if self.file is None else [f"{self.file}:{self.line}"]
-        text = ": ".join([*place, *filter(None, [self.path]), self.message])
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        text = ": ".join([*filter(None, [place, self.path]), self.message])
         return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 

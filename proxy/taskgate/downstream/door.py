@@ -43,13 +43,17 @@ HEAD_TOO_LARGE: Final = Refusal(status=431, reason="header_too_large", text="Req
 BODY_TOO_LARGE: Final = Refusal(status=413, reason="body_too_large", text="Request body too large\n", close=True)
 NOT_IMPLEMENTED: Final = Refusal(status=501, text="Not implemented\n", close=True)
 WRONG_HTTP: Final = Refusal(status=505, text="HTTP/1.1 is spoken here\n", close=True)
-WRONG_EXPECTATION: Final = Refusal(status=417)
-WRONG_HOST: Final = Refusal(status=421, reason="bad_host")
-WRONG_ORIGIN: Final = Refusal(status=403, reason="bad_origin")
-UNKNOWN_PATH: Final = Refusal(status=404, reason="unknown_path")
-WRONG_METHOD: Final = Refusal(status=405, allow=", ".join(_VERBS))
-WRONG_MEDIA: Final = Refusal(status=415, reason="media_type")
-NOT_ACCEPTABLE: Final = Refusal(status=406, reason="not_acceptable")
+WRONG_EXPECTATION: Final = Refusal(status=417, text="Nothing but 100-continue can be expected\n")
+WRONG_HOST: Final = Refusal(status=421, reason="bad_host", text="No such host here: see server.allowed_hosts\n")
+WRONG_ORIGIN: Final = Refusal(
+    status=403, reason="bad_origin", text="Not for pages of this origin: see server.allowed_origins\n"
+)
+UNKNOWN_PATH: Final = Refusal(status=404, reason="unknown_path", text="No server is mounted at this path\n")
+WRONG_METHOD: Final = Refusal(status=405, text="Method not allowed\n", allow=", ".join(_VERBS))
+WRONG_MEDIA: Final = Refusal(status=415, reason="media_type", text="The body must be application/json in UTF-8\n")
+NOT_ACCEPTABLE: Final = Refusal(
+    status=406, reason="not_acceptable", text="Accept application/json or text/event-stream, for GET the latter\n"
+)
 SENT_TWICE: Final = Refusal(status=400, reason="header_mismatch", text="A header was sent twice\n")
 
 

@@ -7,6 +7,7 @@ here. Holds: nothing is answered that a request brought along, and no answer tel
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from ipaddress import ip_address
 from typing import Any, Final
 
 import orjson
@@ -70,6 +71,8 @@ class OperatorsListener:
             await runner.cleanup()
 
     async def _answer(self, received: web.BaseRequest) -> web.Response:
+        if not _names_an_address(received.headers.get("Host", "")):
+            return _json(421, {"error": "no such host here"})
         route = self._routes.get(received.path)
         if route is None:
             return _json(404, {"error": "not found"})
@@ -107,6 +110,16 @@ class OperatorsListener:
         if not self._draining:
             self._metrics.show_ready(all(checks.values()))
         return checks
+
+
+def _names_an_address(host: str) -> bool:
+    """Whether a Host header holds an address or localhost: a page can point any other name at this listener."""
+    name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+    try:
+        ip_address(name.strip("[]"))
+    except ValueError:
+        return name.lower() == "localhost"
+    return True
 
 
 class _Server(web.Server):

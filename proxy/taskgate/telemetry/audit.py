@@ -46,11 +46,14 @@ class StreamEnded:
 
 @dataclass(frozen=True, slots=True)
 class RpcAnswered:
-    """A request of a host was answered; `error` is None, a JSON-RPC code, or `tool_error`."""
+    """A request of a host was answered; `error` is None, a JSON-RPC code, or `tool_error`.
+
+    `revision` is the session's, or what a refused message named; None where neither is known.
+    """
 
     mount: str
     method: str
-    revision: str
+    revision: str | None
     seconds: float
     error: str | None
 

@@ -79,13 +79,12 @@ _ROUTE = _label("http_route", ("mcp", "other"))
 _VERB = _label("http_request_method", ("POST", "GET", "DELETE", "OPTIONS", "HEAD"))
 _CLIENT_FAULTS = (400, 403, 404, 405, 406, 408, 413, 414, 415, 421, 429, 431)
 _CODE = _label("http_response_status_code", (200, 202, 204, *_CLIENT_FAULTS, 500, 501, 503, 505))
-_REFUSED_MESSAGES = ("no_session", "session_not_found", "bad_version", "bad_json", "too_deep", "batch", "bad_message")
-_REFUSED_FRAMES = ("bad_framing", "header_too_large", "body_too_large", "timed_out", "draining")
+_REFUSED_MESSAGES = ("no_session", "session_not_found", "bad_version", "bad_json", "bad_message")
+_REFUSED_FRAMES = ("header_too_large", "body_too_large", "draining")
 _REFUSED_HEADS = (
     "bad_host",
     "bad_origin",
     "unknown_path",
-    "bad_verb",
     "header_mismatch",
     "not_acceptable",
     "media_type",
@@ -94,10 +93,12 @@ _REJECTION = _label("reason", (*_REFUSED_FRAMES, *_REFUSED_HEADS, *_REFUSED_MESS
 _SIDE = _label("side", ("downstream", "upstream"))
 _STREAM = _label("kind", ("response", "get"))
 _METHOD = _label("mcp_method_name", sorted(KNOWN_METHODS))
-_PROTOCOL = _label("mcp_protocol_version", [revision.value for revision in Revision])
+_PROTOCOL = Label(
+    name="mcp_protocol_version", values={None: "", **{revision.value: revision.value for revision in Revision}}
+)
 _FAULTS = ("unreachable", "closed", "timeout", "refused", "redirect", "malformed", "too_large", "session_lost")
 _STANDARD_CODES = (-32700, -32600, -32601, -32602, -32603, -32000, -32001, -32002, -32042)
-_ERRORS = ("tool_error", *_FAULTS, *map(str, _STANDARD_CODES), "-32800", "429", "503")
+_ERRORS = ("tool_error", "cancelled", *_FAULTS, *map(str, _STANDARD_CODES), "-32800", "429", "503")
 _ERROR = Label(name="error_type", values={None: "", **{error: error for error in _ERRORS}})
 _DISPOSITION = _label("disposition", ("task", "direct", "rejected"))
 _STATUSES = [status.value for status in TaskStatus]

@@ -64,7 +64,7 @@ def test_a_file_that_is_missing_or_a_directory_is_told(tmp_path: Path) -> None:
         with pytest.raises(ConfigurationError) as refused:
             load(path, {})
         [problem] = refused.value.problems
-        assert (problem.line, problem.path, problem.message) == (1, "", reason)
+        assert (problem.line, problem.path, problem.message) == (None, "", reason)
 
 
 def test_a_file_of_the_largest_size_is_read(file: Path, minimal: str) -> None:

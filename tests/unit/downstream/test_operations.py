@@ -33,7 +33,7 @@ class Operated:
 
     async def ask(self, path: str, method: str = "GET", **headers: str) -> RawAnswer:
         async with raw_host(self.address) as host:
-            return await host.ask(request_head(method, path, Host="anything", **headers))
+            return await host.ask(request_head(method, path, Host="localhost", **headers))
 
     async def _ready(self) -> Mapping[str, bool]:
         self.asked += 1
@@ -68,6 +68,26 @@ async def test_a_process_that_answers_is_alive_whatever_it_lacks(operated: Opera
 
 
 @pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST:1", 200),
+        ("127.0.0.1", 200),
+        ("127.0.0.1:9464", 200),
+        ("[::1]", 200),
+        ("[::1]:9464", 200),
+        ("evil.example", 421),
+        ("evil.example:9464", 421),
+        ("localhost.evil.example", 421),
+        ("", 400),
+    ],
+)
+async def test_a_name_that_a_page_can_point_here_is_refused(operated: Operated, name: str, status: int) -> None:
+    async with raw_host(operated.address) as host:
+        assert (await host.ask(request_head("GET", "/metrics", Host=name))).status == status
+
+
+@pytest.mark.parametrize(
     ("store", "status", "word", "gauge"), [(True, 200, "ready", b"1.0"), (False, 503, "not ready", b"0.0")]
 )
 async def test_ready_is_what_has_all_it_needs(
@@ -91,7 +111,7 @@ async def test_what_is_draining_is_not_ready_and_is_alive(operated: Operated) ->
 async def test_a_probe_under_way_does_not_undo_the_draining(operated: Operated) -> None:
     operated.holds = asyncio.Event()
     async with raw_host(operated.address) as host:
-        await host.send(request_head("GET", "/readyz", Host="any"))
+        await host.send(request_head("GET", "/readyz", Host="127.0.0.1:9464"))
         await eventually(lambda: operated.asked)
         operated.listener.drain()
         operated.holds.set()
@@ -127,7 +147,7 @@ async def test_a_scrape_shows_what_was_counted(operated: Operated) -> None:
 async def test_a_scraper_keeps_its_connection(operated: Operated) -> None:
     async with raw_host(operated.address) as host:
         for _ in range(3):
-            assert (await host.ask(request_head("GET", "/metrics?x=1", Host="any"))).status == 200
+            assert (await host.ask(request_head("GET", "/metrics?x=1", Host="127.0.0.1:9464"))).status == 200
 
 
 @pytest.mark.parametrize("path", ["/", "/mcp", f"/{PLANTED}", "/metrics/", "//livez"])
@@ -176,14 +196,14 @@ async def test_an_answer_that_cannot_be_written_ends_the_connection(
 ) -> None:
     monkeypatch.setattr(operated.metrics, "render", lambda _: (b"", f"text/plain\r\nX-More: {PLANTED}"))
     async with raw_host(operated.address) as host:
-        await host.send(request_head("GET", "/metrics", Host="any"))
+        await host.send(request_head("GET", "/metrics", Host="127.0.0.1:9464"))
         assert await host.at_end()
     assert [vars(record)["error"] for record in caplog.records if record.levelname == "ERROR"] == ["ValueError"]
 
 
 async def test_it_closes_with_connections_open_and_twice(operated: Operated) -> None:
     host = await RawHost.connect(operated.address)
-    assert (await host.ask(request_head("GET", "/livez", Host="any"))).status == 200
+    assert (await host.ask(request_head("GET", "/livez", Host="127.0.0.1:9464"))).status == 200
     async with bounded():
         await operated.listener.close()
     await operated.listener.close()

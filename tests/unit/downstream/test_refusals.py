@@ -9,42 +9,47 @@ from helpers.raw_http import get, post, request_head
 from taskgate.engine.messages import Inbound, Verb
 from unit.downstream.gate import LONG_BODY, PLANTED, Gate
 
-NOTHING = b""
+NO_HOST = b"No such host here: see server.allowed_hosts\n"
+NO_ORIGIN = b"Not for pages of this origin: see server.allowed_origins\n"
+NO_PATH = b"No server is mounted at this path\n"
+NO_MEDIA = b"The body must be application/json in UTF-8\n"
+NO_ACCEPT = b"Accept application/json or text/event-stream, for GET the latter\n"
+NO_EXPECTATION = b"Nothing but 100-continue can be expected\n"
 
 REFUSALS: dict[str, tuple[bytes, int, str | None, bytes]] = {
-    "another Host": (post(host="evil.example"), 421, "bad_host", NOTHING),
-    "the Host with another port": (post(host="gate.example:81"), 421, "bad_host", NOTHING),
-    "a Host with a user": (post(host="user@gate.example"), 421, "bad_host", NOTHING),
-    "a page from elsewhere": (post(Origin="https://evil.example"), 403, "bad_origin", NOTHING),
-    "a page without an origin": (post(Origin="null"), 403, "bad_origin", NOTHING),
-    "a page over another scheme": (post(Origin="http://app.example"), 403, "bad_origin", NOTHING),
+    "another Host": (post(host="evil.example"), 421, "bad_host", NO_HOST),
+    "the Host with another port": (post(host="gate.example:81"), 421, "bad_host", NO_HOST),
+    "a Host with a user": (post(host="user@gate.example"), 421, "bad_host", NO_HOST),
+    "a page from elsewhere": (post(Origin="https://evil.example"), 403, "bad_origin", NO_ORIGIN),
+    "a page without an origin": (post(Origin="null"), 403, "bad_origin", NO_ORIGIN),
+    "a page over another scheme": (post(Origin="http://app.example"), 403, "bad_origin", NO_ORIGIN),
     "an allowed page and another": (
         post(Origin="https://app.example\r\nOrigin: https://evil.example"),
         403,
         "bad_origin",
-        NOTHING,
+        NO_ORIGIN,
     ),
-    "another path": (post(path=f"/{PLANTED}"), 404, "unknown_path", NOTHING),
-    "the root": (get("/"), 404, "unknown_path", NOTHING),
-    "an encoded path": (post(path="/%6dcp"), 404, "unknown_path", NOTHING),
-    "an encoded slash": (post(path="/other%2Fmcp"), 404, "unknown_path", NOTHING),
-    "a double slash": (post(path="//mcp"), 404, "unknown_path", NOTHING),
-    "a slash at the end": (post(path="/mcp/"), 404, "unknown_path", NOTHING),
-    "dots": (post(path="/other/../mcp"), 404, "unknown_path", NOTHING),
-    "another case": (post(path="/MCP"), 404, "unknown_path", NOTHING),
-    "a fragment": (post(path="/mcp#x"), 404, "unknown_path", NOTHING),
-    "a whole URL": (post(path="http://gate.example/mcp"), 404, "unknown_path", NOTHING),
-    "the operators' page": (get("/metrics"), 404, "unknown_path", NOTHING),
-    "text": (post(Content_Type="text/plain"), 415, "media_type", NOTHING),
-    "a form": (post(Content_Type="application/x-www-form-urlencoded"), 415, "media_type", NOTHING),
-    "no type": (post(Content_Type=""), 415, "media_type", NOTHING),
-    "another charset": (post(Content_Type="application/json; charset=utf-16"), 415, "media_type", NOTHING),
-    "a type that begins alike": (post(Content_Type="application/json-patch+json"), 415, "media_type", NOTHING),
-    "a compressed body": (post(Content_Encoding="gzip"), 415, "media_type", NOTHING),
-    "a body compressed twice": (post(Content_Encoding="identity, br"), 415, "media_type", NOTHING),
-    "nothing acceptable": (post(Accept="text/html"), 406, "not_acceptable", NOTHING),
-    "both excluded": (post(Accept="*/*;q=0"), 406, "not_acceptable", NOTHING),
-    "GET for JSON": (get(Accept="application/json"), 406, "not_acceptable", NOTHING),
+    "another path": (post(path=f"/{PLANTED}"), 404, "unknown_path", NO_PATH),
+    "the root": (get("/"), 404, "unknown_path", NO_PATH),
+    "an encoded path": (post(path="/%6dcp"), 404, "unknown_path", NO_PATH),
+    "an encoded slash": (post(path="/other%2Fmcp"), 404, "unknown_path", NO_PATH),
+    "a double slash": (post(path="//mcp"), 404, "unknown_path", NO_PATH),
+    "a slash at the end": (post(path="/mcp/"), 404, "unknown_path", NO_PATH),
+    "dots": (post(path="/other/../mcp"), 404, "unknown_path", NO_PATH),
+    "another case": (post(path="/MCP"), 404, "unknown_path", NO_PATH),
+    "a fragment": (post(path="/mcp#x"), 404, "unknown_path", NO_PATH),
+    "a whole URL": (post(path="http://gate.example/mcp"), 404, "unknown_path", NO_PATH),
+    "the operators' page": (get("/metrics"), 404, "unknown_path", NO_PATH),
+    "text": (post(Content_Type="text/plain"), 415, "media_type", NO_MEDIA),
+    "a form": (post(Content_Type="application/x-www-form-urlencoded"), 415, "media_type", NO_MEDIA),
+    "no type": (post(Content_Type=""), 415, "media_type", NO_MEDIA),
+    "another charset": (post(Content_Type="application/json; charset=utf-16"), 415, "media_type", NO_MEDIA),
+    "a type that begins alike": (post(Content_Type="application/json-patch+json"), 415, "media_type", NO_MEDIA),
+    "a compressed body": (post(Content_Encoding="gzip"), 415, "media_type", NO_MEDIA),
+    "a body compressed twice": (post(Content_Encoding="identity, br"), 415, "media_type", NO_MEDIA),
+    "nothing acceptable": (post(Accept="text/html"), 406, "not_acceptable", NO_ACCEPT),
+    "both excluded": (post(Accept="*/*;q=0"), 406, "not_acceptable", NO_ACCEPT),
+    "GET for JSON": (get(Accept="application/json"), 406, "not_acceptable", NO_ACCEPT),
     "two sessions": (
         post(Mcp_Session_Id=f"{PLANTED}\r\nMCP-Session-Id: other"),
         400,
@@ -57,7 +62,7 @@ REFUSALS: dict[str, tuple[bytes, int, str | None, bytes]] = {
         "header_mismatch",
         b"A header was sent twice\n",
     ),
-    "an expectation": (post(Expect="miracles"), 417, None, NOTHING),
+    "an expectation": (post(Expect="miracles"), 417, None, NO_EXPECTATION),
 }
 
 
@@ -82,7 +87,11 @@ async def test_a_refusal_is_fixed_and_leaves_the_connection_usable(
 async def test_another_method_is_told_which_there_are(gate: Gate, method: str) -> None:
     async with gate.host() as host:
         answer = await host.ask(request_head(method, "/mcp", Host="gate.example"))
-        assert (answer.status, answer.headers["allow"], answer.body) == (405, "POST, GET, DELETE", b"")
+        assert (answer.status, answer.headers["allow"], answer.body) == (
+            405,
+            "POST, GET, DELETE",
+            b"Method not allowed\n",
+        )
         assert (await host.ask(post())).status == 200
     assert gate.facts.answered() == [("mcp", "_OTHER", 405), ("mcp", "POST", 200)]
 
