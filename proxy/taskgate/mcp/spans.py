@@ -11,6 +11,8 @@ from itertools import accumulate
 from json.scanner import make_scanner
 from typing import Any, Final, NamedTuple, NoReturn
 
+import orjson
+
 from taskgate.errors import MalformedMessage, UnparsableMessage
 
 RawJson = str
@@ -97,7 +99,7 @@ def elements(text: RawJson, shape: Shape) -> list[Member]:
     found: list[Member] = []
     at = skip_space(text, at + 1)
     while text[at] != "]":
-        member, at = _walk_value(text, at, at, shape)
+        member, at = _walk_value(text, at, at, shape, len(_CLOSINGS) + 1)
         found.append(member)
         at = skip_space(text, at)
         if text[at] == ",":
@@ -143,8 +145,8 @@ def skip_space(text: str, at: int) -> int:
 # --- walking -----------------------------------------------------------------------------------------------------
 
 
-def _walk(text: str, at: int, shape: Shape) -> tuple[Members, int]:
-    """Walk the object that starts at `at`. Raises ValueError or IndexError where the text is no JSON."""
+def _walk(text: str, at: int, shape: Shape, depth: int = 1) -> tuple[Members, int]:
+    """Walk the object that starts at `at`, in `depth` - 1 others. Raises ValueError or IndexError for no JSON."""
     found: Members = {}
     at = skip_space(text, at + 1)
     if text[at] == "}":
@@ -157,7 +159,7 @@ def _walk(text: str, at: int, shape: Shape) -> tuple[Members, int]:
             key, value_at = _odd_key(text, at)
         if key in found:
             raise MalformedMessage("A key stands twice in one object of the message")
-        found[key], end = _walk_value(text, at, value_at, shape.get(key))
+        found[key], end = _walk_value(text, at, value_at, shape.get(key), depth)
         after = text[end]
         if after not in ",}":
             end = skip_space(text, end)
@@ -182,12 +184,32 @@ def _odd_key(text: str, at: int) -> tuple[str, int]:
     return key, skip_space(text, colon + 1)
 
 
-def _walk_value(text: str, key_at: int, at: int, shape: Shape | None) -> tuple[Member, int]:
+def _walk_value(text: str, key_at: int, at: int, shape: Shape | None, depth: int) -> tuple[Member, int]:
     if shape is not None and text[at] == "{":
-        inner, end = _walk(text, at, shape)
+        inner, end = _walk(text, at, shape, depth + 1)
         return Member({name: member.value for name, member in inner.items()}, key_at, at, end, inner), end
-    value, end = _SCAN(text, at)
+    value, end = (len(text) - at > LARGE and _read_large(text, at, depth)) or _SCAN(text, at)
     return Member(value, key_at, at, end, None), end
+
+
+def _read_large(text: str, at: int, depth: int) -> tuple[Any, int] | None:
+    """An object or array that takes up nearly all of the rest of the text, and where it ends; None for anything else.
+
+    Its end is guessed from the end of the text, where only its walked parents close after it, and the guess is proved
+    by reading: no text that starts with a bracket is a whole value up to two places.
+    """
+    if depth > len(_CLOSINGS) or text[at] not in "{[":
+        return None
+    tail = text[-_TAIL:]
+    closing = _CLOSINGS[depth - 1].search(tail)
+    if closing is None:
+        return None
+    end = len(text) - len(tail) + closing.start()
+    try:
+        return orjson.loads(text[at:end]), end
+    except ValueError:
+        # Not its end, or something that this parser does not read though the standard one does.
+        return None
 
 
 def _expect_end(text: str, at: int) -> None:
@@ -209,6 +231,12 @@ _SCAN_PAIRS: Callable[[str, int], tuple[Any, int]] = make_scanner(
 )
 _NOT_JSON: Final = (ValueError, IndexError, StopIteration, RecursionError)
 """What reading a text that is no JSON raises: a digit too many, the end too early, no value, a nest too deep."""
+LARGE: Final = 16 * 1024
+"""Letters from which on a value is read by the faster parser, which does not tell where it ends."""
+_TAIL: Final = 512
+_SIMPLE = r'[ \t\n\r]*,[ \t\n\r]*"[^"\\]*"[ \t\n\r]*:[ \t\n\r]*(?:"[^"\\]*"|[-+.0-9Ee]+|true|false|null)'
+_CLOSINGS: Final = tuple(re.compile(rf"(?:(?:{_SIMPLE})*[ \t\n\r]*\}}){{{depth}}}[ \t\n\r]*\Z") for depth in (1, 2, 3))
+"""The end of a text after a value that is so many objects deep: members with simple values, and the closing braces."""
 _SPACES = re.compile(r"[ \t\n\r]+")
 _PLAIN_KEY = re.compile(r'"([^"\\\x00-\x1f]*)"[ \t\n\r]*:[ \t\n\r]*')
 """A key without escapes, as nearly all are, up to the start of its value: one step of the machine instead of five."""
