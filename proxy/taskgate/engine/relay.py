@@ -42,7 +42,7 @@ class Relaying:
         call = Interruptible()
         host_session.calls[call] = id
         try:
-            async with call:
+            with call:
                 notice = self._notice(exchange, host_session, progress_token)
                 return await host_session.upstream.relay(method, params, notice=notice)
         finally:

@@ -198,7 +198,7 @@ class Runner:
     ) -> CallSucceeded | CallFaulted | None:
         """What the call came to; None where somebody ended the task before."""
         try:
-            async with run.scope:
+            with run.scope:
                 if not run.stopped:
                     return await upstream.run(params, within=within)
         except UpstreamFailed as failure:

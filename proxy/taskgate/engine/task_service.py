@@ -76,7 +76,7 @@ class TaskService:
         record = await self.get(owner, task, method)
         if not record.status.is_terminal:
             waiting = Interruptible()
-            async with waiting:
+            with waiting:
                 exchange.when_gone(waiting.interrupt)
                 if exchange.inbound.accepts_stream:
                     exchange.stream()

@@ -189,6 +189,10 @@ class SqliteStore:
             self._seen.pop(id, None)
 
     def _revision(self, id: TaskId) -> int:
+        # As `load` would answer: a commit that this loop has not heard of yet is no news, or who waits for news would
+        # be sent to look at the old head again and again, and the loop would never come to hear of it.
+        if (seen := self._seen.get(id)) is not None:
+            return seen.revision
         row = self._reader.row(sql.REVISION, (sql.name(id),))
         return GONE if row is None else int(row[0])
 

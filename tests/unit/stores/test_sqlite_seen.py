@@ -1,6 +1,10 @@
 """The heads that the store in a file remembers: no read where nothing changed, and never too many of them."""
 
+import asyncio
+import sqlite3
+import time
 from collections.abc import AsyncIterator
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,6 +14,7 @@ from helpers.manual_clock import EPOCH
 from helpers.records import OWNER, after, keep, new_record
 from helpers.waiting import bounded
 from taskgate.stores import sqlite
+from taskgate.stores.base import TaskWatch
 from taskgate.stores.sqlite import SqliteStore
 from taskgate.stores.sqlite_file import SqliteOptions, open_file
 from taskgate.tasks.events import Progressed
@@ -23,6 +28,7 @@ class Polls:
         file = open_file(
             SqliteOptions(path=path, synchronous="NORMAL", busy_timeout=timedelta(seconds=5), max_size=1 << 26)
         )
+        self.path = path
         self.reads: list[str] = []
         file.near.set_trace_callback(self.reads.append)
         self.store = SqliteStore(file)
@@ -65,3 +71,31 @@ async def test_what_is_not_found_is_not_remembered(polls: Polls) -> None:
     assert await polls.store.load(OWNER, record.id, now=EPOCH) is None
     await keep(polls.store, record)
     assert await polls.store.load(OWNER, record.id, now=EPOCH) is not None
+
+
+async def test_who_waits_is_not_sent_back_to_a_head_whose_change_the_loop_has_not_heard_of(polls: Polls) -> None:
+    store, record = polls.store, new_record()
+    await keep(store, record)
+    head = await store.load(OWNER, record.id, now=EPOCH)
+    assert head is not None
+    swapping = asyncio.create_task(store.swap(after(head, Progressed(message="1/2")), expected=0))
+    while not store._writer._is_busy or store._writer._waiting:
+        await asyncio.sleep(0)
+    block_until_committed(polls.path)
+    looks = 0
+    async with bounded():
+        while head.revision == 0:
+            await store.changed(TaskWatch(id=record.id, revision=0), timeout=timedelta(seconds=1))
+            head = await store.load(OWNER, record.id, now=EPOCH)
+            assert head is not None
+            looks += 1
+            assert looks < 10, "the same head again and again, and the loop never gets on"
+        assert await swapping
+
+
+def block_until_committed(path: Path) -> None:
+    """Keep the loop from turning until the writer's thread has committed."""
+    end = time.monotonic() + 5
+    with closing(sqlite3.connect(path)) as other:
+        while other.execute("SELECT max(revision) FROM tasks").fetchone() == (0,):
+            assert time.monotonic() < end
