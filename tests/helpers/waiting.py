@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-PATIENCE = 5.0
+PATIENCE = 15.0
 """Seconds after which whatever a test waits for is taken not to happen."""
 
 _TURNS_BEFORE_YIELDING_THE_CPU = 200

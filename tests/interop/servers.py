@@ -19,7 +19,7 @@ VERSIONS = tuple(name.removeprefix("mcp-") for name in environments.PINS)
 SERVER = Path(environments.__file__).with_name("server.py")
 
 START_WITHIN = 20.0
-NOTED_WITHIN = 5.0
+NOTED_WITHIN = 15.0
 LONGEST_LINE = 2**24  # a tool's argument stands in its line, however long
 
 
@@ -35,7 +35,7 @@ class Ledger:
         return self.lines.count(line)
 
     async def noted(self, line: str, *, times: int = 1) -> None:
-        """Waits until the line was noted that often; raises TimeoutError after five seconds."""
+        """Waits until the line was noted that often; raises TimeoutError after fifteen seconds."""
         async with asyncio.timeout(NOTED_WITHIN), self._grown:
             await self._grown.wait_for(lambda: self.count(line) >= times)
 
