@@ -112,7 +112,7 @@ class Service:
         self._house = house = build_house(config, self._store, self._metrics, self._around)
         self._open_house(house)
         self._listener = build_listener(config, house.gateway, bound.getsockname()[1], self._metrics, clock)
-        self.address = await self._listener.start_on(bound)
+        self.address = await self._listener.start(bound)
         closers.push_async_callback(self._listener.close, timedelta())
 
     def _open_house(self, house: House) -> None:

@@ -1,7 +1,8 @@
 """From a GatewayConfig to the objects it means: built here, opened and closed by `app`.
 
-The only module that names implementations. What a simulation must own (clock, entropy, store, transports) can be handed
-in, so the same gateway runs in one. What must not live here: opening, closing, rules of any floor.
+Names every implementation but the metrics, which `app` shares between both listeners. What a simulation must own
+(clock, entropy, store, transports) can be handed in, so the same gateway runs in one. What must not live here: opening,
+closing, rules of any floor.
 """
 
 from collections.abc import Callable, Mapping

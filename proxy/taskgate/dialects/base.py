@@ -24,11 +24,6 @@ class Params:
     head: RawJson
     tail: RawJson | None = None
 
-    @property
-    def has_token(self) -> bool:
-        """Whether the host wants to hear of progress."""
-        return self.tail is not None
-
     def with_token(self, token: int) -> RawJson:
         """The text with our token in the place of the host's; as it is where there is none."""
         return self.head if self.tail is None else f"{self.head}{token}{self.tail}"

@@ -74,17 +74,16 @@ class PublicListener:
         self._connections: _Connections | None = None
         self._server: asyncio.Server | None = None
 
-    async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; the address really bound, which matters where `port` is 0. Raises OSError where it cannot be had."""
-        connections = _Connections(self._endpoint, self._bounds)
-        server = await asyncio.get_running_loop().create_server(connections, host, port, backlog=_BACKLOG)
-        return self._began(connections, server)
+    async def start(self, bound: socket.socket) -> tuple[str, int]:
+        """Listen on a socket that is bound already, and own it; the address it has.
 
-    async def start_on(self, bound: socket.socket) -> tuple[str, int]:
-        """As `start`, on a socket that is bound already: for a caller who needs the port before the settings."""
-        connections = _Connections(self._endpoint, self._bounds)
-        server = await asyncio.get_running_loop().create_server(connections, sock=bound, backlog=_BACKLOG)
-        return self._began(connections, server)
+        Bound before, because which names the listener answers to depends on its port.
+        """
+        self._connections = connections = _Connections(self._endpoint, self._bounds)
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(connections, sock=bound, backlog=_BACKLOG)
+        host, port, *_ = bound.getsockname()
+        return host, port
 
     def stop_accepting(self) -> None:
         """Refuse new connections; those that are open go on."""
@@ -98,11 +97,6 @@ class PublicListener:
             return
         await self._connections.close(grace.total_seconds())
         await self._server.wait_closed()
-
-    def _began(self, connections: "_Connections", server: asyncio.Server) -> tuple[str, int]:
-        self._connections, self._server = connections, server
-        host, port, *_ = server.sockets[0].getsockname()
-        return host, port
 
 
 class _Connections(web.Server):

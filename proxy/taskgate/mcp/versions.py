@@ -25,9 +25,6 @@ class Revision(StrEnum):
 NEWEST = Revision.R2025_11_25
 """What the gateway offers to servers, and counter-offers to a host that names a revision it does not serve."""
 
-STATELESS_REVISION = "2026-07-28"
-"""Has no handshake and is not served yet; known so that it can be refused by name."""
-
 
 def find_revision(text: object) -> Revision | None:
     """The revision of that name, or None for anything else, whatever its type."""

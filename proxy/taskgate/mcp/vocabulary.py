@@ -53,9 +53,8 @@ RELAYED_NOTICES: Final = frozenset(
 SESSION_HEADER: Final = "Mcp-Session-Id"
 VERSION_HEADER: Final = "MCP-Protocol-Version"
 
-# Keys of `_meta`.
+# A key of `_meta`.
 RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
-META_REVISION: Final = "io.modelcontextprotocol/protocolVersion"
 
 # JSON-RPC error codes.
 PARSE_ERROR: Final = -32700

@@ -1,5 +1,6 @@
 """The public listener on a free port, in front of an engine that says what the test wants."""
 
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -104,7 +105,7 @@ async def opened(script: Callable[[Exchange], Awaitable[Reply]] | None = None, *
     """A listener for the length of a block, with settings as `new_listener` takes them."""
     engine, facts = ScriptedEngine(script), Facts()
     listener = new_listener(engine, facts, **changes)
-    gate = Gate(listener, await listener.start("127.0.0.1", 0), engine, facts)
+    gate = Gate(listener, await listener.start(socket.create_server(("127.0.0.1", 0))), engine, facts)
     try:
         yield gate
     finally:

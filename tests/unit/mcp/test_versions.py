@@ -2,7 +2,7 @@
 
 import pytest
 
-from taskgate.mcp.versions import NEWEST, STATELESS_REVISION, Peer, Revision, find_revision
+from taskgate.mcp.versions import NEWEST, Peer, Revision, find_revision
 
 
 @pytest.mark.parametrize("revision", Revision)
@@ -12,7 +12,7 @@ def test_a_revision_is_found_by_its_name(revision: Revision) -> None:
 
 @pytest.mark.parametrize(
     "other",
-    ["", "2025-11-26", "2025-11-25 ", "2025-11-25\n", "latest", STATELESS_REVISION, None, 20251125, 1.0, True, [], {}],
+    ["", "2025-11-26", "2025-11-25 ", "2025-11-25\n", "latest", "2026-07-28", None, 20251125, 1.0, True, [], {}],
     ids=repr,
 )
 def test_anything_else_is_no_revision(other: object) -> None:
@@ -26,11 +26,6 @@ def test_revisions_stand_in_the_order_they_were_published_in() -> None:
 
 def test_only_the_newest_revision_has_tasks() -> None:
     assert [revision for revision in Revision if revision.has_tasks] == [Revision.R2025_11_25]
-
-
-def test_the_stateless_revision_is_known_by_name_and_not_served() -> None:
-    assert STATELESS_REVISION == "2026-07-28"
-    assert STATELESS_REVISION not in set(Revision)
 
 
 def test_a_peer_is_a_value() -> None:

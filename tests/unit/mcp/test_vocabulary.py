@@ -41,9 +41,8 @@ def test_our_own_codes_stand_outside_the_reserved_range_and_apart() -> None:
     assert sorted(ours) == [-32800, 429, 503]
 
 
-def test_keys_of_meta_have_the_prefix_of_the_specification() -> None:
-    for key in (vocabulary.RELATED_TASK, vocabulary.META_REVISION):
-        assert key.startswith("io.modelcontextprotocol/")
+def test_the_related_task_key_is_spelt_as_the_specification_spells_it() -> None:
+    assert vocabulary.RELATED_TASK == "io.modelcontextprotocol/related-task"
 
 
 def test_headers_are_spelt_as_the_specification_spells_them() -> None:
