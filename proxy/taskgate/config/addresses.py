@@ -21,6 +21,8 @@ _NAME = re.compile(r"[a-z0-9_](?:[a-z0-9._-]{0,251}[a-z0-9_])?")
 _NUMERIC = re.compile(r"(?:.*\.)?[0-9]+\.?")
 _LOOPBACK = IPv4Network("127.0.0.0/8")
 _HIGHEST_PORT = 65535
+_EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - recognised, not bound
+_LOCALHOST = frozenset({"127.0.0.1", "::1"})
 _USUAL_PORTS = {"http": 80, "https": 443}
 
 # What editors check; the readers below know more.
@@ -48,6 +50,20 @@ class Listen:
         if _NUMERIC.fullmatch(self.host):
             return IPv4Address(self.host) in _LOOPBACK
         return self.host == "localhost"
+
+    def overlaps(self, other: Listen) -> bool:
+        """Whether the two would listen on one port of one address, as far as can be said without looking names up.
+
+        A free port is nobody else's. The name localhost is 127.0.0.1 and ::1, and 0.0.0.0 and :: are every address.
+        """
+        if self.port != other.port or self.port == 0:
+            return False
+        ours, theirs = self._addresses, other._addresses
+        return not (_EVERYWHERE.isdisjoint(ours | theirs) and ours.isdisjoint(theirs))
+
+    @property
+    def _addresses(self) -> frozenset[str]:
+        return _LOCALHOST if self.host == "localhost" else frozenset({self.host})
 
 
 def read_listen(written: object) -> Listen:

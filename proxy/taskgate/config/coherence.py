@@ -30,8 +30,10 @@ def contradictions(written: object, *, usual: object) -> list[Contradiction]:
 
 def _shared_listener(written: object, usual: object) -> Iterator[Contradiction]:
     ours: Listen | None = _read((written, usual), ("server", "listen"), read_listen)
-    if ours and ours.port and ours == _read((written, usual), ("admin", "listen"), read_listen):
-        yield _told(written, usual, ("server", "listen"), ("admin", "listen"), ("must not be", "must not be"))
+    theirs: Listen | None = _read((written, usual), ("admin", "listen"), read_listen)
+    if ours and theirs and ours.overlaps(theirs):
+        words = "must not be" if ours == theirs else "must not take the address and port of"
+        yield _told(written, usual, ("server", "listen"), ("admin", "listen"), (words, words))
 
 
 def _shared_paths(written: object) -> Iterator[Contradiction]:

@@ -7,6 +7,7 @@ the composition root hands each of them values of its own. What holds: a Gateway
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
@@ -43,10 +44,20 @@ _KIB = 2**10
 _MIB = 2**20
 _GIB = 2**30
 
+# As fnmatch reads it: a ] that stands first in a set, or first after its !, is one of the set and closes nothing.
+_GLOB = re.compile(r"(?:[^\[]|\[!?+\]?+[^\]]*+\])*+")
+
 
 def _readable(written: str) -> str:
     if not written.isprintable():
         raise ValueError("must not hold control characters or line ends")
+    return written
+
+
+def _glob(written: str) -> str:
+    # fnmatch takes a [ that nothing closes for itself, so the rule would name no tool that its author meant.
+    if not _GLOB.fullmatch(written):
+        raise ValueError("must have a ] for every [ (the character [ itself is written [[])")
     return written
 
 
@@ -161,7 +172,7 @@ class UpgradeRule(Section):
 
     upstream: _Text | None = None
     """Name of the upstream that the rule is for; null means every one."""
-    tool: _Text
+    tool: Annotated[_Text, AfterValidator(_glob)]
     """Glob over names of tools: * is any text, ? any character, [ab] one of those."""
     mode: Literal["sync", "auto", "always", "required"]
     """sync: never a task; auto and always: a task when the host asks; required: only as a task."""

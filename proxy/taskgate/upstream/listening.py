@@ -7,22 +7,29 @@ must not live here: what is heard.
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from hashlib import blake2b
+from itertools import count
 from typing import Final
 
 from taskgate.clock import Clock
 from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.mcp.vocabulary import SESSION_HEADER
 from taskgate.upstream.base import Outgoing, Transport
 from taskgate.upstream.settings import UpstreamObserver
 
 PAUSE_FIRST: Final = 0.1
 PAUSE_MOST: Final = 30.0
-"""Seconds between a stream that ended and the next one; doubles while they do not last."""
+"""Seconds, at most, between a stream that ended and the next one; doubles while they do not last."""
 
-_NOT_IMPLEMENTED: Final = 501
+_FOR_NOW: Final = frozenset({408, 429, *range(500, 1000)}) - {501}
+"""Refusals of the moment; any other means that there is no such stream."""
 
 
 class ServerStream:
-    """Holds one GET stream open until it is closed. `hear` gets every message; what it cannot read is passed over."""
+    """Holds one GET stream open until it is closed. `hear` gets every message; what it cannot read is passed over.
+
+    Chance is not asked for: the session's id in `headers` is as good, and gives the same session the same pauses.
+    """
 
     def __init__(
         self,
@@ -35,6 +42,7 @@ class ServerStream:
     ) -> None:
         self._transport = transport
         self._outgoing = Outgoing(verb="GET", headers={**headers, "Accept": "text/event-stream"})
+        self._session = headers.get(SESSION_HEADER, "")
         self._hear = hear
         self._observer = observer
         self._clock = clock
@@ -56,7 +64,7 @@ class ServerStream:
 
     async def _listen(self) -> None:
         pause = PAUSE_FIRST
-        while True:
+        for turn in count():
             began = self._clock.elapsed()
             try:
                 if not await self._hold():
@@ -68,14 +76,14 @@ class ServerStream:
                 self._known.set()
             if self._clock.elapsed() - began > PAUSE_MOST:
                 pause = PAUSE_FIRST
-            await asyncio.sleep(pause)
+            await asyncio.sleep(pause * _share(self._session, turn))
             pause = min(pause * 2, PAUSE_MOST)
 
     async def _hold(self) -> bool:
         """Hear one stream to its end; whether there may be another."""
         incoming = await self._transport.send(self._outgoing)
         try:
-            if incoming.status >= 500 and incoming.status != _NOT_IMPLEMENTED:
+            if incoming.status in _FOR_NOW:
                 return True
             if incoming.status != 200 or not incoming.streams:
                 return False
@@ -94,3 +102,12 @@ class ServerStream:
         # Whatever it is, it answers nothing: the stream is still good for the next message.
         with suppress(UpstreamFailed):
             self._hear(message)
+
+
+def _share(session: str, turn: int) -> float:
+    """How much of a pause to take, from half to all of it.
+
+    Differs between sessions and turns, so that streams which broke together do not come back together.
+    """
+    digest = blake2b(f"{turn} {session}".encode(errors="backslashreplace"), digest_size=4).digest()
+    return 0.5 + int.from_bytes(digest) / 2**33

@@ -17,7 +17,33 @@ SAME_LISTENER = [
     ("server:\n  listen: 127.0.0.1:9464\n",
      "6: server.listen: must not be admin.listen, which is 127.0.0.1:9464 unless given"),
     ("admin:\n  listen: '[::1]:1'\nserver:\n  listen: '[0::1]:1'\n", "8: server.listen: must not be admin.listen"),
+    ("admin:\n  listen: localhost:8080\n",
+     "6: admin.listen: must not take the address and port of server.listen, which is 127.0.0.1:8080 unless given"),
+    ("server:\n  listen: localhost:9464\n",
+     "6: server.listen: must not take the address and port of admin.listen, which is 127.0.0.1:9464 unless given"),
+    ("server:\n  listen: '[::1]:1'\nadmin:\n  listen: LOCALHOST:1\n",
+     "6: server.listen: must not take the address and port of admin.listen"),
 ]  # fmt: skip
+OVERLAPPING = [
+    ("0.0.0.0:1", "127.0.0.1:1"),
+    ("0.0.0.0:1", "localhost:1"),
+    ("0.0.0.0:1", "[::1]:1"),
+    ("0.0.0.0:1", "[::]:1"),
+    ("[::]:1", "10.0.0.1:1"),
+    ("[0::0]:1", "mcp.example.com:1"),
+    ("localhost:1", "127.0.0.1:1"),
+    ("localhost:1", "[::1]:1"),
+]
+APART = [
+    ("localhost:0", "127.0.0.1:0"),
+    ("0.0.0.0:0", "0.0.0.0:0"),
+    ("0.0.0.0:1", "0.0.0.0:2"),
+    ("localhost:1", "127.0.0.1:2"),
+    ("127.0.0.1:1", "[::1]:1"),
+    ("127.0.0.1:1", "127.0.0.2:1"),
+    ("localhost:1", "127.0.0.2:1"),
+    ("localhost:1", "mcp.example.com:1"),
+]
 TTL = [
     ("min: 50m\n    max: 40m\n    default: 45m", "7: tasks.ttl.min: must be at most tasks.ttl.max"),
     ("min: 50m\n    default: 40m", "7: tasks.ttl.min: must be at most tasks.ttl.default"),
@@ -31,6 +57,18 @@ TTL = [
 @pytest.mark.parametrize(("more", "told"), SAME_LISTENER)
 def test_the_listeners_may_not_share_an_address(tells: Tells, minimal: str, more: str, told: str) -> None:
     assert tells(minimal + more) == [f"f:{told}"]
+
+
+@pytest.mark.parametrize(("one", "other"), [*OVERLAPPING, *((two, one) for one, two in OVERLAPPING)])
+def test_listeners_overlap_however_their_address_is_spelt(one: str, other: str) -> None:
+    told = "must not take the address and port of admin.listen"
+    written = {"server": {"listen": one}, "admin": {"listen": other}}
+    assert contradictions(written, usual=USUAL) == [(("server", "listen"), told)]
+
+
+@pytest.mark.parametrize(("one", "other"), [*APART, *((two, one) for one, two in APART)])
+def test_listeners_on_other_addresses_or_ports_do_not_overlap(one: str, other: str) -> None:
+    assert contradictions({"server": {"listen": one}, "admin": {"listen": other}}, usual=USUAL) == []
 
 
 def test_both_listeners_may_take_a_free_port(loads: Callable[..., GatewayConfig], minimal: str) -> None:

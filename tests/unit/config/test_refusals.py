@@ -164,6 +164,14 @@ LISTS: list[tuple[str, str, list[str]]] = [
     ("must be a mapping of keys to values", "tasks.upgrade[1]", ["[{tool: a, mode: auto}, b]"]),
     (TEXT, "tasks.upgrade[0].tool", ["[{tool: 1, mode: auto}]", "[{tool: null, mode: auto}]"]),
     ("must not be empty", "tasks.upgrade[0].tool", ["[{tool: '', mode: auto}]"]),
+    (
+        "must have a ] for every [ (the character [ itself is written [[])",
+        "tasks.upgrade[0].tool",
+        [
+            f"[{{tool: '{glob}', mode: auto}}]"
+            for glob in ("[", "[ab*", "get_[ab", "[ab][c", "[]", "[!]", "a[]b", "[!]b", "[!", "[[")
+        ],
+    ),
     ("must be at most 256 characters", "tasks.upgrade[0].tool", [f"[{{tool: {'a' * 257}, mode: auto}}]"]),
     (
         "must not hold control characters or line ends",

@@ -52,7 +52,7 @@ def test_any_text_survives_the_round_trip(file: Path, tool: str) -> None:
             "version": 1,
             "auth": {"mode": "none"},
             "upstreams": {"a": {"path": "/a", "url": "http://a"}},
-            "tasks": {"upgrade": [{"tool": tool, "mode": "auto"}]},
+            "tasks": {"upgrade": [{"tool": tool.replace("[", "[[]"), "mode": "auto"}]},
         }
     )
     file.write_text(effective(config), encoding="utf-8")

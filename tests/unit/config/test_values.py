@@ -120,6 +120,10 @@ GOOD: list[tuple[str, str, Any]] = [
     ),
     ("tasks.upgrade", "[{upstream: reports, tool: '?', mode: required}]", [("reports", "?", "required")]),
     ("tasks.upgrade", "[{upstream: null, tool: '*', mode: auto}]", [(None, "*", "auto")]),
+    *(
+        ("tasks.upgrade", f"[{{tool: '{glob}', mode: auto}}]", [(None, glob, "auto")])
+        for glob in ("[ab]*", "a[!b]", "[]]", "[!]]", "[[]x", "[[!]", "[]a][b-d]", "x]")
+    ),
     ("tasks.ttl.default", "1m", timedelta(minutes=1)),
     ("tasks.ttl.min", "1ms", timedelta(milliseconds=1)),
     ("tasks.ttl.min", "60m", timedelta(hours=1)),

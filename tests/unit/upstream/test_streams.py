@@ -1,6 +1,8 @@
 """What a server says besides answers: on the stream of a call, and on the GET stream of the session."""
 
 import asyncio
+from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 from aiohttp import web
@@ -128,33 +130,97 @@ async def test_a_broken_get_stream_is_opened_again(server: ScriptedServer, calle
     assert caller.heard.streams == ["get opened", "get ended", "get opened"]
 
 
-async def test_pauses_between_streams_double_up_to_a_limit(server: ScriptedServer, caller, monkeypatch) -> None:
-    pauses: list[float] = []
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses between streams, none of which is waited for."""
+    taken: list[float] = []
     at_once = asyncio.sleep
 
     async def remember(seconds: float) -> None:
-        if seconds >= listening.PAUSE_FIRST:
-            pauses.append(seconds)
+        if seconds >= listening.PAUSE_FIRST / 2:
+            taken.append(seconds)
         await at_once(0)
 
-    async def short(request: web.Request) -> web.StreamResponse:
-        response = await open_stream(request)
-        await response.write_eof()
-        return response
-
     monkeypatch.setattr(asyncio, "sleep", remember)
-    server.get = short
+    return taken
+
+
+async def ends_at_once(request: web.Request) -> web.StreamResponse:
+    """A stream with nothing on it."""
+    response = await open_stream(request)
+    await response.write_eof()
+    return response
+
+
+async def test_pauses_between_streams_double_up_to_a_limit(server: ScriptedServer, caller, pauses: list[float]) -> None:
+    server.get = ends_at_once
     await caller.session.open()
     await eventually(lambda: len(pauses) >= 11)
-    assert pauses[:11] == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30])
+    wholes = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30]
+    shares = [pause / whole for pause, whole in zip(pauses, wholes, strict=False)]
+    assert all(0.5 <= share <= 1 for share in shares)
+    assert all(abs(one - next_one) > 0.001 for one, next_one in pairwise(shares))
+
+
+async def test_sessions_that_lost_their_streams_together_come_back_apart(
+    server: ScriptedServer, new_caller_of: Callable, pauses: list[float]
+) -> None:
+    server.get = ends_at_once
+    seen: list[list[float]] = []
+    for _ in range(20):
+        caller = new_caller_of(server.url)
+        pauses.clear()
+        await caller.session.open()
+        await eventually(lambda: len(pauses) >= 3)
+        await caller.session.close()
+        seen.append(pauses[:3])
+    for turn in zip(*seen, strict=True):
+        assert max(turn) / min(turn) > 1.5
+
+
+async def test_a_session_takes_the_same_pauses_every_time(
+    server: ScriptedServer, new_caller_of: Callable, pauses: list[float]
+) -> None:
+    server.get = ends_at_once
+    seen: list[list[float]] = []
+    for _ in range(2):
+        server._opened = 0
+        caller = new_caller_of(server.url)
+        pauses.clear()
+        await caller.session.open()
+        await eventually(lambda: len(pauses) >= 5)
+        await caller.session.close()
+        seen.append(pauses[:5])
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("code", [408, 429, 500, 503])
+async def test_a_refusal_of_the_moment_is_no_end_of_the_stream(
+    server: ScriptedServer, caller, pauses: list[float], code: int
+) -> None:
+    refused = 0
+
+    async def later(request: web.Request) -> web.StreamResponse:
+        nonlocal refused
+        if refused < 3:
+            refused += 1
+            return web.Response(status=code)
+        server.get = None
+        return await ends_at_once(request)
+
+    server.get = later
+    await caller.session.open()
+    await server.streaming()
+    await server.push(note("notifications/message", level="info", data="at last"))
+    await eventually(lambda: caller.heard.session)
+    assert len(pauses) == 4
+    assert caller.heard.lost == 0
 
 
 @pytest.mark.parametrize("code", [400, 404, 405, 501])
 async def test_a_server_without_a_get_stream_is_not_asked_again(
-    server: ScriptedServer, caller, monkeypatch, code: int
+    server: ScriptedServer, caller, pauses: list[float], code: int
 ) -> None:
-    monkeypatch.setattr(listening, "PAUSE_FIRST", 0.001)
-
     async def none(_: web.Request) -> web.StreamResponse:
         return web.Response(status=code)
 
@@ -163,6 +229,7 @@ async def test_a_server_without_a_get_stream_is_not_asked_again(
     for _ in range(5):
         assert (await caller.call()).error is None
     assert len(server.verbs("GET")) == 1
+    assert pauses == []
     assert caller.heard.lost == 0
 
 
