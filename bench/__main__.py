@@ -1,6 +1,7 @@
-"""The command line: `python -m bench [--quick] [--only relay,create,get,memory] [--json FILE] [--baselines]`.
+"""The command line: `python -m bench [--quick] [--only relay,create,get,memory,stored,waiters] [--json FILE]`.
 
-Prints Markdown. Ends with 0 whether goals are met or not, and with 1 if a program does not start or answers wrongly.
+`stored` and `waiters` are measured only when they are named. Prints Markdown. Ends with 0 whether goals are met or not,
+and with 1 if a program does not start or answers wrongly.
 """
 
 import argparse
@@ -8,26 +9,43 @@ import json
 import signal
 import sys
 import tempfile
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench import report
+from bench import report, stored, waiters
 from bench.failures import BenchFailed
+from bench.load_driver import Load
 from bench.measure import Bench, Outcome, started_all, started_load
 from bench.memory import Held, MemoryBench
-from bench.scenarios import PARTS, SCENARIOS
+from bench.scenarios import LARGE, PARTS, SCENARIOS
 from bench.serving import raise_descriptor_limit
-from bench.targets import started_stub
+from bench.targets import Running, started_stub
 
-_FULL = {"rounds": 5, "scale": 1.0, "held": 5_000, "memory_rounds": 3}
-_QUICK = {"rounds": 3, "scale": 0.2, "held": 1_000, "memory_rounds": 1}
+_FULL = {"rounds": 5, "scale": 1.0, "held": 5_000, "memory_rounds": 3, "stored": 1_000_000, "waiters": 10_000}
+_QUICK = {"rounds": 3, "scale": 0.2, "held": 1_000, "memory_rounds": 1, "stored": 10_000, "waiters": 1_000}
+
+
+@dataclass(frozen=True, slots=True)
+class _Figures:
+    """All that was measured."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    held: list[Held] = field(default_factory=list)
+    waited: list[waiters.Waited] = field(default_factory=list)
 
 
 def _parts(text: str) -> list[str]:
     names = text.split(",")
-    known = {*PARTS, *(scenario.name for scenario in SCENARIOS)}
+    known = {*PARTS, *LARGE, *(scenario.name for scenario in SCENARIOS)}
     if unknown := [name for name in names if name not in known]:
         raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; known: {', '.join(sorted(known))}")
     return names
+
+
+def _many(text: str) -> int:
+    if not text.isdecimal() or int(text) <= stored.FEW:
+        raise argparse.ArgumentTypeError(f"must be a number above {stored.FEW}")
+    return int(text)
 
 
 def _arguments() -> argparse.Namespace:
@@ -42,33 +60,52 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, metavar="N", help="rounds of every scenario, memory too")
     parser.add_argument("--scale", type=float, metavar="F", help="multiply every round's count")
     parser.add_argument("--held", type=int, metavar="N", help="how many calls and tasks to hold")
+    parser.add_argument("--stored", type=_many, metavar="N", help="how many tasks to store, for the part of that name")
+    parser.add_argument(
+        "--waiters", type=int, metavar="N", help="how many tasks to wait for, for the part of that name"
+    )
     parser.add_argument("--warm-up", type=int, default=2_000, metavar="N", help="requests before memory is measured")
     given = parser.parse_args()
     chosen = _QUICK if given.quick else _FULL
     given.memory_rounds = given.rounds or chosen["memory_rounds"]
-    for name in ("rounds", "scale", "held"):
+    for name in ("rounds", "scale", "held", "stored", "waiters"):
         if getattr(given, name) is None:
             setattr(given, name, chosen[name])
     return given
 
 
-def _run(given: argparse.Namespace, folder: Path) -> tuple[list[Outcome], list[Held]]:
+def _run(given: argparse.Namespace, folder: Path) -> _Figures:
     wanted = [scenario for scenario in SCENARIOS if {scenario.part, scenario.name} & set(given.only)]
     names = dict.fromkeys(name for scenario in wanted for name in scenario.targets)
     if given.baselines:
         names.pop("taskgate", None)
-    outcomes: list[Outcome] = []
-    held: list[Held] = []
+    found = _Figures()
     with started_stub(get_stream=given.get_stream) as stub, started_load() as load:
         with started_all(list(names), stub, folder) as running:
             for scenario in wanted:
-                outcomes.append(Bench(stub, load, running).measure(scenario, rounds=given.rounds, scale=given.scale))
-                print(report.outcome_table(outcomes[-1]), flush=True)
+                outcome = Bench(stub, load, running).measure(scenario, rounds=given.rounds, scale=given.scale)
+                found.outcomes.append(outcome)
+                print(report.outcome_table(outcome), flush=True)
         if "memory" in given.only:
             memory = MemoryBench(stub, load, folder, warm_up=given.warm_up)
             held = memory.measure(rounds=given.memory_rounds, held=given.held, with_taskgate=not given.baselines)
+            found.held.extend(held)
             print(report.memory_table(held), flush=True)
-    return outcomes, held
+        if not given.baselines:
+            _run_large(given, folder, stub, load, found)
+    return found
+
+
+def _run_large(given: argparse.Namespace, folder: Path, stub: Running, load: Load, found: _Figures) -> None:
+    if "stored" in given.only:
+        outcome = stored.measure(stub, load, folder, many=given.stored, rounds=given.rounds, scale=given.scale)
+        found.outcomes.append(outcome)
+        print(report.outcome_table(outcome), flush=True)
+    if "waiters" in given.only:
+        count = waiters.fitting(given.waiters)
+        waited = waiters.measure(stub, load, folder, count=count, rounds=given.memory_rounds, scale=given.scale)
+        found.waited.append(waited)
+        print(report.waiters_table(waited), flush=True)
 
 
 def main() -> int:
@@ -79,13 +116,13 @@ def main() -> int:
     print(report.machine_line(), flush=True)
     try:
         with tempfile.TemporaryDirectory(prefix="taskgate-bench-") as folder:
-            outcomes, held = _run(given, Path(folder))
+            found = _run(given, Path(folder))
     except BenchFailed as failure:
         print(f"bench: {failure}", file=sys.stderr)
         return 1
-    print(report.findings_table(report.findings(outcomes, held)))
+    print(report.findings_table(report.findings(found.outcomes, found.held, found.waited)))
     if given.json:
-        given.json.write_text(json.dumps(report.as_json(outcomes, held), indent=1) + "\n")
+        given.json.write_text(json.dumps(report.as_json(found.outcomes, found.held, found.waited), indent=1) + "\n")
     return 0
 
 

@@ -7,7 +7,10 @@ last `TAIL` bytes are kept, since copying a megabyte costs the load as much as r
 import asyncio
 import re
 import time
+from collections.abc import Sequence
 from typing import Protocol
+
+Request = tuple[bytes, bytes]  # its bytes before and after the id
 
 KEPT = 65_536
 TAIL = 256
@@ -64,12 +67,13 @@ def joined_chunks(body: bytes) -> bytes:
 
 
 class Caller(asyncio.BufferedProtocol):
-    """At most one request under way; the requests differ only in their ids."""
+    """At most one request under way; it sends `requests` one after the other, again and again, each with its own id."""
 
-    def __init__(self, crew: Crew, expectation: Expectation, request: tuple[bytes, bytes], shared: bytearray) -> None:
+    def __init__(self, crew: Crew, expectation: Expectation, requests: Sequence[Request], shared: bytearray) -> None:
         self._crew = crew
         self._expectation = expectation
-        self._front, self._back = request
+        self._requests = requests
+        self._turn = 0
         self._shared = shared  # what the socket is read into: of use only until the next read of any caller
         self._view = memoryview(shared)
         self._number = b""
@@ -97,7 +101,9 @@ class Caller(asyncio.BufferedProtocol):
         """Send the next request; `due` is when it ought to have gone."""
         self._number = b"%d" % number
         self._due = due
-        self._transport.write(b"%b%b%b" % (self._front, self._number, self._back))
+        front, back = self._requests[self._turn]
+        self._turn = (self._turn + 1) % len(self._requests)
+        self._transport.write(b"%b%b%b" % (front, self._number, back))
 
     def get_buffer(self, sizehint: int) -> bytearray:
         return self._shared

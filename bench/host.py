@@ -6,7 +6,7 @@ Blocking and slow, and never used inside a measured window.
 import http.client
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bench.failures import BenchFailed
@@ -36,13 +36,19 @@ def wait_until(what: str, holds: Callable[[], bool]) -> None:
 def post(port: int, body: dict[str, Any] | None, heads: Heads | None = None, path: str = PATH) -> tuple[Heads, bytes]:
     """POST one message; the answer's heads (lower case) and body. `BenchFailed` for anything but 200 and 202."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_BOUND)
-    given = {"Content-Type": _JSON, "Accept": f"{_JSON}, text/event-stream", **(heads or {})}
     try:
-        connection.request("POST", path, b"" if body is None else json.dumps(body).encode(), given)
-        answer = connection.getresponse()
-        content = answer.read()
+        return _post_on(connection, body, heads or {}, path)
     finally:
         connection.close()
+
+
+def _post_on(
+    connection: http.client.HTTPConnection, body: dict[str, Any] | None, heads: Heads, path: str
+) -> tuple[Heads, bytes]:
+    given = {"Content-Type": _JSON, "Accept": f"{_JSON}, text/event-stream", **heads}
+    connection.request("POST", path, b"" if body is None else json.dumps(body).encode(), given)
+    answer = connection.getresponse()
+    content = answer.read()
     if answer.status not in (200, 202):
         raise BenchFailed(f"POST {path}: status {answer.status}: {content[:300].decode(errors='replace')}")
     return {name.lower(): value for name, value in answer.headers.items()}, content
@@ -87,6 +93,20 @@ def release(stub_port: int) -> None:
 
 def create(port: int, heads: Heads, params: dict[str, Any]) -> str:
     """Create a task; its id. A server that answers with a bare task passes too."""
-    result = ask(port, heads, "tools/call", params)
+    return _created(ask(port, heads, "tools/call", params))
+
+
+def create_many(port: int, sessions: Sequence[Heads], params: dict[str, Any], count: int) -> list[str]:
+    """Create `count` tasks over one connection, the sessions in turn; their ids."""
+    message = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_BOUND)
+    try:
+        answers = (_post_on(connection, message, sessions[at % len(sessions)], PATH) for at in range(count))
+        return [_created(_result(content)) for _, content in answers]
+    finally:
+        connection.close()
+
+
+def _created(result: dict[str, Any]) -> str:
     task_id: str = result.get("task", result)["taskId"]
     return task_id

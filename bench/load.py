@@ -15,7 +15,7 @@ from collections import deque
 from typing import Any
 
 from bench import serving
-from bench.caller import Caller, Expectation
+from bench.caller import Caller, Expectation, Request
 from bench.timer import Ticker
 
 RUN_BOUND = 300.0  # seconds; a run that takes longer is a failure
@@ -56,10 +56,10 @@ class Fleet:
 
     def _caller(self, index: int) -> Caller:
         heads, bodies = self._order["heads"], self._order["bodies"]
-        before, after = (part.encode() for part in bodies[index % len(bodies)])
-        length = len(before) + len(str(_FIRST_ID)) + len(after)
-        head = f"{heads[index % len(heads)]}Content-Length: {length}\r\n\r\n".encode()
-        return Caller(self, self._expectation, (head + before, after), self._shared)
+        head = heads[index % len(heads)]
+        share = bodies[index :: self._order["connections"]] if self._order["in_turn"] else []
+        requests = [_request(head, *body) for body in share or [bodies[index % len(bodies)]]]
+        return Caller(self, self._expectation, requests, self._shared)
 
     def close(self) -> None:
         """Drop every connection."""
@@ -137,6 +137,11 @@ class Fleet:
             "wrong": self._wrong,
             "complaints": self._complaints,
         }
+
+
+def _request(head: str, before: str, after: str) -> Request:
+    length = len(before.encode()) + len(str(_FIRST_ID)) + len(after.encode())
+    return f"{head}Content-Length: {length}\r\n\r\n{before}".encode(), after.encode()
 
 
 async def _obey(order: dict[str, Any], fleets: list[Fleet]) -> dict[str, Any]:

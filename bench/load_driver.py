@@ -25,7 +25,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Barrage:
-    """What is sent over how many connections, and what every answer must contain (`times` 0: at least once)."""
+    """What is sent over how many connections, and what every answer must contain (`times` 0: at least once).
+
+    A connection sends one of the bodies, or with `in_turn` those that fall to it one after the other.
+    """
 
     port: int
     connections: int
@@ -33,6 +36,7 @@ class Barrage:
     bodies: Sequence[Body]
     marker: str
     times: int = 0
+    in_turn: bool = False
 
 
 def body(method: str, params: dict[str, Any]) -> Body:
@@ -70,6 +74,7 @@ class Load:
                 "bodies": barrage.bodies,
                 "marker": barrage.marker,
                 "times": barrage.times,
+                "in_turn": barrage.in_turn,
             }
         )
         self._hear()

@@ -5,7 +5,8 @@ whatever the machine does meanwhile meets all of them; ratios are taken within a
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import random
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from bench.scenarios import Scenario, task_call
 from bench.targets import Running, started
 
 SESSIONS = 64  # host sessions per target; connections share them evenly
+_SEED = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,15 +70,21 @@ class Bench:
         self._load = load
         self._running = running
 
-    def measure(self, scenario: Scenario, *, rounds: int, scale: float) -> Outcome:
-        """Run `scenario` on those of its targets that are running."""
+    def measure(
+        self, scenario: Scenario, *, rounds: int, scale: float, bodies: Mapping[str, Sequence[Body]] | None = None
+    ) -> Outcome:
+        """Run `scenario` on those of its targets that are running; `bodies` are by target, where it has none itself."""
         count = max(scenario.connections, round(scenario.count * scale))
         names = [name for name in scenario.targets if name in self._running]
-        bodies = {name: self._bodies(scenario, self._running[name]) for name in names}
+        bodies = bodies or {name: self._bodies(scenario, self._running[name]) for name in names}
+        chance = random.Random(_SEED)
         samples: dict[str, list[Sample]] = {name: [] for name in names}
         for turn in range(rounds):
             for name in names if turn % 2 == 0 else reversed(names):
-                samples[name].append(self._round(scenario, self._running[name], bodies[name], count))
+                given = bodies[name]
+                if scenario.in_turn:
+                    given = chance.sample(given, min(len(given), count + _warm_up(scenario, count)))
+                samples[name].append(self._round(scenario, self._running[name], given, count))
         if scenario.needs_held_tasks:
             self._release()
         if scenario.creates_tasks:
@@ -90,7 +98,7 @@ class Bench:
         created = [host.create(target.port, heads, task_call("hold", text="")) for heads in target.sessions]
         return [body(scenario.method, {"taskId": task_id}) for task_id in created]
 
-    def _round(self, scenario: Scenario, target: Running, bodies: list[Body], count: int) -> Sample:
+    def _round(self, scenario: Scenario, target: Running, bodies: Sequence[Body], count: int) -> Sample:
         barrage = Barrage(
             port=target.port,
             connections=scenario.connections,
@@ -98,9 +106,10 @@ class Bench:
             bodies=bodies,
             marker=scenario.marker,
             times=scenario.times,
+            in_turn=scenario.in_turn,
         )
         self._load.open(barrage)
-        self._load.run(max(scenario.connections, count // 20))
+        self._load.run(_warm_up(scenario, count))
         target.program.wait_until_quiet()
         answered, used = host.counts(self._stub.port)["answered"], target.program.cpu()
         run = self._load.run(count, scenario.rate)
@@ -124,6 +133,10 @@ class Bench:
     def _release(self) -> None:
         host.release(self._stub.port)
         host.wait_until("no call held", lambda: host.counts(self._stub.port)["held"] == 0)
+
+
+def _warm_up(scenario: Scenario, count: int) -> int:
+    return max(scenario.connections, count // 20)
 
 
 def _require_a_task_to_end(target: Running) -> None:

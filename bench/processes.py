@@ -57,6 +57,10 @@ class Program:
         line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
         return int(line.split()[1]) * 1024
 
+    def descriptors(self) -> int:
+        """How many descriptors it has open."""
+        return len(list(Path(f"/proc/{self.popen.pid}/fd").iterdir()))
+
     def last_words(self) -> str:
         """The end of what it wrote to stderr (and to stdout, unless that is a pipe)."""
         self.words.seek(0)

@@ -15,6 +15,7 @@ from typing import Any
 from bench.measure import Outcome, Sample
 from bench.memory import GOALS, TASK_GOAL, Held
 from bench.scenarios import Ratio
+from bench.waiters import GOALS_FROM, MIB_GOAL, P99_GOAL, Waited
 
 _COLUMNS = {"cpu": "{:.1f}", "rate": "{:,.0f}", "p50": "{:.2f}", "p99": "{:.2f}", "load_cpu": "{:.1f}"}
 _LEAST_KIB = 0.001  # a few held calls may find room in memory that was there before
@@ -64,8 +65,8 @@ def _ratio(outcome: Outcome, ratio: Ratio) -> Finding:
     return _finding(what, values, ratio.at_most)
 
 
-def findings(outcomes: Sequence[Outcome], held: Sequence[Held]) -> list[Finding]:
-    """Every ratio whose two sides were measured."""
+def findings(outcomes: Sequence[Outcome], held: Sequence[Held], waited: Sequence[Waited] = ()) -> list[Finding]:
+    """Every ratio whose two sides were measured, and what was found of waiters."""
     found = [
         _ratio(outcome, ratio)
         for outcome in outcomes
@@ -83,7 +84,16 @@ def findings(outcomes: Sequence[Outcome], held: Sequence[Held]) -> list[Finding]
         )
         if kind == "task":
             found.append(_finding("memory per held task: taskgate, KiB", one.kib, TASK_GOAL))
-    return found
+    return [*found, *(finding for one in waited for finding in _waiting(one))]
+
+
+def _waiting(waited: Waited) -> list[Finding]:
+    judged = waited.count >= GOALS_FROM
+    what = f"{waited.count:,} running tasks and as many waiters: taskgate"
+    return [
+        _finding(f"{what}, MiB resident", waited.mib, MIB_GOAL if judged else None),
+        _finding(f"{what}, p99 of `tasks/get` in ms", waited.p99, P99_GOAL if judged else None),
+    ]
 
 
 def _median(samples: Sequence[Sample], figure: str) -> float:
@@ -113,6 +123,14 @@ def memory_table(held: Sequence[Held]) -> str:
     return f"#### memory\n\n{_table(('held', 'target', 'KiB each'), rows)}\n"
 
 
+def waiters_table(waited: Waited) -> str:
+    """What was found while hosts waited."""
+    figures = (waited.mib, waited.p50, waited.p99)
+    row = [f"{waited.count:,}", f"{waited.count:,}", *(f"{statistics.median(figure):.2f}" for figure in figures)]
+    heads = ("running tasks", "waiters", "MiB resident", "`tasks/get` p50 ms", "p99 ms")
+    return f"#### waiters ({len(waited.mib)} rounds)\n\n{_table(heads, [row])}\n"
+
+
 def findings_table(found: Sequence[Finding]) -> str:
     """Ratios and goals."""
     rows = [
@@ -135,7 +153,7 @@ def machine_line() -> str:
     return f"{seen['python']}, {versions}; {seen['cores']} cores of {seen['cpu']}; Linux {seen['kernel']}; loopback.\n"
 
 
-def as_json(outcomes: Sequence[Outcome], held: Sequence[Held]) -> dict[str, Any]:
+def as_json(outcomes: Sequence[Outcome], held: Sequence[Held], waited: Sequence[Waited] = ()) -> dict[str, Any]:
     """Everything that was measured, round by round."""
     return {
         "machine": machine(),
@@ -148,5 +166,6 @@ def as_json(outcomes: Sequence[Outcome], held: Sequence[Held]) -> dict[str, Any]
             for outcome in outcomes
         },
         "memory": [asdict(one) for one in held],
-        "ratios": [{**asdict(one), "verdict": one.verdict} for one in findings(outcomes, held)],
+        "waiters": [asdict(one) for one in waited],
+        "ratios": [{**asdict(one), "verdict": one.verdict} for one in findings(outcomes, held, waited)],
     }

@@ -35,6 +35,8 @@ class Scenario:
     per: int = 1
     ratios: tuple[Ratio, ...]
     needs_held_tasks: bool = field(default=False)
+    in_turn: bool = False
+    """Every round sends other bodies, drawn from many that are given to it."""
 
     @property
     def creates_tasks(self) -> bool:
@@ -172,3 +174,5 @@ SCENARIOS = (
     ),
 )
 PARTS = ("relay", "create", "get", "memory")
+LARGE = ("stored", "waiters")
+"""Parts that are measured only when they are asked for: one fills a large file, one takes 20,000 descriptors."""

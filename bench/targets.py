@@ -12,14 +12,16 @@ from bench import host
 from bench.failures import BenchFailed
 from bench.processes import Program, ended, free_port, python
 
-READY_BOUND = 20.0  # seconds a program has to answer its first `initialize`
+READY_BOUND = 60.0  # seconds a program has to answer its first `initialize`; a large file is looked through before
+DATABASE = "taskgate.db"  # in the folder of its place
+MOUNT = "default"  # the name of the one upstream
 _CONFIGURATION = """\
 version: 1
 server: {{listen: "127.0.0.1:{port}", drain: {{delay: 0s}}}}
 admin: {{listen: "127.0.0.1:{admin_port}"}}
-upstreams: {{default: {{path: {path}, transport: http, url: "{url}"}}}}
+upstreams: {{{mount}: {{path: {path}, transport: http, url: "{url}"}}}}
 auth: {{mode: none}}
-store: {{backend: sqlite, sqlite: {{path: "{folder}/taskgate.db"}}}}
+store: {{backend: sqlite, sqlite: {{path: "{folder}/{database}"}}}}
 limits: {{concurrency: {{tasks_per_context: 1000000}}}}
 logging: {{level: warning}}
 """
@@ -65,7 +67,13 @@ def _answerer(place: Place) -> list[str]:
 def _taskgate(place: Place) -> list[str]:
     file = place.folder / "taskgate.yaml"
     text = _CONFIGURATION.format(
-        port=place.port, admin_port=free_port(), path=host.PATH, url=place.url, folder=place.folder
+        port=place.port,
+        admin_port=free_port(),
+        mount=MOUNT,
+        path=host.PATH,
+        url=place.url,
+        folder=place.folder,
+        database=DATABASE,
     )
     file.write_text(text)
     return [str(Path(sys.executable).parent / "taskgate"), "serve", "--config", str(file)]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from bench.caller import Expectation
 from bench.report import FIGURES
-from bench.scenarios import PARTS, SCENARIOS
+from bench.scenarios import LARGE, PARTS, SCENARIOS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -62,6 +62,17 @@ def test_a_run_measures_every_target_of_every_load(ran: tuple[str, dict[str, Any
     assert measured == {scenario.name: scenario.targets for scenario in SCENARIOS}
 
 
+def test_the_parts_that_run_when_named_run_from_start_to_end() -> None:
+    small = ("--only", ",".join(LARGE), "--stored", "200", "--waiters", "10", "--rounds", "1", "--scale", "0.001")
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", *small], cwd=ROOT, capture_output=True, text=True, timeout=BOUND, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "among 200 / among 100" in done.stdout
+    assert "10 running tasks" in done.stdout
+
+
 def test_a_load_that_does_not_exist_is_refused() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "bench", "--only", "relay,nothing"],
@@ -93,7 +104,7 @@ def test_a_wrong_answer_never_counts_as_fast(head: bytes, body: bytes, complaint
     assert told.partition(":")[0] == complaint
 
 
-@pytest.mark.parametrize("name", [*PARTS, *(scenario.name for scenario in SCENARIOS)])
+@pytest.mark.parametrize("name", [*PARTS, *LARGE, *(scenario.name for scenario in SCENARIOS)])
 def test_the_page_names_every_load(name: str) -> None:
     assert f"`{name}`" in PAGE.read_text()
 
