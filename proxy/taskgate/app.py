@@ -125,6 +125,7 @@ class Service:
         house.sweeper.open()
         closers.push_async_callback(house.sweeper.close)
         closers.push_async_callback(house.listening.close)
+        closers.callback(house.relaying.close)
 
     async def _ready(self) -> Mapping[str, bool]:
         """Whether the gateway can serve: it listens, and its store answers. Servers behind it do not count."""

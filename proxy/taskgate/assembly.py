@@ -60,6 +60,7 @@ class House:
     runner: Runner
     sweeper: Sweeper
     listening: Listening
+    relaying: Relaying
     gateway: Gateway
 
 
@@ -104,7 +105,15 @@ def build_house(config: GatewayConfig, store: Store, audit: Audit, around: Surro
         audit=audit,
         clock=clock,
     )
-    return House(mounts=mounts, sessions=sessions, runner=runner, sweeper=sweeper, listening=listening, gateway=gateway)
+    return House(
+        mounts=mounts,
+        sessions=sessions,
+        runner=runner,
+        sweeper=sweeper,
+        listening=listening,
+        relaying=relaying,
+        gateway=gateway,
+    )
 
 
 def build_listener(config: GatewayConfig, gateway: Gateway, port: int, audit: Audit, clock: Clock) -> PublicListener:

@@ -17,6 +17,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from multidict import CIMultiDict
 
 from taskgate.clock import Clock
+from taskgate.downstream.document import Document
 from taskgate.downstream.door import (
     BAD_REQUEST,
     BODY_TOO_LARGE,
@@ -158,10 +159,18 @@ class Endpoint:
     async def _ask(self, exchange: HostExchange) -> web.StreamResponse:
         try:
             reply = await self.engine(exchange)
-            return await exchange.finish(reply.body) or _plain(reply)
+            return await _finish(exchange, reply)
         except Exception as error:
             _log.error("the engine failed", extra={"error": type(error).__name__})
-            return await exchange.finish(None) or _plain(Reply(status=500))
+            return await _finish(exchange, Reply(status=500))
+
+
+async def _finish(exchange: HostExchange, reply: Reply) -> web.StreamResponse:
+    if exchange.streams:
+        return await exchange.finish(reply.body)
+    if reply.status == 200 and reply.body is not None and not reply.headers and exchange.version == HttpVersion11:
+        return Document(reply.body)
+    return _plain(reply)
 
 
 def _plain(reply: Reply) -> web.Response:

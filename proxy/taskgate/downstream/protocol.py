@@ -203,6 +203,16 @@ class HostConnection(web.RequestHandler):
         if self._unread is not None:
             self._unread.stop()
 
+    async def write(self, pieces: tuple[bytes, ...]) -> None:
+        """Send bytes of an answer, and wait while the host reads slowly. Raises ConnectionError where it has left."""
+        transport = self.transport
+        if transport is None or transport.is_closing():
+            raise ConnectionResetError
+        for piece in pieces:
+            transport.write(piece)
+        if self._paused:
+            await self._drain_helper()
+
     # Refusing.
 
     async def refuse(self, http: web.BaseRequest, refusal: Refusal) -> web.StreamResponse:

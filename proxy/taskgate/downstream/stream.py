@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from aiohttp import hdrs, web
+from aiohttp import HttpVersion, hdrs, web
 from aiohttp.http import HttpVersion11
 from multidict import CIMultiDict
 
@@ -65,6 +65,11 @@ class HostExchange:
         """What came in."""
         return self._inbound
 
+    @property
+    def version(self) -> HttpVersion:
+        """The HTTP that the host speaks."""
+        return self._http.version
+
     def stream(self) -> Feed:
         """Turn the answer into an event stream; closed from the start where the host has left."""
         if self._feed is None:
@@ -96,10 +101,16 @@ class HostExchange:
         if self._inbound.verb is Verb.GET:
             self.host_left()
 
-    async def finish(self, last: str | None) -> web.StreamResponse | None:
-        """End the stream after `last`; None where the answer never became one."""
-        if self._writer is None or self._feed is None:
-            return None
+    @property
+    def streams(self) -> bool:
+        """Whether the answer has become an event stream."""
+        return self._writer is not None
+
+    async def finish(self, last: str | None) -> web.StreamResponse:
+        """End the stream, which there is, after `last`."""
+        assert self._writer is not None
+        assert self._feed is not None
+        assert self._response is not None
         self._last = last
         self._feed.close()
         await asyncio.wait([self._writer])

@@ -26,7 +26,6 @@ from taskgate.dialects.base import (
     Relay,
 )
 from taskgate.dialects.faults import fault
-from taskgate.engine.interruption import Interrupted
 from taskgate.engine.listen import Listening
 from taskgate.engine.messages import Exchange, Reply, Verb
 from taskgate.engine.mounts import Mount
@@ -41,6 +40,7 @@ from taskgate.errors import (
     TaskSupportMismatch,
     UnsupportedVersion,
 )
+from taskgate.interruption import Interrupted
 from taskgate.mcp import vocabulary as words
 from taskgate.mcp.jsonrpc import Message, Request, Response, parse
 from taskgate.mcp.versions import find_revision

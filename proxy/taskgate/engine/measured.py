@@ -32,14 +32,38 @@ class MeasuredStore:
         self._audit = audit
         self._clock = clock
 
+    # What every task needs is timed in place: another coroutine to wait through costs at each of them.
+
     async def insert(self, record: TaskRecord, *, caps: tuple[Cap, ...]) -> None:
-        await self._timed("insert", self._inner.insert(record, caps=caps))
+        begun = self._clock.elapsed()
+        try:
+            await self._inner.insert(record, caps=caps)
+        except StoreUnavailable:
+            self._note("insert", begun, False)
+            raise
+        self._note("insert", begun, True)
 
     async def load(self, owner: OwnerKey, id: TaskId, *, now: datetime, bodies: bool = False) -> TaskRecord | None:
-        return await self._timed("load", self._inner.load(owner, id, now=now, bodies=bodies))
+        begun = self._clock.elapsed()
+        try:
+            found = await self._inner.load(owner, id, now=now, bodies=bodies)
+        except StoreUnavailable:
+            self._note("load", begun, False)
+            raise
+        self._note("load", begun, True)
+        return found
 
     async def swap(self, record: TaskRecord, *, expected: int) -> bool:
-        return await self._timed("swap", self._inner.swap(record, expected=expected))
+        begun = self._clock.elapsed()
+        try:
+            has_won = await self._inner.swap(record, expected=expected)
+        except StoreUnavailable:
+            self._note("swap", begun, False)
+            raise
+        self._note("swap", begun, True)
+        return has_won
+
+    # The rest is rare.
 
     async def page(
         self,
@@ -92,10 +116,13 @@ class MeasuredStore:
         try:
             done = await work
         except StoreUnavailable:
-            self._audit.record(StoreUsed(operation, self._clock.elapsed() - begun, False))
+            self._note(operation, begun, False)
             raise
-        self._audit.record(StoreUsed(operation, self._clock.elapsed() - begun, True))
+        self._note(operation, begun, True)
         return done
+
+    def _note(self, operation: str, begun: float, ok: bool) -> None:
+        self._audit.record(StoreUsed(operation, self._clock.elapsed() - begun, ok))
 
 
 _: type[Store] = MeasuredStore

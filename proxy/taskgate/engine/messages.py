@@ -8,9 +8,8 @@ Knows no aiohttp.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 FEED_BYTES: Final = 4 * 1024 * 1024
 """How much may wait for a host that reads slowly before its stream is ended."""
@@ -24,8 +23,7 @@ class Verb(StrEnum):
     DELETE = "DELETE"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inbound:
+class Inbound(NamedTuple):
     """A request that passed the listener's checks; `body` is whole and within bounds."""
 
     verb: Verb
@@ -37,8 +35,7 @@ class Inbound:
     accepts_stream: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class Reply(NamedTuple):
     """The answer: a JSON document, or no body at all."""
 
     status: int = 200

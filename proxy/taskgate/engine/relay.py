@@ -5,14 +5,14 @@ keep-alive interval without an answer, turns it into an event stream. A host tha
 (H-LEG-10); only its `notifications/cancelled` does.
 """
 
-import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 
+from taskgate.alarms import Alarms
 from taskgate.dialects.base import DownstreamDialect, Params
-from taskgate.engine.interruption import Interruptible
 from taskgate.engine.messages import Exchange
 from taskgate.engine.sessions import HostSession
+from taskgate.interruption import Interruptible
 from taskgate.mcp.jsonrpc import Notification, RequestId, Response
 
 
@@ -22,6 +22,7 @@ class Relaying:
     def __init__(self, *, dialect: DownstreamDialect, patience: timedelta) -> None:
         self._dialect = dialect
         self._patience = patience.total_seconds()
+        self._alarms = Alarms(self._patience)
 
     async def forward(
         self,
@@ -35,10 +36,9 @@ class Relaying:
     ) -> Response:
         """The server's response. Raises UpstreamFailed, or Interrupted when the host cancelled the request."""
         streams = exchange.inbound.accepts_stream
-        loop = asyncio.get_running_loop()
         if streams and not exchange.inbound.accepts_json:
             exchange.stream()
-        timer = loop.call_later(self._patience, exchange.stream) if streams else None
+        alarm = self._alarms.after(self._patience, exchange.stream) if streams else None
         call = Interruptible()
         host_session.calls[call] = id
         try:
@@ -46,8 +46,8 @@ class Relaying:
                 notice = self._notice(exchange, host_session, progress_token)
                 return await host_session.upstream.relay(method, params, notice=notice)
         finally:
-            if timer is not None:
-                timer.cancel()
+            if alarm is not None:
+                alarm.cancel()
             del host_session.calls[call]
 
     def cancel(self, host_session: HostSession, id: RequestId) -> None:
@@ -56,6 +56,10 @@ class Relaying:
         call = next((call for call, its in reversed(host_session.calls.items()) if its == id), None)
         if call is not None:
             call.interrupt()
+
+    def close(self) -> None:
+        """No call is carried any more."""
+        self._alarms.close()
 
     def _notice(
         self, exchange: Exchange, host_session: HostSession, token: RequestId | None

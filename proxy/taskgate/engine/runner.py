@@ -16,10 +16,10 @@ from taskgate.clock import Clock
 from taskgate.dialects.base import Params
 from taskgate.dialects.faults import call_ended, call_failed
 from taskgate.engine.endings import Endings
-from taskgate.engine.interruption import Interrupted, Interruptible
 from taskgate.engine.mounts import Mount
 from taskgate.engine.sessions import HostSession, HostSessions
 from taskgate.errors import StoreUnavailable, UpstreamFailed
+from taskgate.interruption import Interrupted, Interruptible
 from taskgate.stores.base import Change, HolderWatch, TaskStore
 from taskgate.tasks.events import CallFaulted, CallSucceeded, Dispatched
 from taskgate.tasks.machine import advance

@@ -12,10 +12,10 @@ from typing import Final, Self
 
 from taskgate.clock import Clock, Entropy
 from taskgate.dialects.base import DownstreamDialect, OpenSession, Server
-from taskgate.engine.interruption import Interruptible
 from taskgate.engine.messages import Feed
 from taskgate.engine.mounts import Mount
 from taskgate.errors import SessionNotFound
+from taskgate.interruption import Interruptible
 from taskgate.mcp.jsonrpc import Notification, RequestId
 from taskgate.mcp.versions import Peer
 from taskgate.stores.base import SessionRecord, SessionStore

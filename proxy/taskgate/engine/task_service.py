@@ -6,11 +6,11 @@ from typing import Final
 
 from taskgate.clock import Clock, Entropy
 from taskgate.dialects.base import CallTool
-from taskgate.engine.interruption import Interruptible
 from taskgate.engine.messages import Exchange
 from taskgate.engine.runner import Runner
 from taskgate.engine.sessions import HostSession
 from taskgate.errors import InvalidParams, TaskAlreadyFinished, TaskNotFound, TaskSupportMismatch
+from taskgate.interruption import Interruptible
 from taskgate.stores.base import Cap, CapScope, TaskStore, TaskWatch
 from taskgate.tasks.events import CancelRequested
 from taskgate.tasks.machine import advance

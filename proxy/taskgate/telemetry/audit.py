@@ -6,13 +6,12 @@ id. Whoever listens (metrics now) decides what becomes of it. Listeners never ra
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from taskgate.tasks.record import TaskStatus
 
 
-@dataclass(frozen=True, slots=True)
-class HttpAnswered:
+class HttpAnswered(NamedTuple):
     """The public listener answered; `route` is `mcp` for a mount, else `other`."""
 
     route: str
@@ -44,8 +43,7 @@ class StreamEnded:
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
-class RpcAnswered:
+class RpcAnswered(NamedTuple):
     """A request of a host was answered; `error` is None, a JSON-RPC code, or `tool_error`.
 
     `revision` is the session's, or what a refused message named; None where neither is known.
@@ -58,8 +56,7 @@ class RpcAnswered:
     error: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamAnswered:
+class UpstreamAnswered(NamedTuple):
     """A server answered a request of ours, or failed to; `error` as in RpcAnswered, or the reason of the failure."""
 
     mount: str
@@ -68,8 +65,7 @@ class UpstreamAnswered:
     error: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCalled:
+class ToolCalled(NamedTuple):
     """A `tools/call` was let in or refused; `disposition` is task, direct or rejected.
 
     `tool` is a name that the server listed, or None.
@@ -170,8 +166,7 @@ class SessionLost:
     mount: str
 
 
-@dataclass(frozen=True, slots=True)
-class StoreUsed:
+class StoreUsed(NamedTuple):
     """A store did, or failed to do, one operation."""
 
     operation: str

@@ -208,10 +208,14 @@ def _store_takers(registry: Registry, backend: str) -> Takers:
     up = registry.gauge(catalogue.STORE_UP)
     size = registry.gauge(catalogue.STORE_SIZE)
     tasks = registry.gauge(catalogue.STORE_TASKS)
+    was_up: bool | None = None
 
     def used(fact: audit.StoreUsed) -> None:
+        nonlocal was_up
         operations[backend, fact.operation, fact.ok].observe(fact.seconds)
-        up[backend,].set(fact.ok)
+        if fact.ok is not was_up:
+            was_up = fact.ok
+            up[backend,].set(fact.ok)
 
     def counted(fact: audit.StoreCounted) -> None:
         for status in TaskStatus:

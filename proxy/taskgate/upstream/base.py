@@ -4,9 +4,8 @@ And below the session the one small interface that moves bytes, so that the way 
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from taskgate.dialects.base import Params, Server
 from taskgate.mcp.jsonrpc import Notification, Response
@@ -63,8 +62,7 @@ class Upstream(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outgoing:
+class Outgoing(NamedTuple):
     """One HTTP request to a server, without an address: a transport knows the one it goes to.
 
     `first_byte` bounds the wait for a head, `idle` the silence within a body; None waits.

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from taskgate.alarms import Alarms
 from taskgate.dialects.base import Answered, Noticed, ProgressTold, Questioned, Server, UpstreamDialect
 from taskgate.errors import UpstreamFailed
+from taskgate.interruption import Interrupted, Interruptible
 from taskgate.mcp.jsonrpc import Response
 from taskgate.mcp.versions import Revision
 from taskgate.mcp.vocabulary import SESSION_HEADER, VERSION_HEADER
@@ -33,32 +35,36 @@ _WITHOUT_VERSION_HEADER: Final = frozenset({Revision.R2024_11_05, Revision.R2025
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Means:
-    """What every session with one server shares. Ids are unique among all of them, as tokens of progress must be."""
+    """What every session with one server shares. Ids are unique among all of them, as tokens of progress must be.
+
+    `alarms` bound the calls.
+    """
 
     transport: Transport
     settings: UpstreamSettings
     dialect: UpstreamDialect
     observer: UpstreamObserver
     ids: Iterator[int]
+    alarms: Alarms
 
 
 class Call:
-    """A request that waits for its answer; `scope` bounds the wait and ends it when the answer comes another way."""
+    """A request that waits for its answer; `wait` ends when its time is up, or when the answer comes another way."""
 
-    __slots__ = ("answer", "id", "notice", "scope", "sent", "was_let_go")
+    __slots__ = ("answer", "id", "notice", "sent", "wait", "was_let_go", "within")
 
     def __init__(self, id: int, notice: Notice | None, within: timedelta) -> None:
         self.id = id
         self.notice = notice
-        self.scope = asyncio.timeout(within.total_seconds())
+        self.within = within
+        self.wait = Interruptible()
         self.sent = False
         self.answer: Response | None = None
         self.was_let_go = False
 
     def wake(self) -> None:
         """End the wait now."""
-        if not self.scope.expired():
-            self.scope.reschedule(asyncio.get_running_loop().time())
+        self.wait.interrupt()
 
 
 class Conversation:
@@ -73,6 +79,7 @@ class Conversation:
         self._ended = False
         self.session: str | None = None
         self.headers: dict[str, str] = {}
+        self._posting: dict[str, str] = _POSTED
 
     @property
     def server(self) -> Server:
@@ -87,7 +94,7 @@ class Conversation:
         response = await self.ask(call, dialect.handshake(call.id), first_byte=settings.first_byte)
         self._server = server = dialect.read_welcome(response)
         if server.peer.revision not in _WITHOUT_VERSION_HEADER:
-            self.headers[VERSION_HEADER] = server.peer.revision.value
+            self._send_always(VERSION_HEADER, server.peer.revision.value)
         incoming = await self._post(dialect.initialized(), settings.first_byte)
         await incoming.release()
         if not 200 <= incoming.status < 300:
@@ -96,16 +103,18 @@ class Conversation:
     async def ask(self, call: Call, message: str, *, first_byte: timedelta | None) -> Response:
         """The server's response to one request. Raises UpstreamFailed; to cancel it tells the server."""
         self._calls[call.id] = call
+        alarm = self._means.alarms.after(call.within.total_seconds(), call.wake)
         try:
-            async with call.scope:
+            with call.wait:
                 return await self._exchange(call, message, first_byte)
-        except TimeoutError:
+        except Interrupted:
             if call.answer is not None:
                 return call.answer
             if call.was_let_go:
                 raise failures.let_go(dispatched=call.sent) from None
             raise failures.too_late(dispatched=call.sent) from None
         finally:
+            alarm.cancel()
             del self._calls[call.id]
 
     def hear(self, message: bytes) -> Response | None:
@@ -236,12 +245,17 @@ class Conversation:
             return
         if not (session.isascii() and session.isprintable() and 0 < len(session) <= 1024) or " " in session:
             raise failures.malformed("its session id is none")
-        self.session = self.headers[SESSION_HEADER] = session
+        self.session = session
+        self._send_always(SESSION_HEADER, session)
+
+    def _send_always(self, name: str, value: str) -> None:
+        self.headers[name] = value
+        self._posting = _POSTED | self.headers
 
     async def _post(self, message: str, first_byte: timedelta | None) -> Incoming:
         outgoing = Outgoing(
             verb="POST",
-            headers=_POSTED | self.headers,
+            headers=self._posting,
             body=message.encode(),
             first_byte=first_byte,
             idle=self._means.settings.idle,

@@ -5,6 +5,7 @@ Puts the parts together; what each does is in its own module. Only the compositi
 
 from itertools import count
 
+from taskgate.alarms import Alarms
 from taskgate.clock import Clock
 from taskgate.dialects.base import UpstreamDialect
 from taskgate.upstream.base import Notice, Transport
@@ -31,8 +32,14 @@ class HttpUpstream:
         self.name = settings.name
         self._transport: Transport = transport or HttpTransport(settings)
         self._clock = clock
+        self._alarms = Alarms(settings.call.total_seconds())
         self._means = Means(
-            transport=self._transport, settings=settings, dialect=dialect, observer=observer, ids=count(1)
+            transport=self._transport,
+            settings=settings,
+            dialect=dialect,
+            observer=observer,
+            ids=count(1),
+            alarms=self._alarms,
         )
 
     def session(self, notice: Notice) -> HttpSession:
@@ -42,3 +49,4 @@ class HttpUpstream:
     async def close(self) -> None:
         """Let go of every connection; what still waits for an answer fails."""
         await self._transport.close()
+        self._alarms.close()

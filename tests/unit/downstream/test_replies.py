@@ -19,6 +19,33 @@ async def test_a_reply_without_a_body_has_none(gate: Gate) -> None:
         assert set(answer.headers) == {"date", "server", "content-length", "mcp-session-id"}
 
 
+@pytest.mark.parametrize("size", [2, 64 * 1024 - 1, 64 * 1024, 3 * 2**20])
+async def test_a_document_arrives_whole_and_the_next_request_is_served(gate: Gate, size: int) -> None:
+    document = f'"{"ü" * (size // 2 - 1)}"'
+
+    async def answer(_: Exchange) -> Reply:
+        return Reply(body=document)
+
+    gate.engine.script = answer
+    async with gate.host() as host:
+        for _ in range(2):
+            answered = await host.ask(post())
+            assert (answered.status, answered.body.decode()) == (200, document)
+            assert set(answered.headers) == {"content-type", "date", "server", "content-length"}
+            assert (answered.headers["content-type"], answered.headers["server"]) == ("application/json", "taskgate")
+
+
+async def test_a_host_that_asks_for_the_end_is_told_of_it_with_its_document(gate: Gate) -> None:
+    async def answer(_: Exchange) -> Reply:
+        return Reply(body="{}")
+
+    gate.engine.script = answer
+    async with gate.host() as host:
+        answered = await host.ask(post(Connection="close"))
+        assert (answered.status, answered.body, answered.headers["connection"]) == (200, b"{}", "close")
+        assert await host.rest() == b""
+
+
 async def test_an_engine_that_fails_is_a_500_without_a_word(gate: Gate, caplog: pytest.LogCaptureFixture) -> None:
     async def fail(_: Exchange) -> Reply:
         raise ValueError(PLANTED)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from helpers.waiting import bounded
-from taskgate.engine.interruption import Interrupted, Interruptible
+from taskgate.interruption import Interrupted, Interruptible
 
 
 async def for_ever() -> None:
