@@ -88,6 +88,40 @@ class TaskAlreadyFinished(DownstreamError):
     reason = "task_finished"
 
 
+class AuthReason(StrEnum):
+    """Why a token was not accepted. For operators alone: every host gets the same answer."""
+
+    MISSING = "missing"
+    SCHEME = "scheme"
+    MALFORMED = "malformed"
+    TYP = "typ"
+    ALG = "alg"
+    UNKNOWN_KID = "unknown_kid"
+    SIGNATURE = "signature"
+    EXPIRED = "expired"
+    NOT_YET_VALID = "not_yet_valid"
+    ISSUER = "issuer"
+    AUDIENCE = "audience"
+    CLAIM = "claim"
+    QUERY_TOKEN = "query_token"
+
+
+class Unauthenticated(DownstreamError):
+    """No token, or one that is not accepted. `token_sent` tells the two apart, which is all a host learns.
+
+    `issuer` is the operator's name of the configured issuer whose token it claims to be, None for any other; the
+    reason of an error is one of `AuthReason`.
+    """
+
+    reason = "unauthenticated"
+
+    def __init__(self, reason: AuthReason, *, issuer: str | None = None) -> None:
+        super().__init__("Authentication is required")
+        self.reason = reason.value
+        self.issuer = issuer
+        self.token_sent = reason is not AuthReason.MISSING
+
+
 class TooManyTasks(DownstreamError):
     """A cap on unfinished tasks refused the insert; nothing was stored."""
 
@@ -131,6 +165,16 @@ class StoreUnavailable(InternalError):
     """The store did not do what it was asked; nothing is known to be written."""
 
     reason = "store"
+
+
+class KeysUnavailable(InternalError):
+    """A token cannot be judged because its issuer's keys cannot be had: no reason to throw the token away."""
+
+    reason = "jwks_unavailable"
+
+    def __init__(self, issuer: str) -> None:
+        super().__init__("The keys of the token's issuer are not available")
+        self.issuer = issuer
 
 
 class Draining(InternalError):

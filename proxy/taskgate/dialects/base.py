@@ -8,7 +8,7 @@ I/O, no state between two calls.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from taskgate.mcp.jsonrpc import Message, Notification, RawJson, RequestId, Response
 from taskgate.mcp.versions import Peer
@@ -17,8 +17,7 @@ from taskgate.tasks.policy import TaskSupport
 from taskgate.tasks.record import TaskId, TaskRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Params:
+class Params(NamedTuple):
     """Parameters on their way to a server: the host's text, open at the place of its progress token if it has one."""
 
     head: RawJson
@@ -47,17 +46,17 @@ class AnswerPing:
     id: RequestId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallTool:
-    """`tools/call`. `params` is for a server now, `kept` for a record: the same without any progress token.
+class CallTool(NamedTuple):
+    """`tools/call`. `params` is for a server now.
 
-    `wants_task` is the host's wish, already false where its session has no tasks; `ttl` None leaves it to us.
+    `wants_task` is the host's wish, already false where its session has no tasks; `ttl` None leaves it to us. `kept` is
+    `params` for a record, without any progress token; None where no task is wanted.
     """
 
     id: RequestId
     tool: str
     params: Params
-    kept: RawJson
+    kept: RawJson | None
     progress_token: RequestId | None
     wants_task: bool
     ttl: timedelta | None
@@ -87,8 +86,7 @@ class CancelTask:
     task: TaskId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Relay:
+class Relay(NamedTuple):
     """Any other request that the server answers."""
 
     id: RequestId
@@ -182,23 +180,20 @@ class DownstreamDialect(Protocol):
 # --- the server's side ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(NamedTuple):
     """The response to the call it names by our id."""
 
     response: Response
 
 
-@dataclass(frozen=True, slots=True)
-class ProgressTold:
+class ProgressTold(NamedTuple):
     """Progress of the call that was given `token`."""
 
     token: int
     notification: Notification
 
 
-@dataclass(frozen=True, slots=True)
-class Noticed:
+class Noticed(NamedTuple):
     """A notification about the session, to be passed on."""
 
     notification: Notification

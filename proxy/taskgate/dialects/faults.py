@@ -3,7 +3,7 @@
 Ledger §6 and decisions 19. Texts are ours throughout; an error of a server is no fault but an outcome.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from math import ceil
 from typing import Any
@@ -67,6 +67,10 @@ def fault(error: Exception) -> Fault:
             return _unavailable(UNAVAILABLE, "The task store is not available", _ours(error.reason), RETRY_AFTER)
         case errors.Draining():
             return _unavailable(UNAVAILABLE, str(error), _ours(error.reason), error.retry_after)
+        case errors.KeysUnavailable():
+            # Never 401, for which hosts throw their tokens away.
+            seen = _unavailable(UNAVAILABLE, str(error), _ours(error.reason), RETRY_AFTER)
+            return replace(seen, status=503)
         case errors.UnsupportedVersion():
             data = {"supported": [revision.value for revision in reversed(Revision)]}
             return Fault(status=400, code=INVALID_REQUEST, text=str(error), data=data)
@@ -121,4 +125,5 @@ _DOWNSTREAM: dict[type[errors.DownstreamError], tuple[int, int]] = {
     errors.SessionNotFound: (404, INVALID_REQUEST),
     errors.TaskNotFound: (200, INVALID_PARAMS),
     errors.TaskAlreadyFinished: (200, INVALID_PARAMS),
+    errors.Unauthenticated: (401, INVALID_REQUEST),
 }

@@ -6,23 +6,14 @@ into a tree and written out again: amendments are splices into the text. Only th
 left alone. Pure: no I/O, no revision of the protocol, no method's meaning.
 """
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from taskgate.errors import MalformedMessage
+from taskgate.mcp.depth import is_deeper
 from taskgate.mcp.edits import dump, insertion, removals, splice
-from taskgate.mcp.spans import (
-    Member,
-    Members,
-    RawJson,
-    Shape,
-    decode,
-    elements,
-    is_deeper,
-    members,
-    read_object,
-    read_pairs,
-)
+from taskgate.mcp.envelope import ENVELOPE, Message, Notification, Request, RequestId, Response
+from taskgate.mcp.spans import Member, Members, RawJson, Shape, decode, elements, members, read_object, read_pairs
+from taskgate.mcp.usual import read_usual
 
 __all__ = [
     "ENVELOPE",
@@ -53,49 +44,7 @@ __all__ = [
 ]
 """With what `spans` and `edits` offer for the text of a message, so that its readers need one import."""
 
-RequestId = str | int
-"""A string or an integer: never null, a boolean or a fraction."""
-
 MAX_ID_BYTES: Final = 256
-
-ENVELOPE: Final[Shape] = {"params": {"_meta": {}, "task": {}}, "result": {"_meta": {}}, "error": {}}
-"""What the gateway may have to read or amend in any message."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """A request; `params` is an object, empty where the message has none. Its text starts at `params_at` of `text`."""
-
-    id: RequestId
-    method: str
-    params: Members
-    text: str
-    params_text: RawJson
-    params_at: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notification:
-    """A notification; `params` as in a request."""
-
-    method: str
-    params: Members
-    text: str
-    params_text: RawJson
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Response:
-    """A response: exactly one of `result` and `error` is a member."""
-
-    id: RequestId
-    result: Member | None
-    error: Member | None
-    text: str
-    id_span: tuple[int, int]
-
-
-Message = Request | Notification | Response
 
 
 def parse(body: bytes, *, max_depth: int, shape: Shape = ENVELOPE) -> Message:
@@ -107,13 +56,8 @@ def parse(body: bytes, *, max_depth: int, shape: Shape = ENVELOPE) -> Message:
     `params_text` telling the truth.
     """
     text = decode(body, max_depth)
-    envelope = _read_envelope(text, shape)
-    message_id = _read_id(envelope)
-    if _value(envelope, "jsonrpc") != "2.0":
-        raise MalformedMessage('"jsonrpc" must be "2.0"', id=message_id)
-    if "method" in envelope:
-        return _read_call(text, envelope, message_id)
-    return _read_response(text, envelope, message_id)
+    usual = read_usual(text) if shape is ENVELOPE else None
+    return usual or _read_any(text, shape)
 
 
 def result_text(id: RequestId, result: RawJson) -> str:
@@ -153,6 +97,16 @@ def is_id(value: object) -> bool:
 
 
 # --- reading -----------------------------------------------------------------------------------------------------
+
+
+def _read_any(text: str, shape: Shape) -> Message:
+    envelope = _read_envelope(text, shape)
+    message_id = _read_id(envelope)
+    if _value(envelope, "jsonrpc") != "2.0":
+        raise MalformedMessage('"jsonrpc" must be "2.0"', id=message_id)
+    if "method" in envelope:
+        return _read_call(text, envelope, message_id)
+    return _read_response(text, envelope, message_id)
 
 
 def _read_envelope(text: str, shape: Shape) -> Members:

@@ -4,6 +4,7 @@ Only `data` matters to the protocol here: an event is one message. Event ids of 
 is written can hold no line break that did not come from this module.
 """
 
+import re
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -50,6 +51,10 @@ class EventDecoder:
 
         Events that were complete before the limit was passed are still handed out; the next call raises.
         """
+        if len(chunk) <= _SHORT and len(chunk) <= self.limit and self._between:
+            whole = _ONE_EVENT(chunk)
+            if whole is not None:
+                return [whole[1]]
         events: list[bytes] = []
         try:
             self._read(chunk, events)
@@ -59,6 +64,11 @@ class EventDecoder:
             if not events:
                 raise
         return events
+
+    @property
+    def _between(self) -> bool:
+        """Whether an event starts next, and nothing of it, no mark and no half of a line or break came yet."""
+        return self._begun and self._is_message and not (self._size or self._rest or self._after_cr or self._overflowed)
 
     def _read(self, chunk: bytes, events: list[bytes]) -> None:
         if self._overflowed:
@@ -121,6 +131,9 @@ class EventDecoder:
             raise EventTooLarge
 
 
+_SHORT: Final = 4 * 1024
+_ONE_EVENT: Final = re.compile(rb"(?:event: message\r?\n)?data: ([^\r\n]+)\r?\n\r?\n").fullmatch
+"""A chunk that is one event as servers write them: nearly all come like that."""
 _BOM: Final = b"\xef\xbb\xbf"
 _FRAME: Final = len(_BOM + b"data: ")
 """What may stand around the data in a line, so that data of exactly the limit passes however it is cut."""

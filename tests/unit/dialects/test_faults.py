@@ -61,6 +61,24 @@ TABLE: dict[str, tuple[Exception, Face]] = {
         errors.Draining(timedelta(seconds=4, milliseconds=1)),
         Face(200, 503, "The gateway is shutting down", ours("draining", retryAfterMs=4001), (("Retry-After", "5"),)),
     ),
+    "A-AUTH-10, no token": (
+        errors.Unauthenticated(errors.AuthReason.MISSING),
+        Face(401, -32600, "Authentication is required"),
+    ),
+    "A-AUTH-10, a token": (
+        errors.Unauthenticated(errors.AuthReason.SIGNATURE, issuer="corp"),
+        Face(401, -32600, "Authentication is required"),
+    ),
+    "keys that cannot be had": (
+        errors.KeysUnavailable("corp"),
+        Face(
+            503,
+            503,
+            "The keys of the token's issuer are not available",
+            ours("jwks_unavailable", retryAfterMs=2000),
+            AGAIN,
+        ),
+    ),
     "an error of ours": (errors.InternalError("secret"), UNFORESEEN),
     "a move that is not allowed": (errors.IllegalTransition("secret"), UNFORESEEN),
     "an error of nobody": (ZeroDivisionError("secret"), UNFORESEEN),
@@ -116,8 +134,9 @@ def test_no_error_of_the_gateway_is_missing_in_the_table() -> None:
 
 
 def test_the_statuses_that_tear_down_hosts_are_never_used() -> None:
-    # Decisions 19: refusals of ours inside JSON-RPC are 200.
-    assert {fault(error).status for error, _ in TABLE.values()} == {200, 400, 404}
+    # Decisions 19: refusals of ours inside JSON-RPC are 200. Who asks is settled before there is any.
+    before = (errors.Unauthenticated, errors.KeysUnavailable)
+    assert {fault(error).status for error, _ in TABLE.values() if not isinstance(error, before)} == {200, 400, 404}
 
 
 def test_what_is_told_of_unforeseen_errors_holds_none_of_their_text() -> None:

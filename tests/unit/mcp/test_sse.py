@@ -116,6 +116,47 @@ def test_an_event_comes_out_with_the_chunk_that_completes_it() -> None:
     assert decoder.feed(b"\n") == []
 
 
+BEFORE = [
+    b"",
+    b":\n",
+    b"id: 1\n",
+    b"data: 0\n",
+    b"data\n",
+    b"event: ping\n",
+    b"event: message\n",
+    b"x\n\r",
+    b"da",
+    BOM,
+    b":\r",
+]
+WHOLE = [
+    b"data: 1\n\n",
+    b"data: 1\r\n\r\n",
+    b"event: message\ndata: 1\n\n",
+    b"event: message\r\ndata: 1\r\n\r\n",
+    b"data: 1\n\r\n",
+    b"data:  1 \n\n",
+    b"data: \n\n",
+    b"data: 1\n\n\n",
+    b"data: 1\ndata: 2\n\n",
+    b"event: ping\ndata: 1\n\n",
+    b"data: 1\n\ndata: 2\n\n",
+    b"data: " + b"x" * 5000 + b"\n\n",
+]
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("chunk", WHOLE)
+def test_a_chunk_that_is_a_whole_event_is_read_as_in_pieces_whatever_came_before_it(
+    before: bytes, chunk: bytes
+) -> None:
+    pieces = [chunk[at : at + 1] for at in range(len(chunk))]
+    after = [BOM + b"data: 7\n\n", b"data: 8\n\n", b"\ndata: 9\n\n"]
+    for limit in (0, 1, ROOMY):
+        assert outcome([b":\n", before, chunk, *after], limit) == outcome([b":\n", before, *pieces, *after], limit)
+        assert outcome([before, chunk, *after], limit) == outcome([before, *pieces, *after], limit)
+
+
 fields = [
     b"data: ",
     b"data:",

@@ -22,7 +22,7 @@ from taskgate.dialects.base import (
     Server,
     SupportOf,
 )
-from taskgate.dialects.legacy.params import passage, task_id, task_wish, text_member, tool_name, value_of
+from taskgate.dialects.legacy.params import kept, passage, task_id, task_wish, text_member, tool_name, value_of
 from taskgate.dialects.legacy.tasks import create_result, task_object, with_related_task
 from taskgate.dialects.legacy.tools import amend_tools
 from taskgate.errors import InvalidParams, SessionRequired, UnknownMethod
@@ -95,7 +95,7 @@ class LegacyDownstream:
         place = notification.params.get("progressToken")
         if token is None or place is None:
             return notification.text
-        return splice(notification.text, [(place.start, place.end, dump(token))])
+        return f"{notification.text[: place.start]}{dump(token)}{notification.text[place.end :]}"
 
     def task_created(self, id: RequestId, record: TaskRecord) -> str:
         return result_text(id, create_result(record))
@@ -166,7 +166,7 @@ def _call_tool(request: Request, *, has_tasks: bool) -> CallTool:
         id=request.id,
         tool=name,
         params=ready.params,
-        kept=ready.kept,
+        kept=None if wish is None else kept(request),
         progress_token=ready.token,
         wants_task=wish is not None,
         ttl=wish.ttl if wish else None,

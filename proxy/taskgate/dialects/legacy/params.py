@@ -26,10 +26,9 @@ class TaskWish(NamedTuple):
 
 
 class Passage(NamedTuple):
-    """Parameters made ready to leave: for a server now, for a record, and the host's own progress token."""
+    """Parameters made ready to leave, and the host's own progress token."""
 
     params: Params
-    kept: RawJson
     token: RequestId | None
 
 
@@ -84,25 +83,25 @@ def task_wish(params: Members) -> TaskWish | None:
 
 
 def passage(request: Request) -> Passage | None:
-    """The parameters of a request, made ready; None where it has none."""
+    """The parameters of a request, made ready for a server; None where it has none."""
     if not request.params_text:
         return None
-    if "task" not in request.params and "_meta" not in request.params:
-        text = request.params_text
-        return Passage(Params(text), text, None)
-    # Members know their places in the whole message: edits are made there, and the parameters taken out after.
     meta = _meta(request.params)
-    cuts = removals(request.params, ("task",)) + removals(meta, (RELATED_TASK,))
     token = meta.get("progressToken")
+    cuts = _cuts(request.params, meta, _NOT_PASSED)
     begin, end = request.params_at, request.params_at + len(request.params_text)
     if token is None:
-        text = _cut(request.text, begin, end, cuts)
-        return Passage(Params(text), text, None)
+        return Passage(Params(_cut(request.text, begin, end, cuts) if cuts else request.params_text), None)
     if not is_id(token.value):
         raise InvalidParams("The progress token must be a string or an integer")
-    params = Params(_cut(request.text, begin, token.start, cuts), _cut(request.text, token.end, end, cuts))
-    cuts = removals(request.params, ("task",)) + removals(meta, (RELATED_TASK, "progressToken"))
-    return Passage(params, _cut(request.text, begin, end, cuts), token.value)
+    head, tail = _cut(request.text, begin, token.start, cuts), _cut(request.text, token.end, end, cuts)
+    return Passage(Params(head, tail), token.value)
+
+
+def kept(request: Request) -> RawJson:
+    """The parameters of a request as a record keeps them: without any progress token. To be asked after `passage`."""
+    cuts = _cuts(request.params, _meta(request.params), _NOT_KEPT)
+    return _cut(request.text, request.params_at, request.params_at + len(request.params_text), cuts)
 
 
 def value_of(members: Members, name: str) -> Any:
@@ -120,10 +119,19 @@ def _meta(params: Members) -> Members:
     return meta.members
 
 
+def _cuts(params: Members, meta: Members, names: tuple[str, ...]) -> list[tuple[int, int, str]]:
+    """The edits that take `task` and the named members of `_meta` out; places are those of the whole message."""
+    cuts = removals(params, ("task",)) if "task" in params else []
+    return cuts + removals(meta, names) if not meta.keys().isdisjoint(names) else cuts
+
+
 def _cut(text: str, begin: int, end: int, edits: list[tuple[int, int, str]]) -> str:
+    """The text between two places with those edits that lie there."""
     inside = [(start - begin, stop - begin, by) for start, stop, by in edits if begin <= start and stop <= end]
-    return splice(text[begin:end], inside)
+    return splice(text[begin:end], inside) if inside else text[begin:end]
 
 
+_NOT_PASSED: Final = (RELATED_TASK,)
+_NOT_KEPT: Final = (RELATED_TASK, "progressToken")
 _MILLISECOND = timedelta(milliseconds=1)
 _TASK_ID = re.compile(r"[A-Za-z0-9_-]{32}")

@@ -1,6 +1,7 @@
 """The shapes of tasks in 2025-11-25 (SEP-1686): ledger §4. Only shapes; who may see them is decided elsewhere."""
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from taskgate.mcp.jsonrpc import Member, RawJson, dump, insertion, members, splice
@@ -59,5 +60,6 @@ def _fields(record: TaskRecord) -> dict[str, Any]:
     return fields
 
 
+@lru_cache(maxsize=4096)
 def _timestamp(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"

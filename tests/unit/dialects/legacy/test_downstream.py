@@ -164,7 +164,8 @@ def test_an_unknown_method_is_never_relayed(method: str) -> None:
 
 
 def a_call(wants_task: bool, ttl: timedelta | None = None, **more: Any) -> CallTool:
-    fields: dict[str, Any] = {"params": Params('{"name":"t"}'), "kept": '{"name":"t"}', "progress_token": None}
+    kept = '{"name":"t"}' if wants_task else None
+    fields: dict[str, Any] = {"params": Params('{"name":"t"}'), "kept": kept, "progress_token": None}
     return CallTool(id=1, tool="t", wants_task=wants_task, ttl=ttl, **{**fields, **more})
 
 
