@@ -12,7 +12,7 @@ from taskgate.clock import SystemClock
 from taskgate.dialects.base import Params
 from taskgate.dialects.legacy.upstream import LegacyUpstream
 from taskgate.mcp.jsonrpc import Notification, Response
-from taskgate.upstream.http import HttpUpstream, UpstreamObserver, UpstreamSettings
+from taskgate.upstream.http import HttpTransport, HttpUpstream, UpstreamObserver, UpstreamSettings
 from taskgate.upstream.session import HttpSession
 
 
@@ -120,3 +120,17 @@ async def new_caller_of() -> AsyncIterator[Callable[..., Caller]]:
 def new_settings() -> Callable[..., UpstreamSettings]:
     """Makes settings for an address."""
     return settings_for
+
+
+@pytest.fixture
+async def transport_to(new_settings: Callable[..., Any]) -> AsyncIterator[Callable[..., HttpTransport]]:
+    """Makes transports, which are closed in the end."""
+    transports: list[HttpTransport] = []
+
+    def make(url: str, **changes: Any) -> HttpTransport:
+        transports.append(HttpTransport(new_settings(url, **changes)))
+        return transports[-1]
+
+    yield make
+    for transport in transports:
+        await transport.close()

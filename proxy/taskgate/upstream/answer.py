@@ -1,0 +1,145 @@
+"""An answer of a server as it is read: its head, the messages of its body, and when to be done with it.
+
+No exception of aiohttp passes from here. What a message means must not live here.
+"""
+
+import asyncio
+from collections import deque
+from typing import Final, Self
+
+from aiohttp import ClientError, hdrs
+from aiohttp.helpers import parse_content_type
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.http_parser import RawResponseMessage
+from aiohttp.streams import StreamReader
+from multidict import istr
+
+from taskgate.mcp.sse import EventDecoder, EventTooLarge
+from taskgate.mcp.vocabulary import SESSION_HEADER
+from taskgate.upstream import failures
+from taskgate.upstream.connection import Connection
+
+_SESSION: Final = istr(SESSION_HEADER)
+# HttpProcessingError: from the parser that is not compiled.
+_BROKEN: Final = (ClientError, HttpProcessingError, OSError)
+
+
+class HttpIncoming:
+    """An answer whose head has arrived; it is its own iterator, so that leaving it half read costs nothing.
+
+    ValueError where its media type names an encoding that its own bytes break.
+    """
+
+    __slots__ = (
+        "_body",
+        "_connection",
+        "_decoder",
+        "_headers",
+        "_idle",
+        "_limit",
+        "_media_type",
+        "_ready",
+        "_was_read",
+        "session",
+        "status",
+        "streams",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        message: RawResponseMessage,
+        body: StreamReader,
+        *,
+        limit: int,
+        idle: float | None,
+    ) -> None:
+        self._connection: Connection | None = connection
+        self._headers = headers = message.headers
+        self._body = body
+        self._limit = limit
+        self._idle = idle
+        self._decoder: EventDecoder | None = None
+        self._ready: deque[bytes] | None = None
+        self._was_read = False
+        written = headers.get(hdrs.CONTENT_TYPE)
+        self._media_type = None if written is None else parse_content_type(written)[0]
+        self.status = message.code
+        self.session = headers.get(_SESSION)
+        self.streams = self._media_type == "text/event-stream"
+
+    def messages(self) -> Self:
+        """The messages of the body; see Incoming."""
+        if self._ready is None:
+            if not self.streams and self._media_type != "application/json":
+                raise failures.malformed("its answer is neither JSON nor an event stream")
+            if self._headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
+                raise failures.malformed("its answer is in a coding it was not asked for")
+            self._decoder = EventDecoder(self._limit) if self.streams else None
+            self._ready = deque()
+        return self
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        assert self._ready is not None, "`messages` looks at the head before the body is read"
+        if self._decoder is None:
+            return await self._document()
+        while not self._ready:
+            chunk = self._at_hand() or await self._chunk()
+            if not chunk:
+                raise StopAsyncIteration
+            try:
+                self._ready.extend(self._decoder.feed(chunk))
+            except EventTooLarge:
+                raise failures.too_large() from None
+        return self._ready.popleft()
+
+    async def release(self, *, answered: bool = False) -> None:
+        """Be done with the answer; see Incoming."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.release(linger=answered)
+
+    async def _document(self) -> bytes:
+        if self._was_read:
+            raise StopAsyncIteration
+        if self._limit < int(self._headers.get(hdrs.CONTENT_LENGTH, 0)):
+            raise failures.too_large()
+        self._was_read = True
+        pieces: list[bytes] = []
+        room = self._limit
+        while chunk := self._at_hand() or await self._chunk():
+            room -= len(chunk)
+            if room < 0:
+                raise failures.too_large()
+            pieces.append(chunk)
+            if self._body.at_eof():
+                break
+        return b"".join(pieces)
+
+    def _at_hand(self) -> bytes:
+        """What has come and was not read; empty where there is nothing, or the body is over."""
+        try:
+            return self._body.read_nowait()
+        except _BROKEN:
+            raise failures.broke_off() from None
+
+    async def _chunk(self) -> bytes:
+        """What comes next; empty at the end."""
+        body = self._body
+        if body.is_eof():
+            return b""
+        timer = None
+        if self._idle is not None:
+            timer = asyncio.get_running_loop().call_later(self._idle, body.set_exception, TimeoutError())
+        try:
+            return await body.readany()
+        except TimeoutError:
+            raise failures.silent() from None
+        except _BROKEN:
+            raise failures.broke_off() from None
+        finally:
+            if timer is not None:
+                timer.cancel()

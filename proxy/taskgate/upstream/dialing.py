@@ -1,0 +1,101 @@
+"""The way to a connection: a name's addresses, tried one beside the other, and TLS where it is wanted.
+
+What must not live here: what becomes of a connection that stands. What holds: whoever cancels a way leaves no socket.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from ipaddress import ip_address
+from itertools import chain, zip_longest
+from typing import Final
+
+from yarl import URL
+
+from taskgate.upstream.connection import Connection
+
+NEXT_ADDRESS: Final = 0.25
+"""Seconds that an address is tried before the next one is tried beside it."""
+
+
+class Way:
+    """How to reach one origin, whose scheme is http or https."""
+
+    __slots__ = ("_host", "_name", "_port", "_tls")
+
+    def __init__(self, origin: URL) -> None:
+        assert origin.raw_host is not None, "a target has a host"
+        assert origin.port is not None, "a target has a scheme of ours"
+        self._host = origin.raw_host
+        self._port = origin.port
+        self._tls = _verified() if origin.scheme == "https" else None
+        # Certificates name a host without the dot that ends a full name.
+        self._name = None if self._tls is None else self._host.rstrip(".")
+
+    async def connect(self, new: Callable[[], Connection]) -> Connection:
+        """A connection made by `new` that stands. OSError where none does, ValueError for a host that cannot be one."""
+        first, *others = await self._addresses()
+        if not others:
+            return await self._reach(first, new)
+        return await self._first_of([first, *others], new)
+
+    async def _addresses(self) -> list[str]:
+        try:
+            ip_address(self._host)
+        except ValueError:
+            loop = asyncio.get_running_loop()
+            found = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+            return _families_in_turn([(family, str(address[0])) for family, _, _, _, address in found])
+        return [self._host]
+
+    async def _reach(self, address: str, new: Callable[[], Connection]) -> Connection:
+        # Not with the loop's own race between addresses: cancelled at a bad moment, that one loses a socket.
+        _, connection = await asyncio.get_running_loop().create_connection(
+            new, address, self._port, ssl=self._tls, server_hostname=self._name
+        )
+        return connection
+
+    async def _first_of(self, addresses: list[str], new: Callable[[], Connection]) -> Connection:
+        loop = asyncio.get_running_loop()
+        started: set[asyncio.Task[Connection]] = set()
+        running: set[asyncio.Task[Connection]] = set()
+        winner: asyncio.Task[Connection] | None = None
+        try:
+            while winner is None and (addresses or running):
+                if addresses:
+                    attempt = loop.create_task(self._reach(addresses.pop(0), new))
+                    started.add(attempt)
+                    running.add(attempt)
+                patience = NEXT_ADDRESS if addresses else None
+                done, running = await asyncio.wait(running, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                winner = next((attempt for attempt in done if attempt.exception() is None), None)
+        finally:
+            await _end({attempt for attempt in started if attempt is not winner})
+        if winner is None:
+            raise OSError("no address of the host can be reached")
+        return winner.result()
+
+
+async def _end(attempts: set[asyncio.Task[Connection]]) -> None:
+    for attempt in attempts:
+        attempt.cancel()
+    if attempts:
+        await asyncio.wait(attempts)
+    for attempt in attempts:
+        if not attempt.cancelled() and attempt.exception() is None:
+            attempt.result().drop()
+
+
+def _families_in_turn(found: list[tuple[int, str]]) -> list[str]:
+    """One of each family after another, in the order of the system's choice."""
+    families: dict[int, list[str]] = {}
+    for family, address in found:
+        families.setdefault(family, []).append(address)
+    return [address for address in chain(*zip_longest(*families.values())) if address is not None]
+
+
+def _verified() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context

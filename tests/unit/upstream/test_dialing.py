@@ -1,0 +1,173 @@
+"""A name with several addresses: whichever can be reached, and nothing left of the others."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from helpers.waiting import bounded, eventually
+from taskgate.errors import UpstreamFailed
+from taskgate.upstream import dialing
+from taskgate.upstream.base import Outgoing
+from taskgate.upstream.http import HttpTransport
+from unit.upstream.raw_server import RawServer
+
+FIRST, SECOND = "127.0.0.2", "127.0.0.1"
+BARE = b"HTTP/1.1 204 No Content\r\n\r\n"
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[RawServer]:
+    async with RawServer(SECOND) as server:
+        yield server
+
+
+@pytest.fixture
+def stuck(server: RawServer) -> Iterator[None]:
+    """The first address takes no connection and refuses none."""
+    with socket.socket() as listening:
+        listening.bind((FIRST, server.port))
+        listening.listen(0)
+        waiting = [socket.socket() for _ in range(4)]
+        for one in waiting:
+            one.setblocking(False)
+            one.connect_ex((FIRST, server.port))
+        yield
+        for one in waiting:
+            one.close()
+
+
+@pytest.fixture
+async def transport(
+    server: RawServer, new_settings: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[HttpTransport]:
+    """Goes to a name that has both addresses."""
+    resolve_to(monkeypatch, FIRST, SECOND)
+    transport = HttpTransport(new_settings(f"http://two.example:{server.port}/mcp"))
+    yield transport
+    await transport.close()
+
+
+def resolve_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
+    async def getaddrinfo(host: str, port: int, **_: Any) -> list[Any]:
+        assert host == "two.example"
+        families = [socket.AF_INET6 if ":" in address else socket.AF_INET for address in addresses]
+        return [
+            (family, socket.SOCK_STREAM, 6, "", (address, port))
+            for family, address in zip(families, addresses, strict=True)
+        ]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+
+
+def start(transport: HttpTransport) -> "asyncio.Task[Any]":
+    return asyncio.create_task(transport.send(Outgoing(verb="GET", headers={})))
+
+
+async def answer(server: RawServer, asking: "asyncio.Task[Any]") -> None:
+    line = await server.next()
+    await line.request()
+    await line.say(BARE)
+    async with bounded():
+        incoming = await asking
+    assert incoming.status == 204
+    await incoming.release()
+
+
+async def test_an_address_that_refuses_costs_no_time(
+    server: RawServer, transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialing, "NEXT_ADDRESS", 3600)
+    await answer(server, start(transport))
+
+
+@pytest.mark.usefixtures("stuck")
+async def test_an_address_that_does_not_answer_is_soon_overtaken(
+    server: RawServer, transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialing, "NEXT_ADDRESS", 0.02)
+    await answer(server, start(transport))
+
+
+def finish_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the ways to both addresses end at the same turn of the loop."""
+    both, reach = asyncio.Barrier(2), dialing.Way._reach
+
+    async def reach_together(self: dialing.Way, address: str, new: Any) -> Any:
+        connection = await reach(self, address, new)
+        await both.wait()
+        return connection
+
+    monkeypatch.setattr(dialing.Way, "_reach", reach_together)
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["at the same turn", "one after the other"])
+async def test_of_two_connections_at_once_one_is_used_and_one_dropped(
+    server: RawServer, transport: HttpTransport, monkeypatch: pytest.MonkeyPatch, together: bool
+) -> None:
+    monkeypatch.setattr(dialing, "NEXT_ADDRESS", 0)
+    if together:
+        finish_together(monkeypatch)
+    async with RawServer(FIRST, port=server.port) as other:
+        asking = start(transport)
+        async with bounded():
+            lines = [await server.next(), await other.next()]
+            heads = [asyncio.create_task(line.request()) for line in lines]
+            await asyncio.wait(heads)
+        ended = [isinstance(head.exception(), asyncio.IncompleteReadError) for head in heads]
+        assert sorted(ended) == [False, True]
+        used = lines[ended.index(False)]
+        await used.say(BARE)
+        async with bounded():
+            await (await asking).release()
+        await transport.close()
+
+
+async def test_a_name_of_which_no_address_is_reached_was_sent_nothing(
+    server: RawServer, transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolve_to(monkeypatch, FIRST, "127.0.0.3")
+    with pytest.raises(UpstreamFailed) as failed:
+        await start(transport)
+    assert (failed.value.reason, failed.value.dispatched) == ("unreachable", False)
+
+
+@pytest.mark.usefixtures("stuck")
+@pytest.mark.parametrize("way", ["cancelled", "closed"])
+async def test_a_race_that_nobody_waits_for_leaves_nothing(
+    transport: HttpTransport, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setattr(dialing, "NEXT_ADDRESS", 3600)
+    before = len(asyncio.all_tasks())
+    asking = start(transport)
+    await eventually(lambda: len(asyncio.all_tasks()) == before + 2)
+    async with bounded():
+        if way == "cancelled":
+            asking.cancel()
+        else:
+            await transport.close()
+        await asyncio.wait((asking,))
+    assert len(asyncio.all_tasks()) == before
+    assert asking.cancelled() == (way == "cancelled")
+    if not asking.cancelled():
+        failure = asking.exception()
+        assert isinstance(failure, UpstreamFailed)
+        assert (failure.reason, failure.dispatched) == ("closed", False)
+
+
+async def test_families_take_turns_in_the_order_that_the_system_chose(
+    server: RawServer, transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+
+    async def create_connection(_: object, address: str, *__: object, **___: object) -> None:
+        tried.append(address)
+        raise ConnectionRefusedError
+
+    resolve_to(monkeypatch, "::1", "::2", "::3", FIRST, SECOND)
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", create_connection)
+    with pytest.raises(UpstreamFailed):
+        await start(transport)
+    assert tried == ["::1", FIRST, "::2", SECOND, "::3"]

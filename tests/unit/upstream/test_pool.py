@@ -1,0 +1,207 @@
+"""Which connections carry another request, and which are dropped."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+
+from helpers.waiting import bounded, eventually
+from taskgate.upstream.http import HttpTransport
+from taskgate.upstream.pool import Pool
+from unit.upstream.exchanges import (
+    DOCUMENT,
+    EVENT,
+    JSON,
+    STREAM,
+    NewTransport,
+    answer_again,
+    answered,
+    outgoing,
+    start,
+)
+from unit.upstream.raw_server import RawServer
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[RawServer]:
+    async with RawServer() as server:
+        yield server
+
+
+@pytest.fixture
+def transport(server: RawServer, transport_to: NewTransport) -> HttpTransport:
+    return transport_to(server.url())
+
+
+KEPT = {
+    "a document": (DOCUMENT,),
+    "a document byte by byte": tuple(bytes([byte]) for byte in DOCUMENT),
+    "an empty document": (b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n",),
+    "no content": (b"HTTP/1.1 204 No Content\r\n\r\n",),
+    "chunks": (JSON + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n{\r\n", b"1\r\n}\r\n", b"0\r\n\r\n"),
+    "HTTP/1.0 that asks for it": (
+        DOCUMENT.replace(b"1.1", b"1.0").replace(b"\r\n\r\n", b"\r\nConnection: keep-alive\r\n\r\n"),
+    ),
+    "an error": (b"HTTP/1.1 500 Oh\r\nContent-Length: 3\r\n\r\nohh",),
+    "interim answers before": (
+        b"HTTP/1.1 100 Continue\r\n\r\n",
+        b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + DOCUMENT,
+    ),
+}
+
+
+@pytest.mark.parametrize("pieces", KEPT.values(), ids=KEPT)
+async def test_a_connection_whose_answer_came_to_its_end_carries_the_next_call(
+    server: RawServer, transport: HttpTransport, pieces: tuple[bytes, ...]
+) -> None:
+    line, status, messages = await answered(server, transport, *pieces)
+    assert pieces[-1].startswith(f"HTTP/1.1 {status}".encode()) or (status, messages) == (200, [b"{}"])
+    await answer_again(line, transport)
+    assert len(server.accepted) == 1
+
+
+DROPPED = {
+    "the server says that it closes": DOCUMENT.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"),
+    "HTTP/1.0": DOCUMENT.replace(b"1.1", b"1.0"),
+    "an answer that nobody asked for": DOCUMENT + DOCUMENT,
+    "the beginning of one": DOCUMENT + b"HTTP/1.1 2",
+    "a head of one": DOCUMENT + STREAM,
+    "another protocol": b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: other\r\n\r\n",
+    "another protocol with its words": b"HTTP/1.1 101 Ok\r\nConnection: upgrade\r\nUpgrade: other\r\n\r\n" + DOCUMENT,
+    "another protocol without a name": b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
+    "a body that is not read": b"HTTP/1.1 500 Oh\r\nContent-Length: 3\r\n\r\noh",
+    "interim answers that say it closes": b"HTTP/1.1 103 Hm\r\nConnection: close\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("answer", DROPPED.values(), ids=DROPPED)
+async def test_a_connection_that_may_not_be_clean_is_dropped(
+    server: RawServer, transport: HttpTransport, answer: bytes
+) -> None:
+    asking = start(transport)
+    line = await server.next()
+    await line.request()
+    await line.say(answer)
+    if b"103" in answer:
+        await line.say(DOCUMENT)
+    async with bounded():
+        await asyncio.wait((asking,))
+    assert await line.at_end()
+    asking.exception()
+    await answered(server, transport, DOCUMENT)
+    assert len(server.accepted) == 2
+
+
+@pytest.mark.parametrize("way", ["bytes nobody asked for", "end of what the server says", "reset"])
+async def test_an_idle_connection_that_hears_anything_is_dropped_at_once(
+    server: RawServer, transport: HttpTransport, way: str
+) -> None:
+    line, *_ = await answered(server, transport, DOCUMENT)
+    if way == "reset":
+        option = socket.SO_LINGER, b"\1\0\0\0\0\0\0\0"
+        line.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, *option)
+        line.writer.transport.abort()
+        await eventually(lambda: not transport._pool._standing)
+        assert not transport._pool._idle
+    else:
+        await line.say(b"HTTP/1.1 408 Too late\r\n\r\n") if way.startswith("bytes") else line.writer.write_eof()
+        assert await line.at_end()
+    _, status, messages = await answered(server, transport, DOCUMENT)
+    assert (status, messages) == (200, [b"{}"])
+
+
+async def test_the_connection_that_was_used_last_is_used_next(server: RawServer, transport: HttpTransport) -> None:
+    asking = [start(transport), start(transport)]
+    lines = [await server.next(), await server.next()]
+    for line in lines:
+        await line.request()
+    for line in reversed(lines):
+        await line.say(DOCUMENT)
+        async with bounded():
+            await asyncio.wait(asking, return_when="FIRST_COMPLETED")
+        asking = [task for task in asking if not task.done()]
+    await answer_again(lines[0], transport)
+
+
+async def test_each_idle_connection_ends_by_itself_in_its_time(
+    server: RawServer, transport_to: NewTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("taskgate.upstream.transport.REUSE_WITHIN", 0.1)
+    transport, loop = transport_to(server.url()), asyncio.get_running_loop()
+    asking = [start(transport), start(transport)]
+    lines = [await server.next(), await server.next()]
+    for line in lines:
+        await line.request()
+        await line.say(DOCUMENT)
+        since = loop.time()
+        await eventually(lambda since=since: loop.time() > since + 0.05)
+    await asyncio.gather(*asking)
+    assert [await line.at_end() for line in lines] == [True, True]
+
+
+async def test_a_connection_that_should_have_ended_by_now_is_not_used(
+    server: RawServer, transport_to: NewTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("taskgate.upstream.transport.REUSE_WITHIN", 0.02)
+    monkeypatch.setattr(Pool, "_sweep", lambda _: None)
+    transport, loop = transport_to(server.url()), asyncio.get_running_loop()
+    await answered(server, transport, DOCUMENT)
+    since = loop.time()
+    await eventually(lambda: loop.time() > since + 0.03)
+    await answered(server, transport, DOCUMENT)
+    assert await server.accepted[0].at_end()
+
+
+async def test_an_answer_that_is_released_twice_does_not_share_its_connection(
+    server: RawServer, transport: HttpTransport
+) -> None:
+    sending = asyncio.create_task(transport.send(outgoing()))
+    line = await server.next()
+    await line.request()
+    await line.say(DOCUMENT)
+    incoming = await sending
+    await incoming.release()
+    other = start(transport)
+    await line.request()
+    await incoming.release()
+    another = start(transport)
+    await (await server.next()).request()
+    assert len(server.accepted) == 2
+    for accepted in server.accepted:
+        await accepted.say(DOCUMENT)
+    async with bounded():
+        assert await asyncio.gather(other, another) == [(200, [b"{}"])] * 2
+
+
+async def test_a_stream_that_does_not_end_after_its_answer_is_dropped_soon(
+    server: RawServer, transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("taskgate.upstream.connection.LINGER", 0.02)
+    sending = asyncio.create_task(transport.send(outgoing()))
+    line = await server.next()
+    await line.say(STREAM, EVENT)
+    incoming = await sending
+    assert await anext(incoming.messages()) == b"{}"
+    await incoming.release(answered=True)
+    await incoming.release()
+    assert await line.at_end()
+
+
+@pytest.mark.parametrize("end", [b"0\r\n\r\n", b"0\r\n\r\nHTTP/1."], ids=["its end", "its end and more"])
+async def test_a_stream_that_ends_soon_after_its_answer_gives_its_connection_back(
+    server: RawServer, transport: HttpTransport, end: bytes
+) -> None:
+    sending = asyncio.create_task(transport.send(outgoing()))
+    line = await server.next()
+    await line.request()
+    await line.say(STREAM, EVENT)
+    incoming = await sending
+    assert await anext(incoming.messages()) == b"{}"
+    await incoming.release(answered=True)
+    await line.say(end)
+    if end.endswith(b"."):
+        assert await line.at_end()
+        return
+    await eventually(lambda: transport._pool._idle)
+    await answer_again(line, transport)
