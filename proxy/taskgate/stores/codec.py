@@ -74,6 +74,8 @@ def unpack_head(head: bytes, lease: Lease | None) -> TaskRecord:
 
 def as_head(record: TaskRecord) -> TaskRecord:
     """The record without its bodies."""
+    if record.call.params is None and record.outcome is None:
+        return record
     return replace(record, call=replace(record.call, params=None), outcome=None)
 
 

@@ -19,7 +19,6 @@ CREATE TABLE tasks (
     body_size   INTEGER NOT NULL,       -- of parameters and outcome together, in characters
     head        BLOB    NOT NULL
 );
-CREATE INDEX tasks_unfinished ON tasks (context, expires) WHERE unfinished = 1;
 CREATE INDEX tasks_lapsing ON tasks (lease_until, created, expires) WHERE unfinished = 1;
 CREATE INDEX tasks_created ON tasks (owner, created);
 CREATE INDEX tasks_updated ON tasks (owner, updated);

@@ -1,18 +1,20 @@
 """Records in one SQLite file that one process holds.
 
-Writes go through one thread and share commits; a write is acknowledged after its commit. Small reads run on the event
-loop, on a connection that only reads; what may be long (large bodies, pages, counts) runs on a thread. Nothing about a
-task is decided here: SQL compares revisions and times and knows no status.
+Writes share commits, which one thread waits for; a write is acknowledged after its commit. What is small is read and
+written on the event loop, up to the commit; what may be long (large bodies, pages, counts, purges) runs on threads.
+Nothing about a task is decided here: SQL compares revisions and times and knows no status.
 """
 
 import asyncio
 import logging
 import sqlite3
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
+from taskgate.errors import TooManyTasks
 from taskgate.stores import sqlite_statements as sql
 from taskgate.stores import sqlite_works as works
 from taskgate.stores.base import (
@@ -27,18 +29,22 @@ from taskgate.stores.base import (
     TaskOrder,
     Watch,
 )
-from taskgate.stores.codec import pack_peer, pack_time, unpack_head, unpack_peer, unpack_time
+from taskgate.stores.codec import as_head, pack_peer, pack_time, unpack_head, unpack_peer, unpack_time
 from taskgate.stores.journal import GONE, Journal
 from taskgate.stores.sqlite_file import OpenFile
 from taskgate.stores.sqlite_reader import Reader
 from taskgate.stores.sqlite_writer import Writer
-from taskgate.tasks.record import Lease, OwnerKey, TaskId, TaskRecord, TaskStatus
+from taskgate.stores.unfinished import Unfinished
+from taskgate.tasks.record import Lease, Outcome, OwnerKey, Succeeded, TaskId, TaskRecord, TaskStatus
 
 LARGE: Final = 64 * 1024
 """Bodies above this size are read off the event loop."""
 
+BRIEF: Final = 8 * 1024
+"""Bodies up to this size are written on the event loop, up to their commit."""
+
 SEEN: Final = 4096
-"""How many heads are kept in memory for who polls a task that does not change."""
+"""How many heads are kept in memory: of tasks that run here, and for who polls a task that does not change."""
 
 log = logging.getLogger("taskgate.stores")
 
@@ -51,16 +57,31 @@ class SqliteStore:
         self._writer = Writer(file.writer, asyncio.get_running_loop())
         self._reader = Reader(file.near, file.far)
         self._journal = Journal()
-        # Heads as they were read, each until its record changes: nobody but this process writes the file.
+        self._unfinished = Unfinished(file.unfinished)
+        # Heads as they were read or written, each until its record changes: nobody but this process writes the file.
         self._seen: dict[TaskId, TaskRecord] = {}
         self._closing: asyncio.Task[None] | None = None
 
     # --- tasks ---------------------------------------------------------------------------------------------------
 
     async def insert(self, record: TaskRecord, *, caps: tuple[Cap, ...]) -> None:
-        """See TaskStore.insert. Every cap counts over the context, which is the only scope there is."""
+        """See TaskStore.insert. Every cap counts over the context, which is the only scope there is.
+
+        A record that is being written takes room already, and one that is being ended does so until it has ended.
+        """
+        room, takes_room = _room(record), not record.status.is_terminal
         limit = min((cap.limit for cap in caps), default=None)
-        await self._writer.submit(works.insert(record, limit), lambda _: self._journal.note(record))
+        if limit is not None and self._unfinished.count(room[0], pack_time(record.created_at)) >= limit:
+            raise TooManyTasks(limit)
+        inserted = self._writer.submit(
+            works.insert(record),
+            lambda _: self._journal.note(record),
+            undone=partial(self._unfinished.remove, *room) if takes_room else None,
+            is_brief=_is_small(record.call.params) and _is_brief(record.outcome),
+        )
+        if takes_room:
+            self._unfinished.add(*room)
+        await inserted
 
     async def load(self, owner: OwnerKey, id: TaskId, *, now: datetime, bodies: bool = False) -> TaskRecord | None:
         """See TaskStore.load."""
@@ -84,10 +105,11 @@ class SqliteStore:
 
         def tell(swapped: works.Swapped | None) -> None:
             if swapped is not None:
-                self._seen.pop(record.id, None)
+                self._moved(record, swapped)
                 self._journal.note(record, held_by=swapped.held_by)
 
-        return await self._writer.submit(works.swap(record, expected), tell) is not None
+        swapping = self._writer.submit(works.swap(record, expected), tell, is_brief=_is_brief(record.outcome))
+        return await swapping is not None
 
     async def page(
         self,
@@ -123,19 +145,22 @@ class SqliteStore:
     async def purge(self, *, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
         """See TaskStore.purge."""
 
-        def tell(met: tuple[works.Met, ...]) -> None:
-            self._forget(one.id for one in met)
-            for id, holder, head in met:
+        def tell(removed: tuple[works.Removed, ...]) -> None:
+            self._forget(one.id for one in removed)
+            for id, holder, head, room in removed:
+                if room is not None:
+                    self._unfinished.remove(*room)
                 self._journal.gone(id, owner=head.owner if head else None, holder=holder)
 
-        return _readable(await self._writer.submit(works.purge(now, limit), tell), "removed")
+        removed = await self._writer.submit(works.purge(now, limit), tell)
+        return _readable(removed, "removed")
 
     # --- host sessions -------------------------------------------------------------------------------------------
 
     async def put(self, record: SessionRecord) -> None:
         """See SessionStore.put."""
         values = (record.id, sql.owner_digest(record.owner), pack_time(record.expires_at), pack_peer(record.peer))
-        await self._writer.submit(works.count_changed(sql.PUT_SESSION, values))
+        await self._writer.submit(works.count_changed(sql.PUT_SESSION, values), is_brief=True)
 
     async def find(self, owner: OwnerKey, id: str, *, now: datetime) -> SessionRecord | None:
         """See SessionStore.find."""
@@ -152,7 +177,7 @@ class SqliteStore:
     async def drop(self, owner: OwnerKey, id: str) -> bool:
         """See SessionStore.drop."""
         values = (sql.name(id), sql.owner_digest(owner))
-        return await self._writer.submit(works.count_changed(sql.DROP_SESSION, values)) > 0
+        return await self._writer.submit(works.count_changed(sql.DROP_SESSION, values), is_brief=True) > 0
 
     async def purge_sessions(self, *, now: datetime) -> int:
         """See SessionStore.purge_sessions."""
@@ -178,8 +203,20 @@ class SqliteStore:
         await self._writer.close()
         self._file.unlock()
 
+    def _moved(self, record: TaskRecord, swapped: works.Swapped) -> None:
+        """Remember a record that was swapped, as it lies in the file now."""
+        is_unfinished = not record.status.is_terminal
+        if is_unfinished is not swapped.was_unfinished:
+            (self._unfinished.add if is_unfinished else self._unfinished.remove)(*_room(record))
+        if is_unfinished:
+            # It is looked at again before it is moved again, if only to be ended.
+            head = as_head(record)
+            self._see(record.id, head if swapped.lease is head.lease else replace(head, lease=swapped.lease))
+        else:
+            self._seen.pop(record.id, None)
+
     def _see(self, id: TaskId, head: TaskRecord) -> TaskRecord:
-        if len(self._seen) >= SEEN:
+        if id not in self._seen and len(self._seen) >= SEEN:
             del self._seen[next(iter(self._seen))]
         self._seen[id] = head
         return head
@@ -213,7 +250,19 @@ def _load_page(connection: sqlite3.Connection, statement: str, values: sql.Value
     return Page(records=found, next=Position(unpack_time(time), id))
 
 
-def _readable(met: tuple[works.Met, ...], done: str) -> tuple[TaskRecord, ...]:
+def _room(record: TaskRecord) -> tuple[bytes, int]:
+    return sql.context_digest(record.owner.context), pack_time(record.expires_at)
+
+
+def _is_small(body: str | None) -> bool:
+    return body is None or len(body) <= BRIEF
+
+
+def _is_brief(outcome: Outcome | None) -> bool:
+    return outcome is None or _is_small(outcome.result if isinstance(outcome, Succeeded) else outcome.error)
+
+
+def _readable(met: tuple[works.Met, ...] | tuple[works.Removed, ...], done: str) -> tuple[TaskRecord, ...]:
     records = tuple(one.record for one in met if one.record is not None)
     if len(records) < len(met):
         log.warning("%d stored tasks that cannot be read were %s", len(met) - len(records), done)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from taskgate.errors import StoreUnavailable
+from taskgate.stores import sqlite_statements as sql
 
 LAYOUT: Final = 1
 """The layout in schema.sql, kept in the file as `user_version`."""
@@ -41,12 +42,16 @@ class SqliteOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenFile:
-    """The connections to an open file: one that writes, one to read on the event loop, one to read off it."""
+    """The connections to an open file: one that writes, one to read on the event loop, one to read off it.
+
+    `unfinished` has the context and the expiry of every unfinished task in it.
+    """
 
     writer: sqlite3.Connection
     near: sqlite3.Connection
     far: sqlite3.Connection
     lock: int
+    unfinished: tuple[tuple[bytes, int], ...]
 
     def close(self) -> None:
         """Close everything; for a file that no store was made of."""
@@ -89,11 +94,12 @@ def _open(options: SqliteOptions, undo: ExitStack) -> OpenFile:
     if is_new:
         _lay_out(writer)
     writer.execute("UPDATE tasks SET holder = NULL, lease_until = 0 WHERE unfinished = 1 AND lease_until > 0")
+    unfinished = tuple(writer.execute(sql.UNFINISHED).fetchall())
     near = undo.enter_context(closing(_connect(path, "ro", _NEAR_TIMEOUT)))
     far = undo.enter_context(closing(_connect(path, "ro", options.busy_timeout.total_seconds())))
     for reader in (near, far):
         reader.execute("SELECT 1 FROM tasks LIMIT 1").fetchall()
-    return OpenFile(writer=writer, near=near, far=far, lock=lock)
+    return OpenFile(writer=writer, near=near, far=far, lock=lock, unfinished=unfinished)
 
 
 def _lock(path: Path) -> int:

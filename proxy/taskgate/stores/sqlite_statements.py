@@ -16,7 +16,8 @@ from taskgate.tasks.record import OwnerKey
 
 Values = tuple[Any, ...]
 
-COUNT_UNFINISHED: Final = "SELECT count(*) FROM tasks WHERE unfinished = 1 AND context = ? AND expires > ?"
+# Of a file that was just opened, where nobody holds anything: that is what the index finds.
+UNFINISHED: Final = "SELECT context, expires FROM tasks WHERE unfinished = 1 AND lease_until = 0"
 INSERT_TASK: Final = """
     INSERT INTO tasks (id, owner, context, created, updated, expires, unfinished, status, tool_error, revision,
                        holder, lease_until, body_size, head)
@@ -25,6 +26,11 @@ INSERT_TASK: Final = """
 INSERT_PARAMS: Final = "INSERT INTO params (task, body) VALUES (?, ?)"
 PUT_OUTCOME: Final = "INSERT OR REPLACE INTO outcomes (task, kind, body) VALUES (?, ?, ?)"
 
+# At once, where no column of an index changes: naming one makes SQLite write its indexes again, with whatever value.
+UPDATE_UNMOVED: Final = """
+    UPDATE tasks SET tool_error = ?, revision = ?, head = ?
+    WHERE id = ? AND revision = ? AND status = ? AND updated = ? AND holder IS ? AND lease_until = ?
+"""
 FIND_SWAPPED: Final = """
     SELECT seq, holder, lease_until, updated, unfinished, status FROM tasks WHERE id = ? AND revision = ?
 """
@@ -33,8 +39,6 @@ UPDATE_TASK: Final = """
                      body_size = body_size + ?, head = ?
     WHERE seq = ?
 """
-
-# Where no column of an index changes: naming one makes SQLite write its indexes again, with whatever value.
 UPDATE_HEAD: Final = """
     UPDATE tasks SET tool_error = ?, revision = ?, holder = ?, body_size = body_size + ?, head = ? WHERE seq = ?
 """
@@ -69,7 +73,10 @@ TAKEN: Final = "SELECT id, head FROM tasks WHERE seq = ?"
 LOAD_PARAMS: Final = "SELECT body FROM params WHERE task = ?"
 RENEW: Final = "UPDATE tasks SET lease_until = ? WHERE holder = ? AND id IN (SELECT value FROM json_each(?))"
 
-EXPIRED: Final = "SELECT seq, id, head, holder, lease_until FROM tasks WHERE expires <= ? ORDER BY expires LIMIT ?"
+EXPIRED: Final = """
+    SELECT seq, id, head, holder, lease_until, unfinished, context, expires FROM tasks
+    WHERE expires <= ? ORDER BY expires LIMIT ?
+"""
 DELETES: Final = (
     "DELETE FROM outcomes WHERE task = ?",
     "DELETE FROM params WHERE task = ?",

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from taskgate.errors import StoreUnavailable, TooManyTasks
+from taskgate.errors import StoreUnavailable
 from taskgate.stores import sqlite_statements as sql
 from taskgate.stores.codec import (
     longer_lease,
@@ -33,28 +33,39 @@ _BEFORE_ALL = (-(2**63), 0)
 
 
 class Swapped(NamedTuple):
-    """A swap that won, and whose the lease was before it."""
+    """A swap that won: whose the lease was before it, what the lease is now, and whether the record was unfinished."""
 
     held_by: str | None
+    lease: Lease | None
+    was_unfinished: bool
 
 
 class Met(NamedTuple):
-    """A row that was taken over or removed, and whose lease was on it; the record is None where it is unreadable."""
+    """A row that was taken over, and whose lease is on it; the record is None where it is unreadable."""
 
     id: TaskId
     holder: str | None
     record: TaskRecord | None
 
 
-def insert(record: TaskRecord, limit: int | None) -> Callable[[sqlite3.Cursor], None]:
-    """Count what the context has unfinished, then keep the record. Raises TooManyTasks before it writes."""
-    context, created, head = sql.context_digest(record.owner.context), pack_time(record.created_at), pack_head(record)
+class Removed(NamedTuple):
+    """A row that was removed, as with Met; `room` is what an unfinished one leaves: its context and its expiry."""
+
+    id: TaskId
+    holder: str | None
+    record: TaskRecord | None
+    room: tuple[bytes, int] | None
+
+
+def insert(record: TaskRecord) -> Callable[[sqlite3.Cursor], None]:
+    """Keep the record."""
     params = None if record.call.params is None else pack_text(record.call.params)
+    outcome = None if record.outcome is None else pack_outcome(record.outcome)
     row = (
         record.id,
         sql.owner_digest(record.owner),
-        context,
-        created,
+        sql.context_digest(record.owner.context),
+        pack_time(record.created_at),
         pack_time(record.updated_at),
         pack_time(record.expires_at),
         not record.status.is_terminal,
@@ -62,42 +73,60 @@ def insert(record: TaskRecord, limit: int | None) -> Callable[[sqlite3.Cursor], 
         record.tool_error,
         record.revision,
         *_pack_lease(record.lease),
-        len(params or b"") + _outcome_size(record),
-        head,
+        len(params or b"") + (0 if outcome is None else len(outcome[1])),
+        pack_head(record),
     )
 
     def work(cursor: sqlite3.Cursor) -> None:
-        if limit is not None and cursor.execute(sql.COUNT_UNFINISHED, (context, created)).fetchone()[0] >= limit:
-            raise TooManyTasks(limit)
         seq = cursor.execute(sql.INSERT_TASK, row).lastrowid
         if params is not None:
             cursor.execute(sql.INSERT_PARAMS, (seq, params))
-        _keep_outcome(cursor, seq, record)
+        if outcome is not None:
+            cursor.execute(sql.PUT_OUTCOME, (seq, *outcome))
 
     return work
 
 
 def swap(record: TaskRecord, expected: int) -> Callable[[sqlite3.Cursor], Swapped | None]:
     """Put the record in the place of the one at `expected`; None when there is no such."""
-    head = pack_head(record)
-    indexed = (pack_time(record.updated_at), not record.status.is_terminal, record.status.value)
+    head, id = pack_head(record), sql.name(record.id)
+    indexed = updated, unfinished, status = (
+        pack_time(record.updated_at),
+        not record.status.is_terminal,
+        record.status.value,
+    )
+    outcome = None if record.outcome is None else pack_outcome(record.outcome)
+    size = 0 if outcome is None else len(outcome[1])
 
     def work(cursor: sqlite3.Cursor) -> Swapped | None:
-        kept = cursor.execute(sql.FIND_SWAPPED, (sql.name(record.id), expected)).fetchone()
+        kept = cursor.execute(sql.FIND_SWAPPED, (id, expected)).fetchone()
         if kept is None:
             return None
         seq, held_by, until, *kept_indexed = kept
-        holder, lease_until = _pack_lease(longer_lease(unpack_lease(held_by, until), record.lease))
-        size = _outcome_size(record)
+        lease = longer_lease(unpack_lease(held_by, until), record.lease)
+        holder, lease_until = _pack_lease(lease)
         if [until, *kept_indexed] == [lease_until, *indexed]:
             cursor.execute(sql.UPDATE_HEAD, (record.tool_error, record.revision, holder, size, head, seq))
         else:
             row = (*indexed, record.tool_error, record.revision, holder, lease_until, size, head, seq)
             cursor.execute(sql.UPDATE_TASK, row)
-        _keep_outcome(cursor, seq, record)
-        return Swapped(held_by)
+        if outcome is not None:
+            cursor.execute(sql.PUT_OUTCOME, (seq, *outcome))
+        return Swapped(held_by, lease, bool(kept_indexed[1]))
 
-    return work
+    if outcome is not None or record.updated_at != record.created_at:
+        return work
+    # Nothing that is searched for has moved since the record was made, as when a call leaves: one look is enough,
+    # unless the lease is another by now.
+    holder, lease_until = _pack_lease(record.lease)
+    unmoved = (record.tool_error, record.revision, head, id, expected, status, updated, holder, lease_until)
+
+    def work_at_once(cursor: sqlite3.Cursor) -> Swapped | None:
+        if cursor.execute(sql.UPDATE_UNMOVED, unmoved).rowcount:
+            return Swapped(holder, record.lease, unfinished)
+        return work(cursor)
+
+    return work_at_once
 
 
 def take_lapsed(lease: Lease, now: datetime, limit: int) -> Callable[[sqlite3.Cursor], tuple[Met, ...]]:
@@ -121,14 +150,17 @@ def take_lapsed(lease: Lease, now: datetime, limit: int) -> Callable[[sqlite3.Cu
     return work
 
 
-def purge(now: datetime, limit: int) -> Callable[[sqlite3.Cursor], tuple[Met, ...]]:
+def purge(now: datetime, limit: int) -> Callable[[sqlite3.Cursor], tuple[Removed, ...]]:
     """Remove what has expired, bodies included and readable or not."""
 
-    def work(cursor: sqlite3.Cursor) -> tuple[Met, ...]:
+    def work(cursor: sqlite3.Cursor) -> tuple[Removed, ...]:
         rows = cursor.execute(sql.EXPIRED, (pack_time(now), limit)).fetchall()
         for delete in sql.DELETES:
             cursor.executemany(delete, [(seq,) for seq, *_ in rows])
-        return tuple(Met(id, holder, read_head(head, holder, until)) for _, id, head, holder, until in rows)
+        return tuple(
+            Removed(id, holder, read_head(head, holder, until), (context, expires) if unfinished else None)
+            for _, id, head, holder, until, unfinished, context, expires in rows
+        )
 
     return work
 
@@ -178,12 +210,3 @@ def _taken(cursor: sqlite3.Cursor, seq: int, lease: Lease) -> Met:
 
 def _pack_lease(lease: Lease | None) -> tuple[str | None, int]:
     return (None, NOBODY) if lease is None else (lease.holder, pack_time(lease.until))
-
-
-def _keep_outcome(cursor: sqlite3.Cursor, seq: int | None, record: TaskRecord) -> None:
-    if record.outcome is not None:
-        cursor.execute(sql.PUT_OUTCOME, (seq, *pack_outcome(record.outcome)))
-
-
-def _outcome_size(record: TaskRecord) -> int:
-    return 0 if record.outcome is None else len(pack_outcome(record.outcome)[1])

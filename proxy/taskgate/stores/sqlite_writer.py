@@ -1,7 +1,9 @@
-"""One thread that writes, and commits that are shared.
+"""Commits that are shared, and the one thread that waits for the disk.
 
 Work that is handed in while a commit runs goes into the next one together. A future is done only after the commit
-that holds its work. Knows transactions and nothing of what is written.
+that holds its work. Brief works are done on the event loop, where nobody competes with them for the interpreter, and
+only their commit on the thread; a batch that has any other work is the thread's from its beginning. The loop and the
+thread never have the connection at the same time. Knows transactions and nothing of what is written.
 """
 
 import asyncio
@@ -9,27 +11,48 @@ import queue
 import sqlite3
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from taskgate.errors import StoreUnavailable, TooManyTasks
+from taskgate.errors import StoreUnavailable
 
 _Value = TypeVar("_Value")
 
 Work = Callable[[sqlite3.Cursor], _Value]
-"""Statements of one verb, run inside a transaction; may run twice, the first time undone. TooManyTasks comes first."""
+"""Statements of one verb, run inside a transaction; may run twice, the first time undone."""
 
-_LARGEST_BATCH: Final = 512
-"""How many works share a commit at most: bounds how long the loop is busy with their ends."""
+_LARGEST_BATCH: Final = 256
+"""How many works share a commit at most: bounds how long the loop is busy with them and with their ends."""
 
 
-@dataclass(slots=True)
 class _Errand:
-    work: Work[Any]
-    tell: Callable[[Any], None] | None
-    future: "asyncio.Future[Any]"
-    value: Any = None
-    error: Exception | None = field(default=None)
+    __slots__ = ("error", "future", "is_brief", "tell", "undone", "value", "work")
+
+    def __init__(
+        self,
+        work: Work[Any],
+        tell: Callable[[Any], None] | None,
+        undone: Callable[[], None] | None,
+        is_brief: bool,
+        future: "asyncio.Future[Any]",
+    ) -> None:
+        self.work = work
+        self.tell = tell
+        self.undone = undone
+        self.is_brief = is_brief
+        self.future = future
+        self.value: Any = None
+        self.error: StoreUnavailable | None = None
+
+
+class _Batch:
+    """Errands that share a commit; `is_done` when all but that is done."""
+
+    __slots__ = ("errands", "is_done")
+
+    def __init__(self, errands: list[_Errand], is_done: bool) -> None:
+        self.errands = errands
+        self.is_done = is_done
 
 
 class _Spoiled(Exception):
@@ -37,30 +60,41 @@ class _Spoiled(Exception):
 
 
 class Writer:
-    """Takes work on the event loop, does it on its own thread. Owns the connection from here on and closes it."""
+    """Takes work on the event loop, commits it on its own thread. Owns the connection from here on and closes it."""
 
     def __init__(self, connection: sqlite3.Connection, loop: asyncio.AbstractEventLoop) -> None:
         self._connection = connection
         self._cursor = connection.cursor()
+        # A lock of somebody else is waited for on the thread, never on the loop.
+        ((self._patience,),) = connection.execute("PRAGMA busy_timeout").fetchall()
+        self._wait_for_locks(0)
         self._loop = loop
         self._waiting: list[_Errand] = []
         self._is_busy = False
         self._closed = False
         self._ended: asyncio.Future[None] = loop.create_future()
-        self._batches: queue.SimpleQueue[list[_Errand] | None] = queue.SimpleQueue()
+        self._batches: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
         # A daemon, so that a process that dies without closing its store does not hang: commits are whole anyway.
         self._thread = threading.Thread(target=self._run, name="taskgate-store-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, work: Work[_Value], tell: Callable[[_Value], None] | None = None) -> "asyncio.Future[_Value]":
-        """Have work done and committed. `tell` is called on the loop with its value, also if nobody waits any more.
+    def submit(
+        self,
+        work: Work[_Value],
+        tell: Callable[[_Value], None] | None = None,
+        *,
+        undone: Callable[[], None] | None = None,
+        is_brief: bool = False,
+    ) -> "asyncio.Future[_Value]":
+        """Have work done and committed; brief is what finds a few rows by an index and writes little.
 
-        The future raises StoreUnavailable, or TooManyTasks where the work did.
+        On the loop `tell` is called with its value, or `undone` where it failed, also if nobody waits any more. The
+        future raises StoreUnavailable.
         """
         if self._closed:
             raise StoreUnavailable("The store is closed")
         future: asyncio.Future[_Value] = self._loop.create_future()
-        self._waiting.append(_Errand(work, tell, future))
+        self._waiting.append(_Errand(work, tell, undone, is_brief, future))
         if not self._is_busy:
             self._is_busy = True
             # Not at once: what else this turn of the loop submits is to share the commit.
@@ -79,18 +113,28 @@ class Writer:
     # --- on the loop ---------------------------------------------------------------------------------------------
 
     def _send(self) -> None:
-        batch = self._waiting[:_LARGEST_BATCH]
+        errands = self._waiting[:_LARGEST_BATCH]
         del self._waiting[:_LARGEST_BATCH]
-        self._batches.put(batch)
+        self._batches.put(_Batch(errands, all(errand.is_brief for errand in errands) and self._is_done_here(errands)))
 
-    def _settle(self, batch: list[_Errand]) -> None:
+    def _is_done_here(self, errands: list[_Errand]) -> bool:
+        """Do works up to their commit. Whatever goes wrong is undone and met again by the thread, which may wait."""
+        try:
+            self._perform(errands)
+        except Exception:
+            with suppress(sqlite3.Error):
+                self._undo()
+            return False
+        return True
+
+    def _settle(self, batch: _Batch) -> None:
         if self._waiting:
             self._send()
         elif self._closed:
             self._batches.put(None)
         else:
             self._is_busy = False
-        for errand in batch:
+        for errand in batch.errands:
             _end(errand)
 
     # --- on the thread -------------------------------------------------------------------------------------------
@@ -102,52 +146,64 @@ class Writer:
         self._connection.close()
         self._loop.call_soon_threadsafe(self._ended.set_result, None)
 
-    def _write(self, batch: list[_Errand]) -> None:
+    def _write(self, batch: _Batch) -> None:
         try:
-            self._commit(batch)
+            self._commit(batch.errands, batch.is_done)
         except _Spoiled:
             # Rare, so it may be slow: each by itself, and only the one that fails has failed.
-            for errand in batch:
+            for errand in batch.errands:
                 self._write_alone(errand)
         except Exception as error:
-            for errand in batch:
+            for errand in batch.errands:
                 errand.error = _unavailable(error)
 
     def _write_alone(self, errand: _Errand) -> None:
         try:
-            self._commit([errand])
+            self._commit([errand], False)
         except _Spoiled as spoiled:
             errand.error = _unavailable(spoiled.__cause__)
         except Exception as error:
             errand.error = _unavailable(error)
 
-    def _commit(self, batch: list[_Errand]) -> None:
-        cursor = self._cursor
+    def _commit(self, errands: list[_Errand], is_done: bool) -> None:
         try:
-            cursor.execute("BEGIN IMMEDIATE")
-            for errand in batch:
-                _perform(errand, cursor)
-            cursor.execute("COMMIT")
+            if not is_done:
+                self._wait_for_locks(self._patience)
+                try:
+                    self._perform(errands)
+                finally:
+                    self._wait_for_locks(0)
+            self._cursor.execute("COMMIT")
         except BaseException:
-            if self._connection.in_transaction:
-                self._connection.rollback()
+            self._undo()
             raise
 
+    # --- on either -----------------------------------------------------------------------------------------------
 
-def _perform(errand: _Errand, cursor: sqlite3.Cursor) -> None:
-    errand.error = None
-    try:
-        errand.value = errand.work(cursor)
-    except TooManyTasks as refusal:
-        errand.error = refusal
-    except Exception as error:
-        raise _Spoiled from error
+    def _perform(self, errands: list[_Errand]) -> None:
+        cursor = self._cursor
+        cursor.execute("BEGIN IMMEDIATE")
+        for errand in errands:
+            try:
+                errand.value = errand.work(cursor)
+            except Exception as error:
+                raise _Spoiled from error
+
+    def _undo(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.rollback()
+
+    def _wait_for_locks(self, milliseconds: int) -> None:
+        self._connection.execute(f"PRAGMA busy_timeout = {milliseconds}").fetchall()
 
 
 def _end(errand: _Errand) -> None:
     future, error = errand.future, errand.error
-    if error is None and errand.tell is not None:
-        errand.tell(errand.value)
+    if error is None:
+        if errand.tell is not None:
+            errand.tell(errand.value)
+    elif errand.undone is not None:
+        errand.undone()
     if future.done():
         return
     if error is None:

@@ -138,6 +138,18 @@ def test_a_head_of_another_schema_is_refused_by_name(schema: object) -> None:
 # --- bodies ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("record", [new_record(params=None), new_record(status=TaskStatus.CANCELLED, params=None)])
+def test_a_head_is_its_own_head(record: TaskRecord) -> None:
+    assert codec.as_head(record) is record
+
+
+@pytest.mark.parametrize("outcome", [None, Succeeded(result="{}", tool_error=False)])
+@pytest.mark.parametrize("params", [None, "{}"])
+def test_a_head_has_no_bodies(params: str | None, outcome: Outcome | None) -> None:
+    head = codec.as_head(new_record(params=params, outcome=outcome))
+    assert (head.call.params, head.outcome) == (None, None)
+
+
 def test_a_record_is_its_head_with_its_bodies() -> None:
     record = new_record(params="[1]", outcome=Succeeded(result="2", tool_error=False))
     head = codec.as_head(record)

@@ -5,20 +5,24 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from helpers.manual_clock import EPOCH
-from helpers.records import OWNER, after, keep, new_record
+from helpers.records import HOLDER, OWNER, after, keep, new_lease, new_record
 from helpers.waiting import bounded
 from taskgate.stores import sqlite
 from taskgate.stores.base import TaskWatch
+from taskgate.stores.codec import as_head
 from taskgate.stores.sqlite import SqliteStore
 from taskgate.stores.sqlite_file import SqliteOptions, open_file
-from taskgate.tasks.events import Progressed
+from taskgate.tasks.events import CallSucceeded, Dispatched, Progressed
 from taskgate.tasks.record import TaskRecord
+
+ENDED = CallSucceeded(result="{}", tool_error=False)
 
 
 class Polls:
@@ -52,8 +56,40 @@ async def test_a_task_that_does_not_change_is_read_once(polls: Polls) -> None:
     record = new_record()
     await keep(polls.store, record)
     assert [await polls.poll(record) for _ in range(3)] == [1, 0, 0]
-    assert await polls.store.swap(after(record, Progressed(message="half")), expected=0)
-    assert [await polls.poll(record) for _ in range(3)] == [1, 0, 0]
+    assert await polls.store.swap(ended := after(record, ENDED), expected=0)
+    assert [await polls.poll(ended) for _ in range(3)] == [1, 0, 0]
+
+
+async def test_a_task_that_moves_on_is_not_read_at_all(polls: Polls) -> None:
+    record = new_record(lease=new_lease())
+    await keep(polls.store, record)
+    for event in (Dispatched(), Progressed(message="half")):
+        moved = after(record, event)
+        assert await polls.store.swap(moved, expected=record.revision)
+        assert await polls.poll(moved) == 0
+        record = moved
+
+
+async def test_a_task_that_moves_on_does_not_make_another_forgotten_for_itself(
+    polls: Polls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "SEEN", 2)
+    records = [new_record() for _ in range(2)]
+    await keep(polls.store, *records)
+    assert [await polls.poll(record) for record in records] == [1, 1]
+    assert await polls.store.swap(moved := after(records[1], Dispatched()), expected=0)
+    assert [await polls.poll(record) for record in (records[0], moved)] == [0, 0]
+
+
+async def test_what_is_remembered_of_a_swap_is_a_head_with_the_lease_that_lies_in_the_file(polls: Polls) -> None:
+    later = EPOCH + timedelta(minutes=9)
+    record = new_record(lease=new_lease())
+    await keep(polls.store, record)
+    await polls.store.renew(HOLDER, frozenset({record.id}), later)
+    assert await polls.store.swap(moved := after(record, Dispatched()), expected=0)
+    remembered = await polls.store.load(OWNER, record.id, now=EPOCH)
+    assert polls.reads == []
+    assert remembered == replace(as_head(moved), lease=new_lease(until=later))
 
 
 async def test_the_head_that_was_read_first_is_forgotten_when_there_are_too_many(

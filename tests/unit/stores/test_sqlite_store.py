@@ -226,7 +226,8 @@ async def test_no_read_holds_the_log(place: Place) -> None:
 
 PAGE, PAGE_VALUES = sql.page(OWNER, TaskFilter(), TaskOrder(), Position(EPOCH, "id"), 5, EPOCH)
 STATEMENTS = {
-    "cap": (sql.COUNT_UNFINISHED, (b"", 0)),
+    "unfinished": (sql.UNFINISHED, ()),
+    "unmoved": (sql.UPDATE_UNMOVED, (0, 1, b"", "id", 0, "working", 0, "p", 0)),
     "swapped": (sql.FIND_SWAPPED, ("id", 0)),
     "head": (sql.LOAD_HEAD, ("id", b"", 0)),
     "whole": (sql.LOAD_WHOLE, ("id", b"", 0)),
