@@ -6,7 +6,7 @@ PY = .venv/bin/python
 STAMP = .venv/made-from-pyproject
 DEBIAN = On Debian 12 or newer: apt-get install python3 python3-venv
 
-.PHONY: help setup run test environments check bench fmt clean
+.PHONY: help setup run test environments provider check bench fmt clean
 
 help:
 	@echo 'make setup   what all others need: .venv with taskgate in it'
@@ -38,7 +38,11 @@ run: $(STAMP)
 environments: $(STAMP)
 	@$(PY) example/environments.py
 
-test: $(STAMP) environments
+# The identity provider of the tests, which needs Node.js; without it those tests are skipped.
+provider: $(STAMP)
+	@$(PY) tests/provider/install.py
+
+test: $(STAMP) environments provider
 	$(PY) -m pytest
 
 check: $(STAMP)
@@ -55,6 +59,6 @@ fmt: $(STAMP)
 	.venv/bin/ruff format .
 
 clean:
-	rm -rf .venv .envs .run build dist proxy/*.egg-info .coverage .coverage.* .hypothesis
+	rm -rf .venv .envs .run build dist proxy/*.egg-info .coverage .coverage.* .hypothesis tests/provider/node_modules
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

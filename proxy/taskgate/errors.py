@@ -103,7 +103,7 @@ class AuthReason(StrEnum):
     ISSUER = "issuer"
     AUDIENCE = "audience"
     CLAIM = "claim"
-    QUERY_TOKEN = "query_token"
+    QUERY_TOKEN = "query_token"  # noqa: S105 - where a token was, not one
 
 
 class Unauthenticated(DownstreamError):
@@ -120,6 +120,32 @@ class Unauthenticated(DownstreamError):
         self.reason = reason.value
         self.issuer = issuer
         self.token_sent = reason is not AuthReason.MISSING
+
+
+class Forbidden(DownstreamError):
+    """The operator's rules do not let this caller do it."""
+
+    reason = "policy"
+
+
+class InsufficientScope(DownstreamError):
+    """The caller's token lacks scopes. `scopes` are all that the operation needs, so that a host need ask only once."""
+
+    reason = "insufficient_scope"
+
+    def __init__(self, scopes: frozenset[str]) -> None:
+        super().__init__("The token's scopes do not allow this")
+        self.scopes = scopes
+
+
+class Penalized(DownstreamError):
+    """The caller looked for too many tasks that it does not have, and is not listened to for a while."""
+
+    reason = "penalty"
+
+    def __init__(self, retry_after: timedelta) -> None:
+        super().__init__("Too many failed look-ups of tasks")
+        self.retry_after = retry_after
 
 
 class TooManyTasks(DownstreamError):

@@ -12,6 +12,7 @@ from taskgate import errors
 from taskgate.mcp.jsonrpc import RawJson, RequestId, dump, error_text
 from taskgate.mcp.versions import Revision
 from taskgate.mcp.vocabulary import (
+    FORBIDDEN,
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -63,6 +64,13 @@ def fault(error: Exception) -> Fault:
         case errors.TooManyTasks():
             data = {"origin": "gateway", "reason": error.reason, "limit": error.limit}
             return _unavailable(OVER_LIMIT, str(error), data, RETRY_AFTER)
+        case errors.Penalized():
+            return _unavailable(OVER_LIMIT, str(error), _ours(error.reason), error.retry_after)
+        case errors.Forbidden():
+            return Fault(status=200, code=FORBIDDEN, text=str(error), data=_ours(error.reason))
+        case errors.InsufficientScope():
+            # The one refusal inside JSON-RPC that the specification gives a status of its own (A-AUTH-7).
+            return Fault(status=403, code=FORBIDDEN, text=str(error), data=_ours(error.reason))
         case errors.StoreUnavailable():
             return _unavailable(UNAVAILABLE, "The task store is not available", _ours(error.reason), RETRY_AFTER)
         case errors.Draining():

@@ -68,5 +68,7 @@ TASK_CANCELLED: Final = -32800
 """`tasks/result` of a cancelled task: there is no result and the specification names none."""
 OVER_LIMIT: Final = 429
 """A cap, a rate or a queue refused; nothing was written or called."""
+FORBIDDEN: Final = 403
+"""The operator's rules refused; no server was called."""
 UNAVAILABLE: Final = 503
 """The store, a drain or overload refused; no server was called."""

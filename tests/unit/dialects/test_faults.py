@@ -69,6 +69,15 @@ TABLE: dict[str, tuple[Exception, Face]] = {
         errors.Unauthenticated(errors.AuthReason.SIGNATURE, issuer="corp"),
         Face(401, -32600, "Authentication is required"),
     ),
+    "decisions 19, a rule": (errors.Forbidden("no"), Face(200, 403, "no", ours("policy"))),
+    "A-AUTH-7": (
+        errors.InsufficientScope(frozenset({"a"})),
+        Face(403, 403, "The token's scopes do not allow this", ours("insufficient_scope")),
+    ),
+    "decisions 19, the penalty box": (
+        errors.Penalized(timedelta(seconds=3)),
+        Face(200, 429, "Too many failed look-ups of tasks", ours("penalty", retryAfterMs=3000), (("Retry-After", "3"),)),
+    ),
     "keys that cannot be had": (
         errors.KeysUnavailable("corp"),
         Face(
@@ -134,8 +143,8 @@ def test_no_error_of_the_gateway_is_missing_in_the_table() -> None:
 
 
 def test_the_statuses_that_tear_down_hosts_are_never_used() -> None:
-    # Decisions 19: refusals of ours inside JSON-RPC are 200. Who asks is settled before there is any.
-    before = (errors.Unauthenticated, errors.KeysUnavailable)
+    # Decisions 19: refusals of ours inside JSON-RPC are 200, but for missing scopes. Who asks is settled before.
+    before = (errors.Unauthenticated, errors.KeysUnavailable, errors.InsufficientScope)
     assert {fault(error).status for error, _ in TABLE.values() if not isinstance(error, before)} == {200, 400, 404}
 
 

@@ -1,0 +1,135 @@
+"""Who a token speaks for, by the claims in it and the operator's rules for its issuer. Pure: the time is handed in.
+
+Nothing is normalised: texts are equal letter by letter, and a value of another type than the standard's is a refusal.
+"""
+
+from collections.abc import Collection
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from taskgate.auth.bearer import is_name
+from taskgate.auth.binding import PARTS
+from taskgate.auth.context import Identity
+from taskgate.auth.settings import Claims, IssuerSettings, Profile
+from taskgate.errors import AuthReason, Unauthenticated
+
+
+class PartMissing(Unauthenticated):
+    """A claim that the operator mapped to a part of the auth context names nobody. `setting` is where it is mapped."""
+
+    def __init__(self, part: str, *, issuer: str) -> None:
+        super().__init__(AuthReason.CLAIM, issuer=issuer)
+        self.setting = f"auth.issuers.{issuer}.claims.{part}"
+
+
+def read_claims(
+    payload: Claims, settings: IssuerSettings, *, audience: str, now: datetime, bound: Collection[str] = PARTS
+) -> Identity:
+    """Who a token with a good signature speaks for. `audience` counts where the settings name none.
+
+    `bound` are the parts an auth context is made of: a client id may be missing only where it is none of them.
+    Raises Unauthenticated: ISSUER, AUDIENCE, EXPIRED, NOT_YET_VALID or CLAIM; PartMissing is one of these.
+    """
+    if payload.get("iss") != settings.issuer:
+        raise _refusal(AuthReason.ISSUER, settings)
+    if any(payload.get(name) is None for name in settings.required_claims):
+        raise _refusal(AuthReason.CLAIM, settings)
+    if not _is_meant_for(payload.get("aud"), settings.audience or (audience,)):
+        raise _refusal(AuthReason.AUDIENCE, settings)
+    subject = payload.get("sub")
+    if not is_name(subject) or (settings.profile is Profile.GENERIC and _is_id_token(payload, settings)):
+        raise _refusal(AuthReason.CLAIM, settings)
+    return Identity(
+        issuer_name=settings.name,
+        issuer=settings.issuer,
+        subject=subject,
+        client_id=_client_id(payload, settings, bound),
+        tenant=_tenant(payload, settings),
+        scopes=_scopes(payload, settings),
+        expires_at=_end(payload, settings, now),
+        claims=payload,
+    )
+
+
+def _refusal(reason: AuthReason, settings: IssuerSettings) -> Unauthenticated:
+    return Unauthenticated(reason, issuer=settings.name)
+
+
+def _is_meant_for(audience: object, accepted: tuple[str, ...]) -> bool:
+    """RFC 7519, section 4.1.3: a text, or an array of texts and of nothing else."""
+    named = audience if isinstance(audience, list) else [audience]
+    return all(isinstance(one, str) for one in named) and any(one in accepted for one in named)
+
+
+def _is_id_token(payload: Claims, settings: IssuerSettings) -> bool:
+    """Whether a token that may be of type JWT looks unlike an access token."""
+    of_an_access_token = (*settings.scope_claims, *settings.client_id_claims)
+    return any(name in payload for name in _OF_AN_ID_TOKEN) or not any(name in payload for name in of_an_access_token)
+
+
+# --- times -------------------------------------------------------------------------------------------------------
+
+
+def _end(payload: Claims, settings: IssuerSettings, now: datetime) -> datetime:
+    """From when on the token is not accepted, but for the leeway; raises where that, or its beginning, is not now."""
+    end = _moment(payload, "exp", settings)
+    issued_at = _moment(payload, "iat", settings)
+    if any(begin and begin > now + settings.leeway for begin in (issued_at, _moment(payload, "nbf", settings))):
+        raise _refusal(AuthReason.NOT_YET_VALID, settings)
+    if end is None or (issued_at is None and settings.max_token_age is not None):
+        raise _refusal(AuthReason.CLAIM, settings)
+    if issued_at is not None and settings.max_token_age is not None:
+        end = min(end, issued_at + settings.max_token_age)
+    if end <= now - settings.leeway:
+        raise _refusal(AuthReason.EXPIRED, settings)
+    return end
+
+
+def _moment(payload: Claims, name: str, settings: IssuerSettings) -> datetime | None:
+    """A claim that is a NumericDate (RFC 7519, section 2), None where there is no such claim."""
+    if name not in payload:
+        return None
+    seconds = payload[name]
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise _refusal(AuthReason.CLAIM, settings)
+    try:
+        return _EPOCH + timedelta(seconds=seconds)
+    except (OverflowError, ValueError):
+        # Not a number, infinite, or outside the years that there are.
+        raise _refusal(AuthReason.CLAIM, settings) from None
+
+
+# --- parts -------------------------------------------------------------------------------------------------------
+
+
+def _client_id(payload: Claims, settings: IssuerSettings, bound: Collection[str]) -> str | None:
+    name = next((name for name in settings.client_id_claims if name in payload), None)
+    if name is None and not (settings.client_id_claims and "client_id" in bound):
+        return None
+    value = None if name is None else payload[name]
+    if not is_name(value):
+        raise PartMissing("client_id", issuer=settings.name)
+    return value
+
+
+def _tenant(payload: Claims, settings: IssuerSettings) -> str | None:
+    if settings.tenant_claim is None:
+        return None
+    value = payload.get(settings.tenant_claim)
+    if not is_name(value):
+        raise PartMissing("tenant", issuer=settings.name)
+    return value
+
+
+def _scopes(payload: Claims, settings: IssuerSettings) -> frozenset[str]:
+    """The scopes of the first claim that may hold them: words between spaces, or an array of them."""
+    value = next((payload[name] for name in settings.scope_claims if name in payload), "")
+    words = value.split(" ") if isinstance(value, str) else value
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise _refusal(AuthReason.CLAIM, settings)
+    return frozenset(word for word in words if word)
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_OF_AN_ID_TOKEN: Final = ("nonce", "at_hash", "c_hash")
+"""OpenID Connect Core 1.0, sections 2 and 3.3.2.11: what binds an ID token to the request it answers."""

@@ -1,0 +1,265 @@
+"""The first rule that matches decides, shadow rules only tell, and nobody gets what they have no scope for."""
+
+from typing import Any
+
+import pytest
+
+from taskgate.auth.authorization import AccessPolicy, AccessRule, Decision, Effect, Refusal
+from taskgate.auth.context import Identity
+from unit.auth.identities import identity
+
+DENY = Effect.DENY
+
+
+def rule(name: str = "r", *scopes: str, **changes: Any) -> AccessRule:
+    return AccessRule(name=name, require_scopes=frozenset(scopes), **changes)
+
+
+def matches(
+    one: AccessRule,
+    who: Identity | None = None,
+    *,
+    method: str = "tools/call",
+    upstream: str = "reports",
+    tool: str | None = "build",
+) -> bool:
+    return one.matches(who, method=method, upstream=upstream, tool=tool)
+
+
+def judge(policy: AccessPolicy, who: Identity | None = None, tool: str | None = "build") -> Decision:
+    return policy.judge(who, method="tools/call", upstream="reports", tool=tool)
+
+
+def test_the_effects_are_the_words_of_the_configuration() -> None:
+    assert [str(effect) for effect in Effect] == ["allow", "deny"]
+
+
+# --- what a rule matches -------------------------------------------------------------------------------------------
+
+
+def test_a_rule_that_names_nothing_matches_everything() -> None:
+    assert matches(rule())
+    assert matches(rule(), identity(), method="initialize", upstream="", tool=None)
+
+
+@pytest.mark.parametrize(
+    ("globs", "method", "expected"),
+    [
+        (("tasks/*",), "tasks/get", True),
+        (("tasks/*",), "tasks/", True),
+        (("tasks/*",), "tools/call", False),
+        (("tasks/*",), "Tasks/get", False),
+        (("tools/call", "tools/list"), "tools/list", True),
+        (("tools/call",), "tools/call_", False),
+        (("*",), "notifications/tasks/status", True),
+        (("tools/*", "prompts/*"), "prompts/get", True),
+        ((), "tools/call", False),
+    ],
+)
+def test_a_method_matches_any_of_the_globs(globs: tuple[str, ...], method: str, expected: bool) -> None:
+    assert matches(rule(methods=globs), method=method) is expected
+
+
+def test_a_rule_of_one_upstream_says_nothing_of_another() -> None:
+    assert matches(rule(upstream="reports"))
+    assert not matches(rule(upstream="reports"), upstream="Reports")
+    assert not matches(rule(upstream="report"))
+
+
+@pytest.mark.parametrize(
+    ("glob", "tool", "expected"),
+    [
+        ("delete_*", "delete_all", True),
+        ("delete_*", "Delete_all", False),
+        ("DELETE_*", "delete_all", False),
+        ("delete_?", "delete_10", False),
+        ("*", "", True),
+        ("*", "a/b\nc", True),
+        ("*", None, False),
+        (None, None, True),
+    ],
+)
+def test_a_rule_about_tools_matches_only_requests_that_name_one(
+    glob: str | None, tool: str | None, expected: bool
+) -> None:
+    assert matches(rule(tool=glob), tool=tool) is expected
+
+
+@pytest.mark.parametrize(
+    ("claim", "expected"),
+    [
+        ("staff", True),
+        ("admin", True),
+        ("staff admin", False),
+        ("Staff", False),
+        (["guest", "staff"], True),
+        (["guest"], False),
+        ([], False),
+        ([["staff"]], False),
+        ([7, None, {"staff": 1}], False),
+        ({"staff": True}, False),
+        (True, False),
+        (7, False),
+        (None, False),
+    ],
+)
+def test_a_claim_is_a_value_or_a_list_that_has_one(claim: object, expected: bool) -> None:
+    assert matches(rule(claims={"role": frozenset({"staff", "admin"})}), identity(role=claim)) is expected
+
+
+def test_every_claim_that_a_rule_names_must_be_there() -> None:
+    one = rule(claims={"role": frozenset({"staff"}), "tenant": frozenset({"gold"})})
+    assert matches(one, identity(role="staff", tenant="gold"))
+    assert not matches(one, identity(role="staff"))
+    assert not matches(one, identity(role="staff", tenant="iron"))
+    assert not matches(rule(claims={"role": frozenset()}), identity(role="staff"))
+
+
+def test_nobody_has_no_claims() -> None:
+    assert not matches(rule(claims={"role": frozenset({"staff"})}), None)
+
+
+def test_all_conditions_of_a_rule_hold_together() -> None:
+    one = rule(methods=("tools/*",), upstream="reports", tool="b*", claims={"role": frozenset({"staff"})})
+    who = identity(role="staff")
+    assert matches(one, who)
+    assert not matches(one, who, method="tasks/get")
+    assert not matches(one, who, upstream="other")
+    assert not matches(one, who, tool="c")
+    assert not matches(one, identity(role="guest"))
+
+
+# --- what becomes of a request -------------------------------------------------------------------------------------
+
+
+def test_without_rules_the_default_decides_and_names_no_rule() -> None:
+    assert judge(AccessPolicy()) == Decision(allowed=True)
+    assert judge(AccessPolicy(default=DENY)) == Decision(allowed=False)
+
+
+def test_a_rule_that_does_not_match_leaves_it_to_the_default() -> None:
+    assert judge(AccessPolicy(rules=(rule(tool="x"),), default=DENY)) == Decision(allowed=False)
+    assert judge(AccessPolicy(rules=(rule(tool="x", effect=DENY),))) == Decision(allowed=True)
+
+
+def test_the_first_rule_that_matches_decides() -> None:
+    rules = (rule("other", effect=DENY, tool="x"), rule("first"), rule("second", effect=DENY))
+    assert judge(AccessPolicy(rules=rules, default=DENY)) == Decision(allowed=True, rule="first")
+    assert judge(AccessPolicy(rules=rules[::-1])) == Decision(allowed=False, rule="second")
+
+
+def test_a_rule_allows_who_has_all_its_scopes() -> None:
+    policy = AccessPolicy(rules=(rule("r", "read", "write"),), default=DENY)
+    assert judge(policy, identity("read", "write", "more")) == Decision(allowed=True, rule="r")
+
+
+@pytest.mark.parametrize("who", [None, identity(), identity("read"), identity("other")])
+def test_whatever_scope_is_missing_all_that_are_needed_are_named(who: Identity | None) -> None:
+    policy = AccessPolicy(rules=(rule("r", "read", "write"), rule("later")))
+    assert judge(policy, who) == Decision(allowed=False, missing_scopes=frozenset({"read", "write"}), rule="r")
+
+
+def test_a_rule_that_denies_names_no_scope_that_would_help() -> None:
+    policy = AccessPolicy(rules=(rule("closed", effect=DENY),))
+    assert judge(policy, identity("admin")) == Decision(allowed=False, rule="closed")
+
+
+def test_a_rule_that_denies_cannot_require_scopes() -> None:
+    with pytest.raises(ValueError, match="require scopes"):
+        rule("r", "read", effect=DENY)
+
+
+def test_a_claim_chooses_the_rule() -> None:
+    rules = (
+        rule("staff", claims={"role": frozenset({"staff"})}),
+        rule("rest", "reports.admin"),
+    )
+    policy = AccessPolicy(rules=rules)
+    assert judge(policy, identity(role="staff")).rule == "staff"
+    assert judge(policy, identity("reports.admin", role="guest")) == Decision(allowed=True, rule="rest")
+    assert not judge(policy, None).allowed
+
+
+def test_a_task_is_judged_by_the_tool_it_runs() -> None:
+    policy = AccessPolicy(
+        rules=(
+            rule("delete", "reports.admin", upstream="reports", tool="delete_*"),
+            rule("tasks", methods=("tasks/*",)),
+        ),
+        default=DENY,
+    )
+
+    def get(tool: str | None) -> Decision:
+        return policy.judge(identity(), method="tasks/get", upstream="reports", tool=tool)
+
+    assert get("delete_all").missing_scopes == {"reports.admin"}
+    assert get("build") == get(None) == Decision(allowed=True, rule="tasks")
+    assert not judge(policy, identity(), tool="build").allowed
+
+
+# --- shadow rules --------------------------------------------------------------------------------------------------
+
+
+def test_a_shadow_rule_tells_what_it_would_have_refused_and_decides_nothing() -> None:
+    rules = (
+        rule("closed", effect=DENY, shadow=True),
+        rule("scoped", "a", "b", shadow=True),
+        rule("live", "c"),
+    )
+    told = (Refusal("closed", frozenset()), Refusal("scoped", frozenset({"a", "b"})))
+    assert judge(AccessPolicy(rules=rules), identity("c")) == Decision(allowed=True, rule="live", shadowed=told)
+    refused = Decision(allowed=False, rule="live", missing_scopes=frozenset({"c"}), shadowed=told)
+    assert judge(AccessPolicy(rules=rules), identity("a")) == refused
+
+
+def test_shadow_rules_alone_leave_it_to_the_default() -> None:
+    rules = (rule("s", effect=DENY, shadow=True),)
+    told = (Refusal("s", frozenset()),)
+    assert judge(AccessPolicy(rules=rules)) == Decision(allowed=True, shadowed=told)
+    assert judge(AccessPolicy(rules=rules, default=DENY)) == Decision(allowed=False, shadowed=told)
+
+
+def test_a_shadow_rule_is_silent_about_what_it_allows_what_it_does_not_match_and_what_was_decided_before() -> None:
+    rules = (
+        rule("would allow", "a", shadow=True),
+        rule("elsewhere", effect=DENY, tool="x", shadow=True),
+        rule("live"),
+        rule("behind", effect=DENY, shadow=True),
+    )
+    assert judge(AccessPolicy(rules=rules), identity("a")) == Decision(allowed=True, rule="live")
+
+
+# --- broader scopes ------------------------------------------------------------------------------------------------
+
+
+def test_a_broader_scope_implies_narrower_ones_through_any_number_of_steps() -> None:
+    implied = {"admin": frozenset({"write", "audit"}), "write": frozenset({"read"})}
+    policy = AccessPolicy(rules=(rule("r", "read", "audit"),), implied=implied)
+    assert judge(policy, identity("admin")).allowed
+    assert not judge(policy, identity("write")).allowed
+    assert policy.scopes(identity("admin")) == {"admin", "write", "audit", "read"}
+    assert policy.scopes(identity("read")) == {"read"}
+    assert policy.scopes(None) == frozenset()
+
+
+def test_scopes_that_imply_each_other_are_the_same() -> None:
+    implied = {"a": frozenset({"b"}), "b": frozenset({"c", "b"}), "c": frozenset({"a"})}
+    policy = AccessPolicy(implied=implied)
+    assert {policy.scopes(identity(one)) for one in "abc"} == {frozenset("abc")}
+
+
+# --- what a list shows ---------------------------------------------------------------------------------------------
+
+
+def test_a_list_shows_what_could_be_called() -> None:
+    policy = AccessPolicy(
+        rules=(
+            rule("lists", methods=("tools/list",), effect=DENY),
+            rule("trial", effect=DENY, shadow=True),
+            rule("delete", "admin", methods=("tools/call",), upstream="reports", tool="delete_*"),
+        )
+    )
+    assert policy.visible(None, "reports", "build")
+    assert not policy.visible(None, "reports", "delete_all")
+    assert policy.visible(identity("admin"), "reports", "delete_all")
+    assert policy.visible(None, "other", "delete_all")
