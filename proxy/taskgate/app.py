@@ -19,6 +19,7 @@ from taskgate.downstream.listener import PublicListener
 from taskgate.downstream.operations import OperatorsListener
 from taskgate.engine.measured import MeasuredStore
 from taskgate.errors import StoreUnavailable
+from taskgate.gatehouse import Gatehouse, build_gatehouse
 from taskgate.stores.base import Store
 from taskgate.tasks.record import OwnerKey
 from taskgate.telemetry.lag import LoopLag
@@ -52,6 +53,7 @@ class Service:
         self._metrics = PrometheusAudit(upstreams=names, backend=config.store.backend)
         self._admin = OperatorsListener(metrics=self._metrics, ready=self._ready)
         self._store: Store | None = None
+        self._gatehouse: Gatehouse | None = None
         self._house: House | None = None
         self._listener: PublicListener | None = None
         self.address: tuple[str, int] = ("", 0)
@@ -60,7 +62,7 @@ class Service:
     async def start(self) -> None:
         """Open everything, and listen; what an earlier process left is settled meanwhile.
 
-        Raises ListenFailed or StoreUnavailable; nothing is left open then.
+        Raises ListenFailed, KeyFileRefused or StoreUnavailable; nothing is left open then.
         """
         try:
             await self._open()
@@ -109,9 +111,15 @@ class Service:
         store = self._around.store or await open_configured_store(config, self._data_directory)
         closers.push_async_callback(store.close)
         self._store = MeasuredStore(store, audit=self._metrics, clock=clock)
-        self._house = house = build_house(config, self._store, self._metrics, self._around)
+        around = self._around
+        gatehouse = build_gatehouse(config, self._data_directory, self._metrics, clock, around.entropy)
+        self._gatehouse = gatehouse
+        closers.push_async_callback(gatehouse.close)
+        gatehouse.open()
+        port = bound.getsockname()[1]
+        self._house = house = build_house(config, self._store, gatehouse, self._metrics, self._around, port)
         self._open_house(house)
-        self._listener = build_listener(config, house.gateway, bound.getsockname()[1], self._metrics, clock)
+        self._listener = build_listener(config, house.gateway, port, self._metrics, clock)
         self.address = await self._listener.start(bound)
         closers.push_async_callback(self._listener.close, timedelta())
 
@@ -128,14 +136,18 @@ class Service:
         closers.callback(house.relaying.close)
 
     async def _ready(self) -> Mapping[str, bool]:
-        """Whether the gateway can serve: it listens, and its store answers. Servers behind it do not count."""
-        if self._store is None or not self.address[1]:
+        """Whether the gateway can serve: it listens, its store answers, and it can judge tokens.
+
+        Servers behind it do not count, nor does an issuer that was there once.
+        """
+        if self._store is None or self._gatehouse is None or not self.address[1]:
             return {"started": False}
+        found = {"started": True, "store": True, "keys": self._gatehouse.ready}
         try:
             await self._store.load(_NOBODY, "", now=self._around.clock.now())
         except StoreUnavailable:
-            return {"started": True, "store": False}
-        return {"started": True, "store": True}
+            found["store"] = False
+        return found
 
 
 async def _unless(hurry: asyncio.Event, work: Coroutine[Any, Any, None], *, within: timedelta | None = None) -> None:

@@ -11,21 +11,23 @@ from functools import partial
 from pathlib import Path
 
 from taskgate import __version__
-from taskgate.auth.context import ANONYMOUS
 from taskgate.clock import Clock, Entropy, SystemClock, SystemEntropy
 from taskgate.config import GatewayConfig
 from taskgate.dialects.legacy.downstream import LegacyDownstream
 from taskgate.dialects.legacy.upstream import LegacyUpstream
 from taskgate.downstream.listener import ListenerSettings, PublicListener
 from taskgate.downstream.names import allowed_hosts, allowed_origins
+from taskgate.engine.access import Access
 from taskgate.engine.gateway import Gateway, Rooms
 from taskgate.engine.listen import Listening
+from taskgate.engine.lookups import Lookups
 from taskgate.engine.mounts import Mount
 from taskgate.engine.relay import Relaying
 from taskgate.engine.runner import Runner
 from taskgate.engine.sessions import HostSessions
 from taskgate.engine.sweeper import Sweeper
 from taskgate.engine.task_service import TaskService
+from taskgate.gatehouse import Gatehouse, metadata_documents, metadata_url, resource_of
 from taskgate.stores.base import Store
 from taskgate.stores.open import SqliteOptions, open_store
 from taskgate.tasks.policy import Mode, Policy, Rule
@@ -79,11 +81,14 @@ async def open_configured_store(config: GatewayConfig, data_directory: Path | No
     return await open_store("sqlite", options)
 
 
-def build_house(config: GatewayConfig, store: Store, audit: Audit, around: Surroundings) -> House:
-    """Every part over `store`; none has begun yet."""
-    clock, entropy, dialect = around.clock, around.entropy, LegacyDownstream(__version__)
+def build_house(
+    config: GatewayConfig, store: Store, gatehouse: Gatehouse, audit: Audit, around: Surroundings, port: int
+) -> House:
+    """Every part over `store`, behind `gatehouse`; none has begun yet. `port` is the public listener's."""
+    clock, entropy = around.clock, around.entropy
+    dialect = LegacyDownstream(__version__, lists=config.auth.mode == "required")
     policy = build_policy(config)
-    mounts = {name: _mount(config, name, policy, audit, around) for name in config.upstreams}
+    mounts = {name: _mount(config, name, policy, audit, around, port) for name in config.upstreams}
     sessions = HostSessions(store=store, dialect=dialect, clock=clock, entropy=entropy, idle=config.server.session_idle)
     timeouts = {name: section.timeouts.call for name, section in config.upstreams.items()}
     runner = Runner(
@@ -94,13 +99,26 @@ def build_house(config: GatewayConfig, store: Store, audit: Audit, around: Surro
         store=store, runner=runner, sessions=sessions, mounts=mounts, audit=audit, clock=clock, interval=interval
     )
     listening = Listening(store=store, sessions=sessions, dialect=dialect, clock=clock)
-    tasks = TaskService(store=store, runner=runner, policy=policy, audit=audit, clock=clock, entropy=entropy)
+    access = Access(gatehouse.policy, audit)
+    lookups = Lookups(
+        store=store,
+        access=access,
+        cursors=gatehouse.cursors,
+        penalties=gatehouse.penalties,
+        audit=audit,
+        clock=clock,
+    )
+    tasks = TaskService(
+        store=store, lookups=lookups, runner=runner, policy=policy, audit=audit, clock=clock, entropy=entropy
+    )
     relaying = Relaying(dialect=dialect, patience=config.server.sse_keepalive)
     gateway = Gateway(
         mounts={mount.path: mount for mount in mounts.values()},
         dialect=dialect,
-        rooms=Rooms(sessions=sessions, tasks=tasks, relaying=relaying, listening=listening),
-        caller=ANONYMOUS,
+        rooms=Rooms(
+            sessions=sessions, access=access, lookups=lookups, tasks=tasks, relaying=relaying, listening=listening
+        ),
+        callers=gatehouse.callers,
         max_depth=config.server.max_json_depth,
         audit=audit,
         clock=clock,
@@ -130,7 +148,14 @@ def build_listener(config: GatewayConfig, gateway: Gateway, port: int, audit: Au
         sse_keepalive=server.sse_keepalive,
     )
     paths = frozenset(section.path for section in config.upstreams.values())
-    return PublicListener(settings, answer=gateway.answer, is_mount=paths.__contains__, audit=audit, clock=clock)
+    return PublicListener(
+        settings,
+        answer=gateway.answer,
+        documents=metadata_documents(config, port),
+        is_mount=paths.__contains__,
+        audit=audit,
+        clock=clock,
+    )
 
 
 def build_policy(config: GatewayConfig) -> Policy:
@@ -140,14 +165,15 @@ def build_policy(config: GatewayConfig) -> Policy:
         rules=tuple(Rule(upstream=rule.upstream, tool=rule.tool, mode=Mode(rule.mode)) for rule in tasks.upgrade),
         ttl_default=tasks.ttl.default,
         ttl_min=tasks.ttl.min,
-        ttl_max=tasks.ttl.max,
+        ttl_max=config.longest_ttl,
         poll_interval=tasks.poll_interval.base,
         tasks_per_context=config.limits.concurrency.tasks_per_context,
     )
 
 
-def _mount(config: GatewayConfig, name: str, policy: Policy, audit: Audit, around: Surroundings) -> Mount:
+def _mount(config: GatewayConfig, name: str, policy: Policy, audit: Audit, around: Surroundings, port: int) -> Mount:
     section = config.upstreams[name]
+    resource = resource_of(config, port, section.path)
     settings = UpstreamSettings(
         name=name,
         url=section.url,
@@ -163,6 +189,9 @@ def _mount(config: GatewayConfig, name: str, policy: Policy, audit: Audit, aroun
         upstream=around.make_upstream(settings, _observer(name, audit), around.clock),
         offers_tasks=policy.offers_tasks(name),
         support=partial(policy.support, name),
+        resource=resource,
+        metadata=metadata_url(config, resource),
+        scopes=config.auth.protected_resource_metadata.scopes_supported,
     )
 
 

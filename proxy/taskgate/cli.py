@@ -20,6 +20,7 @@ import orjson
 from taskgate import __version__
 from taskgate import config as settings
 from taskgate.app import ListenFailed, Service
+from taskgate.auth.keyfile import KeyFileRefused
 from taskgate.config import ConfigurationError, GatewayConfig
 from taskgate.errors import StoreUnavailable
 from taskgate.telemetry import logs
@@ -57,7 +58,7 @@ def serve(file: Path | None, upstream: str | None, listen: str | None, admin: st
     logs.configure(chosen.logging.level, chosen.logging.format, sys.stderr)
     try:
         asyncio.run(_serve(chosen, directory))
-    except (ListenFailed, StoreUnavailable) as refusal:
+    except (ListenFailed, KeyFileRefused, StoreUnavailable) as refusal:
         _give_up(refusal, COULD_NOT_START)
 
 
@@ -82,7 +83,9 @@ def _load(file: Path) -> GatewayConfig:
 
 
 def _needs_directory(chosen: GatewayConfig) -> bool:
-    return chosen.store.backend == "sqlite" and chosen.store.sqlite.path is None
+    """Whether something that must outlive the process has no place of its own."""
+    makes_key = chosen.auth.mode == "required" and chosen.auth.context.key_file is None
+    return chosen.store.backend == "sqlite" and (chosen.store.sqlite.path is None or makes_key)
 
 
 def _give_up(error: Exception, status: int) -> NoReturn:

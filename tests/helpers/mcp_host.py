@@ -100,11 +100,12 @@ class Stream:
 
 
 class McpHost:
-    """One host; `session` and `revision` are sent with every message once `initialize` has brought them."""
+    """One host. `token` is sent with every message, and so are `session` and `revision` once `initialize` brought them."""
 
-    def __init__(self, http: aiohttp.ClientSession, url: str) -> None:
+    def __init__(self, http: aiohttp.ClientSession, url: str, token: str | None = None) -> None:
         self.http = http
         self.url = url
+        self.token = token
         self.session: str | None = None
         self.revision: str | None = None
         self._ids = count(1)
@@ -193,12 +194,13 @@ class McpHost:
 
     def again(self) -> Self:
         """The same host after a lost connection: same session, nothing else remembered."""
-        other = type(self)(self.http, self.url)
+        other = type(self)(self.http, self.url, self.token)
         other.session, other.revision = self.session, self.revision
         return other
 
     def _head(self) -> dict[str, str]:
-        head = {} if self.session is None else {"Mcp-Session-Id": self.session}
+        head = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
+        head |= {} if self.session is None else {"Mcp-Session-Id": self.session}
         return head if self.revision is None else head | {"MCP-Protocol-Version": self.revision}
 
 

@@ -24,13 +24,13 @@ class WholeGateway:
     http: aiohttp.ClientSession
     paths: Mapping[str, str]
 
-    def host(self, mount: str = "reports") -> McpHost:
+    def host(self, mount: str = "reports", token: str | None = None) -> McpHost:
         """A host that has said nothing yet."""
-        return McpHost(self.http, self.url(mount))
+        return McpHost(self.http, self.url(mount), token)
 
-    async def greeted(self, revision: str = "2025-11-25", mount: str = "reports") -> McpHost:
+    async def greeted(self, revision: str = "2025-11-25", mount: str = "reports", token: str | None = None) -> McpHost:
         """A host with an open session."""
-        host = self.host(mount)
+        host = self.host(mount, token)
         await host.initialize(revision)
         return host
 

@@ -17,14 +17,15 @@ FOLDER = ROOT / "config"
 EXAMPLES = sorted(FOLDER.glob("*.yaml"))
 PAGE = ROOT / "docs" / "configuration.md"
 
-_UPSTREAM = "*"
+_NAMED = "*"
 
 
 def _leaves(node: dict[str, Any], path: str = "", *, needed: bool = False) -> dict[str, tuple[dict[str, Any], bool]]:
     """The schema of every key that is no section, by dotted path, and whether the key is required."""
     children = dict(node.get("properties", {}))
     for child in node.get("patternProperties", {}).values():
-        children[_UPSTREAM] = child
+        if "properties" in child:
+            children[_NAMED] = child
     if node.get("type") == "array" and "properties" in node["items"]:
         return {path: (node, needed)} | _leaves(node["items"], f"{path}[]")
     if not children:
@@ -36,9 +37,9 @@ def _leaves(node: dict[str, Any], path: str = "", *, needed: bool = False) -> di
 
 
 def _written(node: Any, path: str = "") -> set[str]:
-    """The dotted paths of the values in a file, with `*` for the names of upstreams."""
-    if isinstance(node, dict):
-        keys = {key: _UPSTREAM if path == "upstreams" else key for key in node}
+    """The dotted paths of the values in a file, with `*` for the names of upstreams and issuers."""
+    if isinstance(node, dict) and path not in KEYS:
+        keys = {key: _NAMED if path in ("upstreams", "auth.issuers") else key for key in node}
         return set().union(*(_written(each, f"{path}.{keys[key]}".lstrip(".")) for key, each in node.items()))
     if isinstance(node, list) and node and isinstance(node[0], dict):
         return {path}.union(*(_written(each, f"{path}[]") for each in node))
@@ -49,7 +50,7 @@ KEYS = _leaves(schema())
 
 
 def test_there_are_examples() -> None:
-    assert {path.name for path in EXAMPLES} >= {"minimal.yaml", "full.yaml"}
+    assert {path.name for path in EXAMPLES} >= {"minimal.yaml", "full.yaml", "jwt.yaml"}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
@@ -73,14 +74,15 @@ def test_the_full_example_has_every_key() -> None:
 def test_the_full_example_has_the_defaults(tmp_path: Path) -> None:
     reduced = tmp_path / "reduced.yaml"
     reduced.write_text(
-        "version: 1\nauth: {mode: none}\nupstreams: {reports: {path: /reports/mcp, url: 'http://127.0.0.1:3000/mcp'}}\n"
+        "version: 1\nauth: {mode: required, issuers: {corp: {issuer: 'https://idp.example.com/'}}}\n"
+        "upstreams: {reports: {path: /reports/mcp, url: 'http://127.0.0.1:3000/mcp'}}\nauthorization: {rules: [{}]}\n"
     )
-    assert load(FOLDER / "full.yaml", {}) == load(reduced, {}) == load(FOLDER / "minimal.yaml", {})
+    assert load(FOLDER / "full.yaml", {}) == load(reduced, {})
 
 
 def test_the_minimal_example_has_what_is_required_and_nothing_else() -> None:
     required = {key for key, (_, needed) in KEYS.items() if needed and "[]" not in key}
-    assert _written(YAML(typ="safe").load(FOLDER / "minimal.yaml")) == required
+    assert _written(YAML(typ="safe").load(FOLDER / "minimal.yaml")) == required - {"auth.issuers.*.issuer"}
 
 
 def test_the_full_example_is_in_the_order_of_the_effective_configuration() -> None:
@@ -124,8 +126,10 @@ def test_the_page_has_the_type_of_a_key(key: str) -> None:
     elif choice["type"] == "integer":
         bounds = [f"{choice['minimum']}"] + ([f"{choice['maximum']}"] if "maximum" in choice else [])
         assert re.findall(r"\d+", kind) == bounds
-    elif choice["type"] == "array":
-        assert kind.startswith("list of ")
+    elif choice["type"] == "boolean":
+        assert re.findall("`([^`]*)`", kind) == ["true", "false"]
+    elif choice["type"] in ("array", "object"):
+        assert kind.startswith("list of " if choice["type"] == "array" else "mapping of ")
     else:
         assert kind.startswith(("duration", "size", "address", "URL", "path", "text"))
         for word, unit in (("duration", "ms|s"), ("size", "KiB")):

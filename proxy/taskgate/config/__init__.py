@@ -1,5 +1,6 @@
 """What an operator may set: the vocabulary of the file, reading it, and telling what is wrong with it."""
 
+from taskgate.config.access import access_policy, issuer_settings
 from taskgate.config.addresses import Listen
 from taskgate.config.load import data_directory, effective, for_upstream, load, open_data_directory, schema
 from taskgate.config.models import GatewayConfig
@@ -10,9 +11,11 @@ __all__ = [
     "GatewayConfig",
     "Listen",
     "Problem",
+    "access_policy",
     "data_directory",
     "effective",
     "for_upstream",
+    "issuer_settings",
     "load",
     "open_data_directory",
     "schema",

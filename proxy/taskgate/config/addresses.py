@@ -16,11 +16,14 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, PlainSerializer, PlainValidator, WithJsonSchema
 
+from taskgate.auth.discovery import may_be_asked
+
 _AUTHORITY = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?")
 _NAME = re.compile(r"[a-z0-9_](?:[a-z0-9._-]{0,251}[a-z0-9_])?")
 _NUMERIC = re.compile(r"(?:.*\.)?[0-9]+\.?")
 _LOOPBACK = IPv4Network("127.0.0.0/8")
 _HIGHEST_PORT = 65535
+_LONGEST_FETCHED = 2048
 _EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - recognised, not bound
 _LOCALHOST = frozenset({"127.0.0.1", "::1"})
 _USUAL_PORTS = {"http": 80, "https": 443}
@@ -76,14 +79,6 @@ def read_listen(written: object) -> Listen:
     return Listen(host=host, port=port)
 
 
-def read_loopback(written: object) -> Listen:
-    """As `read_listen`, for an address that only this machine reaches."""
-    address = read_listen(written)
-    if not address.is_loopback:
-        raise ValueError("must be a loopback address (127.0.0.1, [::1] or localhost) with auth.mode none")
-    return address
-
-
 def read_url(written: str) -> str:
     """The URL itself, when it is absolute http(s) with a host, without user, password or fragment."""
     # urlsplit drops some control characters silently, so the alphabet is checked before it sees the text.
@@ -105,6 +100,23 @@ def read_public_url(written: str) -> str:
     if "?" in read_url(written):
         raise ValueError("must not have a query")
     return written.rstrip("/")
+
+
+def read_fetched_url(written: str) -> str:
+    """As `read_url`, for what is fetched to be believed: https, or plain http that does not leave this machine."""
+    read_url(written)
+    if len(written) > _LONGEST_FETCHED or "\\" in written:
+        raise ValueError(f"must be at most {_LONGEST_FETCHED} characters, without a backslash")
+    if not may_be_asked(written):
+        raise ValueError("must be https, or plain http on a loopback host (127.0.0.1, [::1] or localhost)")
+    return written
+
+
+def read_issuer(written: str) -> str:
+    """As `read_fetched_url`, without a query. Nothing is normalised, because issuers are compared letter by letter."""
+    if "?" in read_fetched_url(written):
+        raise ValueError("must not have a query")
+    return written
 
 
 def read_host(written: str) -> str:
@@ -143,10 +155,15 @@ def read_file_path(written: object) -> Path:
         return written
     if not isinstance(written, str) or not written.isprintable() or not written.strip():
         raise ValueError("must be the path of a file")
+    return Path(written)
+
+
+def read_database_path(written: object) -> Path:
+    """As `read_file_path`, for a file of SQLite."""
     # sqlite3 would take this name for a database that dies with the process.
     if written == ":memory:":
         raise ValueError("must be the path of a file; to keep nothing, set store.backend to memory")
-    return Path(written)
+    return read_file_path(written)
 
 
 def _authority(written: str) -> tuple[str | None, int | None]:
@@ -175,15 +192,20 @@ def _pattern(pattern: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "pattern": pattern})
 
 
-LoopbackAddress = Annotated[
+ListenAddress = Annotated[
     Listen,
-    PlainValidator(read_loopback),
+    PlainValidator(read_listen),
     PlainSerializer(str, when_used="json"),
     _pattern(rf"^{_HOST}:[0-9]{{1,5}}$"),
 ]
 Url = Annotated[str, AfterValidator(read_url), _pattern(_URL)]
+FetchedUrl = Annotated[str, AfterValidator(read_fetched_url), _pattern(_URL)]
+Issuer = Annotated[str, AfterValidator(read_issuer), _pattern(_URL)]
 PublicUrl = Annotated[str, AfterValidator(read_public_url), _pattern(_URL)]
 Host = Annotated[str, AfterValidator(read_host), _pattern(rf"^{_HOST}(:[0-9]{{1,5}})?$")]
 Origin = Annotated[str, AfterValidator(read_origin), _pattern(_ORIGIN)]
 MountPath = Annotated[str, AfterValidator(read_mount_path), _pattern(_MOUNT)]
 FilePath = Annotated[Path, PlainValidator(read_file_path), PlainSerializer(str, when_used="json"), _pattern(r"\S")]
+DatabasePath = Annotated[
+    Path, PlainValidator(read_database_path), PlainSerializer(str, when_used="json"), _pattern(r"\S")
+]

@@ -29,8 +29,8 @@ _REFERENCE = {
 }
 _HINTS: Mapping[Location, str] = {
     ("version",): "; write version: 1",
-    ("auth",): "; write auth: {mode: none}, the only mode so far",
-    ("auth", "mode"): "; write mode: none, the only one so far",
+    ("auth",): "; write auth: with mode: required and issuers, or auth: {mode: none}",
+    ("auth", "mode"): "; write mode: required, or mode: none",
 }
 _FLAGS: Mapping[Location, str] = {
     ("upstreams", "default", "url"): "--upstream",
@@ -191,8 +191,21 @@ def _as_written(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, 
     if node.get("type") == "array":
         return node | {"items": _as_written(node["items"], definitions)}
     if node.get("type") == "object":
-        for group in node.keys() & {"properties", "patternProperties"}:
-            node[group] = {name: _as_written(child, definitions) for name, child in node[group].items()}
-        return node | {"additionalProperties": False}
+        return node | _members(node, definitions)
     about = {str(key): node.pop(key) for key in ("description", "default") if key in node}
-    return about | {"anyOf": [*node.get("anyOf", [node]), {"$ref": "#/$defs/reference"}]}
+    choices = [_choice(each, definitions) for each in node.get("anyOf", [node])]
+    return about | {"anyOf": [*choices, {"$ref": "#/$defs/reference"}]}
+
+
+def _choice(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    return _as_written(node, definitions) if node.get("type") == "array" else node
+
+
+def _members(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    """What a mapping may hold, and nothing else but for what its author names freely."""
+    found: dict[str, Any] = {"additionalProperties": node.get("additionalProperties", False)}
+    if isinstance(found["additionalProperties"], dict):
+        found["additionalProperties"] = _as_written(found["additionalProperties"], definitions)
+    for group in node.keys() & {"properties", "patternProperties"}:
+        found[group] = {name: _as_written(child, definitions) for name, child in node[group].items()}
+    return found

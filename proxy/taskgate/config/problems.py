@@ -21,6 +21,7 @@ _LONGEST_KEY = 64
 
 _WORDS = {
     "missing": "is required",
+    "bool_type": "must be true or false",
     "int_type": "must be a whole number",
     "string_type": "must be text, in quotes where it looks like a number, true or null",
     "string_unicode": "must be Unicode text",

@@ -5,7 +5,7 @@ into messages; `UpstreamDialect` writes what a server must be told and reads wha
 I/O, no state between two calls.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple, Protocol
@@ -79,6 +79,14 @@ class AwaitTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ListTasks:
+    """`tasks/list`: the page after `cursor`, the first where there is none."""
+
+    id: RequestId
+    cursor: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CancelTask:
     """`tasks/cancel`."""
 
@@ -107,7 +115,9 @@ class Ignore:
     """A message that needs no action: an accepted notification, or an answer to nothing that was asked."""
 
 
-Intent = OpenSession | AnswerPing | CallTool | GetTask | AwaitTask | CancelTask | Relay | CancelCall | Ignore
+Intent = (
+    OpenSession | AnswerPing | CallTool | GetTask | AwaitTask | ListTasks | CancelTask | Relay | CancelCall | Ignore
+)
 
 
 # --- the host's side ---------------------------------------------------------------------------------------------
@@ -149,10 +159,13 @@ class DownstreamDialect(Protocol):
         """A server's response under the host's id, else to the byte."""
         ...
 
-    def tools(self, id: RequestId, response: Response, support: SupportOf | None) -> str:
+    def tools(
+        self, id: RequestId, response: Response, support: SupportOf | None, shows: Callable[[str], bool] | None = None
+    ) -> str:
         """A page of `tools/list` under the host's id, each tool telling whether it can be a task.
 
-        None is for a session without tasks: then no tool says anything of them.
+        `support` None is for a session without tasks: then no tool says anything of them. A tool that `shows` says no
+        to is left out; None shows all.
         """
         ...
 
@@ -166,6 +179,10 @@ class DownstreamDialect(Protocol):
 
     def task_state(self, id: RequestId, record: TaskRecord) -> str:
         """The answer to `tasks/get`, and to a `tasks/cancel` that did it."""
+        ...
+
+    def task_page(self, id: RequestId, records: Sequence[TaskRecord], cursor: str | None) -> str:
+        """The answer to `tasks/list`; `cursor` is of the next page, None where there is none."""
         ...
 
     def task_outcome(self, id: RequestId, record: TaskRecord) -> str:

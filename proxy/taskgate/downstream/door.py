@@ -74,6 +74,8 @@ class Admission(NamedTuple):
     revision: str | None
     accepts_json: bool
     accepts_stream: bool
+    authorization: tuple[str, ...]
+    query: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +93,7 @@ class Door:
         self._check_host(headers.get(hdrs.HOST, ""))
         if hdrs.ORIGIN in headers:
             self._check_origins(headers.getall(hdrs.ORIGIN))
-        path = path_of(target)
+        path, _, query = target.partition("?")
         if not self.is_mount(path):
             raise Refused(UNKNOWN_PATH)
         verb = _VERBS.get(method)
@@ -109,7 +111,14 @@ class Door:
             _single(headers, _VERSION),
             accepts_json,
             accepts_stream,
+            tuple(headers.getall(hdrs.AUTHORIZATION, ())),
+            query,
         )
+
+    def greet(self, method: str, version: HttpVersion, headers: Headers) -> None:
+        """Let in whoever asks for what everybody may have. Raises Refused for doubtful framing and another host."""
+        check_framing(method, version, headers)
+        self._check_host(headers.get(hdrs.HOST, ""))
 
     def _check_host(self, host: str) -> None:
         if host not in self.hosts and host.lower() not in self.hosts:

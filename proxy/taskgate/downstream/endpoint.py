@@ -18,6 +18,7 @@ from multidict import CIMultiDict
 
 from taskgate.clock import Clock
 from taskgate.downstream.document import Document
+from taskgate.downstream.documents import Documents
 from taskgate.downstream.door import (
     BAD_REQUEST,
     BODY_TOO_LARGE,
@@ -52,6 +53,7 @@ class Endpoint:
     """Takes requests to the engine and its replies back."""
 
     door: Door
+    documents: Documents
     engine: Answer
     audit: Audit
     clock: Clock
@@ -66,6 +68,8 @@ class Endpoint:
         assert isinstance(connection, HostConnection)
         try:
             self._check_head(http, connection)
+            if path_of(http.raw_path) in self.documents:
+                return self._show(http, began)
             admission = self.door.admit(http.method, http.raw_path, http.version, http.headers)
             body = await self._read_body(http)
         except Refused as refused:
@@ -79,6 +83,15 @@ class Endpoint:
             self._note_answer("mcp", http.method, response.status, began)
         if connection.closing:
             response.force_close()
+        return response
+
+    def _show(self, http: web.BaseRequest, began: float) -> web.StreamResponse:
+        self.door.greet(http.method, http.version, http.headers)
+        response = self.documents.answer(http.method, path_of(http.raw_path))
+        if not http.content.is_eof():
+            # Nobody reads what came with the question.
+            response.force_close()
+        self._note_answer("other", http.method, response.status, began)
         return response
 
     def note_garbage(self, refusal: Refusal) -> None:
@@ -142,6 +155,8 @@ class Endpoint:
             revision=admission.revision,
             accepts_json=admission.accepts_json,
             accepts_stream=admission.accepts_stream,
+            authorization=admission.authorization,
+            query=admission.query,
         )
         exchange = HostExchange(http, inbound, self.audit, self.sse_keepalive.total_seconds())
         connection.exchange = exchange

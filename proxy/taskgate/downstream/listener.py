@@ -6,13 +6,14 @@ What lives here: opening, draining and closing. What must not: what happens on a
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
 from aiohttp import web
 
 from taskgate.clock import Clock
+from taskgate.downstream.documents import Documents
 from taskgate.downstream.door import Door, Refusal
 from taskgate.downstream.endpoint import Endpoint
 from taskgate.downstream.patience import HEAD_TIMEOUT, WRITE_TIMEOUT, Bounds
@@ -46,11 +47,15 @@ class PublicListener:
         settings: ListenerSettings,
         *,
         answer: Answer,
+        documents: Mapping[str, bytes],
         is_mount: Callable[[str], bool],
         audit: Audit,
         clock: Clock,
     ) -> None:
-        """`answer` is the engine; `is_mount` tells whether a path, byte by byte, leads to a server."""
+        """`answer` is the engine; `is_mount` tells whether a path, byte by byte, leads to a server.
+
+        `documents` are for everybody, by their paths.
+        """
         self._bounds = Bounds(
             max_header=settings.max_header,
             idle_timeout=settings.idle_timeout,
@@ -64,6 +69,7 @@ class PublicListener:
                 is_mount=is_mount,
                 max_body=settings.max_body,
             ),
+            documents=Documents(documents),
             engine=answer,
             audit=audit,
             clock=clock,

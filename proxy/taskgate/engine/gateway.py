@@ -22,20 +22,23 @@ from taskgate.dialects.base import (
     DownstreamDialect,
     GetTask,
     Intent,
+    ListTasks,
     OpenSession,
     Relay,
 )
-from taskgate.dialects.faults import fault
+from taskgate.engine.access import Access
+from taskgate.engine.callers import Callers
 from taskgate.engine.listen import Listening
+from taskgate.engine.lookups import Lookups
 from taskgate.engine.messages import Exchange, Reply, Verb
 from taskgate.engine.mounts import Mount
+from taskgate.engine.refusals import refusal
 from taskgate.engine.relay import Relaying
 from taskgate.engine.sessions import HostSession, HostSessions
 from taskgate.engine.task_service import TaskService
 from taskgate.errors import (
     Draining,
     GatewayError,
-    MalformedMessage,
     SessionRequired,
     TaskSupportMismatch,
     UnsupportedVersion,
@@ -62,6 +65,8 @@ class Rooms:
     """The parts of the house that a request may pass through."""
 
     sessions: HostSessions
+    access: Access
+    lookups: Lookups
     tasks: TaskService
     relaying: Relaying
     listening: Listening
@@ -76,7 +81,7 @@ class Gateway:
         mounts: Mapping[str, Mount],
         dialect: DownstreamDialect,
         rooms: Rooms,
-        caller: AuthContext,
+        callers: Callers,
         max_depth: int,
         audit: Audit,
         clock: Clock,
@@ -84,7 +89,7 @@ class Gateway:
         self._mounts = mounts
         self._dialect = dialect
         self._rooms = rooms
-        self._caller = caller
+        self._callers = callers
         self._max_depth = max_depth
         self._audit = audit
         self._clock = clock
@@ -101,8 +106,8 @@ class Gateway:
         message: Message | None = None
         mount = self._mounts[inbound.path]
         try:
-            # 1. Who asks. Without authentication everybody is the same caller.
-            caller = self._caller
+            # 1. Who asks. Nothing is looked at for somebody who does not say.
+            caller = await self._callers.identify(inbound, mount)
             # 2. A stream or a goodbye has no message.
             if inbound.verb is not Verb.POST:
                 self._refuse_when_draining()
@@ -115,17 +120,21 @@ class Gateway:
             # 5. What the message asks, in neutral words; its parameters are checked here.
             peer = None if host_session is None else host_session.peer
             intent = self._dialect.decode(message, peer, offers_tasks=mount.offers_tasks)
-            # 6. Do it.
             if not isinstance(message, Request):
                 self._note(host_session, intent)
                 return Reply(status=202)
+            # 6. Whether the operator's rules let this caller do it; where a task is meant, they look at its tool.
+            if not isinstance(intent, _ABOUT_A_TASK):
+                tool = intent.tool if isinstance(intent, CallTool) else None
+                self._rooms.access.check(caller, mount.name, message.method, tool)
+            # 7. Do it.
             with host_session or nullcontext():
                 spoken = await self._perform(exchange, mount, caller, host_session, intent)
         except Interrupted:
             # The host gave its request up, or left: nobody waits for an answer.
             return Reply(status=202)
         except Exception as error:
-            return self._refuse(error, exchange, message, begun)
+            return self._refuse(error, mount, exchange, message, begun)
         self._count(mount, message, _revision(host_session, intent), begun, spoken.error)
         return Reply(body=spoken.message, headers=spoken.headers)
 
@@ -139,7 +148,7 @@ class Gateway:
         host_session = await self._session(exchange, mount, caller)
         if exchange.inbound.verb is Verb.GET:
             with host_session:
-                return await self._rooms.listening.serve(exchange, host_session)
+                return await self._rooms.listening.serve(exchange, host_session, caller)
         await self._rooms.sessions.end(host_session)
         return Reply(status=200)
 
@@ -157,7 +166,7 @@ class Gateway:
             raise UnsupportedVersion("The protocol version is not supported")
         if inbound.host_session is None:
             raise SessionRequired("The message needs a session: send initialize first")
-        host_session = await self._rooms.sessions.find(mount, caller.owner(mount.name), inbound.host_session)
+        host_session = await self._rooms.sessions.find(mount, caller.owners(mount.name), inbound.host_session)
         if inbound.revision is not None and inbound.revision != host_session.peer.revision:
             raise UnsupportedVersion("The protocol version is not the one the session was opened with")
         return host_session
@@ -173,23 +182,26 @@ class Gateway:
         if isinstance(intent, OpenSession):
             return await self._open_session(mount, caller, intent)
         assert host_session is not None, "the dialect lets nothing else through without a session"
-        tasks, owner = self._rooms.tasks, host_session.owner
+        tasks, at = self._rooms.tasks, mount.name
         match intent:
             case AnswerPing(id=id_):
                 return Spoken(self._dialect.pong(id_))
             case CallTool():
-                return await self._call_tool(exchange, host_session, intent)
+                return await self._call_tool(exchange, caller, host_session, intent)
             case GetTask(id=id_, task=task):
-                record = await tasks.get(owner, task, words.TASKS_GET)
+                record = await tasks.get(caller, at, task, words.TASKS_GET)
                 return Spoken(self._dialect.task_state(id_, record))
             case AwaitTask(id=id_, task=task):
-                record = await tasks.outcome(exchange, owner, task, words.TASKS_RESULT)
+                record = await tasks.outcome(exchange, caller, at, task, words.TASKS_RESULT)
                 return Spoken(self._dialect.task_outcome(id_, record))
             case CancelTask(id=id_, task=task):
-                record = await tasks.cancel(owner, task, words.TASKS_CANCEL)
+                record = await tasks.cancel(caller, at, task, words.TASKS_CANCEL)
                 return Spoken(self._dialect.task_state(id_, record))
+            case ListTasks(id=id_, cursor=cursor):
+                records, following = await self._rooms.lookups.page(caller, at, cursor)
+                return Spoken(self._dialect.task_page(id_, records, following))
             case Relay():
-                return await self._relay(exchange, host_session, intent)
+                return await self._relay(exchange, caller, host_session, intent)
         raise AssertionError(f"{type(intent).__name__} is no intent of a request")
 
     def _note(self, host_session: HostSession | None, intent: Intent) -> None:
@@ -204,11 +216,13 @@ class Gateway:
         message = self._dialect.welcome(intent, server, offers_tasks=mount.offers_tasks)
         return Spoken(message, headers=((words.SESSION_HEADER, host_session.id),))
 
-    async def _call_tool(self, exchange: Exchange, host_session: HostSession, intent: CallTool) -> Spoken:
+    async def _call_tool(
+        self, exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: CallTool
+    ) -> Spoken:
         mount = host_session.mount.name
         if intent.wants_task:
             try:
-                record = await self._rooms.tasks.create(host_session, intent)
+                record = await self._rooms.tasks.create(caller, host_session, intent)
             except GatewayError:
                 self._audit.record(ToolCalled(mount, None, "rejected"))
                 raise
@@ -229,7 +243,7 @@ class Gateway:
         )
         return Spoken(self._dialect.answer(intent.id, response), _error_of(response))
 
-    async def _relay(self, exchange: Exchange, host_session: HostSession, intent: Relay) -> Spoken:
+    async def _relay(self, exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: Relay) -> Spoken:
         response = await self._rooms.relaying.forward(
             exchange,
             host_session,
@@ -240,26 +254,23 @@ class Gateway:
         )
         if intent.method == words.TOOLS_LIST:
             support = host_session.mount.support if host_session.has_tasks else None
-            return Spoken(self._dialect.tools(intent.id, response, support), _error_of(response))
+            shows = self._rooms.access.shown_to(caller, host_session.mount.name)
+            return Spoken(self._dialect.tools(intent.id, response, support, shows), _error_of(response))
         return Spoken(self._dialect.answer(intent.id, response), _error_of(response))
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
-    def _refuse(self, error: Exception, exchange: Exchange, message: Message | None, begun: float) -> Reply:
+    def _refuse(
+        self, error: Exception, mount: Mount, exchange: Exchange, message: Message | None, begun: float
+    ) -> Reply:
         if not isinstance(error, GatewayError):
             log.error("A request failed in a way that was not foreseen", exc_info=error)
-        seen = fault(error)
-        # Without a request there is nobody to read a 200: the status alone must say it.
-        is_request = isinstance(message, Request)
-        status = seen.status if is_request or seen.status != 200 else _PLAIN_STATUS.get(seen.code, 400)
-        if status != 200:
-            self._audit.record(HttpRefused(error.reason if isinstance(error, GatewayError) else "internal"))
+        reply, code = refusal(error, mount, message)
+        if reply.status != 200:
+            self._audit.record(HttpRefused(type(error).reason if isinstance(error, GatewayError) else "internal"))
         if isinstance(message, Request):
-            mount = self._mounts[exchange.inbound.path]
-            self._count(mount, message, exchange.inbound.revision, begun, str(seen.code))
-            return Reply(status=status, body=seen.message(message.id), headers=seen.headers)
-        id_ = error.id if isinstance(error, MalformedMessage) else None
-        return Reply(status=status, body=seen.message(id_), headers=seen.headers)
+            self._count(mount, message, exchange.inbound.revision, begun, str(code))
+        return reply
 
     def _count(self, mount: Mount, message: Request, revision: str | None, begun: float, error: str | None) -> None:
         seconds = self._clock.elapsed() - begun
@@ -280,4 +291,4 @@ def _error_of(response: Response) -> str | None:
     return "tool_error" if isinstance(result, dict) and result.get("isError") is True else None
 
 
-_PLAIN_STATUS = {words.OVER_LIMIT: 429, words.UNAVAILABLE: 503}
+_ABOUT_A_TASK = (GetTask, AwaitTask, CancelTask)

@@ -9,9 +9,10 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
+from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.dialects.base import DownstreamDialect
-from taskgate.engine.messages import Exchange, Reply
+from taskgate.engine.messages import Exchange, Feed, Reply
 from taskgate.engine.sessions import MAX_STREAMS, HostSession, HostSessions
 from taskgate.errors import StoreUnavailable, UpstreamFailed
 from taskgate.stores.base import OwnerWatch, TaskStore
@@ -19,6 +20,10 @@ from taskgate.tasks.record import OwnerKey, TaskId, TaskStatus
 
 PATIENCE: Final = timedelta(seconds=30)
 """How long one wait for news lasts before the store is asked again."""
+
+
+LONGEST_TIMER: Final = 86_400.0
+"""Seconds; no stream needs to outlive that, and no event loop counts much further."""
 
 
 class Listening:
@@ -32,21 +37,27 @@ class Listening:
         self._watchers: dict[OwnerKey, asyncio.Task[None]] = {}
         self._counts: dict[OwnerKey, int] = {}
 
-    async def serve(self, exchange: Exchange, host_session: HostSession) -> Reply:
-        """Hold one GET stream until the host leaves or the session ends."""
+    async def serve(self, exchange: Exchange, host_session: HostSession, caller: AuthContext) -> Reply:
+        """Hold one GET stream until the host leaves, the session ends, or the token that it was asked for with."""
+        owners = caller.owners(host_session.mount.name)
         feed = exchange.stream()
         host_session.streams.append(feed)
         still_open = [each for each in host_session.streams if not each.closed]
         if len(still_open) > MAX_STREAMS:
             still_open[0].close()
-        self._attend(host_session.owner)
+        for owner in owners:
+            self._attend(owner)
+        expiry = self._end_of(caller, feed)
         meeting = asyncio.get_running_loop().create_task(self._meet(host_session))
         try:
             await feed.ended()
         finally:
             meeting.cancel()
+            if expiry is not None:
+                expiry.cancel()
             host_session.streams.remove(feed)
-            self._leave(host_session.owner)
+            for owner in owners:
+                self._leave(owner)
         return Reply()
 
     async def close(self) -> None:
@@ -55,6 +66,12 @@ class Listening:
         for watcher in watchers:
             watcher.cancel()
         await asyncio.gather(*watchers, return_exceptions=True)
+
+    def _end_of(self, caller: AuthContext, feed: Feed) -> asyncio.TimerHandle | None:
+        if caller.good_until is None:
+            return None
+        left = (caller.good_until - self._clock.now()).total_seconds()
+        return asyncio.get_running_loop().call_later(min(left, LONGEST_TIMER), feed.close)
 
     async def _meet(self, host_session: HostSession) -> None:
         """After a restart the server has to be met again before it can say anything."""
@@ -88,6 +105,7 @@ class Listening:
         record = await self._store.load(owner, task, now=self._clock.now())
         if record is None or (record.status is TaskStatus.WORKING and record.status_message is None):
             return
+        # The session that made the task, which was its owner's then, and a session never changes hands.
         host_session = self._sessions.peek(record.call.host_session)
-        if host_session is not None and host_session.owner == owner:
+        if host_session is not None:
             host_session.publish(self._dialect.task_changed(record))

@@ -24,7 +24,11 @@ class Verb(StrEnum):
 
 
 class Inbound(NamedTuple):
-    """A request that passed the listener's checks; `body` is whole and within bounds."""
+    """A request that passed the listener's checks; `body` is whole and within bounds.
+
+    `authorization` are all the fields of that name, and `query` what follows the path: both are for whoever finds out
+    who asks, and for nobody else.
+    """
 
     verb: Verb
     path: str
@@ -33,6 +37,8 @@ class Inbound(NamedTuple):
     revision: str | None = None
     accepts_json: bool = True
     accepts_stream: bool = True
+    authorization: tuple[str, ...] = ()
+    query: str = ""
 
 
 class Reply(NamedTuple):

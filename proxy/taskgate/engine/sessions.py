@@ -7,6 +7,7 @@ session, so the server's end stays open until the last of them is done (decision
 
 import asyncio
 from base64 import urlsafe_b64encode
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final, Self
 
@@ -104,18 +105,24 @@ class HostSessions:
         self._live[id_] = host_session
         return host_session, server
 
-    async def find(self, mount: Mount, owner: OwnerKey, id: str) -> HostSession:
-        """A session by its id. Raises SessionNotFound: ended, never there, or somebody else's."""
+    async def find(self, mount: Mount, owners: Sequence[OwnerKey], id: str) -> HostSession:
+        """A session of any of the caller's keys by its id. Raises SessionNotFound: ended, never there, or foreign."""
         host_session = self._live.get(id)
-        if host_session is None:
+        if host_session is not None and host_session.owner in owners:
+            return host_session
+        # A foreign one that is alive here is looked for like one that never was, and takes as long (I-ISO-3).
+        for owner in owners:
             record = await self._store.find(owner, id, now=self._clock.now())
-            if record is None:
-                raise SessionNotFound("Session not found")
-            # Another request may have brought it back while this one was reading.
-            host_session = self._live.get(id) or HostSession(id, owner, record.peer, mount, self._dialect, self._clock)
-            self._live[id] = host_session
-        if host_session.owner != owner:
-            raise SessionNotFound("Session not found")
+            if record is not None:
+                return self._revived(mount, record)
+        raise SessionNotFound("Session not found")
+
+    def _revived(self, mount: Mount, record: SessionRecord) -> HostSession:
+        # Another request may have brought it back while this one was reading.
+        host_session = self._live.get(record.id)
+        if host_session is None:
+            host_session = HostSession(record.id, record.owner, record.peer, mount, self._dialect, self._clock)
+            self._live[record.id] = host_session
         return host_session
 
     def peek(self, id: str | None) -> HostSession | None:

@@ -1,22 +1,31 @@
-"""What hosts may do with tasks: create, read, wait for, cancel. Each starts from the owner, so none sees another's."""
+"""What hosts may do with tasks: create, read, wait for, cancel. Each starts from the caller, so none sees another's."""
 
 from base64 import urlsafe_b64encode
 from datetime import timedelta
 from typing import Final
 
+from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock, Entropy
 from taskgate.dialects.base import CallTool
+from taskgate.engine.lookups import Lookups
 from taskgate.engine.messages import Exchange
 from taskgate.engine.runner import Runner
 from taskgate.engine.sessions import HostSession
-from taskgate.errors import InvalidParams, TaskAlreadyFinished, TaskNotFound, TaskSupportMismatch
+from taskgate.errors import (
+    AuthReason,
+    InvalidParams,
+    TaskAlreadyFinished,
+    TaskNotFound,
+    TaskSupportMismatch,
+    Unauthenticated,
+)
 from taskgate.interruption import Interruptible
 from taskgate.stores.base import Cap, CapScope, TaskStore, TaskWatch
 from taskgate.tasks.events import CancelRequested
 from taskgate.tasks.machine import advance
 from taskgate.tasks.policy import Mode, Policy, TaskSupport
 from taskgate.tasks.record import Lease, OwnerKey, TaskId, TaskRecord, TaskStatus, ToolCall
-from taskgate.telemetry.audit import Audit, TaskCancelAsked, TaskCreated, TaskDenied, TaskFinished, TaskMoved
+from taskgate.telemetry.audit import Audit, TaskCancelAsked, TaskCreated, TaskFinished, TaskMoved
 
 ID_BYTES: Final = 24
 PATIENCE: Final = timedelta(seconds=30)
@@ -27,9 +36,18 @@ class TaskService:
     """The tasks of all hosts."""
 
     def __init__(
-        self, *, store: TaskStore, runner: Runner, policy: Policy, audit: Audit, clock: Clock, entropy: Entropy
+        self,
+        *,
+        store: TaskStore,
+        lookups: Lookups,
+        runner: Runner,
+        policy: Policy,
+        audit: Audit,
+        clock: Clock,
+        entropy: Entropy,
     ) -> None:
         self._store = store
+        self._lookups = lookups
         self._runner = runner
         self._policy = policy
         self._audit = audit
@@ -40,8 +58,8 @@ class TaskService:
         """Whether the operator lets hosts that have tasks call the tool only as one."""
         return self._policy.mode(host_session.mount.name, tool) is Mode.REQUIRED
 
-    async def create(self, host_session: HostSession, intent: CallTool) -> TaskRecord:
-        """A new task, durable and about to run (decisions 3).
+    async def create(self, caller: AuthContext, host_session: HostSession, intent: CallTool) -> TaskRecord:
+        """A new task of the caller, durable and about to run (decisions 3).
 
         Raises InvalidParams for a tool the server does not list, TaskSupportMismatch for one that cannot be a task,
         TooManyTasks, StoreUnavailable, or UpstreamFailed where the catalogue cannot be read; nothing is stored then.
@@ -53,27 +71,26 @@ class TaskService:
                 raise InvalidParams("Unknown tool")
             if self._policy.support(mount.name, intent.tool, catalogue[intent.tool]) is TaskSupport.FORBIDDEN:
                 raise TaskSupportMismatch("The tool cannot run as a task")
-            record = self._new_record(host_session, intent)
+            record = self._new_record(caller.owner(mount.name), host_session, intent)
             cap = Cap(scope=CapScope.CONTEXT, limit=self._policy.tasks_per_context)
             await self._store.insert(record, caps=(cap,))
             self._audit.record(TaskCreated(mount.name, record.ttl, _adjustment(intent.ttl, record.ttl)))
             self._runner.start(record, host_session)
         return record
 
-    async def get(self, owner: OwnerKey, task: TaskId, method: str) -> TaskRecord:
-        """The head of a task. Raises TaskNotFound for whatever is not the owner's, or not any more."""
-        record = await self._store.load(owner, task, now=self._clock.now())
-        if record is None:
-            self._audit.record(TaskDenied(owner.mount, method))
-            raise TaskNotFound
-        return record
+    async def get(self, caller: AuthContext, mount: str, task: TaskId, method: str) -> TaskRecord:
+        """The head of a task. Raises TaskNotFound for whatever is not the caller's, or not any more; see Lookups."""
+        return await self._lookups.find(caller, mount, task, method)
 
-    async def outcome(self, exchange: Exchange, owner: OwnerKey, task: TaskId, method: str) -> TaskRecord:
+    async def outcome(
+        self, exchange: Exchange, caller: AuthContext, mount: str, task: TaskId, method: str
+    ) -> TaskRecord:
         """The whole record of a task, once it is terminal; until then the host waits on an event stream if it can.
 
-        Raises TaskNotFound, also when the task expires meanwhile, and Interrupted when the host leaves.
+        Raises TaskNotFound, also when the task expires meanwhile, Interrupted when the host leaves, and Unauthenticated
+        when its token ends first: nothing is given out after that (T9).
         """
-        record = await self.get(owner, task, method)
+        record = await self.get(caller, mount, task, method)
         if not record.status.is_terminal:
             waiting = Interruptible()
             with waiting:
@@ -81,41 +98,46 @@ class TaskService:
                 if exchange.inbound.accepts_stream:
                     exchange.stream()
                 while not record.status.is_terminal:
-                    await self._news(record)
-                    record = await self.get(owner, task, method)
-        whole = await self._store.load(owner, task, now=self._clock.now(), bodies=True)
+                    await self._news(record, caller)
+                    record = await self.get(caller, mount, task, method)
+        whole = await self._store.load(record.owner, task, now=self._clock.now(), bodies=True)
         if whole is None:
             raise TaskNotFound
         return whole
 
-    async def cancel(self, owner: OwnerKey, task: TaskId, method: str) -> TaskRecord:
+    async def cancel(self, caller: AuthContext, mount: str, task: TaskId, method: str) -> TaskRecord:
         """The task, cancelled. Raises TaskNotFound, or TaskAlreadyFinished for one that ended before (L-CANCEL-1)."""
         while True:
-            record = await self.get(owner, task, method)
+            record = await self.get(caller, mount, task, method)
             if record.status.is_terminal:
-                self._audit.record(TaskCancelAsked(owner.mount, "already_terminal"))
+                self._audit.record(TaskCancelAsked(mount, "already_terminal"))
                 raise TaskAlreadyFinished("The task has already ended")
             now = self._clock.now()
             cancelled = advance(record, CancelRequested(), now)
             if await self._store.swap(cancelled, expected=record.revision):
                 break
-        self._audit.record(TaskCancelAsked(owner.mount, "propagated"))
-        self._audit.record(TaskMoved(owner.mount, record.status, cancelled.status))
+        self._audit.record(TaskCancelAsked(mount, "propagated"))
+        self._audit.record(TaskMoved(mount, record.status, cancelled.status))
         age = now - record.created_at
-        self._audit.record(TaskFinished(owner.mount, TaskStatus.CANCELLED, "client", age, None))
+        self._audit.record(TaskFinished(mount, TaskStatus.CANCELLED, "client", age, None))
         return cancelled
 
-    async def _news(self, record: TaskRecord) -> None:
-        left = record.expires_at - self._clock.now()
+    async def _news(self, record: TaskRecord, caller: AuthContext) -> None:
+        now = self._clock.now()
+        left = min(PATIENCE, record.expires_at - now)
+        if caller.good_until is not None:
+            left = min(left, caller.good_until - now)
         watch = TaskWatch(id=record.id, revision=record.revision)
-        await self._store.changed(watch, timeout=max(min(left, PATIENCE), timedelta()))
+        await self._store.changed(watch, timeout=max(left, timedelta()))
+        if caller.good_until is not None and self._clock.now() >= caller.good_until:
+            raise Unauthenticated(AuthReason.EXPIRED)
 
-    def _new_record(self, host_session: HostSession, intent: CallTool) -> TaskRecord:
+    def _new_record(self, owner: OwnerKey, host_session: HostSession, intent: CallTool) -> TaskRecord:
         now = self._clock.now()
         ttl = self._policy.clamp_ttl(intent.ttl)
         return TaskRecord(
             id=urlsafe_b64encode(self._entropy.token(ID_BYTES)).decode(),
-            owner=host_session.owner,
+            owner=owner,
             call=ToolCall(
                 tool=intent.tool,
                 peer=host_session.peer,

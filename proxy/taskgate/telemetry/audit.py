@@ -153,6 +153,45 @@ class TaskDenied:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenJudged:
+    """A token was accepted, or a request was not for want of a good one.
+
+    `reason` is ok, an AuthReason or jwks_unavailable; `issuer` is the operator's name of it, or `_OTHER`.
+    """
+
+    issuer: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeysFetched:
+    """An attempt to get an issuer's keys ended; `keys` is how many are usable now.
+
+    `result` is ok, stale (none came, and the last ones serve on) or failed (none came, and there are none).
+    """
+
+    issuer: str
+    result: str
+    keys: int
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRefused:
+    """A rule refused an operation, or would have if it were not in shadow."""
+
+    mount: str
+    method: str
+    shadow: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EnumerationSuspected:
+    """A caller looked for so many tasks that it does not have that it may look for none for a while."""
+
+    mount: str
+
+
+@dataclass(frozen=True, slots=True)
 class LateAnswerDropped:
     """A server answered a call whose task had ended before."""
 
@@ -207,6 +246,10 @@ Fact = (
     | TaskCancelAsked
     | TaskRecovered
     | TaskDenied
+    | TokenJudged
+    | KeysFetched
+    | AccessRefused
+    | EnumerationSuspected
     | LateAnswerDropped
     | SessionLost
     | StoreUsed

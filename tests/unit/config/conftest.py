@@ -6,13 +6,17 @@ from typing import Any
 
 import pytest
 
-from taskgate.config import ConfigurationError, GatewayConfig, load
+from taskgate.config import ConfigurationError, GatewayConfig, load, schema
 
 Loads = Callable[..., GatewayConfig]
 Tells = Callable[..., list[str]]
 
 MINIMAL = (
     "version: 1\nauth: {mode: none}\nupstreams:\n  reports: {path: /reports/mcp, url: 'http://127.0.0.1:3000/mcp'}\n"
+)
+WITH_TOKENS = (
+    "version: 1\nauth: {mode: required, issuers: {corp: {issuer: 'https://idp.example.com/'}}}\n"
+    "upstreams:\n  reports: {path: /reports/mcp, url: 'http://127.0.0.1:3000/mcp'}\n"
 )
 
 
@@ -54,9 +58,46 @@ def minimal() -> str:
 
 
 @pytest.fixture
+def with_tokens() -> str:
+    """As `minimal`, with tokens of one issuer, which is called `corp`."""
+    return WITH_TOKENS
+
+
+@pytest.fixture
 def with_key() -> Callable[[str, str], str]:
-    """A text of required keys and one more, given by its dotted path and its value as YAML, each key on its line."""
+    """A text of required keys and one more, given by its dotted path and its value as YAML, each key on its line.
+
+    Where the key is about tokens, callers have those of one issuer, `corp`; else there is no authentication.
+    """
     return _with_key
+
+
+@pytest.fixture
+def value_at() -> Callable[[GatewayConfig, str], Any]:
+    """The value at a dotted path, which may lead through the names of upstreams and issuers."""
+    return _value_at
+
+
+@pytest.fixture
+def schema_keys() -> set[str]:
+    """The dotted paths of the schema, with `reports` for the name of an upstream and `corp` for that of an issuer."""
+    return _keys(schema())
+
+
+def _value_at(value: Any, key: str) -> Any:
+    for part in key.split("."):
+        value = value[part] if isinstance(value, Mapping) else getattr(value, part)
+    return value
+
+
+def _keys(node: dict[str, Any], path: str = "") -> set[str]:
+    children = dict(node.get("properties", {}))
+    for named in node.get("patternProperties", {}).values():
+        if "properties" in named:
+            children["corp" if path == "auth.issuers" else "reports"] = named
+    if not children:
+        return {path}
+    return set().union(*(_keys(child, f"{path}.{key}".lstrip(".")) for key, child in children.items()))
 
 
 def _with_key(path: str, value: str) -> str:
@@ -65,6 +106,8 @@ def _with_key(path: str, value: str) -> str:
         "auth": {"mode": "none"},
         "upstreams": {"reports": {"path": "/reports/mcp", "url": "http://127.0.0.1:3000/mcp"}},
     }
+    if path.startswith(("auth.issuers.", "authorization.")):
+        tree["auth"] = {"mode": "required", "issuers": {"corp": {"issuer": "https://idp.example.com/"}}}
     *sections, last = path.split(".")
     node = tree
     for section in sections:

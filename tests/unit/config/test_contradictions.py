@@ -50,6 +50,7 @@ TTL = [
     ("max: 40m\n    default: 50m", "8: tasks.ttl.default: must be at most tasks.ttl.max"),
     ("max: 40m", "7: tasks.ttl.max: must be at least tasks.ttl.default, which is 1h unless given"),
     ("default: 59s", "7: tasks.ttl.default: must be at least tasks.ttl.min, which is 1m unless given"),
+    ("max: null\n    default: 59s", "8: tasks.ttl.default: must be at least tasks.ttl.min, which is 1m unless given"),
     ("max: 59s\n    default: 59s", "7: tasks.ttl.max: must be at least tasks.ttl.min, which is 1m unless given"),
 ]
 
@@ -110,9 +111,8 @@ stor: {}
 """
     names = "a-z, 0-9, _ and -, at most 64 long, with a letter or digit first"
     assert tells(text) == [
-        "f:1: auth: is required; write auth: {mode: none}, the only mode so far",
+        "f:1: auth: is required; write auth: with mode: required and issuers, or auth: {mode: none}",
         "f:1: version: must be 1",
-        "f:3: server.listen: must be a loopback address (127.0.0.1, [::1] or localhost) with auth.mode none",
         "f:4: server.listen: is already given on line 3",
         "f:5: server.max_body: must be a size such as 512B, 64KiB, 4MiB or 4GiB",
         "f:8: upstreams.b.path: must not be the path of upstreams.a",

@@ -34,11 +34,51 @@ tasks:
 store: {backend: memory, sqlite: {path: "a b $$.db", max_size: 1536KiB}}
 logging: {level: error, format: console}
 """.replace("61s60000ms", "3600s")
+TOKENS = """\
+version: 1
+server: {listen: "0.0.0.0:80", public_url: https://mcp.example.com}
+admin: {listen: "[::]:81"}
+upstreams: {a: {path: /a, url: "http://a"}}
+tasks: {ttl: {max: 7d, default: 2d}}
+auth:
+  mode: required
+  issuers:
+    "null":
+      issuer: https://IdP.example.com:443/a$$b/
+      audience: ["https://a", "~", "null", "1"]
+      jwks_file: "a b $$.json"
+      profile: rfc9068
+      algorithms: [RS512, EdDSA]
+      leeway: 0s
+      max_token_age: 1500ms
+      required_claims: []
+      claims: {client_id: [], scope: ["1"], tenant: "https://a/tenant id"}
+      jwks: {refresh: 1ms, cooldown: 1d, stale_max: 365d, timeout: 1m, max_size: 1KiB}
+    b: {issuer: "http://[::1]:8080", jwks_uri: "https://idp.example.com/keys?$$a=b"}
+    c: {issuer: "http://localhost"}
+  token_cache: {size: 1, max_ttl: 0s}
+  protected_resource_metadata:
+    enabled: false
+    scopes_supported: ["a:b", "null"]
+    documentation: https://a/b?c
+    extra: {"~": null, "1": [1, 1.5, 1e30, -0.0, true, "true", "$$", {a: {}, "": []}], $b: "\\U0001F600 \\u200D"}
+  context: {bind: [sub, iss], key_file: /etc/key}
+  lookup_failures: {threshold: 1, window: 1s, penalty: 365d}
+authorization:
+  default: deny
+  rules:
+    - {}
+    - {name: "null", methods: ["tasks/*", "~"], upstream: a, tool: "[[]$$*", claims: {"a b": ["1"], "~": [x]}}
+    - {require_scopes: ["$$", "!"], shadow: true}
+    - {effect: deny}
+  scope_implies: {"$a": ["$$b", "true"], "null": []}
+"""
+TEXTS = {"minimal": None, "other": OTHER, "tokens": TOKENS}
 
 
-@pytest.mark.parametrize("text", ["", "other"], ids=["minimal", "other"])
+@pytest.mark.parametrize("text", TEXTS)
 def test_the_effective_configuration_loads_to_the_same(loads: Loads, minimal: str, text: str) -> None:
-    config = loads(OTHER if text else minimal)
+    config = loads(TEXTS[text] or minimal)
     shown = effective(config)
     assert loads(shown) == config
     assert effective(loads(shown)) == shown
@@ -53,6 +93,55 @@ def test_any_text_survives_the_round_trip(file: Path, tool: str) -> None:
             "auth": {"mode": "none"},
             "upstreams": {"a": {"path": "/a", "url": "http://a"}},
             "tasks": {"upgrade": [{"tool": tool.replace("[", "[[]"), "mode": "auto"}]},
+        }
+    )
+    file.write_text(effective(config), encoding="utf-8")
+    assert load(file, {}) == config
+
+
+_TEXT = st.text(min_size=1, max_size=20).filter(str.isprintable)
+_SCOPES = st.lists(st.text("!#$[]~az09:", min_size=1, max_size=9), unique=True, max_size=3)
+_WORDS = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=9)
+_ANYTHING = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**17), 10**17)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | _WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_WORDS, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100, deadline=None)
+@given(
+    audience=st.lists(_TEXT, max_size=3),
+    claims=st.dictionaries(_TEXT, st.lists(_TEXT, min_size=1, max_size=3), max_size=3),
+    scopes=_SCOPES,
+    implies=st.dictionaries(_SCOPES.filter(bool).map(lambda each: each[0]), _SCOPES, max_size=3),
+    extra=st.dictionaries(_TEXT, _ANYTHING, max_size=3),
+)
+def test_whatever_tokens_may_hold_survives_the_round_trip(
+    file: Path,
+    audience: list[str],
+    claims: dict[str, list[str]],
+    scopes: list[str],
+    implies: dict[str, list[str]],
+    extra: dict[str, object],
+) -> None:
+    config = GatewayConfig.model_validate(
+        {
+            "version": 1,
+            "upstreams": {"a": {"path": "/a", "url": "http://a"}},
+            "auth": {
+                "mode": "required",
+                "issuers": {"a": {"issuer": "https://a", "audience": audience}},
+                "protected_resource_metadata": {"extra": extra, "scopes_supported": scopes},
+            },
+            "authorization": {
+                "rules": [{"claims": claims, "require_scopes": scopes}],
+                "scope_implies": implies,
+            },
         }
     )
     file.write_text(effective(config), encoding="utf-8")
@@ -111,7 +200,10 @@ def test_a_flag_holds_no_references() -> None:
         (("http://u:p@a", None, None), ["--upstream: must not hold a user name or password"]),
         (
             ("http://a", "0.0.0.0:80", None),
-            ["--listen: must be a loopback address (127.0.0.1, [::1] or localhost) with auth.mode none"],
+            [
+                "--listen: must be a loopback address (127.0.0.1, [::1] or localhost) with auth.mode none, "
+                "unless auth.allow_insecure is true"
+            ],
         ),
         (
             ("", "80", ""),
@@ -142,7 +234,7 @@ WRONG = [
     "version: 2\nauth: {mode: none}\nupstreams: {a: {path: /a, url: 'http://a'}}",
     "version: 1\nauth: {mode: none}\nupstreams: {}",
     "version: 1\nupstreams: {a: {path: /a, url: 'http://a'}}",
-    "version: 1\nauth: {mode: required}\nupstreams: {a: {path: /a, url: 'http://a'}}",
+    "version: 1\nauth: {mode: optional}\nupstreams: {a: {path: /a, url: 'http://a'}}",
     "version: 1\nauth: {mode: none}\nupstreams: {A: {path: /a, url: 'http://a'}}",
     "version: 1\nauth: {mode: none}\nupstreams: {a: {path: a, url: 'http://a'}}",
     "version: 1\nauth: {mode: none}\nupstreams: {a: {path: /a, url: 'ftp://a'}}",
@@ -154,7 +246,14 @@ WRONG = [
 def test_the_schema_is_one_and_takes_what_loads(loads: Loads, minimal: str) -> None:
     Draft202012Validator.check_schema(schema())
     judge = Draft202012Validator(schema())
-    for text in (minimal, OTHER, effective(loads(OTHER)), minimal.replace("http://127.0.0.1:3000/mcp", "${URL}")):
+    for text in (
+        minimal,
+        OTHER,
+        TOKENS,
+        effective(loads(OTHER)),
+        effective(loads(TOKENS)),
+        minimal.replace("http://127.0.0.1:3000/mcp", "${URL}"),
+    ):
         assert [error.message for error in judge.iter_errors(YAML(typ="safe").load(text))] == []
 
 

@@ -4,6 +4,7 @@ What differs between the revisions of the era is one fact: only 2025-11-25 has t
 mount that offers none, is served as if tasks did not exist.
 """
 
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -17,14 +18,24 @@ from taskgate.dialects.base import (
     GetTask,
     Ignore,
     Intent,
+    ListTasks,
     OpenSession,
     Relay,
     Server,
     SupportOf,
 )
-from taskgate.dialects.legacy.params import kept, passage, task_id, task_wish, text_member, tool_name, value_of
-from taskgate.dialects.legacy.tasks import create_result, task_object, with_related_task
-from taskgate.dialects.legacy.tools import amend_tools
+from taskgate.dialects.legacy.params import (
+    cursor_of,
+    kept,
+    passage,
+    task_id,
+    task_wish,
+    text_member,
+    tool_name,
+    value_of,
+)
+from taskgate.dialects.legacy.tasks import create_result, list_result, task_object, with_related_task
+from taskgate.dialects.legacy.tools import amend_tools, without_hidden
 from taskgate.errors import InvalidParams, SessionRequired, UnknownMethod
 from taskgate.mcp import vocabulary as words
 from taskgate.mcp.jsonrpc import (
@@ -49,13 +60,19 @@ from taskgate.mcp.versions import NEWEST, Peer, find_revision
 from taskgate.tasks.record import Faulted, Succeeded, TaskRecord
 
 TASK_CAPABILITY = '{"cancel":{},"requests":{"tools":{"call":{}}}}'
+LISTING_CAPABILITY = '{"cancel":{},"list":{},"requests":{"tools":{"call":{}}}}'
 """What is declared to a host with tasks; `list` only where callers can be told apart (L-CAP-2)."""
 
 
 class LegacyDownstream:
-    """The translator for hosts of the initialize era. `version` is the gateway's own, told as server info."""
+    """The translator for hosts of the initialize era. `version` is the gateway's own, told as server info.
 
-    def __init__(self, version: str) -> None:
+    `lists` tells whether callers can be told apart, so that each may list what is its own.
+    """
+
+    def __init__(self, version: str, *, lists: bool = False) -> None:
+        self._lists = lists
+        self._tasks = LISTING_CAPABILITY if lists else TASK_CAPABILITY
         self._info = dump({"name": "taskgate", "version": version})
 
     def decode(self, message: Message, peer: Peer | None, *, offers_tasks: bool) -> Intent:
@@ -65,7 +82,8 @@ class LegacyDownstream:
             case _ if peer is None:
                 raise SessionRequired("The message needs a session: send initialize first")
             case Request():
-                return _read_request(message, has_tasks=offers_tasks and peer.revision.has_tasks)
+                has_tasks = offers_tasks and peer.revision.has_tasks
+                return _read_request(message, has_tasks=has_tasks, lists=self._lists)
             case Notification(method=words.NOTE_CANCELLED):
                 id_ = value_of(message.params, "requestId")
                 return CancelCall(request=id_) if is_id(id_) else Ignore()
@@ -73,7 +91,7 @@ class LegacyDownstream:
 
     def welcome(self, intent: OpenSession, server: Server, *, offers_tasks: bool) -> str:
         has_tasks = offers_tasks and intent.peer.revision.has_tasks
-        capabilities = _capabilities(server.capabilities, has_tasks=has_tasks)
+        capabilities = _capabilities(server.capabilities, self._tasks if has_tasks else None)
         told = "" if server.instructions is None else f',"instructions":{server.instructions}'
         revision = intent.peer.revision.value
         result = f'{{"protocolVersion":"{revision}","capabilities":{capabilities},"serverInfo":{self._info}{told}}}'
@@ -85,10 +103,14 @@ class LegacyDownstream:
     def answer(self, id: RequestId, response: Response) -> str:
         return readdressed(response, id)
 
-    def tools(self, id: RequestId, response: Response, support: SupportOf | None) -> str:
+    def tools(
+        self, id: RequestId, response: Response, support: SupportOf | None, shows: Callable[[str], bool] | None = None
+    ) -> str:
         if response.result is None:
             return readdressed(response, id)
         page = response.text[response.result.start : response.result.end]
+        if shows is not None:
+            page = without_hidden(page, shows)
         return result_text(id, amend_tools(page, support))
 
     def notice(self, notification: Notification, token: RequestId | None) -> str:
@@ -102,6 +124,9 @@ class LegacyDownstream:
 
     def task_state(self, id: RequestId, record: TaskRecord) -> str:
         return result_text(id, task_object(record))
+
+    def task_page(self, id: RequestId, records: Sequence[TaskRecord], cursor: str | None) -> str:
+        return result_text(id, list_result(records, cursor))
 
     def task_outcome(self, id: RequestId, record: TaskRecord) -> str:
         match record.outcome:
@@ -132,7 +157,7 @@ def _object(request: Request, name: str) -> dict[str, Any]:
     return value
 
 
-def _read_request(request: Request, *, has_tasks: bool) -> Intent:
+def _read_request(request: Request, *, has_tasks: bool, lists: bool) -> Intent:
     if request.params_text and not request.params_text.startswith("{"):
         raise InvalidParams("params must be an object")
     match request.method:
@@ -146,6 +171,8 @@ def _read_request(request: Request, *, has_tasks: bool) -> Intent:
             return AwaitTask(id=request.id, task=task_id(request.params))
         case words.TASKS_CANCEL if has_tasks:
             return CancelTask(id=request.id, task=task_id(request.params))
+        case words.TASKS_LIST if has_tasks and lists:
+            return ListTasks(id=request.id, cursor=cursor_of(request.params))
         case method if method in words.RELAYED_METHODS:
             ready = passage(request)
             return Relay(
@@ -174,10 +201,10 @@ def _call_tool(request: Request, *, has_tasks: bool) -> CallTool:
 
 
 @lru_cache(maxsize=64)
-def _capabilities(declared: RawJson, *, has_tasks: bool) -> RawJson:
+def _capabilities(declared: RawJson, tasks: RawJson | None) -> RawJson:
     """A server's capabilities, less what does not cross the gateway, plus tasks where there are any and tools too."""
     found = members(declared)
     kept = splice(declared, removals(found, ("tasks", "extensions")))
-    if has_tasks and "tools" in found:
-        kept = splice(kept, [insertion(kept, "tasks", TASK_CAPABILITY)])
+    if tasks is not None and "tools" in found:
+        kept = splice(kept, [insertion(kept, "tasks", tasks)])
     return kept

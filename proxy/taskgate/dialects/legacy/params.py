@@ -67,6 +67,13 @@ def task_id(params: Members) -> TaskId:
     return value
 
 
+def cursor_of(params: Members) -> str | None:
+    """Where a page is to begin; an empty text is a cursor too, though none of ours."""
+    if "cursor" not in params:
+        return None
+    return text_member(params, "cursor", "The cursor")
+
+
 def task_wish(params: Members) -> TaskWish | None:
     """Whether the host asks for a task, and the TTL it would like; null and absent leave that to us."""
     member = params.get("task")

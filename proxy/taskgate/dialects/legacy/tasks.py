@@ -1,5 +1,6 @@
 """The shapes of tasks in 2025-11-25 (SEP-1686): ledger §4. Only shapes; who may see them is decided elsewhere."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
@@ -19,6 +20,14 @@ def task_object(record: TaskRecord) -> RawJson:
 def create_result(record: TaskRecord) -> RawJson:
     """A CreateTaskResult; the related-task key is there although examples leave it out (AMB-3)."""
     return dump({"task": _fields(record), "_meta": {RELATED_TASK: {"taskId": record.id}}})
+
+
+def list_result(records: Sequence[TaskRecord], cursor: str | None) -> RawJson:
+    """A ListTasksResult; `nextCursor` is there whenever there is more (L-LIST-1)."""
+    fields: dict[str, Any] = {"tasks": [_fields(record) for record in records]}
+    if cursor is not None:
+        fields["nextCursor"] = cursor
+    return dump(fields)
 
 
 def presented_status(record: TaskRecord) -> TaskStatus:

@@ -1,5 +1,6 @@
 """Amending a page of `tools/list` for hosts of the initialize era: L-TOOL-1. Only `execution` of a tool is touched."""
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
@@ -21,6 +22,21 @@ def amend_tools(page: RawJson, support: SupportOf | None) -> RawJson:
     as it is, and so does one where a tool repeats a key: no edit could be right for every reader of it.
     """
     return _remembered(page, support) if len(page) <= MAX_REMEMBERED else _amend(page, support)
+
+
+def without_hidden(page: RawJson, shows: Callable[[str], bool]) -> RawJson:
+    """The page without the tools that `shows` says no to; what has no name cannot be judged and is left out too."""
+    tools = members(page).get("tools")
+    if tools is None or not isinstance(tools.value, list):
+        return page
+    listed = page[tools.start : tools.end]
+    shown = [listed[tool.start : tool.end] for tool in elements(listed, {}) if _is_shown(tool, shows)]
+    return splice(page, [(tools.start, tools.end, f"[{','.join(shown)}]")])
+
+
+def _is_shown(tool: Member, shows: Callable[[str], bool]) -> bool:
+    name = tool.value.get("name") if isinstance(tool.value, dict) else None
+    return isinstance(name, str) and shows(name)
 
 
 def _amend(page: RawJson, support: SupportOf | None) -> RawJson:

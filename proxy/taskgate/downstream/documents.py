@@ -1,0 +1,45 @@
+"""Documents for everybody, beside the mounts: where a host finds out how to be let in (RFC 9728).
+
+What must not live here: what a document says. What holds: they are the same for whoever asks, so nobody is asked who.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from aiohttp import hdrs, web
+from multidict import CIMultiDict
+
+from taskgate.downstream.door import Refusal, Refused
+from taskgate.downstream.protocol import SERVER_NAME
+
+_FOR_EVERYBODY: Final = {hdrs.SERVER: SERVER_NAME, "Access-Control-Allow-Origin": "*"}
+_HEADERS: Final = CIMultiDict(
+    {**_FOR_EVERYBODY, hdrs.CONTENT_TYPE: "application/json", hdrs.CACHE_CONTROL: "public, max-age=300"}
+)
+_PREFLIGHT: Final = CIMultiDict(
+    {
+        **_FOR_EVERYBODY,
+        "Access-Control-Allow-Methods": "GET, OPTIONS",
+        "Access-Control-Allow-Headers": "*",
+        "Access-Control-Max-Age": "86400",
+    }
+)
+_WRONG_METHOD: Final = Refusal(status=405, text="Method not allowed\n", allow="GET, OPTIONS")
+
+
+class Documents:
+    """JSON documents by the path where they stand, compared byte by byte."""
+
+    def __init__(self, by_path: Mapping[str, bytes]) -> None:
+        self._by_path = dict(by_path)
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._by_path
+
+    def answer(self, method: str, path: str) -> web.Response:
+        """The document, or what a browser asks before it asks for it. Raises Refused for any other method."""
+        if method == hdrs.METH_OPTIONS:
+            return web.Response(status=204, headers=_PREFLIGHT)
+        if method != hdrs.METH_GET:
+            raise Refused(_WRONG_METHOD)
+        return web.Response(body=self._by_path[path], headers=_HEADERS)

@@ -1,0 +1,49 @@
+"""The operator's rules, applied: refusals are raised and counted, and what a rule in shadow would have refused too.
+
+What must not live here: what the rules say (`auth/authorization`).
+"""
+
+from collections.abc import Callable
+
+from taskgate.auth.authorization import AccessPolicy
+from taskgate.auth.context import AuthContext
+from taskgate.errors import Forbidden, InsufficientScope
+from taskgate.mcp.vocabulary import TOOLS_CALL
+from taskgate.telemetry.audit import AccessRefused, Audit
+
+
+class Access:
+    """What callers may do."""
+
+    def __init__(self, policy: AccessPolicy, audit: Audit) -> None:
+        self._policy = policy
+        self._audit = audit
+
+    def check(self, caller: AuthContext, mount: str, method: str, tool: str | None = None) -> None:
+        """Let one operation pass. Raises Forbidden, or InsufficientScope where scopes would help.
+
+        `tool` is the one that is called, or that the task runs which the operation is about.
+        """
+        decision = self._policy.judge(caller.identity, method=method, upstream=mount, tool=tool)
+        for _ in decision.shadowed:
+            self._audit.record(AccessRefused(mount, method, shadow=True))
+        if decision.allowed:
+            return
+        self._audit.record(AccessRefused(mount, method, shadow=False))
+        if decision.missing_scopes:
+            raise InsufficientScope(decision.missing_scopes)
+        raise Forbidden("Not allowed")
+
+    def permits(self, caller: AuthContext, mount: str, method: str, tool: str) -> bool:
+        """Whether one operation would pass; nothing is counted."""
+        return self._policy.judge(caller.identity, method=method, upstream=mount, tool=tool).allowed
+
+    def shown_to(self, caller: AuthContext, mount: str) -> Callable[[str], bool] | None:
+        """Whether the caller is told of a tool: whether it might call it. None where everybody is told of all."""
+        if self._policy == OPEN:
+            return None
+        return lambda tool: self.permits(caller, mount, TOOLS_CALL, tool)
+
+
+OPEN = AccessPolicy()
+"""No rules: whoever got in may do everything."""

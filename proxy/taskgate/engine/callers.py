@@ -1,0 +1,59 @@
+"""Who asks: from what a request carries to the auth context it belongs to.
+
+What must not live here: how a token is judged (`auth`), and what a context may do.
+"""
+
+from typing import Protocol
+
+from taskgate.auth.bearer import token_of
+from taskgate.auth.context import ANONYMOUS, AuthContext
+from taskgate.engine.messages import Inbound
+from taskgate.engine.mounts import Mount
+from taskgate.errors import AuthReason, Unauthenticated
+
+
+class Callers(Protocol):
+    """Tells callers apart, or does not."""
+
+    async def identify(self, inbound: Inbound, mount: Mount) -> AuthContext:
+        """The context of one request. Raises Unauthenticated, or KeysUnavailable where that cannot be said now."""
+        ...
+
+
+class TokenJudge(Protocol):
+    """Judges tokens; see auth.jwt.Verifier."""
+
+    async def verify(self, token: str, *, audience: str) -> AuthContext:
+        """The context of a token that is good for `audience`. Raises Unauthenticated or KeysUnavailable."""
+        ...
+
+
+class Everybody:
+    """Without authentication: one caller, whoever it is."""
+
+    async def identify(self, inbound: Inbound, mount: Mount) -> AuthContext:
+        """The anonymous context; see Callers."""
+        return ANONYMOUS
+
+
+class Bearers:
+    """Callers by their bearer tokens. `refused` hears of requests whose token was never judged."""
+
+    def __init__(self, judge: TokenJudge, refused: "Refused") -> None:
+        self._judge = judge
+        self._refused = refused
+
+    async def identify(self, inbound: Inbound, mount: Mount) -> AuthContext:
+        """The context of the request's one token; see Callers."""
+        try:
+            token = token_of(inbound.authorization, inbound.query)
+        except Unauthenticated as refusal:
+            self._refused(AuthReason(refusal.reason))
+            raise
+        return await self._judge.verify(token, audience=mount.resource)
+
+
+class Refused(Protocol):
+    """Hears why a request got no further than its head."""
+
+    def __call__(self, reason: AuthReason) -> None: ...

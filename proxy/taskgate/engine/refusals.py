@@ -1,0 +1,35 @@
+"""What a host gets instead of what it asked for: the error's face, and how to be let in where that is the matter.
+
+What must not live here: what an error means to a host (`dialects/faults`).
+"""
+
+from taskgate.auth.metadata import challenge, scope_challenge
+from taskgate.dialects.faults import fault
+from taskgate.engine.messages import Reply
+from taskgate.engine.mounts import Mount
+from taskgate.errors import InsufficientScope, MalformedMessage, Unauthenticated
+from taskgate.mcp.jsonrpc import Message, Request
+from taskgate.mcp.vocabulary import OVER_LIMIT, UNAVAILABLE
+
+_PLAIN_STATUS = {OVER_LIMIT: 429, UNAVAILABLE: 503}
+
+
+def refusal(error: Exception, mount: Mount, message: Message | None) -> tuple[Reply, int]:
+    """The reply to a message, None where it was not read, that met `error`; and its JSON-RPC code."""
+    seen = fault(error)
+    headers = seen.headers + _challenges(error, mount)
+    if isinstance(message, Request):
+        return Reply(status=seen.status, body=seen.message(message.id), headers=headers), seen.code
+    # Without a request there is nobody to read a 200: the status alone must say it.
+    status = seen.status if seen.status != 200 else _PLAIN_STATUS.get(seen.code, 400)
+    id_ = error.id if isinstance(error, MalformedMessage) else None
+    return Reply(status=status, body=seen.message(id_), headers=headers), seen.code
+
+
+def _challenges(error: Exception, mount: Mount) -> tuple[tuple[str, str], ...]:
+    match error:
+        case Unauthenticated():
+            return (("WWW-Authenticate", challenge(mount.metadata, token_sent=error.token_sent, scopes=mount.scopes)),)
+        case InsufficientScope():
+            return (("WWW-Authenticate", scope_challenge(mount.metadata, error.scopes)),)
+    return ()

@@ -1,0 +1,103 @@
+"""Who may do what, as the floors below are told of it."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+from taskgate.auth.authorization import AccessPolicy, AccessRule, Effect
+from taskgate.auth.settings import IssuerSettings, KeySettings, Profile
+from taskgate.config import GatewayConfig, access_policy, issuer_settings
+
+Loads = Callable[..., GatewayConfig]
+
+ISSUERS = """\
+version: 1
+upstreams: {reports: {path: /a, url: "http://a"}}
+auth:
+  mode: required
+  issuers:
+    b: {issuer: "https://b", jwks_uri: "https://b/keys", discovery: true}
+    corp:
+      issuer: https://idp.example.com/
+      audience: [https://a, b]
+      jwks_file: /etc/keys.json
+      profile: rfc9068
+      algorithms: [EdDSA]
+      leeway: 1s
+      max_token_age: 2h
+      required_claims: [jti]
+      claims: {client_id: [c], scope: [s], tenant: t}
+      jwks: {refresh: 1s, cooldown: 2s, stale_max: 3s, timeout: 4s, max_size: 5KiB}
+"""
+
+
+def test_an_issuer_is_what_the_file_says_in_the_order_of_the_file(loads: Loads) -> None:
+    b, corp = issuer_settings(loads(ISSUERS))
+    assert b == IssuerSettings(name="b", issuer="https://b", keys=KeySettings(uri="https://b/keys"))
+    assert corp == IssuerSettings(
+        name="corp",
+        issuer="https://idp.example.com/",
+        audience=("https://a", "b"),
+        profile=Profile.RFC9068,
+        algorithms=("EdDSA",),
+        leeway=timedelta(seconds=1),
+        max_token_age=timedelta(hours=2),
+        required_claims=("jti",),
+        client_id_claims=("c",),
+        scope_claims=("s",),
+        tenant_claim="t",
+        keys=KeySettings(
+            file=Path("/etc/keys.json"),
+            refresh=timedelta(seconds=1),
+            cooldown=timedelta(seconds=2),
+            stale_max=timedelta(seconds=3),
+            timeout=timedelta(seconds=4),
+            max_size=5 * 1024,
+        ),
+    )
+
+
+def test_without_authentication_there_are_no_issuers(loads: Loads, minimal: str) -> None:
+    assert issuer_settings(loads(minimal)) == ()
+
+
+def test_without_rules_everything_is_allowed(loads: Loads, minimal: str) -> None:
+    assert access_policy(loads(minimal)) == AccessPolicy()
+
+
+def test_the_rules_are_what_the_file_says_in_the_order_of_the_file(loads: Loads, with_tokens: str) -> None:
+    config = loads(
+        with_tokens
+        + """\
+authorization:
+  default: deny
+  rules:
+    - {}
+    - name: deleting
+      methods: [tools/call, "tasks/*"]
+      upstream: reports
+      tool: delete_*
+      claims: {department: [finance, audit]}
+      require_scopes: [a, b]
+      shadow: true
+    - {effect: deny}
+  scope_implies: {admin: [a, b], a: []}
+"""
+    )
+    assert access_policy(config) == AccessPolicy(
+        default=Effect.DENY,
+        implied={"admin": frozenset({"a", "b"}), "a": frozenset()},
+        rules=(
+            AccessRule(name="rules[0]"),
+            AccessRule(
+                name="deleting",
+                methods=("tools/call", "tasks/*"),
+                upstream="reports",
+                tool="delete_*",
+                claims={"department": frozenset({"finance", "audit"})},
+                require_scopes=frozenset({"a", "b"}),
+                shadow=True,
+            ),
+            AccessRule(name="rules[2]", effect=Effect.DENY),
+        ),
+    )

@@ -1,0 +1,200 @@
+"""The keys of who may do what, with values that they take, and what they become."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from taskgate.auth.jwt import ALGORITHMS
+from taskgate.auth.settings import IssuerSettings
+from taskgate.config import GatewayConfig, Listen, issuer_settings
+from taskgate.config.auth_models import Algorithm
+
+Loads = Callable[..., GatewayConfig]
+ValueAt = Callable[[GatewayConfig, str], Any]
+
+_ISSUER = "auth.issuers.corp"
+_METADATA = "auth.protected_resource_metadata"
+_RULES = "authorization.rules"
+ALL = ["ES256", "ES384", "ES512", "EdDSA", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512"]
+
+DEFAULTS: dict[str, Any] = {
+    "auth.mode": "required",
+    "auth.allow_insecure": False,
+    f"{_ISSUER}.issuer": "https://idp.example.com/",
+    f"{_ISSUER}.audience": (),
+    f"{_ISSUER}.discovery": True,
+    f"{_ISSUER}.jwks_uri": None,
+    f"{_ISSUER}.jwks_file": None,
+    f"{_ISSUER}.profile": "generic",
+    f"{_ISSUER}.algorithms": ("ES256", "EdDSA", "PS256", "RS256"),
+    f"{_ISSUER}.leeway": timedelta(seconds=30),
+    f"{_ISSUER}.max_token_age": None,
+    f"{_ISSUER}.required_claims": ("iss", "sub", "aud", "exp", "iat"),
+    f"{_ISSUER}.claims.client_id": ("client_id", "azp", "appid", "cid"),
+    f"{_ISSUER}.claims.scope": ("scope", "scp"),
+    f"{_ISSUER}.claims.tenant": None,
+    f"{_ISSUER}.jwks.refresh": timedelta(minutes=5),
+    f"{_ISSUER}.jwks.cooldown": timedelta(seconds=30),
+    f"{_ISSUER}.jwks.stale_max": timedelta(hours=24),
+    f"{_ISSUER}.jwks.timeout": timedelta(seconds=5),
+    f"{_ISSUER}.jwks.max_size": 256 * 2**10,
+    "auth.token_cache.size": 10_000,
+    "auth.token_cache.max_ttl": timedelta(seconds=60),
+    f"{_METADATA}.enabled": True,
+    f"{_METADATA}.scopes_supported": (),
+    f"{_METADATA}.documentation": None,
+    f"{_METADATA}.extra": {},
+    "auth.context.bind": ("iss", "tenant", "sub", "client_id"),
+    "auth.context.key_file": None,
+    "auth.lookup_failures.threshold": 20,
+    "auth.lookup_failures.window": timedelta(minutes=1),
+    "auth.lookup_failures.penalty": timedelta(minutes=5),
+    "authorization.default": "allow",
+    "authorization.rules": (),
+    "authorization.scope_implies": {},
+}
+
+_KEPT_AS_WRITTEN = [
+    "https://idp.example.com",
+    "https://idp.example.com/",
+    "HTTPS://IdP.Example.com:443//a/../b/",
+    "http://127.0.0.1:8080/realm",
+    "http://127.9.9.9",
+    "http://localhost:1",
+]
+_POSITIVE = [
+    (f"{_ISSUER}.max_token_age", "365d", timedelta(days=365)),
+    (f"{_ISSUER}.jwks.refresh", "1ms", timedelta(milliseconds=1)),
+    (f"{_ISSUER}.jwks.cooldown", "1d", timedelta(days=1)),
+    (f"{_ISSUER}.jwks.stale_max", "365d", timedelta(days=365)),
+    (f"{_ISSUER}.jwks.timeout", "1m", timedelta(minutes=1)),
+    ("auth.lookup_failures.window", "1ms", timedelta(milliseconds=1)),
+    ("auth.lookup_failures.penalty", "365d", timedelta(days=365)),
+]
+GOOD: list[tuple[str, str, Any]] = [
+    *_POSITIVE,
+    *((f"{_ISSUER}.issuer", text, text) for text in _KEPT_AS_WRITTEN),
+    (f"{_ISSUER}.issuer", "'http://[::1]:8080'", "http://[::1]:8080"),
+    (f"{_ISSUER}.audience", "['https://a', \"null\"]", ("https://a", "null")),
+    (f"{_ISSUER}.jwks_uri", "https://idp.example.com/keys?a=b", "https://idp.example.com/keys?a=b"),
+    (f"{_ISSUER}.jwks_uri", "http://localhost:1/keys", "http://localhost:1/keys"),
+    (f"{_ISSUER}.jwks_uri", "https://a/" + 2038 * "b", "https://a/" + 2038 * "b"),
+    (f"{_ISSUER}.jwks_file", "keys.json", Path("keys.json")),
+    (f"{_ISSUER}.profile", "rfc9068", "rfc9068"),
+    (f"{_ISSUER}.algorithms", f"[{', '.join(ALL)}]", tuple(ALL)),
+    (f"{_ISSUER}.algorithms", "[RS512]", ("RS512",)),
+    (f"{_ISSUER}.leeway", "0s", timedelta()),
+    (f"{_ISSUER}.leeway", "5m", timedelta(minutes=5)),
+    (f"{_ISSUER}.required_claims", "[]", ()),
+    (f"{_ISSUER}.required_claims", "[jti, 'https://a/b c']", ("jti", "https://a/b c")),
+    (f"{_ISSUER}.claims.client_id", "[]", ()),
+    (f"{_ISSUER}.claims.scope", "[permissions]", ("permissions",)),
+    (f"{_ISSUER}.claims.tenant", "org_id", "org_id"),
+    (f"{_ISSUER}.jwks.max_size", "1KiB", 2**10),
+    (f"{_ISSUER}.jwks.max_size", "16MiB", 2**24),
+    ("auth.token_cache.size", "1", 1),
+    ("auth.token_cache.max_ttl", "0s", timedelta()),
+    ("auth.token_cache.max_ttl", "1h", timedelta(hours=1)),
+    (f"{_METADATA}.enabled", "false", False),
+    (f"{_METADATA}.scopes_supported", "['a:b', '!', '[]']", ("a:b", "!", "[]")),
+    (f"{_METADATA}.documentation", "http://docs.example.com/?a", "http://docs.example.com/?a"),
+    (
+        f"{_METADATA}.extra",
+        "{resource_name: Reports, n: [1, 1.5, null, {a: {}}]}",
+        {"resource_name": "Reports", "n": [1, 1.5, None, {"a": {}}]},
+    ),
+    ("auth.context.bind", "[sub, iss]", ("sub", "iss")),
+    ("auth.context.bind", "[iss, sub, tenant]", ("iss", "sub", "tenant")),
+    ("auth.context.key_file", "':memory:'", Path(":memory:")),
+    ("auth.lookup_failures.threshold", "1", 1),
+    ("authorization.default", "deny", "deny"),
+    ("authorization.scope_implies", "{admin: [read, run], run: []}", {"admin": ("read", "run"), "run": ()}),
+]
+RULE: dict[str, Any] = {
+    "name": None,
+    "methods": None,
+    "upstream": None,
+    "tool": None,
+    "claims": {},
+    "require_scopes": (),
+    "effect": "allow",
+    "shadow": False,
+}
+RULES: list[tuple[str, dict[str, Any]]] = [
+    ("{}", {}),
+    ("{name: deleting}", {"name": "deleting"}),
+    ("{methods: ['tasks/*', tools/call]}", {"methods": ("tasks/*", "tools/call")}),
+    ("{upstream: reports, tool: 'delete_[ab]*'}", {"upstream": "reports", "tool": "delete_[ab]*"}),
+    ("{claims: {department: [finance, '1']}}", {"claims": {"department": ("finance", "1")}}),
+    ("{require_scopes: [a, b]}", {"require_scopes": ("a", "b")}),
+    ("{effect: deny, shadow: true}", {"effect": "deny", "shadow": True}),
+]
+
+
+def test_the_table_of_defaults_has_every_key_of_who_may_do_what(schema_keys: set[str]) -> None:
+    assert set(DEFAULTS) == {key for key in schema_keys if key.startswith("auth")}
+
+
+@pytest.mark.parametrize("key", DEFAULTS)
+def test_a_key_that_is_not_given_is_as_designed(loads: Loads, value_at: ValueAt, with_tokens: str, key: str) -> None:
+    assert value_at(loads(with_tokens), key) == DEFAULTS[key]
+
+
+@pytest.mark.parametrize(("key", "value", "meant"), GOOD, ids=lambda each: str(each)[:40])
+def test_a_good_value_means_what_it_says(
+    loads: Loads, with_key: Callable[[str, str], str], value_at: ValueAt, key: str, value: str, meant: Any
+) -> None:
+    assert value_at(loads(with_key(key, value)), key) == meant
+
+
+@pytest.mark.parametrize(("value", "meant"), RULES)
+def test_a_rule_means_what_it_says(
+    loads: Loads, with_key: Callable[[str, str], str], value: str, meant: dict[str, Any]
+) -> None:
+    [rule] = loads(with_key(_RULES, f"[{value}]")).authorization.rules
+    assert rule.model_dump() == RULE | meant
+
+
+def test_the_algorithms_are_those_that_tokens_are_verified_with() -> None:
+    assert set(get_args(Algorithm)) == set(ALL) == ALGORITHMS
+
+
+def test_what_is_usual_for_an_issuer_is_the_same_here_and_there(loads: Loads, with_tokens: str) -> None:
+    usual = IssuerSettings(name="corp", issuer="https://idp.example.com/")
+    assert issuer_settings(loads(with_tokens)) == (usual,)
+
+
+@pytest.mark.parametrize(("mode", "longest"), [("none", timedelta(hours=1)), ("required", timedelta(hours=24))])
+@pytest.mark.parametrize("more", ["", "tasks: {}\n", "tasks: {ttl: {}}\n", "tasks: {ttl: {max: null}}\n"])
+def test_the_longest_time_to_live_is_shorter_where_nobody_is_known(
+    loads: Loads, minimal: str, with_tokens: str, mode: str, longest: timedelta, more: str
+) -> None:
+    config = loads((minimal if mode == "none" else with_tokens) + more)
+    assert config.tasks.ttl.max == config.longest_ttl == longest
+
+
+def test_the_longest_time_to_live_is_also_known_of_sections_that_were_made_apart(loads: Loads, minimal: str) -> None:
+    parts = dict(loads(minimal))
+    parts["tasks"] = type(parts["tasks"])()
+    assert GatewayConfig.model_validate(parts).longest_ttl == timedelta(hours=1)
+
+
+def test_tasks_may_be_kept_for_a_week_by_callers_who_are_known(loads: Loads, with_tokens: str) -> None:
+    config = loads(with_tokens + "tasks: {ttl: {max: 7d, default: 168h, min: 10080m}}\n")
+    assert {config.tasks.ttl.min, config.tasks.ttl.default, config.longest_ttl} == {timedelta(days=7)}
+
+
+@pytest.mark.parametrize("section", ["server", "admin"])
+@pytest.mark.parametrize("allowed", ["with tokens", "insecurely"])
+@pytest.mark.parametrize("address", ["0.0.0.0:1", "'[::]:1'", "mcp.example.com:1", "10.0.0.1:1"])
+def test_other_machines_may_reach_a_listener_if_that_is_allowed(
+    loads: Loads, minimal: str, with_tokens: str, section: str, allowed: str, address: str
+) -> None:
+    insecure = minimal.replace("mode: none", "mode: none, allow_insecure: true")
+    text = with_tokens if allowed == "with tokens" else insecure
+    config = loads(f"{text}{section}: {{listen: {address}}}\n")
+    listen: Listen = getattr(config, section).listen
+    assert not listen.is_loopback
