@@ -50,7 +50,9 @@ class Service:
         self._around = surroundings or Surroundings()
         self._closers = AsyncExitStack()
         names = {name: name for name in config.upstreams}
-        self._metrics = PrometheusAudit(upstreams=names, backend=config.store.backend)
+        self._metrics = PrometheusAudit(
+            upstreams=names, issuers=config.auth.issuers, backend=config.store.backend, clock=self._around.clock
+        )
         self._admin = OperatorsListener(metrics=self._metrics, ready=self._ready)
         self._store: Store | None = None
         self._gatehouse: Gatehouse | None = None
@@ -114,6 +116,8 @@ class Service:
         around = self._around
         gatehouse = build_gatehouse(config, self._data_directory, self._metrics, clock, around.entropy)
         self._gatehouse = gatehouse
+        if (penalties := gatehouse.penalties) is not None:
+            self._metrics.watch_penalties(lambda: penalties.boxed(clock.elapsed()))
         closers.push_async_callback(gatehouse.close)
         gatehouse.open()
         port = bound.getsockname()[1]
@@ -122,6 +126,8 @@ class Service:
         self._listener = build_listener(config, house.gateway, port, self._metrics, clock)
         self.address = await self._listener.start(bound)
         closers.push_async_callback(self._listener.close, timedelta())
+        if config.auth.mode == "none":
+            log.warning("without authentication everybody who reaches the listener is the same caller")
 
     def _open_house(self, house: House) -> None:
         closers = self._closers

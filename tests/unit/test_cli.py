@@ -110,7 +110,9 @@ async def test_a_signal_ends_it_with_0(tmp_path: Path, number: signal.Signals) -
     async with gateway_process(["--config", file], log=tmp_path / "log") as gateway:
         gateway.ask(number)
         assert await gateway.exit_status() == 0
-    assert [line["event"] for line in gateway.log_lines()] == ["serving", "draining", "stopped"]
+    warned, *events = [(line["level"], line["event"]) for line in gateway.log_lines()]
+    assert warned == ("warning", "without authentication everybody who reaches the listener is the same caller")
+    assert events == [("info", "serving"), ("info", "draining"), ("info", "stopped")]
 
 
 async def test_a_second_signal_ends_the_drain(tmp_path: Path) -> None:
@@ -121,3 +123,34 @@ async def test_a_second_signal_ends_the_drain(tmp_path: Path) -> None:
         await gateway.child.said(rb"draining")
         gateway.ask(signal.SIGTERM)
         assert await gateway.exit_status() == 0
+
+
+BAD_KEYS: dict[str, tuple[bytes | None, str]] = {
+    "missing": (None, "the key file cannot be read: No such file or directory"),
+    "malformed": (b"planted secret that is no key", "a key must be base64url of at least 32 bytes"),
+    "odd": (b"A" * 45, "a key must be base64url of at least 32 bytes"),
+    "empty": (b"", "the key file must hold one key, or two of which the first is the present one"),
+}
+
+
+@pytest.mark.parametrize(("key", "told"), BAD_KEYS.values(), ids=BAD_KEYS)
+def test_a_key_that_cannot_be_used_ends_it_with_1_and_one_line_that_tells_nothing_of_it(
+    tmp_path: Path, key: bytes | None, told: str
+) -> None:
+    if key is not None:
+        (tmp_path / "key").write_bytes(key)
+        (tmp_path / "key").chmod(0o600)
+    issuers = '{corp: {issuer: "https://idp.example.com/", jwks_uri: "http://127.0.0.1:9/keys"}}'
+    auth = f'{{mode: required, issuers: {issuers}, context: {{key_file: "{tmp_path}/key"}}}}'
+    status, out, err = run("serve", "--config", write_configuration(tmp_path, URL, auth=auth))
+    assert (status, out, err) == (1, "", f"taskgate: {told}\n")
+
+
+def test_a_key_that_cannot_be_made_ends_it_with_1_and_one_line(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir(mode=0o700)
+    (folder / "context.key").mkdir()
+    issuers = '{corp: {issuer: "https://idp.example.com/", jwks_uri: "http://127.0.0.1:9/keys"}}'
+    file = write_configuration(tmp_path, URL, auth=f"{{mode: required, issuers: {issuers}}}")
+    status, out, err = run("serve", "--config", file, TASKGATE_DATA_DIR=str(folder))
+    assert (status, out, err) == (1, "", "taskgate: the key file cannot be read: Is a directory\n")

@@ -54,6 +54,11 @@ class Listen:
             return IPv4Address(self.host) in _LOOPBACK
         return self.host == "localhost"
 
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether it stands for every address of the machine, none of which others can tell from it."""
+        return self.host in _EVERYWHERE
+
     def overlaps(self, other: Listen) -> bool:
         """Whether the two would listen on one port of one address, as far as can be said without looking names up.
 

@@ -53,6 +53,10 @@ def _with_authentication(written: object) -> Iterator[Contradiction]:
         yield _ISSUERS, "must name at least one issuer with auth.mode required"
     if section(written, "auth").get("allow_insecure") is True:
         yield ("auth", "allow_insecure"), "can be true only with auth.mode none"
+    address = read((written, {"server": {"listen": None}}), ("server", "listen"), read_listen)
+    if address and address.is_everywhere and section(written, "server").get("public_url") is None:
+        why = "with auth.mode required where server.listen is every address: tokens are made for one"
+        yield ("server", "public_url"), f"must be given {why}"
 
 
 def _sources_of_keys(issuer: Mapping[str, object], where: tuple[str, ...]) -> Iterator[Contradiction]:

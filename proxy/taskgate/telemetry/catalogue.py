@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from taskgate.errors import AuthReason
 from taskgate.mcp.versions import Revision
 from taskgate.mcp.vocabulary import KNOWN_METHODS
 from taskgate.tasks.record import FaultReason, TaskStatus
@@ -19,6 +20,9 @@ OTHER: Final = "_OTHER"
 
 MAX_TOOLS: Final = 50
 """How many tools of one upstream get a label of their own."""
+
+ENUMERATION: Final = "enumeration_suspected"
+"""The security event that many failed look-ups are."""
 
 
 class Kind(StrEnum):
@@ -33,7 +37,8 @@ class Kind(StrEnum):
 class Label:
     """A label, and its text for each value that a fact may carry.
 
-    `values` is None where only the running gateway knows them: its build, upstreams and store, the tools it met.
+    `values` is None where only the running gateway knows them: its build, upstreams, issuers and store, the tools it
+    met.
     """
 
     name: str
@@ -71,13 +76,14 @@ def _histogram(name: str, meaning: str, buckets: tuple[float, ...], *labels: Lab
 
 _VERSION, _REVISION, _PYTHON = Label(name="version"), Label(name="revision"), Label(name="python_version")
 UPSTREAM: Final = Label(name="upstream")
+ISSUER: Final = Label(name="issuer")
 TOOL: Final = Label(name="tool")
 BACKEND: Final = Label(name="backend")
 FOLDED: Final = Label(name="label")
 
 _ROUTE = _label("http_route", ("mcp", "other"))
 _VERB = _label("http_request_method", ("POST", "GET", "DELETE", "OPTIONS", "HEAD"))
-_CLIENT_FAULTS = (400, 403, 404, 405, 406, 408, 413, 414, 415, 421, 429, 431)
+_CLIENT_FAULTS = (400, 401, 403, 404, 405, 406, 408, 413, 414, 415, 421, 429, 431)
 _CODE = _label("http_response_status_code", (200, 202, 204, *_CLIENT_FAULTS, 500, 501, 503, 505))
 _REFUSED_MESSAGES = ("no_session", "session_not_found", "bad_version", "bad_json", "bad_message")
 _REFUSED_FRAMES = ("header_too_large", "body_too_large", "draining")
@@ -89,7 +95,8 @@ _REFUSED_HEADS = (
     "not_acceptable",
     "media_type",
 )
-_REJECTION = _label("reason", (*_REFUSED_FRAMES, *_REFUSED_HEADS, *_REFUSED_MESSAGES))
+_REFUSED_CALLERS = ("unauthenticated", "insufficient_scope", "jwks_unavailable")
+_REJECTION = _label("reason", (*_REFUSED_FRAMES, *_REFUSED_HEADS, *_REFUSED_MESSAGES, *_REFUSED_CALLERS))
 _SIDE = _label("side", ("downstream", "upstream"))
 _STREAM = _label("kind", ("response", "get"))
 _METHOD = _label("mcp_method_name", sorted(KNOWN_METHODS))
@@ -98,7 +105,7 @@ _PROTOCOL = Label(
 )
 _FAULTS = ("unreachable", "closed", "timeout", "refused", "redirect", "malformed", "too_large", "session_lost")
 _STANDARD_CODES = (-32700, -32600, -32601, -32602, -32603, -32000, -32001, -32002, -32042)
-_ERRORS = ("tool_error", "cancelled", *_FAULTS, *map(str, _STANDARD_CODES), "-32800", "429", "503")
+_ERRORS = ("tool_error", "cancelled", *_FAULTS, *map(str, _STANDARD_CODES), "-32800", "403", "429", "503")
 _ERROR = Label(name="error_type", values={None: "", **{error: error for error in _ERRORS}})
 _DISPOSITION = _label("disposition", ("task", "direct", "rejected"))
 _STATUSES = [status.value for status in TaskStatus]
@@ -109,6 +116,12 @@ _CANCEL = _label("outcome", ("propagated", "already_terminal"))
 _RECOVERY = _label("outcome", ("failed", "retried"))
 _ADJUSTMENT = _label("action", ("clamped_max", "raised_min", "defaulted"))
 _RESULT = Label(name="result", values={True: "ok", False: "error"})
+_JUDGEMENT = Label(name="result", values={True: "accepted", False: "rejected"})
+_NOT_ACCEPTED = (*(reason.value for reason in AuthReason), "jwks_unavailable")
+_WHY = Label(name="reason", values={"ok": "", **{reason: reason for reason in _NOT_ACCEPTED}})
+_FETCH = _label("result", ("ok", "stale", "failed"))
+_MODE = Label(name="mode", values={False: "enforced", True: "shadow"})
+_EVENT = _label("type", (ENUMERATION,))
 # `changed` is left out: it waits on purpose, so its duration tells nothing about the store.
 _OF_TASKS = ("insert", "load", "swap", "page", "renew", "lapsed", "purge")
 _OF_SESSIONS = ("put", "find", "touch", "drop", "purge_sessions")
@@ -191,6 +204,26 @@ DENIALS = _counter("taskgate_task_access_denials_total", "Look-ups that found no
 LATE_ANSWERS = _counter(
     "taskgate_task_late_answers_total", "Answers dropped because their task had ended before.", UPSTREAM
 )
+
+# --- who may do what --------------------------------------------------------------------------------------------------
+
+AUTH_REQUESTS = _counter(
+    "taskgate_auth_requests_total",
+    "Requests by what became of their token; `_OTHER` is no configured issuer's, or none.",
+    ISSUER,
+    _JUDGEMENT,
+    _WHY,
+)
+KEY_REFRESHES = _counter("taskgate_jwks_refreshes_total", "Attempts to get an issuer's keys.", ISSUER, _FETCH)
+KEYS = _gauge("taskgate_jwks_keys", "Keys of an issuer that are usable.", ISSUER)
+KEYS_FETCHED = _gauge(
+    "taskgate_jwks_last_success_timestamp_seconds", "When an issuer's keys were last got; 0 before the first.", ISSUER
+)
+ACCESS_REFUSALS = _counter(
+    "taskgate_access_refusals_total", "Operations refused by a rule, or by one in shadow.", UPSTREAM, _METHOD, _MODE
+)
+SECURITY_EVENTS = _counter("taskgate_security_events_total", "Signs of an attack.", _EVENT)
+PENALIZED = _gauge("taskgate_penalized_contexts", "Callers that may look for no task for a while.")
 
 # --- the store -------------------------------------------------------------------------------------------------------
 

@@ -6,12 +6,13 @@ One short function a fact, found by the fact's type. What a family is called and
 
 import logging
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from prometheus_client import GCCollector, PlatformCollector, ProcessCollector
 
 from taskgate import __version__
+from taskgate.clock import Clock, SystemClock
 from taskgate.tasks.record import TaskStatus
 from taskgate.telemetry import audit, catalogue
 from taskgate.telemetry.series import Registry
@@ -24,23 +25,34 @@ Takers = dict[type[Any], Callable[[Any], None]]
 class PrometheusAudit:
     """Counts facts, and shows the counts.
 
-    `upstreams` maps the mounts that facts name to the labels of their upstreams; any other mount is `_OTHER`. `backend`
-    names the store, `revision` the source that was built.
+    `upstreams` maps the mounts that facts name to the labels of their upstreams; any other mount is `_OTHER`, and so is
+    an issuer that is not one of the names `issuers`. `backend` names the store, `revision` the source that was built.
     """
 
-    def __init__(self, *, upstreams: Mapping[str, str], backend: str, revision: str = "unknown") -> None:
-        self._registry = registry = Registry(upstreams)
+    def __init__(
+        self,
+        *,
+        upstreams: Mapping[str, str],
+        issuers: Collection[str] = (),
+        backend: str,
+        revision: str = "unknown",
+        clock: Clock | None = None,
+    ) -> None:
+        self._registry = registry = Registry(upstreams, issuers)
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=registry.collectors)
         registry.gauge(catalogue.BUILD)[__version__, revision, platform.python_version()].set(1)
         self._ready = registry.gauge(catalogue.READY)[()]
         self._draining = registry.gauge(catalogue.DRAINING)[()]
         self._lag = registry.histogram(catalogue.LAG)[()]
+        self._penalized = registry.gauge(catalogue.PENALIZED)[()]
         self._takers: Takers = {
             **_http_takers(registry),
             **_message_takers(registry),
             **_task_takers(registry),
             **_ending_takers(registry),
+            **_key_takers(registry, clock or SystemClock()),
+            **_caller_takers(registry),
             **_store_takers(registry, backend),
         }
 
@@ -63,6 +75,13 @@ class PrometheusAudit:
     def observe_lag(self, seconds: float) -> None:
         """Count how late the event loop came to something."""
         self._lag.observe(seconds)
+
+    def watch_penalties(self, count: Callable[[], int]) -> None:
+        """Ask `count` at every render how many callers are penalized; until then none are.
+
+        It is asked on the thread that renders, so it must be safe there, and it must not raise.
+        """
+        self._penalized.set_function(count)
 
     def render(self, accept: str | None) -> tuple[bytes, str]:
         """Everything as a scrape wants it, and its content type; `accept` is the scraper's header.
@@ -200,6 +219,41 @@ def _ending_takers(registry: Registry) -> Takers:
         audit.TaskExpired: expired,
         audit.TaskPurged: purged,
         audit.LateAnswerDropped: late_answer_dropped,
+    }
+
+
+def _key_takers(registry: Registry, clock: Clock) -> Takers:
+    refreshes = registry.counter(catalogue.KEY_REFRESHES)
+    usable = registry.gauge(catalogue.KEYS)
+    last_success = registry.gauge(catalogue.KEYS_FETCHED)
+
+    def fetched(fact: audit.KeysFetched) -> None:
+        refreshes[fact.issuer, fact.result].inc()
+        usable[fact.issuer,].set(fact.keys)
+        if fact.result == "ok":
+            last_success[fact.issuer,].set(clock.now().timestamp())
+
+    return {audit.KeysFetched: fetched}
+
+
+def _caller_takers(registry: Registry) -> Takers:
+    requests = registry.counter(catalogue.AUTH_REQUESTS)
+    refusals = registry.counter(catalogue.ACCESS_REFUSALS)
+    enumerations = registry.counter(catalogue.SECURITY_EVENTS)[catalogue.ENUMERATION,]
+
+    def judged(fact: audit.TokenJudged) -> None:
+        requests[fact.issuer, fact.reason == "ok", fact.reason].inc()
+
+    def refused(fact: audit.AccessRefused) -> None:
+        refusals[fact.mount, fact.method, fact.shadow].inc()
+
+    def suspected(_fact: audit.EnumerationSuspected) -> None:
+        enumerations.inc()
+
+    return {
+        audit.TokenJudged: judged,
+        audit.AccessRefused: refused,
+        audit.EnumerationSuspected: suspected,
     }
 
 

@@ -4,13 +4,13 @@ What is counted is none of this module's business. Holds: a family never has mor
 what peers invent costs neither a series nor memory. For one thread, but for `Registry.render`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.exposition import choose_encoder
 
-from taskgate.telemetry.catalogue import MAX_TOOLS, OTHER, OVERFLOWS, TOOL, UPSTREAM, Family
+from taskgate.telemetry.catalogue import ISSUER, MAX_TOOLS, OTHER, OVERFLOWS, TOOL, UPSTREAM, Family
 
 Metric = TypeVar("Metric", Counter, Gauge, Histogram)
 Folded = Callable[[str], None]
@@ -77,12 +77,17 @@ class ToolNames:
 
 
 class Registry:
-    """Opens families over collectors of its own. `upstreams` maps the mounts that facts name to their labels."""
+    """Opens families over collectors of its own.
 
-    def __init__(self, upstreams: Mapping[str, str]) -> None:
+    `upstreams` maps the mounts that facts name to their labels; `issuers` are names that are their own labels.
+    """
+
+    def __init__(self, upstreams: Mapping[str, str], issuers: Collection[str] = ()) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.collectors = CollectorRegistry()
         self._upstreams = dict(upstreams)
+        # A token without an issuer is nothing strange, so `_OTHER` as such is no overflow.
+        self._issuers = {name: name for name in (*issuers, OTHER)}
         self._overflows: Series[Counter] = self.counter(OVERFLOWS)
 
     def folded(self, label: str) -> None:
@@ -115,12 +120,14 @@ class Registry:
         return encode(self.collectors), content_type
 
     def _series(self, metric: Metric, family: Family) -> Series[Metric]:
-        values = [self._upstreams if label is UPSTREAM else label.values for label in family.labels]
+        ours = {UPSTREAM.name: self._upstreams, ISSUER.name: self._issuers}
+        values = [ours.get(label.name, label.values) for label in family.labels]
         domains = [_Domain(label.name, texts, self.folded) for label, texts in zip(family.labels, values, strict=True)]
         series = Series(metric, tuple(domains))
-        if family.labels == (UPSTREAM,):
-            for mount in self._upstreams:
-                series[mount,]  # a counter that starts with its first event hides that event from `rate()`
+        if family.labels in ((UPSTREAM,), (ISSUER,)):
+            for value in ours[family.labels[0].name]:
+                if value is not OTHER:
+                    series[value,]  # a counter that starts with its first event hides that event from `rate()`
         return series
 
 

@@ -50,6 +50,19 @@ def test_where_the_mode_is_not_known_nothing_is_told_that_depends_on_it(tells: T
     assert told.startswith("f:2: auth.mode: ")
 
 
+@pytest.mark.parametrize("listen", ["0.0.0.0:8080", "'[::]:8080'", "0.0.0.0:0"])
+@pytest.mark.parametrize("more", ["", ", public_url: null"])
+def test_tokens_need_an_address_to_be_made_for(tells: Tells, with_tokens: str, listen: str, more: str) -> None:
+    line = with_tokens.count("\n") + 1
+    why = "must be given with auth.mode required where server.listen is every address: tokens are made for one"
+    assert tells(f"{with_tokens}server: {{listen: {listen}{more}}}\n") == [f"f:{line}: server.public_url: {why}"]
+
+
+@pytest.mark.parametrize("server", ["listen: '0.0.0.0:1', public_url: 'https://a.example'", "listen: '10.0.0.1:1'"])
+def test_tokens_can_be_made_for_a_named_address(loads: Loads, with_tokens: str, server: str) -> None:
+    assert loads(f"{with_tokens}server: {{{server}}}\n").auth.mode == "required"
+
+
 def test_without_authentication_issuers_would_do_nothing(tells: Tells, with_tokens: str) -> None:
     told = "f:2: auth.issuers: must be empty with auth.mode none, which asks nobody for a token"
     assert tells(with_tokens.replace("mode: required", "mode: none")) == [told]

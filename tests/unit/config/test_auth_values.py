@@ -195,6 +195,7 @@ def test_other_machines_may_reach_a_listener_if_that_is_allowed(
 ) -> None:
     insecure = minimal.replace("mode: none", "mode: none, allow_insecure: true")
     text = with_tokens if allowed == "with tokens" else insecure
-    config = loads(f"{text}{section}: {{listen: {address}}}\n")
+    known = ", public_url: 'https://mcp.example.com'" if section == "server" else ""
+    config = loads(f"{text}{section}: {{listen: {address}{known}}}\n")
     listen: Listen = getattr(config, section).listen
     assert not listen.is_loopback

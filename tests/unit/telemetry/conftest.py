@@ -1,6 +1,7 @@
-"""A gateway's metrics with two upstreams, and its page as a scraper reads it."""
+"""A gateway's metrics with two upstreams and two issuers, and its page as a scraper reads it."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -10,10 +11,37 @@ from taskgate.telemetry.metrics import PrometheusAudit
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
+class SetClock:
+    """A clock that shows what it is set to, in seconds since 1970."""
+
+    seconds = 1_800_000_000.5
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.seconds, UTC)
+
+    def elapsed(self) -> float:
+        return self.seconds
+
+
 @pytest.fixture
-def metrics() -> PrometheusAudit:
-    """Fresh metrics of a gateway with the mounts `m` and `n`, whose upstreams are `reports` and `search`."""
-    return PrometheusAudit(upstreams={"m": "reports", "n": "search"}, backend="sqlite", revision="abc123")
+def clock() -> SetClock:
+    """The clock of `metrics`."""
+    return SetClock()
+
+
+@pytest.fixture
+def metrics(clock: SetClock) -> PrometheusAudit:
+    """Fresh metrics of a gateway with the mounts `m` and `n`, whose upstreams are `reports` and `search`.
+
+    Its issuers are `corp` and `partner`.
+    """
+    return PrometheusAudit(
+        upstreams={"m": "reports", "n": "search"},
+        issuers=["corp", "partner"],
+        backend="sqlite",
+        revision="abc123",
+        clock=clock,
+    )
 
 
 @pytest.fixture

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, get_args, get_type_hints
+from time import time
+from typing import Any, Protocol, get_args, get_type_hints
 
 import pytest
 
+from taskgate.errors import AuthReason
 from taskgate.tasks.record import TaskStatus
 from taskgate.telemetry import audit
 from taskgate.telemetry.metrics import PrometheusAudit
@@ -14,6 +16,13 @@ Moved = Callable[[], dict[str, float]]
 
 _UP = "upstream=reports"
 _STORE = "backend=sqlite,operation=load,result="
+_KEYS_AT = "taskgate_jwks_last_success_timestamp_seconds{issuer=corp}"
+
+
+class SetClock(Protocol):
+    """See conftest."""
+
+    seconds: float
 
 
 def _observed(name: str, labels: str, value: float) -> dict[str, float]:
@@ -35,6 +44,17 @@ FACTS: list[tuple[audit.Fact, dict[str, float]]] = [
     ),
     (audit.HttpRefused("bad_host"), {"taskgate_http_rejections_total{reason=bad_host}": 1}),
     (audit.HttpRefused("header_mismatch"), {"taskgate_http_rejections_total{reason=header_mismatch}": 1}),
+    (audit.HttpRefused("unauthenticated"), {"taskgate_http_rejections_total{reason=unauthenticated}": 1}),
+    (audit.HttpRefused("insufficient_scope"), {"taskgate_http_rejections_total{reason=insufficient_scope}": 1}),
+    (audit.HttpRefused("jwks_unavailable"), {"taskgate_http_rejections_total{reason=jwks_unavailable}": 1}),
+    (
+        audit.HttpAnswered("mcp", "POST", 401, 0.5),
+        _observed(
+            "http_server_request_duration_seconds",
+            "http_request_method=POST,http_response_status_code=401,http_route=mcp",
+            0.5,
+        ),
+    ),
     (audit.StreamOpened("downstream", "get"), {"taskgate_streams{kind=get,side=downstream}": 1}),
     (audit.StreamEnded("upstream", "response"), {"taskgate_streams{kind=response,side=upstream}": -1}),
     (
@@ -46,6 +66,11 @@ FACTS: list[tuple[audit.Fact, dict[str, float]]] = [
         audit.RpcAnswered("m", "tasks/get", "2025-06-18", 0.25, "-32602"),
         _observed("mcp_server_operation_duration_seconds", f"error_type=-32602,mcp_method_name=tasks/get,{_UP}", 0.25)
         | {"taskgate_requests_by_protocol_total{mcp_protocol_version=2025-06-18}": 1},
+    ),
+    (
+        audit.RpcAnswered("m", "tasks/list", "2025-11-25", 0.25, "403"),
+        _observed("mcp_server_operation_duration_seconds", f"error_type=403,mcp_method_name=tasks/list,{_UP}", 0.25)
+        | {"taskgate_requests_by_protocol_total{mcp_protocol_version=2025-11-25}": 1},
     ),
     (
         audit.UpstreamAnswered("m", "tools/list", 4.0, "timeout"),
@@ -95,6 +120,40 @@ FACTS: list[tuple[audit.Fact, dict[str, float]]] = [
         audit.TaskDenied("m", "tasks/result"),
         {f"taskgate_task_access_denials_total{{mcp_method_name=tasks/result,{_UP}}}": 1},
     ),
+    (audit.TokenJudged("corp", "ok"), {"taskgate_auth_requests_total{issuer=corp,reason=,result=accepted}": 1}),
+    (
+        audit.TokenJudged("partner", "jwks_unavailable"),
+        {"taskgate_auth_requests_total{issuer=partner,reason=jwks_unavailable,result=rejected}": 1},
+    ),
+    *(
+        (
+            audit.TokenJudged("_OTHER", reason.value),
+            {f"taskgate_auth_requests_total{{issuer=_OTHER,reason={reason.value},result=rejected}}": 1.0},
+        )
+        for reason in AuthReason
+    ),
+    (
+        audit.KeysFetched("corp", "ok", 3),
+        {
+            "taskgate_jwks_refreshes_total{issuer=corp,result=ok}": 1,
+            "taskgate_jwks_keys{issuer=corp}": 3,
+            _KEYS_AT: 1_800_000_000.5,
+        },
+    ),
+    (
+        audit.KeysFetched("corp", "stale", 2),
+        {"taskgate_jwks_refreshes_total{issuer=corp,result=stale}": 1, "taskgate_jwks_keys{issuer=corp}": 2},
+    ),
+    (audit.KeysFetched("corp", "failed", 0), {"taskgate_jwks_refreshes_total{issuer=corp,result=failed}": 1}),
+    (
+        audit.AccessRefused("m", "tools/call", shadow=False),
+        {f"taskgate_access_refusals_total{{mcp_method_name=tools/call,mode=enforced,{_UP}}}": 1},
+    ),
+    (
+        audit.AccessRefused("m", "tasks/get", shadow=True),
+        {f"taskgate_access_refusals_total{{mcp_method_name=tasks/get,mode=shadow,{_UP}}}": 1},
+    ),
+    (audit.EnumerationSuspected("m"), {"taskgate_security_events_total{type=enumeration_suspected}": 1}),
     (audit.LateAnswerDropped("m"), {f"taskgate_task_late_answers_total{{{_UP}}}": 1}),
     (audit.SessionLost("m"), {f"taskgate_upstream_sessions_lost_total{{{_UP}}}": 1}),
     (
@@ -133,8 +192,35 @@ def test_the_same_fact_again_counts_again(
 ) -> None:
     metrics.record(fact)
     metrics.record(fact)
-    sets = ("taskgate_store_tasks", "taskgate_store_size", "taskgate_store_up", "taskgate_tasks_running")
+    stores = ("taskgate_store_tasks", "taskgate_store_size", "taskgate_store_up")
+    sets = (*stores, "taskgate_tasks_running", "taskgate_jwks_keys", "taskgate_jwks_last")
     assert moved() == {name: value * (1 if name.startswith(sets) else 2) for name, value in expected.items()}
+
+
+def test_keys_that_did_not_come_leave_the_time_of_the_last_that_did(
+    metrics: PrometheusAudit, moved: Moved, clock: SetClock
+) -> None:
+    for seconds, result in ((1000, "ok"), (2000, "stale"), (3000, "failed")):
+        clock.seconds = seconds
+        metrics.record(audit.KeysFetched("corp", result, 1))
+        assert moved()[_KEYS_AT] == 1000
+    metrics.record(audit.KeysFetched("corp", "ok", 1))
+    assert moved()[_KEYS_AT] == 3000
+
+
+def test_an_issuer_whose_keys_are_gone_is_shown_with_none(metrics: PrometheusAudit, moved: Moved) -> None:
+    metrics.record(audit.KeysFetched("corp", "ok", 3))
+    metrics.record(audit.KeysFetched("corp", "failed", 0))
+    assert "taskgate_jwks_keys{issuer=corp}" not in moved()
+
+
+def test_the_time_is_the_systems_unless_another_clock_is_given() -> None:
+    metrics = PrometheusAudit(upstreams={}, issuers=["corp"], backend="memory")
+    before = time()
+    metrics.record(audit.KeysFetched("corp", "ok", 1))
+    page = metrics.render(None)[0].decode()
+    [line] = [each for each in page.splitlines() if each.startswith("taskgate_jwks_last_success_timestamp_seconds{")]
+    assert before - 1 <= float(line.split()[1]) <= time() + 1
 
 
 def test_the_store_is_up_or_down_as_its_last_operation_was(metrics: PrometheusAudit, moved: Moved) -> None:

@@ -30,6 +30,12 @@ STRANGE = [
     (audit.TaskRecovered("m", "buried"), {"outcome"}),
     (audit.TaskDenied("m", "tasks/steal"), {"mcp_method_name"}),
     (audit.StoreUsed("drop table", 0.0, True), {"operation"}),
+    (audit.TokenJudged("https://evil.example", "ok"), {"issuer"}),
+    (audit.TokenJudged("corp", "mood"), {"reason"}),
+    (audit.TokenJudged("corp", ""), {"reason"}),
+    (audit.KeysFetched("gone", "ok", 1), {"issuer"}),
+    (audit.KeysFetched("corp", "late", 1), {"result"}),
+    (audit.AccessRefused("gone", "tools/steal", True), {"upstream", "mcp_method_name"}),
 ]  # fmt: skip
 
 
@@ -51,6 +57,11 @@ def test_a_strange_value_is_counted_every_time(metrics: PrometheusAudit, moved: 
         "taskgate_http_rejections_total{reason=_OTHER}": 100,
         "taskgate_metrics_label_overflows_total{label=reason}": 100,
     }
+
+
+def test_a_token_of_no_issuer_is_nothing_strange(metrics: PrometheusAudit, moved: Moved) -> None:
+    metrics.record(audit.TokenJudged("_OTHER", "missing"))
+    assert moved() == {"taskgate_auth_requests_total{issuer=_OTHER,reason=missing,result=rejected}": 1}
 
 
 def test_a_strange_value_is_not_remembered() -> None:
@@ -85,10 +96,10 @@ def test_a_tool_with_an_unfit_name_has_no_label(metrics: PrometheusAudit, moved:
 
 
 def _bound(family: Family) -> int:
-    """How many children the family may have: closed sets and `_OTHER`, two upstreams, the tools of each."""
+    """How many children the family may have: closed sets and `_OTHER`, two upstreams and issuers, the tools of each."""
 
     def values(label: Label) -> int:
-        if label is catalogue.UPSTREAM:
+        if label in (catalogue.UPSTREAM, catalogue.ISSUER):
             return 3
         if label is catalogue.TOOL:
             return 2 * MAX_TOOLS + 1
@@ -99,7 +110,8 @@ def _bound(family: Family) -> int:
     return prod(values(label) for label in family.labels) * max(1, len(family.buckets) + 3 if family.buckets else 1)
 
 
-_text = st.text(max_size=8) | st.sampled_from(["m", "n", "mcp", "other", "tools/call", "task", "-32602", "response"])
+_KNOWN = ["m", "n", "mcp", "other", "tools/call", "task", "-32602", "response", "corp", "_OTHER", "ok", "alg", "stale"]
+_text = st.text(max_size=8) | st.sampled_from(_KNOWN)
 _length = st.timedeltas(timedelta(), timedelta(days=400))
 _facts = st.one_of(
     st.builds(audit.HttpAnswered, _text, _text, st.integers(), st.floats(0, 1e9)),
@@ -110,6 +122,10 @@ _facts = st.one_of(
     st.builds(audit.ToolCalled, _text, st.none() | _text, _text),
     st.builds(audit.TaskCreated, _text, _length, st.none() | _text),
     st.builds(audit.TaskDenied, _text, _text),
+    st.builds(audit.TokenJudged, _text, _text),
+    st.builds(audit.KeysFetched, _text, _text, st.integers(0, 99)),
+    st.builds(audit.AccessRefused, _text, _text, st.booleans()),
+    st.builds(audit.EnumerationSuspected, _text),
     st.builds(audit.StoreUsed, _text, st.floats(0, 1e9), st.booleans()),
 )
 
@@ -133,4 +149,4 @@ def test_no_stream_of_facts_makes_more_series_than_the_sets_allow(
 
 def test_no_label_of_the_catalogue_is_open_but_those_that_the_gateway_itself_bounds() -> None:
     open_labels = {label.name for family in FAMILIES for label in family.labels if label.values is None}
-    assert open_labels == {"version", "revision", "python_version", "upstream", "tool", "backend", "label"}
+    assert open_labels == {"version", "revision", "python_version", "upstream", "issuer", "tool", "backend", "label"}

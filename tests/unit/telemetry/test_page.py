@@ -73,6 +73,24 @@ def test_series_of_each_upstream_are_there_before_their_first_event(samples: Pag
             assert shown[name, (("upstream", upstream),)] == 0
 
 
+def test_series_of_each_issuer_are_there_before_its_keys_are(samples: Page) -> None:
+    shown = samples()
+    for name in ("taskgate_jwks_keys", "taskgate_jwks_last_success_timestamp_seconds"):
+        found = {labels: value for (one, labels), value in shown.items() if one == name}
+        assert found == {(("issuer", "corp"),): 0, (("issuer", "partner"),): 0}
+
+
+def test_security_events_are_there_before_their_first(samples: Page) -> None:
+    assert samples()["taskgate_security_events_total", (("type", "enumeration_suspected"),)] == 0
+
+
+def test_penalties_are_counted_anew_at_every_render(metrics: PrometheusAudit, samples: Page) -> None:
+    counts = [0, 2, 3]
+    assert samples()["taskgate_penalized_contexts", ()] == 0
+    metrics.watch_penalties(counts.pop)
+    assert [samples()["taskgate_penalized_contexts", ()] for _ in range(3)] == [3, 2, 0]
+
+
 def test_readiness_and_draining_are_shown(metrics: PrometheusAudit, moved: Moved) -> None:
     assert moved() == {}
     metrics.show_ready(True)
