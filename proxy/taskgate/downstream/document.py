@@ -16,6 +16,8 @@ _HEAD: Final = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nServer: {S
 _CLOSE: Final = "Connection: close\r\n"
 _ONE_PIECE: Final = 64 * 1024
 """Bytes of a body that are copied to leave together with the head; a larger one leaves after it."""
+_LONG_PIECE: Final = 256 * 1024
+"""Bytes that are handed to the event loop at once: it copies what the network does not take."""
 
 
 class Document(web.StreamResponse):
@@ -45,4 +47,10 @@ class Document(web.StreamResponse):
         body = self._document
         close = "" if self._keep_alive else _CLOSE
         head = f"{_HEAD}Date: {rfc822_formatted_time()}\r\nContent-Length: {len(body)}\r\n{close}\r\n".encode()
-        await self._connection.write((head + body,) if len(body) < _ONE_PIECE else (head, body))
+        if len(body) < _ONE_PIECE:
+            await self._connection.write(head + body)
+            return
+        await self._connection.write(head)
+        whole = memoryview(body)
+        for at in range(0, len(body), _LONG_PIECE):
+            await self._connection.write(whole[at : at + _LONG_PIECE])

@@ -203,13 +203,12 @@ class HostConnection(web.RequestHandler):
         if self._unread is not None:
             self._unread.stop()
 
-    async def write(self, pieces: tuple[bytes, ...]) -> None:
+    async def write(self, piece: bytes | memoryview) -> None:
         """Send bytes of an answer, and wait while the host reads slowly. Raises ConnectionError where it has left."""
         transport = self.transport
         if transport is None or transport.is_closing():
             raise ConnectionResetError
-        for piece in pieces:
-            transport.write(piece)
+        transport.write(piece)
         if self._paused:
             await self._drain_helper()
 
