@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping
 from json.scanner import make_scanner
 from typing import Any, Final, NamedTuple, NoReturn
 
-import orjson
-
 from taskgate.errors import MalformedMessage, UnparsableMessage
+from taskgate.mcp import abridged
 from taskgate.mcp.depth import is_deeper
 
 RawJson = str
@@ -23,7 +22,10 @@ Shape = Mapping[str, Any]
 
 
 class Member(NamedTuple):
-    """One member of a walked object: its value, where its key and its value stand, and its own members if walked."""
+    """One member of a walked object: its value, where its key and its value stand, and its own members if walked.
+
+    A very long string inside the value may be cut (`abridged`): what is to be passed on is taken from the text.
+    """
 
     value: Any
     key_at: int
@@ -194,7 +196,7 @@ def _read_large(text: str, at: int, depth: int) -> tuple[Any, int] | None:
         return None
     end = len(text) - len(tail) + closing.start() + 1
     try:
-        return orjson.loads(text[at:end]), end
+        return abridged.load(text, at, end), end
     except ValueError:
         # Not its end, or something that this parser does not read though the standard one does.
         return None
