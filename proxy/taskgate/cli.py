@@ -28,6 +28,9 @@ from taskgate.telemetry import logs
 COULD_NOT_START: Final = 1
 WRONG: Final = 2
 
+_LEARNT: Final = 31 * 1024 * 1024
+"""Bytes: glibc learns from nothing that takes more than 32 MiB."""
+
 log = getLogger("taskgate.cli")
 
 _File = click.Path(path_type=Path)
@@ -109,6 +112,7 @@ async def _serve(chosen: GatewayConfig, directory: Path | None) -> None:
         if not await _started(service, stop):
             return
         _calm_collector()
+        _calm_allocator()
         log.info("serving", extra=_addresses(service))
         await stop.wait()
         # Whoever presses Ctrl-C is not waiting for a load balancer to look elsewhere.
@@ -137,6 +141,16 @@ def _calm_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+
+
+def _calm_allocator() -> None:
+    """Keep memory for large messages, instead of giving it back to the system and asking for it with each of them.
+
+    glibc learns from the largest block that it gets back: smaller ones come from its heap from then on, of which it
+    keeps twice as much. Left to learn by chance, it made a message of 1 MiB up to three times as dear. Nothing is
+    written to the block, so it takes no memory itself; other allocators do not care.
+    """
+    bytearray(_LEARNT)
 
 
 def _addresses(service: Service) -> dict[str, Any]:
