@@ -1,8 +1,9 @@
 """One exchange with a host, and the event stream it may become.
 
 What lives here: the listener's side of the engine's `Exchange`. What must not: when to stream, or what to say. What
-holds: a stream is written by one task of its own, its headers leave at once, silence is broken by comments, and a host
-that has left or does not read closes the feed, so that its writers learn.
+holds: a stream is written by one task of its own, but for messages that leave while it waits and the host keeps up; its
+headers leave at once, silence is broken by comments, and a host that has left or does not read closes the feed, so that
+its writers learn.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from aiohttp import HttpVersion, hdrs, web
 from aiohttp.http import HttpVersion11
 from multidict import CIMultiDict
 
-from taskgate.downstream.protocol import SERVER_NAME
+from taskgate.downstream.protocol import SERVER_NAME, HostConnection
 from taskgate.engine.messages import Feed, Inbound, Verb
 from taskgate.mcp import sse
 from taskgate.telemetry.audit import Audit, StreamEnded, StreamOpened
@@ -73,7 +74,7 @@ class HostExchange:
     def stream(self) -> Feed:
         """Turn the answer into an event stream; closed from the start where the host has left."""
         if self._feed is None:
-            self._feed = Feed()
+            self._feed = Feed(pass_on=self._pass_on)
             if self._gone:
                 self._feed.close()
             else:
@@ -143,6 +144,18 @@ class HostExchange:
         if self._last is not None:
             await self._put(response, sse.event(self._last))
         await response.write_eof()
+
+    def _pass_on(self, message: str) -> bool:
+        """Write a message where the writer would only do the same a moment later; it waits, so the head has left."""
+        connection = self._http.protocol
+        if self._http.version != HttpVersion11 or not isinstance(connection, HostConnection):
+            return False
+        try:
+            piece = sse.event(message)
+        except UnicodeEncodeError:
+            # The writer ends of it.
+            return False
+        return connection.offer(b"%x\r\n%b\r\n" % (len(piece), piece))
 
     async def _put(self, response: web.StreamResponse, piece: bytes) -> None:
         await response.write(piece)

@@ -50,10 +50,16 @@ class Reply(NamedTuple):
 
 
 class Feed:
-    """The messages on their way to one event stream: bounded, one reader, any number of writers."""
+    """The messages on their way to one event stream: bounded, one reader, any number of writers.
 
-    def __init__(self, limit: int = FEED_BYTES) -> None:
+    `pass_on` is offered each message that finds the reader waiting, and so spares waking it; it must not block or
+    raise, and says False to leave the message to the reader.
+    """
+
+    def __init__(self, limit: int = FEED_BYTES, *, pass_on: Callable[[str], bool] = lambda _: False) -> None:
         self._limit = limit
+        self._pass_on = pass_on
+        self._passed_on_at = 0.0
         self._waiting: deque[str] = deque()
         self._size = 0
         self._closed = False
@@ -69,6 +75,9 @@ class Feed:
         """Queue one message; False where the stream has ended. A host too slow for `limit` bytes ends it."""
         if self._closed:
             return False
+        if self._reader is not None and not self._waiting and self._pass_on(message):
+            self._passed_on_at = self._reader.get_loop().time()
+            return True
         if self._waiting and self._size + len(message) > self._limit:
             self.close()
             return False
@@ -91,16 +100,14 @@ class Feed:
             await self._ended
 
     async def next(self, patience: float) -> str | None:
-        """The next message; None when `patience` seconds passed without one, or the stream ended: see `drained`."""
-        if not self._waiting and not self._closed:
-            loop = asyncio.get_running_loop()
-            self._reader = reader = loop.create_future()
-            timer = loop.call_later(patience, self._wake)
-            try:
-                await reader
-            finally:
-                timer.cancel()
-                self._reader = None
+        """The next message; None when `patience` seconds passed without any, or the stream ended: see `drained`."""
+        loop = asyncio.get_running_loop()
+        due = loop.time() + patience
+        while not self._waiting and not self._closed:
+            await self._news(loop, due)
+            if self._passed_on_at + patience <= due:
+                break
+            due = self._passed_on_at + patience
         if not self._waiting:
             return None
         message = self._waiting.popleft()
@@ -111,6 +118,15 @@ class Feed:
     def drained(self) -> bool:
         """Whether the stream ended and nothing is left to send."""
         return self._closed and not self._waiting
+
+    async def _news(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        self._reader = reader = loop.create_future()
+        timer = loop.call_at(due, self._wake)
+        try:
+            await reader
+        finally:
+            timer.cancel()
+            self._reader = None
 
     def _wake(self) -> None:
         if self._reader is not None and not self._reader.done():

@@ -94,6 +94,55 @@ async def test_silence_is_broken_by_comments() -> None:
         assert [chunk async for chunk in host.chunks()][-1] == event("{}")
 
 
+async def test_silence_begins_anew_with_each_message() -> None:
+    held, loop = Held(), asyncio.get_running_loop()
+    async with opened(held, sse_keepalive=timedelta(seconds=0.1)) as gate, gate.host() as host:
+        await host.send(post())
+        await host.head()
+        assert await host.chunk() == KEEP_ALIVE
+        later = loop.time() + 0.06
+        await eventually(lambda: loop.time() > later)
+        said = loop.time()
+        held.feeds[0].put("{}")
+        assert await host.chunk() == event("{}")
+        assert await host.chunk() == KEEP_ALIVE
+        assert loop.time() - said > 0.09
+        held.last.set_result(Reply())
+
+
+async def test_a_message_that_finds_the_writer_waiting_does_not_wake_it() -> None:
+    passed: list[str] = []
+
+    def pass_on(message: str) -> bool:
+        passed.append(message)
+        return message != "later"
+
+    feed = Feed(pass_on=pass_on)
+    assert feed.put("early")
+    assert await feed.next(10) == "early"
+    reader = asyncio.create_task(feed.next(10))
+    await asyncio.sleep(0)
+    assert feed.put("now")
+    await asyncio.sleep(0)
+    assert not reader.done()
+    assert feed.put("later")
+    assert feed.put("last")
+    async with bounded():
+        assert await reader == "later"
+    assert await feed.next(10) == "last"
+    assert passed == ["now", "later"]
+
+
+async def test_a_stream_to_http_1_0_has_no_chunks(gate: Gate) -> None:
+    gate.engine.script = held = Held()
+    async with gate.host() as host:
+        await host.send("GET /mcp HTTP/1.0\r\nHost: gate.example\r\n\r\n")
+        await host.head()
+        held.feeds[0].put("{}")
+        held.last.set_result(Reply(body="[]"))
+        assert await host.rest() == event("{}") + event("[]")
+
+
 async def test_a_stream_to_http_1_0_ends_with_the_connection(gate: Gate) -> None:
     gate.engine.script = held = Held()
     held.last.set_result(Reply(body="{}"))
@@ -212,6 +261,16 @@ async def test_a_message_that_cannot_be_written_closes_the_feed(gate: Gate) -> N
     gate.engine.script = answer
     async with gate.host() as host:
         assert (await host.ask(post())).body == b""
+
+
+async def test_a_message_in_the_midst_that_cannot_be_written_ends_the_stream(gate: Gate) -> None:
+    gate.engine.script = held = Held()
+    async with gate.host() as host:
+        await host.send(post())
+        await host.head()
+        assert held.feeds[0].put(f'"{PLANTED}\ud800"')
+        await eventually(lambda: held.feeds[0].closed)
+        held.last.set_result(Reply())
 
 
 async def test_an_answer_of_megabytes_comes_whole(gate: Gate) -> None:
