@@ -173,6 +173,11 @@ class HostConnection(web.RequestHandler):
             self._latest_body = body
             self._cut(HEAD_TOO_LARGE if _is_too_large(message.exc) else BAD_REQUEST)
 
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """A reader asks for it whenever it has taken something; unless reading was paused there is nothing to parse."""
+        if self._reading_paused:
+            super().resume_reading(resume_parser)
+
     def _give_up_on_head(self) -> None:
         if self._head.size:
             self._cut(TOO_SLOW)
