@@ -20,7 +20,7 @@ LINGER: Final = 0.25
 _READ_AHEAD: Final = 2**18
 """Bytes of a body that wait for their reader; from twice as many on nothing is read from the server."""
 
-_ONE_PIECE: Final = 2**17
+_ONE_PIECE: Final = 2**18
 """Bytes that are handed to the event loop at once: it copies what the network does not take."""
 
 _NOTHING: Final = memoryview(b"")
