@@ -208,14 +208,6 @@ class HostConnection(web.RequestHandler):
         if self._unread is not None:
             self._unread.stop()
 
-    def offer(self, piece: bytes) -> bool:
-        """Send bytes of an answer, unless the host has left or reads slowly."""
-        transport = self.transport
-        if transport is None or transport.is_closing() or self._paused:
-            return False
-        transport.write(piece)
-        return True
-
     async def write(self, piece: bytes | memoryview) -> None:
         """Send bytes of an answer, and wait while the host reads slowly. Raises ConnectionError where it has left."""
         transport = self.transport

@@ -15,7 +15,7 @@ from aiohttp import HttpVersion, hdrs, web
 from aiohttp.http import HttpVersion11
 from multidict import CIMultiDict
 
-from taskgate.downstream.protocol import SERVER_NAME, HostConnection
+from taskgate.downstream.protocol import SERVER_NAME
 from taskgate.engine.messages import Feed, Inbound, Verb
 from taskgate.mcp import sse
 from taskgate.telemetry.audit import Audit, StreamEnded, StreamOpened
@@ -147,15 +147,16 @@ class HostExchange:
 
     def _pass_on(self, message: str) -> bool:
         """Write a message where the writer would only do the same a moment later; it waits, so the head has left."""
-        connection = self._http.protocol
-        if self._http.version != HttpVersion11 or not isinstance(connection, HostConnection):
+        http, transport = self._http, self._http.transport
+        if http.version != HttpVersion11 or transport is None or transport.is_closing() or http.protocol.writing_paused:
             return False
         try:
             piece = sse.event(message)
         except UnicodeEncodeError:
             # The writer ends of it.
             return False
-        return connection.offer(b"%x\r\n%b\r\n" % (len(piece), piece))
+        transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+        return True
 
     async def _put(self, response: web.StreamResponse, piece: bytes) -> None:
         await response.write(piece)
