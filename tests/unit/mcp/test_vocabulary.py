@@ -38,7 +38,7 @@ def test_the_codes_of_json_rpc_are_as_it_says() -> None:
 
 def test_our_own_codes_stand_outside_the_reserved_range_and_apart() -> None:
     ours = [code for code in CODES.values() if not -32768 <= code <= -32000]
-    assert sorted(ours) == [-32800, 429, 503]
+    assert sorted(ours) == [-32800, 403, 429, 503]
 
 
 def test_the_related_task_key_is_spelt_as_the_specification_spells_it() -> None:
