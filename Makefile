@@ -11,6 +11,7 @@ DEBIAN = On Debian 12 or newer: apt-get install python3 python3-venv
 help:
 	@echo 'make setup   what all others need: .venv with taskgate in it'
 	@echo 'make run     an example server, taskgate before it, and a host that calls a slow tool as a task; ONCE=1 ends after that'
+	@echo '             AUTH=1: with an issuer of tokens, and two users, each with tasks of their own'
 	@echo 'make test    every test'
 	@echo 'make check   ruff, mypy and the import contracts'
 	@echo 'make bench   the benchmarks'
@@ -32,7 +33,7 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 run: $(STAMP)
-	@ONCE='$(ONCE)' LISTEN='$(LISTEN)' ADMIN='$(ADMIN)' $(PY) example/run.py
+	@ONCE='$(ONCE)' AUTH='$(AUTH)' LISTEN='$(LISTEN)' ADMIN='$(ADMIN)' $(PY) example/run.py
 
 # Old releases of the SDK, each with a server of its own, for the interop tests.
 environments: $(STAMP)

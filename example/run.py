@@ -1,7 +1,8 @@
 """`make run`: a real server, taskgate in front of it, and a real host that calls the server's slow tool as a task.
 
 Then taskgate goes on serving until Ctrl-C, so that one can try it by hand. With ONCE=1 it ends after the host has run,
-with 0 or 1, on free ports and in a folder of its own. All that is written goes under `.run/`.
+with 0 or 1, on free ports and in a folder of its own. With AUTH=1 taskgate asks for tokens, there is an issuer of them,
+and the host is two users. All that is written goes under `.run/`.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,11 +29,28 @@ SERVER_ENVIRONMENT = "mcp-1.12.4"
 READY_WITHIN = 30.0
 HOST_WITHIN = 120.0
 LOG_LINES = 200
-LOGS = ("server.log", "gateway.log")
+LOGS = ("server.log", "issuer.log", "gateway.log")
+ISSUER_LISTENS = rb"Tokens are issued at (http://\S+)\n"
 INITIALIZE = (
     '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},'
     '"clientInfo":{"name":"curl","version":"8"}}}'
 )
+
+
+GUARDED = """\
+version: 1
+server: {{listen: "{listen}"}}
+admin: {{listen: "{admin}"}}
+upstreams:
+  reports: {{path: /mcp, url: "{upstream}"}}
+auth:
+  mode: required
+  issuers:
+    example: {{issuer: "{issuer}", profile: rfc9068}}
+authorization:
+  rules:
+    - {{name: broken, tool: broken_report, require_scopes: [reports.admin]}}
+"""
 
 
 class RunFailed(Exception):
@@ -44,23 +62,25 @@ class Plan:
     """What one run was asked to do."""
 
     once: bool
+    auth: bool
     listen: Address
     admin: Address
     folder: Path
 
 
-def plan_from(environment: Mapping[str, str], *, once: bool) -> Plan:
+def plan_from(environment: Mapping[str, str], *, once: bool, auth: bool) -> Plan:
     """Reads LISTEN and ADMIN for a plain run. Raises AddressUnusable where they cannot be had."""
     RUN.mkdir(exist_ok=True)
     if once:
         listen, admin = free_addresses()
-        return Plan(once=True, listen=listen, admin=admin, folder=Path(tempfile.mkdtemp(prefix="once-", dir=RUN)))
+        folder = Path(tempfile.mkdtemp(prefix="once-", dir=RUN))
+        return Plan(once=True, auth=auth, listen=listen, admin=admin, folder=folder)
     listen = parse_address("LISTEN", environment.get("LISTEN") or "127.0.0.1:8080")
     admin = parse_address("ADMIN", environment.get("ADMIN") or "127.0.0.1:9464")
     refuse_taken(listen, admin)
     for log in LOGS:
         (RUN / log).unlink(missing_ok=True)
-    return Plan(once=False, listen=listen, admin=admin, folder=RUN)
+    return Plan(once=False, auth=auth, listen=listen, admin=admin, folder=RUN)
 
 
 async def run(plan: Plan, python: Path) -> None:
@@ -68,31 +88,48 @@ async def run(plan: Plan, python: Path) -> None:
     async with AsyncExitStack() as children:
         command = (python, EXAMPLE / "server.py", "--port", "0")
         server = await children.enter_async_context(running(command, log=plan.folder / "server.log"))
-        upstream = await url_of(server)
+        upstream = await url_of(server, UVICORN_LISTENS, "the example's server") + "/mcp"
         print(f"An unmodified server listens at {upstream}", flush=True)
-        gateway = await children.enter_async_context(gateway_before(upstream, plan))
+        needed = {"the example's server": server}
+        issuer = None
+        if plan.auth:
+            tokens = (sys.executable, EXAMPLE / "issuer.py")
+            needed["the issuer"] = await children.enter_async_context(running(tokens, log=plan.folder / "issuer.log"))
+            issuer = await url_of(needed["the issuer"], ISSUER_LISTENS, "the issuer")
+            print(f"Tokens are issued at            {issuer}", flush=True)
+        options = options_for(plan, upstream, issuer)
+        needed["taskgate"] = gateway = await children.enter_async_context(gateway_before(options, plan))
         await wait_until_ready(gateway, plan.admin)
         url = f"http://{plan.listen}/mcp"
         print(f"taskgate is in front of it at    {url}\n", flush=True)
-        await run_host(url)
+        await run_host("users.py" if plan.auth else "host.py", url)
         if not plan.once:
-            print(farewell(url, plan.admin), flush=True)
-            await wait_for_either_to_end(server, gateway)
+            print(farewell(url, plan.admin, issuer), flush=True)
+            await wait_for_any_to_end(needed)
 
 
-async def url_of(server: Child) -> str:
-    """Waits until the server says where it listens."""
+async def url_of(child: Child, pattern: bytes, name: str) -> str:
+    """Waits until the child says where it listens."""
     try:
         async with asyncio.timeout(READY_WITHIN):
-            return (await server.said(UVICORN_LISTENS))[1].decode() + "/mcp"
+            return (await child.said(pattern))[1].decode()
     except (TimeoutError, ChildEnded) as error:
-        raise RunFailed(f"the example's server did not start within {READY_WITHIN:.0f} s") from error
+        raise RunFailed(f"{name} did not start within {READY_WITHIN:.0f} s") from error
 
 
-def gateway_before(upstream: str, plan: Plan) -> AbstractAsyncContextManager[Child]:
+def options_for(plan: Plan, upstream: str, issuer: str | None) -> Sequence[str | Path]:
+    """How taskgate is told what to do: by options alone, or by a file where it is to ask for tokens."""
+    if issuer is None:
+        return ["--upstream", upstream, "--listen", str(plan.listen), "--admin", str(plan.admin)]
+    config = plan.folder / "gateway.yaml"
+    config.write_text(GUARDED.format(listen=plan.listen, admin=plan.admin, upstream=upstream, issuer=issuer))
+    return ["--config", config]
+
+
+def gateway_before(options: Sequence[str | Path], plan: Plan) -> AbstractAsyncContextManager[Child]:
     """taskgate, started as anybody would start it."""
     return running(
-        [TASKGATE, "serve", "--upstream", upstream, "--listen", str(plan.listen), "--admin", str(plan.admin)],
+        [TASKGATE, "serve", *options],
         log=plan.folder / "gateway.log",
         environment={"TASKGATE_DATA_DIR": str(plan.folder / "data")},
         polite=signal.SIGINT,  # a person's way to end it; SIGTERM would first let a load balancer take its hosts away
@@ -110,10 +147,10 @@ async def wait_until_ready(gateway: Child, admin: Address) -> None:
         await asyncio.sleep(0.1)
 
 
-async def run_host(url: str) -> None:
-    """Runs the example's host, whose words go straight to the terminal. Raises RunFailed unless it is content."""
+async def run_host(script: str, url: str) -> None:
+    """Runs a host of the example, whose words go straight to the terminal. Raises RunFailed unless it is content."""
     host = await asyncio.create_subprocess_exec(
-        *bound_to_us([sys.executable, EXAMPLE / "host.py", url]),
+        *bound_to_us([sys.executable, EXAMPLE / script, url]),
         stdin=asyncio.subprocess.DEVNULL,
         env={**os.environ, "NO_PROXY": "*", "no_proxy": "*"},
         start_new_session=True,
@@ -129,10 +166,9 @@ async def run_host(url: str) -> None:
         raise RunFailed("the host did not get what it expected")
 
 
-async def wait_for_either_to_end(server: Child, gateway: Child) -> None:
+async def wait_for_any_to_end(needed: Mapping[str, Child]) -> None:
     """Serves on. Raises RunFailed if a child ends by itself; otherwise only a cancellation gets out of here."""
-    ends = {"the example's server": server.process.wait(), "taskgate": gateway.process.wait()}
-    tasks = [asyncio.create_task(wait, name=name) for name, wait in ends.items()]
+    tasks = [asyncio.create_task(child.process.wait(), name=name) for name, child in needed.items()]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -141,17 +177,25 @@ async def wait_for_either_to_end(server: Child, gateway: Child) -> None:
     raise RunFailed(f"{done.pop().get_name()} ended by itself")
 
 
-def farewell(url: str, admin: Address) -> str:
+def farewell(url: str, admin: Address, issuer: str | None) -> str:
     """What to try while it serves."""
     return f"""
 taskgate goes on serving until Ctrl-C.
   for hosts      {url}
   for operators  http://{admin}/metrics, its log is {RUN.name}/gateway.log
 
-Try it:
-  curl -i {url} -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \\
+Try it:{"" if issuer is None else get_token(url, issuer)}
+  curl -i {url} {"" if issuer is None else '-H "Authorization: Bearer $TOKEN" '}\\
+    -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \\
     -d '{INITIALIZE}'
 """
+
+
+def get_token(url: str, issuer: str) -> str:
+    """The line that gets a token; bob has one too."""
+    return f"""
+  TOKEN=$(curl -s {issuer}/token -d grant_type=password -d username=alice -d password=alice \\
+    -d resource={url} | sed 's/.*"access_token": *"\\([^"]*\\)".*/\\1/')"""
 
 
 async def run_until_stopped(plan: Plan, python: Path) -> bool:
@@ -203,9 +247,9 @@ def main() -> int:
     """One run; returns the exit status."""
     # Until the event loop listens for it, SIGTERM is to end what pip is doing just as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    once = os.environ.get("ONCE", "") not in {"", "0"}
+    once, auth = (os.environ.get(name, "") not in {"", "0"} for name in ("ONCE", "AUTH"))
     try:
-        return carry_out(plan_from(os.environ, once=once))
+        return carry_out(plan_from(os.environ, once=once, auth=auth))
     except AddressUnusable as failure:
         print(f"make run: {failure}", file=sys.stderr)
         return 1

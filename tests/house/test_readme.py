@@ -2,21 +2,29 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from taskgate.auth.bearer import MAX_TOKEN
+from taskgate.auth.metadata import metadata_path
 from taskgate.cli import main
+from taskgate.config import load
 from taskgate.config.models import GatewayConfig
+from taskgate.gatehouse import resource_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 README = (ROOT / "README.md").read_text()
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md"), ROOT / "grafana" / "README.md"]
 
 
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
 def shown_commands() -> list[str]:
-    """The indented lines of the README, comments cut."""
-    lines = [line[4:].split("#")[0].strip() for line in README.splitlines() if line.startswith("    ")]
+    """The indented lines of the README outside of fences, comments cut."""
+    lines = [line[4:].split("#")[0].strip() for line in FENCED.sub("", README).splitlines() if line.startswith("    ")]
     return [line for line in lines if line]
 
 
@@ -40,6 +48,17 @@ def test_every_command_that_is_shown_is_checked_here() -> None:
     assert [each for each in shown_commands() if not each.startswith(("make ", ".venv/bin/taskgate "))] == []
 
 
+def test_a_configuration_that_is_shown_is_taken_and_says_what_the_text_around_it_says(tmp_path: Path) -> None:
+    (shown,) = [text for kind, text in FENCED.findall(README) if kind == "yaml"]
+    file = tmp_path / "shown.yaml"
+    file.write_text(shown)
+    config = load(file, {})
+    assert (config.auth.mode, list(config.auth.issuers)) == ("required", ["corp"])
+    (path,) = [section.path for section in config.upstreams.values()]
+    assert f"`aud` must be `{resource_of(config, 0, path)}`" in README
+    assert f"names `{metadata_path(path)}`" in README
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_link_to_a_file_leads_to_one(page: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)\)", page.read_text())
@@ -53,10 +72,22 @@ def test_a_file_that_is_named_exists(page: Path) -> None:
     assert [name for name in named if not any((place / name).exists() for place in places)] == []
 
 
+def defaults(**auth: object) -> dict[str, Any]:
+    """Every key of the least configuration with that `auth`, as it takes effect."""
+    upstreams = {"a": {"path": "/a", "url": "http://127.0.0.1/"}}
+    return GatewayConfig.model_validate({"version": 1, "auth": auth, "upstreams": upstreams}).model_dump(mode="json")
+
+
+def at(config: dict[str, Any], key: str) -> str:
+    """The value of a dotted key, as a file has it."""
+    value: Any = config
+    for part in key.split("."):
+        value = value[part]
+    return str(value)
+
+
 def test_every_limit_is_told_with_its_default() -> None:
-    config = GatewayConfig.model_validate(
-        {"version": 1, "auth": {"mode": "none"}, "upstreams": {"a": {"path": "/a", "url": "http://127.0.0.1/"}}}
-    ).model_dump(mode="json")
+    config = defaults(mode="none")
     told = {
         "limits.concurrency.tasks_per_context": "10",
         "tasks.max_result": "16MiB",
@@ -66,11 +97,21 @@ def test_every_limit_is_told_with_its_default() -> None:
         "server.max_json_depth": "64",
         "tasks.ttl.max": "1h",
         "tasks.ttl.min": "1m",
+        "auth.lookup_failures.threshold": "20",
+        "auth.lookup_failures.window": "1m",
+        "auth.lookup_failures.penalty": "5m",
+        "auth.token_cache.max_ttl": "1m",
     }
-    for key, default in told.items():
-        value = config
-        for part in key.split("."):
-            value = value[part]
-        assert str(value) == default, key
-    for text in ("10 |", "16 MiB |", "4 GiB |", "4 MiB, 16 KiB, 64 levels", "1 h at most, 1 min at least"):
+    assert {key: at(config, key) for key in told} == told
+    for text in ("10 |", "16 MiB |", "4 GiB |", "4 MiB, 16 KiB, 64 levels", "20 a minute, then none for 5 min"):
         assert text in README
+    assert "`auth.token_cache.max_ttl` (60 s)" in README
+
+
+def test_what_depends_on_whether_callers_are_known_is_told_for_both() -> None:
+    known = defaults(mode="required", issuers={"corp": {"issuer": "https://idp.example.com/"}})
+    assert (at(known, "tasks.ttl.max"), at(known, "auth.issuers.corp.jwks.refresh")) == ("1d", "5m")
+    assert "without authentication 1 h at most, 1 min at least; with it 24 h at most, up to 7 d |" in README
+    assert "(`jwks.refresh`, 5 min)" in README
+    assert MAX_TOKEN == 8 * 1024
+    assert "| bearer token | 8 KiB | |" in README

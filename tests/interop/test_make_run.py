@@ -29,6 +29,21 @@ LINES = (
     "quick_sum(19, 23), called plainly: 42",
     "Everything went as expected.",
 )
+AUTH_LINES = (
+    "Tokens are issued at            http://127.0.0.1:",
+    "A request without a token: 401",
+    'Bearer resource_metadata="http://127.0.0.1:',
+    "alice asks for a report:",
+    "result: Report for Q3: revenue, costs, staff, forecast, summary.",
+    "bob asks for that task:             error -32602, Task not found",
+    "bob asks for one that never was: error -32602, Task not found",
+    "the list of alice's tasks: 1 of them, has it",
+    "the list of bob's tasks: 1 of them, has it",
+    "the list of alice's tools lacks it",
+    "alice calls it all the same: 403",
+    'error="insufficient_scope", scope="reports.admin"',
+    "Everything went as expected.",
+)
 
 
 async def run_script(**environment: str) -> tuple[int | None, str, str]:
@@ -39,7 +54,7 @@ async def run_script(**environment: str) -> tuple[int | None, str, str]:
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "ONCE": "", "LISTEN": "", "ADMIN": "", **environment},
+        env={**os.environ, "ONCE": "", "AUTH": "", "LISTEN": "", "ADMIN": "", **environment},
     )
     try:
         async with bounded(50):
@@ -51,16 +66,25 @@ async def run_script(**environment: str) -> tuple[int | None, str, str]:
     return child.returncode, output.decode(), errors.decode()
 
 
-async def test_one_run_shows_a_task_that_completes_one_cancelled_one_failed_and_a_plain_call() -> None:
+async def expect_one_run(lines: tuple[str, ...], **environment: str) -> None:
+    """That one run ends well, says these lines in their order, and leaves nothing."""
     name = environments.NEWEST if environments.unsupported("mcp-1.12.4") else "mcp-1.12.4"
     require_environment(name.removeprefix("mcp-"))
     before = set(ROOT.glob(".run/once-*"))
-    status, output, errors = await run_script(ONCE="1")
+    status, output, errors = await run_script(ONCE="1", **environment)
     assert (status, errors) == (0, "")
-    places = [output.find(line) for line in LINES]
+    places = [output.find(line) for line in lines]
     assert -1 not in places, output
     assert places == sorted(places), output
     assert set(ROOT.glob(".run/once-*")) <= before, "a run that went well leaves its folder"
+
+
+async def test_one_run_shows_a_task_that_completes_one_cancelled_one_failed_and_a_plain_call() -> None:
+    await expect_one_run(LINES)
+
+
+async def test_one_run_with_tokens_shows_that_a_task_is_its_owners_alone_and_that_a_tool_needs_a_scope() -> None:
+    await expect_one_run(AUTH_LINES, AUTH="1")
 
 
 @pytest.mark.parametrize("name", ["LISTEN", "ADMIN"])
