@@ -11,12 +11,16 @@ from functools import partial
 from pathlib import Path
 
 from taskgate import __version__
+from taskgate.auth.keyfile import KeyFileRefused
 from taskgate.clock import Clock, Entropy, SystemClock, SystemEntropy
 from taskgate.config import GatewayConfig
+from taskgate.config.servers import upstream_settings
+from taskgate.config.tls import TlsSection
 from taskgate.dialects.legacy.downstream import LegacyDownstream
 from taskgate.dialects.legacy.upstream import LegacyUpstream
 from taskgate.downstream.listener import ListenerSettings, PublicListener
 from taskgate.downstream.names import allowed_hosts, allowed_origins
+from taskgate.downstream.tls import TlsSettings
 from taskgate.engine.access import Access
 from taskgate.engine.gateway import Gateway, Rooms
 from taskgate.engine.listen import Listening
@@ -31,9 +35,10 @@ from taskgate.gatehouse import Gatehouse, metadata_documents, metadata_url, reso
 from taskgate.stores.base import Store
 from taskgate.stores.open import SqliteOptions, open_store
 from taskgate.tasks.policy import Mode, Policy, Rule
-from taskgate.telemetry.audit import Audit, SessionLost, StreamEnded, StreamOpened, UpstreamAnswered
+from taskgate.telemetry.audit import Audit, CredentialsGot, SessionLost, StreamEnded, StreamOpened, UpstreamAnswered
 from taskgate.upstream.base import Upstream
 from taskgate.upstream.http import HttpUpstream, UpstreamObserver, UpstreamSettings
+from taskgate.upstream.trust import TlsFileRefused
 
 MakeUpstream = Callable[[UpstreamSettings, UpstreamObserver, Clock], Upstream]
 
@@ -87,7 +92,7 @@ def build_house(
     """Every part over `store`, behind `gatehouse`; none has begun yet. `port` is the public listener's."""
     clock, entropy = around.clock, around.entropy
     dialect = LegacyDownstream(__version__, lists=config.auth.mode == "required")
-    policy = build_policy(config)
+    policy, access = build_policy(config), Access(gatehouse.policy, audit)
     mounts = {name: _mount(config, name, policy, audit, around, port) for name in config.upstreams}
     sessions = HostSessions(store=store, dialect=dialect, clock=clock, entropy=entropy, idle=config.server.session_idle)
     timeouts = {name: section.timeouts.call for name, section in config.upstreams.items()}
@@ -98,8 +103,7 @@ def build_house(
     sweeper = Sweeper(
         store=store, runner=runner, sessions=sessions, mounts=mounts, audit=audit, clock=clock, interval=interval
     )
-    listening = Listening(store=store, sessions=sessions, dialect=dialect, clock=clock)
-    access = Access(gatehouse.policy, audit)
+    listening = Listening(store=store, sessions=sessions, access=access, dialect=dialect, clock=clock)
     lookups = Lookups(
         store=store,
         access=access,
@@ -146,6 +150,7 @@ def build_listener(config: GatewayConfig, gateway: Gateway, port: int, audit: Au
         read_timeout=server.read_timeout,
         idle_timeout=server.idle_timeout,
         sse_keepalive=server.sse_keepalive,
+        tls=_tls(server.tls),
     )
     paths = frozenset(section.path for section in config.upstreams.values())
     return PublicListener(
@@ -174,19 +179,10 @@ def build_policy(config: GatewayConfig) -> Policy:
 def _mount(config: GatewayConfig, name: str, policy: Policy, audit: Audit, around: Surroundings, port: int) -> Mount:
     section = config.upstreams[name]
     resource = resource_of(config, port, section.path)
-    settings = UpstreamSettings(
-        name=name,
-        url=section.url,
-        connect=section.timeouts.connect,
-        first_byte=section.timeouts.first_byte,
-        idle=section.timeouts.idle,
-        call=section.timeouts.call,
-        max_result=config.tasks.max_result,
-    )
     return Mount(
         name=name,
         path=section.path,
-        upstream=around.make_upstream(settings, _observer(name, audit), around.clock),
+        upstream=_upstream(config, name, audit, around),
         offers_tasks=policy.offers_tasks(name),
         support=partial(policy.support, name),
         resource=resource,
@@ -195,10 +191,31 @@ def _mount(config: GatewayConfig, name: str, policy: Policy, audit: Audit, aroun
     )
 
 
+def _tls(section: TlsSection) -> TlsSettings | None:
+    """None where the listener speaks plain HTTP."""
+    if section.cert_file is None or section.key_file is None:
+        return None
+    return TlsSettings(
+        cert_file=section.cert_file,
+        key_file=section.key_file,
+        min_version=section.min_version,
+        client_auth=section.client_auth,
+        client_ca_file=section.client_ca_file,
+    )
+
+
+def _upstream(config: GatewayConfig, name: str, audit: Audit, around: Surroundings) -> Upstream:
+    try:
+        return around.make_upstream(upstream_settings(config, name), _observer(name, audit), around.clock)
+    except TlsFileRefused as refused:
+        raise KeyFileRefused(f"upstreams.{name}.{refused}") from None
+
+
 def _observer(name: str, audit: Audit) -> UpstreamObserver:
     return UpstreamObserver(
         answered=lambda method, seconds, error: audit.record(UpstreamAnswered(name, method, seconds, error)),
         session_lost=lambda: audit.record(SessionLost(name)),
         stream_opened=lambda kind: audit.record(StreamOpened("upstream", kind)),
         stream_ended=lambda kind: audit.record(StreamEnded("upstream", kind)),
+        credentials_got=lambda seconds, ok: audit.record(CredentialsGot(name, seconds, ok)),
     )

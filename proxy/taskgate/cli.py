@@ -22,6 +22,7 @@ from taskgate import config as settings
 from taskgate.app import ListenFailed, Service
 from taskgate.auth.keyfile import KeyFileRefused
 from taskgate.config import ConfigurationError, GatewayConfig
+from taskgate.downstream.tls import TlsRefused
 from taskgate.errors import StoreUnavailable
 from taskgate.telemetry import logs
 
@@ -61,7 +62,7 @@ def serve(file: Path | None, upstream: str | None, listen: str | None, admin: st
     logs.configure(chosen.logging.level, chosen.logging.format, sys.stderr)
     try:
         asyncio.run(_serve(chosen, directory))
-    except (ListenFailed, KeyFileRefused, StoreUnavailable) as refusal:
+    except (ListenFailed, TlsRefused, KeyFileRefused, StoreUnavailable) as refusal:
         _give_up(refusal, COULD_NOT_START)
 
 

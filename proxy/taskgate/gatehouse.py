@@ -9,13 +9,14 @@ from hashlib import sha256
 from hmac import digest
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from taskgate.auth.authorization import AccessPolicy
 from taskgate.auth.binding import ContextKeys
 from taskgate.auth.fetching import AiohttpFetch
 from taskgate.auth.jwks import IssuerKeys
 from taskgate.auth.jwt import OTHER, Verifier
-from taskgate.auth.keyfile import DeploymentKeys, made_keys, read_keys
+from taskgate.auth.keyfile import DeploymentKeys, KeyFileRefused, made_keys, read_keys
 from taskgate.auth.metadata import WELL_KNOWN, canonical, document_url, metadata_path, resource_document, root_mount
 from taskgate.clock import Clock, Entropy
 from taskgate.config import GatewayConfig
@@ -31,7 +32,7 @@ _LISTING: Final = b"taskgate: cursors of tasks/list"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gatehouse:
-    """What tells callers apart. `keys` and `fetch` have a beginning and an end; without authentication they are none."""
+    """What tells callers apart. `keys` and `fetch` have a beginning and an end; there may be none."""
 
     callers: Callers
     policy: AccessPolicy
@@ -102,7 +103,8 @@ def base_url(config: GatewayConfig, port: int) -> str:
     """What hosts know the gateway by; `port` is the one it listens on."""
     listen = config.server.listen
     host = f"[{listen.host}]" if ":" in listen.host else listen.host
-    return config.server.public_url or f"http://{host}:{port}"
+    scheme = "http" if config.server.tls.cert_file is None else "https"
+    return config.server.public_url or f"{scheme}://{host}:{port}"
 
 
 def metadata_url(config: GatewayConfig, resource: str) -> str | None:
@@ -117,19 +119,26 @@ def metadata_documents(config: GatewayConfig, port: int) -> Mapping[str, bytes]:
     if config.auth.mode == "none" or not metadata.enabled:
         return {}
     servers = [section.issuer for section in config.auth.issuers.values()]
-    documents: dict[str, bytes] = {}
     paths = [section.path for section in config.upstreams.values()]
-    for path in paths:
-        documents[metadata_path(path)] = resource_document(
+    by_mount = {
+        path: resource_document(
             resource_of(config, port, path),
             authorization_servers=servers,
             scopes=metadata.scopes_supported,
             documentation=metadata.documentation,
             extra=metadata.extra,
         )
+        for path in paths
+    }
+    documents: dict[str, bytes] = {}
+    # A public URL with a path comes from a proxy in front, which may or may not take its path off the well-known one.
+    for path, document in by_mount.items():
+        documents[urlsplit(document_url(resource_of(config, port, path))).path] = document
+    for path, document in by_mount.items():
+        documents.setdefault(metadata_path(path), document)
     alone = root_mount(paths)
     if alone is not None:
-        documents[WELL_KNOWN] = documents[metadata_path(alone)]
+        documents[WELL_KNOWN] = by_mount[alone]
     return documents
 
 
@@ -143,10 +152,14 @@ class _Heard:
 
 def _deployment_keys(config: GatewayConfig, data_directory: Path | None, entropy: Entropy) -> DeploymentKeys:
     named = config.auth.context.key_file
-    if named is not None:
-        return read_keys(named)
-    if data_directory is not None:
-        return made_keys(data_directory / KEY_FILE, entropy)
+    try:
+        if named is not None:
+            return read_keys(named)
+        if data_directory is not None:
+            return made_keys(data_directory / KEY_FILE, entropy)
+    except KeyFileRefused as refusal:
+        place = f"{KEY_FILE} in the data directory" if named is None else "auth.context.key_file"
+        raise KeyFileRefused(f"{place}: {refusal}") from None
     # Nothing outlives the process, so its key need not either.
     return DeploymentKeys(entropy.token(32), None)
 

@@ -20,6 +20,7 @@ from helpers.waiting import bounded
 from provider import install
 
 CLIENTS = ("host-a", "host-b")
+SERVICES = ("taskgate",)
 SCOPES = ("reports.read", "reports.run", "reports.admin")
 RESOURCE = "https://gateway.example/reports/mcp"
 START_WITHIN = 20.0
@@ -36,17 +37,24 @@ class TokenRefused(Exception):
 class IdentityProvider:
     """`async with IdentityProvider() as provider:` — at the end of the block its process is gone.
 
-    Every client may ask for any of the scopes. Without `oauth_metadata` only OpenID Connect's discovery is answered.
+    Every client may ask for any of the scopes; `services` are those that say who they are by HTTP's Basic scheme.
+    Without `oauth_metadata` only OpenID Connect's discovery is answered.
     Entering raises ProviderNotInstalled where Node.js or the packages cannot be had.
     """
 
     def __init__(
-        self, *, clients: Sequence[str] = CLIENTS, scopes: Sequence[str] = SCOPES, oauth_metadata: bool = True
+        self,
+        *,
+        clients: Sequence[str] = CLIENTS,
+        services: Sequence[str] = SERVICES,
+        scopes: Sequence[str] = SCOPES,
+        oauth_metadata: bool = True,
     ) -> None:
-        self._secrets = {client: f"the secret of {client}" for client in clients}
+        methods = dict.fromkeys(clients, "client_secret_post") | dict.fromkeys(services, "client_secret_basic")
+        self._secrets = {client: f"the secret of {client}" for client in methods}
         metadata = [
-            {"client_id": client, "client_secret": secret, "token_endpoint_auth_method": "client_secret_post"}
-            for client, secret in self._secrets.items()
+            {"client_id": client, "client_secret": self._secrets[client], "token_endpoint_auth_method": method}
+            for client, method in methods.items()
         ]
         self._configuration = {"clients": metadata, "scopes": list(scopes), "oauthMetadata": oauth_metadata}
         self._stack = AsyncExitStack()
@@ -57,6 +65,15 @@ class IdentityProvider:
         """The issuer's URL, as it stands in the tokens and in the discovery documents."""
         assert self._issuer is not None, "the provider is not running"
         return self._issuer
+
+    @property
+    def token_url(self) -> str:
+        """Where it is asked for tokens."""
+        return f"{self.issuer}/token"
+
+    def secret_of(self, client: str) -> str:
+        """What a client proves with who it is."""
+        return self._secrets[client]
 
     async def __aenter__(self) -> Self:
         await asyncio.to_thread(install.ensure)

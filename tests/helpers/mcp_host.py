@@ -100,7 +100,7 @@ class Stream:
 
 
 class McpHost:
-    """One host. `token` is sent with every message, and so are `session` and `revision` once `initialize` brought them."""
+    """One host. `token` goes with every message, as do `session` and `revision` once `initialize` brought them."""
 
     def __init__(self, http: aiohttp.ClientSession, url: str, token: str | None = None) -> None:
         self.http = http

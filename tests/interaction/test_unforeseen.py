@@ -19,8 +19,8 @@ class Faulty:
         self._inner = inner
         self._faults = faults
 
-    def session(self, notice: Any) -> "Faulty":
-        return Faulty(self._inner.session(notice), *self._faults)
+    def session(self, *given: Any) -> "Faulty":
+        return Faulty(self._inner.session(*given), *self._faults)
 
     def __getattr__(self, name: str) -> Any:
         if name not in self._faults:

@@ -143,7 +143,7 @@ def test_a_key_that_cannot_be_used_ends_it_with_1_and_one_line_that_tells_nothin
     issuers = '{corp: {issuer: "https://idp.example.com/", jwks_uri: "http://127.0.0.1:9/keys"}}'
     auth = f'{{mode: required, issuers: {issuers}, context: {{key_file: "{tmp_path}/key"}}}}'
     status, out, err = run("serve", "--config", write_configuration(tmp_path, URL, auth=auth))
-    assert (status, out, err) == (1, "", f"taskgate: {told}\n")
+    assert (status, out, err) == (1, "", f"taskgate: auth.context.key_file: {told}\n")
 
 
 def test_a_key_that_cannot_be_made_ends_it_with_1_and_one_line(tmp_path: Path) -> None:
@@ -153,4 +153,8 @@ def test_a_key_that_cannot_be_made_ends_it_with_1_and_one_line(tmp_path: Path) -
     issuers = '{corp: {issuer: "https://idp.example.com/", jwks_uri: "http://127.0.0.1:9/keys"}}'
     file = write_configuration(tmp_path, URL, auth=f"{{mode: required, issuers: {issuers}}}")
     status, out, err = run("serve", "--config", file, TASKGATE_DATA_DIR=str(folder))
-    assert (status, out, err) == (1, "", "taskgate: the key file cannot be read: Is a directory\n")
+    assert (status, out, err) == (
+        1,
+        "",
+        "taskgate: context.key in the data directory: the key file cannot be read: Is a directory\n",
+    )

@@ -71,7 +71,7 @@ def _is_id_token(payload: Claims, settings: IssuerSettings) -> bool:
 
 
 def _end(payload: Claims, settings: IssuerSettings, now: datetime) -> datetime:
-    """From when on the token is not accepted, but for the leeway; raises where that, or its beginning, is not now."""
+    """From when on the token is not accepted, leeway included; raises where that has come, or its beginning has not."""
     end = _moment(payload, "exp", settings)
     issued_at = _moment(payload, "iat", settings)
     if any(begin and begin > now + settings.leeway for begin in (issued_at, _moment(payload, "nbf", settings))):
@@ -82,7 +82,7 @@ def _end(payload: Claims, settings: IssuerSettings, now: datetime) -> datetime:
         end = min(end, issued_at + settings.max_token_age)
     if end <= now - settings.leeway:
         raise _refusal(AuthReason.EXPIRED, settings)
-    return end
+    return min(end, _LAST - settings.leeway) + settings.leeway
 
 
 def _moment(payload: Claims, name: str, settings: IssuerSettings) -> datetime | None:
@@ -130,6 +130,7 @@ def _scopes(payload: Claims, settings: IssuerSettings) -> frozenset[str]:
     return frozenset(word for word in words if word)
 
 
+_LAST: Final = datetime.max.replace(tzinfo=UTC)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _OF_AN_ID_TOKEN: Final = ("nonce", "at_hash", "c_hash")
 """OpenID Connect Core 1.0, sections 2 and 3.3.2.11: what binds an ID token to the request it answers."""

@@ -9,7 +9,11 @@ from taskgate.tasks.record import OwnerKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What a verified token says of who sent it. `issuer_name` is the operator's name of its issuer."""
+    """What a verified token says of who sent it.
+
+    `issuer_name` is the operator's name of its issuer. From `expires_at` on the token is not accepted; what the issuer
+    is granted for its clock is in it.
+    """
 
     issuer_name: str
     issuer: str

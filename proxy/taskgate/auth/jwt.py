@@ -88,7 +88,7 @@ class Verifier:
             self._heard(issuer, refusal.reason)
             raise
         context = self._bind(identity, token)
-        self._good.add(place, context, issuer, now, identity.expires_at - now + settings.leeway)
+        self._good.add(place, context, issuer, now, identity.expires_at - now)
         self._heard(issuer, OK)
         return context
 

@@ -7,8 +7,10 @@ import os
 import re
 import stat
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from contextlib import suppress
 from logging import getLogger
 from pathlib import Path
+from tempfile import mkstemp
 from typing import Final, NamedTuple
 
 from taskgate.auth.binding import MIN_KEY
@@ -50,24 +52,39 @@ def made_keys(path: Path, entropy: Entropy) -> DeploymentKeys:
     """The keys of a file that is made, for its owner alone, where there is none. Raises KeyFileRefused."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return read_keys(path)
+        if not path.exists():
+            _make(path, urlsafe_b64encode(entropy.token(MIN_KEY)) + b"\n")
     except OSError as error:
         raise KeyFileRefused(f"the key file cannot be made: {os.strerror(error.errno or 0)}") from None
-    with os.fdopen(handle, "wb") as file:
-        file.write(urlsafe_b64encode(entropy.token(MIN_KEY)) + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
     return read_keys(path)
 
 
+def _make(path: Path, text: bytes) -> None:
+    """The file appears whole or not at all, and who comes second keeps what is there. Raises OSError."""
+    handle, unfinished = mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):
+            os.link(unfinished, path)
+    finally:
+        os.unlink(unfinished)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
 def _decoded(line: bytes) -> bytes:
-    key = (
-        b""
-        if _KEY.fullmatch(line) is None
-        else urlsafe_b64decode(line.rstrip(b"=") + b"=" * (-len(line.rstrip(b"=")) % 4))
-    )
+    bare = line.rstrip(b"=")
+    try:
+        key = urlsafe_b64decode(bare + b"=" * (-len(bare) % 4)) if _KEY.fullmatch(line) else b""
+    except ValueError:
+        # One letter more than whole bytes take.
+        key = b""
     if len(key) < MIN_KEY:
         raise KeyFileRefused(f"a key must be base64url of at least {MIN_KEY} bytes")
     return key

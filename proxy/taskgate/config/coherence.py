@@ -11,8 +11,10 @@ from collections.abc import Iterator
 
 from taskgate.config.addresses import Listen, read_listen
 from taskgate.config.auth_coherence import auth_contradictions
+from taskgate.config.credential_coherence import credential_contradictions
 from taskgate.config.problems import dotted
 from taskgate.config.retention import retention_contradictions
+from taskgate.config.tls import tls_contradictions
 from taskgate.config.written import Contradiction, listed, read, section, told
 
 
@@ -24,6 +26,8 @@ def contradictions(written: object, *, usual: object) -> list[Contradiction]:
         *_unknown_upstreams(written),
         *retention_contradictions(written, usual),
         *auth_contradictions(written),
+        *credential_contradictions(written),
+        *tls_contradictions(written),
     ]
 
 

@@ -17,6 +17,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from taskgate.config.addresses import DatabasePath, Host, Listen, ListenAddress, MountPath, Origin, PublicUrl, Url
 from taskgate.config.auth_models import AuthorizationSection, AuthSection
 from taskgate.config.coherence import contradictions
+from taskgate.config.credential_models import CredentialsSection, IdentityHeadersSection, ServerTlsSection
 from taskgate.config.fields import (
     GIB,
     HOUR,
@@ -34,6 +35,7 @@ from taskgate.config.fields import (
     ZeroOrMore,
 )
 from taskgate.config.retention import LONGEST, completed, usual_longest
+from taskgate.config.tls import TlsSection
 from taskgate.config.units import DurationIn, SizeIn
 
 _Retention = Annotated[timedelta, DurationIn(most=LONGEST)]
@@ -62,7 +64,8 @@ class ServerSection(Section):
     listen: ListenAddress = Listen(host="127.0.0.1", port=8080)
     """HOST:PORT, a loopback address with auth.mode none unless auth.allow_insecure; port 0 takes a free one."""
     public_url: PublicUrl | None = None
-    """The base URL that hosts know the gateway by; null means http:// and the listen address."""
+    """The base URL that hosts know the gateway by; null means http://, with TLS https://, and the listen address."""
+    tls: TlsSection = TlsSection()
     max_body: Held = 4 * MIB
     """Largest body of a request."""
     max_header: Annotated[int, SizeIn(least=KIB, most=MIB)] = 16 * KIB
@@ -116,6 +119,9 @@ class UpstreamSection(Section):
     """How it is spoken to; http is Streamable HTTP."""
     url: Url
     """Its endpoint."""
+    credentials: CredentialsSection = CredentialsSection()
+    identity_headers: IdentityHeadersSection = IdentityHeadersSection()
+    tls: ServerTlsSection = ServerTlsSection()
     timeouts: TimeoutsSection = TimeoutsSection()
 
 

@@ -12,6 +12,7 @@ from multidict import CIMultiDict
 from taskgate.downstream.door import Refusal, Refused
 from taskgate.downstream.protocol import SERVER_NAME
 
+_METHODS: Final = "GET, HEAD, OPTIONS"
 _FOR_EVERYBODY: Final = {hdrs.SERVER: SERVER_NAME, "Access-Control-Allow-Origin": "*"}
 _HEADERS: Final = CIMultiDict(
     {**_FOR_EVERYBODY, hdrs.CONTENT_TYPE: "application/json", hdrs.CACHE_CONTROL: "public, max-age=300"}
@@ -19,12 +20,12 @@ _HEADERS: Final = CIMultiDict(
 _PREFLIGHT: Final = CIMultiDict(
     {
         **_FOR_EVERYBODY,
-        "Access-Control-Allow-Methods": "GET, OPTIONS",
+        "Access-Control-Allow-Methods": _METHODS,
         "Access-Control-Allow-Headers": "*",
         "Access-Control-Max-Age": "86400",
     }
 )
-_WRONG_METHOD: Final = Refusal(status=405, text="Method not allowed\n", allow="GET, OPTIONS")
+_WRONG_METHOD: Final = Refusal(status=405, text="Method not allowed\n", allow=_METHODS)
 
 
 class Documents:
@@ -40,6 +41,6 @@ class Documents:
         """The document, or what a browser asks before it asks for it. Raises Refused for any other method."""
         if method == hdrs.METH_OPTIONS:
             return web.Response(status=204, headers=_PREFLIGHT)
-        if method != hdrs.METH_GET:
+        if method not in (hdrs.METH_GET, hdrs.METH_HEAD):
             raise Refused(_WRONG_METHOD)
         return web.Response(body=self._by_path[path], headers=_HEADERS)

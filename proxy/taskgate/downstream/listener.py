@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from aiohttp import web
 
@@ -18,6 +19,8 @@ from taskgate.downstream.door import Door, Refusal
 from taskgate.downstream.endpoint import Endpoint
 from taskgate.downstream.patience import HEAD_TIMEOUT, WRITE_TIMEOUT, Bounds
 from taskgate.downstream.protocol import HostConnection
+from taskgate.downstream.tls import Certificates, TlsSettings
+from taskgate.downstream.wire import TlsWire
 from taskgate.engine.messages import Answer
 from taskgate.telemetry.audit import Audit
 
@@ -35,6 +38,7 @@ class ListenerSettings:
     read_timeout: timedelta
     idle_timeout: timedelta
     sse_keepalive: timedelta
+    tls: TlsSettings | None = None
     head_timeout: timedelta = HEAD_TIMEOUT
     write_timeout: timedelta = WRITE_TIMEOUT
 
@@ -77,17 +81,26 @@ class PublicListener:
             read_timeout=settings.read_timeout,
             sse_keepalive=settings.sse_keepalive,
         )
+        self._tls = settings.tls
+        self._certificates: Certificates | None = None
         self._connections: _Connections | None = None
         self._server: asyncio.Server | None = None
 
     async def start(self, bound: socket.socket) -> tuple[str, int]:
         """Listen on a socket that is bound already, and own it; the address it has.
 
-        Bound before, because which names the listener answers to depends on its port.
+        Bound before, because which names the listener answers to depends on its port. Raises TlsRefused.
         """
         self._connections = connections = _Connections(self._endpoint, self._bounds)
+        factory: Callable[[], asyncio.Protocol] = connections
+        if self._tls is not None:
+            self._certificates = certificates = Certificates(self._tls)
+            certificates.load()
+            factory = partial(connections.behind_tls, certificates, self._tls.handshake_timeout)
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(connections, sock=bound, backlog=_BACKLOG)
+        self._server = await loop.create_server(factory, sock=bound, backlog=_BACKLOG)
+        if self._certificates is not None:
+            self._certificates.watch()
         host, port, *_ = bound.getsockname()
         return host, port
 
@@ -99,6 +112,8 @@ class PublicListener:
     async def close(self, grace: timedelta) -> None:
         """End GET streams, give what is under way `grace` to finish, then drop what is left. May be called again."""
         self.stop_accepting()
+        if self._certificates is not None:
+            self._certificates.close()
         if self._connections is None or self._server is None:
             return
         await self._connections.close(grace.total_seconds())
@@ -114,6 +129,7 @@ class _Connections(web.Server):
         self._note_garbage: Callable[[Refusal], None] = endpoint.note_garbage
         self._tasks: set[asyncio.Task[None]] = set()
         self._open: set[HostConnection] = set()
+        self._wires: set[TlsWire] = set()
 
     def __call__(self) -> HostConnection:
         connection = HostConnection(self, self._bounds, self._tasks, self._note_garbage)
@@ -121,8 +137,18 @@ class _Connections(web.Server):
         connection.lost.add_done_callback(lambda _: self._open.discard(connection))
         return connection
 
+    def behind_tls(self, certificates: Certificates, timeout: timedelta) -> TlsWire:
+        """A connection that is none of these before its handshake is done, for which it has `timeout`."""
+        wire = TlsWire(certificates.context, self, timeout)
+        self._wires.add(wire)
+        wire.lost.add_done_callback(lambda _: self._wires.discard(wire))
+        return wire
+
     async def close(self, grace: float) -> None:
         """End every connection, and every exchange, those of departed hosts too."""
+        for wire in list(self._wires):
+            if not wire.greeted:
+                wire.abort()
         for connection in list(self._open):
             connection.wind_down()
         await self._settled(grace)
@@ -133,6 +159,6 @@ class _Connections(web.Server):
         await self._settled(None)
 
     async def _settled(self, patience: float | None) -> None:
-        ends = {*self._tasks, *(connection.lost for connection in self._open)}
+        ends = {*self._tasks, *(connection.lost for connection in self._open), *(wire.lost for wire in self._wires)}
         if ends:
             await asyncio.wait(ends, timeout=patience)

@@ -4,12 +4,15 @@ What must not live here: what the rules say (`auth/authorization`).
 """
 
 from collections.abc import Callable
+from logging import getLogger
 
 from taskgate.auth.authorization import AccessPolicy
 from taskgate.auth.context import AuthContext
 from taskgate.errors import Forbidden, InsufficientScope
 from taskgate.mcp.vocabulary import TOOLS_CALL
 from taskgate.telemetry.audit import AccessRefused, Audit
+
+log = getLogger("taskgate.access")
 
 
 class Access:
@@ -25,14 +28,18 @@ class Access:
         `tool` is the one that is called, or that the task runs which the operation is about.
         """
         decision = self._policy.judge(caller.identity, method=method, upstream=mount, tool=tool)
-        for _ in decision.shadowed:
-            self._audit.record(AccessRefused(mount, method, shadow=True))
+        for shadowed in decision.shadowed:
+            self._tell(mount, method, shadowed.rule, shadow=True)
         if decision.allowed:
             return
-        self._audit.record(AccessRefused(mount, method, shadow=False))
+        self._tell(mount, method, decision.rule, shadow=False)
         if decision.missing_scopes:
             raise InsufficientScope(decision.missing_scopes)
         raise Forbidden("Not allowed")
+
+    def _tell(self, mount: str, method: str, rule: str | None, *, shadow: bool) -> None:
+        self._audit.record(AccessRefused(mount, method, shadow=shadow))
+        log.info("refused by a rule", extra={"upstream": mount, "method": method, "rule": rule, "shadow": shadow})
 
     def permits(self, caller: AuthContext, mount: str, method: str, tool: str) -> bool:
         """Whether one operation would pass; nothing is counted."""

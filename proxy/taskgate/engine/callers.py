@@ -3,6 +3,7 @@
 What must not live here: how a token is judged (`auth`), and what a context may do.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 from taskgate.auth.bearer import token_of
@@ -10,6 +11,7 @@ from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.engine.messages import Inbound
 from taskgate.engine.mounts import Mount
 from taskgate.errors import AuthReason, Unauthenticated
+from taskgate.upstream.base import Speaker
 
 
 class Callers(Protocol):
@@ -39,7 +41,7 @@ class Everybody:
 class Bearers:
     """Callers by their bearer tokens. `refused` hears of requests whose token was never judged."""
 
-    def __init__(self, judge: TokenJudge, refused: "Refused") -> None:
+    def __init__(self, judge: TokenJudge, refused: Callable[[AuthReason], None]) -> None:
         self._judge = judge
         self._refused = refused
 
@@ -53,7 +55,15 @@ class Bearers:
         return await self._judge.verify(token, audience=mount.resource)
 
 
-class Refused(Protocol):
-    """Hears why a request got no further than its head."""
-
-    def __call__(self, reason: AuthReason) -> None: ...
+def speaker(caller: AuthContext) -> Speaker:
+    """A caller as servers may be told of them."""
+    identity = caller.identity
+    if identity is None:
+        return Speaker(context=caller.key)
+    return Speaker(
+        context=caller.key,
+        subject=identity.subject,
+        token=caller.token,
+        scopes=identity.scopes,
+        good_until=identity.expires_at,
+    )

@@ -166,7 +166,7 @@ class Gateway:
             raise UnsupportedVersion("The protocol version is not supported")
         if inbound.host_session is None:
             raise SessionRequired("The message needs a session: send initialize first")
-        host_session = await self._rooms.sessions.find(mount, caller.owners(mount.name), inbound.host_session)
+        host_session = await self._rooms.sessions.find(mount, caller, inbound.host_session)
         if inbound.revision is not None and inbound.revision != host_session.peer.revision:
             raise UnsupportedVersion("The protocol version is not the one the session was opened with")
         return host_session
@@ -212,7 +212,7 @@ class Gateway:
     # --- what can be asked ------------------------------------------------------------------------------------------
 
     async def _open_session(self, mount: Mount, caller: AuthContext, intent: OpenSession) -> Spoken:
-        host_session, server = await self._rooms.sessions.open(mount, caller.owner(mount.name), intent)
+        host_session, server = await self._rooms.sessions.open(mount, caller, intent)
         message = self._dialect.welcome(intent, server, offers_tasks=mount.offers_tasks)
         return Spoken(message, headers=((words.SESSION_HEADER, host_session.id),))
 
@@ -266,7 +266,7 @@ class Gateway:
         if not isinstance(error, GatewayError):
             log.error("A request failed in a way that was not foreseen", exc_info=error)
         reply, code = refusal(error, mount, message)
-        if reply.status != 200:
+        if reply.status != 200 and not exchange.streams:
             self._audit.record(HttpRefused(type(error).reason if isinstance(error, GatewayError) else "internal"))
         if isinstance(message, Request):
             self._count(mount, message, exchange.inbound.revision, begun, str(code))

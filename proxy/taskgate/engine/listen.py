@@ -12,15 +12,16 @@ from typing import Final
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.dialects.base import DownstreamDialect
+from taskgate.engine.access import Access
 from taskgate.engine.messages import Exchange, Feed, Reply
 from taskgate.engine.sessions import MAX_STREAMS, HostSession, HostSessions
 from taskgate.errors import StoreUnavailable, UpstreamFailed
+from taskgate.mcp.vocabulary import TASKS_GET
 from taskgate.stores.base import OwnerWatch, TaskStore
-from taskgate.tasks.record import OwnerKey, TaskId, TaskStatus
+from taskgate.tasks.record import OwnerKey, TaskId, TaskRecord, TaskStatus
 
 PATIENCE: Final = timedelta(seconds=30)
 """How long one wait for news lasts before the store is asked again."""
-
 
 LONGEST_TIMER: Final = 86_400.0
 """Seconds; no stream needs to outlive that, and no event loop counts much further."""
@@ -29,9 +30,12 @@ LONGEST_TIMER: Final = 86_400.0
 class Listening:
     """The open GET streams of this process."""
 
-    def __init__(self, *, store: TaskStore, sessions: HostSessions, dialect: DownstreamDialect, clock: Clock) -> None:
+    def __init__(
+        self, *, store: TaskStore, sessions: HostSessions, access: Access, dialect: DownstreamDialect, clock: Clock
+    ) -> None:
         self._store = store
         self._sessions = sessions
+        self._access = access
         self._dialect = dialect
         self._clock = clock
         self._watchers: dict[OwnerKey, asyncio.Task[None]] = {}
@@ -66,6 +70,11 @@ class Listening:
         for watcher in watchers:
             watcher.cancel()
         await asyncio.gather(*watchers, return_exceptions=True)
+
+    def _may_hear(self, host_session: HostSession, record: TaskRecord) -> bool:
+        """Whether the host would be told of the task if it asked."""
+        mount, tool = host_session.mount.name, record.call.tool
+        return self._access.permits(host_session.caller, mount, TASKS_GET, tool)
 
     def _end_of(self, caller: AuthContext, feed: Feed) -> asyncio.TimerHandle | None:
         if caller.good_until is None:
@@ -107,5 +116,5 @@ class Listening:
             return
         # The session that made the task, which was its owner's then, and a session never changes hands.
         host_session = self._sessions.peek(record.call.host_session)
-        if host_session is not None:
+        if host_session is not None and self._may_hear(host_session, record):
             host_session.publish(self._dialect.task_changed(record))

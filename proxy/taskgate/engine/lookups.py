@@ -57,6 +57,16 @@ class Lookups:
         self.missed(caller, mount, method)
         raise TaskNotFound
 
+    async def again(self, record: TaskRecord) -> TaskRecord:
+        """The head of a task that was found before, as it is now: whoever waits for it was let through once.
+
+        Raises TaskNotFound when it is gone.
+        """
+        found = await self._store.load(record.owner, record.id, now=self._clock.now())
+        if found is None:
+            raise TaskNotFound
+        return found
+
     async def page(
         self, caller: AuthContext, mount: str, cursor: str | None
     ) -> tuple[tuple[TaskRecord, ...], str | None]:

@@ -148,6 +148,11 @@ class Exchange(Protocol):
         """
         ...
 
+    @property
+    def streams(self) -> bool:
+        """Whether the answer has become an event stream."""
+        ...
+
     def when_gone(self, forget: Callable[[], None]) -> None:
         """Call `forget` once if the host leaves before the answer; at once if it has left already."""
         ...

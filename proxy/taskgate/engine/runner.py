@@ -30,7 +30,7 @@ from taskgate.telemetry.audit import (
     TaskDispatched,
     TaskRecovered,
 )
-from taskgate.upstream.base import UpstreamSession
+from taskgate.upstream.base import Speaker, UpstreamSession
 
 log = getLogger("taskgate.runner")
 
@@ -133,7 +133,9 @@ class Runner:
             await self._endings.settle(record.owner, record.id, lost)
             self._audit.record(TaskRecovered(record.owner.mount, "failed"))
             return
-        upstream = mount.upstream.session(lambda _: None)
+        # Tokens are not stored, so where one is needed the call ends unsent.
+        owner = Speaker(context=record.owner.context)
+        upstream = mount.upstream.session(lambda _: None, lambda: owner)
         self._launch(record, upstream).add_done_callback(lambda _: self._sessions.discard(upstream))
         self._audit.record(TaskRecovered(record.owner.mount, "retried"))
 

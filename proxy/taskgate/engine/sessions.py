@@ -7,12 +7,13 @@ session, so the server's end stays open until the last of them is done (decision
 
 import asyncio
 from base64 import urlsafe_b64encode
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final, Self
 
+from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock, Entropy
 from taskgate.dialects.base import DownstreamDialect, OpenSession, Server
+from taskgate.engine.callers import speaker
 from taskgate.engine.messages import Feed
 from taskgate.engine.mounts import Mount
 from taskgate.errors import SessionNotFound
@@ -21,7 +22,7 @@ from taskgate.mcp.jsonrpc import Notification, RequestId
 from taskgate.mcp.versions import Peer
 from taskgate.stores.base import SessionRecord, SessionStore
 from taskgate.tasks.record import OwnerKey
-from taskgate.upstream.base import UpstreamSession
+from taskgate.upstream.base import Speaker, UpstreamSession
 
 ID_BYTES: Final = 24
 MAX_STREAMS: Final = 8
@@ -32,16 +33,25 @@ class HostSession:
     """One session of one host, alive in this process.
 
     Inside `with host_session` it is in use: it does not end for being idle, and idleness counts from the block's end.
+    `caller` is who was last let in to it: its owner, with the newest token of theirs.
     """
 
     def __init__(
-        self, id: str, owner: OwnerKey, peer: Peer, mount: Mount, dialect: DownstreamDialect, clock: Clock
+        self,
+        id: str,
+        owner: OwnerKey,
+        peer: Peer,
+        mount: Mount,
+        caller: AuthContext,
+        dialect: DownstreamDialect,
+        clock: Clock,
     ) -> None:
         self.id = id
         self.owner = owner
         self.peer = peer
         self.mount = mount
-        self.upstream: UpstreamSession = mount.upstream.session(self._hear)
+        self.caller = caller
+        self.upstream: UpstreamSession = mount.upstream.session(self._hear, self._speaks)
         self.calls: dict[Interruptible, RequestId] = {}
         self.streams: list[Feed] = []
         self.seen = clock.elapsed()
@@ -76,6 +86,9 @@ class HostSession:
     def _hear(self, notification: Notification) -> None:
         self.publish(self._dialect.notice(notification, None))
 
+    def _speaks(self) -> Speaker:
+        return speaker(self.caller)
+
 
 class HostSessions:
     """All sessions of this process."""
@@ -91,10 +104,10 @@ class HostSessions:
         self._live: dict[str, HostSession] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
-    async def open(self, mount: Mount, owner: OwnerKey, intent: OpenSession) -> tuple[HostSession, Server]:
+    async def open(self, mount: Mount, caller: AuthContext, intent: OpenSession) -> tuple[HostSession, Server]:
         """A new session, durable, and what its server said. Raises UpstreamFailed or StoreUnavailable."""
-        id_ = urlsafe_b64encode(self._entropy.token(ID_BYTES)).decode()
-        host_session = HostSession(id_, owner, intent.peer, mount, self._dialect, self._clock)
+        id_, owner = urlsafe_b64encode(self._entropy.token(ID_BYTES)).decode(), caller.owner(mount.name)
+        host_session = HostSession(id_, owner, intent.peer, mount, caller, self._dialect, self._clock)
         try:
             server = await host_session.upstream.open()
             expires_at = self._clock.now() + self._idle
@@ -105,24 +118,27 @@ class HostSessions:
         self._live[id_] = host_session
         return host_session, server
 
-    async def find(self, mount: Mount, owners: Sequence[OwnerKey], id: str) -> HostSession:
+    async def find(self, mount: Mount, caller: AuthContext, id: str) -> HostSession:
         """A session of any of the caller's keys by its id. Raises SessionNotFound: ended, never there, or foreign."""
+        owners = caller.owners(mount.name)
         host_session = self._live.get(id)
         if host_session is not None and host_session.owner in owners:
+            host_session.caller = caller
             return host_session
         # A foreign one that is alive here is looked for like one that never was, and takes as long (I-ISO-3).
         for owner in owners:
             record = await self._store.find(owner, id, now=self._clock.now())
             if record is not None:
-                return self._revived(mount, record)
+                return self._revived(mount, record, caller)
         raise SessionNotFound("Session not found")
 
-    def _revived(self, mount: Mount, record: SessionRecord) -> HostSession:
+    def _revived(self, mount: Mount, record: SessionRecord, caller: AuthContext) -> HostSession:
         # Another request may have brought it back while this one was reading.
         host_session = self._live.get(record.id)
         if host_session is None:
-            host_session = HostSession(record.id, record.owner, record.peer, mount, self._dialect, self._clock)
+            host_session = HostSession(record.id, record.owner, record.peer, mount, caller, self._dialect, self._clock)
             self._live[record.id] = host_session
+        host_session.caller = caller
         return host_session
 
     def peek(self, id: str | None) -> HostSession | None:

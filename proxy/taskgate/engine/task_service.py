@@ -99,7 +99,7 @@ class TaskService:
                     exchange.stream()
                 while not record.status.is_terminal:
                     await self._news(record, caller)
-                    record = await self.get(caller, mount, task, method)
+                    record = await self._lookups.again(record)
         whole = await self._store.load(record.owner, task, now=self._clock.now(), bodies=True)
         if whole is None:
             raise TaskNotFound

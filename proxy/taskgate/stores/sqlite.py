@@ -85,8 +85,9 @@ class SqliteStore:
 
     async def load(self, owner: OwnerKey, id: TaskId, *, now: datetime, bodies: bool = False) -> TaskRecord | None:
         """See TaskStore.load."""
-        if not bodies and (seen := self._seen.get(id)) is not None:
-            return seen if seen.owner == owner and seen.expires_at > now else None
+        # Of somebody else's it is not told sooner than of none that it is not there.
+        if not bodies and (seen := self._seen.get(id)) is not None and seen.owner == owner:
+            return seen if seen.expires_at > now else None
         values = (sql.name(id), sql.owner_digest(owner), pack_time(now))
         row = self._reader.row(sql.LOAD_HEAD, values)
         if row is None:

@@ -176,6 +176,15 @@ class KeysFetched:
 
 
 @dataclass(frozen=True, slots=True)
+class CredentialsGot:
+    """A token for a server was asked for; `ok` tells whether there was one."""
+
+    mount: str
+    seconds: float
+    ok: bool
+
+
+@dataclass(frozen=True, slots=True)
 class AccessRefused:
     """A rule refused an operation, or would have if it were not in shadow."""
 
@@ -248,6 +257,7 @@ Fact = (
     | TaskDenied
     | TokenJudged
     | KeysFetched
+    | CredentialsGot
     | AccessRefused
     | EnumerationSuspected
     | LateAnswerDropped

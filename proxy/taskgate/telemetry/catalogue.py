@@ -222,6 +222,13 @@ KEYS_FETCHED = _gauge(
 ACCESS_REFUSALS = _counter(
     "taskgate_access_refusals_total", "Operations refused by a rule, or by one in shadow.", UPSTREAM, _METHOD, _MODE
 )
+CREDENTIALS = _histogram(
+    "taskgate_token_exchange_duration_seconds",
+    "Tokens asked for, to show to an upstream.",
+    _SERVER_SIDE,
+    UPSTREAM,
+    _RESULT,
+)
 SECURITY_EVENTS = _counter("taskgate_security_events_total", "Signs of an attack.", _EVENT)
 PENALIZED = _gauge("taskgate_penalized_contexts", "Callers that may look for no task for a while.")
 

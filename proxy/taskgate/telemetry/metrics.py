@@ -239,6 +239,7 @@ def _key_takers(registry: Registry, clock: Clock) -> Takers:
 def _caller_takers(registry: Registry) -> Takers:
     requests = registry.counter(catalogue.AUTH_REQUESTS)
     refusals = registry.counter(catalogue.ACCESS_REFUSALS)
+    credentials = registry.histogram(catalogue.CREDENTIALS)
     enumerations = registry.counter(catalogue.SECURITY_EVENTS)[catalogue.ENUMERATION,]
 
     def judged(fact: audit.TokenJudged) -> None:
@@ -247,12 +248,16 @@ def _caller_takers(registry: Registry) -> Takers:
     def refused(fact: audit.AccessRefused) -> None:
         refusals[fact.mount, fact.method, fact.shadow].inc()
 
+    def credentials_got(fact: audit.CredentialsGot) -> None:
+        credentials[fact.mount, fact.ok].observe(fact.seconds)
+
     def suspected(_fact: audit.EnumerationSuspected) -> None:
         enumerations.inc()
 
     return {
         audit.TokenJudged: judged,
         audit.AccessRefused: refused,
+        audit.CredentialsGot: credentials_got,
         audit.EnumerationSuspected: suspected,
     }
 

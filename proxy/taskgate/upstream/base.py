@@ -4,7 +4,8 @@ And below the session the one small interface that moves bytes, so that the way 
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from datetime import timedelta
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
 from taskgate.dialects.base import Params, Server
@@ -14,6 +15,25 @@ from taskgate.tasks.policy import TaskSupport
 
 Notice = Callable[[Notification], None]
 """Told of what a server says besides its answer. Must not raise or block."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speaker:
+    """Somebody for whom the gateway speaks to a server, as far as they are known.
+
+    `context` tells callers apart and names nobody. `subject` and `token` are None where nobody was asked for a token,
+    or none is at hand; `scopes` and `good_until` are the token's.
+    """
+
+    context: str
+    subject: str | None = None
+    token: str | None = field(default=None, repr=False)
+    scopes: frozenset[str] = frozenset()
+    good_until: datetime | None = None
+
+
+Speaks = Callable[[], Speaker]
+"""Tells for whom a session speaks: always the same context, with the token that they were last let in with."""
 
 
 class UpstreamSession(Protocol):
@@ -53,8 +73,8 @@ class Upstream(Protocol):
 
     name: str
 
-    def session(self, notice: Notice) -> UpstreamSession:
-        """A new session, not yet opened; `notice` hears what the server says about the session."""
+    def session(self, notice: Notice, speaks: Speaks) -> UpstreamSession:
+        """A new session, not yet opened, for whom `speaks` tells; `notice` hears what the server says about it."""
         ...
 
     async def close(self) -> None:

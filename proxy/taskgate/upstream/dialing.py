@@ -1,11 +1,11 @@
 """The way to a connection: a name's addresses, tried one beside the other, and TLS where it is wanted.
 
-What must not live here: what becomes of a connection that stands. What holds: whoever cancels a way leaves no socket.
+What must not live here: what becomes of a connection that stands, whom TLS trusts (`trust`). What holds: whoever
+cancels a way leaves no socket.
 """
 
 import asyncio
 import socket
-import ssl
 from collections.abc import Callable
 from ipaddress import ip_address
 from itertools import chain, zip_longest
@@ -14,24 +14,26 @@ from typing import Final
 from yarl import URL
 
 from taskgate.upstream.connection import Connection
+from taskgate.upstream.settings import TlsSettings
+from taskgate.upstream.trust import tls_context
 
 NEXT_ADDRESS: Final = 0.25
 """Seconds that an address is tried before the next one is tried beside it."""
 
 
 class Way:
-    """How to reach one origin, whose scheme is http or https."""
+    """How to reach one origin, whose scheme is http or https. Raises TlsFileRefused."""
 
     __slots__ = ("_host", "_name", "_port", "_tls")
 
-    def __init__(self, origin: URL) -> None:
+    def __init__(self, origin: URL, tls: TlsSettings) -> None:
         assert origin.raw_host is not None, "a target has a host"
         assert origin.port is not None, "a target has a scheme of ours"
         self._host = origin.raw_host
         self._port = origin.port
-        self._tls = _verified() if origin.scheme == "https" else None
+        self._tls = tls_context(tls) if origin.scheme == "https" else None
         # Certificates name a host without the dot that ends a full name.
-        self._name = None if self._tls is None else self._host.rstrip(".")
+        self._name = None if self._tls is None else tls.server_name or self._host.rstrip(".")
 
     async def connect(self, new: Callable[[], Connection]) -> Connection:
         """A connection made by `new` that stands. OSError where none does, ValueError for a host that cannot be one."""
@@ -93,9 +95,3 @@ def _families_in_turn(found: list[tuple[int, str]]) -> list[str]:
     for family, address in found:
         families.setdefault(family, []).append(address)
     return [address for address in chain(*zip_longest(*families.values())) if address is not None]
-
-
-def _verified() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.set_alpn_protocols(["http/1.1"])
-    return context

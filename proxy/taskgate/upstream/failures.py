@@ -58,6 +58,17 @@ def refused(status: int) -> UpstreamFailed:
     return UpstreamFailed(UpstreamReason.REFUSED, text, dispatched=status >= 500)
 
 
+def no_credentials(reason: UpstreamReason) -> UpstreamFailed:
+    """There is nothing to show to the server, so nothing was sent to it."""
+    return UpstreamFailed(reason, "The gateway could not get credentials for the server", dispatched=False)
+
+
+def no_token() -> UpstreamFailed:
+    """Credentials are had for a caller's token, and there is none that still holds."""
+    text = "The gateway could not get credentials for the server without a valid token of the caller"
+    return UpstreamFailed(UpstreamReason.REFUSED, text, dispatched=False)
+
+
 def redirected(status: int) -> UpstreamFailed:
     """A redirect that is not followed. Only 307 and 308 say that the request is still to be made."""
     text = "The server redirected the request to where it is not followed"

@@ -11,13 +11,17 @@ from yarl import URL
 from taskgate.upstream import failures
 from taskgate.upstream.connection import Connection
 from taskgate.upstream.dialing import Way
+from taskgate.upstream.settings import TlsSettings
 
 
 class Pool:
-    """As many connections as there are requests at once. `connect` and `reuse_within` are seconds."""
+    """As many connections as there are requests at once. `connect` and `reuse_within` are seconds.
 
-    def __init__(self, origin: URL, *, connect: float, reuse_within: float) -> None:
-        self._way = Way(origin)
+    Raises TlsFileRefused.
+    """
+
+    def __init__(self, origin: URL, *, connect: float, reuse_within: float, tls: TlsSettings) -> None:
+        self._way = Way(origin, tls)
         self._connect = connect
         self._reuse_within = reuse_within
         self._idle: dict[Connection, float] = {}

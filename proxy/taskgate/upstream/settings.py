@@ -1,4 +1,4 @@
-"""What an upstream is made with: where its server is and how patient we are, and who hears how it does.
+"""What an upstream is made with: where its server is, what is shown to it, how patient we are, who hears how it does.
 
 Values only. Where they come from is the configuration's business.
 """
@@ -6,6 +6,62 @@ Values only. Where they come from is the configuration's business.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedHeader:
+    """Credentials that never change: one header of every request."""
+
+    name: str
+    value: str = field(repr=False)
+
+
+class GrantKind(StrEnum):
+    """How a token for the server is asked for."""
+
+    CLIENT_CREDENTIALS = "client_credentials"
+    """For the gateway itself: one token for everybody (RFC 6749, 4.4)."""
+    TOKEN_EXCHANGE = "token_exchange"  # noqa: S105 - a way to a token, not one
+    """For the token that a caller came with: one for each caller (RFC 8693)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrantSettings:
+    """Credentials that are asked for: a bearer token. `keeps` is whether one serves as long as it lasts."""
+
+    kind: GrantKind
+    token_url: str = field(repr=False)
+    client_id: str
+    client_secret: str = field(repr=False)
+    resource: str | None = None
+    audience: str | None = None
+    scopes: tuple[str, ...] = ()
+    keeps: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdentityHeaders:
+    """The headers by which a server is told for whom a request is; None tells nothing."""
+
+    context: str | None = None
+    subject: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsSettings:
+    """How a server is recognised, and what the gateway shows of itself.
+
+    `ca_file` None means the system's authorities, `server_name` None the host of the URL. Without `cert_file` nothing
+    is shown.
+    """
+
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    server_name: str | None = None
+    insecure_skip_verify: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +79,9 @@ class UpstreamSettings:
     idle: timedelta | None
     call: timedelta
     max_result: int
+    credentials: FixedHeader | GrantSettings | None = None
+    identity: IdentityHeaders = IdentityHeaders()
+    tls: TlsSettings = TlsSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +90,11 @@ class UpstreamObserver:
 
     `answered`: method, seconds, and the JSON-RPC code or the reason of the failure, None for a result.
     `session_lost`: the server ended a session. `stream_opened` and `stream_ended`: `get` or `response`.
+    `credentials_got`: the seconds that a token endpoint took, and whether a token came of it.
     """
 
     answered: Callable[[str, float, str | None], None]
     session_lost: Callable[[], None]
     stream_opened: Callable[[str], None]
     stream_ended: Callable[[str], None]
+    credentials_got: Callable[[float, bool], None] = lambda seconds, ok: None

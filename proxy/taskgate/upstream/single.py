@@ -28,6 +28,11 @@ class SingleFlight(Generic[Value]):
         task = self._current
         return task.result() if task is not None and _succeeded(task) else None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is there, nor being made."""
+        return self._current is None
+
     async def get(self) -> Value:
         """The value. Raises what `make` raises, or Abandoned."""
         task = self._current

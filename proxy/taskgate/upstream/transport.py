@@ -29,12 +29,20 @@ _Answer = tuple[Connection, RawResponseMessage, StreamReader]
 
 
 class HttpTransport:
-    """Moves bytes to and from one server. Connections are made when they are needed, as many as there are calls."""
+    """Moves bytes to and from one server. Connections are made when they are needed, as many as there are calls.
+
+    Raises TlsFileRefused.
+    """
 
     def __init__(self, settings: UpstreamSettings) -> None:
         self._limit = settings.max_result
         self._configured = self._target = Target(URL(settings.url))
-        self._pool = Pool(self._configured.url, connect=settings.connect.total_seconds(), reuse_within=REUSE_WITHIN)
+        self._pool = Pool(
+            self._configured.url,
+            connect=settings.connect.total_seconds(),
+            reuse_within=REUSE_WITHIN,
+            tls=settings.tls,
+        )
         self._closed = False
 
     async def send(self, outgoing: Outgoing) -> HttpIncoming:

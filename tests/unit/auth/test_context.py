@@ -1,6 +1,8 @@
 """What belongs to a caller belongs to that caller at one mount."""
 
 from taskgate.auth.context import ANONYMOUS, AuthContext
+from taskgate.tasks.record import OwnerKey
+from unit.auth.identities import identity
 
 
 def test_the_same_caller_owns_different_things_at_different_mounts() -> None:
@@ -20,3 +22,21 @@ def test_neither_part_of_an_owner_stands_for_the_other() -> None:
 
 def test_everybody_is_one_context_where_there_is_no_authentication() -> None:
     assert AuthContext(key="anonymous") == ANONYMOUS
+
+
+def test_what_is_new_belongs_to_the_present_key_and_what_is_old_is_still_found() -> None:
+    assert AuthContext(key="new").owners("m") == (OwnerKey("new", "m"),)
+    rotated = AuthContext(key="new", earlier="old")
+    assert rotated.owner("m") == OwnerKey("new", "m")
+    assert rotated.owners("m") == (OwnerKey("new", "m"), OwnerKey("old", "m"))
+
+
+def test_a_context_is_good_until_its_token_ends_and_without_a_token_for_ever() -> None:
+    somebody = identity()
+    assert AuthContext(key="k", identity=somebody).good_until == somebody.expires_at
+    assert ANONYMOUS.good_until is None
+
+
+def test_neither_a_token_nor_its_claims_are_shown() -> None:
+    shown = repr(AuthContext(key="k", identity=identity(secret="planted-1"), token="planted-2"))
+    assert "planted" not in shown

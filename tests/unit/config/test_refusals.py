@@ -29,6 +29,7 @@ _SIZES = (*_HELD, "server.max_header", "store.sqlite.max_size")
 _COUNTS = ("server.max_json_depth", "limits.concurrency.tasks_per_context")
 _SECTIONS = (
     "server",
+    "server.tls",
     "server.drain",
     "admin",
     "upstreams",

@@ -76,7 +76,9 @@ TABLE: dict[str, tuple[Exception, Face]] = {
     ),
     "decisions 19, the penalty box": (
         errors.Penalized(timedelta(seconds=3)),
-        Face(200, 429, "Too many failed look-ups of tasks", ours("penalty", retryAfterMs=3000), (("Retry-After", "3"),)),
+        Face(
+            200, 429, "Too many failed look-ups of tasks", ours("penalty", retryAfterMs=3000), (("Retry-After", "3"),)
+        ),
     ),
     "keys that cannot be had": (
         errors.KeysUnavailable("corp"),

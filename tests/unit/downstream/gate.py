@@ -94,6 +94,7 @@ def new_listener(engine: ScriptedEngine | None = None, facts: Facts | None = Non
     return PublicListener(
         ListenerSettings(**settings | changes),
         answer=(engine or ScriptedEngine()).answer,
+        documents={},
         is_mount={"/mcp", "/other/mcp"}.__contains__,
         audit=facts or Facts(),
         clock=ManualClock(),

@@ -223,7 +223,32 @@ def test_an_admission_says_what_the_head_said() -> None:
         revision="2025-11-25",
         accepts_json=False,
         accepts_stream=True,
+        authorization=(),
+        query="a=/b",
     )
+
+
+def test_who_says_who_it_is_more_than_once_is_passed_on_as_it_came() -> None:
+    # The door does not choose: whoever finds out who asks is to see all of it.
+    fields = post_headers(("Authorization", "Bearer a"), ("authorization", "Bearer b"))
+    assert DOOR.admit("POST", "/mcp", HttpVersion11, fields).authorization == ("Bearer a", "Bearer b")
+
+
+@pytest.mark.parametrize(
+    ("target", "query"), [("/mcp", ""), ("/mcp?", ""), ("/mcp?a=1&a=2", "a=1&a=2"), ("/mcp?a?b#c", "a?b#c")]
+)
+def test_a_query_is_what_follows_the_first_question_mark(target: str, query: str) -> None:
+    assert admit(target=target).query == query
+
+
+def test_whoever_asks_for_what_everybody_may_have_needs_no_more_than_the_right_host() -> None:
+    DOOR.greet("GET", HttpVersion11, headers(Host="gate.example", Origin="https://evil.example", Accept="text/html"))
+    with pytest.raises(Refused) as refused:
+        DOOR.greet("GET", HttpVersion11, headers(Host="evil.example"))
+    assert refused.value.refusal is door.WRONG_HOST
+    with pytest.raises(Refused) as refused:
+        DOOR.greet("GET", HttpVersion11, headers(Host="gate.example", Upgrade="websocket"))
+    assert refused.value.refusal is door.NOT_IMPLEMENTED
 
 
 @pytest.mark.parametrize("host", ["gate.example", "GATE.example", "Gate.Example:443"])

@@ -153,6 +153,14 @@ FACTS: list[tuple[audit.Fact, dict[str, float]]] = [
         audit.AccessRefused("m", "tasks/get", shadow=True),
         {f"taskgate_access_refusals_total{{mcp_method_name=tasks/get,mode=shadow,{_UP}}}": 1},
     ),
+    (
+        audit.CredentialsGot("m", 0.25, True),
+        _observed("taskgate_token_exchange_duration_seconds", f"result=ok,{_UP}", 0.25),
+    ),
+    (
+        audit.CredentialsGot("m", 0.25, False),
+        _observed("taskgate_token_exchange_duration_seconds", f"result=error,{_UP}", 0.25),
+    ),
     (audit.EnumerationSuspected("m"), {"taskgate_security_events_total{type=enumeration_suspected}": 1}),
     (audit.LateAnswerDropped("m"), {f"taskgate_task_late_answers_total{{{_UP}}}": 1}),
     (audit.SessionLost("m"), {f"taskgate_upstream_sessions_lost_total{{{_UP}}}": 1}),

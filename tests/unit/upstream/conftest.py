@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 
+from helpers.exchange_server import ExchangeServer
 from helpers.scripted_upstream import ScriptedServer
 from taskgate.clock import SystemClock
 from taskgate.dialects.base import Params
 from taskgate.dialects.legacy.upstream import LegacyUpstream
 from taskgate.mcp.jsonrpc import Notification, Response
+from taskgate.upstream.base import Speaker
 from taskgate.upstream.http import HttpTransport, HttpUpstream, UpstreamObserver, UpstreamSettings
 from taskgate.upstream.session import HttpSession
+from unit.upstream.offices import Office
 
 
 @dataclass
@@ -68,6 +71,11 @@ def call_params(tool: str, *, progress: bool = False) -> Params:
     return Params(f'{{"name":"{tool}","arguments":{{}}}}')
 
 
+def speaks_for_anybody() -> Speaker:
+    """For whom sessions speak where it does not matter."""
+    return Speaker(context="anybody")
+
+
 def settings_for(url: str, **changes: Any) -> UpstreamSettings:
     """Patient settings, as changed as the test says."""
     seconds = timedelta(seconds=20)
@@ -84,7 +92,7 @@ def new_caller(url: str, **changes: Any) -> Caller:
         observer=heard.observer(),
         clock=SystemClock(),
     )
-    return Caller(upstream, upstream.session(heard.session.append), heard)
+    return Caller(upstream, upstream.session(heard.session.append, speaks_for_anybody), heard)
 
 
 @pytest.fixture
@@ -134,3 +142,26 @@ async def transport_to(new_settings: Callable[..., Any]) -> AsyncIterator[Callab
     yield make
     for transport in transports:
         await transport.close()
+
+
+@pytest.fixture
+async def endpoint() -> AsyncIterator[ExchangeServer]:
+    """A token endpoint that knows three tokens each of alice and bob."""
+    async with ExchangeServer() as endpoint:
+        for name in ("alice", "bob"):
+            endpoint.subjects |= {f"token-{turn}-of-{name}": name for turn in range(1, 4)}
+        yield endpoint
+
+
+@pytest.fixture
+async def office(server: ScriptedServer) -> AsyncIterator[Callable[..., Office]]:
+    """Makes offices in front of the server, with what they show to it; they are closed in the end."""
+    offices: list[Office] = []
+
+    def make(credentials: Any = None, **changes: Any) -> Office:
+        offices.append(Office(settings_for(server.url, credentials=credentials, **changes)))
+        return offices[-1]
+
+    yield make
+    for each in offices:
+        await each.close()

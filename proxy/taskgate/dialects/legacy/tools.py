@@ -25,12 +25,19 @@ def amend_tools(page: RawJson, support: SupportOf | None) -> RawJson:
 
 
 def without_hidden(page: RawJson, shows: Callable[[str], bool]) -> RawJson:
-    """The page without the tools that `shows` says no to; what has no name cannot be judged and is left out too."""
+    """The page without the tools that `shows` says no to; what has no name cannot be judged and is left out too.
+
+    Where a tool repeats a key, it would have a name for one reader and another for the next: then none is shown.
+    """
     tools = members(page).get("tools")
     if tools is None or not isinstance(tools.value, list):
         return page
     listed = page[tools.start : tools.end]
-    shown = [listed[tool.start : tool.end] for tool in elements(listed, {}) if _is_shown(tool, shows)]
+    try:
+        found = elements(listed, {})
+    except MalformedMessage:
+        found = []
+    shown = [listed[tool.start : tool.end] for tool in found if _is_shown(tool, shows)]
     return splice(page, [(tools.start, tools.end, f"[{','.join(shown)}]")])
 
 

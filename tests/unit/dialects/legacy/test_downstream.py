@@ -14,6 +14,7 @@ from taskgate.dialects.base import (
     GetTask,
     Ignore,
     Intent,
+    ListTasks,
     OpenSession,
     Params,
     Relay,
@@ -25,6 +26,7 @@ from taskgate.mcp.versions import NEWEST, Peer, Revision
 from taskgate.mcp.vocabulary import RELAYED_METHODS
 
 DIALECT = LegacyDownstream("0.1.0")
+LISTING = LegacyDownstream("0.1.0", lists=True)
 ID = "7Qm2vX0cJ9rYw4LkT1eZ8A-_7Qm2vX0c"
 TASKS_METHODS = {"tasks/get": GetTask, "tasks/result": AwaitTask, "tasks/cancel": CancelTask}
 OLDER = [revision for revision in Revision if not revision.has_tasks]
@@ -235,3 +237,39 @@ BAD_CALLS = [
 def test_a_call_of_wrong_types_is_refused(params: str | None, refusal: type[Exception]) -> None:
     with pytest.raises(refusal):
         decode(request("tools/call", params))
+
+
+# --- lists ---------------------------------------------------------------------------------------------------------
+
+
+def listing(params: str | None, revision: Revision = NEWEST, *, offers_tasks: bool = True) -> Intent:
+    peer = Peer(revision=revision, capabilities={}, info={})
+    message = parse(request("tasks/list", params, '"x"').encode(), max_depth=64)
+    return LISTING.decode(message, peer, offers_tasks=offers_tasks)
+
+
+@pytest.mark.parametrize(
+    ("params", "cursor"), [(None, None), ("{}", None), ('{"cursor":""}', ""), ('{"cursor":"c"}', "c")]
+)
+def test_where_callers_can_be_told_apart_they_may_list_their_tasks(params: str | None, cursor: str | None) -> None:
+    # L-LIST-1.
+    assert listing(params) == ListTasks(id="x", cursor=cursor)
+
+
+@pytest.mark.parametrize("params", ['{"cursor":7}', '{"cursor":null}', "[]"])
+def test_a_list_from_where_no_cursor_points_is_refused(params: str) -> None:
+    with pytest.raises(InvalidParams):
+        listing(params)
+
+
+@pytest.mark.parametrize(("revision", "offers_tasks"), WITHOUT_TASKS)
+def test_without_tasks_there_is_no_list_of_them(revision: Revision, offers_tasks: bool) -> None:
+    with pytest.raises(UnknownMethod, match=r"^Method not found$"):
+        listing("{}", revision, offers_tasks=offers_tasks)
+
+
+def test_the_other_methods_of_tasks_are_the_same_with_lists_and_without() -> None:
+    peer = Peer(revision=NEWEST, capabilities={}, info={})
+    for method in TASKS_METHODS:
+        text = request(method, f'{{"taskId":"{ID}"}}')
+        assert LISTING.decode(parse(text.encode(), max_depth=64), peer, offers_tasks=True) == decode(text)

@@ -71,6 +71,22 @@ def test_a_page_of_tools_tells_of_tasks_under_the_hosts_id() -> None:
     check_server_message(seen, request_method="tools/list")
 
 
+@pytest.mark.parametrize("large", [False, True])
+def test_a_tool_that_is_not_for_a_host_is_left_out_of_its_page(large: bool) -> None:
+    padding = "x" * 70_000 if large else ""
+    tools = [f'{{"name":"{name}","inputSchema":{{"type":"object"}},"title":"{padding}"}}' for name in "th"]
+    page = response(f'{{"jsonrpc":"2.0","id":3,"result":{{"tools":[{",".join(tools)}]}}}}')
+    seen = DIALECT.tools(4, page, None, lambda tool: tool == "t")
+    assert seen == f'{{"jsonrpc":"2.0","id":4,"result":{{"tools":[{tools[0]}]}}}}'
+    check_server_message(seen, request_method="tools/list")
+    assert len(json.loads(DIALECT.tools(4, page, None, None))["result"]["tools"]) == 2
+
+
+def test_an_error_instead_of_tools_hides_nothing() -> None:
+    text = '{"jsonrpc":"2.0","id":3,"error":{"code":-1,"message":"no"}}'
+    assert DIALECT.tools(3, response(text), None, lambda _: False) == text
+
+
 def test_a_page_of_tools_for_a_host_without_tasks_says_nothing_of_them() -> None:
     page = '{"tools":[{"name":"t","execution":{"taskSupport":"required"},"inputSchema":{"type":"object"}}]}'
     seen = DIALECT.tools(4, response(f'{{"jsonrpc":"2.0","id":3,"result":{page}}}'), None)
@@ -208,3 +224,14 @@ def test_a_cancelled_task_has_an_error_for_an_outcome(make_record: RecordMaker) 
     text = DIALECT.task_outcome(9, make_record(status=TaskStatus.CANCELLED))
     assert text == '{"jsonrpc":"2.0","id":9,"error":{"code":-32800,"message":"Task was cancelled"}}'
     check_server_message(text, request_method="tasks/result")
+
+
+def test_a_page_of_tasks_is_answered_under_the_hosts_id(make_record: RecordMaker) -> None:
+    # L-LIST-1.
+    text = DIALECT.task_page("x", [make_record()], "c")
+    answer = json.loads(text)
+    assert (answer["id"], len(answer["result"]["tasks"]), answer["result"]["nextCursor"]) == ("x", 1, "c")
+    check_server_message(text, request_method="tasks/list")
+    last = DIALECT.task_page(1, [], None)
+    assert json.loads(last)["result"] == {"tasks": []}
+    check_server_message(last, request_method="tasks/list")

@@ -89,6 +89,19 @@ def test_hosts_that_cannot_be_told_apart_are_offered_no_list() -> None:
     assert message["result"]["capabilities"]["tasks"] == {"cancel": {}, "requests": {"tools": {"call": {}}}}
 
 
+def test_hosts_that_can_be_told_apart_are_offered_a_list() -> None:
+    # L-CAP-1, L-CAP-2.
+    peer = Peer(revision=NEWEST, capabilities={}, info={})
+    server = Server(peer=peer, capabilities='{"tools":{}}', instructions=None)
+    for revision in Revision:
+        intent = OpenSession(id="i", peer=Peer(revision=revision, capabilities={}, info={}))
+        text = LegacyDownstream("0.1.0", lists=True).welcome(intent, server, offers_tasks=True)
+        capabilities = json.loads(text)["result"]["capabilities"]
+        tasks = {"tasks": {"cancel": {}, "list": {}, "requests": {"tools": {"call": {}}}}}
+        assert capabilities == {"tools": {}, **(tasks if revision.has_tasks else {})}
+        check_server_message(text, request_method="initialize")
+
+
 @pytest.mark.parametrize("instructions", ['""', r'"Use \u00e9 \ud83d\ude00\/\n"', '"é"'])
 def test_the_instructions_are_the_servers_to_the_byte(instructions: str) -> None:
     text = welcome('{"tools":{}}', instructions=instructions)

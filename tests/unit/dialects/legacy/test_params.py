@@ -9,6 +9,7 @@ from taskgate.dialects.legacy.params import (
     MAX_TOOL_NAME,
     MAX_TTL,
     TaskWish,
+    cursor_of,
     kept,
     passage,
     task_id,
@@ -263,3 +264,17 @@ def test_any_other_token_is_refused(token: str) -> None:
 def test_a_meta_that_is_no_object_is_refused(meta: str) -> None:
     with pytest.raises(InvalidParams, match=r"^_meta must be an object$"):
         passage(request(f'{{"_meta":{meta}}}'))
+
+
+@pytest.mark.parametrize(
+    ("params", "cursor"), [(None, None), ("{}", None), ('{"cursor":""}', ""), ('{"cursor":"\\u00e9"}', "é")]
+)
+def test_a_page_begins_at_the_cursor_or_at_the_beginning(params: str | None, cursor: str | None) -> None:
+    # L-LIST-1: an empty text is a cursor.
+    assert cursor_of(params_of(params) if params else {}) == cursor
+
+
+@pytest.mark.parametrize("cursor", ["null", "7", "true", "[]", '{"a":1}'])
+def test_a_cursor_that_is_no_text_is_refused(cursor: str) -> None:
+    with pytest.raises(InvalidParams, match=r"^The cursor must be a string$"):
+        cursor_of(params_of(f'{{"cursor":{cursor}}}'))

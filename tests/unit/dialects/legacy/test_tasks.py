@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from helpers.schema import RELATED_TASK, check_definition
-from taskgate.dialects.legacy.tasks import create_result, presented_status, task_object, with_related_task
+from taskgate.dialects.legacy.tasks import (
+    create_result,
+    list_result,
+    presented_status,
+    task_object,
+    with_related_task,
+)
 from taskgate.tasks.record import Faulted, FaultReason, Succeeded, TaskRecord, TaskStatus
 
 RecordMaker = Callable[..., TaskRecord]
@@ -93,6 +99,25 @@ def test_a_handle_nests_the_task_and_relates_to_it(make_record: RecordMaker) -> 
     handle = json.loads(create_result(make_record()))
     assert handle == {"task": TASK, "_meta": {RELATED_TASK: {"taskId": ID}}}
     check_definition(handle, "CreateTaskResult")
+
+
+def test_a_list_holds_tasks_in_the_order_given_and_relates_to_none(make_record: RecordMaker) -> None:
+    # L-LIST-5.
+    listed = json.loads(list_result([make_record(), make_record(id=ID[::-1], status_message="x")], None))
+    assert listed == {"tasks": [TASK, {**TASK, "taskId": ID[::-1], "statusMessage": "x"}]}
+    check_definition(listed, "ListTasksResult")
+
+
+@pytest.mark.parametrize("cursor", ["c", "", "é"])
+def test_a_list_that_goes_on_has_a_cursor_even_where_it_is_empty(cursor: str) -> None:
+    # L-LIST-1.
+    listed = json.loads(list_result([], cursor))
+    assert listed == {"tasks": [], "nextCursor": cursor}
+    check_definition(listed, "ListTasksResult")
+
+
+def test_a_list_that_ends_has_no_cursor() -> None:
+    assert list_result([], None) == '{"tasks":[]}'
 
 
 # --- the outcome ---------------------------------------------------------------------------------------------------

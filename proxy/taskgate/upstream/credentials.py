@@ -1,0 +1,133 @@
+"""What the gateway shows to a server: credentials of its own, and for whom it speaks. Never what a host came with.
+
+What must not live here: how tokens are had and kept (`grants`, `tokens`), bytes. What holds: a head is made anew for
+every request, so nothing of a host's is in it, and no token of one context is shown for another.
+"""
+
+from typing import Final
+from urllib.parse import quote
+
+from taskgate.clock import Clock
+from taskgate.errors import UpstreamFailed
+from taskgate.upstream import failures
+from taskgate.upstream.base import Incoming, Outgoing, Speaker, Speaks, Transport
+from taskgate.upstream.grants import Granted, TokenEndpoint
+from taskgate.upstream.settings import FixedHeader, GrantKind, GrantSettings, UpstreamObserver, UpstreamSettings
+from taskgate.upstream.tokens import Tokens
+
+_AUTHORIZATION: Final = "Authorization"
+_UNAUTHORIZED: Final = 401
+# Visible ASCII, but for what is a sign of the coding itself, and what separates the values of a list.
+_PLAIN: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in "%,")
+
+
+class Credentials:
+    """What is shown to one server. Belongs to one event loop and is closed at its end."""
+
+    def __init__(self, settings: UpstreamSettings, *, observer: UpstreamObserver, clock: Clock) -> None:
+        self._observer = observer
+        self._clock = clock
+        self._identity = settings.identity
+        self._fixed: dict[str, str] = {}
+        self._grant: GrantSettings | None = None
+        self._endpoint: TokenEndpoint | None = None
+        match settings.credentials:
+            case FixedHeader(name=name, value=value):
+                self._fixed = {name: value}
+            case GrantSettings() as grant:
+                patience = (settings.connect + settings.first_byte).total_seconds()
+                self._grant = grant
+                self._endpoint = TokenEndpoint(grant, upstream=settings.name, patience=patience)
+            case None:
+                pass
+        self._tokens = Tokens(self._ask, clock=clock)
+
+    async def token(self, speaker: Speaker) -> str | None:
+        """The token to show for somebody; None where tokens are not what is shown. Raises UpstreamFailed."""
+        grant = self._grant
+        if grant is None:
+            return None
+        if grant.kind is GrantKind.TOKEN_EXCHANGE and speaker.token is None:
+            raise failures.no_token()
+        if not grant.keeps:
+            return (await self._ask(speaker)).token
+        return await self._tokens.get(_key(grant, speaker), speaker)
+
+    def fields(self, speaker: Speaker, token: str | None) -> dict[str, str]:
+        """The headers that show it, and for whom."""
+        fields = self._fixed if token is None else {_AUTHORIZATION: f"Bearer {token}"}
+        named = self._identity
+        if named.context is not None:
+            fields = fields | {named.context: speaker.context}
+        if named.subject is not None and speaker.subject is not None:
+            fields = fields | {named.subject: written(speaker.subject)}
+        return fields
+
+    def refused(self, speaker: Speaker, token: str) -> None:
+        """The server does not take that token: the next request is made with another."""
+        if self._grant is not None:
+            self._tokens.drop(_key(self._grant, speaker), token)
+
+    async def close(self) -> None:
+        """Ask for nothing any more."""
+        await self._tokens.close()
+        if self._endpoint is not None:
+            await self._endpoint.close()
+
+    async def _ask(self, speaker: Speaker) -> Granted:
+        grant, endpoint = self._grant, self._endpoint
+        assert grant is not None, "who asks has been told whom"
+        assert endpoint is not None, "whoever is to be asked has an address"
+        exchanged = speaker.token if grant.kind is GrantKind.TOKEN_EXCHANGE else None
+        if exchanged is not None and speaker.good_until is not None and speaker.good_until <= self._clock.now():
+            raise failures.no_token()
+        began = self._clock.elapsed()
+        try:
+            granted = await endpoint.grant(exchanged)
+        except UpstreamFailed:
+            self._observer.credentials_got(self._clock.elapsed() - began, False)
+            raise
+        self._observer.credentials_got(self._clock.elapsed() - began, True)
+        return granted
+
+
+class SpeakingTransport:
+    """The transport of one session: whatever it sends shows the gateway's credentials, and for whom it speaks."""
+
+    def __init__(self, inner: Transport, credentials: Credentials, speaks: Speaks) -> None:
+        self._inner = inner
+        self._credentials = credentials
+        self._speaks = speaks
+
+    async def send(self, outgoing: Outgoing) -> Incoming:
+        """See Transport. A token that the server does not take is shown no more, but nothing is sent twice for it."""
+        incoming, is_refused = await self._send(outgoing)
+        if is_refused and outgoing.verb == "GET":
+            # A stream is no call, and a session has only this one.
+            await incoming.release()
+            incoming, _ = await self._send(outgoing)
+        return incoming
+
+    async def close(self) -> None:
+        """Nothing: the connections are not the session's."""
+
+    async def _send(self, outgoing: Outgoing) -> tuple[Incoming, bool]:
+        """The answer, and whether it says that the token is no good."""
+        speaker = self._speaks()
+        token = await self._credentials.token(speaker)
+        headers = {**outgoing.headers, **self._credentials.fields(speaker, token)}
+        incoming = await self._inner.send(outgoing._replace(headers=headers))
+        if incoming.status != _UNAUTHORIZED or token is None:
+            return incoming, False
+        self._credentials.refused(speaker, token)
+        return incoming, True
+
+
+def written(subject: str) -> str:
+    """A subject as a header can hold it, and no two alike: percent-encoded UTF-8 but for most of visible ASCII."""
+    return quote(subject, safe=_PLAIN)
+
+
+def _key(grant: GrantSettings, speaker: Speaker) -> tuple[str, frozenset[str]] | None:
+    """For whom a token is good. Whoever comes with fewer scopes is not given what more of them brought."""
+    return (speaker.context, speaker.scopes) if grant.kind is GrantKind.TOKEN_EXCHANGE else None

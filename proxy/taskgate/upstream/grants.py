@@ -1,0 +1,225 @@
+"""Asking a token endpoint for a token: what is asked, and what may come back.
+
+What must not live here: when to ask, and who is given what was had (`credentials`, `tokens`). What holds: nothing that
+is sent to the endpoint is in an error or a log line, nor what it says but for the codes of the RFCs; no exception of
+aiohttp passes from here.
+"""
+
+import asyncio
+import re
+from base64 import b64encode
+from logging import getLogger
+from typing import Final, NamedTuple
+from urllib.parse import quote_plus
+
+import orjson
+from aiohttp import (
+    ClientConnectorError,
+    ClientError,
+    ClientResponse,
+    ClientSession,
+    ClientTimeout,
+    DummyCookieJar,
+    TCPConnector,
+    hdrs,
+)
+
+from taskgate.errors import UpstreamReason
+from taskgate.upstream import failures
+from taskgate.upstream.settings import GrantKind, GrantSettings
+
+MAX_ANSWER: Final = 64 * 1024
+"""Bytes; no token that a server would take is nearly as large."""
+UNSAID: Final = 60.0
+"""Seconds that a token serves whose endpoint does not say how long it lasts."""
+LONGEST: Final = 86_400.0
+"""Seconds that a token serves, however long it lasts."""
+
+_EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
+_ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - what kind of token, not one
+_JWT: Final = "urn:ietf:params:oauth:token-type:jwt"
+# RFC 6750, 2.1: what can stand behind the word Bearer.
+_BEARER: Final = re.compile(r"[A-Za-z0-9._~+/-]{1,8192}=*")
+_SECONDS: Final = re.compile(r"[0-9]{1,10}")
+_CODES: Final = frozenset(
+    {
+        "invalid_request",
+        "invalid_client",
+        "invalid_grant",
+        "invalid_scope",
+        "invalid_target",
+        "unauthorized_client",
+        "unsupported_grant_type",
+    }
+)
+"""What is repeated of an endpoint's words: RFC 6749, 5.2 and RFC 8693, 2.2.2."""
+
+log = getLogger("taskgate.credentials")
+
+
+class Granted(NamedTuple):
+    """A token, and the seconds for which it serves."""
+
+    token: str
+    lifetime: float
+
+
+class _Refused(Exception):
+    """Why there is no token: for hosts, and in a word of ours for operators."""
+
+    def __init__(self, reason: UpstreamReason, word: str) -> None:
+        super().__init__(word)
+        self.reason = reason
+        self.word = word
+
+
+class TokenEndpoint:
+    """One endpoint, asked for tokens for one server, which is called `upstream` in log lines.
+
+    `patience` is the seconds for one request. Belongs to one event loop and is closed at its end.
+    """
+
+    def __init__(self, settings: GrantSettings, *, upstream: str, patience: float) -> None:
+        self._settings = settings
+        self._upstream = upstream
+        self._patience = patience
+        self._headers = {
+            hdrs.ACCEPT: "application/json",
+            hdrs.ACCEPT_ENCODING: "identity",
+            hdrs.AUTHORIZATION: basic(settings.client_id, settings.client_secret),
+            hdrs.USER_AGENT: "taskgate",
+        }
+        self._session: ClientSession | None = None
+        self._told: str | None = None
+        self._closed = False
+
+    async def grant(self, subject_token: str | None) -> Granted:
+        """A new token; `subject_token` is what is exchanged for it. Raises UpstreamFailed."""
+        try:
+            granted = read_answer(*await self._ask(form_of(self._settings, subject_token)))
+        except _Refused as refused:
+            self._tell(refused.word)
+            raise failures.no_credentials(refused.reason) from None
+        self._told = None
+        return granted
+
+    async def close(self) -> None:
+        """End every request; no other is made. May be called again."""
+        self._closed = True
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _ask(self, form: dict[str, str]) -> tuple[int, bytes]:
+        if self._closed:
+            raise _Refused(UpstreamReason.UNREACHABLE, "closed")
+        if self._session is None:
+            self._session = _new_session()
+        url, headers = self._settings.token_url, self._headers
+        try:
+            async with (
+                asyncio.timeout(self._patience),
+                self._session.post(url, data=form, headers=headers, allow_redirects=False) as response,
+            ):
+                return response.status, await _read(response)
+        except TimeoutError:
+            raise _Refused(UpstreamReason.TIMEOUT, "timeout") from None
+        except ClientConnectorError:
+            raise _Refused(UpstreamReason.UNREACHABLE, "unreachable") from None
+        except (ClientError, OSError, ValueError):
+            raise _Refused(UpstreamReason.UNREACHABLE, "broken") from None
+
+    def _tell(self, word: str) -> None:
+        # Once for all calls that meet it: hosts must not be able to fill the log.
+        if self._told != word:
+            self._told = word
+            log.warning("no credentials for a server", extra={"upstream": self._upstream, "reason": word})
+
+
+def basic(client_id: str, client_secret: str) -> str:
+    """How a client says who it is: RFC 6749, 2.3.1, which every endpoint understands."""
+    return "Basic " + b64encode(f"{quote_plus(client_id)}:{quote_plus(client_secret)}".encode()).decode()
+
+
+def form_of(settings: GrantSettings, subject_token: str | None) -> dict[str, str]:
+    """What the endpoint is asked."""
+    form = {"grant_type": "client_credentials"}
+    if settings.kind is GrantKind.TOKEN_EXCHANGE:
+        assert subject_token is not None, "nothing can be exchanged for nothing"
+        form = {
+            "grant_type": _EXCHANGE,
+            "subject_token": subject_token,
+            "subject_token_type": _ACCESS_TOKEN,
+            "requested_token_type": _ACCESS_TOKEN,
+        }
+    for name, value in (("resource", settings.resource), ("audience", settings.audience)):
+        if value is not None:
+            form[name] = value
+    if settings.scopes:
+        form["scope"] = " ".join(settings.scopes)
+    return form
+
+
+def read_answer(status: int, body: bytes) -> Granted:
+    """The token of an answer. Raises _Refused."""
+    if status != 200:
+        raise _refusal(status, body)
+    answer = _object(body)
+    token, kind = answer.get("access_token"), answer.get("token_type")
+    issued = answer.get("issued_token_type", _ACCESS_TOKEN)
+    if not isinstance(token, str) or not _BEARER.fullmatch(token):
+        raise _Refused(UpstreamReason.REFUSED, "no_token")
+    if not isinstance(kind, str) or kind.lower() != "bearer" or issued not in (_ACCESS_TOKEN, _JWT):
+        raise _Refused(UpstreamReason.REFUSED, "token_type")
+    return Granted(token, _lifetime(answer.get("expires_in")))
+
+
+def _refusal(status: int, body: bytes) -> _Refused:
+    if 300 <= status < 400:
+        return _Refused(UpstreamReason.REFUSED, "redirect")
+    if status >= 500:
+        return _Refused(UpstreamReason.UNREACHABLE, "status")
+    try:
+        code = _object(body).get("error")
+    except _Refused:
+        code = None
+    return _Refused(UpstreamReason.REFUSED, code if isinstance(code, str) and code in _CODES else "status")
+
+
+def _object(body: bytes) -> dict[str, object]:
+    try:
+        answer = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise _Refused(UpstreamReason.REFUSED, "not_json")
+    return answer
+
+
+def _lifetime(said: object) -> float:
+    # Some endpoints write the number as text.
+    if isinstance(said, str) and _SECONDS.fullmatch(said):
+        said = int(said)
+    if isinstance(said, bool) or not isinstance(said, int | float):
+        return UNSAID
+    return float(min(max(said, 0), LONGEST))
+
+
+def _new_session() -> ClientSession:
+    # Tokens are asked for minutes apart: a connection that is kept would only be found dead.
+    return ClientSession(
+        connector=TCPConnector(force_close=True, use_dns_cache=False),
+        cookie_jar=DummyCookieJar(),
+        trust_env=False,
+        auto_decompress=False,
+        timeout=ClientTimeout(total=None, sock_connect=None),
+    )
+
+
+async def _read(response: ClientResponse) -> bytes:
+    body = bytearray()
+    async for piece in response.content.iter_any():
+        body += piece
+        if len(body) > MAX_ANSWER:
+            raise _Refused(UpstreamReason.REFUSED, "too_large")
+    return bytes(body)

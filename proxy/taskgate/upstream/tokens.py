@@ -1,0 +1,83 @@
+"""Tokens that were had, by whom they are for, and for as long as they serve.
+
+What must not live here: how a token is had (`grants`), who may be given it (`credentials`). What holds: whoever asks
+for the same at the same time waits for one request, and nobody is given what was had for another key.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Hashable
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from taskgate.clock import Clock
+from taskgate.errors import UpstreamReason
+from taskgate.upstream import failures
+from taskgate.upstream.base import Speaker
+from taskgate.upstream.grants import Granted
+from taskgate.upstream.single import Abandoned, SingleFlight
+
+SHARE: Final = 0.9
+"""Of a token's life, for which it serves: a call that begins with it should not outlive it."""
+MOST: Final = 10_000
+"""Tokens that are kept; one more takes the place of the one that was used longest ago."""
+
+Ask = Callable[[Speaker], Coroutine[Any, Any, Granted]]
+
+
+class _Token(NamedTuple):
+    text: str
+    until: float
+
+
+class Tokens:
+    """Keeps what `ask` brings. `most` is how many."""
+
+    def __init__(self, ask: Ask, *, clock: Clock, most: int = MOST) -> None:
+        self._ask = ask
+        self._clock = clock
+        self._most = most
+        self._kept: dict[Hashable, SingleFlight[_Token]] = {}
+        self._asking: set[asyncio.Task[Any]] = set()
+
+    async def get(self, key: Hashable, speaker: Speaker) -> str:
+        """The token of that key; where none serves any more, one is had for `speaker`. Raises UpstreamFailed."""
+        flight = self._kept.pop(key, None)
+        if flight is None or flight.is_empty or self._is_over(flight):
+            flight = SingleFlight(partial(self._have, speaker))
+        self._kept[key] = flight
+        if len(self._kept) > self._most:
+            del self._kept[next(iter(self._kept))]
+        try:
+            return (flight.value or await flight.get()).text
+        except Abandoned:
+            raise failures.no_credentials(UpstreamReason.UNREACHABLE) from None
+
+    def drop(self, key: Hashable, token: str) -> None:
+        """Give that token to nobody any more; one that was had since stays."""
+        flight = self._kept.get(key)
+        if flight is not None and flight.value is not None and flight.value.text == token:
+            del self._kept[key]
+
+    async def close(self) -> None:
+        """Forget everything; who still waits gets UpstreamFailed."""
+        self._kept.clear()
+        asking = tuple(self._asking)
+        for task in asking:
+            task.cancel()
+        if asking:
+            await asyncio.wait(asking)
+
+    async def _have(self, speaker: Speaker) -> _Token:
+        task = asyncio.current_task()
+        assert task is not None, "this runs in a flight's own task"
+        self._asking.add(task)
+        began = self._clock.elapsed()
+        try:
+            granted = await self._ask(speaker)
+        finally:
+            self._asking.discard(task)
+        return _Token(granted.token, began + granted.lifetime * SHARE)
+
+    def _is_over(self, flight: SingleFlight[_Token]) -> bool:
+        had = flight.value
+        return had is not None and had.until <= self._clock.elapsed()

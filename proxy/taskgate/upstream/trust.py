@@ -1,0 +1,57 @@
+"""Whom TLS trusts, and what the gateway shows of itself: the context of the connections to one server.
+
+What must not live here: connections.
+"""
+
+import ssl
+from pathlib import Path
+
+from taskgate.upstream.settings import TlsSettings
+
+
+class TlsFileRefused(Exception):
+    """A file cannot be used; the text is for the operator: the key under `tls` that names it, no path, no content."""
+
+
+def tls_context(tls: TlsSettings) -> ssl.SSLContext:
+    """TLS 1.2 or newer, and HTTP/1.1 within it. Reads the files. Raises TlsFileRefused."""
+    context = _trusting(tls.ca_file)
+    context.set_alpn_protocols(["http/1.1"])
+    if tls.insecure_skip_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if tls.cert_file is not None:
+        _show(context, tls.cert_file, tls.key_file)
+    return context
+
+
+def _trusting(ca_file: Path | None) -> ssl.SSLContext:
+    if ca_file is None:
+        return ssl.create_default_context()
+    _expect_readable("tls.ca_file", ca_file)
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except (ssl.SSLError, ValueError):
+        raise TlsFileRefused("tls.ca_file: holds no certificate in PEM form") from None
+
+
+def _show(context: ssl.SSLContext, cert_file: Path, key_file: Path | None) -> None:
+    _expect_readable("tls.cert_file", cert_file)
+    if key_file is not None:
+        _expect_readable("tls.key_file", key_file)
+    try:
+        # Without an answer of ours OpenSSL would ask whoever sits at the terminal for the key's password.
+        context.load_cert_chain(cert_file, key_file, password=lambda: "")
+    except (ssl.SSLError, ValueError):
+        text = "tls.cert_file, tls.key_file: hold no certificate in PEM form with its key, which has no password"
+        raise TlsFileRefused(text) from None
+
+
+def _expect_readable(key: str, path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            file.read(1)
+    except OSError as error:
+        raise TlsFileRefused(f"{key}: cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise TlsFileRefused(f"{key}: cannot be read: no file can have this name") from None

@@ -1,0 +1,148 @@
+"""The whole gateway behind TLS: hosts know it by https, and nobody makes it say another address."""
+
+import json
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from click.testing import CliRunner
+
+from helpers.certificates import Authority
+from helpers.gateway_process import write_configuration
+from helpers.mcp_host import McpHost
+from helpers.scripted_upstream import ScriptedServer, result
+from helpers.token_issuer import TokenIssuer, guarded
+from helpers.whole_gateway import WholeGateway, configuration, running
+from taskgate.cli import main
+
+WELL_KNOWN = "/.well-known/oauth-protected-resource/reports/mcp"
+JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+SAID_OF_OTHERS = {
+    "Forwarded": "for=10.0.0.9;host=elsewhere.example;proto=http",
+    "X-Forwarded-For": "10.0.0.9",
+    "X-Forwarded-Host": "elsewhere.example",
+    "X-Forwarded-Proto": "http",
+    "X-Forwarded-Port": "80",
+    "X-Forwarded-Prefix": "/elsewhere",
+    "X-Real-IP": "10.0.0.9",
+}
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    """Who has signed the gateway's certificate."""
+    made = Authority(tmp_path)
+    for name, content in zip(("tls.crt", "tls.key"), made.pair(), strict=True):
+        (tmp_path / name).write_bytes(content)
+    return made
+
+
+@pytest.fixture
+def issuer(tmp_path: Path) -> TokenIssuer:
+    """Whose tokens the gateway accepts."""
+    return TokenIssuer(tmp_path)
+
+
+@pytest.fixture
+async def gateway(
+    server: ScriptedServer, issuer: TokenIssuer, authority: Authority, tmp_path: Path
+) -> AsyncIterator[WholeGateway]:
+    """A gateway that asks for tokens."""
+    tls = {"cert_file": str(tmp_path / "tls.crt"), "key_file": str(tmp_path / "tls.key")}
+    config = guarded({"reports": server.url}, issuer, server={"tls": tls})
+    async with running(config, data_directory=tmp_path) as gateway:
+        yield gateway
+
+
+@pytest.fixture
+async def http(authority: Authority) -> AsyncIterator[aiohttp.ClientSession]:
+    """A client that trusts the gateway."""
+    trust: ssl.SSLContext = authority.trusting()
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust)) as session:
+        yield session
+
+
+def origin(gateway: WholeGateway) -> str:
+    address, port = gateway.service.address
+    return f"https://{address}:{port}"
+
+
+async def test_a_host_with_a_token_for_the_https_address_calls_tools(
+    gateway: WholeGateway, http: aiohttp.ClientSession, issuer: TokenIssuer, server: ScriptedServer
+) -> None:
+    large = [{"type": "text", "text": "x" * 3 * 2**20}]
+    server.script["large"] = result({"content": large})
+    mount = f"{origin(gateway)}/reports/mcp"
+    host = McpHost(http, mount, issuer.token(mount))
+    await host.initialize()
+    assert (await host.call("large")).result["content"] == large
+
+
+async def test_a_token_for_the_same_address_without_tls_is_for_somebody_else(
+    gateway: WholeGateway, http: aiohttp.ClientSession, issuer: TokenIssuer
+) -> None:
+    mount = f"{origin(gateway)}/reports/mcp"
+    token = issuer.token(mount.replace("https://", "http://"))
+    async with http.post(mount, data=b"{}", headers={**JSON, "Authorization": f"Bearer {token}"}) as answer:
+        assert answer.status == 401
+
+
+@pytest.mark.parametrize("said", [{}, *({each: value} for each, value in SAID_OF_OTHERS.items()), SAID_OF_OTHERS])
+async def test_hosts_are_told_the_https_address_whatever_is_said_of_others(
+    gateway: WholeGateway, http: aiohttp.ClientSession, said: Mapping[str, str]
+) -> None:
+    here = origin(gateway)
+    async with http.get(here + WELL_KNOWN, headers=said) as document:
+        assert json.loads(await document.read())["resource"] == f"{here}/reports/mcp"
+    async with http.post(f"{here}/reports/mcp", data=b"{}", headers={**JSON, **said}) as refused:
+        assert refused.status == 401
+        assert f'resource_metadata="{here}{WELL_KNOWN}"' in refused.headers["WWW-Authenticate"]
+
+
+async def test_what_is_said_of_others_does_not_reach_the_server(
+    gateway: WholeGateway, http: aiohttp.ClientSession, issuer: TokenIssuer, server: ScriptedServer
+) -> None:
+    mount = f"{origin(gateway)}/reports/mcp"
+    http.headers.update(SAID_OF_OTHERS)
+    host = McpHost(http, mount, issuer.token(mount))
+    await host.initialize()
+    await host.call("echo", {})
+    assert server.requests
+    for request in server.requests:
+        assert not {each.lower() for each in SAID_OF_OTHERS} & set(request.headers)
+
+
+async def test_what_the_file_says_of_versions_and_of_hosts_certificates_holds(
+    server: ScriptedServer, authority: Authority, tmp_path: Path
+) -> None:
+    tls = {
+        "cert_file": str(tmp_path / "tls.crt"),
+        "key_file": str(tmp_path / "tls.key"),
+        "min_version": "1.3",
+        "client_auth": "require",
+        "client_ca_file": str(authority.file),
+    }
+    old = authority.host(tmp_path)
+    old.maximum_version = ssl.TLSVersion.TLSv1_2
+    served = []
+    config = configuration({"reports": server.url}, server={"listen": "127.0.0.1:0", "tls": tls})
+    async with running(config) as gateway:
+        for trust in (old, authority.trusting(), authority.host(tmp_path)):
+            async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust)) as http:
+                try:
+                    served.append((await McpHost(http, f"{origin(gateway)}/reports/mcp").initialize())["serverInfo"])
+                except aiohttp.ClientError:
+                    served.append(None)
+    assert [bool(each) for each in served] == [False, False, True]
+
+
+def test_files_that_cannot_be_used_end_the_start_with_1_and_a_line(tmp_path: Path) -> None:
+    section: Any = f'{{listen: "127.0.0.1:0", tls: {{cert_file: "{tmp_path}/none", key_file: "{tmp_path}/none"}}}}'
+    file = write_configuration(tmp_path, "http://127.0.0.1:9/mcp", server=section)
+    ended = CliRunner().invoke(main, ["serve", "--config", str(file)])
+    assert (ended.exit_code, ended.stdout) == (1, "")
+    assert ended.stderr.splitlines()[-1] == "taskgate: server.tls.cert_file cannot be read: no such file or directory"
+    assert "Traceback" not in ended.stderr

@@ -1,0 +1,108 @@
+"""The operator's rules, applied: what is raised, what is counted, and which tools a caller is told of."""
+
+from typing import Any
+
+import pytest
+
+from taskgate.auth.authorization import AccessPolicy, AccessRule, Effect
+from taskgate.auth.context import ANONYMOUS, AuthContext
+from taskgate.engine.access import OPEN, Access
+from taskgate.errors import Forbidden, InsufficientScope
+from taskgate.telemetry.audit import AccessRefused
+from unit.auth.identities import identity
+from unit.engine.facts import Facts
+
+
+def rule(name: str = "r", *scopes: str, **changes: Any) -> AccessRule:
+    return AccessRule(name=name, require_scopes=frozenset(scopes), **changes)
+
+
+def caller(*scopes: str) -> AuthContext:
+    return AuthContext(key="alice", identity=identity(*scopes))
+
+
+def access(*rules: AccessRule, default: Effect = Effect.ALLOW) -> tuple[Access, Facts]:
+    facts = Facts()
+    return Access(AccessPolicy(rules=rules, default=default), facts), facts
+
+
+def test_what_a_rule_allows_passes_and_nothing_is_counted() -> None:
+    rules, facts = access(rule("r", "read"), default=Effect.DENY)
+    rules.check(caller("read"), "reports", "tools/call", "build")
+    assert facts.all == []
+
+
+def test_missing_scopes_are_all_told_at_once_and_counted() -> None:
+    rules, facts = access(rule("r", "read", "write"))
+    with pytest.raises(InsufficientScope) as refusal:
+        rules.check(caller("read"), "reports", "tools/call", "build")
+    assert refusal.value.scopes == {"read", "write"}
+    assert facts.all == [AccessRefused("reports", "tools/call", shadow=False)]
+
+
+@pytest.mark.parametrize(
+    "rules", [access(rule(effect=Effect.DENY)), access(default=Effect.DENY)], ids=["a rule", "the default"]
+)
+def test_what_no_scope_would_help_is_refused_in_words_that_name_no_rule(rules: tuple[Access, Facts]) -> None:
+    with pytest.raises(Forbidden, match=r"^Not allowed$"):
+        rules[0].check(caller("read"), "reports", "tools/call", "build")
+    assert rules[1].all == [AccessRefused("reports", "tools/call", shadow=False)]
+
+
+def test_a_rule_in_shadow_refuses_nothing_and_each_is_counted() -> None:
+    rules, facts = access(rule("a", "admin", shadow=True), rule("b", shadow=True, effect=Effect.DENY))
+    rules.check(caller("read"), "reports", "tasks/get", "build")
+    assert facts.all == [AccessRefused("reports", "tasks/get", shadow=True)] * 2
+
+
+def test_the_log_names_the_rule_that_refused_or_would_have(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "taskgate.access")
+    rules, _ = access(rule("a", "admin", shadow=True), rule("b", "write"), default=Effect.DENY)
+    with pytest.raises(InsufficientScope):
+        rules.check(caller("read"), "reports", "tools/call", "build")
+    told = [vars(record) for record in caplog.records]
+    assert [(each["rule"], each["shadow"], each["upstream"], each["method"]) for each in told] == [
+        ("a", True, "reports", "tools/call"),
+        ("b", False, "reports", "tools/call"),
+    ]
+    assert {each["message"] for each in told} == {"refused by a rule"}
+
+
+def test_a_refusal_behind_a_rule_in_shadow_is_counted_beside_it() -> None:
+    rules, facts = access(rule("a", "admin", shadow=True), rule("b", "write"))
+    with pytest.raises(InsufficientScope):
+        rules.check(caller("read"), "reports", "tools/call", "build")
+    assert facts.all == [AccessRefused("reports", "tools/call", shadow=shadow) for shadow in (True, False)]
+
+
+def test_mount_method_and_tool_are_those_of_the_operation() -> None:
+    rules, _ = access(rule(upstream="reports", methods=("tasks/get",), tool="build"), default=Effect.DENY)
+    rules.check(caller(), "reports", "tasks/get", "build")
+    for other in (("books", "tasks/get", "build"), ("reports", "tools/call", "build"), ("reports", "tasks/get", None)):
+        with pytest.raises(Forbidden):
+            rules.check(caller(), *other)
+
+
+def test_to_ask_whether_something_would_pass_counts_nothing() -> None:
+    rules, facts = access(rule("s", "x", shadow=True), rule("r", "read"))
+    assert rules.permits(caller("read"), "reports", "tasks/get", "build")
+    assert not rules.permits(caller(), "reports", "tasks/get", "build")
+    assert facts.all == []
+
+
+def test_without_rules_everybody_is_told_of_every_tool() -> None:
+    assert Access(OPEN, Facts()).shown_to(caller(), "reports") is None
+    assert access()[0].shown_to(ANONYMOUS, "reports") is None
+
+
+def test_a_caller_is_told_of_the_tools_it_could_call_there() -> None:
+    rules, facts = access(
+        rule("list", methods=("tasks/*",), effect=Effect.DENY),
+        rule("r", "admin", upstream="reports", methods=("tools/call",), tool="delete_*"),
+    )
+    shown, elsewhere = rules.shown_to(caller("read"), "reports"), rules.shown_to(caller("read"), "books")
+    assert shown is not None
+    assert elsewhere is not None
+    assert [shown(tool) for tool in ("build", "delete_all")] == [True, False]
+    assert elsewhere("delete_all")
+    assert facts.all == []

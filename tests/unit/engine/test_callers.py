@@ -1,0 +1,97 @@
+"""Who asks: one token in one header, judged for the mount that is asked, or everybody."""
+
+from typing import Any, cast
+
+import pytest
+
+from taskgate.auth.context import ANONYMOUS, AuthContext
+from taskgate.engine.callers import Bearers, Everybody, speaker
+from taskgate.engine.messages import Inbound, Verb
+from taskgate.engine.mounts import Mount
+from taskgate.errors import AuthReason, KeysUnavailable, Unauthenticated
+from taskgate.tasks.policy import TaskSupport
+from taskgate.upstream.base import Speaker, Upstream
+from unit.auth.identities import identity
+
+RESOURCE = "https://mcp.example.com/reports/mcp"
+MOUNT = Mount(
+    name="reports",
+    path="/reports/mcp",
+    upstream=cast("Upstream", None),
+    offers_tasks=True,
+    support=lambda tool, native: TaskSupport.OPTIONAL,
+    resource=RESOURCE,
+)
+ALICE = AuthContext(key="alice")
+
+
+class ScriptedJudge:
+    """Finds every token good, or raises what it is told."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.asked: list[tuple[str, str]] = []
+        self._error = error
+
+    async def verify(self, token: str, *, audience: str) -> AuthContext:
+        self.asked.append((token, audience))
+        if self._error is not None:
+            raise self._error
+        return ALICE
+
+
+def inbound(*authorization: str, query: str = "") -> Inbound:
+    return Inbound(verb=Verb.POST, path=MOUNT.path, authorization=authorization, query=query)
+
+
+async def test_without_authentication_everybody_is_the_same_whatever_they_send() -> None:
+    assert await Everybody().identify(inbound("Bearer a", "Bearer b", query="access_token=c"), MOUNT) is ANONYMOUS
+
+
+async def test_a_token_is_judged_for_the_address_of_the_mount() -> None:
+    judge, refused = ScriptedJudge(), list[AuthReason]()
+    assert await Bearers(judge, refused.append).identify(inbound("Bearer a.b.c"), MOUNT) is ALICE
+    assert judge.asked == [("a.b.c", RESOURCE)]
+    assert refused == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        pytest.param(inbound(), AuthReason.MISSING, id="none"),
+        pytest.param(inbound("Bearer a", "Bearer a"), AuthReason.MALFORMED, id="two headers"),
+        pytest.param(inbound("Basic a"), AuthReason.SCHEME, id="another scheme"),
+        pytest.param(inbound(query="access_token=a"), AuthReason.QUERY_TOKEN, id="in the query"),
+        pytest.param(inbound("Bearer a", query="access_token=b"), AuthReason.QUERY_TOKEN, id="in both"),
+    ],
+)
+async def test_whoever_does_not_send_one_token_in_one_header_is_heard_of_and_not_judged(
+    asked: Inbound, reason: AuthReason
+) -> None:
+    judge, refused = ScriptedJudge(), list[AuthReason]()
+    with pytest.raises(Unauthenticated) as refusal:
+        await Bearers(judge, refused.append).identify(asked, MOUNT)
+    assert (refusal.value.reason, refusal.value.token_sent) == (reason.value, reason is not AuthReason.MISSING)
+    assert refused == [reason]
+    assert judge.asked == []
+
+
+@pytest.mark.parametrize("error", [Unauthenticated(AuthReason.EXPIRED), KeysUnavailable("corp")])
+async def test_what_the_judge_says_is_passed_on_and_heard_of_only_from_the_judge(error: Exception) -> None:
+    refused: list[Any] = []
+    with pytest.raises(type(error)) as raised:
+        await Bearers(ScriptedJudge(error), refused.append).identify(inbound("Bearer a"), MOUNT)
+    assert raised.value is error
+    assert refused == []
+
+
+def test_servers_may_be_told_of_a_caller_what_its_token_says() -> None:
+    somebody = identity("read")
+    assert speaker(AuthContext(key="k", identity=somebody, token="planted")) == Speaker(
+        context="k",
+        subject="alice",
+        token="planted",
+        scopes=frozenset({"read"}),
+        good_until=somebody.expires_at,
+    )
+    assert speaker(ANONYMOUS) == Speaker(context="anonymous")
+    assert "planted" not in repr(speaker(AuthContext(key="k", identity=somebody, token="planted")))

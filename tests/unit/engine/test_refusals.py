@@ -1,0 +1,98 @@
+"""What a host gets instead of what it asked for, with and without a request to answer to."""
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from taskgate import errors
+from taskgate.engine.refusals import refusal
+from taskgate.errors import AuthReason, Unauthenticated
+from taskgate.mcp.jsonrpc import Message, parse
+from unit.engine.test_callers import MOUNT
+
+METADATA = "https://mcp.example.com/.well-known/oauth-protected-resource/reports/mcp"
+TOLD = replace(MOUNT, metadata=METADATA, scopes=("b", "a", "offline_access"))
+REQUEST = parse(b'{"jsonrpc":"2.0","id":"q","method":"ping"}', max_depth=8)
+NOTE = parse(b'{"jsonrpc":"2.0","method":"notifications/initialized"}', max_depth=8)
+
+
+@pytest.mark.parametrize("reason", AuthReason)
+def test_whatever_is_wrong_with_a_token_the_answer_is_the_same(reason: AuthReason) -> None:
+    reply, code = refusal(Unauthenticated(reason, issuer="corp"), TOLD, None)
+    error = "" if reason is AuthReason.MISSING else 'error="invalid_token", '
+    assert (reply.status, code) == (401, -32600)
+    assert json.loads(reply.body or "") == {
+        "jsonrpc": "2.0",
+        "error": {"code": -32600, "message": "Authentication is required"},
+    }
+    assert reply.headers == (("WWW-Authenticate", f'Bearer {error}scope="a b", resource_metadata="{METADATA}"'),)
+
+
+def test_without_a_document_and_scopes_a_challenge_names_neither() -> None:
+    assert refusal(Unauthenticated(AuthReason.MISSING), MOUNT, None)[0].headers == (("WWW-Authenticate", "Bearer"),)
+    assert refusal(Unauthenticated(AuthReason.EXPIRED), MOUNT, None)[0].headers == (
+        ("WWW-Authenticate", 'Bearer error="invalid_token"'),
+    )
+
+
+def test_too_few_scopes_are_403_with_all_that_are_needed_and_a_body_with_the_id() -> None:
+    reply, code = refusal(errors.InsufficientScope(frozenset({"read", "admin"})), TOLD, REQUEST)
+    assert (reply.status, code) == (403, 403)
+    assert reply.headers == (
+        ("WWW-Authenticate", f'Bearer error="insufficient_scope", scope="admin read", resource_metadata="{METADATA}"'),
+    )
+    assert json.loads(reply.body or "") == {
+        "jsonrpc": "2.0",
+        "id": "q",
+        "error": {
+            "code": 403,
+            "message": "The token's scopes do not allow this",
+            "data": {"origin": "gateway", "reason": "insufficient_scope"},
+        },
+    }
+
+
+def test_a_refusal_by_policy_is_an_answer_like_any_other_and_no_challenge() -> None:
+    reply, code = refusal(errors.Forbidden("Not allowed"), TOLD, REQUEST)
+    assert (reply.status, code, reply.headers) == (200, 403, ())
+    assert json.loads(reply.body or "")["error"]["data"] == {"origin": "gateway", "reason": "policy"}
+
+
+@pytest.mark.parametrize("message", [REQUEST, NOTE, None], ids=["request", "notification", "unread"])
+def test_keys_that_cannot_be_had_are_503_whatever_was_asked_and_never_401(message: Message | None) -> None:
+    reply, code = refusal(errors.KeysUnavailable("corp"), TOLD, message)
+    assert (reply.status, code, reply.headers) == (503, 503, (("Retry-After", "2"),))
+    assert "corp" not in (reply.body or "")
+
+
+WITHOUT_READER: list[tuple[Exception, int]] = [
+    (errors.Draining(timedelta(seconds=3)), 503),
+    (errors.StoreUnavailable(), 503),
+    (errors.TooManyTasks(1), 429),
+    (errors.SessionNotFound("gone"), 404),
+    (errors.InvalidParams("no"), 400),
+    (RuntimeError("planted"), 400),
+]
+
+
+@pytest.mark.parametrize(("error", "status"), WITHOUT_READER, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("message", [NOTE, None], ids=["notification", "unread"])
+def test_without_a_request_the_status_says_it(error: Exception, status: int, message: Message | None) -> None:
+    reply, _ = refusal(error, TOLD, message)
+    assert reply.status == status
+    assert "id" not in json.loads(reply.body or "")
+    assert "planted" not in (reply.body or "")
+
+
+def test_a_malformed_message_is_answered_under_the_id_that_could_be_read() -> None:
+    reply, code = refusal(errors.MalformedMessage("no", id=7), TOLD, None)
+    assert (reply.status, code, json.loads(reply.body or "")["id"]) == (400, -32600, 7)
+
+
+def test_who_is_to_wait_is_told_how_long_with_and_without_a_request() -> None:
+    for message in (REQUEST, None):
+        reply, _ = refusal(errors.Penalized(timedelta(seconds=2.1)), TOLD, message)
+        assert reply.headers == (("Retry-After", "3"),)
+        assert reply.status == (429 if message is None else 200)

@@ -1,0 +1,84 @@
+"""An upstream that shows something to its server, and sessions with it for whomever a test wants."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from helpers.exchange_server import ExchangeServer
+from helpers.manual_clock import ManualClock
+from helpers.scripted_upstream import ScriptedServer
+from helpers.waiting import bounded
+from taskgate.dialects.base import Params
+from taskgate.dialects.legacy.upstream import LegacyUpstream
+from taskgate.errors import UpstreamFailed
+from taskgate.upstream.base import Speaker
+from taskgate.upstream.http import HttpUpstream, UpstreamObserver, UpstreamSettings
+from taskgate.upstream.session import HttpSession
+from taskgate.upstream.settings import GrantKind, GrantSettings
+
+CALL = Params('{"name":"echo","arguments":{}}')
+
+
+class Office:
+    """The upstream; to be closed. `got` has whether a token came of each request for one."""
+
+    def __init__(self, settings: UpstreamSettings) -> None:
+        self.clock = ManualClock()
+        self.got: list[bool] = []
+        self.sessions: list[HttpSession] = []
+        observer = UpstreamObserver(
+            answered=lambda *_: None,
+            session_lost=lambda: None,
+            stream_opened=lambda _: None,
+            stream_ended=lambda _: None,
+            credentials_got=lambda seconds, ok: self.got.append(ok),
+        )
+        self.upstream = HttpUpstream(settings, dialect=LegacyUpstream("1"), observer=observer, clock=self.clock)
+
+    def session(self, speaker: Speaker | Callable[[], Speaker]) -> HttpSession:
+        speaks = speaker if callable(speaker) else lambda: speaker
+        self.sessions.append(self.upstream.session(lambda _: None, speaks))
+        return self.sessions[-1]
+
+    async def call(self, speaker: Speaker) -> None:
+        """One call in a session of its own."""
+        assert (await relay(self.session(speaker))).error is None
+
+    async def close(self) -> None:
+        for session in self.sessions:
+            await session.close()
+        await self.upstream.close()
+
+
+async def relay(session: HttpSession) -> Any:
+    """One call in that session."""
+    async with bounded():
+        return await session.relay("tools/call", CALL, notice=lambda _: None)
+
+
+async def failure(session: HttpSession) -> UpstreamFailed:
+    """How a call in that session fails, of which the server heard nothing or wanted to know nothing."""
+    with pytest.raises(UpstreamFailed) as failed:
+        await relay(session)
+    assert failed.value.dispatched is False
+    assert failed.value.__suppress_context__ or failed.value.__context__ is None
+    return failed.value
+
+
+def somebody(name: str = "alice", *, turn: int = 1, **more: Any) -> Speaker:
+    """A caller with the token of that turn."""
+    return Speaker(context=f"context-of-{name}", subject=name, token=f"token-{turn}-of-{name}", **more)
+
+
+def exchange(endpoint: ExchangeServer, kind: GrantKind = GrantKind.TOKEN_EXCHANGE, **changes: Any) -> GrantSettings:
+    """As the endpoint wants it."""
+    terms = endpoint.terms
+    plain = {"resource": terms.resource, "audience": terms.audience, "scopes": terms.scopes}
+    plain |= {"client_id": terms.client[0], "client_secret": terms.client[1], "token_url": endpoint.url}
+    return GrantSettings(kind=kind, **(plain | changes))
+
+
+def shown(server: ScriptedServer, name: str = "authorization") -> list[str | None]:
+    """What every request had in a header, as far as they differ, in the order they came."""
+    return list(dict.fromkeys(request.headers.get(name) for request in server.requests))

@@ -1,0 +1,224 @@
+"""What the gateway shows to a server, as the server sees it, and for whom."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from helpers.exchange_server import ExchangeServer, Terms
+from helpers.scripted_upstream import ScriptedServer, status
+from helpers.waiting import eventually
+from taskgate.upstream.base import Speaker
+from taskgate.upstream.credentials import written
+from taskgate.upstream.settings import FixedHeader, GrantKind, IdentityHeaders
+from unit.upstream.offices import Office, exchange, failure, relay, shown, somebody
+
+NewOffice = Callable[..., Office]
+
+
+# --- the modes
+
+
+async def test_without_credentials_nothing_is_shown(server: ScriptedServer, office: NewOffice) -> None:
+    await office().call(somebody())
+    for request in server.requests:
+        assert set(request.headers) <= {
+            "host",
+            "accept",
+            "accept-encoding",
+            "user-agent",
+            "content-type",
+            "content-length",
+            "mcp-session-id",
+            "mcp-protocol-version",
+        }
+        assert "alice" not in str(request.headers)
+
+
+async def test_a_fixed_header_is_on_every_request_and_no_token(server: ScriptedServer, office: NewOffice) -> None:
+    house = office(FixedHeader(name="X-Api-Key", value="a key"))
+    await house.call(somebody())
+    await server.streaming()
+    await house.sessions[0].close()
+    assert {request.verb for request in server.requests} == {"POST", "GET", "DELETE"}
+    assert shown(server, "x-api-key") == ["a key"]
+    assert shown(server) == [None]
+
+
+async def test_the_gateways_own_token_is_one_for_everybody(
+    server: ScriptedServer, endpoint: ExchangeServer, office: NewOffice
+) -> None:
+    endpoint.terms = Terms(grant_type="client_credentials", resource="https://reports.internal/mcp")
+    house = office(exchange(endpoint, GrantKind.CLIENT_CREDENTIALS))
+    for speaker in (somebody(), somebody("bob"), Speaker(context="anonymous")):
+        await house.call(speaker)
+    assert (endpoint.asked, endpoint.refusals) == (1, [])
+    assert shown(server) == ["Bearer issued-1.for_taskgate"]
+    assert house.got == [True]
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        Terms(),
+        Terms(resource="https://reports.internal/mcp", audience=None, scopes=()),
+        Terms(resource="https://a/b?c=d&e", audience="a b+c%20ä", scopes=("a", "b:c/d")),
+        Terms(client=("gate:way", "s+c%t: ö&=")),
+    ],
+)
+async def test_a_callers_token_is_exchanged_as_the_standard_says(
+    server: ScriptedServer, endpoint: ExchangeServer, office: NewOffice, terms: Terms
+) -> None:
+    endpoint.terms = terms
+    await office(exchange(endpoint)).call(somebody())
+    assert (endpoint.asked, endpoint.refusals) == (1, [])
+    assert shown(server) == ["Bearer issued-1.for_alice"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"client_secret": "another"}, "invalid_client: the client"),
+        ({"audience": "https://elsewhere"}, "invalid_target: audience"),
+        ({"resource": "https://elsewhere"}, "invalid_target: resource"),
+        ({"scopes": ()}, "invalid_scope: scope"),
+        ({"kind": GrantKind.CLIENT_CREDENTIALS}, "unsupported_grant_type: grant_type"),
+    ],
+)
+async def test_the_endpoint_of_the_tests_refuses_what_is_wrong(
+    endpoint: ExchangeServer, server: ScriptedServer, office: NewOffice, wrong: dict[str, Any], told: str
+) -> None:
+    house = office(exchange(endpoint, **wrong))
+    refused = await failure(house.session(somebody()))
+    assert (refused.reason, str(refused)) == ("refused", "The gateway could not get credentials for the server")
+    assert (endpoint.refusals, house.got, server.requests) == ([told], [False], [])
+
+
+# --- a server that does not take them
+
+
+async def test_a_refused_token_is_dropped_and_the_call_not_repeated(
+    server: ScriptedServer, endpoint: ExchangeServer, office: NewOffice
+) -> None:
+    house = office(exchange(endpoint))
+    session = house.session(somebody())
+    await relay(session)
+    server.script["echo"] = status(401)
+    refused = await failure(session)
+    assert (refused.reason, str(refused)) == ("refused", "The server refused the gateway's credentials")
+    assert (len(server.heard("tools/call")), endpoint.asked) == (2, 1)
+    del server.script["echo"]
+    await relay(session)
+    assert (len(server.heard("tools/call")), endpoint.asked) == (3, 2)
+    assert server.requests[-1].headers["authorization"] == "Bearer issued-2.for_alice"
+
+
+async def test_calls_that_are_refused_together_cost_one_new_token(
+    server: ScriptedServer, endpoint: ExchangeServer, office: NewOffice
+) -> None:
+    house = office(exchange(endpoint))
+    session = house.session(somebody())
+    await session.open()
+    server.script["echo"] = status(401)
+    await asyncio.gather(*(failure(session) for _ in range(10)))
+    del server.script["echo"]
+    await relay(session)
+    assert endpoint.asked == 2
+
+
+async def test_403_is_no_reason_for_another_token(
+    server: ScriptedServer, endpoint: ExchangeServer, office: NewOffice
+) -> None:
+    session = office(exchange(endpoint)).session(somebody())
+    server.script["echo"] = status(403)
+    await failure(session)
+    del server.script["echo"]
+    await relay(session)
+    assert endpoint.asked == 1
+
+
+async def test_a_stream_whose_token_is_refused_is_opened_with_another(
+    server: ScriptedServer, endpoint: ExchangeServer, office: NewOffice
+) -> None:
+    stream, opened = server._stream, []
+
+    async def once_refused(request: Any) -> Any:
+        opened.append(request.headers["Authorization"])
+        return await (status(401)(None) if len(opened) == 1 else stream(request))  # type: ignore[arg-type]
+
+    server.get = once_refused
+    session = office(exchange(endpoint)).session(somebody())
+    await session.open()
+    await server.streaming()
+    assert opened == ["Bearer issued-1.for_alice", "Bearer issued-2.for_alice"]
+
+
+async def test_a_stream_that_is_always_refused_is_asked_for_twice_and_no_more(
+    server: ScriptedServer, endpoint: ExchangeServer, office: NewOffice
+) -> None:
+    async def refuse(request: Any) -> Any:
+        return await status(401)(None)  # type: ignore[arg-type]
+
+    server.get = refuse
+    session = office(exchange(endpoint)).session(somebody())
+    await session.open()
+    await eventually(lambda: len(server.verbs("GET")) == 2)
+    await relay(session)
+    assert len(server.verbs("GET")) == 2
+
+
+# --- for whom
+
+
+@pytest.mark.parametrize(
+    ("subject", "seen"),
+    [
+        ("alice", "alice"),
+        ('auth0|a:b/c@d.example+e="f"', 'auth0|a:b/c@d.example+e="f"'),
+        ("a\r\nX-Admin: yes", "a%0D%0AX-Admin:%20yes"),
+        ("a\nb", "a%0Ab"),
+        ("\0\x7f\t", "%00%7F%09"),
+        ("100%", "100%25"),
+        ("%0A", "%250A"),
+        ("a,b", "a%2Cb"),
+        (" a ", "%20a%20"),
+        ("jürgen", "j%C3%BCrgen"),
+        ("\u2028😀", "%E2%80%A8%F0%9F%98%80"),
+    ],
+)
+async def test_a_server_is_told_for_whom_in_signs_that_can_do_no_harm(
+    server: ScriptedServer, office: NewOffice, subject: str, seen: str
+) -> None:
+    house = office(identity=IdentityHeaders(context="X-Context", subject="X-Subject"))
+    await house.call(Speaker(context="the-context", subject=subject))
+    assert shown(server, "x-subject") == [seen] == [written(subject)]
+    assert shown(server, "x-context") == ["the-context"]
+    assert shown(server, "x-admin") == shown(server) == [None]
+
+
+async def test_a_subject_that_is_not_known_is_left_out(server: ScriptedServer, office: NewOffice) -> None:
+    await office(identity=IdentityHeaders(subject="X-Subject")).call(Speaker(context="c"))
+    assert shown(server, "x-subject") == [None]
+
+
+async def test_no_secret_is_in_a_log_line_or_an_error(
+    server: ScriptedServer,
+    endpoint: ExchangeServer,
+    office: NewOffice,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        house = office(exchange(endpoint))
+        await house.call(somebody())
+        server.script["echo"] = status(401)
+        texts = [str(await failure(house.session(somebody())))]
+        texts += [str(await failure(house.session(somebody("bob", turn=turn)))) for turn in (8, 9)]
+    assert [(record.name, record.reason) for record in caplog.records if record.name == "taskgate.credentials"] == [
+        ("taskgate.credentials", "invalid_grant")
+    ], "said once for all calls"
+    everything = "\n".join([*texts, *(f"{record.getMessage()} {vars(record)}" for record in caplog.records)])
+    for secret in ("token-", "issued-", "client's secret", "Basic ", "subject_token"):
+        assert secret not in everything
+    assert "token-1" not in repr(somebody())
