@@ -1,4 +1,4 @@
-"""The command line: `python -m bench [--quick] [--only relay,create,get,memory,stored,waiters] [--json FILE]`.
+"""The command line: `python -m bench [--quick] [--only relay,create,get,auth,memory,stored,waiters] [--json FILE]`.
 
 `stored` and `waiters` are measured only when they are named. Prints Markdown. Ends with 0 whether goals are met or not,
 and with 1 if a program does not start or answers wrongly.
@@ -19,7 +19,7 @@ from bench.measure import Bench, Outcome, started_all, started_load
 from bench.memory import Held, MemoryBench
 from bench.scenarios import LARGE, PARTS, SCENARIOS
 from bench.serving import raise_descriptor_limit
-from bench.targets import Running, started_stub
+from bench.targets import OURS, Running, started_stub
 
 _FULL = {"rounds": 5, "scale": 1.0, "held": 5_000, "memory_rounds": 3, "stored": 1_000_000, "waiters": 10_000}
 _QUICK = {"rounds": 3, "scale": 0.2, "held": 1_000, "memory_rounds": 1, "stored": 10_000, "waiters": 1_000}
@@ -76,9 +76,9 @@ def _arguments() -> argparse.Namespace:
 
 def _run(given: argparse.Namespace, folder: Path) -> _Figures:
     wanted = [scenario for scenario in SCENARIOS if {scenario.part, scenario.name} & set(given.only)]
-    names = dict.fromkeys(name for scenario in wanted for name in scenario.targets)
-    if given.baselines:
-        names.pop("taskgate", None)
+    left_out = OURS if given.baselines else ()
+    names = dict.fromkeys(name for scenario in wanted for name in scenario.targets if name not in left_out)
+    wanted = [scenario for scenario in wanted if names.keys() & set(scenario.targets)]
     found = _Figures()
     with started_stub(get_stream=given.get_stream) as stub, started_load() as load:
         with started_all(list(names), stub, folder) as running:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-Request = tuple[bytes, bytes]  # its bytes before and after the id
+Request = tuple[bytes, bytes]  # its bytes after the start, which is its first line or more, up to the id; the rest
 
 KEPT = 65_536
 TAIL = 256
@@ -97,13 +97,13 @@ class Caller(asyncio.BufferedProtocol):
         """Drop the connection."""
         self._transport.abort()
 
-    def fire(self, number: int, due: float) -> None:
-        """Send the next request; `due` is when it ought to have gone."""
+    def fire(self, number: int, due: float, start: bytes) -> None:
+        """Send the next request, with this start; `due` is when it ought to have gone."""
         self._number = b"%d" % number
         self._due = due
         front, back = self._requests[self._turn]
         self._turn = (self._turn + 1) % len(self._requests)
-        self._transport.write(b"%b%b%b" % (front, self._number, back))
+        self._transport.write(b"%b%b%b%b" % (start, front, self._number, back))
 
     def get_buffer(self, sizehint: int) -> bytearray:
         return self._shared

@@ -13,6 +13,7 @@ from bench.failures import BenchFailed
 
 WAIT_BOUND = 30.0  # seconds anything waited for here may take
 PATH = "/mcp"
+AUTHORIZATION = "Authorization"
 _OPENING = {
     "protocolVersion": "2025-11-25",
     "capabilities": {},
@@ -54,15 +55,16 @@ def _post_on(
     return {name.lower(): value for name, value in answer.headers.items()}, content
 
 
-def open_session(port: int) -> Heads:
-    """Open a host session; the heads every later message carries."""
+def open_session(port: int, heads: Heads | None = None) -> Heads:
+    """Open a host session with these heads; the heads every later message carries, these among them."""
+    own = heads or {}
     opening = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": _OPENING}
-    answered, content = post(port, opening)
-    heads = {"MCP-Protocol-Version": _result(content).get("protocolVersion", "2025-11-25")}
+    answered, content = post(port, opening, own)
+    later = {**own, "MCP-Protocol-Version": _result(content).get("protocolVersion", "2025-11-25")}
     if given := answered.get("mcp-session-id"):
-        heads["Mcp-Session-Id"] = given
-    post(port, {"jsonrpc": "2.0", "method": "notifications/initialized"}, heads)
-    return heads
+        later["Mcp-Session-Id"] = given
+    post(port, {"jsonrpc": "2.0", "method": "notifications/initialized"}, later)
+    return later
 
 
 def ask(port: int, heads: Heads, method: str, params: dict[str, Any]) -> dict[str, Any]:

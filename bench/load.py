@@ -12,6 +12,7 @@ import sys
 import time
 from array import array
 from collections import deque
+from itertools import repeat
 from typing import Any
 
 from bench import serving
@@ -33,6 +34,8 @@ class Fleet:
         self._shared = bytearray(_BUFFER)
         self._callers: list[Caller] = []
         self._number = _FIRST_ID
+        self._start = order["start"].encode()
+        self._starts = iter([start.encode() for start in order["starts"]]) if order["starts"] else repeat(self._start)
         self._done: asyncio.Future[None] | None = None
         self._begin(0, 0.0)
 
@@ -97,7 +100,7 @@ class Fleet:
     def _issue(self, caller: Caller, due: float) -> None:
         self._issued += 1
         self._number += 1
-        caller.fire(self._number, due)
+        caller.fire(self._number, due, next(self._starts, self._start))
 
     def finish(self, caller: Caller, took: float, complaint: str) -> None:
         """Count one answer and give its caller the next request."""

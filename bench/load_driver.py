@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.failures import BenchFailed
-from bench.host import PATH, Heads
+from bench.host import AUTHORIZATION, PATH, Heads
 from bench.processes import Program
 
 Body = tuple[str, str]  # a JSON-RPC message before and after its id
@@ -27,7 +27,9 @@ class Run:
 class Barrage:
     """What is sent over how many connections, and what every answer must contain (`times` 0: at least once).
 
-    A connection sends one of the bodies, or with `in_turn` those that fall to it one after the other.
+    A connection sends one of the bodies, or with `in_turn` those that fall to it one after the other. Where there are
+    `tokens`, each request brings the next of them, in place of the one that the sessions have; a request that finds
+    none left brings none.
     """
 
     port: int
@@ -37,6 +39,7 @@ class Barrage:
     marker: str
     times: int = 0
     in_turn: bool = False
+    tokens: Sequence[str] = ()
 
 
 def body(method: str, params: dict[str, Any]) -> Body:
@@ -45,9 +48,12 @@ def body(method: str, params: dict[str, Any]) -> Body:
     return '{"jsonrpc":"2.0","id":', "," + rest[1:]
 
 
+def _start(*fields: str) -> str:
+    return "".join(f"{line}\r\n" for line in (f"POST {PATH} HTTP/1.1", *fields))
+
+
 def _head(port: int, heads: Heads) -> str:
     lines = [
-        f"POST {PATH} HTTP/1.1",
         f"Host: 127.0.0.1:{port}",
         "Content-Type: application/json",
         "Accept: application/json, text/event-stream",
@@ -64,13 +70,17 @@ class Load:
 
     def open(self, barrage: Barrage) -> None:
         """Open the connections."""
+        left_out = AUTHORIZATION if barrage.tokens else ""
+        sessions = [{name: heads[name] for name in heads if name != left_out} for heads in barrage.sessions]
         self._tell(
             {
                 "do": "open",
                 "host": "127.0.0.1",
                 "port": barrage.port,
                 "connections": barrage.connections,
-                "heads": [_head(barrage.port, heads) for heads in barrage.sessions],
+                "heads": [_head(barrage.port, heads) for heads in sessions],
+                "start": _start(),
+                "starts": [_start(f"{AUTHORIZATION}: Bearer {token}") for token in barrage.tokens],
                 "bodies": barrage.bodies,
                 "marker": barrage.marker,
                 "times": barrage.times,

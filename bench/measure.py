@@ -107,6 +107,7 @@ class Bench:
             marker=scenario.marker,
             times=scenario.times,
             in_turn=scenario.in_turn,
+            tokens=_tokens(scenario, target, count),
         )
         self._load.open(barrage)
         self._load.run(_warm_up(scenario, count))
@@ -137,6 +138,12 @@ class Bench:
 
 def _warm_up(scenario: Scenario, count: int) -> int:
     return max(scenario.connections, count // 20)
+
+
+def _tokens(scenario: Scenario, target: Running, count: int) -> list[str]:
+    if not scenario.unseen_tokens or target.issuer is None:
+        return []
+    return target.issuer.tokens(_warm_up(scenario, count) + count)
 
 
 def _require_a_task_to_end(target: Running) -> None:

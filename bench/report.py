@@ -20,11 +20,12 @@ from bench.waiters import GOALS_FROM, MIB_GOAL, P99_GOAL, Waited
 _COLUMNS = {"cpu": "{:.1f}", "rate": "{:,.0f}", "p50": "{:.2f}", "p99": "{:.2f}", "load_cpu": "{:.1f}"}
 _LEAST_KIB = 0.001  # a few held calls may find room in memory that was there before
 FIGURES = {"cpu": "CPU", "rate": "rate", "p50": "p50", "p99": "p99"}
+_UNITS = {"cpu": "µs", "rate": "a second", "p50": "ms", "p99": "ms"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A ratio (or, for memory per task, a size) over all rounds, and its goal."""
+    """A ratio (or a difference, or for memory per task a size) over all rounds, and its goal."""
 
     what: str
     value: float
@@ -60,9 +61,12 @@ def _finding(what: str, values: Sequence[float], at_most: float | None) -> Findi
 
 def _ratio(outcome: Outcome, ratio: Ratio) -> Finding:
     pairs = zip(outcome.samples[ratio.of], outcome.samples[ratio.to], strict=True)
-    values = [getattr(above, ratio.figure) / getattr(below, ratio.figure) for above, below in pairs]
-    what = f"{outcome.scenario.name}: {FIGURES[ratio.figure]}, {ratio.of} / {ratio.to}"
-    return _finding(what, values, ratio.at_most)
+    figures = [(getattr(above, ratio.figure), getattr(below, ratio.figure)) for above, below in pairs]
+    what = f"{outcome.scenario.name}: {FIGURES[ratio.figure]}"
+    if ratio.absolute:
+        what = f"{what} {_UNITS[ratio.figure]}, {ratio.of} - {ratio.to} (depends on the machine)"
+        return _finding(what, [above - below for above, below in figures], ratio.at_most)
+    return _finding(f"{what}, {ratio.of} / {ratio.to}", [above / below for above, below in figures], ratio.at_most)
 
 
 def findings(outcomes: Sequence[Outcome], held: Sequence[Held], waited: Sequence[Waited] = ()) -> list[Finding]:

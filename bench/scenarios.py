@@ -9,12 +9,13 @@ _TTL = 3_600_000  # ms; longer than a benchmark runs, so that no expiry falls in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    """A ratio of one figure between two targets; `at_most` is its goal, where it has one."""
+    """A ratio of one figure between two targets, or their difference if `absolute`; `at_most` is its goal, if any."""
 
     figure: str
     of: str
     to: str
     at_most: float | None = None
+    absolute: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,8 @@ class Scenario:
     needs_held_tasks: bool = field(default=False)
     in_turn: bool = False
     """Every round sends other bodies, drawn from many that are given to it."""
+    unseen_tokens: bool = False
+    """Whoever asks for tokens sees another one in every request."""
 
     @property
     def creates_tasks(self) -> bool:
@@ -59,13 +62,14 @@ def task_call(tool: str, **arguments: object) -> dict[str, Any]:
 
 
 _PROXIES = ("direct", "bare", "taskgate")
-_ECHO = call("echo", text="the quick brown fox")
+_FOX = "the quick brown fox"
+_ECHO = call("echo", text=_FOX)
 _BARE_COST = Ratio(figure="cpu", of="bare", to="direct")
 
 
 def _relayed(name: str, title: str, connections: int, count: int, **rest: Any) -> Scenario:
-    given = {"method": "tools/call", "params": _ECHO, "marker": "the quick brown fox", "targets": _PROXIES, **rest}
-    return Scenario(name=name, part="relay", title=title, connections=connections, count=count, **given)
+    usual = {"part": "relay", "targets": _PROXIES, "method": "tools/call", "params": _ECHO, "marker": _FOX}
+    return Scenario(name=name, title=title, connections=connections, count=count, **{**usual, **rest})
 
 
 SCENARIOS = (
@@ -172,7 +176,26 @@ SCENARIOS = (
         ratios=(*_cpu("taskgate", "answerer", 2.0), *_cpu("taskgate", "least"), *_cpu("least", "answerer")),
         needs_held_tasks=True,
     ),
+    _relayed(
+        "auth",
+        "relayed `tools/call`, the same token each time, 64 connections",
+        64,
+        10_000,
+        part="auth",
+        targets=("taskgate", "guarded"),
+        ratios=_cpu("guarded", "taskgate", 1.1),
+    ),
+    _relayed(
+        "fresh",
+        "relayed `tools/call`, a token never seen each time, 64 connections",
+        64,
+        5_000,
+        part="auth",
+        targets=("taskgate", "guarded"),
+        ratios=(Ratio(figure="cpu", of="guarded", to="taskgate", at_most=150.0, absolute=True),),
+        unseen_tokens=True,
+    ),
 )
-PARTS = ("relay", "create", "get", "memory")
+PARTS = ("relay", "create", "get", "auth", "memory")
 LARGE = ("stored", "waiters")
 """Parts that are measured only when they are asked for: one fills a large file, one takes 20,000 descriptors."""

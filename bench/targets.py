@@ -2,14 +2,17 @@
 
 import contextlib
 import http.client
+import os
 import sys
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench import host
 from bench.failures import BenchFailed
+from bench.issuer import ISSUER, Issuer
 from bench.processes import Program, ended, free_port, python
 
 READY_BOUND = 60.0  # seconds a program has to answer its first `initialize`; a large file is looked through before
@@ -20,20 +23,24 @@ version: 1
 server: {{listen: "127.0.0.1:{port}", drain: {{delay: 0s}}}}
 admin: {{listen: "127.0.0.1:{admin_port}"}}
 upstreams: {{{mount}: {{path: {path}, transport: http, url: "{url}"}}}}
-auth: {{mode: none}}
+auth: {auth}
 store: {{backend: sqlite, sqlite: {{path: "{folder}/{database}"}}}}
 limits: {{concurrency: {{tasks_per_context: 1000000}}}}
 logging: {{level: warning}}
+"""
+_GUARDED = """\
+{{mode: required, issuers: {{bench: {{issuer: "{issuer}", jwks_file: "{keys}"}}}}, context: {{key_file: "{secret}"}}}}\
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a target stands: its port, the stub's, and an empty folder of its own."""
+    """Where a target stands: its port, the stub's, an empty folder of its own, and whose tokens it asks for, if any."""
 
     port: int
     stub_port: int
     folder: Path
+    issuer: Issuer | None = None
 
     @property
     def url(self) -> str:
@@ -49,6 +56,7 @@ class Running:
     program: Program
     port: int
     sessions: tuple[host.Heads, ...]
+    issuer: Issuer | None = None
 
 
 def _bare(place: Place) -> list[str]:
@@ -68,6 +76,7 @@ def _taskgate(place: Place) -> list[str]:
     file = place.folder / "taskgate.yaml"
     text = _CONFIGURATION.format(
         port=place.port,
+        auth=_auth(place),
         admin_port=free_port(),
         mount=MOUNT,
         path=host.PATH,
@@ -79,12 +88,25 @@ def _taskgate(place: Place) -> list[str]:
     return [str(Path(sys.executable).parent / "taskgate"), "serve", "--config", str(file)]
 
 
+def _auth(place: Place) -> str:
+    if place.issuer is None:
+        return "{mode: none}"
+    keys, secret = place.folder / "keys.json", place.folder / "context.key"
+    keys.write_text(place.issuer.key_set())
+    secret.touch(mode=0o600)
+    secret.write_bytes(urlsafe_b64encode(os.urandom(32)))
+    return _GUARDED.format(issuer=ISSUER, keys=keys, secret=secret)
+
+
 _COMMANDS: dict[str, Callable[[Place], list[str]]] = {
     "bare": _bare,
     "least": _least,
     "answerer": _answerer,
     "taskgate": _taskgate,
+    "guarded": _taskgate,
 }
+OURS = ("taskgate", "guarded")
+"""Those that are taskgate; all others are what it is compared to."""
 
 
 @contextlib.contextmanager
@@ -99,25 +121,28 @@ def started_stub(*, get_stream: bool) -> Iterator[Running]:
 @contextlib.contextmanager
 def started(name: str, stub: Running, folder: Path, *, sessions: int) -> Iterator[Running]:
     """The target `name`, with host sessions open. `BenchFailed` if it does not come up."""
-    place = Place(port=free_port(), stub_port=stub.port, folder=folder)
+    port = free_port()
+    issuer = Issuer(f"http://127.0.0.1:{port}{host.PATH}") if name == "guarded" else None
+    place = Place(port=port, stub_port=stub.port, folder=folder, issuer=issuer)
     try:
         program = Program(name, _COMMANDS[name](place))
     except OSError as failure:
         raise BenchFailed(f"{name} cannot be started: {failure}") from failure
     with ended(program):
-        yield _await_ready(name, program, place.port, sessions=sessions)
+        yield _await_ready(name, program, port, sessions=sessions, issuer=issuer)
 
 
-def _await_ready(name: str, program: Program, port: int, *, sessions: int) -> Running:
+def _await_ready(name: str, program: Program, port: int, *, sessions: int, issuer: Issuer | None = None) -> Running:
+    own = {host.AUTHORIZATION: f"Bearer {issuer.tokens(1)[0]}"} if issuer else {}
     until = time.monotonic() + READY_BOUND
     while True:
         program.require_running()
         try:
-            first = host.open_session(port)
+            first = host.open_session(port, own)
             break
         except (OSError, http.client.HTTPException, BenchFailed) as failure:
             if time.monotonic() > until:
                 raise BenchFailed(f"{name} does not answer: {failure}\n{program.last_words()}") from failure
         time.sleep(0.02)
-    others = [host.open_session(port) for _ in range(sessions - 1)]
-    return Running(name=name, program=program, port=port, sessions=(first, *others))
+    others = [host.open_session(port, own) for _ in range(sessions - 1)]
+    return Running(name=name, program=program, port=port, sessions=(first, *others), issuer=issuer)
