@@ -46,7 +46,7 @@ def test_one_caller():
 
 
 @pytest.mark.parametrize(
-    ("statement", "told"), [("AuthContext(key='k')", "lines [16]"), ("None", "failed")], ids=["a gap", "a red test"]
+    ("statement", "told"), [("AuthContext(key='k')", "lines ["), ("None", "failed")], ids=["a gap", "a red test"]
 )
 def test_a_line_that_is_left_out_is_told_and_so_is_a_test_that_fails(tmp_path: Path, statement: str, told: str) -> None:
     module = PACKAGES / "taskgate" / "auth" / "context.py"

@@ -27,6 +27,15 @@ async def provider(provider_installed: None) -> AsyncIterator[IdentityProvider]:
         yield running
 
 
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def issuers(
+    provider: IdentityProvider, provider_installed: None
+) -> AsyncIterator[tuple[IdentityProvider, IdentityProvider]]:
+    """The provider, and another one with the same clients."""
+    async with IdentityProvider() as other:
+        yield provider, other
+
+
 @pytest.fixture
 async def own_provider(provider_installed: None) -> AsyncIterator[IdentityProvider]:
     """A provider for one test, whose keys may be exchanged."""

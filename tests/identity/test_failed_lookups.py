@@ -1,0 +1,204 @@
+"""Who looks for too many tasks that are not theirs looks for none for a while, and nobody else notices."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import pytest
+
+from helpers.identity_provider import IdentityProvider
+from helpers.manual_clock import ManualClock
+from helpers.mcp_host import Answer, McpHost
+from helpers.scripted_upstream import ScriptedServer
+from helpers.waiting import bounded
+from helpers.whole_gateway import WholeGateway, running
+from identity.gateways import Belongings, acquire, guarded, let_go, resource, scripted
+from requirements import covers
+from taskgate.assembly import Surroundings
+
+THRESHOLD: Final = 3
+WINDOW: Final = timedelta(seconds=20)
+PENALTY: Final = timedelta(seconds=90)
+UNKNOWN: Final = "U" * 32
+ABOUT_TASKS: Final = ("tasks/get", "tasks/result", "tasks/cancel")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """Alice and Bob, and what each has."""
+
+    server: ScriptedServer
+    gateway: WholeGateway
+    clock: ManualClock
+    alice: McpHost
+    bob: McpHost
+    alices: Belongings
+    bobs: Belongings
+
+
+@pytest.fixture
+async def scene(provider: IdentityProvider, clock: ManualClock) -> AsyncIterator[Scene]:
+    clock.set_wall(datetime.now(UTC))
+    failures = {"threshold": THRESHOLD, "window": "20s", "penalty": "90s"}
+    async with scripted() as server:
+        config = guarded(server, provider, auth={"lookup_failures": failures})
+        async with running(config, Surroundings(clock=clock)) as gateway:
+            alice = await gateway.greeted(token=await provider.token(subject="alice"))
+            bob = await gateway.greeted(token=await provider.token(subject="bob"))
+            yield Scene(
+                server=server,
+                gateway=gateway,
+                clock=clock,
+                alice=alice,
+                bob=bob,
+                alices=await acquire(alice),
+                bobs=await acquire(bob),
+            )
+
+
+async def look(host: McpHost, times: int, task: str = UNKNOWN, method: str = "tasks/get") -> list[int]:
+    """Look for a task that often; the codes."""
+    return [(await host.ask(method, {"taskId": task})).code for _ in range(times)]
+
+
+def penalized(answer: Answer, *, left: timedelta = PENALTY) -> bool:
+    """Whether an answer is the refusal of the penalty box, whole."""
+    seconds = int(left.total_seconds())
+    data: dict[str, Any] = {"origin": "gateway", "reason": "penalty", "retryAfterMs": 1000 * seconds}
+    return (
+        answer.status == 200
+        and answer.error == {"code": 429, "message": "Too many failed look-ups of tasks", "data": data}
+        and answer.headers["Retry-After"] == str(seconds)
+    )
+
+
+@covers("R-RES-4")
+async def test_so_many_failed_look_ups_are_passed_over_and_the_next_one_brings_the_penalty(scene: Scene) -> None:
+    assert await look(scene.alice, THRESHOLD) == [-32602] * THRESHOLD
+    assert (await scene.alice.task(scene.alices.running))["status"] == "working"
+    # The one too many is answered as every unknown task is.
+    assert await look(scene.alice, 1) == [-32602]
+    assert penalized(await scene.alice.ask("tasks/get", {"taskId": UNKNOWN}))
+
+
+@pytest.mark.parametrize("method", ABOUT_TASKS)
+async def test_the_penalty_is_for_the_callers_own_tasks_too(scene: Scene, method: str) -> None:
+    await look(scene.alice, THRESHOLD + 1)
+    for task in (scene.alices.running, scene.alices.ended, scene.bobs.running, UNKNOWN):
+        assert penalized(await scene.alice.ask(method, {"taskId": task}))
+    assert (await scene.bob.task(scene.bobs.running))["status"] == "working"
+
+
+@pytest.mark.parametrize("params", [{}, {"cursor": "U" * 75}])
+async def test_the_penalty_is_for_the_list_too(scene: Scene, params: dict[str, str]) -> None:
+    await look(scene.alice, THRESHOLD + 1)
+    assert penalized(await scene.alice.ask("tasks/list", params))
+
+
+@pytest.mark.parametrize("method", ABOUT_TASKS)
+async def test_failures_of_every_method_count(scene: Scene, method: str) -> None:
+    await look(scene.alice, THRESHOLD + 1, method=method)
+    assert penalized(await scene.alice.ask("tasks/get", {"taskId": scene.alices.running}))
+
+
+@covers("R-RES-4", "I-ISO-3")
+async def test_foreign_tasks_and_unknown_ones_count_alike(scene: Scene) -> None:
+    for count, task in enumerate([UNKNOWN, scene.bobs.running, scene.bobs.ended, UNKNOWN]):
+        assert count <= THRESHOLD
+        assert await look(scene.alice, 1, task) == [-32602]
+    assert penalized(await scene.alice.ask("tasks/list"))
+
+
+async def test_no_other_caller_is_penalized_and_everybody_else_may_fail_as_often(
+    scene: Scene, provider: IdentityProvider
+) -> None:
+    await look(scene.alice, THRESHOLD + 1)
+    others = {"another subject": scene.bob}
+    others["another client"] = await scene.gateway.greeted(token=await provider.token("host-b", subject="alice"))
+    for host in others.values():
+        assert await look(host, THRESHOLD) == [-32602] * THRESHOLD
+        assert (await host.ask("tasks/list")).result["tasks"] is not None
+    assert (await scene.bob.task(scene.bobs.running))["status"] == "working"
+
+
+async def in_another_session(scene: Scene, provider: IdentityProvider) -> McpHost:
+    return await scene.gateway.greeted(token=scene.alice.token)
+
+
+async def with_a_new_token(scene: Scene, provider: IdentityProvider) -> McpHost:
+    host = scene.alice.again()
+    host.token = await provider.token(subject="alice")
+    return host
+
+
+async def at_another_mount(scene: Scene, provider: IdentityProvider) -> McpHost:
+    token = await provider.token(subject="alice", resource=resource("orders"))
+    return await scene.gateway.greeted(mount="orders", token=token)
+
+
+@pytest.mark.parametrize("somewhere", [in_another_session, with_a_new_token, at_another_mount])
+async def test_nobody_leaves_the_box(
+    scene: Scene, provider: IdentityProvider, somewhere: Callable[[Scene, IdentityProvider], Awaitable[McpHost]]
+) -> None:
+    await look(scene.alice, THRESHOLD + 1)
+    host = await somewhere(scene, provider)
+    assert penalized(await host.ask("tasks/list"))
+
+
+async def test_whoever_is_in_the_box_still_calls_tools_and_starts_tasks(scene: Scene) -> None:
+    await look(scene.alice, THRESHOLD + 1)
+    assert (await scene.alice.ask("ping")).result == {}
+    assert (await scene.alice.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
+    assert (await scene.alice.start("echo", {}))["status"] == "working"
+
+
+async def test_whoever_waits_already_when_the_penalty_comes_gets_the_result(scene: Scene) -> None:
+    waiting = asyncio.create_task(scene.alice.ask("tasks/result", {"taskId": scene.alices.running}))
+    async with bounded():
+        while not await scene.gateway.count("taskgate_streams", side="downstream", kind="response"):
+            pass
+    await look(scene.alice, THRESHOLD + 1)
+    assert penalized(await scene.alice.ask("tasks/result", {"taskId": scene.alices.running}))
+    let_go(scene.server)
+    async with bounded():
+        assert (await waiting).result["content"] == []
+
+
+async def test_the_penalty_ends_when_it_said_and_what_fails_meanwhile_does_not_make_it_longer(scene: Scene) -> None:
+    await look(scene.alice, THRESHOLD + 1)
+    # Short of the end of the tasks, which live for a minute.
+    scene.clock.advance(timedelta(seconds=30))
+    left = PENALTY - timedelta(seconds=30)
+    assert penalized(await scene.alice.ask("tasks/get", {"taskId": UNKNOWN}), left=left)
+    scene.clock.advance(left)
+    kept = (await scene.alice.start("echo", {}))["taskId"]
+    assert (await scene.alice.task(kept))["taskId"] == kept
+    assert await look(scene.alice, THRESHOLD) == [-32602] * THRESHOLD
+
+
+async def test_failures_are_forgotten_after_the_window(scene: Scene) -> None:
+    await look(scene.alice, THRESHOLD)
+    scene.clock.advance(WINDOW)
+    assert await look(scene.alice, THRESHOLD) == [-32602] * THRESHOLD
+    assert (await scene.alice.task(scene.alices.running))["status"] == "working"
+
+
+async def test_operators_are_told_of_each_caller_that_enumerates_once(scene: Scene) -> None:
+    async def told() -> tuple[float, float, float]:
+        count = scene.gateway.count
+        return (
+            await count("taskgate_security_events_total", type="enumeration_suspected"),
+            await count("taskgate_penalized_contexts"),
+            await count("taskgate_task_access_denials_total", upstream="reports"),
+        )
+
+    await look(scene.alice, THRESHOLD)
+    assert await told() == (0, 0, THRESHOLD)
+    await look(scene.alice, 5)
+    assert await told() == (1, 1, THRESHOLD + 1)
+    await look(scene.bob, 5)
+    assert await told() == (2, 2, 2 * (THRESHOLD + 1))
+    scene.clock.advance(PENALTY)
+    assert await told() == (2, 0, 2 * (THRESHOLD + 1))

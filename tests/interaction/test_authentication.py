@@ -1,0 +1,212 @@
+"""Every request needs a token, whatever it is about; without one nothing is read, and everybody hears the same."""
+
+import json
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from helpers.raw_http import get, post, raw_host
+from helpers.scripted_upstream import ScriptedServer, result
+from helpers.token_issuer import TokenIssuer, guarded
+from helpers.waiting import eventually
+from helpers.whole_gateway import WholeGateway, configuration, running
+from interaction.asking import DENIED, SCOPES, ask, challenge
+from interaction.conftest import Told
+from requirements import covers
+from taskgate.telemetry.audit import HttpRefused, StoreUsed, TokenJudged
+
+
+@pytest.fixture
+async def gateway(server: ScriptedServer, issuer: TokenIssuer) -> AsyncIterator[WholeGateway]:
+    """A gateway that asks for tokens; it uses its store for nobody but its hosts."""
+    config = guarded({"reports": server.url}, issuer, auth=SCOPES, store={"purge_interval": "1h"})
+    async with running(config) as gateway:
+        yield gateway
+
+
+@covers("A-AUTH-1", "A-AUTH-5", "A-AUTH-6", "A-AUTH-9", "A-AUTH-10")
+@pytest.mark.parametrize("verb", ["POST", "GET", "DELETE"])
+@pytest.mark.parametrize("authorization", [None, "", "Bearer", "Bearer nonsense", "Basic YTpi"])
+async def test_without_a_good_token_nothing_is_done_and_the_challenge_says_where_to_get_one(
+    gateway: WholeGateway, server: ScriptedServer, told: Told, verb: str, authorization: str | None
+) -> None:
+    before = [fact for fact in told.of(StoreUsed) if fact.operation != "count"]
+    code, headers, body = await ask(gateway, verb, authorization=authorization)
+    assert (code, body) == (401, DENIED)
+    assert headers["WWW-Authenticate"] == challenge(gateway, sent=bool(authorization))
+    assert server.requests == []
+    assert [fact for fact in told.of(StoreUsed) if fact.operation != "count"] == before
+    assert told.of(HttpRefused) == [HttpRefused("unauthenticated")]
+    (judged,) = told.of(TokenJudged)
+    assert judged.issuer == "_OTHER"
+
+
+def bad_tokens(gateway: WholeGateway, issuer: TokenIssuer, folder: Path) -> dict[str, tuple[str, TokenJudged]]:
+    """Tokens that are wrong in one way each, and what is counted for them."""
+    here, now = gateway.url(), int(time.time())
+    good = issuer.token(here)
+    stranger = TokenIssuer(folder, number=1)
+    return {
+        "expired": (issuer.token(here, exp=now - 60), TokenJudged("corp", "expired")),
+        "not yet valid": (issuer.token(here, nbf=now + 600), TokenJudged("corp", "not_yet_valid")),
+        "of another audience": (issuer.token(here + "/"), TokenJudged("corp", "audience")),
+        "of another issuer": (issuer.token(here, iss="https://idp.example.com"), TokenJudged("_OTHER", "issuer")),
+        "signed by somebody else": (good.rpartition(".")[0] + ".c2ln", TokenJudged("corp", "signature")),
+        "of an unknown key": (stranger.token(here, iss=issuer.issuer), TokenJudged("corp", "unknown_kid")),
+        "without a subject": (issuer.token(here, sub=...), TokenJudged("corp", "claim")),
+        "cut off": (good[:-50].rpartition(".")[0], TokenJudged("_OTHER", "malformed")),
+    }
+
+
+@covers("A-AUTH-2", "A-AUTH-10")
+async def test_whatever_is_wrong_with_a_token_a_host_hears_the_same_and_the_operator_the_cause(
+    gateway: WholeGateway, server: ScriptedServer, issuer: TokenIssuer, told: Told, tmp_path: Path
+) -> None:
+    heard = set()
+    for token, judged in bad_tokens(gateway, issuer, tmp_path).values():
+        code, headers, body = await ask(gateway, "POST", authorization=f"Bearer {token}")
+        fields = {name: value for name, value in headers.items() if name != "Date"}
+        heard.add((code, json.dumps(body), json.dumps(fields)))
+        assert told.of(TokenJudged)[-1] == judged
+    assert len(heard) == 1
+    assert server.requests == []
+    for _, judged in bad_tokens(gateway, issuer, tmp_path).values():
+        assert judged in told.of(TokenJudged)
+
+
+@covers("A-AUTH-1")
+@pytest.mark.parametrize("verb", ["POST", "GET", "DELETE"])
+async def test_a_token_in_the_query_is_refused_beside_a_good_one_too_and_counted(
+    gateway: WholeGateway, issuer: TokenIssuer, told: Told, verb: str
+) -> None:
+    token = issuer.token(gateway.url())
+    for authorization in (None, f"Bearer {token}"):
+        code, headers, body = await ask(gateway, verb, authorization=authorization, query=f"?access_token={token}")
+        assert (code, body) == (401, DENIED)
+        assert headers["WWW-Authenticate"] == challenge(gateway, sent=True)
+    assert told.of(TokenJudged) == [TokenJudged("_OTHER", "query_token")] * 2
+
+
+@covers("A-AUTH-1")
+async def test_two_authorization_headers_are_none_that_counts(
+    gateway: WholeGateway, issuer: TokenIssuer, told: Told
+) -> None:
+    token, address = issuer.token(gateway.url()), gateway.service.address
+    lines = f"Authorization: Bearer {token}\r\nauthorization: Bearer {token}\r\n\r\n".encode()
+    head = get("/reports/mcp", host=f"{address[0]}:{address[1]}").removesuffix(b"\r\n") + lines
+    async with raw_host(address) as host:
+        assert (await host.ask(head)).status == 401
+    assert told.of(TokenJudged) == [TokenJudged("_OTHER", "malformed")]
+
+
+@covers("A-AUTH-10")
+async def test_the_connection_goes_on_after_a_refusal_and_nothing_of_it_sticks(
+    gateway: WholeGateway, issuer: TokenIssuer
+) -> None:
+    address = gateway.service.address
+    where = {"path": "/reports/mcp", "host": f"{address[0]}:{address[1]}"}
+    hello = json.dumps(
+        {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "initialize",
+            "params": {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {},
+                "clientInfo": {"name": "h", "version": "1"},
+            },
+        }
+    )
+    async with raw_host(address) as host:
+        refused = await host.ask(post(hello, **where))
+        welcome = await host.ask(post(hello, **where, Authorization=f"Bearer {issuer.token(gateway.url())}"))
+        again = await host.ask(post(hello, **where))
+    assert [answer.status for answer in (refused, welcome, again)] == [401, 200, 401]
+    assert "mcp-session-id" in welcome.headers
+    assert "www-authenticate" not in welcome.headers
+    assert again.body == refused.body
+
+
+@covers("A-AUTH-1")
+async def test_every_message_of_a_session_needs_its_own_token(gateway: WholeGateway, issuer: TokenIssuer) -> None:
+    host = await gateway.greeted(token=issuer.token(gateway.url()))
+    host.token = None
+    assert (await host.ask("ping")).status == 401
+    assert (await host.tell("notifications/initialized")).status == 401
+    assert await host.leave() == 401
+    host.token = issuer.token(gateway.url())
+    assert (await host.ask("ping")).result == {}
+    assert await host.leave() == 200
+
+
+@covers("A-AUTH-13")
+async def test_a_new_token_of_the_same_caller_goes_on_with_session_and_task(
+    gateway: WholeGateway, server: ScriptedServer, issuer: TokenIssuer
+) -> None:
+    host = await gateway.greeted(token=issuer.token(gateway.url(), jti="1", scope="a.read"))
+    task = await host.start("echo", {"a": 1})
+    host.token = issuer.token(gateway.url(), jti="2", scope="b.write")
+    assert (await host.ask("tasks/result", {"taskId": task["taskId"]})).result["structuredContent"] == {"a": 1}
+
+
+@covers("A-AUTH-3")
+async def test_neither_token_nor_cookie_crosses_in_either_direction(
+    server: ScriptedServer, issuer: TokenIssuer, gateway: WholeGateway
+) -> None:
+    async def with_cookie(turn: Any) -> Any:
+        response = await result({"content": []})(turn)
+        response.headers["Set-Cookie"] = "upstream=1; Path=/"
+        response.headers["WWW-Authenticate"] = "Bearer upstream"
+        return response
+
+    server.script["echo"] = server.script["report"] = with_cookie
+    gateway.http.cookie_jar.update_cookies({"host": "1"})
+    host = await gateway.greeted(token=issuer.token(gateway.url()))
+    async with host.listen():
+        await server.streaming()
+        answer = await host.call("echo")
+        task = await host.start("report")
+        await host.ask("tasks/result", {"taskId": task["taskId"]})
+        await host.call("echo")
+    await host.leave()
+    await eventually(lambda: server.verbs("DELETE"))
+    assert answer.status == 200
+    assert not {"Set-Cookie", "WWW-Authenticate"} & set(answer.headers)
+    assert {verb.verb for verb in server.requests} == {"POST", "GET", "DELETE"}
+    for request in server.requests:
+        assert not {"authorization", "cookie"} & request.headers.keys()
+        assert "eyJ" not in f"{request}"
+
+
+@covers("A-AUTH-14")
+@pytest.mark.parametrize("code", [401, 403])
+async def test_a_servers_own_refusal_of_the_gateway_is_no_challenge_to_the_host(
+    server: ScriptedServer, gateway: WholeGateway, issuer: TokenIssuer, code: int
+) -> None:
+    async def refuse(turn: Any) -> aiohttp.web.StreamResponse:
+        return aiohttp.web.Response(status=code, headers={"WWW-Authenticate": 'Bearer realm="upstream"'})
+
+    server.script["echo"] = refuse
+    host = await gateway.greeted(token=issuer.token(gateway.url()))
+    answer = await host.call("echo")
+    assert (answer.status, answer.code) == (200, -32603)
+    assert "WWW-Authenticate" not in answer.headers
+
+
+# --- without authentication -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asks", [False, True])
+async def test_a_gateway_that_asks_nobody_for_a_token_says_so_at_each_start(
+    server: ScriptedServer, issuer: TokenIssuer, told: Told, asks: bool
+) -> None:
+    servers = {"reports": server.url}
+    for _ in range(2):
+        async with running(guarded(servers, issuer) if asks else configuration(servers)):
+            pass
+    warnings = [text for text in told.texts if "everybody who reaches the listener is the same caller" in text]
+    assert len(warnings) == (0 if asks else 2)

@@ -1,0 +1,160 @@
+"""Tokens are judged by keys that come, change and fail to come; what belongs to whom by a key of the gateway's own."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from helpers.key_server import KeyServer, status
+from helpers.mcp_host import McpHost
+from helpers.scripted_upstream import ScriptedServer
+from helpers.token_issuer import TokenIssuer, guarded
+from helpers.waiting import eventually
+from helpers.whole_gateway import running
+from interaction.asking import ask
+from interaction.conftest import Told
+from taskgate.telemetry.audit import HttpRefused, TokenJudged
+
+HASTY = {"refresh": "1h", "cooldown": "20ms", "timeout": "5s"}
+
+
+def keys_from(keys: KeyServer, **jwks: str) -> dict[str, Any]:
+    return {"issuer": keys.issuer, "jwks_uri": keys.url("/keys"), "jwks": {**HASTY, **jwks}}
+
+
+async def test_without_keys_a_token_cannot_be_judged_and_that_is_503_and_no_reason_to_throw_it_away(
+    server: ScriptedServer, tmp_path: Path, told: Told
+) -> None:
+    async with KeyServer() as keys:
+        keys.serve("/keys", status(500))
+        issuer = TokenIssuer(tmp_path, issuer=keys.issuer)
+        config = guarded({"reports": server.url}, auth={"issuers": {"corp": keys_from(keys)}})
+        async with running(config) as gateway:
+            for verb in ("POST", "GET", "DELETE"):
+                token = issuer.token(gateway.url())
+                code, headers, body = await ask(gateway, verb, authorization=f"Bearer {token}")
+                assert (code, headers["Retry-After"]) == (503, "2")
+                assert "WWW-Authenticate" not in headers
+                assert body["error"]["data"] == {
+                    "origin": "gateway",
+                    "reason": "jwks_unavailable",
+                    "retryAfterMs": 2000,
+                }
+            assert await gateway.ready() == 503
+            assert told.of(HttpRefused) == [HttpRefused("jwks_unavailable")] * 3
+            assert told.of(TokenJudged) == [TokenJudged("corp", "jwks_unavailable")] * 3
+            keys.publish(issuer.jwk())
+            await eventually(lambda: gateway.service._gatehouse and gateway.service._gatehouse.ready)
+            assert await gateway.ready() == 200
+            assert (await (await gateway.greeted(token=issuer.token(gateway.url()))).ask("ping")).result == {}
+    assert server.heard("initialize") != []
+
+
+async def test_a_gateway_is_ready_once_every_issuers_keys_were_had_and_stays_so_without_the_issuer(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    async with KeyServer() as first, KeyServer() as second:
+        issuers = TokenIssuer(tmp_path, issuer=first.issuer), TokenIssuer(tmp_path, issuer=second.issuer, number=1)
+        first.publish(issuers[0].jwk())
+        known = {"first": keys_from(first, refresh="25ms"), "second": keys_from(second)}
+        async with running(guarded({"reports": server.url}, auth={"issuers": known})) as gateway:
+            await eventually(lambda: second.count("/keys"))
+            assert await gateway.ready() == 503
+            second.publish(issuers[1].jwk())
+            await eventually(lambda: gateway.service._gatehouse and gateway.service._gatehouse.ready)
+            assert await gateway.ready() == 200
+            await first.down()
+            await second.down()
+            for issuer in issuers:
+                host = await gateway.greeted(token=issuer.token(gateway.url()))
+                assert (await host.ask("ping")).result == {}
+            assert await gateway.ready() == 200
+
+
+async def test_keys_are_exchanged_without_a_request_that_fails(server: ScriptedServer, tmp_path: Path) -> None:
+    async with KeyServer() as keys:
+        old, new = (TokenIssuer(tmp_path, issuer=keys.issuer, number=number) for number in (0, 1))
+        keys.publish(old.jwk())
+        config = guarded({"reports": server.url}, auth={"issuers": {"corp": keys_from(keys)}})
+        async with running(config) as gateway:
+            host = await gateway.greeted(token=old.token(gateway.url()))
+            keys.publish(old.jwk(), new.jwk())
+            # The first token of the new key waits for the fetch; all others share it.
+            tokens = [new.token(gateway.url(), jti=str(number)) for number in range(20)]
+            hosts = [McpHost(gateway.http, gateway.url(), token) for token in [*tokens, old.token(gateway.url())]]
+            for each in hosts:
+                each.session, each.revision = host.session, host.revision
+            answers = await asyncio.gather(*(each.ask("ping") for each in hosts))
+            assert [answer.status for answer in answers] == [200] * 21
+            assert keys.count("/keys") == 2
+
+
+async def test_keys_are_fetched_again_in_the_background(server: ScriptedServer, tmp_path: Path) -> None:
+    async with KeyServer() as keys:
+        issuer = TokenIssuer(tmp_path, issuer=keys.issuer)
+        keys.publish(issuer.jwk())
+        config = guarded({"reports": server.url}, auth={"issuers": {"corp": keys_from(keys, refresh="25ms")}})
+        async with running(config):
+            await eventually(lambda: keys.count("/keys") >= 3)
+
+
+# --- the key of contexts -------------------------------------------------------------------------------------------
+
+
+async def test_a_task_and_its_session_are_still_their_owners_after_a_restart(
+    server: ScriptedServer, issuer: TokenIssuer, tmp_path: Path
+) -> None:
+    config = guarded(
+        {"reports": server.url}, issuer, folder=tmp_path, auth={}, server={"public_url": "https://m.example"}
+    )
+    audience = "https://m.example/reports/mcp"
+    async with running(config, data_directory=tmp_path / "data") as gateway:
+        key = tmp_path / "data" / "context.key"
+        assert key.stat().st_mode & 0o777 == 0o600
+        host = await gateway.greeted(token=issuer.token(audience))
+        task = await host.start("echo", {"a": 1})
+        before = (await host.ask("tasks/result", {"taskId": task["taskId"]})).result
+    made = key.read_bytes()
+    async with running(config, data_directory=tmp_path / "data") as gateway:
+        again = gateway.host(token=issuer.token(audience))
+        again.session, again.revision = host.session, host.revision
+        assert (await again.ask("tasks/result", {"taskId": task["taskId"]})).result == before
+        again.token = issuer.token(audience, subject="bob")
+        assert (await again.ask("ping")).status == 404
+    assert key.read_bytes() == made
+
+
+async def test_a_key_is_replaced_by_putting_another_before_it(
+    server: ScriptedServer, issuer: TokenIssuer, tmp_path: Path
+) -> None:
+    file = tmp_path / "keys"
+    config = guarded(
+        {"reports": server.url},
+        issuer,
+        folder=tmp_path,
+        auth={"context": {"key_file": str(file)}},
+        server={"public_url": "https://m.example"},
+    )
+    old, new = 43 * "b", 43 * "c"
+    tasks: list[str] = []
+    found = []
+    for text in (old, f"{new}\n{old}", new):
+        file.write_text(text)
+        file.chmod(0o600)
+        async with running(config) as gateway:
+            host = await gateway.greeted(token=issuer.token("https://m.example/reports/mcp"))
+            answers = [await host.ask("tasks/get", {"taskId": task}) for task in tasks]
+            found.append(["result" in (answer.message or {}) for answer in answers])
+            listed = (await host.ask("tasks/list")).result["tasks"]
+            assert sorted(task["taskId"] for task in listed) == sorted(
+                task for task, is_found in zip(tasks, found[-1], strict=True) if is_found
+            )
+            tasks.append((await host.start("echo"))["taskId"])
+    # The first task is lost with the key that it was bound to, and not before.
+    assert found == [[], [True], [False, True]]
+
+
+async def test_a_store_in_memory_needs_no_place_for_a_key(server: ScriptedServer, issuer: TokenIssuer) -> None:
+    async with running(guarded({"reports": server.url}, issuer)) as gateway:
+        host = await gateway.greeted(token=issuer.token(gateway.url()))
+        task = await host.start("echo")
+        assert (await host.task(task["taskId"]))["taskId"] == task["taskId"]
