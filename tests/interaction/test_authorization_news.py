@@ -48,6 +48,21 @@ async def test_a_host_hears_only_of_tasks_that_it_may_get_with_the_token_of_now(
     assert told.of(AccessRefused) == []
 
 
+@covers("A-AUTH-12")
+async def test_a_stream_hears_only_what_the_token_may_that_it_was_opened_with(
+    server: ScriptedServer, issuer: TokenIssuer, told: Told
+) -> None:
+    async with opened(server, issuer, REPORTING) as gateway:
+        host = await gateway.greeted(token=issuer.token(gateway.url(), "reports.read"))
+        async with host.listen() as stream:
+            host.token = issuer.token(gateway.url(), "reports.write")
+            report = (await host.start("report"))["taskId"]
+            await eventually(lambda: told.of(TaskFinished))
+            last = (await host.start("echo"))["taskId"]
+            await eventually(lambda: last in [note["params"]["taskId"] for note in stream.of(STATUS)])
+    assert report not in [note["params"]["taskId"] for note in stream.of(STATUS)]
+
+
 async def test_a_wait_for_a_result_is_judged_once_whatever_news_it_waits_through(
     server: ScriptedServer, issuer: TokenIssuer, told: Told
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from helpers.exchange_server import ExchangeServer
 from helpers.records import keep, new_record
-from helpers.scripted_upstream import ScriptedServer, raw, status
+from helpers.scripted_upstream import Hold, ScriptedServer, raw, status
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, running
@@ -158,6 +158,28 @@ async def test_a_token_with_fewer_scopes_brings_no_more_than_it_is_good_for(
 
 
 @covers("A-AUTH-3")
+async def test_a_task_leaves_with_the_token_of_who_made_it_whoever_comes_meanwhile(
+    gateway: WholeGateway, server: ScriptedServer, endpoint: ExchangeServer, issuer: TokenIssuer
+) -> None:
+    narrow, wide = (known(gateway, endpoint, issuer, scope=scope) for scope in ("reports.read", "reports.admin"))
+    endpoint.subjects |= {narrow: "narrow", wide: "wide"}
+    server.methods["tools/list"] = hold = Hold()
+    host = await gateway.greeted(token=narrow)
+    making = asyncio.create_task(host.start("echo"))
+    async with bounded():
+        await hold.begun.wait()
+        other = host.again()
+        other.token = wide
+        assert (await other.call("echo", {"n": 1})).result
+        hold.release({"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]})
+        task = await making
+    assert (await host.ask("tasks/result", {"taskId": task["taskId"]})).result
+    sent = [request for request in server.verbs("POST") if request.message["method"] == "tools/call"]
+    shown = [endpoint.owners[call.headers["authorization"].removeprefix("Bearer ")] for call in sent]
+    assert shown == ["wide", "narrow"]
+
+
+@covers("A-AUTH-3")
 async def test_two_callers_share_neither_a_token_nor_a_session_of_the_server(
     gateway: WholeGateway, server: ScriptedServer, endpoint: ExchangeServer, issuer: TokenIssuer
 ) -> None:
@@ -228,8 +250,9 @@ async def test_metrics_hold_nothing_of_what_is_shown(
         assert secret not in page
 
 
-async def test_a_task_that_was_never_sent_ends_after_a_restart_where_a_token_is_needed(
-    server: ScriptedServer, endpoint: ExchangeServer, issuer: TokenIssuer, tmp_path: Path
+@pytest.mark.parametrize("needed", ["a token", "a name"])
+async def test_a_task_that_was_never_sent_ends_after_a_restart_where_its_caller_must_be_known(
+    server: ScriptedServer, endpoint: ExchangeServer, issuer: TokenIssuer, tmp_path: Path, needed: str
 ) -> None:
     owner, now = OwnerKey("c" * 22, "reports"), SystemClock().now()
     record = new_record(owner=owner, created_at=now, lease=Lease(holder="fallen", until=now + timedelta(hours=1)))
@@ -238,19 +261,16 @@ async def test_a_task_that_was_never_sent_ends_after_a_restart_where_a_token_is_
     store = await open_store("sqlite", file)
     await keep(store, record)
     await store.close()
-    upstreams = {"reports": exchanging(server, endpoint)}
+    named = {"path": "/reports/mcp", "url": server.url, "identity_headers": TOLD}
+    upstreams = {"reports": exchanging(server, endpoint) if needed == "a token" else named}
     async with running(guarded({}, issuer, upstreams=upstreams, folder=tmp_path), data_directory=tmp_path) as gateway:
         kept = gateway.service._store
         assert kept is not None
         async with bounded():
-            while True:
-                found = await kept.load(owner, record.id, now=now, bodies=True)
-                assert found is not None
-                if found.status.is_terminal:
-                    break
+            while (found := await kept.load(owner, record.id, now=now, bodies=True)) and not found.status.is_terminal:
                 await asyncio.sleep(0)
-    assert found.status == "failed"
-    assert NO_TOKEN in str(found)
+    assert found is not None
+    assert (found.status, NO_TOKEN in str(found)) == ("failed", True)
     assert (endpoint.asked, server.requests) == (0, [])
 
 

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator
@@ -33,6 +34,7 @@ from taskgate.config.fields import (
     Text,
 )
 from taskgate.config.units import DurationIn, SizeIn
+from taskgate.mcp.vocabulary import KNOWN_METHODS
 
 Algorithm = Literal["ES256", "ES384", "ES512", "EdDSA", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512"]
 
@@ -60,6 +62,13 @@ def _with_issuer_and_subject(written: tuple[str, ...]) -> tuple[str, ...]:
 def _not_made_here(written: str) -> str:
     if written in _MADE_HERE:
         raise ValueError("must not be given: the gateway says this itself")
+    return written
+
+
+def _of_requests(written: str) -> str:
+    # A rule for what never comes would be a rule that its author believes in.
+    if not any(fnmatchcase(method, written) for method in KNOWN_METHODS):
+        raise ValueError("must match a request that hosts can send, such as tools/call, tasks/* or resources/read")
     return written
 
 
@@ -202,7 +211,7 @@ class AuthorizationRule(Section):
 
     name: Text | None = None
     """What the rule is called where it is told of; null means its place in the list."""
-    methods: Annotated[tuple[Glob, ...], *SOME] | None = None
+    methods: Annotated[tuple[Annotated[Glob, AfterValidator(_of_requests)], ...], *SOME] | None = None
     """Globs over methods, one of which must match; null means every method."""
     upstream: Text | None = None
     """Name of the upstream that the rule is for; null means every one."""

@@ -63,6 +63,7 @@ def speaker(caller: AuthContext) -> Speaker:
     return Speaker(
         context=caller.key,
         subject=identity.subject,
+        client=identity.client_id,
         token=caller.token,
         scopes=identity.scopes,
         good_until=identity.expires_at,

@@ -235,6 +235,7 @@ class Gateway:
         self._audit.record(ToolCalled(mount, listed, "direct"))
         response = await self._rooms.relaying.forward(
             exchange,
+            caller,
             host_session,
             id=intent.id,
             method=words.TOOLS_CALL,
@@ -246,6 +247,7 @@ class Gateway:
     async def _relay(self, exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: Relay) -> Spoken:
         response = await self._rooms.relaying.forward(
             exchange,
+            caller,
             host_session,
             id=intent.id,
             method=intent.method,

@@ -18,7 +18,7 @@ from taskgate.engine.sessions import MAX_STREAMS, HostSession, HostSessions
 from taskgate.errors import StoreUnavailable, UpstreamFailed
 from taskgate.mcp.vocabulary import TASKS_GET
 from taskgate.stores.base import OwnerWatch, TaskStore
-from taskgate.tasks.record import OwnerKey, TaskId, TaskRecord, TaskStatus
+from taskgate.tasks.record import OwnerKey, TaskId, TaskStatus
 
 PATIENCE: Final = timedelta(seconds=30)
 """How long one wait for news lasts before the store is asked again."""
@@ -45,7 +45,7 @@ class Listening:
         """Hold one GET stream until the host leaves, the session ends, or the token that it was asked for with."""
         owners = caller.owners(host_session.mount.name)
         feed = exchange.stream()
-        host_session.streams.append(feed)
+        host_session.streams[feed] = caller
         still_open = [each for each in host_session.streams if not each.closed]
         if len(still_open) > MAX_STREAMS:
             still_open[0].close()
@@ -59,7 +59,7 @@ class Listening:
             meeting.cancel()
             if expiry is not None:
                 expiry.cancel()
-            host_session.streams.remove(feed)
+            del host_session.streams[feed]
             for owner in owners:
                 self._leave(owner)
         return Reply()
@@ -70,11 +70,6 @@ class Listening:
         for watcher in watchers:
             watcher.cancel()
         await asyncio.gather(*watchers, return_exceptions=True)
-
-    def _may_hear(self, host_session: HostSession, record: TaskRecord) -> bool:
-        """Whether the host would be told of the task if it asked."""
-        mount, tool = host_session.mount.name, record.call.tool
-        return self._access.permits(host_session.caller, mount, TASKS_GET, tool)
 
     def _end_of(self, caller: AuthContext, feed: Feed) -> asyncio.TimerHandle | None:
         if caller.good_until is None:
@@ -116,5 +111,9 @@ class Listening:
             return
         # The session that made the task, which was its owner's then, and a session never changes hands.
         host_session = self._sessions.peek(record.call.host_session)
-        if host_session is not None and self._may_hear(host_session, record):
-            host_session.publish(self._dialect.task_changed(record))
+        if host_session is not None:
+            mount, tool = owner.mount, record.call.tool
+            host_session.publish(
+                self._dialect.task_changed(record),
+                lambda caller: self._access.permits(caller, mount, TASKS_GET, tool),
+            )

@@ -9,7 +9,9 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from taskgate.alarms import Alarms
+from taskgate.auth.context import AuthContext
 from taskgate.dialects.base import DownstreamDialect, Params
+from taskgate.engine.callers import speaker
 from taskgate.engine.messages import Exchange
 from taskgate.engine.sessions import HostSession
 from taskgate.interruption import Interruptible
@@ -27,6 +29,7 @@ class Relaying:
     async def forward(
         self,
         exchange: Exchange,
+        caller: AuthContext,
         host_session: HostSession,
         *,
         id: RequestId,
@@ -44,7 +47,8 @@ class Relaying:
         try:
             with call:
                 notice = self._notice(exchange, host_session, progress_token)
-                return await host_session.upstream.relay(method, params, notice=notice)
+                speaks = speaker(caller)
+                return await host_session.upstream.relay(method, params, notice=notice, speaker=speaks)
         finally:
             if alarm is not None:
                 alarm.cancel()

@@ -6,15 +6,18 @@ that the call left is durable before its first byte is (decisions 2, 3), and not
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from logging import getLogger
 from typing import Final
 
+from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.dialects.base import Params
 from taskgate.dialects.faults import call_ended, call_failed
+from taskgate.engine.callers import speaker
 from taskgate.engine.endings import Endings
 from taskgate.engine.mounts import Mount
 from taskgate.engine.sessions import HostSession, HostSessions
@@ -120,10 +123,12 @@ class Runner:
             self._expected -= 1
             self._change.set()
 
-    def start(self, record: TaskRecord, host_session: HostSession) -> None:
-        """Run the call of a new task over its host session's server; the session's end waits for it."""
+    def start(self, record: TaskRecord, host_session: HostSession, caller: AuthContext) -> None:
+        """Run the call of a new task of `caller` over its host session's server; the session's end waits for it."""
         self._sessions.hold(host_session)
-        self._launch(record, host_session.upstream).add_done_callback(lambda _: self._sessions.release(host_session))
+        self._launch(record, host_session.upstream, speaker(caller)).add_done_callback(
+            lambda _: self._sessions.release(host_session)
+        )
 
     async def recover(self, record: TaskRecord, mount: Mount | None) -> None:
         """Take over a task of a process that is gone: run what was never sent, end what may have run."""
@@ -134,7 +139,7 @@ class Runner:
             self._audit.record(TaskRecovered(record.owner.mount, "failed"))
             return
         # Tokens are not stored, so where one is needed the call ends unsent.
-        owner = Speaker(context=record.owner.context)
+        owner = Speaker(context=record.owner.context, is_known=False)
         upstream = mount.upstream.session(lambda _: None, lambda: owner)
         self._launch(record, upstream).add_done_callback(lambda _: self._sessions.discard(upstream))
         self._audit.record(TaskRecovered(record.owner.mount, "retried"))
@@ -163,11 +168,13 @@ class Runner:
     def _tasks(self) -> "list[asyncio.Task[None]]":
         return [run.task for run in self._runs.values() if run.task is not None]
 
-    def _launch(self, record: TaskRecord, upstream: UpstreamSession) -> asyncio.Task[None]:
+    def _launch(
+        self, record: TaskRecord, upstream: UpstreamSession, speaks: Speaker | None = None
+    ) -> asyncio.Task[None]:
         run = self._runs[record.id] = _Run(record)
         if self._stopping:
             run.shut_down()
-        run.task = asyncio.get_running_loop().create_task(self._run(run, record, upstream))
+        run.task = asyncio.get_running_loop().create_task(self._run(run, record, upstream, speaks))
         run.task.add_done_callback(lambda _: self._forget(run))
         self._count(run.owner.mount, 1)
         return run.task
@@ -181,7 +188,7 @@ class Runner:
         self._counts[mount] += change
         self._audit.record(CallsRunning(mount, self._counts[mount]))
 
-    async def _run(self, run: _Run, record: TaskRecord, upstream: UpstreamSession) -> None:
+    async def _run(self, run: _Run, record: TaskRecord, upstream: UpstreamSession, speaks: Speaker | None) -> None:
         assert record.call.params is not None, "a new or recovered record has its bodies"
         params, expires_at, created_at = Params(record.call.params), record.expires_at, record.created_at
         sent = await self._mark_dispatched(run, record)
@@ -191,18 +198,20 @@ class Runner:
             now = self._clock.now()
             self._audit.record(TaskDispatched(run.owner.mount, now - created_at))
             within = min(self._call_timeouts[run.owner.mount], expires_at - now)
-            event = await self._call(run, params, upstream, max(within, timedelta()))
+            # For whoever asked, and not for whom the session was last used by: their token may be good for more.
+            call = partial(upstream.run, params, within=max(within, timedelta()), speaker=speaks)
+            event = await self._call(run, call)
             if event is not None:
                 await self._settle(run, event)
 
     async def _call(
-        self, run: _Run, params: Params, upstream: UpstreamSession, within: timedelta
+        self, run: _Run, call: Callable[[], Awaitable[CallSucceeded | CallFaulted]]
     ) -> CallSucceeded | CallFaulted | None:
         """What the call came to; None where somebody ended the task before."""
         try:
             with run.scope:
                 if not run.stopped:
-                    return await upstream.run(params, within=within)
+                    return await call()
         except UpstreamFailed as failure:
             return call_failed(failure)
         except Interrupted:

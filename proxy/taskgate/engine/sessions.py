@@ -7,6 +7,7 @@ session, so the server's end stays open until the last of them is done (decision
 
 import asyncio
 from base64 import urlsafe_b64encode
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Final, Self
 
@@ -53,7 +54,7 @@ class HostSession:
         self.caller = caller
         self.upstream: UpstreamSession = mount.upstream.session(self._hear, self._speaks)
         self.calls: dict[Interruptible, RequestId] = {}
-        self.streams: list[Feed] = []
+        self.streams: dict[Feed, AuthContext] = {}
         self.seen = clock.elapsed()
         self.tasks = 0
         self.ended = False
@@ -79,9 +80,12 @@ class HostSession:
         """Whether anything of it is going on: a request, an open stream, an unfinished task."""
         return bool(self._users or self.tasks)
 
-    def publish(self, message: str) -> bool:
-        """Send a message on the newest of its GET streams that takes it; never on two (H-LEG-8)."""
-        return any(feed.put(message) for feed in reversed(self.streams))
+    def publish(self, message: str, may_hear: Callable[[AuthContext], bool] = lambda _: True) -> bool:
+        """Send a message on the newest of its GET streams that takes it; never on two (H-LEG-8).
+
+        Only on one that was opened by who `may_hear` it: a session is one caller's, but with any of their tokens.
+        """
+        return any(may_hear(caller) and feed.put(message) for feed, caller in reversed(self.streams.items()))
 
     def _hear(self, notification: Notification) -> None:
         self.publish(self._dialect.notice(notification, None))

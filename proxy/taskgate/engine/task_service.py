@@ -75,7 +75,7 @@ class TaskService:
             cap = Cap(scope=CapScope.CONTEXT, limit=self._policy.tasks_per_context)
             await self._store.insert(record, caps=(cap,))
             self._audit.record(TaskCreated(mount.name, record.ttl, _adjustment(intent.ttl, record.ttl)))
-            self._runner.start(record, host_session)
+            self._runner.start(record, host_session, caller)
         return record
 
     async def get(self, caller: AuthContext, mount: str, task: TaskId, method: str) -> TaskRecord:

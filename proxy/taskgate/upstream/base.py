@@ -21,15 +21,18 @@ Notice = Callable[[Notification], None]
 class Speaker:
     """Somebody for whom the gateway speaks to a server, as far as they are known.
 
-    `context` tells callers apart and names nobody. `subject` and `token` are None where nobody was asked for a token,
-    or none is at hand; `scopes` and `good_until` are the token's.
+    `context` tells callers apart and names nobody. `subject`, `client` and `token` are None where nobody was asked for
+    a token, or none is at hand; `scopes` and `good_until` are the token's. `is_known` is False for somebody of whom
+    only the context is remembered.
     """
 
     context: str
     subject: str | None = None
+    client: str | None = None
     token: str | None = field(default=None, repr=False)
     scopes: frozenset[str] = frozenset()
     good_until: datetime | None = None
+    is_known: bool = True
 
 
 Speaks = Callable[[], Speaker]
@@ -47,11 +50,18 @@ class UpstreamSession(Protocol):
         """What the server said in the handshake, which is made if there is none yet. Single flight."""
         ...
 
-    async def relay(self, method: str, params: Params | None, *, notice: Notice) -> Response:
-        """The server's response to one request; progress of the call goes to `notice`."""
+    async def relay(
+        self, method: str, params: Params | None, *, notice: Notice, speaker: Speaker | None = None
+    ) -> Response:
+        """The server's response to one request; progress of the call goes to `notice`.
+
+        `speaker` is whose request it is, None for whom the session speaks at all; so with `run`.
+        """
         ...
 
-    async def run(self, params: Params, *, within: timedelta) -> CallSucceeded | CallFaulted:
+    async def run(
+        self, params: Params, *, within: timedelta, speaker: Speaker | None = None
+    ) -> CallSucceeded | CallFaulted:
         """What a `tools/call` came to; reason timeout after `within`, if that is sooner than the call's own bound."""
         ...
 
@@ -85,7 +95,8 @@ class Upstream(Protocol):
 class Outgoing(NamedTuple):
     """One HTTP request to a server, without an address: a transport knows the one it goes to.
 
-    `first_byte` bounds the wait for a head, `idle` the silence within a body; None waits.
+    `first_byte` bounds the wait for a head, `idle` the silence within a body; None waits. `speaker` is whose request it
+    is, where it is somebody's.
     """
 
     verb: str
@@ -93,6 +104,7 @@ class Outgoing(NamedTuple):
     body: bytes | None = None
     first_byte: timedelta | None = None
     idle: timedelta | None = None
+    speaker: Speaker | None = None
 
 
 class Incoming(Protocol):

@@ -18,7 +18,7 @@ from taskgate.mcp.jsonrpc import Response
 from taskgate.mcp.versions import Revision
 from taskgate.mcp.vocabulary import SESSION_HEADER, VERSION_HEADER
 from taskgate.upstream import failures
-from taskgate.upstream.base import Incoming, Notice, Outgoing, Transport
+from taskgate.upstream.base import Incoming, Notice, Outgoing, Speaker, Transport
 from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
 
 MAX_ASIDES: Final = 64
@@ -51,12 +51,13 @@ class Means:
 class Call:
     """A request that waits for its answer; `wait` ends when its time is up, or when the answer comes another way."""
 
-    __slots__ = ("answer", "id", "notice", "sent", "wait", "was_let_go", "within")
+    __slots__ = ("answer", "id", "notice", "sent", "speaker", "wait", "was_let_go", "within")
 
-    def __init__(self, id: int, notice: Notice | None, within: timedelta) -> None:
+    def __init__(self, id: int, notice: Notice | None, within: timedelta, speaker: Speaker | None = None) -> None:
         self.id = id
         self.notice = notice
         self.within = within
+        self.speaker = speaker
         self.wait = Interruptible()
         self.sent = False
         self.answer: Response | None = None
@@ -184,7 +185,7 @@ class Conversation:
     async def _exchange(self, call: Call, message: str, first_byte: timedelta | None) -> Response:
         try:
             call.sent = True
-            incoming = await self._post(message, first_byte)
+            incoming = await self._post(message, first_byte, call.speaker)
             answered = False
             try:
                 response = await self._answer(call, incoming)
@@ -252,13 +253,14 @@ class Conversation:
         self.headers[name] = value
         self._posting = _POSTED | self.headers
 
-    async def _post(self, message: str, first_byte: timedelta | None) -> Incoming:
+    async def _post(self, message: str, first_byte: timedelta | None, speaker: Speaker | None = None) -> Incoming:
         outgoing = Outgoing(
             verb="POST",
             headers=self._posting,
             body=message.encode(),
             first_byte=first_byte,
             idle=self._means.settings.idle,
+            speaker=speaker,
         )
         return await self._means.transport.send(outgoing)
 

@@ -4,6 +4,7 @@ What must not live here: how tokens are had and kept (`grants`, `tokens`), bytes
 every request, so nothing of a host's is in it, and no token of one context is shown for another.
 """
 
+from collections.abc import Hashable
 from typing import Final
 from urllib.parse import quote
 
@@ -45,6 +46,9 @@ class Credentials:
     async def token(self, speaker: Speaker) -> str | None:
         """The token to show for somebody; None where tokens are not what is shown. Raises UpstreamFailed."""
         grant = self._grant
+        if self._identity.subject is not None and not speaker.is_known:
+            # Without the name the server would take it for somebody else's call.
+            raise failures.no_token()
         if grant is None:
             return None
         if grant.kind is GrantKind.TOKEN_EXCHANGE and speaker.token is None:
@@ -113,7 +117,7 @@ class SpeakingTransport:
 
     async def _send(self, outgoing: Outgoing) -> tuple[Incoming, bool]:
         """The answer, and whether it says that the token is no good."""
-        speaker = self._speaks()
+        speaker = outgoing.speaker or self._speaks()
         token = await self._credentials.token(speaker)
         headers = {**outgoing.headers, **self._credentials.fields(speaker, token)}
         incoming = await self._inner.send(outgoing._replace(headers=headers))
@@ -128,6 +132,8 @@ def written(subject: str) -> str:
     return quote(subject, safe=_PLAIN)
 
 
-def _key(grant: GrantSettings, speaker: Speaker) -> tuple[str, frozenset[str]] | None:
+def _key(grant: GrantSettings, speaker: Speaker) -> Hashable:
     """For whom a token is good. Whoever comes with fewer scopes is not given what more of them brought."""
-    return (speaker.context, speaker.scopes) if grant.kind is GrantKind.TOKEN_EXCHANGE else None
+    if grant.kind is not GrantKind.TOKEN_EXCHANGE:
+        return None
+    return speaker.context, speaker.subject, speaker.client, speaker.scopes

@@ -73,7 +73,13 @@ class Way:
                 done, running = await asyncio.wait(running, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
                 winner = next((attempt for attempt in done if attempt.exception() is None), None)
         finally:
-            await _end({attempt for attempt in started if attempt is not winner})
+            try:
+                await _end({attempt for attempt in started if attempt is not winner})
+            except asyncio.CancelledError:
+                # Nobody will have it.
+                if winner is not None:
+                    winner.result().drop()
+                raise
         if winner is None:
             raise OSError("no address of the host can be reached")
         return winner.result()

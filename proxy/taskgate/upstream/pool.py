@@ -8,6 +8,7 @@ import asyncio
 
 from yarl import URL
 
+from taskgate.errors import UpstreamFailed
 from taskgate.upstream import failures
 from taskgate.upstream.connection import Connection
 from taskgate.upstream.dialing import Way
@@ -60,7 +61,7 @@ class Pool:
         except (OSError, ValueError):
             if self._closed:
                 raise failures.let_go(dispatched=False) from None
-            raise failures.silent() if hurried and scope.expired() else failures.unreachable() from None
+            raise _unmade(in_a_hurry=hurried and scope.expired()) from None
         finally:
             self._dials.discard(scope)
             self._tell_if_empty()
@@ -119,3 +120,7 @@ class Pool:
     def _tell_if_empty(self) -> None:
         if self._empty is not None and not self._standing and not self._dials and not self._empty.done():
             self._empty.set_result(None)
+
+
+def _unmade(*, in_a_hurry: bool) -> UpstreamFailed:
+    return failures.too_late(dispatched=False) if in_a_hurry else failures.unreachable()

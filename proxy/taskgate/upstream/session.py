@@ -18,7 +18,7 @@ from taskgate.mcp.vocabulary import INITIALIZE, NOTE_TOOLS_CHANGED, PING, TOOLS_
 from taskgate.tasks.events import CallFaulted, CallSucceeded
 from taskgate.tasks.policy import TaskSupport
 from taskgate.upstream import failures
-from taskgate.upstream.base import Notice
+from taskgate.upstream.base import Notice, Speaker
 from taskgate.upstream.catalogue import read_catalogue
 from taskgate.upstream.conversation import Call, Conversation, Means
 from taskgate.upstream.listening import ServerStream
@@ -62,18 +62,28 @@ class HttpSession:
         """See UpstreamSession."""
         return (await self._open()).conversation.server
 
-    async def relay(self, method: str, params: Params | None, *, notice: Notice) -> Response:
+    async def relay(
+        self, method: str, params: Params | None, *, notice: Notice, speaker: Speaker | None = None
+    ) -> Response:
         """See UpstreamSession."""
         write = self._means.dialect.call
         return await self._ask(
-            method, lambda id_: write(id_, method, params), notice=notice, within=self._means.settings.call
+            method,
+            lambda id_: write(id_, method, params),
+            notice=notice,
+            within=self._means.settings.call,
+            speaker=speaker,
         )
 
-    async def run(self, params: Params, *, within: timedelta) -> CallSucceeded | CallFaulted:
+    async def run(
+        self, params: Params, *, within: timedelta, speaker: Speaker | None = None
+    ) -> CallSucceeded | CallFaulted:
         """See UpstreamSession."""
         dialect = self._means.dialect
         within = min(within, self._means.settings.call)
-        response = await self._ask(TOOLS_CALL, lambda id_: dialect.call(id_, TOOLS_CALL, params), within=within)
+        response = await self._ask(
+            TOOLS_CALL, lambda id_: dialect.call(id_, TOOLS_CALL, params), within=within, speaker=speaker
+        )
         return dialect.outcome(response)
 
     async def tools(self) -> Mapping[str, TaskSupport | None]:
@@ -149,7 +159,13 @@ class HttpSession:
         return stream
 
     async def _ask(
-        self, method: str, write: Callable[[int], str], *, notice: Notice | None = None, within: timedelta
+        self,
+        method: str,
+        write: Callable[[int], str],
+        *,
+        notice: Notice | None = None,
+        within: timedelta,
+        speaker: Speaker | None = None,
     ) -> Response:
         means, clock = self._means, self._clock
         began = clock.elapsed()
@@ -157,7 +173,7 @@ class HttpSession:
         if talk is None or self._closed:
             talk, within = await self._open_within(within)
         first_byte = None if method == TOOLS_CALL else means.settings.first_byte
-        call = Call(next(means.ids), notice, within)
+        call = Call(next(means.ids), notice, within, speaker)
         error: str | None = "cancelled"
         try:
             response = await talk.conversation.ask(call, write(call.id), first_byte=first_byte)

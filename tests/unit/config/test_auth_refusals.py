@@ -160,8 +160,19 @@ INNER: list[tuple[str, str, str, list[str]]] = [
     ("must not be empty", f"{_METADATA}.extra", '.""', ["{'': 1}"]),
     ("must be a mapping of keys to values", "authorization.rules", "[0]", ["[a]", "[null]"]),
     ("must not be empty", "authorization.rules", "[0].methods", ["[{methods: []}]"]),
-    ("must not be empty", "authorization.rules", "[0].methods[1]", ["[{methods: [a, '']}]"]),
+    ("must not be empty", "authorization.rules", "[0].methods[1]", ["[{methods: [ping, '']}]"]),
     ("must be a list", "authorization.rules", "[0].methods", ["[{methods: a}]"]),
+    (
+        "must match a request that hosts can send, such as tools/call, tasks/* or resources/read",
+        "authorization.rules",
+        "[0].methods[0]",
+        [
+            "[{methods: [tools/cal]}]",
+            "[{methods: ['Tools/*']}]",
+            "[{methods: ['notifications/*']}]",
+            "[{methods: [GET]}]",
+        ],
+    ),
     (
         "must have a ] for every [ (the character [ itself is written [[])",
         "authorization.rules",

@@ -68,7 +68,7 @@ authorization:
   default: deny
   rules:
     - {}
-    - {name: "null", methods: ["tasks/*", "~"], upstream: a, tool: "[[]$$*", claims: {"a b": ["1"], "~": [x]}}
+    - {name: "null", methods: ["tasks/*", "?ing"], upstream: a, tool: "[[]$$*", claims: {"a b": ["1"], "~": [x]}}
     - {require_scopes: ["$$", "!"], shadow: true}
     - {effect: deny}
   scope_implies: {"$a": ["$$b", "true"], "null": []}

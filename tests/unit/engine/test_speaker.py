@@ -22,7 +22,7 @@ ALICE = Identity(
 def test_a_caller_is_told_by_context_and_subject_and_their_token_kept_with_its_bounds() -> None:
     told = speaker(AuthContext(key="key", earlier="old", identity=ALICE, token="a token"))
     assert told == Speaker(
-        context="key", subject="alice", token="a token", scopes=frozenset({"read"}), good_until=EXPIRY
+        context="key", subject="alice", client="desk", token="a token", scopes=frozenset({"read"}), good_until=EXPIRY
     )
     assert "a token" not in repr(told)
 

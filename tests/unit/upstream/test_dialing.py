@@ -125,6 +125,29 @@ async def test_of_two_connections_at_once_one_is_used_and_one_dropped(
         await transport.close()
 
 
+@pytest.mark.usefixtures("stuck")
+async def test_a_race_that_is_given_up_while_its_loser_ends_leaves_nothing(
+    server: RawServer, transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialing, "NEXT_ADDRESS", 0.02)
+    ending, end = asyncio.Event(), dialing._end
+
+    async def end_for_ever(attempts: "set[asyncio.Task[Any]]") -> None:
+        await end(attempts)
+        ending.set()
+        await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(dialing, "_end", end_for_ever)
+    asking = start(transport)
+    async with bounded():
+        await ending.wait()
+    asking.cancel()
+    async with bounded():
+        await asyncio.wait([asking])
+    assert await (await server.next()).at_end()
+    await eventually(lambda: not transport._pool._standing)
+
+
 async def test_a_name_of_which_no_address_is_reached_was_sent_nothing(
     server: RawServer, transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,7 +73,7 @@ async def test_the_wait_for_a_head_includes_the_way_to_a_connection(
     server: RawServer, transport_to: NewTransport
 ) -> None:
     asking = start(transport_to(server.url("https")), first_byte=0.05)
-    assert await failure_of(asking) == ("timeout", True)
+    assert await failure_of(asking) == ("timeout", False)
     assert await (await server.next()).at_end()
 
 
