@@ -64,7 +64,7 @@ class Service:
     async def start(self) -> None:
         """Open everything, and listen; what an earlier process left is settled meanwhile.
 
-        Raises ListenFailed, KeyFileRefused, TlsRefused or StoreUnavailable; nothing is left open then.
+        Raises ListenFailed, KeyFileRefused, TlsRefused, TlsFileRefused or StoreUnavailable; nothing is left open then.
         """
         try:
             await self._open()

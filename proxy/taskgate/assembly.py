@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 
 from taskgate import __version__
-from taskgate.auth.keyfile import KeyFileRefused
 from taskgate.clock import Clock, Entropy, SystemClock, SystemEntropy
 from taskgate.config import GatewayConfig
 from taskgate.config.servers import upstream_settings
@@ -208,7 +207,7 @@ def _upstream(config: GatewayConfig, name: str, audit: Audit, around: Surroundin
     try:
         return around.make_upstream(upstream_settings(config, name), _observer(name, audit), around.clock)
     except TlsFileRefused as refused:
-        raise KeyFileRefused(f"upstreams.{name}.{refused}") from None
+        raise TlsFileRefused(f"upstreams.{name}.{refused}") from None
 
 
 def _observer(name: str, audit: Audit) -> UpstreamObserver:

@@ -25,6 +25,7 @@ from taskgate.config import ConfigurationError, GatewayConfig
 from taskgate.downstream.tls import TlsRefused
 from taskgate.errors import StoreUnavailable
 from taskgate.telemetry import logs
+from taskgate.upstream.trust import TlsFileRefused
 
 COULD_NOT_START: Final = 1
 WRONG: Final = 2
@@ -62,7 +63,7 @@ def serve(file: Path | None, upstream: str | None, listen: str | None, admin: st
     logs.configure(chosen.logging.level, chosen.logging.format, sys.stderr)
     try:
         asyncio.run(_serve(chosen, directory))
-    except (ListenFailed, TlsRefused, KeyFileRefused, StoreUnavailable) as refusal:
+    except (ListenFailed, TlsRefused, TlsFileRefused, KeyFileRefused, StoreUnavailable) as refusal:
         _give_up(refusal, COULD_NOT_START)
 
 

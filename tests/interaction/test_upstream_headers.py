@@ -9,7 +9,7 @@ from helpers.authority import Authority
 from helpers.scripted_upstream import ScriptedServer
 from helpers.waiting import eventually
 from helpers.whole_gateway import configuration, running
-from taskgate.auth.keyfile import KeyFileRefused
+from taskgate.upstream.trust import TlsFileRefused
 from unit.upstream.raw_server import RawServer
 
 
@@ -63,7 +63,7 @@ async def test_a_server_is_shown_the_gateways_certificate(tmp_path: Path) -> Non
 async def test_a_file_that_will_not_do_ends_the_start_with_one_line(tmp_path: Path) -> None:
     tls = {"ca_file": str(tmp_path / "missing")}
     upstream = {"path": "/reports/mcp", "url": "https://127.0.0.1:1/mcp", "tls": tls}
-    with pytest.raises(KeyFileRefused) as refused:
+    with pytest.raises(TlsFileRefused) as refused:
         async with running(configuration({}, upstreams={"reports": upstream})):
             pass
     assert str(refused.value) == "upstreams.reports.tls.ca_file: cannot be read: No such file or directory"

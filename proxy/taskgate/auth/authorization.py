@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from taskgate.auth.context import Identity
 
-_CALL = "tools/call"
-
 
 class Effect(StrEnum):
     """What becomes of a request."""
@@ -118,10 +116,6 @@ class AccessPolicy:
             if refusal:
                 shadowed.append(refusal)
         return Decision(allowed=self.default is Effect.ALLOW, shadowed=tuple(shadowed))
-
-    def visible(self, identity: Identity | None, upstream: str, tool: str) -> bool:
-        """Whether a list of tools may show it: whether the same identity could call it now."""
-        return self.judge(identity, method=_CALL, upstream=upstream, tool=tool).allowed
 
     def scopes(self, identity: Identity | None) -> frozenset[str]:
         """Every scope the identity has, by its token or because a broader one implies it."""

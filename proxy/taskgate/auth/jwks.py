@@ -24,7 +24,7 @@ from taskgate.errors import KeysUnavailable
 FRESH: Final = 0.8
 """The part of their lifespan after which keys are fetched anew, so that nobody waits for it."""
 
-Outcome = Literal["ok", "stale", "failed"]
+Refreshed = Literal["ok", "stale", "failed"]
 """New keys; none, and the last ones serve on; none, and there are none to serve."""
 
 log = getLogger("taskgate.auth")
@@ -33,7 +33,7 @@ log = getLogger("taskgate.auth")
 class KeysHeard(Protocol):
     """Who wants to know how it goes."""
 
-    def refreshed(self, issuer: str, outcome: Outcome, keys: int) -> None:
+    def refreshed(self, issuer: str, outcome: Refreshed, keys: int) -> None:
         """The keys of the issuer of that name were to be refreshed; `keys` serve now. It must not raise."""
         ...
 

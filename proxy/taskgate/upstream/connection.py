@@ -30,7 +30,7 @@ _SWITCHED: Final = 101
 _Head = asyncio.Future[tuple[RawResponseMessage, StreamReader]]
 
 
-class Owner(Protocol):
+class Keeper(Protocol):
     """Whom a connection tells of itself."""
 
     def made(self, connection: "Connection") -> None:
@@ -53,9 +53,9 @@ class Owner(Protocol):
 class Connection(BaseProtocol):
     """One connection. `ask` and `release` take turns; `drop` may come at any time."""
 
-    __slots__ = ("_body", "_head", "_lingering", "_owner", "_reusable", "_unsent")
+    __slots__ = ("_body", "_head", "_keeper", "_lingering", "_reusable", "_unsent")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, owner: Owner) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, keeper: Keeper) -> None:
         super().__init__(loop)
         # Once for all answers: between two of them it has nothing to remember.
         self._parser = HttpResponseParser(
@@ -69,7 +69,7 @@ class Connection(BaseProtocol):
             max_field_size=8190,
             max_headers=128,
         )
-        self._owner = owner
+        self._keeper = keeper
         self._head: _Head | None = None
         self._body: StreamReader | None = None
         self._lingering: asyncio.TimerHandle | None = None
@@ -122,7 +122,7 @@ class Connection(BaseProtocol):
 
     def drop(self) -> None:
         """End it now, with whatever is under way on it."""
-        self._owner.forget(self)
+        self._keeper.forget(self)
         if self.transport is not None:
             self.transport.abort()
 
@@ -147,7 +147,7 @@ class Connection(BaseProtocol):
             and not transport.get_write_buffer_size()
             and not self._began_another()
         ):
-            self._owner.keep(self)
+            self._keeper.keep(self)
         else:
             self.drop()
 
@@ -178,7 +178,7 @@ class Connection(BaseProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It stands."""
         super().connection_made(transport)
-        self._owner.made(self)
+        self._keeper.made(self)
 
     def data_received(self, data: bytes) -> None:
         """Parse what came; what came unasked ends the connection."""
@@ -224,7 +224,7 @@ class Connection(BaseProtocol):
     def connection_lost(self, exc: BaseException | None) -> None:
         """Tell who waits for an answer, or for the rest of one."""
         super().connection_lost(exc)
-        self._owner.lost(self)
+        self._keeper.lost(self)
         self._stop_lingering()
         self._fail(failures.closed())
         self._break_off()

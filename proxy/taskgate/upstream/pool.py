@@ -83,7 +83,7 @@ class Pool:
             self._empty = self._empty or loop.create_future()
             await asyncio.shield(self._empty)
 
-    # What connections tell; see Owner.
+    # What connections tell; see Keeper.
 
     def made(self, connection: Connection) -> None:
         """Count it."""

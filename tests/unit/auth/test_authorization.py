@@ -246,20 +246,3 @@ def test_scopes_that_imply_each_other_are_the_same() -> None:
     implied = {"a": frozenset({"b"}), "b": frozenset({"c", "b"}), "c": frozenset({"a"})}
     policy = AccessPolicy(implied=implied)
     assert {policy.scopes(identity(one)) for one in "abc"} == {frozenset("abc")}
-
-
-# --- what a list shows ---------------------------------------------------------------------------------------------
-
-
-def test_a_list_shows_what_could_be_called() -> None:
-    policy = AccessPolicy(
-        rules=(
-            rule("lists", methods=("tools/list",), effect=DENY),
-            rule("trial", effect=DENY, shadow=True),
-            rule("delete", "admin", methods=("tools/call",), upstream="reports", tool="delete_*"),
-        )
-    )
-    assert policy.visible(None, "reports", "build")
-    assert not policy.visible(None, "reports", "delete_all")
-    assert policy.visible(identity("admin"), "reports", "delete_all")
-    assert policy.visible(None, "other", "delete_all")

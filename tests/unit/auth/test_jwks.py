@@ -29,18 +29,6 @@ from unit.auth.scripted_fetch import (
 
 
 @pytest.fixture
-def fetch() -> ScriptedFetch:
-    fetch = ScriptedFetch()
-    fetch.answers[URI] = key_set(FIRST)
-    return fetch
-
-
-@pytest.fixture
-def heard() -> Heard:
-    return Heard()
-
-
-@pytest.fixture
 async def keys(fetch: ScriptedFetch, clock: ManualClock, heard: Heard) -> AsyncIterator[IssuerKeys]:
     """The keys at URI, nothing fetched yet and nothing in the background."""
     async with closing(IssuerKeys(settings_of(uri=URI), fetch, clock, heard)) as keys:

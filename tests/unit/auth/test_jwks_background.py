@@ -24,18 +24,6 @@ from unit.auth.scripted_fetch import (
 )
 
 
-@pytest.fixture
-def fetch() -> ScriptedFetch:
-    fetch = ScriptedFetch()
-    fetch.answers[URI] = key_set(FIRST)
-    return fetch
-
-
-@pytest.fixture
-def heard() -> Heard:
-    return Heard()
-
-
 async def test_keys_are_fetched_at_the_start_and_again_before_they_are_old(
     fetch: ScriptedFetch, clock: ManualClock, heard: Heard
 ) -> None:

@@ -18,26 +18,11 @@ from unit.auth.scripted_fetch import (
     FIRST,
     SECOND_KEY,
     SOON,
-    URI,
     Heard,
-    ScriptedFetch,
     closing,
     found,
-    key_set,
     settings_of,
 )
-
-
-@pytest.fixture
-def fetch() -> ScriptedFetch:
-    fetch = ScriptedFetch()
-    fetch.answers[URI] = key_set(FIRST)
-    return fetch
-
-
-@pytest.fixture
-def heard() -> Heard:
-    return Heard()
 
 
 @pytest.fixture

@@ -33,18 +33,6 @@ from unit.auth.scripted_fetch import (
 )
 
 
-@pytest.fixture
-def fetch() -> ScriptedFetch:
-    fetch = ScriptedFetch()
-    fetch.answers[URI] = key_set(FIRST)
-    return fetch
-
-
-@pytest.fixture
-def heard() -> Heard:
-    return Heard()
-
-
 @pytest.mark.parametrize("uri", [URI, None])
 async def test_the_operator_says_how_long_and_how_large_an_answer_may_be(
     fetch: ScriptedFetch, clock: ManualClock, heard: Heard, uri: str | None
