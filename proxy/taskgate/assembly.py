@@ -37,7 +37,7 @@ from taskgate.tasks.policy import Mode, Policy, Rule
 from taskgate.telemetry.audit import Audit, CredentialsGot, SessionLost, StreamEnded, StreamOpened, UpstreamAnswered
 from taskgate.upstream.base import Upstream
 from taskgate.upstream.http import HttpUpstream, UpstreamObserver, UpstreamSettings
-from taskgate.upstream.trust import TlsFileRefused
+from taskgate.upstream.wire.trust import TlsFileRefused
 
 MakeUpstream = Callable[[UpstreamSettings, UpstreamObserver, Clock], Upstream]
 

@@ -25,7 +25,7 @@ from taskgate.config import ConfigurationError, GatewayConfig
 from taskgate.downstream.tls import TlsRefused
 from taskgate.errors import StoreUnavailable
 from taskgate.telemetry import logs
-from taskgate.upstream.trust import TlsFileRefused
+from taskgate.upstream.wire.trust import TlsFileRefused
 
 COULD_NOT_START: Final = 1
 WRONG: Final = 2

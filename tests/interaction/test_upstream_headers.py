@@ -9,7 +9,7 @@ from helpers.authority import Authority
 from helpers.scripted_upstream import ScriptedServer
 from helpers.waiting import eventually
 from helpers.whole_gateway import configuration, running
-from taskgate.upstream.trust import TlsFileRefused
+from taskgate.upstream.wire.trust import TlsFileRefused
 from unit.upstream.raw_server import RawServer
 
 

@@ -12,10 +12,10 @@ from taskgate.clock import Clock
 from taskgate.dialects.base import UpstreamDialect
 from taskgate.upstream.base import Notice, Speaks, Transport
 from taskgate.upstream.conversation import Means
-from taskgate.upstream.credentials import Credentials, SpeakingTransport
+from taskgate.upstream.credentials.speaking import Credentials, SpeakingTransport
 from taskgate.upstream.session import HttpSession
 from taskgate.upstream.settings import IdentityHeaders, UpstreamObserver, UpstreamSettings
-from taskgate.upstream.transport import HttpTransport
+from taskgate.upstream.wire.transport import HttpTransport
 
 __all__ = ["HttpTransport", "HttpUpstream", "UpstreamObserver", "UpstreamSettings"]
 

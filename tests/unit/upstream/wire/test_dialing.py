@@ -9,9 +9,9 @@ import pytest
 
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream import dialing
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.http import HttpTransport
+from taskgate.upstream.wire import dialing
 from unit.upstream.raw_server import RawServer
 
 FIRST, SECOND = "127.0.0.2", "127.0.0.1"

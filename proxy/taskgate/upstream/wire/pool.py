@@ -10,9 +10,9 @@ from yarl import URL
 
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream import failures
-from taskgate.upstream.connection import Connection
-from taskgate.upstream.dialing import Way
 from taskgate.upstream.settings import TlsSettings
+from taskgate.upstream.wire.connection import Connection
+from taskgate.upstream.wire.dialing import Way
 
 
 class Pool:

@@ -17,7 +17,7 @@ from multidict import istr
 from taskgate.mcp.sse import EventDecoder, EventTooLarge
 from taskgate.mcp.vocabulary import SESSION_HEADER
 from taskgate.upstream import failures
-from taskgate.upstream.connection import Connection
+from taskgate.upstream.wire.connection import Connection
 
 _SESSION: Final = istr(SESSION_HEADER)
 # HttpProcessingError: from the parser that is not compiled.

@@ -13,7 +13,7 @@ from taskgate.clock import Clock
 from taskgate.errors import UpstreamReason
 from taskgate.upstream import failures
 from taskgate.upstream.base import Speaker
-from taskgate.upstream.grants import Granted
+from taskgate.upstream.credentials.grants import Granted
 from taskgate.upstream.single import Abandoned, SingleFlight
 
 SHARE: Final = 0.9

@@ -13,7 +13,7 @@ from aiohttp import web
 from helpers.exchange_server import ACCESS_TOKEN, Answer, ExchangeServer
 from helpers.scripted_upstream import ScriptedServer
 from helpers.waiting import eventually
-from taskgate.upstream.grants import basic
+from taskgate.upstream.credentials.grants import basic
 from unit.upstream.offices import Office, exchange, failure, shown, somebody
 
 NewOffice = Callable[..., Office]

@@ -13,9 +13,9 @@ from typing import Final
 
 from yarl import URL
 
-from taskgate.upstream.connection import Connection
 from taskgate.upstream.settings import TlsSettings
-from taskgate.upstream.trust import tls_context
+from taskgate.upstream.wire.connection import Connection
+from taskgate.upstream.wire.trust import tls_context
 
 NEXT_ADDRESS: Final = 0.25
 """Seconds that an address is tried before the next one is tried beside it."""

@@ -15,7 +15,7 @@ from taskgate.errors import UpstreamFailed
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.http import HttpTransport
 from taskgate.upstream.settings import TlsSettings
-from taskgate.upstream.trust import TlsFileRefused, tls_context
+from taskgate.upstream.wire.trust import TlsFileRefused, tls_context
 from unit.upstream.raw_server import RawServer
 
 BARE = b"HTTP/1.1 204 No Content\r\n\r\n"

@@ -14,12 +14,12 @@ from aiohttp.streams import StreamReader
 from yarl import URL
 
 from taskgate.upstream import failures
-from taskgate.upstream.answer import HttpIncoming
 from taskgate.upstream.base import Outgoing
-from taskgate.upstream.connection import Connection
-from taskgate.upstream.pool import Pool
 from taskgate.upstream.settings import UpstreamSettings
-from taskgate.upstream.target import Target
+from taskgate.upstream.wire.answer import HttpIncoming
+from taskgate.upstream.wire.connection import Connection
+from taskgate.upstream.wire.pool import Pool
+from taskgate.upstream.wire.target import Target
 
 REUSE_WITHIN: Final = 2.0
 """Seconds. Servers close what is idle for five: a connection that may be closing is no place for a call made once."""

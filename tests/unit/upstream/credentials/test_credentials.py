@@ -11,7 +11,7 @@ from helpers.exchange_server import ExchangeServer, Terms
 from helpers.scripted_upstream import ScriptedServer, status
 from helpers.waiting import eventually
 from taskgate.upstream.base import Speaker
-from taskgate.upstream.credentials import written
+from taskgate.upstream.credentials.speaking import written
 from taskgate.upstream.settings import FixedHeader, GrantKind, IdentityHeaders
 from unit.upstream.offices import Office, exchange, failure, relay, shown, somebody
 

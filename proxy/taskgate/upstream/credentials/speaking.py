@@ -12,9 +12,9 @@ from taskgate.clock import Clock
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream import failures
 from taskgate.upstream.base import Incoming, Outgoing, Speaker, Speaks, Transport
-from taskgate.upstream.grants import Granted, TokenEndpoint
+from taskgate.upstream.credentials.grants import Granted, TokenEndpoint
+from taskgate.upstream.credentials.tokens import Tokens
 from taskgate.upstream.settings import FixedHeader, GrantKind, GrantSettings, UpstreamObserver, UpstreamSettings
-from taskgate.upstream.tokens import Tokens
 
 _AUTHORIZATION: Final = "Authorization"
 _UNAUTHORIZED: Final = 401

@@ -12,9 +12,9 @@ from helpers.scripted_upstream import ScriptedServer
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.base import Speaker
-from taskgate.upstream.grants import Granted
+from taskgate.upstream.credentials.grants import Granted
+from taskgate.upstream.credentials.tokens import Tokens
 from taskgate.upstream.settings import IdentityHeaders
-from taskgate.upstream.tokens import Tokens
 from unit.upstream.offices import CALL, Office, exchange, failure, relay, shown, somebody
 
 NewOffice = Callable[..., Office]
