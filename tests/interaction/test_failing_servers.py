@@ -1,9 +1,11 @@
 """Servers that refuse, reset, hang or answer garbage: the exact outcome for a plain call and for a task."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from helpers.exchange_server import ExchangeServer, Terms
 from helpers.mcp_host import McpHost
 from helpers.scripted_upstream import (
     Hold,
@@ -107,6 +109,33 @@ async def test_a_call_that_outlives_its_bound_is_cancelled_at_the_server(server:
             answer = await host.call("report")
         assert answer.error["data"] == {"origin": "upstream", "reason": "timeout", "dispatched": True}
         await eventually(lambda: server.cancelled == [hold.turns[0].id])
+
+
+@pytest.mark.parametrize("as_task", [False, True])
+async def test_a_call_whose_time_is_up_while_its_token_is_had_was_never_sent_and_is_not_cancelled(
+    server: ScriptedServer, as_task: bool
+) -> None:
+    async with ExchangeServer(Terms(grant_type="client_credentials", audience=None, scopes=())) as endpoint:
+        endpoint.lifetime = 0
+        client, secret = endpoint.terms.client
+        credentials = {"mode": "client_credentials", "token_url": endpoint.url}
+        credentials |= {"client_id": client, "client_secret": secret}
+        written = {"path": "/reports/mcp", "url": server.url, "timeouts": {"call": "1s"}, "credentials": credentials}
+        async with running(configuration({"reports": server.url}, upstreams={"reports": written})) as gateway:
+            host = await gateway.greeted()
+            task = await host.start("echo")
+            assert (await host.ask("tasks/result", {"taskId": task["taskId"]})).result
+            await server.streaming()
+            endpoint.gate = asyncio.Event()
+            if as_task:
+                task = await host.start("echo")
+                answer = await host.ask("tasks/result", {"taskId": task["taskId"]})
+            else:
+                answer = await host.call("echo")
+            assert answer.error["data"] == {"origin": "upstream", "reason": "timeout", "dispatched": False}
+            endpoint.gate.set()
+            assert (await host.call("echo")).result
+    assert (len(server.heard("tools/call")), server.cancelled) == (2, [])
 
 
 @covers("V-INIT-9")

@@ -96,7 +96,8 @@ class Outgoing(NamedTuple):
     """One HTTP request to a server, without an address: a transport knows the one it goes to.
 
     `first_byte` bounds the wait for a head, `idle` the silence within a body; None waits. `speaker` is whose request it
-    is, where it is somebody's.
+    is, where it is somebody's. `left` is told right before the first byte is handed to the network: until then nothing
+    can have run.
     """
 
     verb: str
@@ -105,6 +106,7 @@ class Outgoing(NamedTuple):
     first_byte: timedelta | None = None
     idle: timedelta | None = None
     speaker: Speaker | None = None
+    left: Callable[[], None] | None = None
 
 
 class Incoming(Protocol):
@@ -134,7 +136,10 @@ class Transport(Protocol):
     """Moves bytes to and from one server."""
 
     async def send(self, outgoing: Outgoing) -> Incoming:
-        """The answer's head. Raises UpstreamFailed: unreachable if nothing can have arrived, else closed, timeout, …"""
+        """The answer's head. Raises UpstreamFailed: unreachable if nothing can have arrived, else closed, timeout, …
+
+        Tells `outgoing.left` before anything of it can arrive.
+        """
         ...
 
     async def close(self) -> None:

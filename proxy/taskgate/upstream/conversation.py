@@ -49,7 +49,10 @@ class Means:
 
 
 class Call:
-    """A request that waits for its answer; `wait` ends when its time is up, or when the answer comes another way."""
+    """A request that waits for its answer; `wait` ends when its time is up, or when the answer comes another way.
+
+    `sent` tells whether any of it may have reached the server: while its way is made, none has.
+    """
 
     __slots__ = ("answer", "id", "notice", "sent", "speaker", "wait", "was_let_go", "within")
 
@@ -62,6 +65,10 @@ class Call:
         self.sent = False
         self.answer: Response | None = None
         self.was_let_go = False
+
+    def leave(self) -> None:
+        """Its first byte is on its way."""
+        self.sent = True
 
     def wake(self) -> None:
         """End the wait now."""
@@ -184,8 +191,7 @@ class Conversation:
 
     async def _exchange(self, call: Call, message: str, first_byte: timedelta | None) -> Response:
         try:
-            call.sent = True
-            incoming = await self._post(message, first_byte, call.speaker)
+            incoming = await self._post(message, first_byte, call)
             answered = False
             try:
                 response = await self._answer(call, incoming)
@@ -195,7 +201,7 @@ class Conversation:
                 await incoming.release(answered=answered)
         except asyncio.CancelledError:
             # The handshake must not be cancelled, and before its end there is nobody to tell.
-            if call.answer is None and self._server is not None:
+            if call.sent and call.answer is None and self._server is not None:
                 self.say(self._means.dialect.cancel(call.id, UNWANTED))
             raise
 
@@ -253,14 +259,15 @@ class Conversation:
         self.headers[name] = value
         self._posting = _POSTED | self.headers
 
-    async def _post(self, message: str, first_byte: timedelta | None, speaker: Speaker | None = None) -> Incoming:
+    async def _post(self, message: str, first_byte: timedelta | None, call: Call | None = None) -> Incoming:
         outgoing = Outgoing(
             verb="POST",
             headers=self._posting,
             body=message.encode(),
             first_byte=first_byte,
             idle=self._means.settings.idle,
-            speaker=speaker,
+            speaker=None if call is None else call.speaker,
+            left=None if call is None else call.leave,
         )
         return await self._means.transport.send(outgoing)
 

@@ -24,7 +24,7 @@ from aiohttp import (
     hdrs,
 )
 
-from taskgate.errors import UpstreamReason
+from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream import failures
 from taskgate.upstream.settings import GrantKind, GrantSettings
 
@@ -48,11 +48,14 @@ _CODES: Final = frozenset(
         "invalid_grant",
         "invalid_scope",
         "invalid_target",
+        "invalid_token",
         "unauthorized_client",
         "unsupported_grant_type",
     }
 )
-"""What is repeated of an endpoint's words: RFC 6749, 5.2 and RFC 8693, 2.2.2."""
+"""What is repeated of an endpoint's words: RFC 6749, 5.2, RFC 6750, 3.1 and RFC 8693, 2.2.2."""
+# RFC 8693 wants the second of a subject token that will not do; endpoints say the others as well.
+_OF_SUBJECTS: Final = frozenset({"invalid_grant", "invalid_request", "invalid_token"})
 
 log = getLogger("taskgate.credentials")
 
@@ -62,6 +65,13 @@ class Granted(NamedTuple):
 
     token: str
     lifetime: float
+
+
+class SubjectRefused(UpstreamFailed):
+    """That failure, and it may be the subject token's own: with another one there may be a token."""
+
+    def __init__(self, failure: UpstreamFailed) -> None:
+        super().__init__(UpstreamReason(failure.reason), str(failure), dispatched=failure.dispatched)
 
 
 class _Refused(Exception):
@@ -94,12 +104,18 @@ class TokenEndpoint:
         self._closed = False
 
     async def grant(self, subject_token: str | None) -> Granted:
-        """A new token; `subject_token` is what is exchanged for it. Raises UpstreamFailed."""
+        """A new token; `subject_token` is what is exchanged for it.
+
+        Raises UpstreamFailed; SubjectRefused where it may be for that token.
+        """
         try:
             granted = read_answer(*await self._ask(form_of(self._settings, subject_token)))
         except _Refused as refused:
             self._tell(refused.word)
-            raise failures.no_credentials(refused.reason) from None
+            failure = failures.no_credentials(refused.reason)
+            if subject_token is not None and refused.word in _OF_SUBJECTS:
+                failure = SubjectRefused(failure)
+            raise failure from None
         self._told = None
         return granted
 

@@ -12,7 +12,7 @@ from taskgate.clock import Clock
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream import failures
 from taskgate.upstream.base import Incoming, Outgoing, Speaker, Speaks, Transport
-from taskgate.upstream.credentials.grants import Granted, TokenEndpoint
+from taskgate.upstream.credentials.grants import Granted, SubjectRefused, TokenEndpoint
 from taskgate.upstream.credentials.tokens import Tokens
 from taskgate.upstream.settings import FixedHeader, GrantKind, GrantSettings, UpstreamObserver, UpstreamSettings
 
@@ -84,7 +84,7 @@ class Credentials:
         assert endpoint is not None, "whoever is to be asked has an address"
         exchanged = speaker.token if grant.kind is GrantKind.TOKEN_EXCHANGE else None
         if exchanged is not None and speaker.good_until is not None and speaker.good_until <= self._clock.now():
-            raise failures.no_token()
+            raise SubjectRefused(failures.no_token())
         began = self._clock.elapsed()
         try:
             granted = await endpoint.grant(exchanged)

@@ -1,7 +1,8 @@
 """Tokens that were had, by whom they are for, and for as long as they serve.
 
 What must not live here: how a token is had (`grants`), who may be given it (`credentials`). What holds: whoever asks
-for the same at the same time waits for one request, and nobody is given what was had for another key.
+for the same at the same time waits for one request, nobody is given what was had for another key, and nobody goes
+without because an older token of theirs was refused.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from taskgate.clock import Clock
 from taskgate.errors import UpstreamReason
 from taskgate.upstream import failures
 from taskgate.upstream.base import Speaker
-from taskgate.upstream.credentials.grants import Granted
+from taskgate.upstream.credentials.grants import Granted, SubjectRefused
 from taskgate.upstream.single import Abandoned, SingleFlight
 
 SHARE: Final = 0.9
@@ -29,6 +30,15 @@ class _Token(NamedTuple):
     until: float
 
 
+class _Flight(SingleFlight[_Token]):
+    """One request for a token, made with that of `speaker`; `others` are made after it was refused, one for a token."""
+
+    def __init__(self, have: Callable[[Speaker], Coroutine[Any, Any, _Token]], speaker: Speaker) -> None:
+        super().__init__(partial(have, speaker))
+        self.speaker = speaker
+        self.others: dict[str | None, _Flight] = {}
+
+
 class Tokens:
     """Keeps what `ask` brings. `most` is how many."""
 
@@ -36,21 +46,21 @@ class Tokens:
         self._ask = ask
         self._clock = clock
         self._most = most
-        self._kept: dict[Hashable, SingleFlight[_Token]] = {}
+        self._kept: dict[Hashable, _Flight] = {}
         self._asking: set[asyncio.Task[Any]] = set()
 
     async def get(self, key: Hashable, speaker: Speaker) -> str:
         """The token of that key; where none serves any more, one is had for `speaker`. Raises UpstreamFailed."""
-        flight = self._kept.pop(key, None)
+        flight = self._kept.get(key)
         if flight is None or flight.is_empty or self._is_over(flight):
-            flight = SingleFlight(partial(self._have, speaker))
-        self._kept[key] = flight
-        if len(self._kept) > self._most:
-            del self._kept[next(iter(self._kept))]
+            flight = _Flight(self._have, speaker)
         try:
-            return (flight.value or await flight.get()).text
-        except Abandoned:
-            raise failures.no_credentials(UpstreamReason.UNREACHABLE) from None
+            return await self._wait(key, flight)
+        except SubjectRefused:
+            if flight.speaker.token == speaker.token:
+                raise
+        # It was another token of the same caller. Whether this one will do is not known yet.
+        return await self._wait(key, flight.others.setdefault(speaker.token, _Flight(self._have, speaker)))
 
     def drop(self, key: Hashable, token: str) -> None:
         """Give that token to nobody any more; one that was had since stays."""
@@ -67,6 +77,17 @@ class Tokens:
         if asking:
             await asyncio.wait(asking)
 
+    async def _wait(self, key: Hashable, flight: _Flight) -> str:
+        # Away and back: whoever is used is the last to go.
+        self._kept.pop(key, None)
+        self._kept[key] = flight
+        if len(self._kept) > self._most:
+            del self._kept[next(iter(self._kept))]
+        try:
+            return (flight.value or await flight.get()).text
+        except Abandoned:
+            raise failures.no_credentials(UpstreamReason.UNREACHABLE) from None
+
     async def _have(self, speaker: Speaker) -> _Token:
         task = asyncio.current_task()
         assert task is not None, "this runs in a flight's own task"
@@ -78,6 +99,6 @@ class Tokens:
             self._asking.discard(task)
         return _Token(granted.token, began + granted.lifetime * SHARE)
 
-    def _is_over(self, flight: SingleFlight[_Token]) -> bool:
+    def _is_over(self, flight: _Flight) -> bool:
         had = flight.value
         return had is not None and had.until <= self._clock.elapsed()

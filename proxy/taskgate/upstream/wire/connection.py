@@ -5,6 +5,7 @@ kept only if its last answer came to its end, and nothing came besides.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from aiohttp import ClientPayloadError
@@ -84,15 +85,19 @@ class Connection(BaseProtocol):
     # The turn of a request.
 
     async def ask(
-        self, head: bytes, body: bytes | None, until: float | None
+        self, head: bytes, body: bytes | None, until: float | None, left: Callable[[], None] | None = None
     ) -> tuple[RawResponseMessage, StreamReader]:
         """Send one request; the head of its answer, and a reader of its body.
 
-        `until` is the loop's time at which the wait ends. Raises UpstreamFailed; then, and where the wait is cancelled,
-        the connection is dropped.
+        `until` is the loop's time at which the wait ends, `left` is told right before the first byte is written. Raises
+        UpstreamFailed, unreachable where nothing was written; then, and where the wait is cancelled, the connection is
+        dropped.
         """
-        if self.transport is None:
-            raise failures.closed()
+        # It can end between the moment it is made and the one its maker goes on.
+        if self.transport is None or self.transport.is_closing():
+            raise failures.unreachable()
+        if left is not None:
+            left()
         answer: _Head = self._loop.create_future()
         self._head = answer
         if body is None or len(body) <= _ONE_PIECE:

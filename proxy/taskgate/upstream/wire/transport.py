@@ -75,7 +75,7 @@ class HttpTransport:
         except ValueError:
             raise failures.unreachable() from None
         connection = self._pool.take() or await self._pool.dial(until)
-        message, body = await connection.ask(head, outgoing.body, until)
+        message, body = await connection.ask(head, outgoing.body, until, outgoing.left)
         return connection, message, body
 
     async def _follow(self, outgoing: Outgoing, answer: _Answer, until: float | None) -> _Answer:
