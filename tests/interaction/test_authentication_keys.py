@@ -88,6 +88,26 @@ async def test_keys_are_exchanged_without_a_request_that_fails(server: ScriptedS
             assert keys.count("/keys") == 2
 
 
+async def test_a_stray_token_does_not_keep_the_gateway_from_a_key_that_is_published_right_after_it(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    async with KeyServer() as keys:
+        old, new = (TokenIssuer(tmp_path, issuer=keys.issuer, number=number) for number in (0, 1))
+        keys.publish(old.jwk())
+        config = guarded({"reports": server.url}, auth={"issuers": {"corp": keys_from(keys, cooldown="1h")}})
+        async with running(config) as gateway:
+            host = await gateway.greeted(token=old.token(gateway.url()))
+            code, _, _ = await ask(gateway, "POST", authorization=f"Bearer {new.token(gateway.url())}")
+            assert code == 401
+            keys.publish(old.jwk(), new.jwk())
+            host.token = new.token(gateway.url(), jti="next")
+            assert (await host.ask("ping")).result == {}
+            for number in range(10):
+                stray = TokenIssuer(tmp_path, issuer=keys.issuer, number=2).token(gateway.url(), jti=str(number))
+                assert (await ask(gateway, "POST", authorization=f"Bearer {stray}"))[0] == 401
+            assert keys.count("/keys") == 1 + 3
+
+
 async def test_keys_are_fetched_again_in_the_background(server: ScriptedServer, tmp_path: Path) -> None:
     async with KeyServer() as keys:
         issuer = TokenIssuer(tmp_path, issuer=keys.issuer)

@@ -1,14 +1,16 @@
 """The keys of one issuer, kept fresh: who asks for a key waits only where it is not there.
 
 What must not live here: where keys are read from, and which of them are fit for use. What holds: a good set is never
-replaced by anything but a good set, and however many tokens name keys that nobody knows, they cost one fetch per
-cooldown and no memory.
+replaced by anything but a good set, and however many tokens name keys that nobody knows, they cost no memory and one
+fetch per cooldown: up to AT_ONCE of those that were not needed before come at once. So a stray token does not keep the
+next one waiting, which may be the first of a key that is new.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from logging import getLogger
+from math import inf
 from typing import Final, Literal, NamedTuple, Protocol
 
 from jwt import PyJWK
@@ -23,6 +25,9 @@ from taskgate.errors import KeysUnavailable
 
 FRESH: Final = 0.8
 """The part of their lifespan after which keys are fetched anew, so that nobody waits for it."""
+
+AT_ONCE: Final = 3
+"""Fetches for the sake of unknown keys that may come without a pause, where none was needed for as many cooldowns."""
 
 Refreshed = Literal["ok", "stale", "failed"]
 """New keys; none, and the last ones serve on; none, and there are none to serve."""
@@ -67,7 +72,8 @@ class IssuerKeys:
         self._kept: _Kept | None = None
         self._flight: asyncio.Task[None] | None = None
         self._rounds: asyncio.Task[None] | None = None
-        self._forced_at: float | None = None
+        self._forced_at = -inf
+        self._paid_until = -inf
         self._due = clock.elapsed()
         self._failures = 0
         self._closed = False
@@ -93,10 +99,10 @@ class IssuerKeys:
     async def find(self, kid: str | None, algorithm: str) -> tuple[PyJWK, ...]:
         """The keys of that id that fit the algorithm; without an id, all that fit. () where the issuer has none.
 
-        At once where they are there. Otherwise it waits for a refresh, at most for the timeout of the settings; at most
-        one begins for this per cooldown, and all who wait share it. Raises KeysUnavailable where there were never keys,
-        or the last ones are older than `stale_max`, and where the key is not there but newer ones could not be had: the
-        issuer may have it.
+        At once where they are there. Otherwise it waits for a refresh, at most for the timeout of the settings; for
+        this one begins per cooldown on average, up to AT_ONCE of them without a pause but none soon after one failed,
+        and all who wait share it. Raises KeysUnavailable where there were never keys, or the last ones are older than
+        `stale_max`, and where the key is not there but newer ones could not be had: the issuer may have it.
         """
         keys = self._serving()
         found = () if keys is None else keys.find(kid, algorithm)
@@ -129,13 +135,20 @@ class IssuerKeys:
 
     async def _look_again(self) -> None:
         """Wait for the refresh that goes on, else for a new one, else not at all."""
-        if self._flight is None:
-            now, cooldown = self._clock.elapsed(), self._settings.keys.cooldown.total_seconds()
-            if self._closed or (self._forced_at is not None and now - self._forced_at < cooldown):
-                return
-            self._forced_at = now
+        if self._flight is None and not self._may_force():
+            return
         # Unlike wait_for, it leaves the flight alone when this wait is cancelled or runs out.
         await asyncio.wait({self._flying(hurry=True)}, timeout=self._settings.keys.timeout.total_seconds())
+
+    def _may_force(self) -> bool:
+        """Whether a fetch may begin for the sake of an unknown key; it is paid for with a cooldown then."""
+        now, cooldown = self._clock.elapsed(), self._settings.keys.cooldown.total_seconds()
+        paid_until = max(self._paid_until, now)
+        is_soon = now - self._forced_at < cooldown
+        if self._closed or (is_soon and self._failures) or paid_until - now > (AT_ONCE - 1) * cooldown:
+            return False
+        self._forced_at, self._paid_until = now, paid_until + cooldown
+        return True
 
     def _flying(self, *, hurry: bool) -> asyncio.Task[None]:
         if self._flight is None:

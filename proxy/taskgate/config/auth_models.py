@@ -109,7 +109,7 @@ class JwksSection(Section):
     refresh: Positive = 5 * MINUTE
     """How long fetched keys are fresh; the issuer can shorten it."""
     cooldown: Positive = 30 * SECOND
-    """The least time between two fetches for the sake of keys that are not known."""
+    """For the sake of unknown keys, there is one fetch in this time; after a pause, up to three come at once."""
     stale_max: Positive = 24 * HOUR
     """How long fetched keys serve while newer ones cannot be had."""
     timeout: Annotated[timedelta, DurationIn(most=MINUTE)] = 5 * SECOND

@@ -12,6 +12,7 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from logging import getLogger
 from typing import Any, Final, TypeVar
 
 from taskgate.errors import StoreUnavailable
@@ -23,6 +24,8 @@ Work = Callable[[sqlite3.Cursor], _Value]
 
 _LARGEST_BATCH: Final = 256
 """How many works share a commit at most: bounds how long the loop is busy with them and with their ends."""
+
+log = getLogger("taskgate.stores")
 
 
 class _Errand:
@@ -88,8 +91,8 @@ class Writer:
     ) -> "asyncio.Future[_Value]":
         """Have work done and committed; brief is what finds a few rows by an index and writes little.
 
-        On the loop `tell` is called with its value, or `undone` where it failed, also if nobody waits any more. The
-        future raises StoreUnavailable.
+        On the loop `tell` is called with its value, or `undone` where it failed, also if nobody waits any more. What
+        they raise is logged and changes nothing. The future raises StoreUnavailable.
         """
         if self._closed:
             raise StoreUnavailable("The store is closed")
@@ -199,17 +202,25 @@ class Writer:
 
 def _end(errand: _Errand) -> None:
     future, error = errand.future, errand.error
-    if error is None:
-        if errand.tell is not None:
-            errand.tell(errand.value)
-    elif errand.undone is not None:
-        errand.undone()
+    try:
+        _tell(errand)
+    except Exception as failure:
+        # What is committed is done, and whoever waits for the rest of the batch has no part in it.
+        log.error("What a store did was told to one who failed", exc_info=failure)
     if future.done():
         return
     if error is None:
         future.set_result(errand.value)
     else:
         future.set_exception(error)
+
+
+def _tell(errand: _Errand) -> None:
+    if errand.error is None:
+        if errand.tell is not None:
+            errand.tell(errand.value)
+    elif errand.undone is not None:
+        errand.undone()
 
 
 def _unavailable(cause: BaseException | None) -> StoreUnavailable:

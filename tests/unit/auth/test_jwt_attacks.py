@@ -2,12 +2,13 @@
 
 import hmac
 import json
-from base64 import b64encode
+from base64 import b64encode, urlsafe_b64decode
 from collections.abc import Mapping
 from typing import Any
 
 import jwt
 import pytest
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from taskgate.auth.settings import IssuerSettings, Profile
@@ -123,6 +124,21 @@ async def test_a_signature_is_over_these_letters_by_this_key(algorithm: str) -> 
         assert await gate.refused(other) == AuthReason.SIGNATURE
 
 
+async def test_a_signature_of_two_numbers_is_so_many_bytes_and_no_structure() -> None:
+    gate, (text, _, signature) = Gate(), token().rpartition(".")
+    raw = urlsafe_b64decode(signature + "==")
+    pair = int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:], "big")
+    for other in (
+        encode_dss_signature(*pair),
+        raw[:-1],
+        raw + b"\0",
+        b"\0" + raw,
+        bytes(1) + raw[:32] + bytes(1) + raw[32:],
+    ):
+        assert await gate.refused(f"{text}.{base64url(other)}") == AuthReason.SIGNATURE
+    assert await gate.verify(f"{text}.{base64url(raw)}")
+
+
 # --- headers -----------------------------------------------------------------------------------------------------
 
 
@@ -202,6 +218,19 @@ async def test_a_token_has_one_spelling() -> None:
         *(sent.replace(".", "\uff0e"), sent[:40] + "+" + sent[41:], sent[:40] + "/" + sent[41:], sent + "\ud800"),
     ):
         assert await gate.refused(other) == AuthReason.MALFORMED
+    assert await gate.verify(sent)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+async def test_a_signature_has_one_spelling(algorithm: str) -> None:
+    gate, sent = Gate(), token(signed_as=algorithm)
+    text, _, signature = sent.rpartition(".")
+    assert len(signature) % 4 == 2
+    for other in (
+        *(signature[:-1] + chr(ord(signature[-1]) + 1), f"{signature}==", f"{signature}=", f"{signature}\n"),
+        *(f"{signature[:9]}{junk}{signature[9:]}" for junk in ("!", "!!!!", "\n", " ", "=", "\u00e4")),
+    ):
+        assert await gate.refused(f"{text}.{other}") == AuthReason.MALFORMED
     assert await gate.verify(sent)
 
 

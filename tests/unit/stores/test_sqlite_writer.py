@@ -216,6 +216,29 @@ async def test_what_was_not_done_is_told_as_undone(bench: Bench, waits: bool) ->
     assert told == [1, "undone 2"]
 
 
+async def test_who_fails_when_told_harms_nobody_else_and_is_logged(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuses(_: object = None) -> None:
+        raise LookupError("told")
+
+    told: list[object] = []
+    found = await ends(
+        bench.submit(adds(1), refuses),
+        bench.submit(fails, told.append, undone=refuses),
+        bench.submit(adds(2), told.append),
+        bench.submit(fails, undone=lambda: told.append("undone")),
+    )
+    assert [found[0], found[2]] == [1, 2]
+    assert [isinstance(end, StoreUnavailable) for end in found] == [False, True, False, True]
+    assert told == [2, "undone"]
+    assert await ends(bench.submit(adds(3), told.append)) == [3]
+    records = [record for record in caplog.records if record.name == "taskgate.stores"]
+    assert [(record.levelname, record.exc_info and record.exc_info[0]) for record in records] == [
+        ("ERROR", LookupError)
+    ] * 2
+
+
 async def test_a_failure_that_nobody_waits_for_is_silent(bench: Bench) -> None:
     bench.submit(fails).cancel()
     await ends(bench.submit(adds(1)))
