@@ -70,7 +70,7 @@ def serve(file: Path | None, upstream: str | None, listen: str | None, admin: st
 @main.command()
 @click.option("--config", "file", type=_File, required=True, help="The configuration file.")
 def check(file: Path) -> None:
-    """Check a configuration and print it as it takes effect, every key shown."""
+    """Check a configuration and print it as it takes effect, every key shown, secrets as ********."""
     try:
         click.echo(settings.effective(_load(file)), nl=False)
     except ConfigurationError as wrong:

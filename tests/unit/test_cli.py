@@ -35,6 +35,22 @@ def test_check_prints_every_key_as_it_takes_effect(tmp_path: Path) -> None:
     assert f"url: {URL}" in out
 
 
+def test_check_shows_no_secret(tmp_path: Path) -> None:
+    file, secret = tmp_path / "taskgate.yaml", tmp_path / "secret"
+    secret.write_text("s3cret-file\n")
+    grant = "mode: client_credentials, token_url: 'https://idp.example.com/token', client_id: gw"
+    file.write_text(
+        "version: 1\nauth: {mode: required, issuers: {corp: {issuer: 'https://idp.example.com/'}}}\nupstreams:\n"
+        "  a: {path: /a, url: 'https://a', credentials: {mode: header, header: X-Key, value: s3cret-text}}\n"
+        f"  b: {{path: /b, url: 'https://b', credentials: {{{grant}, client_secret: '${{S}}'}}}}\n"
+        f"  c: {{path: /c, url: 'https://c', credentials: {{{grant}, client_secret: '${{file:{secret}}}'}}}}\n"
+    )
+    status, out, err = run("check", "--config", file, S="s3cret-variable")
+    assert (status, err) == (0, "")
+    assert "s3cret" not in out
+    assert out.count("********") == 3
+
+
 def test_check_tells_all_problems_at_once_with_file_and_line(tmp_path: Path) -> None:
     file = tmp_path / "bad.yaml"
     file.write_text("version: 1\nauth: {mode: none}\nupstreams: {}\nserver: {max_bodi: 1}\n")

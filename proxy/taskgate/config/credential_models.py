@@ -1,18 +1,21 @@
 """The configuration of what the gateway shows to a server: the sections `credentials`, `identity_headers` and `tls`.
 
 What lives here: their keys with types, defaults and bounds. What must not: rules between keys (credential_coherence),
-what floors below make of them (servers). What holds: no repr of a section shows a secret.
+what floors below make of them (servers). What holds: no repr and no JSON of a section shows a secret.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, Field, PlainSerializer, WithJsonSchema
 
 from taskgate.config.addresses import FetchedUrl, FilePath, Url, read_host
 from taskgate.config.fields import ONCE_EACH, Flag, Scope, Section, Text
+
+MASK: Final = "********"
+"""What stands where a secret would be shown."""
 
 # RFC 9110, 5.1 and 5.6.2.
 _HEADER = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$"
@@ -59,6 +62,8 @@ def _identity_header(written: str) -> str:
 def _secret(written: str) -> str:
     if not re.fullmatch(_HIDDEN, written):
         raise ValueError("must be 1 to 8192 characters of ASCII without control characters, or spaces at the ends")
+    if written == MASK:
+        raise ValueError(f"must not be {MASK}, which stands for a secret that is not shown")
     return written
 
 
@@ -77,7 +82,9 @@ def _pattern(pattern: str) -> WithJsonSchema:
 
 HeaderName = Annotated[str, AfterValidator(_header), _pattern(_HEADER)]
 IdentityHeader = Annotated[HeaderName, AfterValidator(_identity_header)]
-Secret = Annotated[str, AfterValidator(_secret), _pattern(_HIDDEN)]
+HIDDEN: Final = PlainSerializer(lambda _: MASK, return_type=str, when_used="json")
+"""Marks a type whose values are shown to nobody; a field of it also needs `repr=False`."""
+Secret = Annotated[str, AfterValidator(_secret), HIDDEN, _pattern(_HIDDEN)]
 ServerName = Annotated[str, AfterValidator(_server_name), _pattern(_SERVER_NAME)]
 
 

@@ -70,6 +70,7 @@ Count = Annotated[int, Field(strict=True, ge=1)]
 Flag = Annotated[bool, Field(strict=True)]
 Name = Annotated[str, StringConstraints(pattern="^[a-z0-9][a-z0-9_-]{0,63}$")]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=256), AfterValidator(_readable)]
+Words = Annotated[str, StringConstraints(max_length=1000), AfterValidator(_readable)]
 Glob = Annotated[Text, AfterValidator(_glob)]
 Scope = Annotated[str, AfterValidator(_scope), WithJsonSchema({"type": "string", "pattern": _SCOPE})]
 

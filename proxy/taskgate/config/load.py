@@ -2,7 +2,8 @@
 
 What lives here: `load`, `for_upstream`, the effective configuration, the JSON Schema, the data directory. What must
 not: the vocabulary itself (models), YAML (document). What holds: everything that is wrong is told at once, in a
-ConfigurationError, and no other exception leaves; what `effective` gives loads to an equal configuration.
+ConfigurationError, and no other exception leaves; what `effective` gives loads to an equal configuration, unless it has
+secrets, which it does not show.
 """
 
 from __future__ import annotations
@@ -70,7 +71,10 @@ def for_upstream(url: str, listen: str | None, admin: str | None) -> GatewayConf
 
 
 def effective(config: GatewayConfig) -> str:
-    """The whole configuration as YAML in the words of the file, every key shown."""
+    """The whole configuration as YAML in the words of the file, every key shown, and `********` for each secret.
+
+    Where it had secrets, it does not load again until they are put back.
+    """
     stream = io.StringIO()
     yaml = YAML(typ="safe", pure=True)
     yaml.default_flow_style = False

@@ -86,9 +86,3 @@ def test_keys_that_need_each_other_are_given_together(tells: Tells, minimal: str
 )
 def test_malformed_parts_contradict_nothing(written: object) -> None:
     assert list(tls_contradictions(written)) == []
-
-
-@pytest.mark.parametrize("key", ["trusted_proxies"])
-def test_no_peer_can_be_trusted_to_speak_for_others(tells: Tells, minimal: str, key: str) -> None:
-    (line,) = tells(f"{minimal}server:\n  {key}: [10.0.0.0/8]\n")
-    assert line == f"f:6: server.{key}: unknown key"
