@@ -5,13 +5,19 @@ from hypothesis import settings
 
 from helpers.leaks import no_task_left_behind, nothing_left_behind
 from helpers.manual_clock import ManualClock, SeededEntropy
+from helpers.told import MARKER, told
 
-__all__ = ["clock", "entropy", "no_task_left_behind", "nothing_left_behind"]
+__all__ = ["clock", "entropy", "no_task_left_behind", "nothing_left_behind", "told"]
 
 # How long one example takes says more about the machine than about the code. "few" is for what no luck may decide.
 settings.register_profile("taskgate", deadline=None)
 settings.register_profile("few", deadline=None, max_examples=5, derandomize=True, database=None)
 settings.load_profile("taskgate")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known by which a test is not judged by what it tells."""
+    config.addinivalue_line("markers", MARKER)
 
 
 @pytest.fixture

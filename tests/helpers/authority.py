@@ -11,6 +11,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from helpers.secrets import noted
+
 
 class Pair(NamedTuple):
     """A certificate and its key."""
@@ -43,9 +45,10 @@ class Authority:
         pair = Pair(self._folder / f"{name}.crt", self._folder / f"{name}.key")
         pair.cert_file.write_bytes(self._signed(self._builder(subject, key).add_extension(names, critical=False)))
         coding = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
-        pair.key_file.write_bytes(
-            key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, coding)
-        )
+        pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, coding)
+        for line in pem.decode().splitlines()[1:-1]:
+            noted(line)
+        pair.key_file.write_bytes(pem)
         return pair
 
     def server_context(self, name: str, *, client_auth: bool = False) -> ssl.SSLContext:

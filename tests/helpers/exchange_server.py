@@ -15,6 +15,8 @@ from urllib.parse import parse_qsl, unquote_plus
 
 from aiohttp import web
 
+from helpers.secrets import noted
+
 ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"
 EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 
@@ -48,6 +50,7 @@ class ExchangeServer:
 
     def __init__(self, terms: Terms | None = None) -> None:
         self.terms = terms or Terms()
+        noted(self.terms.client[1])
         self.subjects: dict[str, str] = {}
         self.lifetime: Any = 300
         self.more: dict[str, Any] = {}
@@ -97,7 +100,7 @@ class ExchangeServer:
             return web.json_response({"error": wrong.error, "error_description": wrong.about}, status=wrong.status)
 
     def _granted(self, subject: str) -> web.Response:
-        token = f"issued-{len(self.issued) + 1}.for_{subject}"
+        token = noted(f"issued-{len(self.issued) + 1}.for_{subject}")
         self.issued.append(token)
         self.owners[token] = subject
         answer: dict[str, Any] = {"access_token": token, "token_type": "Bearer"}

@@ -6,11 +6,15 @@ import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import aiohttp
 from example.processes import Child, running
+
+from helpers import told
+from helpers.waiting import bounded
 
 TASKGATE = Path(sys.executable).with_name("taskgate")
 START_WITHIN = 20.0
@@ -48,12 +52,28 @@ class GatewayProcess:
 async def gateway_process(
     arguments: Sequence[str | Path], *, log: Path, environment: Mapping[str, str] | None = None
 ) -> AsyncIterator[GatewayProcess]:
-    """`taskgate serve` with these arguments for the length of a block, ready to be spoken to when it begins."""
+    """`taskgate serve` with these arguments for the length of a block, ready to be spoken to when it begins.
+
+    What it has logged, and its page of metrics where it still serves at the end, is judged when the test ends.
+    """
     command = [TASKGATE, "serve", *arguments]
-    async with running(command, log=log, environment=environment, polite=signal.SIGINT) as child:
-        async with asyncio.timeout(START_WITHIN):
-            told = json.loads((await child.said(_SERVING))[0])
-        yield GatewayProcess(child=child, listen=told["listen"], admin=told["admin"], log=log)
+    try:
+        async with running(command, log=log, environment=environment, polite=signal.SIGINT) as child:
+            async with asyncio.timeout(START_WITHIN):
+                serving = json.loads((await child.said(_SERVING))[0])
+            yield GatewayProcess(child=child, listen=serving["listen"], admin=serving["admin"], log=log)
+            if child.process.returncode is None:
+                await _hear_metrics(serving["admin"])
+    finally:
+        if log.exists():
+            told.now().hear(log.read_text(errors="replace"))
+
+
+async def _hear_metrics(admin: str) -> None:
+    # Whether it was killed a moment ago is not known here.
+    with suppress(aiohttp.ClientConnectionError):
+        async with bounded(), aiohttp.ClientSession() as http, http.get(f"http://{admin}/metrics") as response:
+            told.now().hear_page(await response.text())
 
 
 def write_configuration(folder: Path, url: str, **lines: str) -> Path:

@@ -16,6 +16,7 @@ from typing import Self
 import aiohttp
 from example.processes import running
 
+from helpers.secrets import noted
 from helpers.waiting import bounded
 from provider import install
 
@@ -51,7 +52,7 @@ class IdentityProvider:
         oauth_metadata: bool = True,
     ) -> None:
         methods = dict.fromkeys(clients, "client_secret_post") | dict.fromkeys(services, "client_secret_basic")
-        self._secrets = {client: f"the secret of {client}" for client in methods}
+        self._secrets = {client: noted(f"the secret of {client}") for client in methods}
         metadata = [
             {"client_id": client, "client_secret": self._secrets[client], "token_endpoint_auth_method": method}
             for client, method in methods.items()
@@ -123,8 +124,7 @@ class IdentityProvider:
         answer = json.loads(body)
         if status != 200:
             raise TokenRefused(f"{status}: {answer.get('error')}: {answer.get('error_description')}")
-        token: str = answer["access_token"]
-        return token
+        return noted(answer["access_token"])
 
     async def rotate(self) -> None:
         """New keys sign from now on, and the old ones are no longer published."""

@@ -16,7 +16,7 @@ from typing import Any, Self
 import aiohttp
 import orjson
 
-from helpers import schema
+from helpers import schema, told
 from helpers.waiting import PATIENCE
 from taskgate.mcp.sse import EventDecoder
 
@@ -163,6 +163,9 @@ class McpHost:
             texts = EventDecoder(_LARGEST).feed(raw) if streamed else [raw] if _is_json(response) else []
             messages = [judged(text, asked) for text in texts]
             last = messages.pop() if messages and "method" not in messages[-1] else None
+            if response.status >= 300 or (last is not None and "error" in last):
+                # What came on the stream before is for the host alone, and may well name its own task.
+                told.now().hear(f"{(texts[-1] if texts else raw).decode()} {response.headers.get('WWW-Authenticate')}")
             return Answer(
                 status=response.status,
                 headers=response.headers,

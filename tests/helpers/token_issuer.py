@@ -8,6 +8,7 @@ from typing import Any
 import jwt
 
 from helpers.key_server import signing_key
+from helpers.secrets import noted
 from helpers.whole_gateway import configuration
 from taskgate.config.models import GatewayConfig
 
@@ -44,7 +45,7 @@ class TokenIssuer:
         }
         payload = {name: value for name, value in (usual | claims).items() if value is not ...}
         head = {"kid": f"key-{self.number}", "typ": "at+jwt"}
-        return jwt.encode(payload, signing_key("EC", self.number).private, algorithm="ES256", headers=head)
+        return noted(jwt.encode(payload, signing_key("EC", self.number).private, algorithm="ES256", headers=head))
 
 
 def guarded(servers: dict[str, str], *issuers: TokenIssuer, auth: Any = None, **sections: Any) -> GatewayConfig:

@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 
 from helpers.mcp_host import McpHost
+from helpers.secrets import noted
 from taskgate.app import Service
 from taskgate.assembly import Surroundings
 from taskgate.config.models import GatewayConfig
@@ -93,6 +94,10 @@ async def running(
     config: GatewayConfig, surroundings: Surroundings | None = None, *, data_directory: Path | None = None
 ) -> AsyncIterator[WholeGateway]:
     """A gateway for the length of a block."""
+    for upstream in config.upstreams.values():
+        for secret in (upstream.credentials.value, upstream.credentials.client_secret):
+            if secret is not None:
+                noted(secret)
     service = Service(config, data_directory=data_directory, surroundings=surroundings)
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as http:
         await service.start()

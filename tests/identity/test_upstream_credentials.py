@@ -74,7 +74,9 @@ async def test_tokens_of_hosts_and_the_gateways_own_never_meet(
     assert (await verified(provider, shown.removeprefix("Bearer ")))["sub"] == "taskgate"
 
 
-@pytest.mark.parametrize("wrong", [{"client_secret": "another"}, {"client_id": "nobody"}, {"client_id": "host-a"}])
+@pytest.mark.parametrize(
+    "wrong", [{"client_secret": "another secret"}, {"client_id": "nobody"}, {"client_id": "host-a"}]
+)
 async def test_a_provider_that_refuses_leaves_the_server_alone(
     provider: IdentityProvider, server: ScriptedServer, wrong: dict[str, Any]
 ) -> None:

@@ -13,10 +13,11 @@ from typing import Any
 import httpx
 import pytest
 from example.addresses import free_addresses
-from mcp import ClientSession
+from mcp import ClientSession, McpError
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, GetTaskResult, InitializeResult, LoggingMessageNotificationParams, TextContent
 
+from helpers import told
 from helpers.gateway_process import GatewayProcess, gateway_process, write_configuration
 from helpers.waiting import bounded
 
@@ -29,6 +30,24 @@ OFFICIAL = [
 QUARTERS = ("Q1", "Q2", "Q3", "Q4")
 PATIENCE = 20.0
 """Seconds for whatever a test asks of a real server."""
+
+
+async def overhear(response: httpx.Response) -> None:
+    """Has an answer judged at the end of the test if it is an error; a hook of httpx."""
+    if response.status_code >= 300:
+        await response.aread()
+        told.now().hear(f"{response.text} {response.headers.get('WWW-Authenticate')}")
+
+
+class OverheardSession(ClientSession):
+    """The SDK's session; errors that a host gets through it are judged at the end of the test."""
+
+    async def send_request(self, *given: Any, **more: Any) -> Any:
+        try:
+            return await super().send_request(*given, **more)
+        except McpError as failure:
+            told.now().hear(failure.error.model_dump_json())
+            raise
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,9 +91,11 @@ async def official_host(url: str, *, leaves: bool = True) -> AsyncIterator[Offic
         logs.append(params.data)
 
     async with (
-        httpx.AsyncClient(trust_env=False, timeout=httpx.Timeout(30, read=300)) as http,
+        httpx.AsyncClient(
+            trust_env=False, timeout=httpx.Timeout(30, read=300), event_hooks={"response": [overhear]}
+        ) as http,
         streamable_http_client(url, http_client=http, terminate_on_close=leaves) as (incoming, outgoing, session_id),
-        ClientSession(incoming, outgoing, logging_callback=note) as session,
+        OverheardSession(incoming, outgoing, logging_callback=note) as session,
     ):
         async with bounded(PATIENCE):
             greeting = await session.initialize()

@@ -5,11 +5,13 @@ import os
 import socket
 import sys
 from pathlib import Path
+from typing import Any, TextIO
 
 import pytest
 from example import environments
 
-from helpers.waiting import bounded
+from helpers import told
+from helpers.waiting import bounded, eventually
 from interop.servers import require_environment
 
 pytestmark = pytest.mark.interop
@@ -66,12 +68,26 @@ async def run_script(**environment: str) -> tuple[int | None, str, str]:
     return child.returncode, output.decode(), errors.decode()
 
 
+async def log_of_the_run_after(before: set[Path], once: "asyncio.Task[Any]") -> TextIO:
+    """The gateway's log, opened while it is written: its folder is gone once all went well."""
+
+    def there() -> list[Path]:
+        return [log for log in ROOT.glob(".run/once-*/gateway.log") if log.parent not in before]
+
+    await eventually(lambda: once.done() or there(), within=50)
+    assert there(), await once
+    return there()[0].open()
+
+
 async def expect_one_run(lines: tuple[str, ...], **environment: str) -> None:
     """That one run ends well, says these lines in their order, and leaves nothing."""
     name = environments.NEWEST if environments.unsupported("mcp-1.12.4") else "mcp-1.12.4"
     require_environment(name.removeprefix("mcp-"))
     before = set(ROOT.glob(".run/once-*"))
-    status, output, errors = await run_script(ONCE="1", **environment)
+    once = asyncio.create_task(run_script(ONCE="1", **environment))
+    with await log_of_the_run_after(before, once) as log:
+        status, output, errors = await once
+        told.now().hear(log.read())
     assert (status, errors) == (0, "")
     places = [output.find(line) for line in lines]
     assert -1 not in places, output

@@ -10,7 +10,7 @@ from mcp import McpError
 
 from helpers.gateway_process import GatewayProcess
 from helpers.waiting import bounded
-from interop.hosts import OFFICIAL, PATIENCE, OfficialHost, official_host, place_for, text_of
+from interop.hosts import OFFICIAL, PATIENCE, OfficialHost, official_host, overhear, place_for, text_of
 from interop.servers import LegacyServer, legacy_server
 
 pytestmark = OFFICIAL
@@ -32,7 +32,7 @@ async def post(url: str, message: dict[str, object], session: str | None = None)
     head = {"Accept": "application/json, text/event-stream"}
     if session is not None:
         head |= {"Mcp-Session-Id": session, "MCP-Protocol-Version": "2025-11-25"}
-    async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE, event_hooks={"response": [overhear]}) as http:
         return await http.post(url, json=message, headers=head)
 
 

@@ -62,6 +62,7 @@ def test_a_line_says_when_how_bad_where_and_what(lines: Lines) -> None:
     ],
 )
 @pytest.mark.parametrize("logger", [_own, structlog.get_logger("taskgate.test")], ids=["logging", "structlog"])
+@pytest.mark.unheard("the level of our loggers is what it is about")
 def test_nothing_below_the_level_is_written(level: str, expected: list[str], logger: Any) -> None:
     written = io.StringIO()
     logs.configure(level, "json", written)

@@ -1,0 +1,43 @@
+"""What nobody may be told: tokens and ids by their looks, and by its value whatever else tests made or configured.
+
+What mints a secret notes it here. What is judged, and when, stands in `told.py`. Nothing of taskgate is imported: every
+test imports this.
+"""
+
+import re
+
+_LOOKS = re.compile(r"eyJ[A-Za-z0-9_-]{8}|(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{32}(?![A-Za-z0-9_-])")
+"""A token, and an id of a task, of a session or of a caller."""
+_BEFORE = 60  # characters that say where a secret was found
+_SHORTEST = 8  # what is shorter stands in innocent texts as well
+
+_noted: list[str] = []
+
+
+def noted(secret: str) -> str:
+    """The secret itself, which is known from here on until `forget`. Of a JWT its signature is known, too.
+
+    Raises ValueError for what is too short to be told from other text.
+    """
+    if len(secret) < _SHORTEST:
+        raise ValueError(f"a secret of tests has at least {_SHORTEST} characters")
+    looks_like_jwt = secret.startswith("eyJ") and secret.count(".") == 2
+    _noted.append(secret.rpartition(".")[2] or secret if looks_like_jwt else secret)
+    return secret
+
+
+def known() -> int:
+    """How many secrets were noted."""
+    return len(_noted)
+
+
+def forget(since: int) -> None:
+    """Forget those that were noted after so many."""
+    del _noted[since:]
+
+
+def found_in(text: str) -> list[str]:
+    """Every secret of a text, with what stands before it there."""
+    places = [match.span() for match in _LOOKS.finditer(text)]
+    places += [(text.index(secret), text.index(secret) + len(secret)) for secret in set(_noted) if secret in text]
+    return [text[max(0, begin - _BEFORE) : end] for begin, end in sorted(places)]

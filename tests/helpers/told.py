@@ -1,0 +1,124 @@
+"""What gateways tell whom it does not concern: log lines, facts, labels of metrics, errors. It must hold no secret.
+
+Ears are put up once in a run. The fixture `told`, which every test gets, judges what they heard during that test. What
+hosts get, and what a gateway in a process of its own tells, comes here by `now()` from those who speak to it. Nothing
+of taskgate is imported, since every test imports this: its facts are listened to once something else has.
+"""
+
+import logging
+import re
+import sys
+from collections.abc import Iterator
+from functools import wraps
+from typing import Any
+
+import pytest
+
+from helpers import secrets
+
+MARKER = "unheard(reason): nothing that the test tells is judged; tests/house/test_told.py lists every such test"
+_LABEL = re.compile(r'="([^"]*)"')
+_STOCK = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_ours = logging.getLogger("taskgate")
+
+
+class Told:
+    """What the gateways of a test told: `texts` has log lines, errors and pages, `facts` what was counted."""
+
+    def __init__(self) -> None:
+        self.facts: list[Any] = []
+        self.texts: list[str] = []
+        self.audits: dict[int, Any] = {}
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        """The facts of that kind."""
+        return [fact for fact in self.facts if isinstance(fact, kind)]
+
+    def hear(self, text: str) -> None:
+        """Take note of a text, to be judged when the test ends."""
+        self.texts.append(text)
+
+    def hear_page(self, page: str) -> None:
+        """Take note of the labels of a page of metrics."""
+        self.hear(" ".join(_LABEL.findall(page)))
+
+    def leaks(self) -> list[str]:
+        """Every secret in all of it, with what stands before it."""
+        pages = [" ".join(_LABEL.findall(audit.render(None)[0].decode())) for audit in self.audits.values()]
+        texts = dict.fromkeys([*self.texts, *map(repr, self.facts), *pages])
+        return secrets.found_in("\n".join(texts)) if texts else []
+
+
+_now = Told()
+
+
+def now() -> Told:
+    """What was told in the test that runs."""
+    return _now
+
+
+@pytest.fixture(autouse=True)
+def told(request: pytest.FixtureRequest) -> Iterator[Told]:
+    """What was told; a test in which that holds a secret fails."""
+    global _now
+    _now, before = Told(), secrets.known()
+    _put_up_an_ear_for_facts()
+    leaked: list[str] = []
+    if request.node.get_closest_marker("unheard") is None:
+        yield _now
+        leaked = _now.leaks()
+    else:
+        _ours.setLevel(logging.NOTSET)
+        yield _now
+        _ours.setLevel(logging.DEBUG)
+    secrets.forget(before)
+    if leaked:
+        pytest.fail(f"secrets were told: {leaked}", pytrace=False)
+
+
+def _words(record: logging.LogRecord) -> str:
+    """A record as text: its message, what it was made of, what hangs on it, and what every exception of it says."""
+    more = {name: value for name, value in vars(record).items() if name not in _STOCK}
+    errors = [f"{error!r} {error} {getattr(error, '__notes__', '')}" for error in _lineage(record)]
+    try:
+        message = record.getMessage()
+    except (TypeError, ValueError, KeyError, OverflowError):
+        message = str(record.msg)  # arguments that do not fit are the business of who writes the line
+    return f"{message} {record.args!r} {more} {errors}"
+
+
+def _lineage(record: logging.LogRecord) -> list[BaseException]:
+    found: list[BaseException] = []
+    waiting = [record.exc_info[1] if record.exc_info else None]
+    while waiting:
+        error = waiting.pop()
+        if error is not None and error not in found:
+            found.append(error)
+            waiting += [error.__cause__, error.__context__]
+            waiting += error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    return found
+
+
+class _Ear(logging.Handler):
+    def handle(self, record: logging.LogRecord) -> bool:
+        _now.hear(_words(record))
+        return True
+
+
+def _put_up_an_ear_for_facts() -> None:
+    metrics = sys.modules.get("taskgate.telemetry.metrics")
+    if metrics is None or hasattr(metrics.PrometheusAudit.record, "__wrapped__"):
+        return
+    record = metrics.PrometheusAudit.record
+
+    @wraps(record)
+    def recording(audit: Any, fact: Any) -> None:
+        _now.audits[id(audit)] = audit
+        _now.facts.append(fact)
+        record(audit, fact)
+
+    metrics.PrometheusAudit.record = recording
+
+
+_ours.addHandler(_Ear())
+_ours.setLevel(logging.DEBUG)
