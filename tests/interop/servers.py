@@ -15,7 +15,7 @@ import pytest
 from example import environments
 from example.processes import UVICORN_LISTENS, running
 
-VERSIONS = tuple(name.removeprefix("mcp-") for name in environments.PINS)
+VERSIONS = tuple(name.removeprefix("mcp-") for name in environments.PINS if name.startswith("mcp-"))
 SERVER = Path(environments.__file__).with_name("server.py")
 
 START_WITHIN = 20.0
