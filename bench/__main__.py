@@ -1,7 +1,8 @@
-"""The command line: `python -m bench [--quick] [--only relay,create,get,auth,memory,stored,waiters] [--json FILE]`.
+"""The command line: `python -m bench [--quick] [--only relay,get,stored] [--json FILE]`.
 
-`stored` and `waiters` are measured only when they are named. Prints Markdown. Ends with 0 whether goals are met or not,
-and with 1 if a program does not start or answers wrongly.
+The parts are relay, create, get, auth and memory, and those that are measured only when they are named: stored, waiters
+and lists. Prints Markdown. Ends with 0 whether goals are met or not, and with 1 if a program does not start or answers
+wrongly.
 """
 
 import argparse
@@ -12,7 +13,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench import report, stored, waiters
+from bench import lists, report, stored, waiters
 from bench.failures import BenchFailed
 from bench.load_driver import Load
 from bench.measure import Bench, Outcome, started_all, started_load
@@ -21,8 +22,24 @@ from bench.scenarios import LARGE, PARTS, SCENARIOS
 from bench.serving import raise_descriptor_limit
 from bench.targets import OURS, Running, started_stub
 
-_FULL = {"rounds": 5, "scale": 1.0, "held": 5_000, "memory_rounds": 3, "stored": 1_000_000, "waiters": 10_000}
-_QUICK = {"rounds": 3, "scale": 0.2, "held": 1_000, "memory_rounds": 1, "stored": 10_000, "waiters": 1_000}
+_FULL = {
+    "rounds": 5,
+    "scale": 1.0,
+    "held": 5_000,
+    "memory_rounds": 3,
+    "stored": 1_000_000,
+    "waiters": 10_000,
+    "listed": 100_000,
+}
+_QUICK = {
+    "rounds": 3,
+    "scale": 0.2,
+    "held": 1_000,
+    "memory_rounds": 1,
+    "stored": 10_000,
+    "waiters": 1_000,
+    "listed": 10_000,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +81,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--waiters", type=int, metavar="N", help="how many tasks to wait for, for the part of that name"
     )
+    parser.add_argument("--listed", type=_many, metavar="N", help="how many tasks to list, for the part `lists`")
     parser.add_argument("--warm-up", type=int, default=2_000, metavar="N", help="requests before memory is measured")
     given = parser.parse_args()
     chosen = _QUICK if given.quick else _FULL
     given.memory_rounds = given.rounds or chosen["memory_rounds"]
-    for name in ("rounds", "scale", "held", "stored", "waiters"):
+    for name in ("rounds", "scale", "held", "stored", "waiters", "listed"):
         if getattr(given, name) is None:
             setattr(given, name, chosen[name])
     return given
@@ -99,6 +117,10 @@ def _run(given: argparse.Namespace, folder: Path) -> _Figures:
 def _run_large(given: argparse.Namespace, folder: Path, stub: Running, load: Load, found: _Figures) -> None:
     if "stored" in given.only:
         outcome = stored.measure(stub, load, folder, many=given.stored, rounds=given.rounds, scale=given.scale)
+        found.outcomes.append(outcome)
+        print(report.outcome_table(outcome), flush=True)
+    if "lists" in given.only:
+        outcome = lists.measure(stub, load, folder, many=given.listed, rounds=given.rounds, scale=given.scale)
         found.outcomes.append(outcome)
         print(report.outcome_table(outcome), flush=True)
     if "waiters" in given.only:

@@ -197,5 +197,5 @@ SCENARIOS = (
     ),
 )
 PARTS = ("relay", "create", "get", "auth", "memory")
-LARGE = ("stored", "waiters")
-"""Parts that are measured only when they are asked for: one fills a large file, one takes 20,000 descriptors."""
+LARGE = ("stored", "waiters", "lists")
+"""Parts that are measured only when they are asked for: two fill a large file, one takes 20,000 descriptors."""

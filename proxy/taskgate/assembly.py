@@ -22,6 +22,7 @@ from taskgate.downstream.names import allowed_hosts, allowed_origins
 from taskgate.downstream.tls import TlsSettings
 from taskgate.engine.access import Access
 from taskgate.engine.gateway import Gateway, Rooms
+from taskgate.engine.incidents import Incidents
 from taskgate.engine.listen import Listening
 from taskgate.engine.lookups import Lookups
 from taskgate.engine.mounts import Mount
@@ -108,6 +109,7 @@ def build_house(
         access=access,
         cursors=gatehouse.cursors,
         penalties=gatehouse.penalties,
+        incidents=Incidents(clock),
         audit=audit,
         clock=clock,
     )
@@ -149,6 +151,7 @@ def build_listener(config: GatewayConfig, gateway: Gateway, port: int, audit: Au
         read_timeout=server.read_timeout,
         idle_timeout=server.idle_timeout,
         sse_keepalive=server.sse_keepalive,
+        trusted_proxies=server.trusted_proxies,
         tls=_tls(server.tls),
     )
     paths = frozenset(section.path for section in config.upstreams.values())
@@ -166,7 +169,15 @@ def build_policy(config: GatewayConfig) -> Policy:
     """The operator's rules for tasks."""
     tasks = config.tasks
     return Policy(
-        rules=tuple(Rule(upstream=rule.upstream, tool=rule.tool, mode=Mode(rule.mode)) for rule in tasks.upgrade),
+        rules=tuple(
+            Rule(
+                upstream=rule.upstream,
+                tool=rule.tool,
+                mode=Mode(rule.mode),
+                immediate_response=rule.immediate_response,
+            )
+            for rule in tasks.upgrade
+        ),
         ttl_default=tasks.ttl.default,
         ttl_min=tasks.ttl.min,
         ttl_max=config.longest_ttl,

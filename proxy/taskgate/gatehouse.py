@@ -22,6 +22,7 @@ from taskgate.clock import Clock, Entropy
 from taskgate.config import GatewayConfig
 from taskgate.config.access import access_policy, issuer_settings
 from taskgate.engine.callers import Bearers, Callers, Everybody
+from taskgate.engine.incidents import Incidents
 from taskgate.engine.penalties import Penalties
 from taskgate.tasks.cursors import CursorKeys
 from taskgate.telemetry.audit import Audit, KeysFetched, TokenJudged
@@ -85,7 +86,7 @@ def build_gatehouse(
         cache_ttl=cache.max_ttl,
     )
     return Gatehouse(
-        callers=Bearers(verifier, lambda reason: audit.record(TokenJudged(OTHER, reason.value))),
+        callers=Bearers(verifier, lambda reason: audit.record(TokenJudged(OTHER, reason.value)), Incidents(clock)),
         policy=access_policy(config),
         penalties=Penalties(failures.threshold, failures.window, failures.penalty),
         cursors=_cursor_keys(deployment),

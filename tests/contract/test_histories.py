@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Final
@@ -14,14 +15,16 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from helpers.manual_clock import ManualClock
 from helpers.records import new_input, new_record
 from taskgate.errors import IllegalTransition, TooManyTasks
-from taskgate.stores.base import Cap, CapScope, OrderBy, Store, TaskFilter, TaskOrder
+from taskgate.stores.base import Cap, CapScope, Store
 from taskgate.stores.codec import as_head
 from taskgate.stores.open import SqliteOptions, open_store
 from taskgate.tasks import events
+from taskgate.tasks.listing import STATES, OrderBy, TaskFilter, TaskOrder, listed
 from taskgate.tasks.machine import advance
 from taskgate.tasks.record import FaultReason, Lease, OwnerKey, TaskId, TaskRecord, TaskStatus
 
 OWNERS: Final = (OwnerKey("a", "x"), OwnerKey("a", "y"), OwnerKey("b", "x"))
+ORDERS: Final = (TaskOrder(), TaskOrder(by=OrderBy.CREATED, descending=False))
 LIMIT: Final = 3
 SOON: Final = timedelta(seconds=30)
 texts = st.text(max_size=8) | st.just("\ud800")
@@ -147,14 +150,14 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def every_list_is_as_it_should_be(self) -> None:
-        order = TaskOrder(by=OrderBy.UPDATED, descending=True)
-        for owner in OWNERS:
+        for owner, order, state in product(OWNERS, ORDERS, (None, *STATES)):
+            where = TaskFilter(states=None if state is None else frozenset({state}))
             found = self.runner.run(
-                self.store.page(owner, where=TaskFilter(), order=order, after=None, limit=99, now=self.clock.now())
+                self.store.page(owner, where=where, order=order, after=None, limit=99, now=self.clock.now())
             )
-            mine = [as_head(record) for record in self.visible() if record.owner == owner]
-            mine.sort(key=lambda head: (head.updated_at, head.id), reverse=True)
-            assert list(found.records) == mine
+            mine = [listed(record) for record in self.visible() if record.owner == owner]
+            mine = [task for task in mine if state in (None, (task.status, task.tool_error))]
+            assert list(found.tasks) == sorted(mine, key=lambda task: task.place(order.by), reverse=order.descending)
 
     @invariant()
     def every_count_is_as_it_should_be(self) -> None:

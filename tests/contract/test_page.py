@@ -1,51 +1,17 @@
-"""Pages: the owner's heads, in order, through a filter, from a place that holds still."""
+"""Pages: the owner's tasks, in order, through a filter, from a place that holds still."""
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
+from contract.pages import ANY, ORDERS, SECOND, in_order, page, walk
 from helpers.manual_clock import EPOCH
-from helpers.records import OWNER, after, keep, new_record
-from taskgate.stores.base import OrderBy, Page, Position, Store, TaskFilter, TaskOrder
-from taskgate.stores.codec import as_head
+from helpers.records import OWNER, after, keep, new_call, new_record
+from taskgate.stores.base import Store
 from taskgate.tasks.events import CallSucceeded, Progressed
-from taskgate.tasks.record import OwnerKey, Succeeded, TaskRecord, TaskStatus
-
-ANY = TaskFilter()
-ORDERS = {
-    f"{by.value} {'down' if descending else 'up'}": TaskOrder(by=by, descending=descending)
-    for by in OrderBy
-    for descending in (True, False)
-}
-SECOND = timedelta(seconds=1)
-
-
-async def page(store: Store, **changes: Any) -> Page:
-    arguments: dict[str, Any] = {"where": ANY, "order": TaskOrder(), "after": None, "limit": 100, "now": EPOCH}
-    return await store.page(changes.pop("owner", OWNER), **(arguments | changes))
-
-
-async def walk(store: Store, limit: int, **changes: Any) -> list[TaskRecord]:
-    """All pages, one after another."""
-    found: list[TaskRecord] = []
-    place: Position | None = None
-    while True:
-        part = await page(store, limit=limit, after=place, **changes)
-        assert len(part.records) <= limit
-        found += part.records
-        place = part.next
-        if place is None:
-            return found
-        assert len(part.records) == limit
-
-
-def in_order(records: list[TaskRecord], order: TaskOrder) -> list[TaskRecord]:
-    def place(record: TaskRecord) -> tuple[object, str]:
-        return (record.created_at if order.by is OrderBy.CREATED else record.updated_at, record.id)
-
-    return [as_head(record) for record in sorted(records, key=place, reverse=order.descending)]
+from taskgate.tasks.listing import STATES, ListedTask, Page, Position, TaskFilter, TaskOrder, TaskState, listed
+from taskgate.tasks.record import OwnerKey, TaskRecord, TaskStatus
 
 
 def mixed() -> list[TaskRecord]:
@@ -72,13 +38,28 @@ async def test_a_page_that_ends_the_list_names_no_next(store: Store) -> None:
     await keep(store, new_record(), new_record())
     assert (await page(store, limit=2)).next is None
     assert (await page(store, limit=1)).next is not None
-    assert await page(store, owner=OwnerKey("nobody", "nowhere")) == Page(records=(), next=None)
+    assert await page(store, owner=OwnerKey("nobody", "nowhere")) == Page(tasks=(), next=None)
 
 
-async def test_a_page_holds_heads(store: Store) -> None:
-    ended = new_record(status=TaskStatus.COMPLETED, outcome=Succeeded(result="{}", tool_error=False))
-    await keep(store, ended)
-    assert (await page(store)).records == (as_head(ended),)
+async def test_a_page_tells_of_a_task_what_its_record_says(store: Store) -> None:
+    record = new_record(status=TaskStatus.INPUT_REQUIRED, status_message="a \ud800", tool_error=False)
+    other = new_record(status=TaskStatus.COMPLETED, tool_error=True, call=new_call(tool="other"))
+    await keep(store, record, other)
+    first = ListedTask(
+        id=record.id,
+        tool="build_report",
+        status=TaskStatus.INPUT_REQUIRED,
+        status_message="a \ud800",
+        created_at=EPOCH,
+        updated_at=EPOCH,
+        ttl=timedelta(hours=1),
+        poll_interval=timedelta(seconds=1),
+        tool_error=False,
+    )
+    second = first._replace(
+        id=other.id, tool="other", status=TaskStatus.COMPLETED, status_message=None, tool_error=True
+    )
+    assert (await page(store, order=TaskOrder(descending=False))).tasks == (first, second)
 
 
 async def test_a_page_shows_only_what_is_the_owners_and_has_not_expired(store: Store) -> None:
@@ -90,7 +71,7 @@ async def test_a_page_shows_only_what_is_the_owners_and_has_not_expired(store: S
         new_record(owner=OwnerKey("somebody", OWNER.mount)),
         new_record(created_at=EPOCH - timedelta(hours=1)),
     )
-    assert (await page(store)).records == (as_head(mine),)
+    assert (await page(store)).tasks == (listed(mine),)
 
 
 @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
@@ -100,27 +81,27 @@ async def test_a_place_holds_still_when_records_come_and_go(store: Store, order:
     last = 6 if order.descending else 3
     records[last] = short = replace(records[last], ttl=timedelta(minutes=1))
     await keep(store, *records)
-    listed = in_order(records, order)
+    whole = in_order(records, order)
     first = await page(store, order=order, limit=4)
-    assert list(first.records) == listed[:4]
-    assert first.records[-1].id == short.id
+    assert list(first.tasks) == whole[:4]
+    assert first.tasks[-1].id == short.id
 
     early, late = new_record(created_at=EPOCH - SECOND), new_record(created_at=EPOCH + SECOND * 99)
     await keep(store, early, late)
     assert [head.id for head in await store.purge(now=short.expires_at, limit=9)] == [short.id]
     rest = await page(store, order=order, after=first.next)
-    assert list(rest.records) == [*listed[4:], as_head(early if order.descending else late)]
+    assert list(rest.tasks) == [*whole[4:], listed(early if order.descending else late)]
 
 
 async def test_a_record_that_is_updated_leaves_its_place_and_is_listed_anew(store: Store) -> None:
     records = [new_record(created_at=EPOCH + SECOND * number) for number in range(4)]
     await keep(store, *records)
     first = await page(store, limit=2)
-    assert [head.id for head in first.records] == [records[3].id, records[2].id]
+    assert [head.id for head in first.tasks] == [records[3].id, records[2].id]
     moved = after(records[0], Progressed(message="new"), by=timedelta(minutes=1))
     assert await store.swap(moved, expected=0)
-    assert [head.id for head in (await page(store, after=first.next)).records] == [records[1].id]
-    assert [head.id for head in (await page(store, limit=1)).records] == [moved.id]
+    assert [head.id for head in (await page(store, after=first.next)).tasks] == [records[1].id]
+    assert [head.id for head in (await page(store, limit=1)).tasks] == [moved.id]
 
 
 @pytest.mark.parametrize("id", ["", "~", "\ud800", "\0"])
@@ -128,26 +109,42 @@ async def test_a_place_need_not_be_a_records(store: Store, id: str) -> None:
     older, newer = new_record(created_at=EPOCH - SECOND), new_record(created_at=EPOCH + SECOND)
     await keep(store, older, newer)
     found = await page(store, after=Position(EPOCH, id))
-    assert [head.id for head in found.records] == [older.id]
+    assert [head.id for head in found.tasks] == [older.id]
 
 
+WORKING, COMPLETED, FAILED = map(TaskState, (TaskStatus.WORKING, TaskStatus.COMPLETED, TaskStatus.FAILED))
+ASKING, TOOL_ERROR = TaskState(TaskStatus.INPUT_REQUIRED), TaskState(TaskStatus.COMPLETED, True)
+LAST = timedelta(seconds=4)
 FILTERS: dict[str, tuple[TaskFilter, str]] = {
-    "all": (ANY, "abcd"),
+    "all": (ANY, "abcde"),
     "one id": (TaskFilter(ids=frozenset({"b"})), "b"),
     "ids, some unknown": (TaskFilter(ids=frozenset({"a", "c", "x", "\ud800", "b\0", "foreign"})), "ac"),
+    "only unknown ids": (TaskFilter(ids=frozenset({"foreign", "a" * 500})), ""),
     "no ids": (TaskFilter(ids=frozenset()), ""),
-    "a status": (TaskFilter(statuses=frozenset({TaskStatus.WORKING})), "ab"),
-    "two statuses": (TaskFilter(statuses=frozenset({TaskStatus.COMPLETED, TaskStatus.INPUT_REQUIRED})), "cd"),
-    "no statuses": (TaskFilter(statuses=frozenset()), ""),
-    "tool errors": (TaskFilter(tool_error=True), "d"),
-    "no tool errors": (TaskFilter(tool_error=False), "abc"),
-    "created after": (TaskFilter(created_after=EPOCH), "bcd"),
+    "a state": (TaskFilter(states=frozenset({WORKING})), "ab"),
+    "two states": (TaskFilter(states=frozenset({COMPLETED, ASKING})), "ce"),
+    "every state": (TaskFilter(states=frozenset(STATES)), "abcde"),
+    "a state of none": (TaskFilter(states=frozenset({FAILED})), ""),
+    "no states": (TaskFilter(states=frozenset()), ""),
+    "no states of an id": (TaskFilter(states=frozenset(), ids=frozenset({"a"})), ""),
+    "tool errors": (TaskFilter(states=frozenset({TOOL_ERROR})), "d"),
+    "ends but for tool errors": (TaskFilter(states=frozenset({COMPLETED})), "e"),
+    "created after": (TaskFilter(created_after=EPOCH), "bcde"),
     "created before": (TaskFilter(created_before=EPOCH + SECOND * 3), "abc"),
-    "updated after": (TaskFilter(updated_after=EPOCH + SECOND * 2), "d"),
+    "updated after": (TaskFilter(updated_after=EPOCH + SECOND * 2), "de"),
     "updated before": (TaskFilter(updated_before=EPOCH + SECOND * 3), "abc"),
     "between": (TaskFilter(created_after=EPOCH, created_before=EPOCH + SECOND * 2), "b"),
-    "together": (TaskFilter(statuses=frozenset({TaskStatus.WORKING}), created_after=EPOCH, tool_error=False), "b"),
-    "apart": (TaskFilter(ids=frozenset({"a"}), statuses=frozenset({TaskStatus.COMPLETED})), ""),
+    "between nothing": (TaskFilter(created_after=EPOCH + SECOND * 2, created_before=EPOCH + SECOND), ""),
+    "updated between": (TaskFilter(updated_after=EPOCH, updated_before=EPOCH + SECOND * 2), "b"),
+    "created early, updated late": (TaskFilter(created_before=EPOCH + LAST, updated_after=EPOCH + SECOND * 3), "d"),
+    "created late, updated early": (TaskFilter(created_after=EPOCH, updated_before=EPOCH + SECOND * 4), "bc"),
+    "together": (TaskFilter(states=frozenset({WORKING}), created_after=EPOCH), "b"),
+    "ids within bounds": (
+        TaskFilter(ids=frozenset("abc"), created_after=EPOCH, updated_before=EPOCH + SECOND * 2),
+        "b",
+    ),
+    "ids of states": (TaskFilter(ids=frozenset("acd"), states=frozenset({TOOL_ERROR, WORKING})), "ad"),
+    "apart": (TaskFilter(ids=frozenset({"a"}), states=frozenset({COMPLETED})), ""),
 }
 
 
@@ -155,10 +152,13 @@ FILTERS: dict[str, tuple[TaskFilter, str]] = {
 async def test_a_filter_lets_through_what_meets_all_of_it(store: Store, where: TaskFilter, expected: str) -> None:
     a, b = new_record(id="a"), new_record(id="b", created_at=EPOCH + SECOND)
     c = new_record(id="c", created_at=EPOCH + SECOND * 2, status=TaskStatus.INPUT_REQUIRED)
-    d = new_record(id="d", created_at=EPOCH + SECOND * 3)
-    await keep(store, a, b, c, d, new_record(id="foreign", owner=OwnerKey("somebody", "else")))
-    ended = after(d, CallSucceeded(result="{}", tool_error=True, message="a tool's error"))
-    assert await store.swap(ended, expected=0)
-    order = TaskOrder(by=OrderBy.CREATED, descending=False)
-    assert "".join(head.id for head in (await page(store, where=where, order=order)).records) == expected
-    assert "".join(head.id for head in await walk(store, 1, where=where, order=order)) == expected
+    d, e = new_record(id="d", created_at=EPOCH + SECOND * 3), new_record(id="e", created_at=EPOCH + SECOND * 4)
+    await keep(store, a, b, c, d, e, new_record(id="foreign", owner=OwnerKey("somebody", "else")))
+    for record, tool_error in ((d, True), (e, False)):
+        ended = after(record, CallSucceeded(result="{}", tool_error=tool_error, message="its end"))
+        assert await store.swap(ended, expected=0)
+    for order in ORDERS.values():
+        # Creation and update put these in the same order.
+        there = expected[::-1] if order.descending else expected
+        assert "".join(task.id for task in (await page(store, where=where, order=order)).tasks) == there
+        assert "".join(task.id for task in await walk(store, 1, where=where, order=order)) == there

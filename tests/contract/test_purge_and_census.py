@@ -4,9 +4,10 @@ from datetime import timedelta
 
 from helpers.manual_clock import EPOCH
 from helpers.records import OWNER, after, keep, new_lease, new_record
-from taskgate.stores.base import Store, TaskFilter, TaskOrder
+from taskgate.stores.base import Store
 from taskgate.stores.codec import as_head
 from taskgate.tasks.events import CallSucceeded, Dispatched
+from taskgate.tasks.listing import TaskFilter, TaskOrder
 from taskgate.tasks.record import TaskRecord, TaskStatus
 
 ENDED = CallSucceeded(result="{}", tool_error=False)
@@ -42,7 +43,7 @@ async def test_what_was_purged_is_listed_counted_and_taken_over_no_more(store: S
     await keep(store, record)
     await store.purge(now=record.expires_at, limit=1)
     found = await store.page(OWNER, where=TaskFilter(), order=TaskOrder(), after=None, limit=5, now=EPOCH)
-    assert found.records == ()
+    assert found.tasks == ()
     assert set((await store.census()).tasks.values()) == {0}
     assert await store.lapsed(holder="p", until=record.expires_at, now=EPOCH, limit=5) == ()
 

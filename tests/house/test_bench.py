@@ -162,7 +162,8 @@ def test_a_run_measures_every_target_of_every_load(ran: tuple[str, dict[str, Any
 
 
 def test_the_parts_that_run_when_named_run_from_start_to_end() -> None:
-    small = ("--only", ",".join(LARGE), "--stored", "200", "--waiters", "10", "--rounds", "1", "--scale", "0.001")
+    sizes = ("--stored", "200", "--waiters", "10", "--listed", "300")
+    small = ("--only", ",".join(LARGE), *sizes, "--rounds", "1", "--scale", "0.001")
     done = subprocess.run(
         [sys.executable, "-m", "bench", *small], cwd=ROOT, capture_output=True, text=True, timeout=BOUND, check=False
     )
@@ -170,6 +171,7 @@ def test_the_parts_that_run_when_named_run_from_start_to_end() -> None:
     assert done.returncode == 0, done.stderr
     assert "among 200 / among 100" in done.stdout
     assert "10 running tasks" in done.stdout
+    assert "completed ones / tasks/get" in done.stdout
 
 
 def test_a_load_that_does_not_exist_is_refused() -> None:

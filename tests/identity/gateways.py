@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from helpers import told
 from helpers.identity_provider import IdentityProvider
 from helpers.manual_clock import ManualClock
 from helpers.mcp_host import ACCEPT, McpHost
 from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.secrets import noted
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration, running
 from taskgate.assembly import Surroundings
@@ -22,7 +24,7 @@ from taskgate.config.models import GatewayConfig
 
 PUBLIC = "https://gateway.example"
 MOUNTS = ("reports", "orders")
-ONE_PAGE = 50
+ONE_PAGE = 100
 """Tasks of one page of `tasks/list`."""
 DONE: dict[str, object] = {"content": []}
 
@@ -52,9 +54,9 @@ def guarded(
 
 def key_file(path: Path, *names: str) -> Path:
     """A file of deployment keys, one for each name, the present one first."""
-    lines = [urlsafe_b64encode(name.encode().ljust(32, b".")) + b"\n" for name in names]
+    lines = [noted(urlsafe_b64encode(name.encode().ljust(32, b".")).decode()) for name in names]
     path.touch(mode=0o600)
-    path.write_bytes(b"".join(lines))
+    path.write_text("".join(f"{line}\n" for line in lines))
     return path
 
 
@@ -155,6 +157,8 @@ async def exactly(
         finally:
             writer.close()
             await writer.wait_closed()
+    if not answer.startswith(b"HTTP/1.1 2") or b'"error"' in answer:
+        told.now().hear(answer.decode())
     return b"\r\n".join(line for line in answer.split(b"\r\n") if not line.startswith(b"Date: "))
 
 

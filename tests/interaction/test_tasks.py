@@ -37,7 +37,7 @@ async def test_a_call_with_task_is_answered_at_once_with_a_working_task(server: 
         "pollInterval": 2000,
     }
     assert len(task["taskId"]) == 32
-    assert answer.result["_meta"] == {RELATED: {"taskId": task["taskId"]}}
+    assert answer.result["_meta"][RELATED] == {"taskId": task["taskId"]}
     age = datetime.now(UTC) - datetime.fromisoformat(task["createdAt"])
     assert 0 <= age.total_seconds() < 30
     assert await host.task(task["taskId"]) == task

@@ -28,6 +28,7 @@ from taskgate.gatehouse import (
     resource_of,
 )
 from taskgate.telemetry.audit import KeysFetched, TokenJudged
+from unit.engine.asked import Asked
 from unit.engine.facts import Facts
 from unit.engine.test_callers import MOUNT, RESOURCE
 
@@ -60,9 +61,9 @@ async def houses() -> AsyncIterator[Any]:
 async def who(house: Gatehouse, issuer: TokenIssuer, **claims: Any) -> AuthContext:
     """Whom the gatehouse takes the bearer of a token for, at MOUNT."""
     token = issuer.token(RESOURCE, **{"iat": NOW, "exp": NOW + 300, **claims})
-    inbound = Inbound(verb=Verb.POST, path=MOUNT.path, authorization=(f"Bearer {token}",))
+    asked = Asked(Inbound(verb=Verb.POST, path=MOUNT.path, authorization=(f"Bearer {token}",)))
     async with bounded():
-        return await house.callers.identify(inbound, MOUNT)
+        return await house.callers.identify(asked, MOUNT)
 
 
 # --- without authentication ----------------------------------------------------------------------------------------
@@ -71,7 +72,7 @@ async def who(house: Gatehouse, issuer: TokenIssuer, **claims: Any) -> AuthConte
 async def test_without_authentication_everybody_is_one_and_there_is_nothing_to_wait_for(houses: Any) -> None:
     house = houses(configuration(SERVERS))
     assert isinstance(house.callers, Everybody)
-    assert await house.callers.identify(Inbound(verb=Verb.POST, path="/"), MOUNT) is ANONYMOUS
+    assert await house.callers.identify(Asked(), MOUNT) is ANONYMOUS
     assert (house.penalties, house.keys, house.fetch, house.ready) == (None, (), None, True)
     house.open()
 
@@ -93,7 +94,7 @@ async def test_a_token_is_judged_and_what_is_found_is_reported(houses: Any, issu
     with pytest.raises(Unauthenticated):
         await who(house, issuer, exp=NOW - 60)
     with pytest.raises(Unauthenticated):
-        await house.callers.identify(Inbound(verb=Verb.GET, path="/"), MOUNT)
+        await house.callers.identify(Asked(), MOUNT)
     judged = [("corp", "ok"), ("corp", "expired"), ("_OTHER", "missing")]
     assert facts.all == [KeysFetched("corp", "ok", 1), *(TokenJudged(*each) for each in judged)]
 

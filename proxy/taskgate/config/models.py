@@ -32,11 +32,14 @@ from taskgate.config.fields import (
     Positive,
     Section,
     Text,
+    Words,
     ZeroOrMore,
 )
+from taskgate.config.networks import Network
 from taskgate.config.retention import LONGEST, completed, usual_longest
 from taskgate.config.tls import TlsSection
 from taskgate.config.units import DurationIn, SizeIn
+from taskgate.tasks.policy import USUAL_RESPONSE
 
 _Retention = Annotated[timedelta, DurationIn(most=LONGEST)]
 
@@ -66,6 +69,11 @@ class ServerSection(Section):
     public_url: PublicUrl | None = None
     """The base URL that hosts know the gateway by; null means http://, with TLS https://, and the listen address."""
     tls: TlsSection = TlsSection()
+    trusted_proxies: tuple[Network, ...] = ()
+    """Networks of proxies that may say, in Forwarded or X-Forwarded-For, which address a request comes from.
+
+    It is told to operators and nothing is decided by it.
+    """
     max_body: Held = 4 * MIB
     """Largest body of a request."""
     max_header: Annotated[int, SizeIn(least=KIB, most=MIB)] = 16 * KIB
@@ -134,6 +142,8 @@ class UpgradeRule(Section):
     """Glob over names of tools: * is any text, ? any character, [ab] one of those."""
     mode: Literal["sync", "auto", "always", "required"]
     """sync: never a task; auto and always: a task when the host asks; required: only as a task."""
+    immediate_response: Words | None = USUAL_RESPONSE
+    """What a model may be told when its call became a task, {tool} being the tool's name; null or "" tells nothing."""
 
 
 class TtlSection(Section):

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 from taskgate.mcp.jsonrpc import Message, Notification, RawJson, RequestId, Response
 from taskgate.mcp.versions import Peer
 from taskgate.tasks.events import CallFaulted, CallSucceeded
+from taskgate.tasks.listing import ListedTask, TaskFilter, TaskOrder
 from taskgate.tasks.policy import TaskSupport
 from taskgate.tasks.record import TaskId, TaskRecord
 
@@ -80,9 +81,11 @@ class AwaitTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListTasks:
-    """`tasks/list`: the page after `cursor`, the first where there is none."""
+    """`tasks/list`: the page after `cursor`, the first where there is none, of what `where` lets through."""
 
     id: RequestId
+    where: TaskFilter
+    order: TaskOrder
     cursor: str | None
 
 
@@ -173,15 +176,15 @@ class DownstreamDialect(Protocol):
         """A server's notification; progress under the host's own token."""
         ...
 
-    def task_created(self, id: RequestId, record: TaskRecord) -> str:
-        """The handle of a new task."""
+    def task_created(self, id: RequestId, record: TaskRecord, response: str | None) -> str:
+        """The handle of a new task; `response` is what a model may be told for now, None where it is told nothing."""
         ...
 
     def task_state(self, id: RequestId, record: TaskRecord) -> str:
         """The answer to `tasks/get`, and to a `tasks/cancel` that did it."""
         ...
 
-    def task_page(self, id: RequestId, records: Sequence[TaskRecord], cursor: str | None) -> str:
+    def task_page(self, id: RequestId, tasks: Sequence[ListedTask], cursor: str | None) -> str:
         """The answer to `tasks/list`; `cursor` is of the next page, None where there is none."""
         ...
 

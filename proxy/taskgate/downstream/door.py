@@ -13,7 +13,7 @@ from aiohttp import HttpVersion, hdrs
 from aiohttp.http import HttpVersion10, HttpVersion11
 from multidict import CIMultiDictProxy, istr
 
-from taskgate.engine.messages import Verb
+from taskgate.engine.messages import ListenerRefused, Verb
 from taskgate.mcp.vocabulary import SESSION_HEADER, VERSION_HEADER
 
 Headers = CIMultiDictProxy[str]
@@ -57,7 +57,7 @@ NOT_ACCEPTABLE: Final = Refusal(
 SENT_TWICE: Final = Refusal(status=400, reason="header_mismatch", text="A header was sent twice\n")
 
 
-class Refused(Exception):
+class Refused(ListenerRefused):
     """A request does not get in."""
 
     def __init__(self, refusal: Refusal) -> None:

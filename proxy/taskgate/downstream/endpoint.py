@@ -8,22 +8,17 @@ parsed gets exactly one answer and one HttpAnswered, and the engine sees only wh
 import asyncio
 import logging
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Final
 
 from aiohttp import hdrs, web
 from aiohttp.http import HttpVersion11
-from aiohttp.http_exceptions import HttpProcessingError
 from multidict import CIMultiDict
 
 from taskgate.clock import Clock
 from taskgate.downstream.document import Document
 from taskgate.downstream.documents import Documents
 from taskgate.downstream.door import (
-    BAD_REQUEST,
-    BODY_TOO_LARGE,
     HEAD_TOO_LARGE,
-    TOO_SLOW,
     Admission,
     Door,
     Refusal,
@@ -32,20 +27,15 @@ from taskgate.downstream.door import (
     path_of,
 )
 from taskgate.downstream.protocol import SERVER_NAME, HostConnection
-from taskgate.downstream.stream import HostExchange
-from taskgate.engine.messages import Answer, Inbound, Reply, Verb
+from taskgate.downstream.stream import HostExchange, Terms
+from taskgate.engine.messages import Answer, Inbound, ListenerRefused, Reply, Verb
 from taskgate.telemetry.audit import Audit, HttpAnswered, HttpRefused
 
 _EMPTY: Final = CIMultiDict({hdrs.SERVER: SERVER_NAME})
 _JSON: Final = CIMultiDict({hdrs.CONTENT_TYPE: "application/json", hdrs.SERVER: SERVER_NAME})
-_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _VERBS: Final = frozenset(Verb)
 
 _log = logging.getLogger("taskgate.downstream")
-
-
-class _BodyOverdue(Exception):
-    """The body did not come in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +48,7 @@ class Endpoint:
     audit: Audit
     clock: Clock
     max_header: int
-    read_timeout: timedelta
-    sse_keepalive: timedelta
+    terms: Terms
 
     async def answer(self, http: web.BaseRequest) -> web.StreamResponse:
         """One request, start to end."""
@@ -71,7 +60,8 @@ class Endpoint:
             if path_of(http.raw_path) in self.documents:
                 return self._show(http, began)
             admission = self.door.admit(http.method, http.raw_path, http.version, http.headers)
-            body = await self._read_body(http)
+            exchange = self._offer(http, admission)
+            response = await self._converse(exchange, connection)
         except Refused as refused:
             # Noted before it is sent: what follows may be a wait for the host to stop sending.
             route = "mcp" if self.door.is_mount(path_of(http.raw_path)) else "other"
@@ -79,8 +69,9 @@ class Endpoint:
             self._note_answer(route, http.method, refused.refusal.status, began)
             response = await connection.refuse(http, refused.refusal)
         else:
-            response = await self._converse(http, connection, admission, body)
             self._note_answer("mcp", http.method, response.status, began)
+            if not exchange.asked and not http.content.is_eof():
+                await connection.answer_last(http, response)
         if connection.closing:
             response.force_close()
         return response
@@ -112,45 +103,10 @@ class Endpoint:
         if connection.long_heads and head_size(http.raw_path, http._message.raw_headers) > self.max_header:
             raise Refused(HEAD_TOO_LARGE)
 
-    async def _read_body(self, http: web.BaseRequest) -> bytes:
-        payload = http.content
-        if not payload.is_eof():
-            return await self._await_body(http)
-        body = payload.read_nowait()
-        if len(body) > self.door.max_body:
-            raise Refused(BODY_TOO_LARGE)
-        return body
-
-    async def _await_body(self, http: web.BaseRequest) -> bytes:
-        payload = http.content
-        if hdrs.EXPECT in http.headers and http.version == HttpVersion11 and http.transport is not None:
-            http.transport.write(_CONTINUE)
-        overdue = asyncio.get_running_loop().call_later(
-            self.read_timeout.total_seconds(), payload.set_exception, _BodyOverdue()
-        )
-        pieces: list[bytes] = []
-        room = self.door.max_body
-        try:
-            while piece := await payload.readany():
-                room -= len(piece)
-                if room < 0:
-                    raise Refused(BODY_TOO_LARGE)
-                pieces.append(piece)
-        except _BodyOverdue:
-            raise Refused(TOO_SLOW) from None
-        except (web.RequestPayloadError, HttpProcessingError, OSError):
-            raise Refused(BAD_REQUEST) from None
-        finally:
-            overdue.cancel()
-        return b"".join(pieces)
-
-    async def _converse(
-        self, http: web.BaseRequest, connection: HostConnection, admission: Admission, body: bytes
-    ) -> web.StreamResponse:
+    def _offer(self, http: web.BaseRequest, admission: Admission) -> HostExchange:
         inbound = Inbound(
             verb=admission.verb,
             path=admission.path,
-            body=body,
             host_session=admission.host_session,
             revision=admission.revision,
             accepts_json=admission.accepts_json,
@@ -158,7 +114,9 @@ class Endpoint:
             authorization=admission.authorization,
             query=admission.query,
         )
-        exchange = HostExchange(http, inbound, self.audit, self.sse_keepalive.total_seconds())
+        return HostExchange(http, inbound, self.terms)
+
+    async def _converse(self, exchange: HostExchange, connection: HostConnection) -> web.StreamResponse:
         connection.exchange = exchange
         if connection.closing:
             exchange.wind_down()
@@ -175,6 +133,8 @@ class Endpoint:
         try:
             reply = await self.engine(exchange)
             return await _finish(exchange, reply)
+        except ListenerRefused:
+            raise
         except Exception as error:
             _log.error("the engine failed", extra={"error": type(error).__name__})
             return await _finish(exchange, Reply(status=500))
@@ -183,7 +143,8 @@ class Endpoint:
 async def _finish(exchange: HostExchange, reply: Reply) -> web.StreamResponse:
     if exchange.streams:
         return await exchange.finish(reply.body)
-    if reply.status == 200 and reply.body is not None and not reply.headers and exchange.version == HttpVersion11:
+    simple = reply.status == 200 and not reply.headers and exchange.asked
+    if simple and reply.body is not None and exchange.version == HttpVersion11:
         return Document(reply.body)
     return _plain(reply)
 

@@ -14,11 +14,14 @@ from functools import partial
 from aiohttp import web
 
 from taskgate.clock import Clock
+from taskgate.downstream.body import Bodies
 from taskgate.downstream.documents import Documents
 from taskgate.downstream.door import Door, Refusal
 from taskgate.downstream.endpoint import Endpoint
 from taskgate.downstream.patience import HEAD_TIMEOUT, WRITE_TIMEOUT, Bounds
+from taskgate.downstream.peers import Network, Peers
 from taskgate.downstream.protocol import HostConnection
+from taskgate.downstream.stream import Terms
 from taskgate.downstream.tls import Certificates, TlsSettings
 from taskgate.downstream.wire import TlsWire
 from taskgate.engine.messages import Answer
@@ -38,6 +41,7 @@ class ListenerSettings:
     read_timeout: timedelta
     idle_timeout: timedelta
     sse_keepalive: timedelta
+    trusted_proxies: tuple[Network, ...] = ()
     tls: TlsSettings | None = None
     head_timeout: timedelta = HEAD_TIMEOUT
     write_timeout: timedelta = WRITE_TIMEOUT
@@ -78,8 +82,12 @@ class PublicListener:
             audit=audit,
             clock=clock,
             max_header=settings.max_header,
-            read_timeout=settings.read_timeout,
-            sse_keepalive=settings.sse_keepalive,
+            terms=Terms(
+                audit=audit,
+                bodies=Bodies(max_body=settings.max_body, read_timeout=settings.read_timeout),
+                peers=Peers(settings.trusted_proxies),
+                silence=settings.sse_keepalive.total_seconds(),
+            ),
         )
         self._tls = settings.tls
         self._certificates: Certificates | None = None

@@ -230,11 +230,12 @@ class HostConnection(web.RequestHandler):
         if refusal.allow is not None:
             response.headers[hdrs.ALLOW] = refusal.allow
         if refusal.close or not http.content.is_eof():
-            response.force_close()
-            await self._answer_and_linger(http, response)
+            await self.answer_last(http, response)
         return response
 
-    async def _answer_and_linger(self, http: web.BaseRequest, response: web.Response) -> None:
+    async def answer_last(self, http: web.BaseRequest, response: web.StreamResponse) -> None:
+        """Send an answer, read nothing more, and give the peer a moment to notice."""
+        response.force_close()
         self._deaf = True
         try:
             await response.prepare(http)

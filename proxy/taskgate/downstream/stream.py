@@ -8,13 +8,16 @@ its writers learn.
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Final
 
 from aiohttp import HttpVersion, hdrs, web
 from aiohttp.http import HttpVersion11
 from multidict import CIMultiDict
 
+from taskgate.downstream.body import Bodies
+from taskgate.downstream.peers import Peers
 from taskgate.downstream.protocol import SERVER_NAME
 from taskgate.engine.messages import Feed, Inbound, Verb
 from taskgate.mcp import sse
@@ -32,11 +35,20 @@ _HEADERS: Final = CIMultiDict(
 _log = logging.getLogger("taskgate.downstream")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What is the same for all exchanges of a listener; `silence` is how many seconds a stream may say nothing."""
+
+    audit: Audit
+    bodies: Bodies
+    peers: Peers
+    silence: float
+
+
 class HostExchange:
-    """One request of a host, as the engine is offered it."""
+    """One request of a host, as the engine is offered it. `asked` tells whether the engine wanted the body."""
 
     __slots__ = (
-        "_audit",
         "_feed",
         "_forget",
         "_gone",
@@ -44,16 +56,16 @@ class HostExchange:
         "_inbound",
         "_last",
         "_response",
-        "_silence",
+        "_terms",
         "_writer",
+        "asked",
     )
 
-    def __init__(self, http: web.BaseRequest, inbound: Inbound, audit: Audit, silence: float) -> None:
-        """`silence` is how many seconds a stream may say nothing."""
+    def __init__(self, http: web.BaseRequest, inbound: Inbound, terms: Terms) -> None:
+        self.asked = False
         self._http = http
         self._inbound = inbound
-        self._audit = audit
-        self._silence = silence
+        self._terms = terms
         self._gone = False
         self._forget: list[Callable[[], None]] = []
         self._feed: Feed | None = None
@@ -70,6 +82,18 @@ class HostExchange:
     def version(self) -> HttpVersion:
         """The HTTP that the host speaks."""
         return self._http.version
+
+    @property
+    def address(self) -> str:
+        """Where the request comes from; found out anew each time, because hardly any request is asked."""
+        headers = self._http.headers
+        forwarded, forwarded_for = headers.getall(hdrs.FORWARDED, ()), headers.getall(hdrs.X_FORWARDED_FOR, ())
+        return self._terms.peers.address_of(self._http.remote, forwarded, forwarded_for)
+
+    def body(self) -> Coroutine[Any, Any, bytes]:
+        """The whole body, to be awaited. Raises Refused then, of which this exchange ends."""
+        self.asked = True
+        return self._terms.bodies.receive(self._http)
 
     def stream(self) -> Feed:
         """Turn the answer into an event stream; closed from the start where the host has left."""
@@ -128,14 +152,14 @@ class HostExchange:
         if self._http.version != HttpVersion11:
             # Without chunks only the end of the connection marks the end of the stream.
             response.force_close()
-        self._audit.record(StreamOpened("downstream", self._kind))
+        self._terms.audit.record(StreamOpened("downstream", self._kind))
         self._writer = asyncio.get_running_loop().create_task(self._write(response, feed))
         self._writer.add_done_callback(self._ended)
 
     async def _write(self, response: web.StreamResponse, feed: Feed) -> None:
         await response.prepare(self._http)
         while not feed.drained:
-            message = await feed.next(self._silence)
+            message = await feed.next(self._terms.silence)
             if message is not None:
                 await self._put(response, sse.event(message))
             elif not feed.closed:
@@ -166,7 +190,7 @@ class HostExchange:
     def _ended(self, writer: asyncio.Task[None]) -> None:
         if self._feed is not None:
             self._feed.close()
-        self._audit.record(StreamEnded("downstream", self._kind))
+        self._terms.audit.record(StreamEnded("downstream", self._kind))
         error = None if writer.cancelled() else writer.exception()
         if error is not None and not isinstance(error, ConnectionError):
             _log.error("a stream failed", extra={"error": type(error).__name__})

@@ -8,16 +8,17 @@ from typing import Protocol
 
 from taskgate.auth.bearer import token_of
 from taskgate.auth.context import ANONYMOUS, AuthContext
-from taskgate.engine.messages import Inbound
+from taskgate.engine.incidents import Incidents
+from taskgate.engine.messages import Exchange
 from taskgate.engine.mounts import Mount
-from taskgate.errors import AuthReason, Unauthenticated
+from taskgate.errors import AuthReason, KeysUnavailable, Unauthenticated
 from taskgate.upstream.base import Speaker
 
 
 class Callers(Protocol):
     """Tells callers apart, or does not."""
 
-    async def identify(self, inbound: Inbound, mount: Mount) -> AuthContext:
+    async def identify(self, exchange: Exchange, mount: Mount) -> AuthContext:
         """The context of one request. Raises Unauthenticated, or KeysUnavailable where that cannot be said now."""
         ...
 
@@ -33,26 +34,37 @@ class TokenJudge(Protocol):
 class Everybody:
     """Without authentication: one caller, whoever it is."""
 
-    async def identify(self, inbound: Inbound, mount: Mount) -> AuthContext:
+    async def identify(self, exchange: Exchange, mount: Mount) -> AuthContext:
         """The anonymous context; see Callers."""
         return ANONYMOUS
 
 
 class Bearers:
-    """Callers by their bearer tokens. `refused` hears of requests whose token was never judged."""
+    """Callers by their bearer tokens.
 
-    def __init__(self, judge: TokenJudge, refused: Callable[[AuthReason], None]) -> None:
+    `refused` hears of requests whose token was never judged, `incidents` of everybody who is not let in.
+    """
+
+    def __init__(self, judge: TokenJudge, refused: Callable[[AuthReason], None], incidents: Incidents) -> None:
         self._judge = judge
         self._refused = refused
+        self._incidents = incidents
 
-    async def identify(self, inbound: Inbound, mount: Mount) -> AuthContext:
+    async def identify(self, exchange: Exchange, mount: Mount) -> AuthContext:
         """The context of the request's one token; see Callers."""
         try:
-            token = token_of(inbound.authorization, inbound.query)
+            return await self._judge.verify(self._token(exchange), audience=mount.resource)
+        except (Unauthenticated, KeysUnavailable) as refusal:
+            self._incidents.unidentified(exchange, mount.name, refusal.reason)
+            raise
+
+    def _token(self, exchange: Exchange) -> str:
+        inbound = exchange.inbound
+        try:
+            return token_of(inbound.authorization, inbound.query)
         except Unauthenticated as refusal:
             self._refused(AuthReason(refusal.reason))
             raise
-        return await self._judge.verify(token, audience=mount.resource)
 
 
 def speaker(caller: AuthContext) -> Speaker:

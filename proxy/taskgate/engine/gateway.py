@@ -1,7 +1,7 @@
 """The life of a request, from the door to the answer. Read `answer` top to bottom; the order is part of the security.
 
 Before this page the listener has checked what needs no body (`downstream/door.py`): host, origin, path, method, media
-types, size. From here on a refusal is a JSON-RPC error wherever there is an id to answer to.
+types, size as it is declared. From here on a refusal is a JSON-RPC error wherever there is an id to answer to.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ from taskgate.engine.access import Access
 from taskgate.engine.callers import Callers
 from taskgate.engine.listen import Listening
 from taskgate.engine.lookups import Lookups
-from taskgate.engine.messages import Exchange, Reply, Verb
+from taskgate.engine.messages import Exchange, ListenerRefused, Reply, Verb
 from taskgate.engine.mounts import Mount
 from taskgate.engine.refusals import refusal
 from taskgate.engine.relay import Relaying
@@ -100,20 +100,21 @@ class Gateway:
         self._draining = patience
 
     async def answer(self, exchange: Exchange) -> Reply:
-        """The reply to one exchange; raises nothing but cancellation."""
-        inbound = exchange.inbound
+        """The reply to one exchange; raises nothing but cancellation, and what the listener says of a body."""
         begun = self._clock.elapsed()
         message: Message | None = None
-        mount = self._mounts[inbound.path]
+        mount = self._mounts[exchange.inbound.path]
         try:
-            # 1. Who asks. Nothing is looked at for somebody who does not say.
-            caller = await self._callers.identify(inbound, mount)
+            # 1. Who asks. Nothing is looked at for somebody who does not say, nor is a body waited for.
+            caller = await self._callers.identify(exchange, mount)
+            body = await exchange.body()
+            begun = self._clock.elapsed()
             # 2. A stream or a goodbye has no message.
-            if inbound.verb is not Verb.POST:
+            if exchange.inbound.verb is not Verb.POST:
                 self._refuse_when_draining()
                 return await self._serve_session(exchange, mount, caller)
             # 3. The body is judged once: JSON, then one JSON-RPC message.
-            message = parse(inbound.body, max_depth=self._max_depth)
+            message = parse(body, max_depth=self._max_depth)
             # 4. The session, its owner checked, and the revision it was opened with.
             self._refuse_when_draining()
             host_session = await self._find_session(exchange, mount, caller, message)
@@ -130,6 +131,8 @@ class Gateway:
             # 7. Do it.
             with host_session or nullcontext():
                 spoken = await self._perform(exchange, mount, caller, host_session, intent)
+        except ListenerRefused:
+            raise
         except Interrupted:
             # The host gave its request up, or left: nobody waits for an answer.
             return Reply(status=202)
@@ -189,17 +192,17 @@ class Gateway:
             case CallTool():
                 return await self._call_tool(exchange, caller, host_session, intent)
             case GetTask(id=id_, task=task):
-                record = await tasks.get(caller, at, task, words.TASKS_GET)
+                record = await tasks.get(exchange, caller, at, task, words.TASKS_GET)
                 return Spoken(self._dialect.task_state(id_, record))
             case AwaitTask(id=id_, task=task):
                 record = await tasks.outcome(exchange, caller, at, task, words.TASKS_RESULT)
                 return Spoken(self._dialect.task_outcome(id_, record))
             case CancelTask(id=id_, task=task):
-                record = await tasks.cancel(caller, at, task, words.TASKS_CANCEL)
+                record = await tasks.cancel(exchange, caller, at, task, words.TASKS_CANCEL)
                 return Spoken(self._dialect.task_state(id_, record))
-            case ListTasks(id=id_, cursor=cursor):
-                records, following = await self._rooms.lookups.page(caller, at, cursor)
-                return Spoken(self._dialect.task_page(id_, records, following))
+            case ListTasks(id=id_, where=where, order=order, cursor=cursor):
+                listed, following = await self._rooms.lookups.page(caller, at, cursor, where, order)
+                return Spoken(self._dialect.task_page(id_, listed, following))
             case Relay():
                 return await self._relay(exchange, caller, host_session, intent)
         raise AssertionError(f"{type(intent).__name__} is no intent of a request")
@@ -227,7 +230,8 @@ class Gateway:
                 self._audit.record(ToolCalled(mount, None, "rejected"))
                 raise
             self._audit.record(ToolCalled(mount, intent.tool, "task"))
-            return Spoken(self._dialect.task_created(intent.id, record))
+            told = self._rooms.tasks.immediate_response(host_session, intent.tool)
+            return Spoken(self._dialect.task_created(intent.id, record, told))
         if host_session.has_tasks and self._rooms.tasks.insists(host_session, intent.tool):
             self._audit.record(ToolCalled(mount, None, "rejected"))
             raise TaskSupportMismatch("The tool runs only as a task")

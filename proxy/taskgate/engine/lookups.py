@@ -4,21 +4,25 @@ What must not live here: what is done with a task. What holds: whatever is not t
 words, after the same steps, whether it is somebody else's, was never there, or is gone.
 """
 
-from datetime import UTC, datetime, timedelta
+from contextlib import suppress
+from datetime import timedelta
 from typing import Final
 
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.engine.access import Access
+from taskgate.engine.incidents import Incidents
+from taskgate.engine.messages import Exchange
 from taskgate.engine.penalties import Penalties
 from taskgate.errors import InvalidParams, Penalized, TaskNotFound
 from taskgate.mcp.vocabulary import TASKS_GET
-from taskgate.stores.base import Page, Position, TaskFilter, TaskOrder, TaskStore
+from taskgate.stores.base import TaskStore
 from taskgate.tasks.cursors import CursorKeys
+from taskgate.tasks.listing import ListedTask, Position, TaskFilter, TaskOrder, mark, merged
 from taskgate.tasks.record import OwnerKey, TaskId, TaskRecord
 from taskgate.telemetry.audit import Audit, EnumerationSuspected, TaskDenied
 
-PAGE: Final = 50
+PAGE: Final = 100
 """Tasks of one page of a list."""
 
 
@@ -32,6 +36,7 @@ class Lookups:
         access: Access,
         cursors: CursorKeys,
         penalties: Penalties | None,
+        incidents: Incidents,
         audit: Audit,
         clock: Clock,
     ) -> None:
@@ -39,10 +44,11 @@ class Lookups:
         self._access = access
         self._cursors = cursors
         self._penalties = penalties
+        self._incidents = incidents
         self._audit = audit
         self._clock = clock
 
-    async def find(self, caller: AuthContext, mount: str, task: TaskId, method: str) -> TaskRecord:
+    async def find(self, exchange: Exchange, caller: AuthContext, mount: str, task: TaskId, method: str) -> TaskRecord:
         """The head of a task of the caller's.
 
         Raises TaskNotFound; Penalized while the caller is in the penalty box; Forbidden or InsufficientScope where the
@@ -54,7 +60,7 @@ class Lookups:
             if record is not None:
                 self._access.check(caller, mount, method, record.call.tool)
                 return record
-        self.missed(caller, mount, method)
+        self._missed(exchange, caller, mount, method)
         raise TaskNotFound
 
     async def again(self, record: TaskRecord) -> TaskRecord:
@@ -68,33 +74,32 @@ class Lookups:
         return found
 
     async def page(
-        self, caller: AuthContext, mount: str, cursor: str | None
-    ) -> tuple[tuple[TaskRecord, ...], str | None]:
-        """A page of the caller's tasks, newest news first, and the cursor of the next page if there is one.
+        self, caller: AuthContext, mount: str, cursor: str | None, where: TaskFilter, order: TaskOrder
+    ) -> tuple[tuple[ListedTask, ...], str | None]:
+        """A page of those of the caller's tasks that `where` lets through, and the cursor of the next if there is one.
 
-        Raises InvalidParams for a cursor that is not the caller's for this mount, and Penalized.
+        Raises InvalidParams for a cursor that is not the caller's for this mount, filter and order, and Penalized.
         """
         self._expect_no_penalty(caller)
-        owners = list(caller.owners(mount))
-        after = None
-        if cursor is not None:
-            owner, after = self._opened(cursor, owners)
-            del owners[: owners.index(owner)]
-        found: list[TaskRecord] = []
-        while owners and len(found) < PAGE:
-            page = await self._read(owners[0], after, PAGE - len(found))
-            found += page.records
-            after = page.next
-            if after is None:
-                del owners[0]
-        shown = tuple(each for each in found if self._access.permits(caller, mount, TASKS_GET, each.call.tool))
-        return shown, self._sealed(owners[0], after) if owners else None
+        owners, listing, now = caller.owners(mount), mark(where, order), self._clock.now()
+        after = None if cursor is None else self._opened(cursor, owners, listing)
+        pages = [
+            await self._store.page(owner, where=where, order=order, after=after, limit=PAGE, now=now)
+            for owner in owners
+        ]
+        found = merged(pages, order, PAGE)
+        tools = {task.tool for task in found.tasks}
+        shown = {tool for tool in tools if self._access.permits(caller, mount, TASKS_GET, tool)}
+        tasks = found.tasks if shown == tools else tuple(task for task in found.tasks if task.tool in shown)
+        if found.next is None:
+            return tasks, None
+        return tasks, self._cursors.seal(found.next, context=owners[0].context, mount=mount, listing=listing)
 
-    def missed(self, caller: AuthContext, mount: str, method: str) -> None:
-        """Count a look-up that found nothing."""
+    def _missed(self, exchange: Exchange, caller: AuthContext, mount: str, method: str) -> None:
         self._audit.record(TaskDenied(mount, method))
         if self._penalties is not None and self._penalties.failed(caller.key, self._clock.elapsed()):
             self._audit.record(EnumerationSuspected(mount))
+            self._incidents.enumerating(exchange, mount)
 
     def _expect_no_penalty(self, caller: AuthContext) -> None:
         if self._penalties is not None:
@@ -102,25 +107,10 @@ class Lookups:
             if left > 0:
                 raise Penalized(timedelta(seconds=left))
 
-    async def _read(self, owner: OwnerKey, after: Position | None, limit: int) -> Page:
-        now = self._clock.now()
-        return await self._store.page(owner, where=EVERY, order=NEWEST_FIRST, after=after, limit=limit, now=now)
-
-    def _opened(self, cursor: str, owners: list[OwnerKey]) -> tuple[OwnerKey, Position]:
-        """Whose list the cursor is of, and where it stands."""
-        *others, last = owners
-        for owner in others:
-            try:
-                return owner, Position(*self._cursors.open(cursor, context=owner.context, mount=owner.mount))
-            except InvalidParams:
-                continue
-        return last, Position(*self._cursors.open(cursor, context=last.context, mount=last.mount))
-
-    def _sealed(self, owner: OwnerKey, after: Position | None) -> str:
-        return self._cursors.seal(after or BEGINNING, context=owner.context, mount=owner.mount)
-
-
-EVERY: Final = TaskFilter()
-NEWEST_FIRST: Final = TaskOrder()
-BEGINNING: Final = Position(datetime.max.replace(tzinfo=UTC), "")
-"""Before everything, in the order of the list."""
+    def _opened(self, cursor: str, owners: tuple[OwnerKey, ...], listing: str) -> Position:
+        """Where the cursor stands; one that was sealed for the caller's earlier key is as good."""
+        *others, last = (owner.context for owner in owners)
+        for context in others:
+            with suppress(InvalidParams):
+                return self._cursors.open(cursor, context=context, mount=owners[0].mount, listing=listing)
+        return self._cursors.open(cursor, context=last, mount=owners[0].mount, listing=listing)

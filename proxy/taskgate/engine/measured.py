@@ -10,14 +10,11 @@ from taskgate.stores.base import (
     Cap,
     Census,
     News,
-    Page,
-    Position,
     SessionRecord,
     Store,
-    TaskFilter,
-    TaskOrder,
     Watch,
 )
+from taskgate.tasks.listing import Page, Position, TaskFilter, TaskOrder
 from taskgate.tasks.record import OwnerKey, TaskId, TaskRecord
 from taskgate.telemetry.audit import Audit, StoreUsed
 

@@ -1,6 +1,7 @@
 """One HTTP exchange as the engine sees it: what came in, and the two ways to answer.
 
-The listener builds an `Exchange` for each request it lets through and awaits the `Reply`. An engine that needs longer,
+The listener builds an `Exchange` for each request whose head it lets through and awaits the `Reply`. The body is there
+for the asking, so that it is received for nobody who was not let in before. An engine that needs longer,
 or has something to say before the answer, turns the exchange into an event stream; the reply is then its last event.
 Knows no aiohttp.
 """
@@ -13,6 +14,8 @@ from typing import Final, NamedTuple, Protocol
 
 FEED_BYTES: Final = 4 * 1024 * 1024
 """How much may wait for a host that reads slowly before its stream is ended."""
+UNKNOWN: Final = "unknown"
+"""Where a request comes from when that cannot be told."""
 
 
 class Verb(StrEnum):
@@ -24,7 +27,7 @@ class Verb(StrEnum):
 
 
 class Inbound(NamedTuple):
-    """A request that passed the listener's checks; `body` is whole and within bounds.
+    """The head of a request, which passed the listener's checks.
 
     `authorization` are all the fields of that name, and `query` what follows the path: both are for whoever finds out
     who asks, and for nobody else.
@@ -32,13 +35,16 @@ class Inbound(NamedTuple):
 
     verb: Verb
     path: str
-    body: bytes = b""
     host_session: str | None = None
     revision: str | None = None
     accepts_json: bool = True
     accepts_stream: bool = True
     authorization: tuple[str, ...] = ()
     query: str = ""
+
+
+class ListenerRefused(Exception):
+    """The listener does not take the request after all, and has an answer of its own: the engine lets this pass."""
 
 
 class Reply(NamedTuple):
@@ -141,6 +147,19 @@ class Exchange(Protocol):
         """What came in."""
         ...
 
+    @property
+    def address(self) -> str:
+        """Where the request comes from: an IP address or UNKNOWN. For operators to read; nothing is decided by it."""
+        ...
+
+    async def body(self) -> bytes:
+        """The body, whole and within bounds, which may have to be waited for; to be asked for once.
+
+        Not before it is known who asks: a host that waits is told to go on. Raises ListenerRefused. A reply without
+        this ends the connection of a host that has more to send.
+        """
+        ...
+
     def stream(self) -> Feed:
         """Turn the answer into an event stream, at once; the same feed when called again.
 
@@ -159,4 +178,4 @@ class Exchange(Protocol):
 
 
 Answer = Callable[[Exchange], Awaitable[Reply]]
-"""What the listener asks of the engine: never raises but for cancellation."""
+"""What the listener asks of the engine: never raises but for cancellation and the listener's own ListenerRefused."""

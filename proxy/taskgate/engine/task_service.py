@@ -58,6 +58,10 @@ class TaskService:
         """Whether the operator lets hosts that have tasks call the tool only as one."""
         return self._policy.mode(host_session.mount.name, tool) is Mode.REQUIRED
 
+    def immediate_response(self, host_session: HostSession, tool: str) -> str | None:
+        """What a model may be told for now of a call that became a task; None where the operator wants nothing told."""
+        return self._policy.immediate_response(host_session.mount.name, tool)
+
     async def create(self, caller: AuthContext, host_session: HostSession, intent: CallTool) -> TaskRecord:
         """A new task of the caller, durable and about to run (decisions 3).
 
@@ -78,9 +82,9 @@ class TaskService:
             self._runner.start(record, host_session, caller)
         return record
 
-    async def get(self, caller: AuthContext, mount: str, task: TaskId, method: str) -> TaskRecord:
+    async def get(self, exchange: Exchange, caller: AuthContext, mount: str, task: TaskId, method: str) -> TaskRecord:
         """The head of a task. Raises TaskNotFound for whatever is not the caller's, or not any more; see Lookups."""
-        return await self._lookups.find(caller, mount, task, method)
+        return await self._lookups.find(exchange, caller, mount, task, method)
 
     async def outcome(
         self, exchange: Exchange, caller: AuthContext, mount: str, task: TaskId, method: str
@@ -90,7 +94,7 @@ class TaskService:
         Raises TaskNotFound, also when the task expires meanwhile, Interrupted when the host leaves, and Unauthenticated
         when its token ends first: nothing is given out after that (T9).
         """
-        record = await self.get(caller, mount, task, method)
+        record = await self.get(exchange, caller, mount, task, method)
         if not record.status.is_terminal:
             waiting = Interruptible()
             with waiting:
@@ -105,10 +109,12 @@ class TaskService:
             raise TaskNotFound
         return whole
 
-    async def cancel(self, caller: AuthContext, mount: str, task: TaskId, method: str) -> TaskRecord:
+    async def cancel(
+        self, exchange: Exchange, caller: AuthContext, mount: str, task: TaskId, method: str
+    ) -> TaskRecord:
         """The task, cancelled. Raises TaskNotFound, or TaskAlreadyFinished for one that ended before (L-CANCEL-1)."""
         while True:
-            record = await self.get(caller, mount, task, method)
+            record = await self.get(exchange, caller, mount, task, method)
             if record.status.is_terminal:
                 self._audit.record(TaskCancelAsked(mount, "already_terminal"))
                 raise TaskAlreadyFinished("The task has already ended")

@@ -53,8 +53,9 @@ RELAYED_NOTICES: Final = frozenset(
 SESSION_HEADER: Final = "Mcp-Session-Id"
 VERSION_HEADER: Final = "MCP-Protocol-Version"
 
-# A key of `_meta`.
+# Keys of `_meta`.
 RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
+IMMEDIATE_RESPONSE: Final = "io.modelcontextprotocol/model-immediate-response"
 
 # JSON-RPC error codes.
 PARSE_ERROR: Final = -32700

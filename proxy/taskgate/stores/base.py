@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from taskgate.mcp.versions import Peer
+from taskgate.tasks.listing import Page, Position, TaskFilter, TaskOrder
 from taskgate.tasks.record import OwnerKey, TaskId, TaskRecord, TaskStatus
 
 
@@ -28,52 +29,6 @@ class Cap:
 
     scope: CapScope
     limit: int
-
-
-class OrderBy(StrEnum):
-    """The times by which a page may be ordered; ties break by task id."""
-
-    CREATED = "created_at"
-    UPDATED = "updated_at"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskFilter:
-    """Which records to list: criteria combine with AND, the values of one with OR; None means any. Bounds exclude."""
-
-    ids: frozenset[TaskId] | None = None
-    statuses: frozenset[TaskStatus] | None = None
-    tool_error: bool | None = None
-    created_after: datetime | None = None
-    created_before: datetime | None = None
-    updated_after: datetime | None = None
-    updated_before: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskOrder:
-    """How to list records."""
-
-    by: OrderBy = OrderBy.UPDATED
-    descending: bool = True
-
-
-class Position(NamedTuple):
-    """A place between two records of an ordered list: it stays where it is when records come and go."""
-
-    time: datetime
-    id: TaskId
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """Heads in order, and where the next page starts; None when there is none, and only then.
-
-    What cannot be read is left out, so a page may be short, or empty, and yet have a next one.
-    """
-
-    records: tuple[TaskRecord, ...]
-    next: Position | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +106,11 @@ class TaskStore(Protocol):
         limit: int,
         now: datetime,
     ) -> Page:
-        """Heads of the owner's unexpired records. A position stays stable under inserts and updates."""
+        """A page of the owner's unexpired records. A position stays stable under inserts and updates.
+
+        Served by an index in either order, however many records do not meet `where` by state, id or the time that is
+        ordered by; those that fail the bounds of the other time are passed over one by one.
+        """
         ...
 
     async def changed(self, watch: Watch, *, timeout: timedelta) -> News:

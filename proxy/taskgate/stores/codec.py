@@ -8,6 +8,7 @@ are written, apart from it. Parameters, results and errors stay the text they ca
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -15,6 +16,7 @@ import orjson
 from taskgate.errors import StoreUnavailable
 from taskgate.mcp.jsonrpc import RawJson
 from taskgate.mcp.versions import Peer, Revision
+from taskgate.tasks.listing import ListedTask
 from taskgate.tasks.record import (
     Faulted,
     FaultReason,
@@ -27,6 +29,9 @@ from taskgate.tasks.record import (
     TaskStatus,
     ToolCall,
 )
+
+MAX_REMEMBERED: Final = 1024
+"""Heads up to so many bytes are remembered as what lists tell of them."""
 
 SCHEMA: Final = 1
 """The number every head and every session starts with; another number is refused, never guessed at."""
@@ -68,6 +73,17 @@ def unpack_head(head: bytes, lease: Lease | None) -> TaskRecord:
         # An end beyond all time would be met by whoever asks for it, far from here.
         _ = record.expires_at
         return record
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+        raise _unreadable() from error
+
+
+def unpack_listed(head: bytes) -> ListedTask:
+    """What a list tells of the record whose head this is; the rest of it is neither made nor judged.
+
+    Lists are asked for again and again, and most of what is in them has not changed: short heads are remembered.
+    """
+    try:
+        return _remembered(head) if len(head) <= MAX_REMEMBERED else _unpack_listed(head)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise _unreadable() from error
 
@@ -213,6 +229,25 @@ def _unpack_head(head: bytes, lease: Lease | None) -> TaskRecord:
         tool_error=tool_error,
         lease=lease,
     )
+
+
+def _unpack_listed(head: bytes) -> ListedTask:
+    schema, id, _, _, tool, _, _, _, status, message, created, updated, ttl, poll, *rest = _load(head)
+    _expect_schema(schema)
+    _, _, _, _, _, tool_error = rest
+    made, life = unpack_time(created), _span(ttl)
+    _ = made + life
+    changed = made if updated == created else unpack_time(updated)
+    return ListedTask(id, tool, _STATUSES[status], message, made, changed, life, _span(poll), tool_error)
+
+
+_remembered = lru_cache(maxsize=4096)(_unpack_listed)
+
+
+@lru_cache(maxsize=256)
+def _span(microseconds: int) -> timedelta:
+    """There are few spans, and many tasks of each."""
+    return timedelta(0, 0, microseconds)
 
 
 def _unpack_input(key: str, method: str, params: RawJson, claimed_by: str | None) -> InputRequest:

@@ -6,9 +6,10 @@ as in every store, so what only needs heads can only see heads.
 
 import heapq
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import count
+from itertools import count, islice
 from typing import TypeVar
 
 from taskgate.errors import StoreUnavailable, TooManyTasks
@@ -17,20 +18,18 @@ from taskgate.stores.base import (
     Cap,
     Census,
     News,
-    OrderBy,
-    Page,
-    Position,
     SessionRecord,
     Store,
-    TaskFilter,
-    TaskOrder,
     Watch,
 )
 from taskgate.stores.codec import as_head, longer_lease, with_bodies
 from taskgate.stores.journal import GONE, Journal
+from taskgate.stores.memory_lists import Lists, in_order, is_wanted
+from taskgate.tasks.listing import Page, Position, TaskFilter, TaskOrder, listed
 from taskgate.tasks.record import Lease, Outcome, OwnerKey, TaskId, TaskRecord, TaskStatus
 
 _Key = TypeVar("_Key")
+_NO_LISTS = Lists()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,7 +50,7 @@ class MemoryStore:
         self._kept: dict[TaskId, _Kept] = {}
         self._numbers = count()
         self._counts = Counter(dict.fromkeys(TaskStatus, 0))
-        self._of_owner: dict[OwnerKey, set[TaskId]] = {}
+        self._lists: dict[OwnerKey, Lists] = {}
         self._unfinished: dict[str, set[TaskId]] = {}
         self._expiring: list[tuple[datetime, TaskId]] = []
         self._sessions: dict[str, SessionRecord] = {}
@@ -71,7 +70,7 @@ class MemoryStore:
         self._kept[record.id] = _Kept(
             number=next(self._numbers), head=as_head(record), params=record.call.params, outcome=record.outcome
         )
-        self._of_owner.setdefault(record.owner, set()).add(record.id)
+        self._lists.setdefault(record.owner, Lists()).add(record)
         if not record.status.is_terminal:
             self._unfinished.setdefault(record.owner.context, set()).add(record.id)
         heapq.heappush(self._expiring, (record.expires_at, record.id))
@@ -93,6 +92,7 @@ class MemoryStore:
         if kept is None or kept.head.revision != expected:
             return False
         lease = kept.head.lease
+        self._lists[record.owner].move(kept.head, record)
         self._counts[kept.head.status] -= 1
         self._counts[record.status] += 1
         kept.head = replace(as_head(record), lease=longer_lease(lease, record.lease))
@@ -115,15 +115,15 @@ class MemoryStore:
     ) -> Page:
         """See TaskStore.page."""
         self._check()
-        heads = (self._kept[id].head for id in self._of_owner.get(owner, ()))
-        placed = [
-            (_position(head, order.by), head) for head in heads if head.expires_at > now and _is_wanted(head, where)
-        ]
-        placed.sort(key=lambda item: item[0], reverse=order.descending)
-        if after is not None:
-            placed = [item for item in placed if (item[0] < after if order.descending else item[0] > after)]
-        found = placed[:limit]
-        return Page(records=tuple(head for _, head in found), next=found[-1][0] if len(placed) > limit else None)
+        if where.ids is None:
+            found: Iterable[TaskId] = self._lists.get(owner, _NO_LISTS).found(where, order, after)
+        else:
+            few = (self._kept[id].head for id in where.ids if id in self._kept)
+            found = in_order([head for head in few if head.owner == owner], order, after)
+        heads = (head for id in found if (head := self._kept[id].head).expires_at > now and is_wanted(head, where))
+        # One more than asked for tells whether there is a next page.
+        tasks = [listed(head) for head in islice(heads, limit + 1)]
+        return Page(tasks=tuple(tasks[:limit]), next=tasks[limit - 1].place(order.by) if len(tasks) > limit else None)
 
     async def changed(self, watch: Watch, *, timeout: timedelta) -> News:
         """See TaskStore.changed."""
@@ -221,7 +221,10 @@ class MemoryStore:
 
     def _remove(self, id: TaskId) -> TaskRecord:
         head = self._kept.pop(id).head
-        _discard(self._of_owner, head.owner, id)
+        lists = self._lists[head.owner]
+        lists.remove(head)
+        if not lists:
+            del self._lists[head.owner]
         _discard(self._unfinished, head.owner.context, id)
         self._counts[head.status] -= 1
         self._journal.gone(id, owner=head.owner, holder=head.lease.holder if head.lease else None)
@@ -237,22 +240,6 @@ def _discard(index: dict[_Key, set[TaskId]], key: _Key, id: TaskId) -> None:
 
 def _is_lapsed(head: TaskRecord, now: datetime) -> bool:
     return head.lease is None or head.lease.until <= now
-
-
-def _position(head: TaskRecord, by: OrderBy) -> Position:
-    return Position(head.created_at if by is OrderBy.CREATED else head.updated_at, head.id)
-
-
-def _is_wanted(head: TaskRecord, where: TaskFilter) -> bool:
-    return (
-        (where.ids is None or head.id in where.ids)
-        and (where.statuses is None or head.status in where.statuses)
-        and (where.tool_error is None or head.tool_error == where.tool_error)
-        and (where.created_after is None or head.created_at > where.created_after)
-        and (where.created_before is None or head.created_at < where.created_before)
-        and (where.updated_after is None or head.updated_at > where.updated_after)
-        and (where.updated_before is None or head.updated_at < where.updated_before)
-    )
 
 
 _: type[Store] = MemoryStore

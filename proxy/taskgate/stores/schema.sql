@@ -1,4 +1,4 @@
--- One store, layout 1 (the number stands in PRAGMA user_version).
+-- One store, layout 2 (the number stands in PRAGMA user_version); the indexes of lists are in lists.sql.
 -- Times are microseconds since 1970. `owner` (context and mount) and `context` are digests, which keeps index entries
 -- short; the names are in the head. The columns beside a head are what is searched and ordered by, and repeat it.
 
@@ -20,8 +20,6 @@ CREATE TABLE tasks (
     head        BLOB    NOT NULL
 );
 CREATE INDEX tasks_lapsing ON tasks (lease_until, created, expires) WHERE unfinished = 1;
-CREATE INDEX tasks_created ON tasks (owner, created);
-CREATE INDEX tasks_updated ON tasks (owner, updated);
 CREATE INDEX tasks_expiring ON tasks (expires, status);
 
 -- Bodies are written once and never travel with a head.

@@ -1,8 +1,9 @@
 """Records in one SQLite file that one process holds.
 
 Writes share commits, which one thread waits for; a write is acknowledged after its commit. What is small is read and
-written on the event loop, up to the commit; what may be long (large bodies, pages, counts, purges) runs on threads.
-Nothing about a task is decided here: SQL compares revisions and times and knows no status.
+written on the event loop, up to the commit; what may be long (large bodies, counts, purges) runs on threads, and so
+does a page that takes more than a few steps to find. Nothing about a task is decided here: SQL compares revisions and
+times, and knows no status but by its name.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from taskgate.errors import TooManyTasks
 from taskgate.stores import sqlite_statements as sql
@@ -21,20 +22,18 @@ from taskgate.stores.base import (
     Cap,
     Census,
     News,
-    Page,
-    Position,
     SessionRecord,
     Store,
-    TaskFilter,
-    TaskOrder,
     Watch,
 )
 from taskgate.stores.codec import as_head, pack_peer, pack_time, unpack_head, unpack_peer, unpack_time
 from taskgate.stores.journal import GONE, Journal
 from taskgate.stores.sqlite_file import OpenFile
+from taskgate.stores.sqlite_pages import page_statement
 from taskgate.stores.sqlite_reader import Reader
 from taskgate.stores.sqlite_writer import Writer
 from taskgate.stores.unfinished import Unfinished
+from taskgate.tasks.listing import Page, Position, TaskFilter, TaskOrder
 from taskgate.tasks.record import Lease, Outcome, OwnerKey, Succeeded, TaskId, TaskRecord, TaskStatus
 
 LARGE: Final = 64 * 1024
@@ -124,8 +123,8 @@ class SqliteStore:
     ) -> Page:
         """See TaskStore.page."""
         # One more than asked for tells whether there is a next page.
-        statement, values = sql.page(owner, where, order, after, limit + 1, now)
-        return await self._reader.look(partial(_load_page, statement=statement, values=values, limit=limit))
+        statement, values = page_statement(owner, where, order, after, limit + 1, now)
+        return await self._reader.glance(partial(_load_page, statement=statement, values=values, limit=limit))
 
     async def changed(self, watch: Watch, *, timeout: timedelta) -> News:
         """See TaskStore.changed."""
@@ -240,15 +239,15 @@ def _load_whole(connection: sqlite3.Connection, values: sql.Values) -> TaskRecor
     return None if row is None else works.unpack_whole(row)
 
 
-def _load_page(connection: sqlite3.Connection, statement: str, values: sql.Values, limit: int) -> Page:
+def _load_page(connection: sqlite3.Connection, statement: str, values: dict[str, Any], limit: int) -> Page:
     rows = connection.execute(statement, values).fetchall()
-    heads = (works.read_head(head, holder, until) for head, holder, until, _, _ in rows[:limit])
-    found = tuple(head for head in heads if head is not None)
+    read = (works.read_listed(head) for head, _, _ in rows[:limit])
+    found = tuple(task for task in read if task is not None)
     if len(rows) <= limit:
-        return Page(records=found, next=None)
+        return Page(tasks=found, next=None)
     # Of the row, not of a head: the last one may be unreadable.
-    *_, time, id = rows[limit - 1]
-    return Page(records=found, next=Position(unpack_time(time), id))
+    _, time, id = rows[limit - 1]
+    return Page(tasks=found, next=Position(unpack_time(time), id))
 
 
 def _room(record: TaskRecord) -> tuple[bytes, int]:

@@ -17,8 +17,8 @@ from typing import Any, Final, Literal
 from taskgate.errors import StoreUnavailable
 from taskgate.stores import sqlite_statements as sql
 
-LAYOUT: Final = 1
-"""The layout in schema.sql, kept in the file as `user_version`."""
+LAYOUT: Final = 2
+"""The layout in schema.sql and lists.sql, kept in the file as `user_version`; 1 had other indexes for lists."""
 
 _APPLICATION: Final = 0x7461736B
 """Marks a file as ours: `application_id`, ASCII "task"."""
@@ -88,11 +88,11 @@ def _open(options: SqliteOptions, undo: ExitStack) -> OpenFile:
     lock = _lock(path.with_name(path.name + ".lock"))
     undo.callback(os.close, lock)
     _create(path)
-    is_new = _examine(path)
+    layout = _examine(path)
     writer = undo.enter_context(closing(_connect(path, "rw", options.busy_timeout.total_seconds())))
     _prepare(writer, options)
-    if is_new:
-        _lay_out(writer)
+    if layout < LAYOUT:
+        _lay_out(writer, layout)
     writer.execute("UPDATE tasks SET holder = NULL, lease_until = 0 WHERE unfinished = 1 AND lease_until > 0")
     unfinished = tuple(writer.execute(sql.UNFINISHED).fetchall())
     near = undo.enter_context(closing(_connect(path, "ro", _NEAR_TIMEOUT)))
@@ -129,8 +129,11 @@ def _create(path: Path) -> None:
         os.close(folder)
 
 
-def _examine(path: Path) -> bool:
-    """Whether the file is new; refuses what must not be touched. Read-only, so that a damaged file stays as it is."""
+def _examine(path: Path) -> int:
+    """The file's layout, 0 where it is new; refuses what must not be touched.
+
+    Read-only, so that a damaged file stays as it is.
+    """
     with closing(_connect(path, "ro", 1.0)) as connection:
         try:
             application = _pragma(connection, "application_id")
@@ -144,12 +147,12 @@ def _examine(path: Path) -> bool:
     if verdict != "ok":
         raise StoreUnavailable("The store's file is damaged; it was left as it is")
     if is_empty and layout == 0:
-        return True
+        return 0
     if application != _APPLICATION:
         raise StoreUnavailable("The store's file belongs to another program")
     if layout > LAYOUT:
         raise StoreUnavailable("The store's file was written by a newer version of the gateway")
-    return False
+    return int(layout)
 
 
 def _prepare(connection: sqlite3.Connection, options: SqliteOptions) -> None:
@@ -165,10 +168,12 @@ def _prepare(connection: sqlite3.Connection, options: SqliteOptions) -> None:
         _pragma(connection, setting)
 
 
-def _lay_out(connection: sqlite3.Connection) -> None:
-    schema = resources.files("taskgate.stores").joinpath("schema.sql").read_text()
+def _lay_out(connection: sqlite3.Connection, layout: int) -> None:
+    """Bring a file from an earlier layout to ours, whole or not at all; what is in it stays."""
+    names = ("schema.sql", "lists.sql") if layout == 0 else ("lists.sql",)
+    texts = " ".join(resources.files("taskgate.stores").joinpath(name).read_text() for name in names)
     marks = f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {LAYOUT};"
-    connection.executescript(f"BEGIN IMMEDIATE; {schema} {marks} COMMIT;")
+    connection.executescript(f"BEGIN IMMEDIATE; {texts} {marks} COMMIT;")
 
 
 def _connect(path: Path, mode: Literal["ro", "rw"], timeout: float) -> sqlite3.Connection:

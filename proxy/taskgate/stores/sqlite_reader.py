@@ -1,4 +1,4 @@
-"""Reading the file: at once on the event loop what is small, on one thread what may be long.
+"""Reading the file: at once on the event loop what is small, on one thread what may be long or turns out to be.
 
 Knows connections and threads and nothing of what is read. Whatever goes wrong leaves as StoreUnavailable.
 """
@@ -7,9 +7,15 @@ import asyncio
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from itertools import count
+from typing import Any, Final, TypeVar
 
 from taskgate.errors import StoreUnavailable
+
+_FEW_STEPS: Final = 20_000
+"""Instructions of SQLite's machine that the loop may be kept from other work for: about a millisecond."""
+
+_STEPS: Final = 1_000
 
 _Value = TypeVar("_Value")
 _Row = tuple[Any, ...]
@@ -37,6 +43,20 @@ class Reader:
         except sqlite3.Error as error:
             raise _unavailable() from error
         return rows[0] if rows else None
+
+    async def glance(self, look: Look[_Value]) -> _Value:
+        """What `look` makes of a connection: on the loop if that takes few steps, else again on the reading thread."""
+        self._check()
+        steps = count(1)
+        self._near.set_progress_handler(lambda: next(steps) > _FEW_STEPS // _STEPS, _STEPS)
+        try:
+            return look(self._near)
+        except (sqlite3.Error, ValueError):
+            # Given up, or waiting for a lock: the thread has the time, and meets again what is really wrong.
+            pass
+        finally:
+            self._near.set_progress_handler(None, 0)
+        return await self.look(look)
 
     async def look(self, look: Look[_Value]) -> _Value:
         """What `look` makes of a connection, on the reading thread."""

@@ -1,17 +1,15 @@
-"""Every text of SQL that the SQLite store speaks, and its values in the order of their places.
+"""Every text of SQL that the SQLite store speaks but for pages, and its values in the order of their places.
 
 Values only: no connection, no transaction. The layout they speak to is schema.sql. Owners and contexts are told apart
 by digests; an id that no column could hold (a lone surrogate, a NUL) becomes NULL, which equals nothing.
 """
 
 from collections.abc import Iterable
-from datetime import datetime
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final
 
-from taskgate.stores.base import OrderBy, Position, TaskFilter, TaskOrder
-from taskgate.stores.codec import pack_names, pack_time
+from taskgate.stores.codec import pack_names
 from taskgate.tasks.record import OwnerKey
 
 Values = tuple[Any, ...]
@@ -28,11 +26,11 @@ PUT_OUTCOME: Final = "INSERT OR REPLACE INTO outcomes (task, kind, body) VALUES 
 
 # At once, where no column of an index changes: naming one makes SQLite write its indexes again, with whatever value.
 UPDATE_UNMOVED: Final = """
-    UPDATE tasks SET tool_error = ?, revision = ?, head = ?
-    WHERE id = ? AND revision = ? AND status = ? AND updated = ? AND holder IS ? AND lease_until = ?
+    UPDATE tasks SET revision = ?, head = ?
+    WHERE id = ? AND revision = ? AND status = ? AND tool_error = ? AND updated = ? AND holder IS ? AND lease_until = ?
 """
 FIND_SWAPPED: Final = """
-    SELECT seq, holder, lease_until, updated, unfinished, status FROM tasks WHERE id = ? AND revision = ?
+    SELECT seq, holder, lease_until, updated, unfinished, status, tool_error FROM tasks WHERE id = ? AND revision = ?
 """
 UPDATE_TASK: Final = """
     UPDATE tasks SET updated = ?, unfinished = ?, status = ?, tool_error = ?, revision = ?, holder = ?, lease_until = ?,
@@ -40,7 +38,7 @@ UPDATE_TASK: Final = """
     WHERE seq = ?
 """
 UPDATE_HEAD: Final = """
-    UPDATE tasks SET tool_error = ?, revision = ?, holder = ?, body_size = body_size + ?, head = ? WHERE seq = ?
+    UPDATE tasks SET revision = ?, holder = ?, body_size = body_size + ?, head = ? WHERE seq = ?
 """
 
 LOAD_HEAD: Final = """
@@ -114,46 +112,6 @@ def name(id: str) -> str | None:
 def names(ids: Iterable[str]) -> bytes:
     """Ids as a value to look for any of."""
     return pack_names(frozenset(id for id in ids if id.isprintable()))
-
-
-def page(
-    owner: OwnerKey, where: TaskFilter, order: TaskOrder, after: Position | None, limit: int, now: datetime
-) -> tuple[str, Values]:
-    """The text and values that list heads and their positions; `limit` is the statement's own."""
-    column = "created" if order.by is OrderBy.CREATED else "updated"
-    direction, beyond = ("DESC", "<") if order.descending else ("ASC", ">")
-    terms: list[tuple[str, Values]] = [
-        ("owner = ?", (owner_digest(owner),)),
-        ("expires > ?", (pack_time(now),)),
-        *_criteria(where),
-    ]
-    if after is not None:
-        terms.append((f"({column}, id) {beyond} (?, ?)", (pack_time(after.time), name(after.id))))
-    # Only names written in this module are put into the text; what a host says goes through the places.
-    text = (
-        f"SELECT head, holder, lease_until, {column}, id FROM tasks WHERE {' AND '.join(term for term, _ in terms)} "  # noqa: S608
-        f"ORDER BY {column} {direction}, id {direction} LIMIT ?"
-    )
-    return text, (*(value for _, values in terms for value in values), limit)
-
-
-def _criteria(where: TaskFilter) -> list[tuple[str, Values]]:
-    terms: list[tuple[str, Values]] = []
-    if where.ids is not None:
-        terms.append(("id IN (SELECT value FROM json_each(?))", (names(where.ids),)))
-    if where.statuses is not None:
-        terms.append(("status IN (SELECT value FROM json_each(?))", (names(where.statuses),)))
-    if where.tool_error is not None:
-        terms.append(("tool_error = ?", (where.tool_error,)))
-    for term, bound in (
-        ("created > ?", where.created_after),
-        ("created < ?", where.created_before),
-        ("updated > ?", where.updated_after),
-        ("updated < ?", where.updated_before),
-    ):
-        if bound is not None:
-            terms.append((term, (pack_time(bound),)))
-    return terms
 
 
 def _digest(text: bytes) -> bytes:

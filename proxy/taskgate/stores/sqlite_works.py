@@ -18,11 +18,13 @@ from taskgate.stores.codec import (
     pack_text,
     pack_time,
     unpack_head,
+    unpack_listed,
     unpack_outcome,
     unpack_text,
     unpack_time,
     with_bodies,
 )
+from taskgate.tasks.listing import ListedTask
 from taskgate.tasks.record import Lease, TaskId, TaskRecord
 
 NOBODY = 0
@@ -90,10 +92,11 @@ def insert(record: TaskRecord) -> Callable[[sqlite3.Cursor], None]:
 def swap(record: TaskRecord, expected: int) -> Callable[[sqlite3.Cursor], Swapped | None]:
     """Put the record in the place of the one at `expected`; None when there is no such."""
     head, id = pack_head(record), sql.name(record.id)
-    indexed = updated, unfinished, status = (
+    indexed = updated, unfinished, status, tool_error = (
         pack_time(record.updated_at),
         not record.status.is_terminal,
         record.status.value,
+        record.tool_error,
     )
     outcome = None if record.outcome is None else pack_outcome(record.outcome)
     size = 0 if outcome is None else len(outcome[1])
@@ -106,9 +109,9 @@ def swap(record: TaskRecord, expected: int) -> Callable[[sqlite3.Cursor], Swappe
         lease = longer_lease(unpack_lease(held_by, until), record.lease)
         holder, lease_until = _pack_lease(lease)
         if [until, *kept_indexed] == [lease_until, *indexed]:
-            cursor.execute(sql.UPDATE_HEAD, (record.tool_error, record.revision, holder, size, head, seq))
+            cursor.execute(sql.UPDATE_HEAD, (record.revision, holder, size, head, seq))
         else:
-            row = (*indexed, record.tool_error, record.revision, holder, lease_until, size, head, seq)
+            row = (*indexed, record.revision, holder, lease_until, size, head, seq)
             cursor.execute(sql.UPDATE_TASK, row)
         if outcome is not None:
             cursor.execute(sql.PUT_OUTCOME, (seq, *outcome))
@@ -119,7 +122,7 @@ def swap(record: TaskRecord, expected: int) -> Callable[[sqlite3.Cursor], Swappe
     # Nothing that is searched for has moved since the record was made, as when a call leaves: one look is enough,
     # unless the lease is another by now.
     holder, lease_until = _pack_lease(record.lease)
-    unmoved = (record.tool_error, record.revision, head, id, expected, status, updated, holder, lease_until)
+    unmoved = (record.revision, head, id, expected, status, tool_error, updated, holder, lease_until)
 
     def work_at_once(cursor: sqlite3.Cursor) -> Swapped | None:
         if cursor.execute(sql.UPDATE_UNMOVED, unmoved).rowcount:
@@ -177,6 +180,14 @@ def count_changed(statement: str, values: sql.Values) -> Callable[[sqlite3.Curso
 def unpack_lease(holder: str | None, until: int) -> Lease | None:
     """The lease that two columns hold."""
     return None if holder is None else Lease(holder=holder, until=unpack_time(until))
+
+
+def read_listed(head: bytes) -> ListedTask | None:
+    """What a list tells of a row; None where it cannot be read, as with `read_head`."""
+    try:
+        return unpack_listed(head)
+    except StoreUnavailable:
+        return None
 
 
 def read_head(head: bytes, holder: str | None, until: int) -> TaskRecord | None:

@@ -13,10 +13,7 @@ from hashlib import sha256
 from hmac import compare_digest, digest
 
 from taskgate.errors import InvalidParams
-from taskgate.tasks.record import TaskId
-
-Place = tuple[datetime, TaskId]
-"""A time and the id that breaks ties: what a store calls a position."""
+from taskgate.tasks.listing import Position
 
 MAX_LENGTH = 256
 """Characters of a cursor; ours have 75, with the ids that the gateway makes."""
@@ -34,7 +31,7 @@ class CursorKeys:
     current: bytes = field(repr=False)
     previous: bytes | None = field(default=None, repr=False)
 
-    def seal(self, place: Place, *, context: str, mount: str, listing: str = "") -> str:
+    def seal(self, place: Position, *, context: str, mount: str, listing: str = "") -> str:
         """The cursor of a place in what one context has at one mount; base64url, without padding.
 
         `listing` is the filter and the order of the list, written in one way: a cursor of one list opens in no other.
@@ -47,7 +44,7 @@ class CursorKeys:
             raise ValueError("the id is too long for a cursor")
         return cursor.decode()
 
-    def open(self, cursor: str, *, context: str, mount: str, listing: str = "") -> Place:
+    def open(self, cursor: str, *, context: str, mount: str, listing: str = "") -> Position:
         """The place, in UTC. InvalidParams, always in the same words, for all that was not sealed for just this."""
         body = _body(cursor)
         for key in (self.current, self.previous):
@@ -56,7 +53,7 @@ class CursorKeys:
                 _sealed(key, body, (context, mount, listing)), cursor.encode("ascii")
             ):
                 time = int.from_bytes(body[:_TIME_SIZE], "big", signed=True)
-                return _EPOCH + time * _TICK, body[_TIME_SIZE:].decode()
+                return Position(_EPOCH + time * _TICK, body[_TIME_SIZE:].decode())
         raise _invalid()
 
 

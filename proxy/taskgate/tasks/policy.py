@@ -7,6 +7,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from typing import Final
+
+USUAL_RESPONSE: Final = (
+    "The call of {tool} was accepted and runs as a task. Its result is not known yet and follows when the task has "
+    "ended; there is no need to call the tool again."
+)
+"""What a model is told of a call that became a task unless the operator has other words; see Rule."""
 
 
 class Mode(StrEnum):
@@ -28,11 +35,16 @@ class TaskSupport(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A mode for the tools of one upstream (None: of any) whose names match a glob, with regard to case."""
+    """A mode for the tools of one upstream (None: of any) whose names match a glob, with regard to case.
+
+    `immediate_response` is what models are told of a call that became a task, where `{tool}` stands for its tool; None
+    tells nothing.
+    """
 
     upstream: str | None
     tool: str
     mode: Mode
+    immediate_response: str | None = None
 
     def matches(self, upstream: str, tool: str) -> bool:
         """Whether the rule speaks of that tool."""
@@ -52,7 +64,15 @@ class Policy:
 
     def mode(self, upstream: str, tool: str) -> Mode:
         """The mode of one tool."""
-        return next((rule.mode for rule in self.rules if rule.matches(upstream, tool)), Mode.SYNC)
+        rule = self._rule(upstream, tool)
+        return Mode.SYNC if rule is None else rule.mode
+
+    def immediate_response(self, upstream: str, tool: str) -> str | None:
+        """What a model is told of a call that became a task, until its result is there (L-CREATE-4); None: nothing."""
+        rule = self._rule(upstream, tool)
+        if rule is None or not rule.immediate_response:
+            return None
+        return rule.immediate_response.replace("{tool}", tool)
 
     def support(self, upstream: str, tool: str, native: TaskSupport | None) -> TaskSupport:
         """What to tell a host of one tool.
@@ -74,3 +94,6 @@ class Policy:
         if requested is None:
             return self.ttl_default
         return max(self.ttl_min, min(requested, self.ttl_max))
+
+    def _rule(self, upstream: str, tool: str) -> Rule | None:
+        return next((rule for rule in self.rules if rule.matches(upstream, tool)), None)

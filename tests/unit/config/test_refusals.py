@@ -44,7 +44,7 @@ _SECTIONS = (
     "store.sqlite",
     "logging",
 )
-_LISTS = ("server.allowed_hosts", "server.allowed_origins", "tasks.upgrade")
+_LISTS = ("server.trusted_proxies", "server.allowed_hosts", "server.allowed_origins", "tasks.upgrade")
 
 DURATION = "must be a duration such as 250ms, 30s, 5m, 2h or 7d"
 SIZE = "must be a size such as 512B, 64KiB, 4MiB or 4GiB"

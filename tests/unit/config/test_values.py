@@ -45,6 +45,7 @@ DEFAULTS: dict[str, Any] = {
     "server.tls.min_version": "1.2",
     "server.tls.client_auth": "none",
     "server.tls.client_ca_file": None,
+    "server.trusted_proxies": (),
     "server.max_body": 4 * 2**20,
     "server.max_header": 16 * 2**10,
     "server.max_json_depth": 64,

@@ -26,12 +26,17 @@ MOMENT: Final = timedelta(seconds=0.05)
 
 @dataclass
 class ScriptedEngine:
-    """Answers as `script` says, and keeps what it was asked."""
+    """Answers as `script` says, and keeps what it was asked. `turn_away` may answer whom it knows before the body."""
 
     script: Callable[[Exchange], Awaitable[Reply]] | None = None
+    turn_away: Callable[[Exchange], Awaitable[Reply | None]] | None = None
     seen: list[Inbound] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
 
     async def answer(self, exchange: Exchange) -> Reply:
+        if self.turn_away is not None and (reply := await self.turn_away(exchange)) is not None:
+            return reply
+        self.bodies.append(await exchange.body())
         self.seen.append(exchange.inbound)
         if self.script is None:
             return Reply(body=f'{{"answer":{len(self.seen)}}}')

@@ -1,9 +1,14 @@
-"""What a peer says about others on their behalf changes nothing: there is no proxy that the listener believes."""
+"""What a peer says of others changes no request, whoever it is; a trusted one says where requests come from."""
+
+from collections.abc import AsyncIterator
+from ipaddress import ip_network
+from typing import Any
 
 import pytest
 
 from helpers.raw_http import get, post
-from unit.downstream.gate import Gate, new_listener
+from taskgate.engine.messages import Exchange, Reply
+from unit.downstream.gate import Gate, opened
 
 OTHERS = {
     "Forwarded": "for=10.0.0.9;host=gate.example;proto=https",
@@ -21,6 +26,13 @@ OTHERS = {
     "X_HTTP_Method_Override": "DELETE",
 }
 FOREIGN = {each: value.replace("gate.example", "elsewhere.example") for each, value in OTHERS.items()}
+
+
+@pytest.fixture(params=[(), (ip_network("127.0.0.0/8"),)], ids=["not trusted", "trusted"])
+async def gate(request: pytest.FixtureRequest) -> AsyncIterator[Gate]:
+    """A listener whose hosts are, or are not, proxies that it trusts."""
+    async with opened(trusted_proxies=request.param) as gate:
+        yield gate
 
 
 @pytest.mark.parametrize("header", OTHERS)
@@ -56,6 +68,29 @@ async def test_no_other_path_is_taken(gate: Gate, header: str) -> None:
     assert gate.engine.seen == []
 
 
-def test_no_address_of_a_peer_is_a_setting() -> None:
-    with pytest.raises(TypeError, match="trusted_proxies"):
-        new_listener(trusted_proxies=frozenset({"127.0.0.1"}))
+@pytest.mark.parametrize(
+    ("trusted", "headers", "address"),
+    [
+        ((), {"Forwarded": "for=192.0.2.1"}, "127.0.0.1"),
+        ((), {"X_Forwarded_For": "192.0.2.1"}, "127.0.0.1"),
+        (("127.0.0.0/8",), {}, "127.0.0.1"),
+        (("127.0.0.0/8",), {"Forwarded": "for=192.0.2.1"}, "192.0.2.1"),
+        (("127.0.0.0/8",), {"X_Forwarded_For": "192.0.2.1"}, "192.0.2.1"),
+        (("127.0.0.0/8",), {"X_Forwarded_For": "192.0.2.2, 127.0.0.2\r\nX-Forwarded-For: 127.0.0.3"}, "192.0.2.2"),
+        (("127.0.0.0/8",), {"Forwarded": "for=192.0.2.1", "X_Forwarded_For": "192.0.2.2"}, "192.0.2.1"),
+        (("127.0.0.0/8",), {"X_Real_IP": "192.0.2.1"}, "127.0.0.1"),
+        (("10.0.0.0/8",), {"Forwarded": "for=192.0.2.1"}, "127.0.0.1"),
+    ],
+)
+async def test_only_trusted_peers_say_where_a_request_comes_from(
+    trusted: tuple[str, ...], headers: dict[str, Any], address: str
+) -> None:
+    told: list[str] = []
+
+    async def listening(exchange: Exchange) -> Reply:
+        told.append(exchange.address)
+        return Reply(body="{}")
+
+    async with opened(listening, trusted_proxies=tuple(map(ip_network, trusted))) as gate, gate.host() as host:
+        await host.ask(post(**headers))
+    assert told == [address]

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
-from itertools import chain
+from itertools import chain, product
 from typing import Any
 
 import pytest
@@ -13,15 +13,18 @@ from helpers.records import new_call, new_record
 from taskgate.auth.authorization import AccessPolicy, AccessRule, Effect
 from taskgate.auth.context import AuthContext
 from taskgate.engine.access import Access
+from taskgate.engine.incidents import Incidents
 from taskgate.engine.lookups import Lookups
 from taskgate.engine.penalties import Penalties
 from taskgate.errors import InsufficientScope, InvalidParams, Penalized, TaskNotFound
 from taskgate.stores.base import Store
 from taskgate.stores.open import SqliteOptions, open_store
 from taskgate.tasks.cursors import CursorKeys
+from taskgate.tasks.listing import EVERY, NEWEST_FIRST, ListedTask, OrderBy, TaskFilter, TaskOrder, listed
 from taskgate.tasks.record import OwnerKey, TaskRecord
 from taskgate.telemetry.audit import AccessRefused, EnumerationSuspected, TaskDenied
 from unit.auth.identities import identity
+from unit.engine.asked import Asked
 from unit.engine.facts import Facts
 
 ALICE = AuthContext(key="alice", identity=identity("read"))
@@ -51,6 +54,7 @@ class Desk:
             access=Access(AccessPolicy(rules=rules), self.facts),
             cursors=cursors,
             penalties=None if threshold is None else Penalties(threshold),
+            incidents=Incidents(self.clock),
             audit=self.facts,
             clock=self.clock,
         )
@@ -69,13 +73,29 @@ class Desk:
         return made
 
     async def find(self, caller: AuthContext, task: str, mount: str = "reports") -> str:
-        return (await self.lookups.find(caller, mount, task, "tasks/get")).id
+        return (await self.lookups.find(Asked(), caller, mount, task, "tasks/get")).id
 
-    async def pages(self, caller: AuthContext, mount: str = "reports") -> list[list[str]]:
+    async def page(
+        self,
+        caller: AuthContext,
+        cursor: str | None = None,
+        mount: str = "reports",
+        where: TaskFilter = EVERY,
+        order: TaskOrder = NEWEST_FIRST,
+    ) -> tuple[tuple[ListedTask, ...], str | None]:
+        return await self.lookups.page(caller, mount, cursor, where, order)
+
+    async def pages(
+        self,
+        caller: AuthContext,
+        mount: str = "reports",
+        where: TaskFilter = EVERY,
+        order: TaskOrder = NEWEST_FIRST,
+    ) -> list[list[str]]:
         found, cursor = [], None
         while True:
-            records, cursor = await self.lookups.page(caller, mount, cursor)
-            found.append([record.id for record in records])
+            tasks, cursor = await self.page(caller, cursor, mount, where, order)
+            found.append([task.id for task in tasks])
             if cursor is None:
                 return found
             assert len(found) < 10
@@ -122,18 +142,22 @@ async def test_a_strangers_task_is_unknown_before_any_rule_is_asked(store: Store
     assert desk.facts.all == [TaskDenied("reports", "tasks/get")]
 
 
-async def test_who_tries_too_many_ids_is_kept_from_all_tasks_for_a_while_and_nobody_else_is(store: Store) -> None:
+async def test_who_tries_too_many_ids_is_kept_from_all_tasks_for_a_while_and_nobody_else_is(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
     desk = Desk(store, threshold=1)
     (task,) = await desk.add("alice")
     for unknown in ("a", "b"):
         with pytest.raises(TaskNotFound):
             await desk.find(ALICE, unknown)
     assert desk.facts.all[1:] == [TaskDenied("reports", "tasks/get"), EnumerationSuspected("reports")]
+    (line,) = [vars(record) for record in caplog.records if record.name == "taskgate.security"]
+    assert (line["upstream"], line["address"]) == ("reports", "192.0.2.7")
     with pytest.raises(Penalized) as penalty:
         await desk.find(ALICE, task.id)
     assert penalty.value.retry_after == timedelta(minutes=5)
     with pytest.raises(Penalized):
-        await desk.lookups.page(ALICE, "reports", None)
+        await desk.page(ALICE)
     assert await desk.pages(BOB) == [[]]
     desk.clock.advance(timedelta(minutes=5))
     assert await desk.find(ALICE, task.id) == task.id
@@ -151,11 +175,11 @@ async def test_where_callers_cannot_be_told_apart_nobody_is_kept_out(store: Stor
 
 
 async def test_who_has_no_tasks_gets_an_empty_page_and_no_cursor(store: Store) -> None:
-    assert await Desk(store).lookups.page(ALICE, "reports", None) == ((), None)
+    assert await Desk(store).page(ALICE) == ((), None)
 
 
-@pytest.mark.parametrize(("count", "sizes"), [(49, [49]), (50, [50]), (51, [50, 1]), (101, [50, 50, 1])])
-async def test_pages_hold_fifty_and_the_last_has_no_cursor(store: Store, count: int, sizes: list[int]) -> None:
+@pytest.mark.parametrize(("count", "sizes"), [(99, [99]), (100, [100]), (101, [100, 1]), (201, [100, 100, 1])])
+async def test_pages_hold_a_hundred_and_the_last_has_no_cursor(store: Store, count: int, sizes: list[int]) -> None:
     desk = Desk(store)
     made = await desk.add("alice", count)
     await desk.add("bob", 3)
@@ -165,28 +189,59 @@ async def test_pages_hold_fifty_and_the_last_has_no_cursor(store: Store, count: 
     assert list(chain(*pages)) == ids(made)
 
 
-@pytest.mark.parametrize("new", [0, 1, 49, 50, 51, 100])
-@pytest.mark.parametrize("old", [0, 1, 50, 51])
-async def test_a_list_goes_through_what_is_bound_to_either_key_each_task_once(store: Store, new: int, old: int) -> None:
+ORDERS = [TaskOrder(by=by, descending=descending) for by in OrderBy for descending in (True, False)]
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=str)
+@pytest.mark.parametrize(("new", "old"), [(0, 0), (0, 101), (1, 0), (60, 70), (101, 100), (150, 1), (3, 199)])
+async def test_a_list_goes_through_what_is_bound_to_either_key_in_one_order_each_task_once(
+    store: Store, new: int, old: int, order: TaskOrder
+) -> None:
     desk = Desk(store)
-    made = await desk.add("alice-new", new), await desk.add("alice", old)
-    pages = await desk.pages(ROTATED)
-    assert list(chain(*pages)) == ids(made[0]) + ids(made[1])
-    assert all(len(page) == 50 for page in pages[:-1])
+    made = [listed(record) for record in (*await desk.add("alice-new", new), *await desk.add("alice", old))]
+    pages = await desk.pages(ROTATED, order=order)
+    made.sort(key=lambda task: task.place(order.by), reverse=order.descending)
+    assert list(chain(*pages)) == [task.id for task in made]
+    assert all(len(page) == 100 for page in pages[:-1])
+
+
+async def test_a_list_is_of_what_the_filter_lets_through_in_the_order_asked_for(store: Store) -> None:
+    desk = Desk(store)
+    mine, old, (foreign,) = await desk.add("alice-new", 3), await desk.add("alice", 3), await desk.add("bob")
+    wanted = {mine[2].id, old[0].id, foreign.id, "unknown"}
+    order = TaskOrder(by=OrderBy.CREATED, descending=False)
+    assert await desk.pages(ROTATED, where=TaskFilter(ids=frozenset(wanted)), order=order) == [[mine[2].id, old[0].id]]
+    assert await desk.pages(ROTATED, where=TaskFilter(states=frozenset())) == [[]]
+
+
+async def test_a_cursor_is_of_one_filter_and_one_order(store: Store) -> None:
+    desk = Desk(store)
+    made = await desk.add("alice", 101)
+    since = TaskFilter(created_after=EPOCH - timedelta(days=1))
+    lists: list[dict[str, Any]] = [{"where": where, "order": order} for where in (EVERY, since) for order in ORDERS]
+    cursors = [(await desk.page(ALICE, **asked))[1] for asked in lists]
+    for asked, cursor in product(lists, cursors):
+        assert cursor is not None
+        if asked is lists[cursors.index(cursor)]:
+            (last,), _ = await desk.page(ALICE, cursor, **asked)
+            assert last.id == (made[100] if asked["order"].descending else made[0]).id
+            continue
+        with pytest.raises(InvalidParams, match=r"^Invalid cursor$"):
+            await desk.page(ALICE, cursor, **asked)
 
 
 async def test_a_cursor_from_before_the_key_was_replaced_goes_on(store: Store) -> None:
     before, after = CURSORS, CursorKeys(32 * b"d", 32 * b"c")
-    made = await Desk(store).add("alice", 60)
-    _, cursor = await Desk(store, cursors=before).lookups.page(ALICE, "reports", None)
-    records, last = await Desk(store, cursors=after).lookups.page(ROTATED, "reports", cursor)
-    assert (ids(list(records)), last) == (ids(made)[50:], None)
+    made = await Desk(store).add("alice", 110)
+    _, cursor = await Desk(store, cursors=before).page(ALICE)
+    records, last = await Desk(store, cursors=after).page(ROTATED, cursor)
+    assert ([task.id for task in records], last) == (ids(made)[100:], None)
 
 
 async def test_a_cursor_is_its_callers_at_its_mount(store: Store) -> None:
     desk = Desk(store)
-    await desk.add("alice", 51)
-    _, cursor = await desk.lookups.page(ALICE, "reports", None)
+    await desk.add("alice", 101)
+    _, cursor = await desk.page(ALICE)
     assert cursor is not None
     for caller, mount, text in (
         (BOB, "reports", cursor),
@@ -196,14 +251,14 @@ async def test_a_cursor_is_its_callers_at_its_mount(store: Store) -> None:
         (ROTATED, "reports", "nonsense"),
     ):
         with pytest.raises(InvalidParams, match=r"^Invalid cursor$"):
-            await desk.lookups.page(caller, mount, text)
+            await desk.page(caller, text, mount)
 
 
 async def test_a_list_leaves_out_what_the_rules_would_refuse_and_counts_nothing(store: Store) -> None:
     # Judged as tasks/get, whatever the rules say of other methods.
     listing = AccessRule(name="l", methods=("tasks/list", "tools/call"), effect=Effect.DENY)
     desk = Desk(store, replace(ADMIN_ONLY, methods=("tasks/get",)), listing)
-    await desk.add("alice", 50, tool="delete_all")
+    await desk.add("alice", 100, tool="delete_all")
     older = new_record(owner=OwnerKey("alice", "reports"), created_at=EPOCH - timedelta(minutes=2))
     await store.insert(older, caps=())
     assert await desk.pages(ALICE) == [[], [older.id]]

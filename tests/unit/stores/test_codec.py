@@ -15,6 +15,7 @@ from helpers.records import new_call, new_input, new_lease, new_peer, new_record
 from taskgate.errors import StoreUnavailable
 from taskgate.mcp.versions import Peer, Revision
 from taskgate.stores import codec
+from taskgate.tasks.listing import listed
 from taskgate.tasks.record import Faulted, FaultReason, Lease, Outcome, OwnerKey, Succeeded, TaskRecord, TaskStatus
 
 # Every code point, those that no encoding knows included.
@@ -127,6 +128,40 @@ def _changed(place: int, value: object) -> bytes:
 def test_a_head_that_cannot_be_read_is_refused(head: bytes) -> None:
     with pytest.raises(StoreUnavailable, match="cannot be read"):
         codec.unpack_head(head, None)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"",
+        b"7",
+        b"[1]",
+        b"\xff",
+        b" " + b"[" * 100_000,
+        7,
+        codec.pack_head(new_record())[:-1] + b",0]",
+        _changed(8, "paused"),
+        _changed(8, ["working"]),
+        _changed(10, "now"),
+        _changed(10, 10**30),
+        _changed(12, 9 * 10**18),
+        orjson.dumps([1, *[{}] * 19]),
+    ],
+)
+def test_a_head_that_cannot_be_read_is_refused_by_lists_too(head: Any) -> None:
+    with pytest.raises(StoreUnavailable):
+        codec.unpack_listed(head)
+
+
+@given(heads)
+def test_a_list_tells_of_a_packed_head_what_it_tells_of_the_record(head: TaskRecord) -> None:
+    assert codec.unpack_listed(codec.pack_head(head)) == listed(head)
+
+
+@pytest.mark.parametrize("length", [1, codec.MAX_REMEMBERED], ids=["short", "long"])
+def test_only_short_heads_are_remembered(length: int) -> None:
+    head = codec.pack_head(new_record(status_message="m" * length))
+    assert (codec.unpack_listed(head) is codec.unpack_listed(bytes(bytearray(head)))) is (length == 1)
 
 
 @pytest.mark.parametrize("schema", [0, 2, "1", None])

@@ -13,10 +13,11 @@ from helpers.manual_clock import EPOCH
 from helpers.records import HOLDER, OWNER, keep, new_lease, new_record
 from helpers.waiting import bounded
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.base import Change, HolderWatch, Position, TaskFilter, TaskOrder, TaskWatch
+from taskgate.stores.base import Change, HolderWatch, TaskWatch
 from taskgate.stores.codec import as_head, pack_head
 from taskgate.stores.sqlite import SqliteStore
 from taskgate.stores.sqlite_file import OpenFile, SqliteOptions, open_file
+from taskgate.tasks.listing import Position, TaskFilter, TaskOrder
 from taskgate.tasks.record import TaskId, TaskRecord
 
 SECOND = timedelta(seconds=1)
@@ -58,7 +59,7 @@ class Place:
     async def page(self, limit: int, after: Position | None = None) -> tuple[list[TaskId], Position | None]:
         order = TaskOrder(descending=False)
         page = await self.store.page(OWNER, where=TaskFilter(), order=order, after=after, limit=limit, now=EPOCH)
-        return [head.id for head in page.records], page.next
+        return [task.id for task in page.tasks], page.next
 
 
 @pytest.fixture

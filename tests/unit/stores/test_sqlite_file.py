@@ -222,6 +222,46 @@ def test_an_empty_file_is_laid_out(options: SqliteOptions) -> None:
         assert pragma(file.writer, "user_version") == LAYOUT
 
 
+FIRST_LAYOUT = """
+    DROP INDEX tasks_created; DROP INDEX tasks_updated;
+    CREATE INDEX tasks_created ON tasks (owner, created); CREATE INDEX tasks_updated ON tasks (owner, updated);
+    PRAGMA user_version = 1;
+"""
+
+
+def indexes(connection: sqlite3.Connection) -> dict[str, str]:
+    return dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'index'").fetchall())
+
+
+def test_a_file_of_the_first_layout_gets_the_indexes_of_this_one_and_keeps_what_is_in_it(
+    options: SqliteOptions,
+) -> None:
+    ours(options.path)
+    with opened(options) as file:
+        expected = indexes(file.far)
+    with closing(sqlite3.connect(options.path)) as connection:
+        connection.executescript(FIRST_LAYOUT)
+        assert indexes(connection) != expected
+    with opened(options) as file:
+        assert pragma(file.writer, "user_version") == LAYOUT
+        assert indexes(file.far) == expected
+        assert file.near.execute("SELECT count(*) FROM params").fetchone() == (40,)
+
+
+def test_a_file_of_the_first_layout_that_has_no_room_for_the_new_indexes_stays_as_it_is(options: SqliteOptions) -> None:
+    ours(options.path)
+    row = "INSERT INTO tasks VALUES (NULL, ?, x'00', x'00', 0, 0, 0, 0, 'completed', 0, 0, NULL, 0, 0, '')"
+    with opened(options) as file:
+        file.writer.executemany(row, [(f"{number:0200}",) for number in range(2000)])
+    with closing(sqlite3.connect(options.path)) as connection:
+        connection.executescript(FIRST_LAYOUT)
+        connection.execute("VACUUM")
+        old = indexes(connection)
+    assert "full" in refusal(replace(options, max_size=options.path.stat().st_size))
+    with closing(sqlite3.connect(options.path)) as connection:
+        assert (pragma(connection, "user_version"), indexes(connection)) == (1, old)
+
+
 def test_a_file_that_was_closed_opens_again_as_it_was(options: SqliteOptions) -> None:
     ours(options.path)
     with opened(options) as file:

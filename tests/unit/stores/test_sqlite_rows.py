@@ -26,6 +26,7 @@ from taskgate.tasks.events import (
     Progressed,
     TaskEvent,
 )
+from taskgate.tasks.listing import TaskFilter, TaskOrder, TaskState
 from taskgate.tasks.machine import advance
 from taskgate.tasks.record import FaultReason, Succeeded, TaskStatus
 
@@ -192,6 +193,17 @@ async def test_a_swap_at_the_time_of_creation_moves_what_was_moved_before(place:
     await keep(place.store, record)
     assert await place.store.swap(replace(record, updated_at=EPOCH, revision=1), expected=0)
     assert place.file.writer.execute("SELECT updated FROM tasks").fetchall() == [(pack_time(EPOCH),)]
+
+
+@pytest.mark.parametrize("seconds", [0, 1], ids=["as it was made", "later"])
+async def test_a_swap_that_moves_nothing_but_the_tools_error_is_listed_by_it(place: Place, seconds: int) -> None:
+    record = new_record(status=TaskStatus.COMPLETED, updated_at=EPOCH + timedelta(seconds=seconds))
+    await keep(place.store, record)
+    assert await place.store.swap(replace(record, tool_error=True, revision=1), expected=0)
+    assert place.file.writer.execute("SELECT tool_error FROM tasks").fetchall() == [(1,)]
+    where = TaskFilter(states=frozenset({TaskState(TaskStatus.COMPLETED, True)}))
+    found = await place.store.page(OWNER, where=where, order=TaskOrder(), after=None, limit=9, now=EPOCH)
+    assert [task.id for task in found.tasks] == [record.id]
 
 
 async def test_an_outcome_is_kept_though_nothing_else_moves(place: Place) -> None:

@@ -14,10 +14,12 @@ from helpers.records import HOLDER, OWNER, after, keep, new_lease, new_record, n
 from helpers.waiting import bounded
 from taskgate.errors import StoreUnavailable
 from taskgate.stores import sqlite_statements as sql
-from taskgate.stores.base import Cap, CapScope, Position, TaskFilter, TaskOrder, TaskWatch
+from taskgate.stores.base import Cap, CapScope, TaskWatch
 from taskgate.stores.sqlite import LARGE, SqliteStore
 from taskgate.stores.sqlite_file import OpenFile, SqliteOptions, open_file
+from taskgate.stores.sqlite_pages import page_statement
 from taskgate.tasks.events import CallSucceeded, Dispatched, Progressed
+from taskgate.tasks.listing import Position, TaskFilter, TaskOrder
 from taskgate.tasks.record import TaskStatus
 
 FAR_OFF = EPOCH + timedelta(days=365)
@@ -201,10 +203,9 @@ async def test_large_bodies_are_read_off_the_event_loop(place: Place, size: int,
     assert (len(near), len(far)) == ((2, 0) if is_near else (1, 1))
 
 
-async def test_lists_and_counts_are_read_off_the_event_loop(place: Place) -> None:
+async def test_counts_are_read_off_the_event_loop(place: Place) -> None:
     near: list[str] = []
     place.file.near.set_trace_callback(near.append)
-    await place.store.page(OWNER, where=TaskFilter(), order=TaskOrder(), after=None, limit=1, now=EPOCH)
     await place.store.census()
     assert near == []
 
@@ -224,7 +225,7 @@ async def test_no_read_holds_the_log(place: Place) -> None:
 
 # --- the plans -------------------------------------------------------------------------------------------------------
 
-PAGE, PAGE_VALUES = sql.page(OWNER, TaskFilter(), TaskOrder(), Position(EPOCH, "id"), 5, EPOCH)
+PAGE, PAGE_VALUES = page_statement(OWNER, TaskFilter(), TaskOrder(), Position(EPOCH, "id"), 5, EPOCH)
 STATEMENTS = {
     "unfinished": (sql.UNFINISHED, ()),
     "unmoved": (sql.UPDATE_UNMOVED, (0, 1, b"", "id", 0, "working", 0, "p", 0)),

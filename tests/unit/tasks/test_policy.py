@@ -1,12 +1,13 @@
 """The operator's rules: the first that matches decides, and what no rule names stays as it was."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskgate.tasks.policy import Mode, Policy, Rule, TaskSupport
+from taskgate.tasks.policy import USUAL_RESPONSE, Mode, Policy, Rule, TaskSupport
 
 HOUR = timedelta(hours=1)
 modes = st.sampled_from(Mode)
@@ -116,6 +117,46 @@ def test_what_offers_no_tasks_has_no_tool_that_could_be_one(rules: list[tuple[st
     for upstream in ("a", "b", "c"):
         if not judged.offers_tasks(upstream):
             assert {judged.support(upstream, tool, None) for tool in ("x", "y1", "z")} == {TaskSupport.FORBIDDEN}
+
+
+# --- what a model is told ------------------------------------------------------------------------------------------
+
+
+def answering(*rules: tuple[str, str | None]) -> Policy:
+    made = (Rule(upstream="a", tool=tool, mode=Mode.AUTO, immediate_response=text) for tool, text in rules)
+    return replace(policy(), rules=tuple(made))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("Wait.", "Wait."),
+        ("{tool} runs; {tool} ends; {x} {} %s", "build runs; build ends; {x} {} %s"),
+        (USUAL_RESPONSE, USUAL_RESPONSE.replace("{tool}", "build")),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_a_model_is_told_what_the_rule_of_the_tool_says(text: str | None, told: str | None) -> None:
+    # L-CREATE-4.
+    assert answering(("build", text)).immediate_response("a", "build") == told
+
+
+def test_the_first_rule_that_matches_speaks_for_the_tool_even_where_it_says_nothing() -> None:
+    rules = answering(("x*", None), ("*", "else"))
+    assert (rules.immediate_response("a", "xy"), rules.immediate_response("a", "y")) == (None, "else")
+    assert rules.immediate_response("b", "y") is None
+
+
+def test_the_usual_words_name_the_tool_and_say_that_its_result_follows() -> None:
+    assert "{tool}" in USUAL_RESPONSE
+    assert "task" in USUAL_RESPONSE
+    assert "result" in USUAL_RESPONSE
+
+
+@given(st.text(max_size=40))
+def test_a_tools_name_is_told_as_it_is(tool: str) -> None:
+    assert answering(("*", "<{tool}>")).immediate_response("a", tool) == f"<{tool}>"
 
 
 # --- how long ------------------------------------------------------------------------------------------------------

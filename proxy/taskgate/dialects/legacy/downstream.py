@@ -24,6 +24,7 @@ from taskgate.dialects.base import (
     Server,
     SupportOf,
 )
+from taskgate.dialects.legacy.filters import FILTER_CAPABILITY, listing_of
 from taskgate.dialects.legacy.params import (
     cursor_of,
     kept,
@@ -57,10 +58,11 @@ from taskgate.mcp.jsonrpc import (
     splice,
 )
 from taskgate.mcp.versions import NEWEST, Peer, find_revision
+from taskgate.tasks.listing import ListedTask
 from taskgate.tasks.record import Faulted, Succeeded, TaskRecord
 
 TASK_CAPABILITY = '{"cancel":{},"requests":{"tools":{"call":{}}}}'
-LISTING_CAPABILITY = '{"cancel":{},"list":{},"requests":{"tools":{"call":{}}}}'
+LISTING_CAPABILITY = f'{{"cancel":{{}},"list":{{"filter":{FILTER_CAPABILITY}}},"requests":{{"tools":{{"call":{{}}}}}}}}'
 """What is declared to a host with tasks; `list` only where callers can be told apart (L-CAP-2)."""
 
 
@@ -119,14 +121,14 @@ class LegacyDownstream:
             return notification.text
         return f"{notification.text[: place.start]}{dump(token)}{notification.text[place.end :]}"
 
-    def task_created(self, id: RequestId, record: TaskRecord) -> str:
-        return result_text(id, create_result(record))
+    def task_created(self, id: RequestId, record: TaskRecord, response: str | None) -> str:
+        return result_text(id, create_result(record, response))
 
     def task_state(self, id: RequestId, record: TaskRecord) -> str:
         return result_text(id, task_object(record))
 
-    def task_page(self, id: RequestId, records: Sequence[TaskRecord], cursor: str | None) -> str:
-        return result_text(id, list_result(records, cursor))
+    def task_page(self, id: RequestId, tasks: Sequence[ListedTask], cursor: str | None) -> str:
+        return result_text(id, list_result(tasks, cursor))
 
     def task_outcome(self, id: RequestId, record: TaskRecord) -> str:
         match record.outcome:
@@ -172,7 +174,8 @@ def _read_request(request: Request, *, has_tasks: bool, lists: bool) -> Intent:
         case words.TASKS_CANCEL if has_tasks:
             return CancelTask(id=request.id, task=task_id(request.params))
         case words.TASKS_LIST if has_tasks and lists:
-            return ListTasks(id=request.id, cursor=cursor_of(request.params))
+            where, order = listing_of(request.params)
+            return ListTasks(id=request.id, where=where, order=order, cursor=cursor_of(request.params))
         case method if method in words.RELAYED_METHODS:
             ready = passage(request)
             return Relay(

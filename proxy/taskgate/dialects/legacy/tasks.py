@@ -6,7 +6,8 @@ from functools import lru_cache
 from typing import Any
 
 from taskgate.mcp.jsonrpc import Member, RawJson, dump, insertion, members, splice
-from taskgate.mcp.vocabulary import RELATED_TASK
+from taskgate.mcp.vocabulary import IMMEDIATE_RESPONSE, RELATED_TASK
+from taskgate.tasks.listing import ListedTask, TaskState
 from taskgate.tasks.record import TaskId, TaskRecord, TaskStatus
 
 MILLISECOND = timedelta(milliseconds=1)
@@ -17,20 +18,24 @@ def task_object(record: TaskRecord) -> RawJson:
     return dump(_fields(record))
 
 
-def create_result(record: TaskRecord) -> RawJson:
-    """A CreateTaskResult; the related-task key is there although examples leave it out (AMB-3)."""
-    return dump({"task": _fields(record), "_meta": {RELATED_TASK: {"taskId": record.id}}})
+def create_result(record: TaskRecord, response: str | None = None) -> RawJson:
+    """A CreateTaskResult; the related-task key is there although examples leave it out (AMB-3).
+
+    `response` is what a host may give its model as the tool's result for now (L-CREATE-4); None leaves it out.
+    """
+    meta: dict[str, Any] = {RELATED_TASK: {"taskId": record.id}}
+    if response is not None:
+        meta[IMMEDIATE_RESPONSE] = response
+    return dump({"task": _fields(record), "_meta": meta})
 
 
-def list_result(records: Sequence[TaskRecord], cursor: str | None) -> RawJson:
+def list_result(tasks: Sequence[ListedTask], cursor: str | None) -> RawJson:
     """A ListTasksResult; `nextCursor` is there whenever there is more (L-LIST-1)."""
-    fields: dict[str, Any] = {"tasks": [_fields(record) for record in records]}
-    if cursor is not None:
-        fields["nextCursor"] = cursor
-    return dump(fields)
+    following = "" if cursor is None else f',"nextCursor":{dump(cursor)}'
+    return f'{{"tasks":[{",".join(map(_listed, tasks))}]{following}}}'
 
 
-def presented_status(record: TaskRecord) -> TaskStatus:
+def presented_status(record: TaskRecord | ListedTask | TaskState) -> TaskStatus:
     """The status as this era has it: a tool's error is a failed task (L-STAT-3)."""
     return TaskStatus.FAILED if record.tool_error else record.status
 
@@ -55,7 +60,7 @@ def _related_edit(result: RawJson, meta: Member, related: RawJson) -> tuple[int,
     return meta.start + start, meta.start + end, text
 
 
-def _fields(record: TaskRecord) -> dict[str, Any]:
+def _fields(record: TaskRecord | ListedTask) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "taskId": record.id,
         "status": presented_status(record).value,
@@ -70,5 +75,20 @@ def _fields(record: TaskRecord) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=4096)
-def _timestamp(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+def _listed(task: ListedTask) -> RawJson:
+    """What `task_object` writes, put together at once: a page has many of them."""
+    message = "" if task.status_message is None else f',"statusMessage":{dump(task.status_message)}'
+    return (
+        f'{{"taskId":{dump(task.id)},"status":"{presented_status(task).value}",'
+        f'"createdAt":"{_written(task.created_at)}","lastUpdatedAt":"{_written(task.updated_at)}",'
+        f'"ttl":{task.ttl // MILLISECOND},"pollInterval":{task.poll_interval // MILLISECOND}{message}}}'
+    )
+
+
+def _written(moment: datetime) -> str:
+    if moment.tzinfo is not UTC:
+        moment = moment.astimezone(UTC)
+    return moment.isoformat(timespec="milliseconds")[:-6] + "Z"
+
+
+_timestamp = lru_cache(maxsize=4096)(_written)

@@ -24,6 +24,7 @@ from taskgate.errors import InvalidParams, MalformedMessage, SessionRequired, Ta
 from taskgate.mcp.jsonrpc import parse
 from taskgate.mcp.versions import NEWEST, Peer, Revision
 from taskgate.mcp.vocabulary import RELAYED_METHODS
+from taskgate.tasks.listing import EVERY, NEWEST_FIRST, TaskFilter, TaskOrder
 
 DIALECT = LegacyDownstream("0.1.0")
 LISTING = LegacyDownstream("0.1.0", lists=True)
@@ -253,11 +254,18 @@ def listing(params: str | None, revision: Revision = NEWEST, *, offers_tasks: bo
 )
 def test_where_callers_can_be_told_apart_they_may_list_their_tasks(params: str | None, cursor: str | None) -> None:
     # L-LIST-1.
-    assert listing(params) == ListTasks(id="x", cursor=cursor)
+    assert listing(params) == ListTasks(id="x", where=EVERY, order=NEWEST_FIRST, cursor=cursor)
 
 
-@pytest.mark.parametrize("params", ['{"cursor":7}', '{"cursor":null}', "[]"])
-def test_a_list_from_where_no_cursor_points_is_refused(params: str) -> None:
+def test_a_list_may_be_filtered_and_ordered() -> None:
+    # F-FILTER-2; which criteria there are is for test_filters.
+    intent = listing('{"filter":{"taskIds":["a"],"order":"asc"},"cursor":"c"}')
+    where, order = TaskFilter(ids=frozenset({"a"})), TaskOrder(descending=False)
+    assert intent == ListTasks(id="x", where=where, order=order, cursor="c")
+
+
+@pytest.mark.parametrize("params", ['{"cursor":7}', '{"cursor":null}', "[]", '{"status":"working"}'])
+def test_a_list_that_is_asked_for_wrongly_is_refused(params: str) -> None:
     with pytest.raises(InvalidParams):
         listing(params)
 

@@ -9,6 +9,7 @@ import pytest
 from helpers.schema import RELATED_TASK, check_server_message
 from taskgate.dialects.legacy.downstream import LegacyDownstream
 from taskgate.mcp.jsonrpc import Notification, Response, parse
+from taskgate.tasks.listing import listed
 from taskgate.tasks.policy import TaskSupport
 from taskgate.tasks.record import Faulted, FaultReason, Succeeded, TaskRecord, TaskStatus
 
@@ -195,10 +196,17 @@ def test_a_change_of_state_is_told_with_the_whole_task(
 @pytest.mark.parametrize(("id_", "told"), IDS)
 def test_a_handle_answers_the_call(make_record: RecordMaker, id_: int | str, told: str) -> None:
     record = make_record()
-    text = DIALECT.task_created(id_, record)
+    text = DIALECT.task_created(id_, record, None)
     assert text.startswith(f'{{"jsonrpc":"2.0","id":{told},"result":{{')
     result = json.loads(text)["result"]
     assert (result["task"]["taskId"], result["task"]["status"]) == (record.id, "working")
+    check_server_message(text, request_method="tools/call", as_task=True)
+
+
+def test_a_handle_brings_what_a_model_may_be_told_for_now(make_record: RecordMaker) -> None:
+    # L-CREATE-4.
+    text = DIALECT.task_created(1, make_record(), "wait")
+    assert json.loads(text)["result"]["_meta"]["io.modelcontextprotocol/model-immediate-response"] == "wait"
     check_server_message(text, request_method="tools/call", as_task=True)
 
 
@@ -228,7 +236,7 @@ def test_a_cancelled_task_has_an_error_for_an_outcome(make_record: RecordMaker) 
 
 def test_a_page_of_tasks_is_answered_under_the_hosts_id(make_record: RecordMaker) -> None:
     # L-LIST-1.
-    text = DIALECT.task_page("x", [make_record()], "c")
+    text = DIALECT.task_page("x", [listed(make_record())], "c")
     answer = json.loads(text)
     assert (answer["id"], len(answer["result"]["tasks"]), answer["result"]["nextCursor"]) == ("x", 1, "c")
     check_server_message(text, request_method="tasks/list")

@@ -7,6 +7,7 @@ import pytest
 from helpers.schema import check_server_message
 from taskgate.dialects.base import OpenSession, Server
 from taskgate.dialects.legacy.downstream import TASK_CAPABILITY, LegacyDownstream
+from taskgate.dialects.legacy.filters import FILTER_CAPABILITY
 from taskgate.mcp.versions import NEWEST, Peer, Revision
 
 DIALECT = LegacyDownstream("0.1.0")
@@ -97,7 +98,13 @@ def test_hosts_that_can_be_told_apart_are_offered_a_list() -> None:
         intent = OpenSession(id="i", peer=Peer(revision=revision, capabilities={}, info={}))
         text = LegacyDownstream("0.1.0", lists=True).welcome(intent, server, offers_tasks=True)
         capabilities = json.loads(text)["result"]["capabilities"]
-        tasks = {"tasks": {"cancel": {}, "list": {}, "requests": {"tools": {"call": {}}}}}
+        tasks = {
+            "tasks": {
+                "cancel": {},
+                "list": {"filter": json.loads(FILTER_CAPABILITY)},
+                "requests": {"tools": {"call": {}}},
+            }
+        }
         assert capabilities == {"tools": {}, **(tasks if revision.has_tasks else {})}
         check_server_message(text, request_method="initialize")
 

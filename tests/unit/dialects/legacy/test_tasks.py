@@ -15,6 +15,8 @@ from taskgate.dialects.legacy.tasks import (
     task_object,
     with_related_task,
 )
+from taskgate.mcp.vocabulary import IMMEDIATE_RESPONSE
+from taskgate.tasks.listing import listed
 from taskgate.tasks.record import Faulted, FaultReason, Succeeded, TaskRecord, TaskStatus
 
 RecordMaker = Callable[..., TaskRecord]
@@ -101,19 +103,41 @@ def test_a_handle_nests_the_task_and_relates_to_it(make_record: RecordMaker) -> 
     check_definition(handle, "CreateTaskResult")
 
 
+@pytest.mark.parametrize("response", ["It runs.", 'é "quoted" \n'])
+def test_a_handle_may_hold_words_for_the_model_meanwhile(make_record: RecordMaker, response: str) -> None:
+    # L-CREATE-4.
+    handle = json.loads(create_result(make_record(), response))
+    assert handle["_meta"] == {RELATED_TASK: {"taskId": ID}, IMMEDIATE_RESPONSE: response}
+    check_definition(handle, "CreateTaskResult")
+
+
 def test_a_list_holds_tasks_in_the_order_given_and_relates_to_none(make_record: RecordMaker) -> None:
     # L-LIST-5.
-    listed = json.loads(list_result([make_record(), make_record(id=ID[::-1], status_message="x")], None))
-    assert listed == {"tasks": [TASK, {**TASK, "taskId": ID[::-1], "statusMessage": "x"}]}
-    check_definition(listed, "ListTasksResult")
+    records = [make_record(), make_record(id=ID[::-1], status_message="x")]
+    found = json.loads(list_result([listed(record) for record in records], None))
+    assert found == {"tasks": [TASK, {**TASK, "taskId": ID[::-1], "statusMessage": "x"}]}
+    check_definition(found, "ListTasksResult")
+
+
+@pytest.mark.parametrize("id", [ID, 'é"\\'])
+@pytest.mark.parametrize("message", [None, "", 'é "quoted" \\ \n \u2028 😀'])
+@pytest.mark.parametrize("status", TaskStatus)
+@pytest.mark.parametrize("tool_error", [False, True])
+def test_a_list_writes_a_task_as_a_look_at_it_does(
+    make_record: RecordMaker, id: str, message: str | None, status: TaskStatus, tool_error: bool
+) -> None:
+    # L-GET-1, L-LIST-3.
+    made = datetime(2026, 8, 1, 0, 30, 0, 999_999, tzinfo=timezone(timedelta(hours=2)))
+    record = make_record(id=id, status_message=message, status=status, tool_error=tool_error, created_at=made)
+    assert list_result([listed(record)], None) == f'{{"tasks":[{task_object(record)}]}}'
 
 
 @pytest.mark.parametrize("cursor", ["c", "", "é"])
 def test_a_list_that_goes_on_has_a_cursor_even_where_it_is_empty(cursor: str) -> None:
     # L-LIST-1.
-    listed = json.loads(list_result([], cursor))
-    assert listed == {"tasks": [], "nextCursor": cursor}
-    check_definition(listed, "ListTasksResult")
+    found = json.loads(list_result([], cursor))
+    assert found == {"tasks": [], "nextCursor": cursor}
+    check_definition(found, "ListTasksResult")
 
 
 def test_a_list_that_ends_has_no_cursor() -> None:

@@ -1,0 +1,96 @@
+"""Where a request comes from, as far as that can be believed. Pure.
+
+What lives here: reading `Forwarded` (RFC 7239) and `X-Forwarded-For`, and how far to follow them. What must not: any
+decision that is made of an address; it is for the eyes of operators alone. What holds: only what trusted proxies said
+is believed, nothing that was sent raises, and an answer is an address in canonical form or `UNKNOWN`, so that no text
+of a peer comes through.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from itertools import islice
+from typing import Final
+
+from taskgate.engine.messages import UNKNOWN
+
+Network = IPv4Network | IPv6Network
+_Address = IPv4Address | IPv6Address
+
+_MOST_HOPS: Final = 16
+_LONGEST: Final = 2048
+"""Characters that are read of a header, from its end, where the nearest proxy writes."""
+
+_WORD: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_PAIR: Final = rf'{_WORD}=(?:{_WORD}|"(?:[^"\\]|\\.)*+")'
+# Read from the end: whatever a host wrote stands before what proxies have appended, and cannot spoil that.
+_LAST_ELEMENT: Final = re.compile(rf"(?:^|,)[ \t]*(?P<pairs>{_PAIR}(?:[ \t]*;[ \t]*{_PAIR})*+)[ \t]*$")
+_FOR: Final = re.compile(rf'(?:^|;)[ \t]*for=(?:(?P<token>{_WORD})|"(?P<quoted>[^"\\]*)")', re.IGNORECASE)
+_PORT: Final = r"(?::(?:[0-9]{1,5}|_[A-Za-z0-9._-]{1,64}))?"
+_NODE: Final = re.compile(
+    rf"(?P<four>[0-9.]{{7,15}}){_PORT}|\[(?P<bracketed>[0-9A-Fa-f:.]{{2,45}})\]{_PORT}|(?P<six>[0-9A-Fa-f:.]{{2,45}})"
+)
+
+
+class Peers:
+    """Tells where requests come from; `trusted` are the networks of the proxies that may say so for others."""
+
+    def __init__(self, trusted: Sequence[Network] = ()) -> None:
+        self._trusted = tuple(trusted)
+
+    def address_of(self, peer: str | None, forwarded: Sequence[str], forwarded_for: Sequence[str]) -> str:
+        """The nearest address that is not of a trusted proxy, from the other end of the connection outwards.
+
+        The headers, of which `Forwarded` wins wherever it is there, are looked at for trusted peers only. Where they
+        say nothing that can be read, or hide a host, it is the last address before that.
+        """
+        nearest = read_address((peer or "").partition("%")[0])
+        if nearest is None:
+            return UNKNOWN
+        if self._trusts(nearest):
+            hops = _forwarded(_end_of(forwarded)) if forwarded else _forwarded_for(_end_of(forwarded_for))
+            for hop in islice(hops, _MOST_HOPS):
+                if hop is None:
+                    break
+                nearest = hop
+                if not self._trusts(hop):
+                    break
+        return str(nearest)
+
+    def _trusts(self, address: _Address) -> bool:
+        return any(address in network for network in self._trusted)
+
+
+def read_address(text: str) -> _Address | None:
+    """An address, IPv4 where IPv6 only wraps it; None for anything else."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def _end_of(fields: Sequence[str]) -> str:
+    text = ",".join(fields)
+    return text if len(text) <= _LONGEST else text[-_LONGEST:].partition(",")[2]
+
+
+def _forwarded(text: str) -> Iterator[_Address | None]:
+    """The nodes of `Forwarded`, from the nearest; the first None is the last."""
+    end = len(text)
+    while (element := _LAST_ELEMENT.search(text, 0, end)) is not None:
+        said = _FOR.search(element["pairs"])
+        yield None if said is None else _node(said["token"] or said["quoted"] or "")
+        end = element.start()
+    yield None
+
+
+def _forwarded_for(text: str) -> Iterator[_Address | None]:
+    """The nodes of `X-Forwarded-For`, from the nearest."""
+    return (_node(each.strip(" \t")) for each in reversed(text.split(",")))
+
+
+def _node(text: str) -> _Address | None:
+    """The address of a node with or without a port; None for one that is hidden, and for what is none."""
+    match = _NODE.fullmatch(text)
+    return None if match is None else read_address(match["four"] or match["bracketed"] or match["six"])

@@ -1,0 +1,70 @@
+"""Operators are told where those come from who are not let in, by whom they trust to know."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from helpers.scripted_upstream import ScriptedServer
+from helpers.token_issuer import TokenIssuer, guarded
+from helpers.whole_gateway import running
+
+UNKNOWN = "U" * 32
+LIES = {"Forwarded": "for=192.0.2.1, for=192.0.2.7", "X-Forwarded-For": "192.0.2.2"}
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, Mapping[str, Any]]]:
+    """The lines about security, and their fields."""
+    caught = [record for record in caplog.records if record.name == "taskgate.security"]
+    keys = ("reason", "upstream", "address", "left_out")
+    return [(each.getMessage(), {key: value for key, value in vars(each).items() if key in keys}) for each in caught]
+
+
+@pytest.mark.parametrize(
+    ("trusted", "address"),
+    [([], "127.0.0.1"), (["10.0.0.0/8", "::1"], "127.0.0.1"), (["127.0.0.1"], "192.0.2.7")],
+    ids=["nobody is trusted", "somebody else is trusted", "the peer is trusted"],
+)
+async def test_a_refusal_is_told_with_the_address_that_can_be_believed(
+    server: ScriptedServer, issuer: TokenIssuer, caplog: pytest.LogCaptureFixture, trusted: list[str], address: str
+) -> None:
+    async with running(guarded({"reports": server.url}, issuer, server={"trusted_proxies": trusted})) as gateway:
+        old = issuer.token(gateway.url(), exp=1)
+        for token in (None, old, old, old):
+            assert (await gateway.host(token=token).ask("ping", headers=LIES)).status == 401
+    line = {"upstream": "reports", "address": address, "left_out": 0}
+    refused = "a request was refused for who asks"
+    assert told(caplog)[:2] == [(refused, {"reason": "missing", **line}), (refused, {"reason": "expired", **line})]
+    assert len(told(caplog)) < 4
+
+
+@pytest.mark.parametrize(("trusted", "address"), [([], "127.0.0.1"), (["127.0.0.0/8"], "192.0.2.7")])
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/result", "tasks/cancel"])
+async def test_whoever_tries_ids_is_told_of_with_the_address(
+    server: ScriptedServer,
+    issuer: TokenIssuer,
+    caplog: pytest.LogCaptureFixture,
+    trusted: list[str],
+    address: str,
+    method: str,
+) -> None:
+    failures = {"lookup_failures": {"threshold": 1}}
+    config = guarded({"reports": server.url}, issuer, auth=failures, server={"trusted_proxies": trusted})
+    async with running(config) as gateway:
+        host = await gateway.greeted(token=issuer.token(gateway.url()))
+        for _ in range(4):
+            await host.ask(method, {"taskId": UNKNOWN}, headers=LIES)
+    suspected = "a caller looked for too many tasks that it does not have"
+    assert told(caplog) == [(suspected, {"upstream": "reports", "address": address, "left_out": 0})]
+
+
+@pytest.mark.parametrize("trusted", [[], ["127.0.0.0/8"]])
+async def test_nothing_else_is_decided_by_what_is_said_of_an_address(
+    server: ScriptedServer, issuer: TokenIssuer, trusted: list[str]
+) -> None:
+    async with running(guarded({"reports": server.url}, issuer, server={"trusted_proxies": trusted})) as gateway:
+        host = await gateway.greeted(token=issuer.token(gateway.url()))
+        task = await host.start("echo", {"a": 1})
+        answer = await host.ask("tasks/result", {"taskId": task["taskId"]}, headers=LIES)
+    assert answer.result["structuredContent"] == {"a": 1}
+    assert not {"forwarded", "x-forwarded-for"} & {name for each in server.requests for name in each.headers}

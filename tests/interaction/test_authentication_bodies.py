@@ -1,0 +1,95 @@
+"""A body is received for nobody whose token was not found good before."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from helpers.raw_http import post, raw_host
+from helpers.scripted_upstream import ScriptedServer
+from helpers.token_issuer import TokenIssuer, guarded
+from helpers.waiting import eventually
+from helpers.whole_gateway import WholeGateway, running
+from interaction.asking import DENIED, SCOPES, challenge
+from interaction.conftest import Told
+from requirements import covers
+from taskgate.telemetry.audit import HttpAnswered, HttpRefused, RpcAnswered, TokenJudged
+
+LARGE = str(3 * 1024 * 1024)
+HELLO = json.dumps(
+    {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "h", "version": "1"}},
+    }
+)
+
+
+@pytest.fixture
+async def gateway(server: ScriptedServer, issuer: TokenIssuer) -> AsyncIterator[WholeGateway]:
+    """A gateway that asks for tokens."""
+    async with running(guarded({"reports": server.url}, issuer, auth=SCOPES)) as gateway:
+        yield gateway
+
+
+def knock(gateway: WholeGateway, body: str = "", **headers: str) -> bytes:
+    """A POST at the mount."""
+    address, port = gateway.service.address
+    return post(body, path="/reports/mcp", host=f"{address}:{port}", **headers)
+
+
+@covers("A-AUTH-1", "A-AUTH-10")
+@pytest.mark.parametrize("authorization", ["", "Bearer nonsense"])
+@pytest.mark.parametrize("more", [{}, {"Expect": "100-continue"}], ids=["unasked", "asking first"])
+async def test_without_a_good_token_the_answer_comes_before_the_body_and_ends_the_connection(
+    gateway: WholeGateway, told: Told, authorization: str, more: dict[str, str]
+) -> None:
+    async with raw_host(gateway.service.address) as host:
+        # The first head that comes: never that of a 100.
+        answer = await host.ask(knock(gateway, Content_Length=LARGE, Authorization=authorization, **more))
+        assert (answer.status, json.loads(answer.body)) == (401, DENIED)
+        assert answer.headers["www-authenticate"] == challenge(gateway, sent=bool(authorization))
+        assert answer.headers["connection"] == "close"
+        assert await host.at_end()
+    assert told.of(HttpRefused) == [HttpRefused("unauthenticated")]
+    assert [(fact.route, fact.verb, fact.status) for fact in told.of(HttpAnswered)] == [("mcp", "POST", 401)]
+
+
+@covers("A-AUTH-1")
+async def test_with_a_good_token_a_host_that_asks_first_is_told_to_go_on_and_served(
+    gateway: WholeGateway, issuer: TokenIssuer
+) -> None:
+    head: dict[str, Any] = {"Expect": "100-continue", "Authorization": f"Bearer {issuer.token(gateway.url())}"}
+    async with raw_host(gateway.service.address) as host:
+        await host.send(knock(gateway, Content_Length=str(len(HELLO)), **head))
+        assert (await host.head()).status == 100
+        answer = await host.ask(HELLO)
+        assert answer.status == 200
+        assert "mcp-session-id" in answer.headers
+
+
+@covers("A-AUTH-1")
+@pytest.mark.parametrize(
+    ("length", "sent", "status", "reasons"),
+    [("100", "{", 408, []), ("", "zz\r\n", 400, []), ("", f"401\r\n{'x' * 0x401}", 413, ["body_too_large"])],
+    ids=["slow", "broken", "too large"],
+)
+async def test_what_is_wrong_with_a_body_is_told_to_whoever_may_send_one(
+    server: ScriptedServer, issuer: TokenIssuer, told: Told, length: str, sent: str, status: int, reasons: list[str]
+) -> None:
+    limits = {"max_body": "1KiB", "read_timeout": "50ms" if status == 408 else "30s"}
+    framing = {"Content_Length": length, "Transfer_Encoding": "" if length else "chunked"}
+    async with running(guarded({"reports": server.url}, issuer, server=limits)) as gateway:
+        token = issuer.token(gateway.url())
+        async with raw_host(gateway.service.address) as host:
+            await host.send(knock(gateway, **framing, Authorization=f"Bearer {token}"))
+            await eventually(lambda: told.of(TokenJudged))
+            answer = await host.ask(sent)
+            assert (answer.status, answer.headers["connection"]) == (status, "close")
+            assert answer.headers["content-type"].startswith("text/plain")
+            assert await host.at_end()
+    assert told.of(HttpRefused) == [HttpRefused(reason) for reason in reasons]
+    assert told.of(TokenJudged) == [TokenJudged("corp", "ok")]
+    assert told.of(RpcAnswered) == []

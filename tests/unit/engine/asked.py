@@ -1,0 +1,33 @@
+"""An exchange that nothing comes of, for what happens before there is an answer."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from taskgate.engine.messages import Feed, Inbound, Verb
+
+
+@dataclass
+class Asked:
+    """A request of a host at `address`; `looked` counts how often that was asked for."""
+
+    inbound: Inbound = field(default_factory=lambda: Inbound(verb=Verb.POST, path="/reports/mcp"))
+    where: str = "192.0.2.7"
+    looked: int = 0
+
+    @property
+    def address(self) -> str:
+        self.looked += 1
+        return self.where
+
+    async def body(self) -> bytes:
+        raise AssertionError("the body is not asked for here")
+
+    def stream(self) -> Feed:
+        raise AssertionError("nothing is answered here")
+
+    @property
+    def streams(self) -> bool:
+        return False
+
+    def when_gone(self, forget: Callable[[], None]) -> None:
+        """Nobody leaves."""

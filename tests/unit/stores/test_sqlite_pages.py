@@ -1,0 +1,107 @@
+"""The plans of pages: read in the order of an index from the first row to the last, whatever is filtered for."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.manual_clock import EPOCH
+from helpers.records import OWNER
+from taskgate.stores.sqlite_file import OpenFile, SqliteOptions, open_file
+from taskgate.stores.sqlite_pages import page_statement
+from taskgate.tasks.listing import STATES, OrderBy, Position, TaskFilter, TaskOrder, TaskState
+from taskgate.tasks.record import TaskStatus
+
+SECOND = timedelta(seconds=1)
+ENDED = frozenset(state for state in STATES if state.status in (TaskStatus.COMPLETED, TaskStatus.FAILED))
+FILTERS = {
+    "none": TaskFilter(),
+    "a state": TaskFilter(states=frozenset({TaskState(TaskStatus.FAILED)})),
+    "several states": TaskFilter(states=ENDED),
+    "created within": TaskFilter(created_after=EPOCH, created_before=EPOCH + SECOND),
+    "created after": TaskFilter(created_after=EPOCH),
+    "created before": TaskFilter(created_before=EPOCH),
+    "updated within": TaskFilter(updated_after=EPOCH, updated_before=EPOCH + SECOND),
+    "updated after": TaskFilter(updated_after=EPOCH),
+    "updated before": TaskFilter(updated_before=EPOCH),
+    "states and all bounds": TaskFilter(
+        states=ENDED,
+        created_after=EPOCH,
+        created_before=EPOCH + SECOND,
+        updated_after=EPOCH,
+        updated_before=EPOCH + SECOND,
+    ),
+}
+ORDERS = [TaskOrder(by=by, descending=descending) for by, descending in product(OrderBy, (True, False))]
+PLACES = {"the beginning": None, "a place": Position(EPOCH, "id")}
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenFile]:
+    folder: Path = tmp_path_factory.mktemp("pages")
+    options = SqliteOptions(
+        path=folder / "taskgate.db", synchronous="NORMAL", busy_timeout=timedelta(seconds=5), max_size=1 << 26
+    )
+    opened = open_file(options)
+    yield opened
+    opened.close()
+
+
+def plan(file: OpenFile, where: TaskFilter, order: TaskOrder, place: Position | None = None) -> list[str]:
+    statement, values = page_statement(OWNER, where, order, place, 101, EPOCH)
+    return [row[3] for row in file.far.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall()]
+
+
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+@pytest.mark.parametrize("order", ORDERS, ids=str)
+@pytest.mark.parametrize("where", FILTERS.values(), ids=FILTERS)
+def test_a_page_is_found_in_the_order_of_one_index_and_nothing_is_sorted(
+    file: OpenFile, where: TaskFilter, order: TaskOrder, place: Position | None
+) -> None:
+    steps = plan(file, where, order, place)
+    index = "tasks_created" if order.by is OrderBy.CREATED else "tasks_updated"
+    searches = [step for step in steps if step not in ("MERGE (UNION ALL)", "LEFT", "RIGHT")]
+    assert len(searches) == len(STATES if where.states is None else where.states)
+    for step in searches:
+        assert step.startswith(f"SEARCH tasks USING INDEX {index} (owner=? AND status=? AND tool_error=?")
+
+
+CREATED, UPDATED = (TaskOrder(by=by) for by in OrderBy)
+LED: dict[str, tuple[TaskFilter, TaskOrder, Position | None, str]] = {
+    "both bounds": (FILTERS["created within"], CREATED, None, " AND created>? AND created<?"),
+    "a bound of the update before": (FILTERS["updated before"], CREATED, None, " AND created<?"),
+    "a bound of the creation after": (FILTERS["created after"], UPDATED, None, " AND updated>?"),
+    "a place": (TaskFilter(), UPDATED, PLACES["a place"], " AND (updated,id)<(?,?)"),
+    "a place up": (TaskFilter(), TaskOrder(descending=False), PLACES["a place"], " AND (updated,id)>(?,?)"),
+    "a place that is nearer": (
+        FILTERS["created within"],
+        CREATED,
+        PLACES["a place"],
+        " AND created>? AND (created,id)<(?,?)",
+    ),
+    "a place that is farther": (FILTERS["updated before"], UPDATED, Position(EPOCH + SECOND, "id"), " AND updated<?"),
+}
+
+
+@pytest.mark.parametrize(("where", "order", "place", "bounds"), LED.values(), ids=LED)
+def test_the_nearest_bounds_of_its_time_lead_the_search(
+    file: OpenFile, where: TaskFilter, order: TaskOrder, place: Position | None, bounds: str
+) -> None:
+    (step, *_) = [step for step in plan(file, where, order, place) if step.startswith("SEARCH")]
+    assert step.replace(" ", "").endswith(f"tool_error=?{bounds})".replace(" ", ""))
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=str)
+def test_ids_are_looked_up_one_by_one_and_what_is_sorted_is_what_they_find(file: OpenFile, order: TaskOrder) -> None:
+    steps = plan(file, TaskFilter(ids=frozenset({"a", "b"}), created_after=EPOCH), order, PLACES["a place"])
+    searches = [step for step in steps if step.startswith("SEARCH tasks")]
+    assert searches == ["SEARCH tasks USING INDEX sqlite_autoindex_tasks_1 (id=?)"]
+    assert not [step for step in steps if step.startswith("SCAN tasks")]
+
+
+def test_a_filter_that_lets_nothing_through_reads_nothing(file: OpenFile) -> None:
+    none: frozenset[Any] = frozenset()
+    assert plan(file, TaskFilter(states=none), TaskOrder()) == ["SCAN CONSTANT ROW"]
