@@ -139,6 +139,7 @@ class Service:
         house.sweeper.open()
         closers.push_async_callback(house.sweeper.close)
         closers.push_async_callback(house.listening.close)
+        closers.push_async_callback(house.offers.close)
         closers.callback(house.relaying.close)
 
     async def _ready(self) -> Mapping[str, bool]:

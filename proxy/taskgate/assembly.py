@@ -9,28 +9,39 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from taskgate import __version__
 from taskgate.clock import Clock, Entropy, SystemClock, SystemEntropy
 from taskgate.config import GatewayConfig
 from taskgate.config.servers import upstream_settings
 from taskgate.config.tls import TlsSection
+from taskgate.dialects.base import DownstreamDialect
 from taskgate.dialects.legacy.downstream import LegacyDownstream
 from taskgate.dialects.legacy.upstream import LegacyUpstream
 from taskgate.downstream.listener import ListenerSettings, PublicListener
 from taskgate.downstream.names import allowed_hosts, allowed_origins
 from taskgate.downstream.tls import TlsSettings
-from taskgate.engine.access import Access
+from taskgate.engine.changes import Changes
 from taskgate.engine.gateway import Gateway, Rooms
-from taskgate.engine.incidents import Incidents
+from taskgate.engine.guard.access import Access
+from taskgate.engine.guard.incidents import Incidents
+from taskgate.engine.guard.lookups import Lookups
+from taskgate.engine.inputs import Bounds
 from taskgate.engine.listen import Listening
-from taskgate.engine.lookups import Lookups
 from taskgate.engine.mounts import Mount
+from taskgate.engine.notes import Notes
 from taskgate.engine.relay import Relaying
+from taskgate.engine.resuming import Resuming
 from taskgate.engine.runner import Runner
-from taskgate.engine.sessions import HostSessions
+from taskgate.engine.sessions import HostSessions, Ways
 from taskgate.engine.sweeper import Sweeper
 from taskgate.engine.task_service import TaskService
+from taskgate.engine.telling.following import Following
+from taskgate.engine.telling.hearing import Hearing
+from taskgate.engine.telling.news import TaskNews
+from taskgate.engine.telling.offers import Offers
+from taskgate.engine.telling.task_streams import TaskStreams
 from taskgate.gatehouse import Gatehouse, metadata_documents, metadata_url, resource_of
 from taskgate.stores.base import Store
 from taskgate.stores.open import SqliteOptions, open_store
@@ -67,6 +78,7 @@ class House:
     runner: Runner
     sweeper: Sweeper
     listening: Listening
+    offers: Offers
     relaying: Relaying
     gateway: Gateway
 
@@ -94,34 +106,42 @@ def build_house(
     dialect = LegacyDownstream(__version__, lists=config.auth.mode == "required")
     policy, access = build_policy(config), Access(gatehouse.policy, audit)
     mounts = {name: _mount(config, name, policy, audit, around, port) for name in config.upstreams}
-    sessions = HostSessions(store=store, dialect=dialect, clock=clock, entropy=entropy, idle=config.server.session_idle)
-    timeouts = {name: section.timeouts.call for name, section in config.upstreams.items()}
-    runner = Runner(
-        holder=entropy.token(8).hex(), store=store, sessions=sessions, call_timeouts=timeouts, audit=audit, clock=clock
-    )
+    calls = _build_calls(config, store, dialect, access, audit, around)
+    sessions, runner = calls.sessions, calls.runner
     interval = config.store.purge_interval
     sweeper = Sweeper(
         store=store, runner=runner, sessions=sessions, mounts=mounts, audit=audit, clock=clock, interval=interval
     )
-    listening = Listening(store=store, sessions=sessions, access=access, dialect=dialect, clock=clock)
-    lookups = Lookups(
-        store=store,
-        access=access,
-        cursors=gatehouse.cursors,
-        penalties=gatehouse.penalties,
-        incidents=Incidents(clock),
-        audit=audit,
-        clock=clock,
-    )
+    news = TaskNews(store=store, streams=calls.streams, offers=calls.offers, dialect=dialect, clock=clock)
+    listening = Listening(news=news, offers=calls.offers, clock=clock)
+    lookups = _lookups(store, gatehouse, access, news, audit, clock)
     tasks = TaskService(
         store=store, lookups=lookups, runner=runner, policy=policy, audit=audit, clock=clock, entropy=entropy
     )
+    following = Following(
+        store=store,
+        changes=calls.changes,
+        lookups=lookups,
+        access=access,
+        streams=calls.streams,
+        offers=calls.offers,
+        dialect=dialect,
+        clock=clock,
+    )
     relaying = Relaying(dialect=dialect, patience=config.server.sse_keepalive)
+    notes = Notes(following=following, relaying=relaying, runner=runner, dialect=dialect)
     gateway = Gateway(
         mounts={mount.path: mount for mount in mounts.values()},
         dialect=dialect,
         rooms=Rooms(
-            sessions=sessions, access=access, lookups=lookups, tasks=tasks, relaying=relaying, listening=listening
+            sessions=sessions,
+            access=access,
+            lookups=lookups,
+            tasks=tasks,
+            following=following,
+            notes=notes,
+            relaying=relaying,
+            resuming=Resuming(listening=listening, following=following),
         ),
         callers=gatehouse.callers,
         max_depth=config.server.max_json_depth,
@@ -134,9 +154,47 @@ def build_house(
         runner=runner,
         sweeper=sweeper,
         listening=listening,
+        offers=calls.offers,
         relaying=relaying,
         gateway=gateway,
     )
+
+
+def _lookups(store: Store, gatehouse: Gatehouse, access: Access, news: TaskNews, audit: Audit, clock: Clock) -> Lookups:
+    return Lookups(
+        store=store,
+        access=access,
+        cursors=gatehouse.cursors,
+        penalties=gatehouse.penalties,
+        incidents=Incidents(clock),
+        audit=audit,
+        clock=clock,
+        met=news.met,
+    )
+
+
+class _Calls(NamedTuple):
+    """The parts that run the calls of tasks, and carry what is said and asked meanwhile."""
+
+    sessions: HostSessions
+    changes: Changes
+    streams: TaskStreams
+    offers: Offers
+    runner: Runner
+
+
+def _build_calls(
+    config: GatewayConfig, store: Store, dialect: DownstreamDialect, access: Access, audit: Audit, around: Surroundings
+) -> _Calls:
+    clock, asking, holder = around.clock, config.tasks.input_required, around.entropy.token(8).hex()
+    ways = Ways(dialect, Bounds(asking.max_wait, asking.max_outstanding), clock, around.entropy)
+    sessions = HostSessions(store=store, ways=ways, entropy=around.entropy, idle=config.server.session_idle)
+    changes = Changes(store=store, audit=audit, clock=clock)
+    streams = TaskStreams(sessions=sessions, access=access)
+    offers = Offers(holder=holder, changes=changes, dialect=dialect)
+    hearing = Hearing(changes=changes, streams=streams, dialect=dialect, bounds=ways.bounds)
+    runner = Runner(holder=holder, store=store, sessions=sessions, hearing=hearing, audit=audit, clock=clock)
+    return _Calls(sessions, changes, streams, offers, runner)
 
 
 def build_listener(config: GatewayConfig, gateway: Gateway, port: int, audit: Audit, clock: Clock) -> PublicListener:

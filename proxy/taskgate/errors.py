@@ -73,6 +73,12 @@ class SessionNotFound(DownstreamError):
     reason = "session_not_found"
 
 
+class StreamNotFound(DownstreamError):
+    """An event id that belongs to no stream of the session, or to one that is not there wholly any more."""
+
+    reason = "stream_not_found"
+
+
 class TaskNotFound(DownstreamError):
     """Unknown, expired, purged, foreign, malformed: one answer for all of them."""
 

@@ -21,9 +21,9 @@ from taskgate.auth.metadata import WELL_KNOWN, canonical, document_url, metadata
 from taskgate.clock import Clock, Entropy
 from taskgate.config import GatewayConfig
 from taskgate.config.access import access_policy, issuer_settings
-from taskgate.engine.callers import Bearers, Callers, Everybody
-from taskgate.engine.incidents import Incidents
-from taskgate.engine.penalties import Penalties
+from taskgate.engine.guard.callers import Bearers, Callers, Everybody
+from taskgate.engine.guard.incidents import Incidents
+from taskgate.engine.guard.penalties import Penalties
 from taskgate.tasks.cursors import CursorKeys
 from taskgate.telemetry.audit import Audit, KeysFetched, TokenJudged
 

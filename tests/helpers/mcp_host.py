@@ -82,13 +82,20 @@ class Stream:
         """What was heard of that method."""
         return [message for message in self.heard if message.get("method") == method]
 
-    async def follow(self, response: aiohttp.ClientResponse) -> None:
-        """Read to the end."""
+    async def answered(self) -> dict[str, Any]:
+        """The result of the request that the stream is of, once the stream has ended with it."""
+        await self.end()
+        assert "method" not in self.heard[-1], self.heard[-1]
+        result: dict[str, Any] = self.heard[-1]["result"]
+        return result
+
+    async def follow(self, response: aiohttp.ClientResponse, asked: dict[str, Any] | None = None) -> None:
+        """Read to the end; `asked` is the request that is answered there, if one is."""
         decoder = EventDecoder(_LARGEST)
         try:
             async for chunk in response.content.iter_any():
                 for event in decoder.feed(chunk):
-                    self.heard.append(judged(event, {}))
+                    self.heard.append(judged(event, asked or {}))
                     await self._tell()
         finally:
             self.ended = True
@@ -174,6 +181,30 @@ class McpHost:
                 notices=tuple(messages),
                 streamed=streamed,
             )
+
+    async def respond(self, id: Any, result: Any = None, *, error: Any = None) -> Answer:
+        """Answer a request of the server's."""
+        message = {"jsonrpc": "2.0", "id": id, **({"result": result} if error is None else {"error": error})}
+        return await self.post(json.dumps(message).encode())
+
+    @asynccontextmanager
+    async def asking(self, method: str, params: Any = None, *, id: Any = None) -> AsyncIterator[Stream]:
+        """A request whose event stream is heard while it lasts, for the length of the block; then it is dropped.
+
+        No other answer is taken, so there is a stream from the start.
+        """
+        message = {"jsonrpc": "2.0", "id": next(self._ids) if id is None else id, "method": method, "params": params}
+        head = {"Content-Type": "application/json", "Accept": "text/event-stream", **self._head()}
+        body, timeout = json.dumps(message).encode(), aiohttp.ClientTimeout(total=None)
+        async with self.http.post(self.url, data=body, headers=head, timeout=timeout) as response:
+            assert response.content_type == "text/event-stream", await response.text()
+            stream = Stream()
+            following = asyncio.create_task(stream.follow(response, message))
+            try:
+                yield stream
+            finally:
+                following.cancel()
+                await asyncio.wait([following])
 
     @asynccontextmanager
     async def listen(self) -> AsyncIterator[Stream]:

@@ -161,6 +161,59 @@ def elsewhere(value: Any) -> Reply:
     return reply
 
 
+def asks(*questions: Any) -> Reply:
+    """Ask on the call's own stream, and answer the call with what came of it once every question has its response."""
+
+    async def reply(turn: Turn) -> web.StreamResponse:
+        response = await open_stream(turn.request)
+        for question in questions:
+            await response.write(event(question))
+        answers = [await turn.server.reply_to(question["id"]) for question in questions]
+        await response.write(event(turn.answer({"content": [], "structuredContent": {"answers": answers}})))
+        await response.write_eof()
+        return response
+
+    return reply
+
+
+class Chapters:
+    """An answer in parts: each has its stream, which ends with it; the next is for who goes on from its last event.
+
+    Messages of a part are objects, bytes, or made of the Turn; every event has an id, and `retry` (ms) goes first. A
+    part that is a status is what the GET is answered with. `asked` has the ids that were gone on from.
+    """
+
+    def __init__(self, *parts: Any, retry: int | None = 1) -> None:
+        self._parts = list(parts)
+        self._retry = b"" if retry is None else f"retry: {retry}\n".encode()
+        self._turn: Turn | None = None
+        self.asked: list[str] = []
+        self.gets: list[web.Request] = []
+
+    async def __call__(self, turn: Turn) -> web.StreamResponse:
+        self._turn = turn
+        turn.server.resume = self._go_on
+        return await self._write(turn.request)
+
+    async def _go_on(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append(request.headers["Last-Event-ID"])
+        self.gets.append(request)
+        return await self._write(request)
+
+    async def _write(self, request: web.Request) -> web.StreamResponse:
+        part = self._parts.pop(0) if self._parts else 503
+        if isinstance(part, int):
+            return web.Response(status=part)
+        number = len(self.asked)
+        response = await open_stream(request)
+        await response.write(f"id: {number}-start\n".encode() + self._retry + b"data:\n\n")
+        for place, message in enumerate(part):
+            told = message(self._turn) if callable(message) else message
+            await response.write(told if isinstance(told, bytes) else f"id: {number}-{place}\n".encode() + event(told))
+        await response.write_eof()
+        return response
+
+
 def event(message: Any) -> bytes:
     """A message as an event; bytes are sent as they are."""
     return message if isinstance(message, bytes) else f"event: message\ndata: {json.dumps(message)}\n\n".encode()

@@ -9,7 +9,8 @@
 Without a script it opens sessions, lists `tools`, answers every tool with `{"content": [], "structuredContent":
 <the arguments>}` and any other request with an empty result. A reply is `async (Turn) -> web.StreamResponse`; those
 that tests want again and again are here: `result`, `error`, `stream`, `Hold`, `raw`, `status`, `redirect`,
-`breaks_off`, `resets`, `elsewhere`. `script` is for tools by name, `methods` for any method of JSON-RPC.
+`breaks_off`, `resets`, `elsewhere`, `asks`, `Chapters`. `script` is for tools by name, `methods` for any method of
+JSON-RPC.
 """
 
 import asyncio
@@ -23,9 +24,11 @@ from typing import Any, Self
 from aiohttp import web
 
 from helpers.scripted_replies import (
+    Chapters,
     Hold,
     Reply,
     Turn,
+    asks,
     breaks_off,
     elsewhere,
     error,
@@ -44,11 +47,13 @@ from helpers.scripted_replies import (
 from helpers.waiting import bounded
 
 __all__ = [
+    "Chapters",
     "Hold",
     "Recorded",
     "Reply",
     "ScriptedServer",
     "Turn",
+    "asks",
     "breaks_off",
     "elsewhere",
     "error",
@@ -99,6 +104,8 @@ class ScriptedServer:
         self.methods: dict[str, Reply] = {}
         self.get: Callable[[web.Request], Awaitable[web.StreamResponse]] | None = None
         """Instead of the GET stream."""
+        self.resume: Callable[[web.Request], Awaitable[web.StreamResponse]] | None = None
+        """For a GET that goes on from an event; without it that is a GET as any other."""
         self.requests: list[Recorded] = []
         self.live: set[str] = set()
         """Ids of the sessions it knows."""
@@ -140,6 +147,15 @@ class ScriptedServer:
     def replies(self) -> list[dict[str, Any]]:
         """What it was answered to its own requests."""
         return [message for message in self._messages() if "method" not in message]
+
+    async def reply_to(self, id: Any) -> dict[str, Any]:
+        """The response to what it asked under that id, once it has come."""
+        found: list[dict[str, Any]] = []
+        async with bounded():
+            while not found:
+                await asyncio.sleep(0)
+                found = [reply for reply in self.replies if reply["id"] == id]
+        return found[0]
 
     @property
     def cancelled(self) -> list[Any]:
@@ -192,7 +208,8 @@ class ScriptedServer:
         if self.sessions and not opening and known not in self.live:
             return web.Response(status=400 if known is None else 404)
         if request.method == "GET":
-            return await (self.get or self._stream)(request)
+            goes_on = self.resume if "Last-Event-ID" in request.headers else None
+            return await (goes_on or self.get or self._stream)(request)
         if request.method == "DELETE":
             self.live.discard(known)
             return web.Response(status=200)

@@ -75,7 +75,8 @@ def test_the_full_example_has_the_defaults(tmp_path: Path) -> None:
     reduced = tmp_path / "reduced.yaml"
     reduced.write_text(
         "version: 1\nauth: {mode: required, issuers: {corp: {issuer: 'https://idp.example.com/'}}}\n"
-        "upstreams: {reports: {path: /reports/mcp, url: 'http://127.0.0.1:3000/mcp'}}\nauthorization: {rules: [{}]}\n"
+        "upstreams: {reports: {path: /reports/mcp, url: 'http://127.0.0.1:3000/mcp', "
+        "timeouts: {tools: [{tool: '*'}]}}}\nauthorization: {rules: [{}]}\n"
     )
     assert load(FOLDER / "full.yaml", {}) == load(reduced, {})
 

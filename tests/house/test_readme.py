@@ -91,6 +91,8 @@ def test_every_limit_is_told_with_its_default() -> None:
     told = {
         "limits.concurrency.tasks_per_context": "10",
         "tasks.max_result": "16MiB",
+        "tasks.input_required.max_wait": "30m",
+        "tasks.input_required.max_outstanding": "8",
         "store.sqlite.max_size": "4GiB",
         "server.max_body": "4MiB",
         "server.max_header": "16KiB",
@@ -103,7 +105,15 @@ def test_every_limit_is_told_with_its_default() -> None:
         "auth.token_cache.max_ttl": "1m",
     }
     assert {key: at(config, key) for key in told} == told
-    for text in ("10 |", "16 MiB |", "4 GiB |", "4 MiB, 16 KiB, 64 levels", "20 a minute, then none for 5 min"):
+    texts = (
+        "10 |",
+        "16 MiB |",
+        "30 min, 8 |",
+        "4 GiB |",
+        "4 MiB, 16 KiB, 64 levels",
+        "20 a minute, then none for 5 min",
+    )
+    for text in texts:
         assert text in README
     assert "`auth.token_cache.max_ttl` (60 s)" in README
 

@@ -8,6 +8,7 @@ import pytest
 from helpers import schema
 from helpers.mcp_host import McpHost
 from helpers.scripted_upstream import ScriptedServer
+from helpers.talking_tool import TalkingTool
 from helpers.token_issuer import TokenIssuer
 from helpers.told import Told
 from helpers.whole_gateway import WholeGateway, configuration, running
@@ -28,6 +29,13 @@ async def server() -> AsyncIterator[ScriptedServer]:
         for request in server.requests:
             if isinstance(request.message, dict) and "method" in request.message:
                 schema.check_client_message(request.message)
+
+
+@pytest.fixture
+def tool(server: ScriptedServer) -> TalkingTool:
+    """The tool `report`, which talks."""
+    server.script["report"] = tool = TalkingTool()
+    return tool
 
 
 @pytest.fixture

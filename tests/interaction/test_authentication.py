@@ -28,7 +28,7 @@ async def gateway(server: ScriptedServer, issuer: TokenIssuer) -> AsyncIterator[
         yield gateway
 
 
-@covers("A-AUTH-1", "A-AUTH-5", "A-AUTH-6", "A-AUTH-9", "A-AUTH-10")
+@covers("A-AUTH-1", "A-AUTH-5", "A-AUTH-6", "A-AUTH-9", "A-AUTH-10", "H-HTTP-2")
 @pytest.mark.parametrize("verb", ["POST", "GET", "DELETE"])
 @pytest.mark.parametrize("authorization", [None, "", "Bearer", "Bearer nonsense", "Basic YTpi"])
 async def test_without_a_good_token_nothing_is_done_and_the_challenge_says_where_to_get_one(

@@ -46,6 +46,7 @@ FAILURES: dict[str, tuple[Reply, str, bool]] = {
 }
 
 
+@covers("S-SEC-9")
 @pytest.mark.parametrize(("reply", "reason", "dispatched"), FAILURES.values(), ids=FAILURES)
 async def test_a_plain_call_to_a_server_that_fails_gets_an_error_that_says_why(
     server: ScriptedServer, host: McpHost, reply: Reply, reason: str, dispatched: bool
@@ -59,7 +60,7 @@ async def test_a_plain_call_to_a_server_that_fails_gets_an_error_that_says_why(
     assert (await host.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
 
 
-@covers("L-RES-2")
+@covers("L-RES-2", "S-SEC-9")
 @pytest.mark.parametrize(("reply", "reason", "dispatched"), FAILURES.values(), ids=FAILURES)
 async def test_a_task_on_a_server_that_fails_is_failed_and_says_why(
     server: ScriptedServer, gateway: WholeGateway, host: McpHost, reply: Reply, reason: str, dispatched: bool

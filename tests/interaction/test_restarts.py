@@ -68,6 +68,7 @@ async def leave_behind(folder: Path, *records: TaskRecord) -> None:
     await store.close()
 
 
+@covers("S-SEC-9")
 async def test_a_fallen_gateways_tasks_are_run_if_never_sent_and_failed_if_they_may_have_run(
     server: ScriptedServer, tmp_path: Path
 ) -> None:

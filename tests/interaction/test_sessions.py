@@ -111,11 +111,19 @@ async def test_a_session_of_one_mount_is_unknown_at_another(server: ScriptedServ
 
 
 @covers("H-LEG-6")
-@pytest.mark.parametrize("named", ["2025-06-18", "2026-07-28", "1999-01-01", "x", ""])
-async def test_a_revision_header_that_is_not_the_sessions_gets_400(host: McpHost, named: str) -> None:
+@pytest.mark.parametrize("named", ["2026-07-28", "1999-01-01", "x", ""])
+async def test_a_revision_header_that_is_not_known_gets_400(host: McpHost, named: str) -> None:
     answer = await host.ask("ping", headers={"MCP-Protocol-Version": named})
     assert (answer.status, answer.code) == (400, -32600)
     assert "2025-11-25" in answer.error["data"]["supported"]
+
+
+@covers("H-LEG-6", "V-INIT-3")
+async def test_a_revision_header_of_another_session_changes_nothing(host: McpHost) -> None:
+    headers = {"MCP-Protocol-Version": "2025-03-26"}
+    assert (await host.ask("ping", headers=headers)).result == {}
+    body = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","task":{}}}'
+    assert "task" in (await host.post(body, headers=headers)).result
 
 
 async def test_the_revision_header_may_be_left_out(host: McpHost) -> None:

@@ -128,8 +128,8 @@ async def test_a_silent_call_is_kept_alive_by_comments(server: ScriptedServer) -
         async with bounded(), gateway.http.post(host.url, data=body, headers=head) as response:
             assert response.content_type == "text/event-stream"
             seen = b""
-            while seen.count(b": ") < 2:
+            while seen.count(b": keep-alive") < 2:
                 seen += await response.content.readany()
             hold.release({"content": []})
             seen += await response.read()
-        assert seen.count(b"data: ") == 1
+        assert seen.count(b"data: {") == 1

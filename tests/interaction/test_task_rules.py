@@ -33,7 +33,7 @@ async def test_a_tool_tells_its_task_support_by_its_mode(server: ScriptedServer,
     assert [tool.get("execution") for tool in seen_by_old] == [None]
 
 
-@covers("L-TOOL-1")
+@covers("L-TOOL-1", "L-TOOL-6")
 async def test_a_tool_that_its_server_runs_only_as_a_task_of_its_own_is_forbidden(
     server: ScriptedServer, host: McpHost
 ) -> None:
@@ -62,6 +62,15 @@ async def test_a_tool_that_must_be_a_task_is_refused_when_called_plainly(server:
         assert (await new.start("echo"))["status"] == "working"
     assert (refused.status, refused.code) == (200, -32601)
     assert len(server.heard("tools/call")) <= 2
+
+
+@covers("L-TOOL-4", "L-TOOL-3")
+async def test_where_every_tool_must_be_a_task_each_is_refused_in_the_same_way(server: ScriptedServer) -> None:
+    rule = {"upgrade": [{"tool": "*", "mode": "required"}]}
+    async with running(configuration({"reports": server.url}, tasks=rule)) as gateway:
+        host = await gateway.greeted()
+        assert [(await host.call(tool)).code for tool in ("echo", "report", "unknown")] == [-32601] * 3
+    assert server.heard("tools/call") == []
 
 
 @covers("L-TOOL-5")
@@ -152,6 +161,25 @@ async def test_an_expired_task_is_gone_and_its_call_ended(
         assert await gateway.count("taskgate_task_expirations_total") == (0 if finished else 1)
         if not finished:
             await eventually(lambda: server.cancelled == [hold.turns[0].id])
+
+
+@covers("L-CANCEL-3", "L-TTL-2")
+async def test_a_cancelled_task_is_kept_until_its_time_is_over(server: ScriptedServer, clock: ManualClock) -> None:
+    server.script["report"] = Hold()
+    config = configuration({"reports": server.url}, store={"purge_interval": "20ms"})
+    async with running(config, Surroundings(clock=clock)) as gateway:
+        host = await gateway.greeted()
+        task, short = await host.start("report", ttl=120_000), await host.start("echo", ttl=60_000)
+        await host.ask("tasks/cancel", {"taskId": task["taskId"]})
+        clock.advance(timedelta(milliseconds=119_999))
+        # Whatever is purged by now, is gone.
+        async with bounded():
+            while not await gateway.count("taskgate_tasks_purged_total"):
+                pass
+        assert (await host.ask("tasks/get", {"taskId": short["taskId"]})).code == -32602
+        assert (await host.task(task["taskId"]))["status"] == "cancelled"
+        clock.advance(timedelta(milliseconds=1))
+        assert (await host.ask("tasks/get", {"taskId": task["taskId"]})).code == -32602
 
 
 @covers("R-RES-1")

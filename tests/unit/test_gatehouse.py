@@ -15,7 +15,7 @@ from helpers.whole_gateway import configuration
 from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.auth.keyfile import KeyFileRefused
 from taskgate.config.models import GatewayConfig
-from taskgate.engine.callers import Everybody
+from taskgate.engine.guard.callers import Everybody
 from taskgate.engine.messages import Inbound, Verb
 from taskgate.errors import InvalidParams, Unauthenticated
 from taskgate.gatehouse import (
@@ -30,7 +30,7 @@ from taskgate.gatehouse import (
 from taskgate.telemetry.audit import KeysFetched, TokenJudged
 from unit.engine.asked import Asked
 from unit.engine.facts import Facts
-from unit.engine.test_callers import MOUNT, RESOURCE
+from unit.engine.guard.test_callers import MOUNT, RESOURCE
 
 SERVERS = {"reports": "http://127.0.0.1:9/mcp"}
 TWO = {**SERVERS, "books": "http://127.0.0.1:9/mcp"}

@@ -14,6 +14,7 @@ from taskgate.config.auth_coherence import auth_contradictions
 from taskgate.config.credential_coherence import credential_contradictions
 from taskgate.config.problems import dotted
 from taskgate.config.retention import retention_contradictions
+from taskgate.config.timeout_coherence import timeout_contradictions
 from taskgate.config.tls import tls_contradictions
 from taskgate.config.written import Contradiction, listed, read, section, told
 
@@ -27,6 +28,7 @@ def contradictions(written: object, *, usual: object) -> list[Contradiction]:
         *retention_contradictions(written, usual),
         *auth_contradictions(written),
         *credential_contradictions(written),
+        *timeout_contradictions(written),
         *tls_contradictions(written),
     ]
 

@@ -87,7 +87,7 @@ class ServerSection(Section):
     session_idle: Positive = HOUR
     """A host session without request, open stream or unfinished task ends after this."""
     sse_keepalive: Positive = 15 * SECOND
-    """Silence on an event stream after which it gets a comment."""
+    """Silence on an event stream after which it gets a comment, and a host that asked for progress a sign of life."""
     allowed_hosts: tuple[Host, ...] = ()
     """Accepted values of the Host header, with the port where the header has one.
 
@@ -105,6 +105,19 @@ class AdminSection(Section):
     """HOST:PORT, a loopback address with auth.mode none unless auth.allow_insecure; port 0 takes a free one."""
 
 
+class ToolTimeoutsSection(Section):
+    """Other bounds for calls to some tools."""
+
+    tool: Glob
+    """Glob over names of tools: * is any text, ? any character, [ab] one of those."""
+    call: Positive | None = None
+    """As timeouts.call, which null means."""
+    ceiling: Positive | None = None
+    """As timeouts.ceiling, which null means, or call where that is more."""
+    idle: Positive | None = None
+    """As timeouts.idle, which null means."""
+
+
 class TimeoutsSection(Section):
     """How long an upstream server may take."""
 
@@ -115,7 +128,11 @@ class TimeoutsSection(Section):
     idle: Positive | None = None
     """Silence within an answer; null means any."""
     call: Positive = HOUR
-    """Until the answer to a tools/call is complete."""
+    """Until the answer to a request is complete; each progress notification of its call begins this time anew."""
+    ceiling: Positive | None = None
+    """Until the answer is complete, whatever the progress; null means 24h, or call where that is more."""
+    tools: tuple[ToolTimeoutsSection, ...] = ()
+    """Other bounds for calls to some tools: of the rules, the first that matches counts."""
 
 
 class UpstreamSection(Section):
@@ -164,6 +181,15 @@ class PollIntervalSection(Section):
     """What a task suggests as its poll interval."""
 
 
+class InputRequiredSection(Section):
+    """Questions of servers to hosts."""
+
+    max_wait: Positive = 30 * MINUTE
+    """How long a question waits for the host's answer; then its server is told that there is none."""
+    max_outstanding: Count = 8
+    """How many questions of one task, or of one host session outside of tasks, may wait at once."""
+
+
 class TasksSection(Section):
     """Which calls become tasks, and how those are kept."""
 
@@ -171,6 +197,7 @@ class TasksSection(Section):
     """Which calls may become tasks: the first rule that matches decides, and without one a call is never a task."""
     ttl: TtlSection = TtlSection()
     poll_interval: PollIntervalSection = PollIntervalSection()
+    input_required: InputRequiredSection = InputRequiredSection()
     max_result: Held = 16 * MIB
     """Largest result of a call that is kept."""
 

@@ -5,16 +5,22 @@ What lives here: that translation and nothing else. What must not: opening, read
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Final
+
 from taskgate.config.credential_models import CredentialsSection
-from taskgate.config.models import GatewayConfig
+from taskgate.config.models import GatewayConfig, TimeoutsSection
 from taskgate.upstream.settings import (
     FixedHeader,
     GrantKind,
     GrantSettings,
     IdentityHeaders,
     TlsSettings,
+    ToolTimeouts,
     UpstreamSettings,
 )
+
+_USUAL_CEILING: Final = timedelta(hours=24)
 
 
 def upstream_settings(config: GatewayConfig, name: str) -> UpstreamSettings:
@@ -28,6 +34,8 @@ def upstream_settings(config: GatewayConfig, name: str) -> UpstreamSettings:
         first_byte=section.timeouts.first_byte,
         idle=section.timeouts.idle,
         call=section.timeouts.call,
+        ceiling=_ceiling(section.timeouts),
+        tools=_tools(section.timeouts),
         max_result=config.tasks.max_result,
         credentials=_credentials(section.credentials),
         identity=IdentityHeaders(context=section.identity_headers.context, subject=section.identity_headers.subject),
@@ -38,6 +46,23 @@ def upstream_settings(config: GatewayConfig, name: str) -> UpstreamSettings:
             server_name=tls.server_name,
             insecure_skip_verify=tls.insecure_skip_verify,
         ),
+    )
+
+
+def _ceiling(timeouts: TimeoutsSection) -> timedelta:
+    return timeouts.ceiling or max(_USUAL_CEILING, timeouts.call)
+
+
+def _tools(timeouts: TimeoutsSection) -> tuple[ToolTimeouts, ...]:
+    """The rules for tools with nothing left open."""
+    return tuple(
+        ToolTimeouts(
+            tool=rule.tool,
+            call=rule.call or timeouts.call,
+            ceiling=rule.ceiling or max(_ceiling(timeouts), rule.call or timeouts.call),
+            idle=rule.idle or timeouts.idle,
+        )
+        for rule in timeouts.tools
     )
 
 

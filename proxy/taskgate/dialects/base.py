@@ -1,126 +1,78 @@
 """The neutral vocabulary between the eras, and what a translator on either side promises.
 
-An intent is what a message of a host asks of the gateway. `DownstreamDialect` turns messages into intents and records
+`DownstreamDialect` turns messages into intents and records
 into messages; `UpstreamDialect` writes what a server must be told and reads what it says. Both are pure: no clock, no
 I/O, no state between two calls.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import NamedTuple, Protocol
 
+from taskgate.dialects.intents import (
+    AnswerPing,
+    AwaitTask,
+    CallTool,
+    CancelCall,
+    CancelTask,
+    GetTask,
+    Ignore,
+    Intent,
+    ListTasks,
+    OpenSession,
+    Relay,
+)
+from taskgate.dialects.params import Params
+from taskgate.dialects.questions import (
+    Answer,
+    AnswerInput,
+    AnswerQuestion,
+    Asked,
+    Question,
+    TellProgress,
+    TellServer,
+    Withdrawn,
+)
 from taskgate.mcp.jsonrpc import Message, Notification, RawJson, RequestId, Response
 from taskgate.mcp.versions import Peer
 from taskgate.tasks.events import CallFaulted, CallSucceeded
-from taskgate.tasks.listing import ListedTask, TaskFilter, TaskOrder
+from taskgate.tasks.listing import ListedTask
 from taskgate.tasks.policy import TaskSupport
-from taskgate.tasks.record import TaskId, TaskRecord
+from taskgate.tasks.record import InputRequest, TaskId, TaskRecord
 
-
-class Params(NamedTuple):
-    """Parameters on their way to a server: the host's text, open at the place of its progress token if it has one."""
-
-    head: RawJson
-    tail: RawJson | None = None
-
-    def with_token(self, token: int) -> RawJson:
-        """The text with our token in the place of the host's; as it is where there is none."""
-        return self.head if self.tail is None else f"{self.head}{token}{self.tail}"
-
-
-# --- intents -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenSession:
-    """`initialize`; `peer.revision` is the one the gateway answers with."""
-
-    id: RequestId
-    peer: Peer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerPing:
-    """`ping`."""
-
-    id: RequestId
-
-
-class CallTool(NamedTuple):
-    """`tools/call`. `params` is for a server now.
-
-    `wants_task` is the host's wish, already false where its session has no tasks; `ttl` None leaves it to us. `kept` is
-    `params` for a record, without any progress token; None where no task is wanted.
-    """
-
-    id: RequestId
-    tool: str
-    params: Params
-    kept: RawJson | None
-    progress_token: RequestId | None
-    wants_task: bool
-    ttl: timedelta | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GetTask:
-    """`tasks/get`."""
-
-    id: RequestId
-    task: TaskId
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AwaitTask:
-    """`tasks/result`: the outcome, once there is one."""
-
-    id: RequestId
-    task: TaskId
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListTasks:
-    """`tasks/list`: the page after `cursor`, the first where there is none, of what `where` lets through."""
-
-    id: RequestId
-    where: TaskFilter
-    order: TaskOrder
-    cursor: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CancelTask:
-    """`tasks/cancel`."""
-
-    id: RequestId
-    task: TaskId
-
-
-class Relay(NamedTuple):
-    """Any other request that the server answers."""
-
-    id: RequestId
-    method: str
-    params: Params | None
-    progress_token: RequestId | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CancelCall:
-    """`notifications/cancelled`: the host no longer waits for one of its plain requests."""
-
-    request: RequestId
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ignore:
-    """A message that needs no action: an accepted notification, or an answer to nothing that was asked."""
-
-
-Intent = (
-    OpenSession | AnswerPing | CallTool | GetTask | AwaitTask | ListTasks | CancelTask | Relay | CancelCall | Ignore
-)
+__all__ = [
+    "Answer",
+    "AnswerInput",
+    "AnswerPing",
+    "AnswerQuestion",
+    "Answered",
+    "Asked",
+    "AwaitTask",
+    "CallTool",
+    "CancelCall",
+    "CancelTask",
+    "DownstreamDialect",
+    "GetTask",
+    "Heard",
+    "Ignore",
+    "Intent",
+    "ListTasks",
+    "Noticed",
+    "OpenSession",
+    "Params",
+    "ProgressTold",
+    "Question",
+    "Questioned",
+    "Relay",
+    "Server",
+    "SupportOf",
+    "TellProgress",
+    "TellServer",
+    "ToolPage",
+    "UpstreamDialect",
+    "Withdrawn",
+]
+"""With the words that they speak in, so that their readers need one import."""
 
 
 # --- the host's side ---------------------------------------------------------------------------------------------
@@ -172,8 +124,44 @@ class DownstreamDialect(Protocol):
         """
         ...
 
-    def notice(self, notification: Notification, token: RequestId | None) -> str:
-        """A server's notification; progress under the host's own token."""
+    def notice(self, notification: Notification, token: RequestId | None, task: TaskId | None = None) -> str:
+        """A server's notification; progress under the host's own token, and what concerns a task with its id."""
+        ...
+
+    def progress(self, token: RequestId, done: float, message: str, task: TaskId | None = None) -> str:
+        """Progress that the gateway tells by itself."""
+        ...
+
+    def question(self, id: str, question: Question) -> str:
+        """A server's question, under our id."""
+        ...
+
+    def input_id(self, task: TaskId, key: str) -> str:
+        """The id that a host is asked a task's input under; `decode` reads the task and the key from it again."""
+        ...
+
+    def input_of(self, id: str) -> tuple[TaskId, str] | None:
+        """The task and the key that such an id is of; None for any other text."""
+        ...
+
+    def wants_task(self, params: RawJson) -> bool:
+        """Whether the server asked the host to make a task of its own of a question with these parameters."""
+        ...
+
+    def settles(self, method: str, params: RawJson, answer: Answer) -> str | None:
+        """The task of the host's own that its server has the last word of by the answer to that question, if any."""
+        ...
+
+    def input_request(self, record: TaskRecord, request: InputRequest) -> str:
+        """A task's input request, under `input_id`."""
+        ...
+
+    def withdrawal(self, id: str, reason: str) -> str:
+        """The notification that the answer to that question is not waited for any more."""
+        ...
+
+    def takes(self, peer: Peer, method: str, params: RawJson) -> bool:
+        """Whether the host declared that it can be asked that; `params` is the text of an object, or empty."""
         ...
 
     def task_created(self, id: RequestId, record: TaskRecord, response: str | None) -> str:
@@ -221,12 +209,12 @@ class Noticed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Questioned:
-    """A request of the server, with the message that answers it at once."""
+    """A request of the server that no host is asked, with the message that answers it at once."""
 
     reply: str
 
 
-Heard = Answered | ProgressTold | Noticed | Questioned | None
+Heard = Answered | ProgressTold | Noticed | Asked | Withdrawn | Questioned | None
 """What a message of a server means; None for what is dropped."""
 
 
@@ -241,8 +229,8 @@ class ToolPage:
 class UpstreamDialect(Protocol):
     """How servers of one era are spoken to. Everything unreadable is UpstreamFailed with reason malformed."""
 
-    def handshake(self, id: RequestId) -> str:
-        """The opening request."""
+    def handshake(self, id: RequestId, host: Peer | None) -> str:
+        """The opening request; it declares what `host` did, as far as it crosses the gateway, and nothing without."""
         ...
 
     def read_welcome(self, response: Response) -> Server:
@@ -257,6 +245,10 @@ class UpstreamDialect(Protocol):
         """A request under our id, which is its progress token too."""
         ...
 
+    def tracked(self, params: RawJson) -> Params:
+        """The parameters of a call that have no progress token, opened for one."""
+        ...
+
     def list_tools(self, id: RequestId, cursor: RawJson | None) -> str:
         """The request for a page of the catalogue."""
         ...
@@ -269,8 +261,24 @@ class UpstreamDialect(Protocol):
         """The notification that nobody waits for a call any more."""
         ...
 
-    def hear(self, message: bytes) -> Heard:
-        """What a message means."""
+    def hear(self, message: bytes, host: Peer | None) -> Heard:
+        """What a message means. What `host` did not declare is refused in its name (L-INPUT-6)."""
+        ...
+
+    def answer(self, id: RequestId, answer: Answer) -> str:
+        """The response to what the server asked under `id`."""
+        ...
+
+    def no_answer(self, method: str) -> Answer:
+        """What a server is told to whose question nobody gave an answer (L-INPUT-8)."""
+        ...
+
+    def passes(self, notification: Notification, host: Peer | None) -> bool:
+        """Whether a notification of `host` is for its server, by what it declared."""
+        ...
+
+    def pass_on(self, notification: Notification, token: RequestId | None = None) -> str:
+        """A host's notification; progress under the server's own `token`."""
         ...
 
     def outcome(self, response: Response) -> CallSucceeded | CallFaulted:

@@ -131,6 +131,7 @@ _DOWNSTREAM: dict[type[errors.DownstreamError], tuple[int, int]] = {
     errors.TaskSupportMismatch: (200, METHOD_NOT_FOUND),
     errors.SessionRequired: (400, INVALID_REQUEST),
     errors.SessionNotFound: (404, INVALID_REQUEST),
+    errors.StreamNotFound: (400, INVALID_REQUEST),
     errors.TaskNotFound: (200, INVALID_PARAMS),
     errors.TaskAlreadyFinished: (200, INVALID_PARAMS),
     errors.Unauthenticated: (401, INVALID_REQUEST),

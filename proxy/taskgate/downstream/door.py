@@ -20,10 +20,11 @@ Headers = CIMultiDictProxy[str]
 
 _SESSION: Final = istr(SESSION_HEADER)
 _VERSION: Final = istr(VERSION_HEADER)
+_LAST_EVENT: Final = istr("Last-Event-ID")
 _VERBS: Final = {verb.value: verb for verb in Verb}
-_LONGEST_SESSION: Final = 256
-_NO_SESSION: Final = "?"
-"""Stands in for a session id that cannot be one: never minted, so always unknown."""
+_LONGEST_ID: Final = 256
+_NO_ID: Final = "?"
+"""Stands in for an id of a session or an event that cannot be one: never minted, so always unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +77,7 @@ class Admission(NamedTuple):
     accepts_stream: bool
     authorization: tuple[str, ...]
     query: str
+    last_event_id: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,12 +109,14 @@ class Door:
         return Admission(
             verb,
             path,
-            _session(_single(headers, _SESSION)),
+            _id(_single(headers, _SESSION)),
             _single(headers, _VERSION),
             accepts_json,
             accepts_stream,
             tuple(headers.getall(hdrs.AUTHORIZATION, ())),
             query,
+            # An empty one is what a host without an event has to say.
+            _id(_single(headers, _LAST_EVENT) or None) if verb is Verb.GET else None,
         )
 
     def greet(self, method: str, version: HttpVersion, headers: Headers) -> None:
@@ -217,12 +221,12 @@ def _single(headers: Headers, name: istr) -> str | None:
     return values[0]
 
 
-def _session(text: str | None) -> str | None:
-    """The session id as sent; whatever cannot be one becomes one that is unknown, so that no store meets it."""
+def _id(text: str | None) -> str | None:
+    """The id as sent; whatever cannot be one becomes one that is unknown, so that no store meets it."""
     if text is None:
         return None
     visible = text.isascii() and text.isprintable() and " " not in text
-    return text if visible and 0 < len(text) <= _LONGEST_SESSION else _NO_SESSION
+    return text if visible and 0 < len(text) <= _LONGEST_ID else _NO_ID
 
 
 _USUAL_ACCEPTS: Final = {

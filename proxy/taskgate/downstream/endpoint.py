@@ -113,6 +113,7 @@ class Endpoint:
             accepts_stream=admission.accepts_stream,
             authorization=admission.authorization,
             query=admission.query,
+            last_event_id=admission.last_event_id,
         )
         return HostExchange(http, inbound, self.terms)
 

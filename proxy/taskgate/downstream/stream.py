@@ -3,12 +3,12 @@
 What lives here: the listener's side of the engine's `Exchange`. What must not: when to stream, or what to say. What
 holds: a stream is written by one task of its own, but for messages that leave while it waits and the host keeps up; its
 headers leave at once, silence is broken by comments, and a host that has left or does not read closes the feed, so that
-its writers learn.
+its writers learn. A stream that can be taken up again outlives its exchange: the connection is all that ends with it.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,7 +19,10 @@ from multidict import CIMultiDict
 from taskgate.downstream.body import Bodies
 from taskgate.downstream.peers import Peers
 from taskgate.downstream.protocol import SERVER_NAME
-from taskgate.engine.messages import Feed, Inbound, Verb
+from taskgate.engine.messages import Inbound, Verb
+from taskgate.engine.streams.feed import Feed, LastingFeed
+from taskgate.engine.streams.line import Line
+from taskgate.engine.streams.trails import Trails
 from taskgate.mcp import sse
 from taskgate.telemetry.audit import Audit, StreamEnded, StreamOpened
 
@@ -50,13 +53,15 @@ class HostExchange:
 
     __slots__ = (
         "_feed",
+        "_finished",
         "_forget",
         "_gone",
         "_http",
         "_inbound",
-        "_last",
+        "_line",
         "_response",
         "_terms",
+        "_trails",
         "_writer",
         "asked",
     )
@@ -67,9 +72,11 @@ class HostExchange:
         self._inbound = inbound
         self._terms = terms
         self._gone = False
+        self._finished = False
         self._forget: list[Callable[[], None]] = []
+        self._trails: Trails | None = None
         self._feed: Feed | None = None
-        self._last: str | None = None
+        self._line: Line | None = None
         self._response: web.StreamResponse | None = None
         self._writer: asyncio.Task[None] | None = None
 
@@ -98,32 +105,47 @@ class HostExchange:
     def stream(self) -> Feed:
         """Turn the answer into an event stream; closed from the start where the host has left."""
         if self._feed is None:
-            self._feed = Feed(pass_on=self._pass_on)
-            if self._gone:
-                self._feed.close()
-            else:
-                self._open(self._feed)
+            # Of a stream that never began nobody has an id to take it up with.
+            self._feed = Feed() if self._gone else self._begun(Line(pass_on=self._pass_on))
         return self._feed
 
-    def when_gone(self, forget: Callable[[], None]) -> None:
-        """Call `forget` once if the host leaves before the answer; at once if it has left already."""
+    def keep(self, trails: Trails) -> None:
+        """Should there be a stream, let it be one of these."""
+        self._trails = trails
+
+    def resume(self, feed: Feed, missed: Sequence[bytes]) -> bool:
+        """Carry a stream that there is, unless the host has left."""
         if self._gone:
-            forget()
-        else:
+            return False
+        line = Line(pass_on=self._pass_on)
+        self._feed = feed
+        feed.attach(line, missed)
+        self._open(line)
+        return True
+
+    def when_gone(self, forget: Callable[[], None]) -> None:
+        """Call `forget` once if the host leaves before the answer; at once if it has left already. See Exchange."""
+        if not self._gone:
             self._forget.append(forget)
+        elif isinstance(self._feed, LastingFeed):
+            self._feed.when_given_up(forget)
+        else:
+            forget()
 
     def host_left(self) -> None:
-        """Nobody will read the answer: end the stream, and tell whoever waits for the host's sake. Once."""
+        """Nobody will read the answer here: end the stream, and tell whoever waits for the host's sake. Once."""
         self._gone = True
-        if self._feed is not None:
-            self._feed.close()
+        self._part()
         waiting, self._forget = self._forget, []
         for forget in waiting:
-            forget()
+            self.when_gone(forget)
 
     def wind_down(self) -> None:
-        """A host's GET stream ends only when somebody ends it."""
-        if self._inbound.verb is Verb.GET:
+        """A host's GET stream ends only when somebody ends it; that of a call, wherever it is carried, by itself."""
+        carries_call = isinstance(self._feed, LastingFeed) and self._feed.is_of_call
+        if self._inbound.verb is Verb.GET and not carries_call:
+            if self._feed is not None and self._line is not None and not self._line.closed:
+                self._feed.close()
             self.host_left()
 
     @property
@@ -132,12 +154,16 @@ class HostExchange:
         return self._writer is not None
 
     async def finish(self, last: str | None) -> web.StreamResponse:
-        """End the stream, which there is, after `last`."""
+        """End the stream, which there is, after `last`; one that is only carried here goes on elsewhere."""
         assert self._writer is not None
         assert self._feed is not None
         assert self._response is not None
-        self._last = last
-        self._feed.close()
+        self._finished = True
+        if self._inbound.verb is Verb.POST:
+            self._feed.finish(last)
+        elif last is not None and self._line is not None and not self._line.closed:
+            self._feed.put_now(last)
+        self._part()
         await asyncio.wait([self._writer])
         return self._response
 
@@ -147,37 +173,48 @@ class HostExchange:
             self._writer.cancel()
             await asyncio.wait([self._writer])
 
-    def _open(self, feed: Feed) -> None:
+    def _begun(self, line: Line) -> Feed:
+        if self._trails is None:
+            feed = Feed(line)
+        else:
+            feed = self._trails.open("g" if self._inbound.verb is Verb.GET else "p", line)
+        self._open(line)
+        return feed
+
+    def _part(self) -> None:
+        """The stream has this connection no more."""
+        if self._feed is not None and self._line is not None:
+            self._feed.lost(self._line)
+
+    def _open(self, line: Line) -> None:
+        self._line = line
         self._response = response = web.StreamResponse(headers=_HEADERS)
         if self._http.version != HttpVersion11:
             # Without chunks only the end of the connection marks the end of the stream.
             response.force_close()
         self._terms.audit.record(StreamOpened("downstream", self._kind))
-        self._writer = asyncio.get_running_loop().create_task(self._write(response, feed))
+        self._writer = asyncio.get_running_loop().create_task(self._write(response, line))
         self._writer.add_done_callback(self._ended)
 
-    async def _write(self, response: web.StreamResponse, feed: Feed) -> None:
+    async def _write(self, response: web.StreamResponse, line: Line) -> None:
         await response.prepare(self._http)
-        while not feed.drained:
-            message = await feed.next(self._terms.silence)
-            if message is not None:
-                await self._put(response, sse.event(message))
-            elif not feed.closed:
+        while not line.drained:
+            piece = await line.next(self._terms.silence)
+            if piece is not None:
+                await self._put(response, piece)
+            elif not line.closed:
                 await self._put(response, sse.KEEP_ALIVE)
-        # Not through the feed: the answer may be larger than what a slow host may let wait.
-        if self._last is not None:
-            await self._put(response, sse.event(self._last))
-        await response.write_eof()
+        if self._finished or self._inbound.verb is Verb.GET:
+            await response.write_eof()
+        elif self._http.transport is not None:
+            # The call goes on, and nothing else could be asked on this connection before it ends: not even a host that
+            # is as quick as it likes is to try that, which the end of the answer would invite it to.
+            self._http.transport.close()
 
-    def _pass_on(self, message: str) -> bool:
-        """Write a message where the writer would only do the same a moment later; it waits, so the head has left."""
+    def _pass_on(self, piece: bytes) -> bool:
+        """Write a piece where the writer would only do the same a moment later; it waits, so the head has left."""
         http, transport = self._http, self._http.transport
         if http.version != HttpVersion11 or transport is None or transport.is_closing() or http.protocol.writing_paused:
-            return False
-        try:
-            piece = sse.event(message)
-        except UnicodeEncodeError:
-            # The writer ends of it.
             return False
         transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
         return True
@@ -188,8 +225,7 @@ class HostExchange:
         await self._http.writer.drain()
 
     def _ended(self, writer: asyncio.Task[None]) -> None:
-        if self._feed is not None:
-            self._feed.close()
+        self._part()
         self._terms.audit.record(StreamEnded("downstream", self._kind))
         error = None if writer.cancelled() else writer.exception()
         if error is not None and not isinstance(error, ConnectionError):

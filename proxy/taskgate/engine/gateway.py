@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from logging import getLogger
-from typing import NamedTuple
 
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
@@ -17,7 +17,6 @@ from taskgate.dialects.base import (
     AnswerPing,
     AwaitTask,
     CallTool,
-    CancelCall,
     CancelTask,
     DownstreamDialect,
     GetTask,
@@ -26,38 +25,35 @@ from taskgate.dialects.base import (
     OpenSession,
     Relay,
 )
-from taskgate.engine.access import Access
-from taskgate.engine.callers import Callers
-from taskgate.engine.listen import Listening
-from taskgate.engine.lookups import Lookups
+from taskgate.engine.batches import answer_all
+from taskgate.engine.entry import session_of
+from taskgate.engine.guard.access import Access
+from taskgate.engine.guard.callers import Callers
+from taskgate.engine.guard.lookups import Lookups
+from taskgate.engine.guard.refusals import refusal
 from taskgate.engine.messages import Exchange, ListenerRefused, Reply, Verb
 from taskgate.engine.mounts import Mount
-from taskgate.engine.refusals import refusal
-from taskgate.engine.relay import Relaying
+from taskgate.engine.notes import Notes
+from taskgate.engine.relay import Asked, Relaying
+from taskgate.engine.resuming import Resuming
 from taskgate.engine.sessions import HostSession, HostSessions
+from taskgate.engine.spoken import Spoken, error_of, revision_of
 from taskgate.engine.task_service import TaskService
+from taskgate.engine.telling.following import Following
 from taskgate.errors import (
     Draining,
     GatewayError,
-    SessionRequired,
+    MalformedMessage,
     TaskSupportMismatch,
-    UnsupportedVersion,
 )
 from taskgate.interruption import Interrupted
 from taskgate.mcp import vocabulary as words
+from taskgate.mcp.batches import is_array, split
 from taskgate.mcp.jsonrpc import Message, Request, Response, parse
-from taskgate.mcp.versions import find_revision
+from taskgate.mcp.versions import Revision
 from taskgate.telemetry.audit import Audit, HttpRefused, RpcAnswered, ToolCalled
 
 log = getLogger("taskgate.gateway")
-
-
-class Spoken(NamedTuple):
-    """An answer to a request: the message, and what to count it as (None, a JSON-RPC code, `tool_error`)."""
-
-    message: str
-    error: str | None = None
-    headers: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +64,10 @@ class Rooms:
     access: Access
     lookups: Lookups
     tasks: TaskService
+    following: Following
+    notes: Notes
     relaying: Relaying
-    listening: Listening
+    resuming: Resuming
 
 
 class Gateway:
@@ -102,7 +100,6 @@ class Gateway:
     async def answer(self, exchange: Exchange) -> Reply:
         """The reply to one exchange; raises nothing but cancellation, and what the listener says of a body."""
         begun = self._clock.elapsed()
-        message: Message | None = None
         mount = self._mounts[exchange.inbound.path]
         try:
             # 1. Who asks. Nothing is looked at for somebody who does not say, nor is a body waited for.
@@ -113,16 +110,34 @@ class Gateway:
             if exchange.inbound.verb is not Verb.POST:
                 self._refuse_when_draining()
                 return await self._serve_session(exchange, mount, caller)
-            # 3. The body is judged once: JSON, then one JSON-RPC message.
+            # 3. The body is judged once: JSON, then one JSON-RPC message, or what an older revision has as well.
+            if is_array(body) and await self._takes_batches(exchange, mount, caller):
+                each = partial(self._answer_one_of_many, exchange, mount, caller, begun)
+                return await answer_all(exchange, split(body, max_depth=self._max_depth), each)
             message = parse(body, max_depth=self._max_depth)
+        except ListenerRefused:
+            raise
+        except Exception as error:
+            return self._refuse(error, mount, exchange, None, begun)
+        return await self._answer_message(exchange, mount, caller, message, begun)
+
+    async def _answer_message(
+        self, exchange: Exchange, mount: Mount, caller: AuthContext, message: Message, begun: float
+    ) -> Reply:
+        try:
             # 4. The session, its owner checked, and the revision it was opened with.
-            self._refuse_when_draining()
+            if not isinstance(message, Response):
+                # An answer is what tasks that still run may wait for.
+                self._refuse_when_draining()
             host_session = await self._find_session(exchange, mount, caller, message)
             # 5. What the message asks, in neutral words; its parameters are checked here.
             peer = None if host_session is None else host_session.peer
+            if host_session is not None and host_session.trails is not None:
+                exchange.keep(host_session.trails)
             intent = self._dialect.decode(message, peer, offers_tasks=mount.offers_tasks)
             if not isinstance(message, Request):
-                self._note(host_session, intent)
+                assert host_session is not None, "only a request opens a session"
+                await self._rooms.notes.take(caller, host_session, intent)
                 return Reply(status=202)
             # 6. Whether the operator's rules let this caller do it; where a task is meant, they look at its tool.
             if not isinstance(intent, _ABOUT_A_TASK):
@@ -131,17 +146,34 @@ class Gateway:
             # 7. Do it.
             with host_session or nullcontext():
                 spoken = await self._perform(exchange, mount, caller, host_session, intent)
-        except ListenerRefused:
-            raise
         except Interrupted:
             # The host gave its request up, or left: nobody waits for an answer.
             return Reply(status=202)
         except Exception as error:
             return self._refuse(error, mount, exchange, message, begun)
-        self._count(mount, message, _revision(host_session, intent), begun, spoken.error)
+        self._count(mount, message, revision_of(peer, intent), begun, spoken.error)
         return Reply(body=spoken.message, headers=spoken.headers)
 
+    async def _answer_one_of_many(
+        self, exchange: Exchange, mount: Mount, caller: AuthContext, begun: float, element: bytes
+    ) -> str | None:
+        """What one element of a batch is answered; None for what nobody waits for an answer to."""
+        try:
+            message = parse(element, max_depth=self._max_depth)
+            if isinstance(message, Request) and message.method == words.INITIALIZE:
+                raise MalformedMessage("No session is opened in a batch", id=message.id)
+        except GatewayError as error:
+            return refusal(error, mount, None)[0].body
+        reply = await self._answer_message(exchange, mount, caller, message, begun)
+        return reply.body if isinstance(message, Request) else None
+
     # --- the steps, in the order of `answer` ------------------------------------------------------------------------
+
+    async def _takes_batches(self, exchange: Exchange, mount: Mount, caller: AuthContext) -> bool:
+        if exchange.inbound.host_session is None:
+            return False
+        host_session = await self._session(exchange, mount, caller)
+        return host_session.peer.revision is Revision.R2025_03_26
 
     def _refuse_when_draining(self) -> None:
         if self._draining is not None:
@@ -151,7 +183,7 @@ class Gateway:
         host_session = await self._session(exchange, mount, caller)
         if exchange.inbound.verb is Verb.GET:
             with host_session:
-                return await self._rooms.listening.serve(exchange, host_session, caller)
+                return await self._rooms.resuming.serve(exchange, host_session, caller)
         await self._rooms.sessions.end(host_session)
         return Reply(status=200)
 
@@ -164,15 +196,7 @@ class Gateway:
         return await self._session(exchange, mount, caller)
 
     async def _session(self, exchange: Exchange, mount: Mount, caller: AuthContext) -> HostSession:
-        inbound = exchange.inbound
-        if inbound.revision is not None and find_revision(inbound.revision) is None:
-            raise UnsupportedVersion("The protocol version is not supported")
-        if inbound.host_session is None:
-            raise SessionRequired("The message needs a session: send initialize first")
-        host_session = await self._rooms.sessions.find(mount, caller, inbound.host_session)
-        if inbound.revision is not None and inbound.revision != host_session.peer.revision:
-            raise UnsupportedVersion("The protocol version is not the one the session was opened with")
-        return host_session
+        return await session_of(exchange.inbound, self._rooms.sessions, mount, caller)
 
     async def _perform(
         self,
@@ -195,7 +219,8 @@ class Gateway:
                 record = await tasks.get(exchange, caller, at, task, words.TASKS_GET)
                 return Spoken(self._dialect.task_state(id_, record))
             case AwaitTask(id=id_, task=task):
-                record = await tasks.outcome(exchange, caller, at, task, words.TASKS_RESULT)
+                waits = self._rooms.following
+                record = await waits.outcome(exchange, caller, host_session, task, words.TASKS_RESULT)
                 return Spoken(self._dialect.task_outcome(id_, record))
             case CancelTask(id=id_, task=task):
                 record = await tasks.cancel(exchange, caller, at, task, words.TASKS_CANCEL)
@@ -206,11 +231,6 @@ class Gateway:
             case Relay():
                 return await self._relay(exchange, caller, host_session, intent)
         raise AssertionError(f"{type(intent).__name__} is no intent of a request")
-
-    def _note(self, host_session: HostSession | None, intent: Intent) -> None:
-        """A notification: a cancelled call is stopped, anything else needs nothing done (T51)."""
-        if isinstance(intent, CancelCall) and host_session is not None:
-            self._rooms.relaying.cancel(host_session, intent.request)
 
     # --- what can be asked ------------------------------------------------------------------------------------------
 
@@ -241,28 +261,18 @@ class Gateway:
             exchange,
             caller,
             host_session,
-            id=intent.id,
-            method=words.TOOLS_CALL,
-            params=intent.params,
-            progress_token=intent.progress_token,
+            Asked(intent.id, words.TOOLS_CALL, intent.params, intent.progress_token, intent.tool),
         )
-        return Spoken(self._dialect.answer(intent.id, response), _error_of(response))
+        return Spoken(self._dialect.answer(intent.id, response), error_of(response))
 
     async def _relay(self, exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: Relay) -> Spoken:
-        response = await self._rooms.relaying.forward(
-            exchange,
-            caller,
-            host_session,
-            id=intent.id,
-            method=intent.method,
-            params=intent.params,
-            progress_token=intent.progress_token,
-        )
+        asked = Asked(intent.id, intent.method, intent.params, intent.progress_token)
+        response = await self._rooms.relaying.forward(exchange, caller, host_session, asked)
         if intent.method == words.TOOLS_LIST:
             support = host_session.mount.support if host_session.has_tasks else None
             shows = self._rooms.access.shown_to(caller, host_session.mount.name)
-            return Spoken(self._dialect.tools(intent.id, response, support, shows), _error_of(response))
-        return Spoken(self._dialect.answer(intent.id, response), _error_of(response))
+            return Spoken(self._dialect.tools(intent.id, response, support, shows), error_of(response))
+        return Spoken(self._dialect.answer(intent.id, response), error_of(response))
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
@@ -281,20 +291,6 @@ class Gateway:
     def _count(self, mount: Mount, message: Request, revision: str | None, begun: float, error: str | None) -> None:
         seconds = self._clock.elapsed() - begun
         self._audit.record(RpcAnswered(mount.name, message.method, revision, seconds, error))
-
-
-def _revision(host_session: HostSession | None, intent: Intent) -> str | None:
-    """What the host speaks, whether its message said so or not."""
-    if host_session is not None:
-        return host_session.peer.revision
-    return intent.peer.revision if isinstance(intent, OpenSession) else None
-
-
-def _error_of(response: Response) -> str | None:
-    if response.error is not None:
-        return str(response.error.value["code"])
-    result = response.result.value if response.result is not None else None
-    return "tool_error" if isinstance(result, dict) and result.get("isError") is True else None
 
 
 _ABOUT_A_TASK = (GetTask, AwaitTask, CancelTask)

@@ -6,14 +6,15 @@ or has something to say before the answer, turns the exchange into an event stre
 Knows no aiohttp.
 """
 
-import asyncio
-from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
-FEED_BYTES: Final = 4 * 1024 * 1024
-"""How much may wait for a host that reads slowly before its stream is ended."""
+from taskgate.engine.streams.feed import Feed
+from taskgate.engine.streams.trails import Trails
+
+__all__ = ["UNKNOWN", "Answer", "Exchange", "Feed", "Inbound", "ListenerRefused", "Reply", "Verb"]
+
 UNKNOWN: Final = "unknown"
 """Where a request comes from when that cannot be told."""
 
@@ -30,7 +31,7 @@ class Inbound(NamedTuple):
     """The head of a request, which passed the listener's checks.
 
     `authorization` are all the fields of that name, and `query` what follows the path: both are for whoever finds out
-    who asks, and for nobody else.
+    who asks, and for nobody else. `last_event_id` is where a host stopped to hear, and no id of ours where it is none.
     """
 
     verb: Verb
@@ -41,6 +42,7 @@ class Inbound(NamedTuple):
     accepts_stream: bool = True
     authorization: tuple[str, ...] = ()
     query: str = ""
+    last_event_id: str | None = None
 
 
 class ListenerRefused(Exception):
@@ -53,90 +55,6 @@ class Reply(NamedTuple):
     status: int = 200
     body: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
-
-
-class Feed:
-    """The messages on their way to one event stream: bounded, one reader, any number of writers.
-
-    `pass_on` is offered each message that finds the reader waiting, and so spares waking it; it must not block or
-    raise, and says False to leave the message to the reader.
-    """
-
-    def __init__(self, limit: int = FEED_BYTES, *, pass_on: Callable[[str], bool] = lambda _: False) -> None:
-        self._limit = limit
-        self._pass_on = pass_on
-        self._passed_on_at = 0.0
-        self._waiting: deque[str] = deque()
-        self._size = 0
-        self._closed = False
-        self._reader: asyncio.Future[None] | None = None
-        self._ended: asyncio.Future[None] | None = None
-
-    @property
-    def closed(self) -> bool:
-        """Whether the stream ended, by its writers, by its host, or because too much was waiting."""
-        return self._closed
-
-    def put(self, message: str) -> bool:
-        """Queue one message; False where the stream has ended. A host too slow for `limit` bytes ends it."""
-        if self._closed:
-            return False
-        if self._reader is not None and not self._waiting and self._pass_on(message):
-            self._passed_on_at = self._reader.get_loop().time()
-            return True
-        if self._waiting and self._size + len(message) > self._limit:
-            self.close()
-            return False
-        self._waiting.append(message)
-        self._size += len(message)
-        self._wake()
-        return True
-
-    def close(self) -> None:
-        """End the stream after what is already queued."""
-        self._closed = True
-        self._wake()
-        if self._ended is not None and not self._ended.done():
-            self._ended.set_result(None)
-
-    async def ended(self) -> None:
-        """Wait until the stream has ended, by whomever. For one waiter."""
-        if not self._closed:
-            self._ended = asyncio.get_running_loop().create_future()
-            await self._ended
-
-    async def next(self, patience: float) -> str | None:
-        """The next message; None when `patience` seconds passed without any, or the stream ended: see `drained`."""
-        loop = asyncio.get_running_loop()
-        due = loop.time() + patience
-        while not self._waiting and not self._closed:
-            await self._news(loop, due)
-            if self._passed_on_at + patience <= due:
-                break
-            due = self._passed_on_at + patience
-        if not self._waiting:
-            return None
-        message = self._waiting.popleft()
-        self._size -= len(message)
-        return message
-
-    @property
-    def drained(self) -> bool:
-        """Whether the stream ended and nothing is left to send."""
-        return self._closed and not self._waiting
-
-    async def _news(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
-        self._reader = reader = loop.create_future()
-        timer = loop.call_at(due, self._wake)
-        try:
-            await reader
-        finally:
-            timer.cancel()
-            self._reader = None
-
-    def _wake(self) -> None:
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
 
 
 class Exchange(Protocol):
@@ -167,13 +85,27 @@ class Exchange(Protocol):
         """
         ...
 
+    def keep(self, trails: Trails) -> None:
+        """Should there be a stream, let it be one of these, that the host can take up again."""
+        ...
+
+    def resume(self, feed: Feed, missed: Sequence[bytes]) -> bool:
+        """Turn the answer into an event stream that goes on with one which there is, after what its host missed.
+
+        False, and nothing is done to the stream, where the host has left already.
+        """
+        ...
+
     @property
     def streams(self) -> bool:
         """Whether the answer has become an event stream."""
         ...
 
     def when_gone(self, forget: Callable[[], None]) -> None:
-        """Call `forget` once if the host leaves before the answer; at once if it has left already."""
+        """Call `forget` once if the host leaves before the answer; at once if it has left already.
+
+        Not yet while it may come back, since its stream can be taken up again.
+        """
         ...
 
 

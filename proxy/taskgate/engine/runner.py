@@ -6,7 +6,7 @@ that the call left is durable before its first byte is (decisions 2, 3), and not
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
@@ -15,12 +15,12 @@ from typing import Final
 
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
-from taskgate.dialects.base import Params
 from taskgate.dialects.faults import call_ended, call_failed
-from taskgate.engine.callers import speaker
 from taskgate.engine.endings import Endings
+from taskgate.engine.guard.callers import speaker
 from taskgate.engine.mounts import Mount
 from taskgate.engine.sessions import HostSession, HostSessions
+from taskgate.engine.telling.hearing import NOBODY, Hearing, TaskHearer
 from taskgate.errors import StoreUnavailable, UpstreamFailed
 from taskgate.interruption import Interrupted, Interruptible
 from taskgate.stores.base import Change, HolderWatch, TaskStore
@@ -33,7 +33,7 @@ from taskgate.telemetry.audit import (
     TaskDispatched,
     TaskRecovered,
 )
-from taskgate.upstream.base import Speaker, UpstreamSession
+from taskgate.upstream.base import ServerQuestion, Speaker, UpstreamSession
 
 log = getLogger("taskgate.runner")
 
@@ -54,9 +54,10 @@ ENDING_PATIENCE: Final = 10.0
 class _Run:
     """One call in this process. `revision` is the newest of the record that this process wrote."""
 
-    __slots__ = ("id", "is_shut_down", "owner", "revision", "scope", "stopped", "task")
+    __slots__ = ("hearer", "id", "is_shut_down", "owner", "revision", "scope", "stopped", "task")
 
-    def __init__(self, record: TaskRecord) -> None:
+    def __init__(self, record: TaskRecord, hearer: TaskHearer) -> None:
+        self.hearer = hearer
         self.id: TaskId = record.id
         self.owner: OwnerKey = record.owner
         self.revision = record.revision
@@ -89,14 +90,14 @@ class Runner:
         holder: str,
         store: TaskStore,
         sessions: HostSessions,
-        call_timeouts: dict[str, timedelta],
+        hearing: Hearing,
         audit: Audit,
         clock: Clock,
     ) -> None:
         self.holder = holder
         self._store = store
         self._sessions = sessions
-        self._call_timeouts = call_timeouts
+        self._hearing = hearing
         self._audit = audit
         self._clock = clock
         self._runs: dict[TaskId, _Run] = {}
@@ -140,9 +141,20 @@ class Runner:
             return
         # Tokens are not stored, so where one is needed the call ends unsent.
         owner = Speaker(context=record.owner.context, is_known=False)
-        upstream = mount.upstream.session(lambda _: None, lambda: owner)
+        upstream = mount.upstream.session(NOBODY, lambda: owner, record.call.peer)
         self._launch(record, upstream).add_done_callback(lambda _: self._sessions.discard(upstream))
         self._audit.record(TaskRecovered(record.owner.mount, "retried"))
+
+    def answers(self, owners: Sequence[OwnerKey], task: TaskId, caller: AuthContext) -> None:
+        """The caller answers a question of a task: where it runs here and is theirs, its server hears it from them."""
+        run = self._runs.get(task)
+        if run is not None and run.owner in owners:
+            run.hearer.speaker = speaker(caller)
+
+    def find_question(self, owners: Sequence[OwnerKey], task: TaskId, key: str) -> ServerQuestion | None:
+        """The question that a task of one of the owners waits with, if its call runs here."""
+        run = self._runs.get(task)
+        return run.hearer.find(key) if run is not None and run.owner in owners else None
 
     async def idle(self) -> None:
         """Wait until no call runs and no task is being made."""
@@ -171,7 +183,7 @@ class Runner:
     def _launch(
         self, record: TaskRecord, upstream: UpstreamSession, speaks: Speaker | None = None
     ) -> asyncio.Task[None]:
-        run = self._runs[record.id] = _Run(record)
+        run = self._runs[record.id] = _Run(record, self._hearing.of(record))
         if self._stopping:
             run.shut_down()
         run.task = asyncio.get_running_loop().create_task(self._run(run, record, upstream, speaks))
@@ -180,6 +192,7 @@ class Runner:
         return run.task
 
     def _forget(self, run: _Run) -> None:
+        run.hearer.close()
         del self._runs[run.id]
         self._change.set()
         self._count(run.owner.mount, -1)
@@ -190,17 +203,26 @@ class Runner:
 
     async def _run(self, run: _Run, record: TaskRecord, upstream: UpstreamSession, speaks: Speaker | None) -> None:
         assert record.call.params is not None, "a new or recovered record has its bodies"
-        params, expires_at, created_at = Params(record.call.params), record.expires_at, record.created_at
+        tool, params = record.call.tool, record.call.params
+        expires_at, created_at = record.expires_at, record.created_at
         sent = await self._mark_dispatched(run, record)
         # A held call keeps as little as it can: the record is in the store.
         del record
         if sent:
             now = self._clock.now()
             self._audit.record(TaskDispatched(run.owner.mount, now - created_at))
-            within = min(self._call_timeouts[run.owner.mount], expires_at - now)
             # For whoever asked, and not for whom the session was last used by: their token may be good for more.
-            call = partial(upstream.run, params, within=max(within, timedelta()), speaker=speaks)
+            call = partial(
+                upstream.run,
+                tool,
+                params,
+                within=max(expires_at - now, timedelta()),
+                hearer=run.hearer,
+                speaker=speaks,
+            )
             event = await self._call(run, call)
+            # Before the end is written: nothing is told of a task after it.
+            run.hearer.close()
             if event is not None:
                 await self._settle(run, event)
 
@@ -270,4 +292,6 @@ class Runner:
             return False
         if record is None or record.status.is_terminal:
             run.stop()
+        else:
+            run.hearer.obey(record)
         return True

@@ -9,25 +9,38 @@ import asyncio
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock, Entropy
 from taskgate.dialects.base import DownstreamDialect, OpenSession, Server
-from taskgate.engine.callers import speaker
+from taskgate.engine.guard.callers import speaker
+from taskgate.engine.inputs import Bounds
 from taskgate.engine.messages import Feed
 from taskgate.engine.mounts import Mount
+from taskgate.engine.questions import Questions
+from taskgate.engine.streams.event_log import MemoryEventLog
+from taskgate.engine.streams.trails import MARK_BYTES, Trails
 from taskgate.errors import SessionNotFound
 from taskgate.interruption import Interruptible
 from taskgate.mcp.jsonrpc import Notification, RequestId
-from taskgate.mcp.versions import Peer
+from taskgate.mcp.versions import Peer, Revision
 from taskgate.stores.base import SessionRecord, SessionStore
 from taskgate.tasks.record import OwnerKey
-from taskgate.upstream.base import Speaker, UpstreamSession
+from taskgate.upstream.base import ServerQuestion, Speaker, UpstreamSession
 
 ID_BYTES: Final = 24
 MAX_STREAMS: Final = 8
 """GET streams of one session; one more ends the oldest."""
+
+
+class Ways(NamedTuple):
+    """What all sessions share: how hosts are spoken to, how long they may take to answer, and the time."""
+
+    dialect: DownstreamDialect
+    bounds: Bounds
+    clock: Clock
+    entropy: Entropy
 
 
 class HostSession:
@@ -44,23 +57,26 @@ class HostSession:
         peer: Peer,
         mount: Mount,
         caller: AuthContext,
-        dialect: DownstreamDialect,
-        clock: Clock,
+        ways: Ways,
     ) -> None:
         self.id = id
         self.owner = owner
         self.peer = peer
         self.mount = mount
         self.caller = caller
-        self.upstream: UpstreamSession = mount.upstream.session(self._hear, self._speaks)
+        self.upstream: UpstreamSession = mount.upstream.session(self, self._speaks, peer)
         self.calls: dict[Interruptible, RequestId] = {}
         self.streams: dict[Feed, AuthContext] = {}
-        self.seen = clock.elapsed()
+        self.trails = _trails(peer, ways)
+        self.parted: tuple[Feed, AuthContext] | None = None
+        """The GET stream that was lost last and can be taken up again, and who heard it."""
+        self.questions = Questions(dialect=ways.dialect, bounds=ways.bounds)
+        self.seen = ways.clock.elapsed()
         self.tasks = 0
         self.ended = False
         self._users = 0
-        self._dialect = dialect
-        self._clock = clock
+        self._dialect = ways.dialect
+        self._clock = ways.clock
 
     def __enter__(self) -> Self:
         self._users += 1
@@ -83,12 +99,31 @@ class HostSession:
     def publish(self, message: str, may_hear: Callable[[AuthContext], bool] = lambda _: True) -> bool:
         """Send a message on the newest of its GET streams that takes it; never on two (H-LEG-8).
 
-        Only on one that was opened by who `may_hear` it: a session is one caller's, but with any of their tokens.
+        Only on one that was opened by who `may_hear` it: a session is one caller's, but with any of their tokens. Where
+        there is none, it waits for the host to take the last one up again.
         """
-        return any(may_hear(caller) and feed.put(message) for feed, caller in reversed(self.streams.items()))
+        live = ((feed, caller) for feed, caller in reversed(self.streams.items()) if not feed.closed)
+        if any(may_hear(caller) and feed.put(message) for feed, caller in live):
+            return True
+        if self.parted is None or self.streams:
+            return False
+        feed, caller = self.parted
+        return may_hear(caller) and feed.put(message)
 
-    def _hear(self, notification: Notification) -> None:
+    def carry(self, message: str) -> Feed | None:
+        """Send a question on the newest GET stream that takes it; see Carrier."""
+        return next((feed for feed in reversed(self.streams) if feed.put_now(message)), None)
+
+    def notice(self, notification: Notification) -> None:
+        """What the server says of no call is for the session's GET stream, if there is one; see Hearer."""
         self.publish(self._dialect.notice(notification, None))
+
+    def clog(self) -> None:
+        """See Hearer: what belongs to no call is dropped rather than waited for."""
+
+    def asked(self, question: ServerQuestion) -> None:
+        """What the server asks for no call waits for a GET stream; see Hearer."""
+        self.questions.ask(question, self)
 
     def _speaks(self) -> Speaker:
         return speaker(self.caller)
@@ -97,12 +132,10 @@ class HostSession:
 class HostSessions:
     """All sessions of this process."""
 
-    def __init__(
-        self, *, store: SessionStore, dialect: DownstreamDialect, clock: Clock, entropy: Entropy, idle: timedelta
-    ) -> None:
+    def __init__(self, *, store: SessionStore, ways: Ways, entropy: Entropy, idle: timedelta) -> None:
         self._store = store
-        self._dialect = dialect
-        self._clock = clock
+        self._ways = ways
+        self._clock = ways.clock
         self._entropy = entropy
         self._idle = idle
         self._live: dict[str, HostSession] = {}
@@ -111,7 +144,7 @@ class HostSessions:
     async def open(self, mount: Mount, caller: AuthContext, intent: OpenSession) -> tuple[HostSession, Server]:
         """A new session, durable, and what its server said. Raises UpstreamFailed or StoreUnavailable."""
         id_, owner = urlsafe_b64encode(self._entropy.token(ID_BYTES)).decode(), caller.owner(mount.name)
-        host_session = HostSession(id_, owner, intent.peer, mount, caller, self._dialect, self._clock)
+        host_session = HostSession(id_, owner, intent.peer, mount, caller, self._ways)
         try:
             server = await host_session.upstream.open()
             expires_at = self._clock.now() + self._idle
@@ -140,7 +173,7 @@ class HostSessions:
         # Another request may have brought it back while this one was reading.
         host_session = self._live.get(record.id)
         if host_session is None:
-            host_session = HostSession(record.id, record.owner, record.peer, mount, caller, self._dialect, self._clock)
+            host_session = HostSession(record.id, record.owner, record.peer, mount, caller, self._ways)
             self._live[record.id] = host_session
         host_session.caller = caller
         return host_session
@@ -169,6 +202,8 @@ class HostSessions:
         """End what has been idle for too long, and keep the store's expiry ahead of what has not."""
         limit = self._idle.total_seconds()
         for host_session in tuple(self._live.values()):
+            if host_session.trails is not None:
+                host_session.trails.sweep()
             # Asked one by one: while one is being ended, the next may come to life.
             if not host_session.busy and self._clock.elapsed() - host_session.seen >= limit:
                 await self.end(host_session)
@@ -188,8 +223,11 @@ class HostSessions:
         if host_session.ended:
             return
         host_session.ended = True
+        host_session.questions.close()
         for feed in tuple(host_session.streams):
             feed.close()
+        if host_session.trails is not None:
+            host_session.trails.close()
         if not host_session.tasks:
             self.discard(host_session.upstream)
 
@@ -198,3 +236,10 @@ class HostSessions:
         closing = asyncio.get_running_loop().create_task(upstream_session.close())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
+
+
+def _trails(peer: Peer, ways: Ways) -> Trails | None:
+    """Where the streams of a session can be taken up again; older hosts choke on what begins such a stream."""
+    if peer.revision is not Revision.R2025_11_25:
+        return None
+    return Trails(mark=ways.entropy.token(MARK_BYTES).hex(), log=MemoryEventLog(ways.clock), clock=ways.clock)

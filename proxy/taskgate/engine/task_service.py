@@ -1,4 +1,7 @@
-"""What hosts may do with tasks: create, read, wait for, cancel. Each starts from the caller, so none sees another's."""
+"""What hosts may do with tasks: create, read, cancel. Each starts from the caller, so none sees another's.
+
+What must not live here: how a task is waited for, and how its questions are answered (`following`).
+"""
 
 from base64 import urlsafe_b64encode
 from datetime import timedelta
@@ -7,20 +10,16 @@ from typing import Final
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock, Entropy
 from taskgate.dialects.base import CallTool
-from taskgate.engine.lookups import Lookups
+from taskgate.engine.guard.lookups import Lookups
 from taskgate.engine.messages import Exchange
 from taskgate.engine.runner import Runner
 from taskgate.engine.sessions import HostSession
 from taskgate.errors import (
-    AuthReason,
     InvalidParams,
     TaskAlreadyFinished,
-    TaskNotFound,
     TaskSupportMismatch,
-    Unauthenticated,
 )
-from taskgate.interruption import Interruptible
-from taskgate.stores.base import Cap, CapScope, TaskStore, TaskWatch
+from taskgate.stores.base import Cap, CapScope, TaskStore
 from taskgate.tasks.events import CancelRequested
 from taskgate.tasks.machine import advance
 from taskgate.tasks.policy import Mode, Policy, TaskSupport
@@ -28,8 +27,6 @@ from taskgate.tasks.record import Lease, OwnerKey, TaskId, TaskRecord, TaskStatu
 from taskgate.telemetry.audit import Audit, TaskCancelAsked, TaskCreated, TaskFinished, TaskMoved
 
 ID_BYTES: Final = 24
-PATIENCE: Final = timedelta(seconds=30)
-"""How long one wait for news lasts before the record is read again."""
 
 
 class TaskService:
@@ -86,29 +83,6 @@ class TaskService:
         """The head of a task. Raises TaskNotFound for whatever is not the caller's, or not any more; see Lookups."""
         return await self._lookups.find(exchange, caller, mount, task, method)
 
-    async def outcome(
-        self, exchange: Exchange, caller: AuthContext, mount: str, task: TaskId, method: str
-    ) -> TaskRecord:
-        """The whole record of a task, once it is terminal; until then the host waits on an event stream if it can.
-
-        Raises TaskNotFound, also when the task expires meanwhile, Interrupted when the host leaves, and Unauthenticated
-        when its token ends first: nothing is given out after that (T9).
-        """
-        record = await self.get(exchange, caller, mount, task, method)
-        if not record.status.is_terminal:
-            waiting = Interruptible()
-            with waiting:
-                exchange.when_gone(waiting.interrupt)
-                if exchange.inbound.accepts_stream:
-                    exchange.stream()
-                while not record.status.is_terminal:
-                    await self._news(record, caller)
-                    record = await self._lookups.again(record)
-        whole = await self._store.load(record.owner, task, now=self._clock.now(), bodies=True)
-        if whole is None:
-            raise TaskNotFound
-        return whole
-
     async def cancel(
         self, exchange: Exchange, caller: AuthContext, mount: str, task: TaskId, method: str
     ) -> TaskRecord:
@@ -127,16 +101,6 @@ class TaskService:
         age = now - record.created_at
         self._audit.record(TaskFinished(mount, TaskStatus.CANCELLED, "client", age, None))
         return cancelled
-
-    async def _news(self, record: TaskRecord, caller: AuthContext) -> None:
-        now = self._clock.now()
-        left = min(PATIENCE, record.expires_at - now)
-        if caller.good_until is not None:
-            left = min(left, caller.good_until - now)
-        watch = TaskWatch(id=record.id, revision=record.revision)
-        await self._store.changed(watch, timeout=max(left, timedelta()))
-        if caller.good_until is not None and self._clock.now() >= caller.good_until:
-            raise Unauthenticated(AuthReason.EXPIRED)
 
     def _new_record(self, owner: OwnerKey, host_session: HostSession, intent: CallTool) -> TaskRecord:
         now = self._clock.now()

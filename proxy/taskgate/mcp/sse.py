@@ -1,7 +1,7 @@
 """Event streams: writing events, and reading them from chunks as they come. Sans-io.
 
-Only `data` matters to the protocol here: an event is one message. Event ids of a server are never passed on, and what
-is written can hold no line break that did not come from this module.
+An event is one message; its id and the pause that its server asks for matter where a stream is taken up again. Event
+ids of a server are never passed on, and what is written can hold no line break that did not come from this module.
 """
 
 import re
@@ -12,14 +12,30 @@ KEEP_ALIVE: Final = b": keep-alive\n\n"
 """A comment: resets every idle timer on the way and is no event."""
 
 
-def event(text: str) -> bytes:
-    """One message as an event.
+def event(text: str, id: str | None = None) -> bytes:
+    """One message as an event, under an id where it has one.
 
     JSON has no raw line break inside a string, so a break between its tokens may become a space. `text` must be JSON.
     """
     if "\n" in text or "\r" in text:
         text = text.replace("\r", " ").replace("\n", " ")
-    return f"event: message\ndata: {text}\n\n".encode()
+    if id is None:
+        return f"event: message\ndata: {text}\n\n".encode()
+    return f"id: {id}\nevent: message\ndata: {text}\n\n".encode()
+
+
+def priming(id: str) -> bytes:
+    """An event that says nothing but where its stream begins, for who may have to take it up again (H-LEG-11)."""
+    return f"id: {id}\ndata: \n\n".encode()
+
+
+def pause(milliseconds: int) -> bytes:
+    """How long to wait before coming back."""
+    return f"retry: {milliseconds}\n\n".encode()
+
+
+MAX_ID: Final = 1024
+"""The longest id, in bytes, that is sent back to its server."""
 
 
 class EventTooLarge(Exception):
@@ -33,11 +49,17 @@ class EventDecoder:
     Lines may end in CR, LF or CRLF, chunks may fall anywhere: they never change the outcome. Events of another type and
     comments are passed over; an event cut off by the end of the stream is none.
 
+    `last_id` is the id of the last event that is complete, or of one before; None where there is none, it was taken
+    back, or it is nothing that a header could hold. `retry` is in milliseconds, None where nothing was said.
+
     Raises EventTooLarge, from then on, when the data of an event of any type or a line of any other kind is longer than
     `limit` bytes. Keeps at most one such event and one such line. Takes linear time.
     """
 
     limit: int
+    last_id: str | None = None
+    retry: int | None = None
+    _id: str | None = None
     _rest: bytearray = field(default_factory=bytearray)
     _data: list[bytes] = field(default_factory=list)
     _size: int = 0
@@ -54,7 +76,10 @@ class EventDecoder:
         if len(chunk) <= _SHORT and len(chunk) <= self.limit and self._between:
             whole = _ONE_EVENT(chunk)
             if whole is not None:
-                return [whole[1]]
+                if whole[1] is not None:
+                    self._id = _id_of(whole[1])
+                self.last_id = self._id
+                return [whole[2]]
         events: list[bytes] = []
         try:
             self._read(chunk, events)
@@ -109,6 +134,10 @@ class EventDecoder:
             self._keep(bytes(memoryview(line)[start:]))
         elif name == b"event":
             self._is_message = line[start:] in (b"", b"message")
+        elif name == b"id" and b"\0" not in line:
+            self._id = _id_of(bytes(memoryview(line)[start:]))
+        elif name == b"retry" and _RETRY(line[start:]):
+            self.retry = int(line[start:])
         return None
 
     def _keep(self, value: bytes) -> None:
@@ -119,6 +148,7 @@ class EventDecoder:
         self._size += len(value) + 1
 
     def _finish(self) -> bytes | None:
+        self.last_id = self._id
         data, is_message = self._data, self._is_message
         self._data, self._is_message, self._size = [], True, 0
         if not is_message:
@@ -131,9 +161,19 @@ class EventDecoder:
             raise EventTooLarge
 
 
+def _id_of(written: bytes) -> str | None:
+    if not 0 < len(written) <= MAX_ID:
+        return None
+    text = written.decode(errors="replace")
+    return text if text.isprintable() and "\ufffd" not in text else None
+
+
 _SHORT: Final = 4 * 1024
-_ONE_EVENT: Final = re.compile(rb"(?:event: message\r?\n)?data: ([^\r\n]+)\r?\n\r?\n").fullmatch
-"""A chunk that is one event as servers write them: nearly all come like that."""
+_ONE_EVENT: Final = re.compile(
+    rb"(?:event: message\r?\n)?(?:id: ([^\r\n\0]*)\r?\n)?(?:event: message\r?\n)?data: ([^\r\n]+)\r?\n\r?\n"
+).fullmatch
+"""A chunk that is one event as servers write them, the id before or after the type: nearly all come like that."""
+_RETRY: Final = re.compile(rb"[0-9]{1,12}").fullmatch
 _BOM: Final = b"\xef\xbb\xbf"
 _FRAME: Final = len(_BOM + b"data: ")
 """What may stand around the data in a line, so that data of exactly the limit passes however it is cut."""

@@ -10,11 +10,14 @@ from typing import Final
 
 from taskgate.errors import MalformedMessage
 from taskgate.mcp.envelope import ENVELOPE, Message, Notification, Request, Response
-from taskgate.mcp.spans import NOT_JSON, Member, values_of, walk
+from taskgate.mcp.spans import NOT_JSON, Member, Members, values_of, walk
 
 
 def read_usual(text: str) -> Message | None:
     """The message that `text` is; None for one that is written in another way, and for what is no message."""
+    flat = _PROGRESS(text)
+    if flat is not None:
+        return _read_progress(text, flat)
     begin = _BEGIN.match(text)
     if begin is None:
         return None
@@ -37,6 +40,25 @@ def read_usual(text: str) -> Message | None:
     return Response(id_, result, None, text, place.span("id"))
 
 
+def _read_progress(text: str, flat: re.Match[str]) -> Notification:
+    """A progress notification, of which there are more than of all other messages: seen to be one in a single step."""
+    _, _, (begin, end), token, done, total, message = flat.regs
+    found: Members = {"progressToken": _member(text, token, 16), "progress": _member(text, done, 11)}
+    if total[1] > 0:
+        found["total"] = _member(text, total, 8)
+    if message[1] > 0:
+        found["message"] = _member(text, message, 10)
+    return Notification(_NOTE_PROGRESS, found, text, text[begin:end])
+
+
+def _member(text: str, place: tuple[int, int], lead: int) -> Member:
+    """A plain value; `lead` is the length of its key with quotes and colon, after which a space may stand."""
+    start, end = place
+    written = text[start:end]
+    value = written[1:-1] if written[0] == '"' else float(written) if "." in written else int(written)
+    return _MEMBER(Member, (value, start - lead - (text[start - 1] == " "), start, end, None))
+
+
 _PARAMS: Final = ENVELOPE["params"]
 _RESULT: Final = ENVELOPE["result"]
 _PLAIN: Final = r'[^"\\\x00-\x1f]'
@@ -48,3 +70,14 @@ _BEGIN: Final = re.compile(
 )
 _CLOSE: Final = re.compile(r"[ \t\n\r]*\}[ \t\n\r]*\Z")
 _ENVELOPE_AND_CLOSE: Final = re.compile(rf", ?{_VERSION}(?:, ?{_ID})?[ \t\n\r]*\}}[ \t\n\r]*\Z")
+
+_NOTE_PROGRESS: Final = "notifications/progress"
+_NUMBER: Final = r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?"
+_TOKEN: Final = rf'-?(?:0|[1-9][0-9]{{0,14}})|"{_PLAIN}{{0,64}}"'
+_PROGRESS: Final = re.compile(
+    rf'\{{(?P<lead>{_VERSION}, ?)?"method": ?"{_NOTE_PROGRESS}", ?"params": ?'
+    rf'(?P<params>\{{"progressToken": ?(?P<progressToken>{_TOKEN}), ?"progress": ?(?P<progress>{_NUMBER})'
+    rf'(?:, ?"total": ?(?P<total>{_NUMBER}))?(?:, ?"message": ?(?P<message>"{_PLAIN}{{0,1000}}"))?\}})'
+    rf"(?(lead)|, ?{_VERSION})\}}"
+).fullmatch
+_MEMBER: Final = tuple.__new__

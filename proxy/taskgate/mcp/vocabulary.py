@@ -29,14 +29,22 @@ RELAYED_METHODS: Final = frozenset(
 )
 """Requests that every revision of the initialize era defines, and a server therefore knows how to refuse."""
 
+# Methods that a server asks its host.
+ELICITATION_CREATE: Final = "elicitation/create"
+SAMPLING_CREATE: Final = "sampling/createMessage"
+ROOTS_LIST: Final = "roots/list"
+
 KNOWN_METHODS: Final = RELAYED_METHODS | {INITIALIZE, PING, TASKS_GET, TASKS_RESULT, TASKS_CANCEL, TASKS_LIST}
-"""The closed set of method names that may become a metric label."""
+"""The closed set of method names of a host's requests that may become a metric label."""
 
 NOTE_INITIALIZED: Final = "notifications/initialized"
 NOTE_CANCELLED: Final = "notifications/cancelled"
 NOTE_PROGRESS: Final = "notifications/progress"
 NOTE_TASK_STATUS: Final = "notifications/tasks/status"
 NOTE_TOOLS_CHANGED: Final = "notifications/tools/list_changed"
+NOTE_ROOTS_CHANGED: Final = "notifications/roots/list_changed"
+NOTE_MESSAGE: Final = "notifications/message"
+NOTE_ELICITATION_COMPLETE: Final = "notifications/elicitation/complete"
 
 RELAYED_NOTICES: Final = frozenset(
     {
@@ -44,10 +52,17 @@ RELAYED_NOTICES: Final = frozenset(
         "notifications/prompts/list_changed",
         "notifications/resources/list_changed",
         "notifications/resources/updated",
-        "notifications/message",
+        NOTE_MESSAGE,
+        NOTE_ELICITATION_COMPLETE,
     }
 )
-"""Notifications of a server that are about its session rather than about one call."""
+"""Notifications of a server that are about its session rather than about one call.
+
+Never `notifications/tasks/status`: the tasks that hosts know are the gateway's own.
+"""
+
+HOST_NOTICES: Final = frozenset({NOTE_ROOTS_CHANGED, NOTE_TASK_STATUS})
+"""Notifications of a host that are for its server; those of tasks are about the host's own."""
 
 # Headers, spelt as they are sent; comparison is without regard to case.
 SESSION_HEADER: Final = "Mcp-Session-Id"
@@ -63,6 +78,9 @@ INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
+
+REFUSED_BY_USER: Final = -1
+"""A sampling request that a person turned down."""
 
 # Ours stand outside the range that JSON-RPC and the specification reserve.
 TASK_CANCELLED: Final = -32800

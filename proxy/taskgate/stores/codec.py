@@ -58,7 +58,7 @@ def pack_head(record: TaskRecord) -> bytes:
             pack_span(record.poll_interval),
             record.revision,
             record.dispatched,
-            [[asked.key, asked.method, asked.params, asked.claimed_by] for asked in record.inputs],
+            [[asked.key, asked.method, asked.params, asked.claimed_by, asked.kept_as] for asked in record.inputs],
             record.inputs_made,
             record.answers,
             record.tool_error,
@@ -250,8 +250,10 @@ def _span(microseconds: int) -> timedelta:
     return timedelta(0, 0, microseconds)
 
 
-def _unpack_input(key: str, method: str, params: RawJson, claimed_by: str | None) -> InputRequest:
-    return InputRequest(key=key, method=method, params=params, claimed_by=claimed_by)
+def _unpack_input(
+    key: str, method: str, params: RawJson, claimed_by: str | None, kept_as: str | None = None
+) -> InputRequest:
+    return InputRequest(key=key, method=method, params=params, claimed_by=claimed_by, kept_as=kept_as)
 
 
 def _dump(value: Any) -> bytes:

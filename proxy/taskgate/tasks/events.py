@@ -42,6 +42,22 @@ class InputAnswered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InputKept:
+    """The host answered a question with a task of its own: the server is told so, and the question stays open."""
+
+    key: str
+    response: RawJson
+    kept_as: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputWithdrawn:
+    """Nobody waits for an answer any more: the server gave the question up, has its answer, or was refused one."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerForwarded:
     """The server has been given an answer, so it need not be kept."""
 
@@ -77,6 +93,8 @@ TaskEvent = (
     | InputRequested
     | InputClaimed
     | InputAnswered
+    | InputKept
+    | InputWithdrawn
     | AnswerForwarded
     | CallSucceeded
     | CallFaulted

@@ -20,7 +20,9 @@ from taskgate.tasks.events import (
     Dispatched,
     InputAnswered,
     InputClaimed,
+    InputKept,
     InputRequested,
+    InputWithdrawn,
     Progressed,
     TaskEvent,
 )
@@ -42,6 +44,8 @@ TRANSITIONS: Final[Mapping[tuple[TaskStatus, type[Any]], frozenset[TaskStatus]]]
         (INPUT_REQUIRED, InputRequested): frozenset({INPUT_REQUIRED}),
         (INPUT_REQUIRED, InputClaimed): frozenset({INPUT_REQUIRED}),
         (INPUT_REQUIRED, InputAnswered): frozenset({INPUT_REQUIRED, WORKING}),
+        (INPUT_REQUIRED, InputKept): frozenset({INPUT_REQUIRED}),
+        (INPUT_REQUIRED, InputWithdrawn): frozenset({INPUT_REQUIRED, WORKING}),
         (INPUT_REQUIRED, AnswerForwarded): frozenset({INPUT_REQUIRED}),
         (INPUT_REQUIRED, CallSucceeded): frozenset({COMPLETED}),
         (INPUT_REQUIRED, CallFaulted): frozenset({FAILED}),
@@ -49,7 +53,7 @@ TRANSITIONS: Final[Mapping[tuple[TaskStatus, type[Any]], frozenset[TaskStatus]]]
     }
 )
 
-_UNSEEN = (Dispatched, InputClaimed, AnswerForwarded)
+_UNSEEN = (Dispatched, InputClaimed, InputKept, AnswerForwarded)
 """Events that change nothing a host can see, and so leave `updated_at` alone."""
 
 
@@ -90,7 +94,7 @@ def _input_requested(record: TaskRecord, event: InputRequested) -> dict[str, Any
 
 
 def _input_claimed(record: TaskRecord, event: InputClaimed) -> dict[str, Any]:
-    _outstanding(record, event.key)
+    _unanswered(record, event.key)
     inputs = tuple(
         replace(request, claimed_by=event.stream) if request.key == event.key else request for request in record.inputs
     )
@@ -98,10 +102,27 @@ def _input_claimed(record: TaskRecord, event: InputClaimed) -> dict[str, Any]:
 
 
 def _input_answered(record: TaskRecord, event: InputAnswered) -> dict[str, Any]:
-    _outstanding(record, event.key)
-    inputs = tuple(request for request in record.inputs if request.key != event.key)
-    status = INPUT_REQUIRED if inputs else WORKING
-    return {"status": status, "inputs": inputs, "answers": {**record.answers, event.key: event.response}}
+    _unanswered(record, event.key)
+    return {**_without(record, event.key), "answers": {**record.answers, event.key: event.response}}
+
+
+def _input_kept(record: TaskRecord, event: InputKept) -> dict[str, Any]:
+    _unanswered(record, event.key)
+    inputs = tuple(
+        replace(request, claimed_by=None, kept_as=event.kept_as) if request.key == event.key else request
+        for request in record.inputs
+    )
+    return {"inputs": inputs, "answers": {**record.answers, event.key: event.response}}
+
+
+def _input_withdrawn(record: TaskRecord, event: InputWithdrawn) -> dict[str, Any]:
+    return _without(record, event.key)
+
+
+def _without(record: TaskRecord, key: str) -> dict[str, Any]:
+    _outstanding(record, key)
+    inputs = tuple(request for request in record.inputs if request.key != key)
+    return {"status": INPUT_REQUIRED if inputs else WORKING, "inputs": inputs}
 
 
 def _answer_forwarded(record: TaskRecord, event: AnswerForwarded) -> dict[str, Any]:
@@ -129,6 +150,11 @@ def _cancel_requested(_: TaskRecord, event: CancelRequested) -> dict[str, Any]:
     return {"status": CANCELLED, "status_message": "Cancelled on request"}
 
 
+def _unanswered(record: TaskRecord, key: str) -> None:
+    if all(request.key != key or request.kept_as is not None for request in record.inputs):
+        raise IllegalTransition(f"no unanswered input under {key}")
+
+
 def _outstanding(record: TaskRecord, key: str) -> None:
     if all(request.key != key for request in record.inputs):
         raise IllegalTransition(f"no outstanding input under {key}")
@@ -141,6 +167,8 @@ _CHANGES: Final[Mapping[type[Any], Callable[[TaskRecord, Any], dict[str, Any]]]]
         InputRequested: _input_requested,
         InputClaimed: _input_claimed,
         InputAnswered: _input_answered,
+        InputKept: _input_kept,
+        InputWithdrawn: _input_withdrawn,
         AnswerForwarded: _answer_forwarded,
         CallSucceeded: _call_succeeded,
         CallFaulted: _call_faulted,

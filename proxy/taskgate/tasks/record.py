@@ -96,12 +96,16 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputRequest:
-    """A question of the server to the host; `claimed_by` is the stream it left on, `key` is from `next_input_key`."""
+    """A question of the server to the host; `claimed_by` is the stream it left on, `key` is from `next_input_key`.
+
+    `kept_as` is the id of a task of the host's own, which is its answer for now: the last one is still to come.
+    """
 
     key: str
     method: str
     params: RawJson
     claimed_by: str | None = None
+    kept_as: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

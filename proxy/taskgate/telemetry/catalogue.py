@@ -85,7 +85,7 @@ _ROUTE = _label("http_route", ("mcp", "other"))
 _VERB = _label("http_request_method", ("POST", "GET", "DELETE", "OPTIONS", "HEAD"))
 _CLIENT_FAULTS = (400, 401, 403, 404, 405, 406, 408, 413, 414, 415, 421, 429, 431)
 _CODE = _label("http_response_status_code", (200, 202, 204, *_CLIENT_FAULTS, 500, 501, 503, 505))
-_REFUSED_MESSAGES = ("no_session", "session_not_found", "bad_version", "bad_json", "bad_message")
+_REFUSED_MESSAGES = ("no_session", "session_not_found", "stream_not_found", "bad_version", "bad_json", "bad_message")
 _REFUSED_FRAMES = ("header_too_large", "body_too_large", "draining")
 _REFUSED_HEADS = (
     "bad_host",

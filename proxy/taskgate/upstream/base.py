@@ -3,18 +3,66 @@
 And below the session the one small interface that moves bytes, so that the way they move can be replaced.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
 from taskgate.dialects.base import Params, Server
-from taskgate.mcp.jsonrpc import Notification, Response
+from taskgate.dialects.questions import Answer, Question
+from taskgate.mcp.jsonrpc import Notification, RawJson, Response
+from taskgate.mcp.versions import Peer
 from taskgate.tasks.events import CallFaulted, CallSucceeded
 from taskgate.tasks.policy import TaskSupport
 
-Notice = Callable[[Notification], None]
-"""Told of what a server says besides its answer. Must not raise or block."""
+
+class ServerQuestion(Protocol):
+    """A question of a server that waits for its answer. Nothing of it raises or blocks."""
+
+    question: Question
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the server still waits: nobody has answered, and it was not withdrawn."""
+        ...
+
+    def answer(self, answer: Answer, speaker: "Speaker | None" = None) -> None:
+        """Give the server its answer, in the background. The first counts; after it, or a withdrawal, it is dropped.
+
+        `speaker` is who answered, None for whom the session speaks at all.
+        """
+        ...
+
+    def refuse(self) -> None:
+        """Answer for a host that gave no answer, as the server's era has it (L-INPUT-8); otherwise as `answer`."""
+        ...
+
+    def tell(self, notification: Notification) -> None:
+        """Tell the server how far the host is; dropped where it did not ask to know, or does not wait any more."""
+        ...
+
+    def when_withdrawn(self, forget: Callable[[], None]) -> None:
+        """Call `forget` once if the server gives the question up or cannot be answered any more; at once if so now.
+
+        That is so when it says so, when the call it asked for has ended, and when its session has.
+        """
+        ...
+
+
+class Hearer(Protocol):
+    """Told of what a server says besides its answers. Neither may raise or block."""
+
+    def notice(self, notification: Notification) -> None:
+        """A notification; progress under the server's token."""
+        ...
+
+    def asked(self, question: ServerQuestion) -> None:
+        """A question, which is from now on to be answered by somebody."""
+        ...
+
+    def clog(self) -> Awaitable[None] | None:
+        """A wait until the server should be listened to again; None where it should be now, which is nearly always."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,18 +99,33 @@ class UpstreamSession(Protocol):
         ...
 
     async def relay(
-        self, method: str, params: Params | None, *, notice: Notice, speaker: Speaker | None = None
+        self,
+        method: str,
+        params: Params | None,
+        *,
+        hearer: Hearer,
+        tool: str | None = None,
+        speaker: Speaker | None = None,
     ) -> Response:
-        """The server's response to one request; progress of the call goes to `notice`.
+        """The server's response to one request; what it says and asks of the call goes to `hearer`.
+
+        `tool` is what a `tools/call` calls: bounds may differ.
 
         `speaker` is whose request it is, None for whom the session speaks at all; so with `run`.
         """
         ...
 
     async def run(
-        self, params: Params, *, within: timedelta, speaker: Speaker | None = None
+        self, tool: str, params: RawJson, *, within: timedelta, hearer: Hearer, speaker: Speaker | None = None
     ) -> CallSucceeded | CallFaulted:
-        """What a `tools/call` came to; reason timeout after `within`, if that is sooner than the call's own bound."""
+        """What a `tools/call` came to; reason timeout after `within`, if that is sooner than the call's own bounds.
+
+        `params` hold no progress token: the server is always asked to tell how far it is.
+        """
+        ...
+
+    def tell(self, notification: Notification) -> None:
+        """Pass a notification of the host on, in the background; dropped where no handshake stands."""
         ...
 
     async def tools(self) -> Mapping[str, TaskSupport | None]:
@@ -83,8 +146,11 @@ class Upstream(Protocol):
 
     name: str
 
-    def session(self, notice: Notice, speaks: Speaks) -> UpstreamSession:
-        """A new session, not yet opened, for whom `speaks` tells; `notice` hears what the server says about it."""
+    def session(self, hearer: Hearer, speaks: Speaks, host: Peer | None = None) -> UpstreamSession:
+        """A new session, not yet opened, for whom `speaks` tells.
+
+        `hearer` hears what belongs to no call. What `host` declared is declared to the server, and nothing without one.
+        """
         ...
 
     async def close(self) -> None:
@@ -116,6 +182,16 @@ class Incoming(Protocol):
     session: str | None
     streams: bool
     """Whether the body is an event stream."""
+
+    @property
+    def last_event(self) -> str | None:
+        """The id of the last event that came whole; None where none has one, or it cannot be sent back."""
+        ...
+
+    @property
+    def retry(self) -> timedelta | None:
+        """The pause that the server asked for before the stream is taken up again; None where it did not."""
+        ...
 
     def messages(self) -> AsyncIterator[bytes]:
         """The messages of the body: one for a JSON document, one an event for a stream. Needs no closing.

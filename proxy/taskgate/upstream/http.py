@@ -10,9 +10,11 @@ from logging import getLogger
 from taskgate.alarms import Alarms
 from taskgate.clock import Clock
 from taskgate.dialects.base import UpstreamDialect
-from taskgate.upstream.base import Notice, Speaks, Transport
-from taskgate.upstream.conversation import Means
+from taskgate.mcp.versions import Peer
+from taskgate.upstream.base import Hearer, Speaks, Transport
+from taskgate.upstream.calls import Means
 from taskgate.upstream.credentials.speaking import Credentials, SpeakingTransport
+from taskgate.upstream.patience import Patience
 from taskgate.upstream.session import HttpSession
 from taskgate.upstream.settings import IdentityHeaders, UpstreamObserver, UpstreamSettings
 from taskgate.upstream.wire.transport import HttpTransport
@@ -50,16 +52,17 @@ class HttpUpstream:
             observer=observer,
             ids=count(1),
             alarms=self._alarms,
+            patience=Patience(settings),
         )
         if settings.tls.insecure_skip_verify:
             log.warning("the certificate of a server is not verified", extra={"upstream": settings.name})
 
-    def session(self, notice: Notice, speaks: Speaks) -> HttpSession:
+    def session(self, hearer: Hearer, speaks: Speaks, host: Peer | None = None) -> HttpSession:
         """A new session; see Upstream."""
         means = self._means
         if self._credentials is not None:
             means = replace(means, transport=SpeakingTransport(self._transport, self._credentials, speaks))
-        return HttpSession(means, notice=notice, clock=self._clock)
+        return HttpSession(means, hearer=hearer, host=host, clock=self._clock)
 
     async def close(self) -> None:
         """Let go of every connection; what still waits for an answer fails."""

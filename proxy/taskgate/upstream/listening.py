@@ -1,7 +1,7 @@
 """The GET stream of a session: what a server says outside of any answer, progress of most servers included.
 
-Opened once after the handshake and again whenever it breaks; a server that has none says so and is left alone. What
-must not live here: what is heard.
+Opened once after the handshake and again whenever it breaks, from the last event that came; a server that has none
+says so and is left alone. What must not live here: what is heard.
 """
 
 import asyncio
@@ -14,15 +14,13 @@ from typing import Final
 from taskgate.clock import Clock
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.mcp.vocabulary import SESSION_HEADER
-from taskgate.upstream.base import Outgoing, Transport
+from taskgate.upstream.base import Incoming, Outgoing, Transport
+from taskgate.upstream.resuming import FOR_NOW, takes_up, wished
 from taskgate.upstream.settings import UpstreamObserver
 
 PAUSE_FIRST: Final = 0.1
 PAUSE_MOST: Final = 30.0
 """Seconds, at most, between a stream that ended and the next one; doubles while they do not last."""
-
-_FOR_NOW: Final = frozenset({408, 429, *range(500, 1000)}) - {501}
-"""Refusals of the moment; any other means that there is no such stream."""
 
 
 class ServerStream:
@@ -41,7 +39,9 @@ class ServerStream:
         clock: Clock,
     ) -> None:
         self._transport = transport
-        self._outgoing = Outgoing(verb="GET", headers={**headers, "Accept": "text/event-stream"})
+        self._headers = headers
+        self._last_event: str | None = None
+        self._wished: float | None = None
         self._session = headers.get(SESSION_HEADER, "")
         self._hear = hear
         self._observer = observer
@@ -76,27 +76,41 @@ class ServerStream:
                 self._known.set()
             if self._clock.elapsed() - began > PAUSE_MOST:
                 pause = PAUSE_FIRST
+            if self._wished is not None:
+                # The server means to be asked again, and no sooner: its stream did not break.
+                await asyncio.sleep(self._wished * (0.5 + _share(self._session, turn)))
+                pause = PAUSE_FIRST
+                continue
             await asyncio.sleep(pause * _share(self._session, turn))
             pause = min(pause * 2, PAUSE_MOST)
 
     async def _hold(self) -> bool:
         """Hear one stream to its end; whether there may be another."""
-        incoming = await self._transport.send(self._outgoing)
+        self._wished = None
+        headers = takes_up(self._headers, self._last_event)
+        incoming = await self._transport.send(Outgoing(verb="GET", headers=headers))
         try:
-            if incoming.status in _FOR_NOW:
+            if incoming.status in FOR_NOW:
                 return True
             if incoming.status != 200 or not incoming.streams:
-                return False
+                # What it does not know any more may be the event alone.
+                was_resumed, self._last_event = self._last_event is not None, None
+                return was_resumed
             self._known.set()
-            self._observer.stream_opened("get")
-            try:
-                async for message in incoming.messages():
-                    self._hear_one(message)
-            finally:
-                self._observer.stream_ended("get")
+            await self._hear_all(incoming)
             return True
         finally:
             await incoming.release()
+
+    async def _hear_all(self, incoming: Incoming) -> None:
+        self._observer.stream_opened("get")
+        try:
+            async for message in incoming.messages():
+                self._hear_one(message)
+        finally:
+            self._observer.stream_ended("get")
+            self._last_event = incoming.last_event or self._last_event
+            self._wished = wished(incoming)
 
     def _hear_one(self, message: bytes) -> None:
         # Whatever it is, it answers nothing: the stream is still good for the next message.

@@ -14,14 +14,17 @@ from taskgate.clock import Clock
 from taskgate.dialects.base import Params, Server, ToolPage
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.mcp.jsonrpc import Notification, RawJson, Response
-from taskgate.mcp.vocabulary import INITIALIZE, NOTE_TOOLS_CHANGED, PING, TOOLS_CALL, TOOLS_LIST
+from taskgate.mcp.versions import Peer
+from taskgate.mcp.vocabulary import INITIALIZE, PING, TOOLS_CALL, TOOLS_LIST
 from taskgate.tasks.events import CallFaulted, CallSucceeded
 from taskgate.tasks.policy import TaskSupport
 from taskgate.upstream import failures
-from taskgate.upstream.base import Notice, Speaker
+from taskgate.upstream.base import Hearer, Speaker
+from taskgate.upstream.calls import Call, Means
 from taskgate.upstream.catalogue import read_catalogue
-from taskgate.upstream.conversation import Call, Conversation, Means
+from taskgate.upstream.conversation import Audience, Conversation
 from taskgate.upstream.listening import ServerStream
+from taskgate.upstream.patience import Bounds, briefly
 from taskgate.upstream.single import Abandoned, SingleFlight
 
 SIGN_OF_LIFE: Final = timedelta(seconds=2)
@@ -49,12 +52,13 @@ class Talk:
 class HttpSession:
     """One session with one server; see UpstreamSession."""
 
-    def __init__(self, means: Means, *, notice: Notice, clock: Clock) -> None:
+    def __init__(self, means: Means, *, hearer: Hearer, host: Peer | None, clock: Clock) -> None:
         self._means = means
-        self._notice = notice
+        self._host = host
         self._clock = clock
         self._talk = SingleFlight(self._begin)
         self._catalogue = SingleFlight(self._read_catalogue)
+        self._audience = Audience(hearer=hearer, host=host, catalogue_changed=self._catalogue.forget)
         self._dropping: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -63,28 +67,36 @@ class HttpSession:
         return (await self._open()).conversation.server
 
     async def relay(
-        self, method: str, params: Params | None, *, notice: Notice, speaker: Speaker | None = None
+        self,
+        method: str,
+        params: Params | None,
+        *,
+        hearer: Hearer,
+        tool: str | None = None,
+        speaker: Speaker | None = None,
     ) -> Response:
         """See UpstreamSession."""
         write = self._means.dialect.call
-        return await self._ask(
-            method,
-            lambda id_: write(id_, method, params),
-            notice=notice,
-            within=self._means.settings.call,
-            speaker=speaker,
-        )
+        bounds = self._means.patience.of(tool)
+        return await self._ask(method, lambda id_: write(id_, method, params), bounds, hearer, speaker)
 
     async def run(
-        self, params: Params, *, within: timedelta, speaker: Speaker | None = None
+        self, tool: str, params: RawJson, *, within: timedelta, hearer: Hearer, speaker: Speaker | None = None
     ) -> CallSucceeded | CallFaulted:
         """See UpstreamSession."""
         dialect = self._means.dialect
-        within = min(within, self._means.settings.call)
+        tracked = dialect.tracked(params)
+        bounds = self._means.patience.of(tool).within(within)
         response = await self._ask(
-            TOOLS_CALL, lambda id_: dialect.call(id_, TOOLS_CALL, params), within=within, speaker=speaker
+            TOOLS_CALL, lambda id_: dialect.call(id_, TOOLS_CALL, tracked), bounds, hearer, speaker
         )
         return dialect.outcome(response)
+
+    def tell(self, notification: Notification) -> None:
+        """See UpstreamSession. What its server was not told to expect of the host is dropped too."""
+        talk, dialect = self._talk.value, self._means.dialect
+        if talk is not None and dialect.passes(notification, self._host):
+            talk.conversation.say(dialect.pass_on(notification), droppable=True)
 
     async def tools(self) -> Mapping[str, TaskSupport | None]:
         """See UpstreamSession."""
@@ -125,7 +137,7 @@ class HttpSession:
 
     async def _begin(self) -> Talk:
         means = self._means
-        conversation = Conversation(means, self._hear)
+        conversation = Conversation(means, self._audience)
         began = self._clock.elapsed()
         try:
             await conversation.begin()
@@ -162,18 +174,17 @@ class HttpSession:
         self,
         method: str,
         write: Callable[[int], str],
-        *,
-        notice: Notice | None = None,
-        within: timedelta,
+        bounds: Bounds,
+        hearer: Hearer | None = None,
         speaker: Speaker | None = None,
     ) -> Response:
         means, clock = self._means, self._clock
-        began = clock.elapsed()
+        began, spent = clock.elapsed(), 0.0
         talk = self._talk.value
         if talk is None or self._closed:
-            talk, within = await self._open_within(within)
+            talk, spent = await self._open_within(bounds.first)
         first_byte = None if method == TOOLS_CALL else means.settings.first_byte
-        call = Call(next(means.ids), notice, within, speaker)
+        call = Call(next(means.ids), hearer, bounds, speaker=speaker, spent=spent)
         error: str | None = "cancelled"
         try:
             response = await talk.conversation.ask(call, write(call.id), first_byte=first_byte)
@@ -204,37 +215,30 @@ class HttpSession:
     async def _ping(self, conversation: Conversation) -> bool:
         """Whether the server answers in the conversation, or at least does not end it again."""
         means = self._means
-        call = Call(next(means.ids), None, SIGN_OF_LIFE)
+        call = Call(next(means.ids), None, briefly(SIGN_OF_LIFE))
         try:
             await conversation.ask(call, means.dialect.call(call.id, PING, None), first_byte=SIGN_OF_LIFE)
         except UpstreamFailed as failure:
             return failure.reason not in _OVER
         return True
 
-    async def _open_within(self, within: timedelta) -> tuple[Talk, timedelta]:
-        """A conversation, and what is left of the time."""
+    async def _open_within(self, within: float) -> tuple[Talk, float]:
+        """A conversation, and the seconds that it took."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
-            async with asyncio.timeout(within.total_seconds()):
+            async with asyncio.timeout(within):
                 talk = await self._open()
         except TimeoutError:
             raise failures.too_late(dispatched=False) from None
-        return talk, within - timedelta(seconds=loop.time() - began)
+        return talk, loop.time() - began
 
     async def _read_catalogue(self) -> Mapping[str, TaskSupport | None]:
         return await read_catalogue(self._read_page)
 
     async def _read_page(self, cursor: RawJson | None) -> ToolPage:
-        dialect, within = self._means.dialect, self._means.settings.call
-        return dialect.read_tools(
-            await self._ask(TOOLS_LIST, lambda id_: dialect.list_tools(id_, cursor), within=within)
-        )
-
-    def _hear(self, notification: Notification) -> None:
-        if notification.method == NOTE_TOOLS_CHANGED:
-            self._catalogue.forget()
-        self._notice(notification)
+        dialect, bounds = self._means.dialect, self._means.patience.of()
+        return dialect.read_tools(await self._ask(TOOLS_LIST, lambda id_: dialect.list_tools(id_, cursor), bounds))
 
     def _lose(self, talk: Talk) -> None:
         """The server ended the conversation: the next call opens another. Only the first to notice does anything."""

@@ -65,11 +65,22 @@ class TlsSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolTimeouts:
+    """The bounds of calls to the tools that a glob names, with regard to case; see UpstreamSettings."""
+
+    tool: str
+    call: timedelta
+    ceiling: timedelta
+    idle: timedelta | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamSettings:
     """One configured server.
 
     `connect` bounds the way to a connection, `first_byte` the wait for an answer's head (never for `tools/call`),
-    `idle` the silence within an answer (None: any), `call` a whole call. `max_result` is in bytes of one message.
+    `idle` the silence within an answer (None: any), `call` a call without a sign of progress, `ceiling` any call. In
+    `tools` the first that names a tool counts. `max_result` is in bytes of one message.
     """
 
     name: str
@@ -79,6 +90,8 @@ class UpstreamSettings:
     idle: timedelta | None
     call: timedelta
     max_result: int
+    ceiling: timedelta = timedelta(hours=24)
+    tools: tuple[ToolTimeouts, ...] = ()
     credentials: FixedHeader | GrantSettings | None = None
     identity: IdentityHeaders = IdentityHeaders()
     tls: TlsSettings = TlsSettings()

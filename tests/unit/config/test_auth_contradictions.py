@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from requirements import covers
 from taskgate.config import GatewayConfig
 from taskgate.config.coherence import contradictions
 from taskgate.config.models import USUAL
@@ -28,6 +29,7 @@ def _rules(mode: str, rule: str) -> str:
     return f"version: 1\n{MINIMAL_UPSTREAM}auth: {auth}\nauthorization:\n  rules:\n    - {{}}\n    - {rule}\n"
 
 
+@covers("H-HTTP-2")
 @pytest.mark.parametrize("section", ["server", "admin"])
 @pytest.mark.parametrize("address", OPEN_ADDRESSES)
 @pytest.mark.parametrize("mode", ["mode: none", "mode: none, allow_insecure: false"])

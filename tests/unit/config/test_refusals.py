@@ -19,14 +19,16 @@ _OPEN = (
     "upstreams.reports.timeouts.first_byte",
     "upstreams.reports.timeouts.idle",
     "upstreams.reports.timeouts.call",
+    "upstreams.reports.timeouts.ceiling",
     "tasks.poll_interval.base",
+    "tasks.input_required.max_wait",
     "store.purge_interval",
 )
 _DRAINS = ("server.drain.delay", "server.drain.timeout")
 _DURATIONS = (*_OPEN, *_DRAINS, *_TTLS, "store.sqlite.busy_timeout")
 _HELD = ("server.max_body", "tasks.max_result")
 _SIZES = (*_HELD, "server.max_header", "store.sqlite.max_size")
-_COUNTS = ("server.max_json_depth", "limits.concurrency.tasks_per_context")
+_COUNTS = ("server.max_json_depth", "tasks.input_required.max_outstanding", "limits.concurrency.tasks_per_context")
 _SECTIONS = (
     "server",
     "server.tls",
@@ -38,13 +40,20 @@ _SECTIONS = (
     "tasks",
     "tasks.ttl",
     "tasks.poll_interval",
+    "tasks.input_required",
     "limits",
     "limits.concurrency",
     "store",
     "store.sqlite",
     "logging",
 )
-_LISTS = ("server.trusted_proxies", "server.allowed_hosts", "server.allowed_origins", "tasks.upgrade")
+_LISTS = (
+    "server.trusted_proxies",
+    "server.allowed_hosts",
+    "server.allowed_origins",
+    "tasks.upgrade",
+    "upstreams.reports.timeouts.tools",
+)
 
 DURATION = "must be a duration such as 250ms, 30s, 5m, 2h or 7d"
 SIZE = "must be a size such as 512B, 64KiB, 4MiB or 4GiB"

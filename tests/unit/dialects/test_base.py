@@ -1,18 +1,34 @@
-"""Parameters on their way to a server are open at one place at most."""
+"""The words of both eras come with one import."""
 
-from taskgate.dialects.base import Params
+from typing import get_args
 
-
-def test_parameters_without_a_token_leave_as_they_are() -> None:
-    params = Params('{ "name" : "t" }')
-    assert params.with_token(7) == '{ "name" : "t" }'
+from taskgate.dialects import base, intents, questions
 
 
-def test_our_token_stands_where_the_hosts_stood() -> None:
-    params = Params('{"_meta":{"progressToken": ', " }}")
-    assert params.with_token(7) == '{"_meta":{"progressToken": 7 }}'
+def test_every_intent_can_be_had_from_where_the_translators_are() -> None:
+    assert {word.__name__ for word in get_args(base.Intent)} <= set(base.__all__)
+    assert base.Intent is intents.Intent
 
 
-def test_an_empty_tail_is_a_tail() -> None:
-    params = Params("[", "")
-    assert params.with_token(1) == "[1"
+def test_so_can_every_word_about_questions() -> None:
+    own = {name for name, word in vars(questions).items() if getattr(word, "__module__", "") == questions.__name__}
+    assert own | {"Answer"} <= set(base.__all__)
+    assert all(getattr(base, name) is getattr(questions, name) for name in own)
+
+
+def test_what_is_offered_is_there_and_stands_in_order() -> None:
+    assert base.__all__ == sorted(base.__all__)
+    assert all(hasattr(base, name) for name in base.__all__)
+
+
+def test_what_a_server_can_mean_is_something_or_nothing() -> None:
+    told = set(get_args(base.Heard))
+    assert told == {
+        base.Answered,
+        base.ProgressTold,
+        base.Noticed,
+        base.Asked,
+        base.Withdrawn,
+        base.Questioned,
+        type(None),
+    }

@@ -8,6 +8,7 @@ import pytest
 
 from helpers.raw_http import RawAnswer, post
 from helpers.waiting import eventually
+from requirements import covers
 from taskgate.downstream.protocol import HostConnection
 from taskgate.engine.messages import Exchange, Reply
 from unit.downstream.gate import LONG_BODY, MOMENT, Gate, opened
@@ -49,6 +50,7 @@ async def test_a_body_of_megabytes_passes_where_it_is_allowed() -> None:
         assert gate.engine.bodies[0] == body
 
 
+@covers("S-SEC-6")
 @pytest.mark.parametrize("length", [LONG_BODY + 1, 2**40, 2**63], ids=str)
 async def test_a_body_that_says_it_is_too_large_is_not_waited_for(gate: Gate, length: int) -> None:
     async with gate.host() as host:

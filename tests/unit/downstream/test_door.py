@@ -225,6 +225,7 @@ def test_an_admission_says_what_the_head_said() -> None:
         accepts_stream=True,
         authorization=(),
         query="a=/b",
+        last_event_id=None,
     )
 
 

@@ -4,6 +4,7 @@ import pytest
 from aiohttp import web
 
 from helpers.raw_http import get, post, request_head
+from requirements import covers
 from unit.downstream.gate import LONG_HEAD, PLANTED, Gate, opened
 
 TOKEN = f"Authorization: Bearer {PLANTED}\r\n"
@@ -110,6 +111,7 @@ LARGE_HEADS = {
 }
 
 
+@covers("S-SEC-6")
 @pytest.mark.parametrize("head", LARGE_HEADS.values(), ids=LARGE_HEADS)
 async def test_a_head_that_is_too_large_is_refused(gate: Gate, head: bytes) -> None:
     async with gate.host() as host:

@@ -220,7 +220,7 @@ async def test_comments_do_not_pile_up_for_a_host_that_has_stopped() -> None:
         feed = exchange.stream()
         while not _stopped(gate):
             feed.put("x" * 5000)
-            await eventually(lambda: feed._size == 0 or _stopped(gate))
+            await eventually(lambda: feed._line is None or feed._line._size == 0 or _stopped(gate))
         await go_on.wait()
         return Reply()
 

@@ -8,6 +8,7 @@ import pytest
 from helpers.raw_http import get, post
 from helpers.waiting import bounded, eventually
 from taskgate.engine.messages import Exchange, Feed, Reply
+from taskgate.engine.streams.line import Line
 from taskgate.telemetry.audit import HttpAnswered, StreamEnded, StreamOpened
 from unit.downstream.gate import PLANTED, Gate, opened
 
@@ -111,26 +112,26 @@ async def test_silence_begins_anew_with_each_message() -> None:
 
 
 async def test_a_message_that_finds_the_writer_waiting_does_not_wake_it() -> None:
-    passed: list[str] = []
+    passed: list[bytes] = []
 
-    def pass_on(message: str) -> bool:
-        passed.append(message)
-        return message != "later"
+    def pass_on(piece: bytes) -> bool:
+        passed.append(piece)
+        return piece != b"later"
 
-    feed = Feed(pass_on=pass_on)
-    assert feed.put("early")
-    assert await feed.next(10) == "early"
-    reader = asyncio.create_task(feed.next(10))
+    line = Line(pass_on=pass_on)
+    assert line.put(b"early")
+    assert await line.next(10) == b"early"
+    reader = asyncio.create_task(line.next(10))
     await asyncio.sleep(0)
-    assert feed.put("now")
+    assert line.put(b"now")
     await asyncio.sleep(0)
     assert not reader.done()
-    assert feed.put("later")
-    assert feed.put("last")
+    assert line.put(b"later")
+    assert line.put(b"last")
     async with bounded():
-        assert await reader == "later"
-    assert await feed.next(10) == "last"
-    assert passed == ["now", "later"]
+        assert await reader == b"later"
+    assert await line.next(10) == b"last"
+    assert passed == [b"now", b"later"]
 
 
 async def test_a_stream_to_http_1_0_has_no_chunks(gate: Gate) -> None:
@@ -268,7 +269,7 @@ async def test_a_message_in_the_midst_that_cannot_be_written_ends_the_stream(gat
     async with gate.host() as host:
         await host.send(post())
         await host.head()
-        assert held.feeds[0].put(f'"{PLANTED}\ud800"')
+        assert not held.feeds[0].put(f'"{PLANTED}\ud800"')
         await eventually(lambda: held.feeds[0].closed)
         held.last.set_result(Reply())
 

@@ -129,7 +129,7 @@ async def test_what_waits_for_a_slow_host_is_seen_and_bounded(made: Papers) -> N
         feed = exchange.stream()
         while feed.put("x" * 2**16):
             sent.append(1)
-            await eventually(lambda: feed._size == 0 or feed.closed)
+            await eventually(lambda: feed._line is None or feed._line._size == 0)
         return Reply()
 
     async with made.opened(pour, write_timeout=MOMENT) as gate, made.host(gate, limit=1024) as host:

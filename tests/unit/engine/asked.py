@@ -1,9 +1,10 @@
 """An exchange that nothing comes of, for what happens before there is an answer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from taskgate.engine.messages import Feed, Inbound, Verb
+from taskgate.engine.streams.trails import Trails
 
 
 @dataclass
@@ -31,3 +32,9 @@ class Asked:
 
     def when_gone(self, forget: Callable[[], None]) -> None:
         """Nobody leaves."""
+
+    def keep(self, trails: Trails) -> None:
+        raise AssertionError("nothing is answered here")
+
+    def resume(self, feed: Feed, missed: Sequence[bytes]) -> bool:
+        raise AssertionError("nothing is answered here")

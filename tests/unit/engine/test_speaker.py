@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from taskgate.auth.context import ANONYMOUS, AuthContext, Identity
-from taskgate.engine.callers import speaker
+from taskgate.engine.guard.callers import speaker
 from taskgate.upstream.base import Speaker
 
 EXPIRY = datetime(2026, 1, 2, tzinfo=UTC)

@@ -22,8 +22,38 @@ def test_no_notification_is_a_method_that_waits_for_an_answer() -> None:
 
 
 def test_what_is_about_one_call_is_not_relayed_as_a_notice_of_the_session() -> None:
-    of_one_call = {vocabulary.NOTE_CANCELLED, vocabulary.NOTE_PROGRESS, vocabulary.NOTE_TASK_STATUS}
-    assert not of_one_call & vocabulary.RELAYED_NOTICES
+    of_one_call = {vocabulary.NOTE_CANCELLED, vocabulary.NOTE_PROGRESS}
+    assert not of_one_call & (vocabulary.RELAYED_NOTICES | vocabulary.HOST_NOTICES)
+
+
+def test_no_server_tells_hosts_of_its_own_tasks() -> None:
+    # The tasks that a host knows are the gateway's.
+    assert vocabulary.NOTE_TASK_STATUS not in vocabulary.RELAYED_NOTICES
+
+
+def test_what_a_host_tells_its_server_is_no_news_of_a_server() -> None:
+    # L-HOST-4, decisions d.
+    assert {"notifications/roots/list_changed", "notifications/tasks/status"} == vocabulary.HOST_NOTICES
+    assert not vocabulary.HOST_NOTICES & vocabulary.RELAYED_NOTICES
+
+
+def test_the_news_that_a_host_gets_of_its_server_are_those_of_the_era() -> None:
+    # L-INPUT-9.
+    assert {
+        "notifications/tools/list_changed",
+        "notifications/prompts/list_changed",
+        "notifications/resources/list_changed",
+        "notifications/resources/updated",
+        "notifications/message",
+        "notifications/elicitation/complete",
+    } == vocabulary.RELAYED_NOTICES
+
+
+def test_what_a_server_asks_is_no_request_of_a_host() -> None:
+    # The labels of metrics are a closed set, and a host that sends one of these gets no further than a refusal.
+    asked = {vocabulary.ELICITATION_CREATE, vocabulary.SAMPLING_CREATE, vocabulary.ROOTS_LIST}
+    assert asked == {"elicitation/create", "sampling/createMessage", "roots/list"}
+    assert not asked & vocabulary.KNOWN_METHODS
 
 
 def test_the_codes_of_json_rpc_are_as_it_says() -> None:
@@ -37,8 +67,9 @@ def test_the_codes_of_json_rpc_are_as_it_says() -> None:
 
 
 def test_our_own_codes_stand_outside_the_reserved_range_and_apart() -> None:
-    ours = [code for code in CODES.values() if not -32768 <= code <= -32000]
-    assert sorted(ours) == [-32800, 403, 429, 503]
+    ours = {name: code for name, code in CODES.items() if not -32768 <= code <= -32000}
+    assert ours.pop("REFUSED_BY_USER") == -1, "it is the specification's own"
+    assert sorted(ours.values()) == [-32800, 403, 429, 503]
 
 
 def test_the_related_task_key_is_spelt_as_the_specification_spells_it() -> None:

@@ -17,7 +17,9 @@ from taskgate.tasks.events import (
     Dispatched,
     InputAnswered,
     InputClaimed,
+    InputKept,
     InputRequested,
+    InputWithdrawn,
     Progressed,
     TaskEvent,
 )
@@ -49,6 +51,8 @@ def event_for(kind: type[Any], task: TaskRecord) -> TaskEvent:
         InputRequested: InputRequested(request=question(task.inputs_made + 1)),
         InputClaimed: InputClaimed(key="input-2", stream="s"),
         InputAnswered: InputAnswered(key="input-2", response='{"x":1}'),
+        InputKept: InputKept(key="input-2", response="{}", kept_as="theirs"),
+        InputWithdrawn: InputWithdrawn(key="input-2"),
         AnswerForwarded: AnswerForwarded(key="input-1"),
         CallSucceeded: CallSucceeded(result='{"content":[]}', tool_error=False),
         CallFaulted: CallFaulted(error='{"code":-1,"message":"m"}', reason=FaultReason.TIMEOUT, message="Too late"),
@@ -65,6 +69,8 @@ EXPECTED: dict[type[Any], tuple[set[TaskStatus] | None, set[TaskStatus] | None]]
     InputRequested: ({INPUT_REQUIRED}, {INPUT_REQUIRED}),
     InputClaimed: (None, {INPUT_REQUIRED}),
     InputAnswered: (None, {INPUT_REQUIRED, WORKING}),
+    InputKept: (None, {INPUT_REQUIRED}),
+    InputWithdrawn: (None, {INPUT_REQUIRED, WORKING}),
     AnswerForwarded: ({WORKING}, {INPUT_REQUIRED}),
     CallSucceeded: ({COMPLETED}, {COMPLETED}),
     CallFaulted: ({FAILED}, {FAILED}),
@@ -122,6 +128,19 @@ CHANGES: dict[str, tuple[TaskStatus, TaskEvent, dict[str, Any]]] = {
         InputAnswered(key="input-2", response="[]"),
         {"inputs": (question(3),), "answers": {"input-1": "{}", "input-2": "[]"}, "updated_at": LATER},
     ),
+    "kept by the host": (
+        INPUT_REQUIRED,
+        InputKept(key="input-2", response='{"result":{}}', kept_as="theirs"),
+        {
+            "inputs": (question(2, kept_as="theirs"), question(3)),
+            "answers": {"input-1": "{}", "input-2": '{"result":{}}'},
+        },
+    ),
+    "withdrawn, others outstanding": (
+        INPUT_REQUIRED,
+        InputWithdrawn(key="input-2"),
+        {"inputs": (question(3),), "updated_at": LATER},
+    ),
     "answer forwarded": (INPUT_REQUIRED, AnswerForwarded(key="input-1"), {"answers": {}}),
     "succeeded": (
         INPUT_REQUIRED,
@@ -168,6 +187,29 @@ def test_the_last_answer_sets_the_task_to_work_again() -> None:
     assert task.answers == {"input-1": "{}", "input-3": "3", "input-2": "2"}
 
 
+def test_a_task_works_again_once_its_last_question_is_withdrawn() -> None:
+    task = advance(RECORDS[INPUT_REQUIRED], InputWithdrawn(key="input-3"), LATER)
+    assert task.status is INPUT_REQUIRED
+    task = advance(task, InputWithdrawn(key="input-2"), LATER)
+    assert (task.status, task.inputs, task.answers) == (WORKING, (), {"input-1": "{}"})
+
+
+def test_a_question_that_the_host_keeps_a_task_for_is_open_until_it_is_withdrawn() -> None:
+    claimed = advance(RECORDS[INPUT_REQUIRED], InputClaimed(key="input-2", stream="s"), LATER)
+    kept = advance(claimed, InputKept(key="input-2", response="{}", kept_as="theirs"), LATER)
+    assert kept.inputs[0].claimed_by is None
+    for event in (
+        InputKept(key="input-2", response="{}", kept_as="other"),
+        InputAnswered(key="input-2", response="{}"),
+        InputClaimed(key="input-2", stream="s"),
+    ):
+        with pytest.raises(IllegalTransition):
+            advance(kept, event, LATER)
+    kept = advance(kept, InputAnswered(key="input-3", response="3"), LATER)
+    assert kept.status is INPUT_REQUIRED
+    assert advance(kept, InputWithdrawn(key="input-2"), LATER).status is WORKING
+
+
 def test_a_question_may_be_given_back_and_claimed_by_another_stream() -> None:
     task = RECORDS[INPUT_REQUIRED]
     for stream in ("a", None, "b"):
@@ -184,6 +226,7 @@ ILLEGAL: dict[str, tuple[TaskStatus, TaskEvent]] = {
     "a claim of an answered question": (INPUT_REQUIRED, InputClaimed(key="input-1", stream="s")),
     "an answer to no question": (INPUT_REQUIRED, InputAnswered(key="input-9", response="{}")),
     "a second answer": (INPUT_REQUIRED, InputAnswered(key="input-1", response="{}")),
+    "a withdrawal of an answered question": (INPUT_REQUIRED, InputWithdrawn(key="input-1")),
     "no answer to forward": (WORKING, AnswerForwarded(key="input-2")),
     "an outstanding question to forward": (INPUT_REQUIRED, AnswerForwarded(key="input-2")),
 }

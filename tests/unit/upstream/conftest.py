@@ -13,21 +13,49 @@ from taskgate.clock import SystemClock
 from taskgate.dialects.base import Params
 from taskgate.dialects.legacy.upstream import LegacyUpstream
 from taskgate.mcp.jsonrpc import Notification, Response
-from taskgate.upstream.base import Speaker
+from taskgate.mcp.versions import Peer, Revision
+from taskgate.upstream.base import ServerQuestion, Speaker
 from taskgate.upstream.http import HttpTransport, HttpUpstream, UpstreamObserver, UpstreamSettings
 from taskgate.upstream.session import HttpSession
 from unit.upstream.offices import Office
 
 
 @dataclass
+class Ear:
+    """Hears and remembers; see Hearer."""
+
+    notices: list[Notification] = field(default_factory=list)
+    questions: list[ServerQuestion] = field(default_factory=list)
+
+    def notice(self, notification: Notification) -> None:
+        self.notices.append(notification)
+
+    def clog(self) -> None:
+        return None
+
+    def asked(self, question: ServerQuestion) -> None:
+        self.questions.append(question)
+
+
+@dataclass
 class Heard:
     """All that a session tells its users and its observer."""
 
-    session: list[Notification] = field(default_factory=list)
-    call: list[Notification] = field(default_factory=list)
+    of_session: Ear = field(default_factory=Ear)
+    of_calls: Ear = field(default_factory=Ear)
     answered: list[tuple[str, str | None]] = field(default_factory=list)
     lost: int = 0
     streams: list[str] = field(default_factory=list)
+
+    @property
+    def session(self) -> list[Notification]:
+        """The notifications that belong to no call."""
+        return self.of_session.notices
+
+    @property
+    def call(self) -> list[Notification]:
+        """The notifications that belong to a call."""
+        return self.of_calls.notices
 
     def observer(self) -> UpstreamObserver:
         def lose() -> None:
@@ -49,15 +77,15 @@ class Caller:
     session: HttpSession
     heard: Heard
 
-    async def call(self, tool: str = "echo", *, progress: bool = False, **arguments: Any) -> Response:
-        """Relay a `tools/call`; `progress` asks to hear of it."""
-        return await self.session.relay(
-            "tools/call", call_params(tool, progress=progress), notice=self.heard.call.append
-        )
+    async def call(self, tool: str = "echo", *, progress: bool = False, ear: Ear | None = None) -> Response:
+        """Relay a `tools/call`; `progress` asks to hear of it, and `ear` hears instead of the one of all calls."""
+        params, hearer = call_params(tool, progress=progress), ear or self.heard.of_calls
+        return await self.session.relay("tools/call", params, hearer=hearer, tool=tool)
 
-    async def run(self, tool: str = "echo", *, within: float = 60) -> Any:
+    async def run(self, tool: str = "echo", *, within: float = 60, ear: Ear | None = None) -> Any:
         """Run a `tools/call` as a task does."""
-        return await self.session.run(call_params(tool), within=timedelta(seconds=within))
+        params, hearer = call_params(tool).head, ear or self.heard.of_calls
+        return await self.session.run(tool, params, within=timedelta(seconds=within), hearer=hearer)
 
     async def close(self) -> None:
         await self.session.close()
@@ -76,6 +104,19 @@ def speaks_for_anybody() -> Speaker:
     return Speaker(context="anybody")
 
 
+EVERYTHING = Peer(
+    revision=Revision.R2025_11_25,
+    capabilities={
+        "roots": {"listChanged": True},
+        "sampling": {"tools": {}, "context": {}},
+        "elicitation": {"form": {}, "url": {}},
+        "tasks": {"list": {}, "cancel": {}, "requests": {"elicitation": {"create": {}}}},
+    },
+    info={},
+)
+"""A host that can be asked whatever there is."""
+
+
 def settings_for(url: str, **changes: Any) -> UpstreamSettings:
     """Patient settings, as changed as the test says."""
     seconds = timedelta(seconds=20)
@@ -83,8 +124,8 @@ def settings_for(url: str, **changes: Any) -> UpstreamSettings:
     return UpstreamSettings(**({"name": "reports", "url": url} | plain | changes))
 
 
-def new_caller(url: str, **changes: Any) -> Caller:
-    """A caller of whatever is at that address; to be closed."""
+def new_caller(url: str, host: Peer | None = None, **changes: Any) -> Caller:
+    """A caller of whatever is at that address, for a host; to be closed."""
     heard = Heard()
     upstream = HttpUpstream(
         settings_for(url, **changes),
@@ -92,7 +133,7 @@ def new_caller(url: str, **changes: Any) -> Caller:
         observer=heard.observer(),
         clock=SystemClock(),
     )
-    return Caller(upstream, upstream.session(heard.session.append, speaks_for_anybody), heard)
+    return Caller(upstream, upstream.session(heard.of_session, speaks_for_anybody, host), heard)
 
 
 @pytest.fixture
@@ -106,6 +147,14 @@ async def server() -> AsyncIterator[ScriptedServer]:
 async def caller(server: ScriptedServer) -> AsyncIterator[Caller]:
     """Somebody with a session at that server, not yet opened."""
     caller = new_caller(server.url)
+    yield caller
+    await caller.close()
+
+
+@pytest.fixture
+async def asked(server: ScriptedServer) -> AsyncIterator[Caller]:
+    """Somebody whose host can be asked whatever there is."""
+    caller = new_caller(server.url, EVERYTHING)
     yield caller
     await caller.close()
 

@@ -20,6 +20,19 @@ from taskgate.upstream.settings import GrantKind, GrantSettings
 CALL = Params('{"name":"echo","arguments":{}}')
 
 
+class Deaf:
+    """Hears nothing; see Hearer."""
+
+    def notice(self, _: object) -> None:
+        pass
+
+    def clog(self) -> None:
+        return None
+
+    def asked(self, _: object) -> None:
+        pass
+
+
 class Office:
     """The upstream; to be closed. `got` has whether a token came of each request for one."""
 
@@ -38,7 +51,7 @@ class Office:
 
     def session(self, speaker: Speaker | Callable[[], Speaker]) -> HttpSession:
         speaks = speaker if callable(speaker) else lambda: speaker
-        self.sessions.append(self.upstream.session(lambda _: None, speaks))
+        self.sessions.append(self.upstream.session(Deaf(), speaks))
         return self.sessions[-1]
 
     async def call(self, speaker: Speaker) -> None:
@@ -54,7 +67,7 @@ class Office:
 async def relay(session: HttpSession) -> Any:
     """One call in that session."""
     async with bounded():
-        return await session.relay("tools/call", CALL, notice=lambda _: None)
+        return await session.relay("tools/call", CALL, hearer=Deaf())
 
 
 async def failure(session: HttpSession) -> UpstreamFailed:

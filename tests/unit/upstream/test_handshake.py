@@ -1,7 +1,6 @@
 """How a session with a server is opened, what goes along with its requests, and how it is closed."""
 
 import asyncio
-from datetime import timedelta
 
 import pytest
 
@@ -102,7 +101,7 @@ async def test_a_call_whose_handshake_failed_was_not_sent(server: ScriptedServer
 async def test_a_task_does_not_wait_for_a_handshake_longer_than_it_may_run(server: ScriptedServer, caller) -> None:
     server.methods["initialize"] = Hold()
     with pytest.raises(UpstreamFailed) as failed:
-        await caller.session.run(None, within=timedelta(milliseconds=30))
+        await caller.run(within=0.03)
     assert (failed.value.reason, failed.value.dispatched) == ("timeout", False)
 
 

@@ -13,7 +13,7 @@ from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.session import HttpSession
 from taskgate.upstream.wire.connection import Connection
-from unit.upstream.offices import CALL, Office, exchange, relay, somebody
+from unit.upstream.offices import CALL, Deaf, Office, exchange, relay, somebody
 
 SHORT = timedelta(milliseconds=200)
 LONG = timedelta(seconds=20)
@@ -26,7 +26,7 @@ class Way:
         self.session, self.begun, self.gate = session, begun, gate
 
     def run(self, within: timedelta = LONG) -> "asyncio.Task[Any]":
-        return asyncio.create_task(self.session.run(CALL, within=within))
+        return asyncio.create_task(self.session.run("echo", CALL.head, within=within, hearer=Deaf()))
 
 
 async def wait_for_a_token(office: Callable[..., Office], endpoint: ExchangeServer, _: pytest.MonkeyPatch) -> Way:

@@ -19,6 +19,7 @@ from helpers.scripted_upstream import (
 )
 from helpers.waiting import bounded, eventually
 from taskgate.upstream import listening
+from unit.upstream.conftest import Ear
 
 QUESTIONS = {
     "ping": ({"jsonrpc": "2.0", "id": "q", "method": "ping"}, {"jsonrpc": "2.0", "id": "q", "result": {}}),
@@ -41,16 +42,21 @@ async def test_progress_on_the_get_stream_reaches_the_call_with_its_token(server
     server.script["slow"] = hold = Hold()
     other = Hold()
     server.script["other"] = other
-    calls = [asyncio.create_task(caller.call("slow", progress=True)), asyncio.create_task(caller.run("other"))]
+    ear = Ear()
+    calls = [
+        asyncio.create_task(caller.call("slow", progress=True)),
+        asyncio.create_task(caller.run("other", ear=ear)),
+    ]
     async with bounded():
         await asyncio.gather(hold.begun.wait(), other.begun.wait())
-        foreign = [progress_note(other.turns[0].id, 8), progress_note("text", 8), progress_note(999, 8)]
+        foreign = [progress_note(other.turns[0].token, 8), progress_note("text", 8), progress_note(999, 8)]
         await server.push(*foreign, progress_note(hold.turns[0].token, 1))
         await eventually(lambda: caller.heard.call)
         for one in (hold, other):
             one.release({"content": []})
         await asyncio.gather(*calls)
     assert [notice.params["progress"].value for notice in caller.heard.call] == [1]
+    assert [notice.params["progress"].value for notice in ear.notices] == [8]
 
 
 async def test_progress_of_an_ended_call_is_dropped(server: ScriptedServer, caller) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from taskgate.dialects import faults
 from taskgate.dialects.base import (
+    Answer,
     AnswerPing,
     AwaitTask,
     CallTool,
@@ -20,10 +21,13 @@ from taskgate.dialects.base import (
     Intent,
     ListTasks,
     OpenSession,
+    Question,
     Relay,
     Server,
     SupportOf,
 )
+from taskgate.dialects.legacy import questions
+from taskgate.dialects.legacy.capabilities import allows
 from taskgate.dialects.legacy.filters import FILTER_CAPABILITY, listing_of
 from taskgate.dialects.legacy.params import (
     cursor_of,
@@ -59,7 +63,7 @@ from taskgate.mcp.jsonrpc import (
 )
 from taskgate.mcp.versions import NEWEST, Peer, find_revision
 from taskgate.tasks.listing import ListedTask
-from taskgate.tasks.record import Faulted, Succeeded, TaskRecord
+from taskgate.tasks.record import Faulted, InputRequest, Succeeded, TaskId, TaskRecord
 
 TASK_CAPABILITY = '{"cancel":{},"requests":{"tools":{"call":{}}}}'
 LISTING_CAPABILITY = f'{{"cancel":{{}},"list":{{"filter":{FILTER_CAPABILITY}}},"requests":{{"tools":{{"call":{{}}}}}}}}'
@@ -89,7 +93,9 @@ class LegacyDownstream:
             case Notification(method=words.NOTE_CANCELLED):
                 id_ = value_of(message.params, "requestId")
                 return CancelCall(request=id_) if is_id(id_) else Ignore()
-        return Ignore()
+            case Notification():
+                return questions.read_notice(message)
+        return questions.read_answer(message)
 
     def welcome(self, intent: OpenSession, server: Server, *, offers_tasks: bool) -> str:
         has_tasks = offers_tasks and intent.peer.revision.has_tasks
@@ -115,11 +121,35 @@ class LegacyDownstream:
             page = without_hidden(page, shows)
         return result_text(id, amend_tools(page, support))
 
-    def notice(self, notification: Notification, token: RequestId | None) -> str:
-        place = notification.params.get("progressToken")
-        if token is None or place is None:
-            return notification.text
-        return f"{notification.text[: place.start]}{dump(token)}{notification.text[place.end :]}"
+    def notice(self, notification: Notification, token: RequestId | None, task: TaskId | None = None) -> str:
+        return questions.notice_text(notification, token, task)
+
+    def progress(self, token: RequestId, done: float, message: str, task: TaskId | None = None) -> str:
+        return questions.progress_text(token, done, message, task)
+
+    def question(self, id: str, question: Question) -> str:
+        return questions.question_text(id, question)
+
+    def input_id(self, task: TaskId, key: str) -> str:
+        return questions.input_id(task, key)
+
+    def input_of(self, id: str) -> tuple[TaskId, str] | None:
+        return questions.input_of(id)
+
+    def wants_task(self, params: RawJson) -> bool:
+        return questions.wants_task(params)
+
+    def settles(self, method: str, params: RawJson, answer: Answer) -> str | None:
+        return questions.settled_by(method, params, answer)
+
+    def input_request(self, record: TaskRecord, request: InputRequest) -> str:
+        return questions.input_text(record.id, request)
+
+    def withdrawal(self, id: str, reason: str) -> str:
+        return questions.withdrawal_text(id, reason)
+
+    def takes(self, peer: Peer, method: str, params: RawJson) -> bool:
+        return allows(peer, method, params)
 
     def task_created(self, id: RequestId, record: TaskRecord, response: str | None) -> str:
         return result_text(id, create_result(record, response))

@@ -14,6 +14,8 @@ from taskgate.mcp.jsonrpc import Members, RawJson, Request, RequestId, is_id, re
 from taskgate.mcp.vocabulary import RELATED_TASK
 from taskgate.tasks.record import TaskId
 
+TASK_ID: Final = r"[A-Za-z0-9_-]{32}"
+"""What an id of ours looks like, as a regular expression."""
 MAX_TOOL_NAME: Final = 128
 MAX_TTL: Final = timedelta(days=36_500)
 """Anything longer is as good as this, and no overflow."""
@@ -141,4 +143,4 @@ def _cut(text: str, begin: int, end: int, edits: list[tuple[int, int, str]]) -> 
 _NOT_PASSED: Final = (RELATED_TASK,)
 _NOT_KEPT: Final = (RELATED_TASK, "progressToken")
 _MILLISECOND = timedelta(milliseconds=1)
-_TASK_ID = re.compile(r"[A-Za-z0-9_-]{32}")
+_TASK_ID = re.compile(TASK_ID)

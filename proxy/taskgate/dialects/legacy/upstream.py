@@ -1,20 +1,22 @@
 """Servers of the initialize era: what they are told, and what their messages mean. Pure; holds no session.
 
-No client capability is declared, so every request of a server but `ping` is refused (-32601).
+What they ask of a host is read in `upstream_questions`, what a host declared in `capabilities`.
 """
 
 from typing import Any, Final
 
 from taskgate.dialects.base import (
+    Answer,
     Answered,
     Heard,
     Noticed,
     Params,
     ProgressTold,
-    Questioned,
     Server,
     ToolPage,
+    Withdrawn,
 )
+from taskgate.dialects.legacy import capabilities, upstream_questions
 from taskgate.errors import MalformedMessage, UnparsableMessage, UpstreamFailed, UpstreamReason
 from taskgate.mcp import vocabulary as words
 from taskgate.mcp.jsonrpc import (
@@ -25,12 +27,11 @@ from taskgate.mcp.jsonrpc import (
     RequestId,
     Response,
     dump,
-    error_text,
+    is_id,
     members,
     notification_text,
     parse,
     request_text,
-    result_text,
 )
 from taskgate.mcp.versions import NEWEST, Peer, find_revision
 from taskgate.tasks.events import CallFaulted, CallSucceeded
@@ -50,9 +51,10 @@ class LegacyUpstream:
     def __init__(self, version: str) -> None:
         self._version = version
 
-    def handshake(self, id: RequestId) -> str:
+    def handshake(self, id: RequestId, host: Peer | None) -> str:
         info = {"name": "taskgate", "version": self._version}
-        params = {"protocolVersion": NEWEST.value, "capabilities": {}, "clientInfo": info}
+        declared = capabilities.declared(host)
+        params = {"protocolVersion": NEWEST.value, "capabilities": declared, "clientInfo": info}
         return request_text(id, words.INITIALIZE, dump(params))
 
     def read_welcome(self, response: Response) -> Server:
@@ -82,8 +84,23 @@ class LegacyUpstream:
         return notification_text(words.NOTE_INITIALIZED)
 
     def call(self, id: RequestId, method: str, params: Params | None) -> str:
-        token = id if isinstance(id, int) else 0
-        return request_text(id, method, None if params is None else params.with_token(token))
+        return request_text(id, method, None if params is None else params.with_token(id))
+
+    def tracked(self, params: RawJson) -> Params:
+        try:
+            found = members(params, {"_meta": {}})
+        except MalformedMessage:
+            # Better untracked than refused for what its server may well read.
+            return Params(params)
+        meta = found.get("_meta")
+        if meta is None:
+            return _opened(params, params.find("{") + 1, '"_meta":{"progressToken":', "}", more=bool(found))
+        if meta.members is None:
+            return Params(params)
+        token = meta.members.get("progressToken")
+        if token is not None:
+            return Params(params[: token.start], params[token.end :])
+        return _opened(params, meta.start + 1, '"progressToken":', "", more=bool(meta.members))
 
     def list_tools(self, id: RequestId, cursor: RawJson | None) -> str:
         return request_text(id, words.TOOLS_LIST, "{}" if cursor is None else f'{{"cursor":{cursor}}}')
@@ -106,7 +123,7 @@ class LegacyUpstream:
     def cancel(self, id: RequestId, reason: str) -> str:
         return notification_text(words.NOTE_CANCELLED, dump({"requestId": id, "reason": reason}))
 
-    def hear(self, message: bytes) -> Heard:
+    def hear(self, message: bytes, host: Peer | None) -> Heard:
         try:
             heard = parse(message, max_depth=MAX_DEPTH)
         except (UnparsableMessage, MalformedMessage):
@@ -115,14 +132,29 @@ class LegacyUpstream:
             case Response():
                 return Answered(heard)
             case Request():
-                return Questioned(_reply(heard))
+                return upstream_questions.read_question(heard, host)
             case Notification(method=words.NOTE_PROGRESS):
                 token = _value(heard.params, "progressToken")
                 known = isinstance(token, int) and not isinstance(token, bool)
                 return ProgressTold(token, heard) if known else None
+            case Notification(method=words.NOTE_CANCELLED):
+                id_ = _value(heard.params, "requestId")
+                return Withdrawn(id_) if is_id(id_) else None
             case Notification(method=method) if method in words.RELAYED_NOTICES:
                 return Noticed(heard)
         return None
+
+    def answer(self, id: RequestId, answer: Answer) -> str:
+        return upstream_questions.answer_text(id, answer)
+
+    def no_answer(self, method: str) -> Answer:
+        return upstream_questions.no_answer(method)
+
+    def passes(self, notification: Notification, host: Peer | None) -> bool:
+        return capabilities.may_tell(host, notification.method)
+
+    def pass_on(self, notification: Notification, token: RequestId | None = None) -> str:
+        return upstream_questions.passed_on(notification, token)
 
     def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
         if response.error is not None:
@@ -155,11 +187,11 @@ def _error_text(result: dict[str, Any]) -> str:
     return summary("\n".join(texts)) if texts else "The tool reported an error"
 
 
-def _reply(request: Request) -> str:
-    if request.method == words.PING:
-        return result_text(request.id, "{}")
-    error = {"code": words.METHOD_NOT_FOUND, "message": "Method not found"}
-    return error_text(request.id, dump(error))
+def _opened(params: RawJson, at: int, key: str, end: str, *, more: bool) -> Params:
+    """The text with a new first member at `at`, open where its value belongs; as it is where it is no object."""
+    if at == 0:
+        return Params(params)
+    return Params(params[:at] + key, end + ("," if more else "") + params[at:])
 
 
 def _native_support(tool: dict[str, Any]) -> TaskSupport | None:

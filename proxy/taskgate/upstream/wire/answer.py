@@ -5,6 +5,7 @@ No exception of aiohttp passes from here. What a message means must not live her
 
 import asyncio
 from collections import deque
+from datetime import timedelta
 from typing import Final, Self
 
 from aiohttp import ClientError, hdrs
@@ -95,6 +96,17 @@ class HttpIncoming:
             except EventTooLarge:
                 raise failures.too_large() from None
         return self._ready.popleft()
+
+    @property
+    def last_event(self) -> str | None:
+        """See Incoming."""
+        return None if self._decoder is None else self._decoder.last_id
+
+    @property
+    def retry(self) -> timedelta | None:
+        """See Incoming."""
+        milliseconds = None if self._decoder is None else self._decoder.retry
+        return None if milliseconds is None else timedelta(milliseconds=milliseconds)
 
     async def release(self, *, answered: bool = False) -> None:
         """Be done with the answer; see Incoming."""

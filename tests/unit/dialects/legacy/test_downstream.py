@@ -96,6 +96,8 @@ OTHERS = [
     note("notifications/initialized"),
     note("notifications/cancelled", '{"requestId":1}'),
     '{"jsonrpc":"2.0","id":1,"result":{}}',
+    '{"jsonrpc":"2.0","id":"q","result":{}}',
+    note("notifications/roots/list_changed"),
 ]
 
 

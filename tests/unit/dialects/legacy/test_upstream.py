@@ -35,7 +35,7 @@ def reason_of(failure: pytest.ExceptionInfo[UpstreamFailed]) -> tuple[str, bool]
 
 
 def test_the_handshake_offers_the_newest_revision_and_no_capability() -> None:
-    text = DIALECT.handshake(1)
+    text = DIALECT.handshake(1, None)
     info = {"name": "taskgate", "version": "0.1.0"}
     params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
     assert json.loads(text) == {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}

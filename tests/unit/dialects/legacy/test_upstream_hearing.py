@@ -29,7 +29,7 @@ def response(text: str) -> Response:
 @pytest.mark.parametrize("id_", ["7", '"7"'])
 def test_an_answer_is_told_by_our_id_and_kept_as_text(member: str, id_: str) -> None:
     text = f'{{ "jsonrpc":"2.0", "id" : {id_}, {member} }}'
-    heard = DIALECT.hear(text.encode())
+    heard = DIALECT.hear(text.encode(), None)
     assert isinstance(heard, Answered)
     assert (heard.response.id, heard.response.text) == (json.loads(id_), text)
 
@@ -37,7 +37,7 @@ def test_an_answer_is_told_by_our_id_and_kept_as_text(member: str, id_: str) -> 
 @pytest.mark.parametrize("id_", ["0", '"\\u0061"', '""'])
 def test_a_ping_is_answered_at_once(id_: str) -> None:
     # V-INIT-5.
-    heard = DIALECT.hear(f'{{"jsonrpc":"2.0","id":{id_},"method":"ping","params":{{}}}}'.encode())
+    heard = DIALECT.hear(f'{{"jsonrpc":"2.0","id":{id_},"method":"ping","params":{{}}}}'.encode(), None)
     assert isinstance(heard, Questioned)
     assert json.loads(heard.reply) == {"jsonrpc": "2.0", "id": json.loads(id_), "result": {}}
     check_client_message(heard.reply, request_method="ping")
@@ -49,7 +49,7 @@ QUESTIONS = ["roots/list", "sampling/createMessage", "elicitation/create", "task
 @pytest.mark.parametrize("method", QUESTIONS)
 @pytest.mark.parametrize("params", ["", ',"params":{}', ',"params":[]'])
 def test_any_other_question_is_refused_for_no_capability_was_declared(method: str, params: str) -> None:
-    heard = DIALECT.hear(f'{{"jsonrpc":"2.0","id":"q","method":"{method}"{params}}}'.encode())
+    heard = DIALECT.hear(f'{{"jsonrpc":"2.0","id":"q","method":"{method}"{params}}}'.encode(), None)
     assert isinstance(heard, Questioned)
     error = {"code": -32601, "message": "Method not found"}
     assert json.loads(heard.reply) == {"jsonrpc": "2.0", "id": "q", "error": error}
@@ -59,7 +59,7 @@ def test_any_other_question_is_refused_for_no_capability_was_declared(method: st
 @pytest.mark.parametrize(("token", "number"), [("12", 12), ("0", 0), ("-1", -1)])
 def test_progress_is_told_by_our_token(token: str, number: int) -> None:
     text = f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{{ "progress":1,"progressToken":{token}}}}}'
-    heard = DIALECT.hear(text.encode())
+    heard = DIALECT.hear(text.encode(), None)
     assert isinstance(heard, ProgressTold)
     assert (heard.token, heard.notification.text) == (number, text)
 
@@ -69,25 +69,27 @@ NOT_OURS = ["{}", '{"progressToken":"12"}', '{"progressToken":true}', '{"progres
 
 @pytest.mark.parametrize("params", NOT_OURS)
 def test_progress_under_a_token_that_cannot_be_ours_is_dropped(params: str) -> None:
-    assert DIALECT.hear(f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{params}}}'.encode()) is None
+    assert (
+        DIALECT.hear(f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{params}}}'.encode(), None) is None
+    )
 
 
 @pytest.mark.parametrize("method", sorted(RELAYED_NOTICES))
 @pytest.mark.parametrize("params", ["", ', "params": {"level":"info","data":{"a":1,"a":2}}'])
 def test_a_notification_about_the_session_is_passed_on(method: str, params: str) -> None:
     text = f'{{ "jsonrpc":"2.0","method":"{method}"{params} }}'
-    heard = DIALECT.hear(text.encode())
+    heard = DIALECT.hear(text.encode(), None)
     assert isinstance(heard, Noticed)
     assert isinstance(heard.notification, Notification)
     assert heard.notification.text == text
 
 
-DROPPED = ["notifications/cancelled", "notifications/initialized", "notifications/tasks/status", "ping", "nonsense"]
+DROPPED = ["notifications/initialized", "notifications/tasks/status", "ping", "nonsense"]
 
 
 @pytest.mark.parametrize("method", DROPPED)
 def test_any_other_notification_is_dropped(method: str) -> None:
-    assert DIALECT.hear(f'{{"jsonrpc":"2.0","method":"{method}","params":{{"requestId":1}}}}'.encode()) is None
+    assert DIALECT.hear(f'{{"jsonrpc":"2.0","method":"{method}","params":{{"requestId":1}}}}'.encode(), None) is None
 
 
 GARBAGE: dict[str, bytes] = {
@@ -115,14 +117,14 @@ def test_what_is_no_message_is_a_failure(message: bytes) -> None:
     with pytest.raises(
         UpstreamFailed, match=r"^The server broke the protocol: a message of it is no JSON-RPC message$"
     ) as failure:
-        DIALECT.hear(message)
+        DIALECT.hear(message, None)
     assert (failure.value.reason, failure.value.dispatched) == ("malformed", True)
     assert failure.value.__cause__ is None
 
 
 def test_a_nest_just_not_too_deep_is_heard() -> None:
     levels = MAX_DEPTH - 1
-    assert DIALECT.hear(b'{"jsonrpc":"2.0","id":1,"result":' + b"[" * levels + b"]" * levels + b"}") is not None
+    assert DIALECT.hear(b'{"jsonrpc":"2.0","id":1,"result":' + b"[" * levels + b"]" * levels + b"}", None) is not None
 
 
 # --- outcome -------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from taskgate.upstream.base import Speaker
 from taskgate.upstream.credentials.grants import Granted
 from taskgate.upstream.credentials.tokens import Tokens
 from taskgate.upstream.settings import IdentityHeaders
-from unit.upstream.offices import CALL, Office, exchange, failure, relay, shown, somebody
+from unit.upstream.offices import CALL, Deaf, Office, exchange, failure, relay, shown, somebody
 
 NewOffice = Callable[..., Office]
 
@@ -168,7 +168,7 @@ async def test_a_call_has_no_more_time_for_having_to_ask(
     session = office(exchange(endpoint)).session(somebody())
     with pytest.raises(UpstreamFailed) as failed:
         async with bounded():
-            await session.run(CALL, within=timedelta(milliseconds=50))
+            await session.run("echo", CALL.head, within=timedelta(milliseconds=50), hearer=Deaf())
     assert (failed.value.reason, failed.value.dispatched) == ("timeout", False)
 
 

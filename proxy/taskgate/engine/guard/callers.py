@@ -8,7 +8,7 @@ from typing import Protocol
 
 from taskgate.auth.bearer import token_of
 from taskgate.auth.context import ANONYMOUS, AuthContext
-from taskgate.engine.incidents import Incidents
+from taskgate.engine.guard.incidents import Incidents
 from taskgate.engine.messages import Exchange
 from taskgate.engine.mounts import Mount
 from taskgate.errors import AuthReason, KeysUnavailable, Unauthenticated

@@ -6,8 +6,8 @@ import pytest
 
 from helpers.manual_clock import ManualClock
 from taskgate.auth.context import ANONYMOUS, AuthContext
-from taskgate.engine.callers import Bearers, Everybody, speaker
-from taskgate.engine.incidents import Incidents
+from taskgate.engine.guard.callers import Bearers, Everybody, speaker
+from taskgate.engine.guard.incidents import Incidents
 from taskgate.engine.messages import Inbound, Verb
 from taskgate.engine.mounts import Mount
 from taskgate.errors import AuthReason, KeysUnavailable, Unauthenticated

@@ -6,7 +6,7 @@ import pytest
 
 from taskgate.auth.authorization import AccessPolicy, AccessRule, Effect
 from taskgate.auth.context import ANONYMOUS, AuthContext
-from taskgate.engine.access import OPEN, Access
+from taskgate.engine.guard.access import OPEN, Access
 from taskgate.errors import Forbidden, InsufficientScope
 from taskgate.telemetry.audit import AccessRefused
 from unit.auth.identities import identity

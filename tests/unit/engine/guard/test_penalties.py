@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskgate.engine.penalties import Penalties
+from taskgate.engine.guard.penalties import Penalties
 
 
 def penalties(threshold: int = 2, window: float = 60, penalty: float = 300, size: int = 3) -> Penalties:

@@ -12,10 +12,10 @@ from helpers.manual_clock import EPOCH, ManualClock
 from helpers.records import new_call, new_record
 from taskgate.auth.authorization import AccessPolicy, AccessRule, Effect
 from taskgate.auth.context import AuthContext
-from taskgate.engine.access import Access
-from taskgate.engine.incidents import Incidents
-from taskgate.engine.lookups import Lookups
-from taskgate.engine.penalties import Penalties
+from taskgate.engine.guard.access import Access
+from taskgate.engine.guard.incidents import Incidents
+from taskgate.engine.guard.lookups import Lookups
+from taskgate.engine.guard.penalties import Penalties
 from taskgate.errors import InsufficientScope, InvalidParams, Penalized, TaskNotFound
 from taskgate.stores.base import Store
 from taskgate.stores.open import SqliteOptions, open_store

@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 
 from taskgate import errors
-from taskgate.engine.refusals import refusal
+from taskgate.engine.guard.refusals import refusal
 from taskgate.errors import AuthReason, Unauthenticated
 from taskgate.mcp.jsonrpc import Message, parse
-from unit.engine.test_callers import MOUNT
+from unit.engine.guard.test_callers import MOUNT
 
 METADATA = "https://mcp.example.com/.well-known/oauth-protected-resource/reports/mcp"
 TOLD = replace(MOUNT, metadata=METADATA, scopes=("b", "a", "offline_access"))

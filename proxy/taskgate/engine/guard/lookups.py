@@ -4,16 +4,17 @@ What must not live here: what is done with a task. What holds: whatever is not t
 words, after the same steps, whether it is somebody else's, was never there, or is gone.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
-from taskgate.engine.access import Access
-from taskgate.engine.incidents import Incidents
+from taskgate.engine.guard.access import Access
+from taskgate.engine.guard.incidents import Incidents
+from taskgate.engine.guard.penalties import Penalties
 from taskgate.engine.messages import Exchange
-from taskgate.engine.penalties import Penalties
 from taskgate.errors import InvalidParams, Penalized, TaskNotFound
 from taskgate.mcp.vocabulary import TASKS_GET
 from taskgate.stores.base import TaskStore
@@ -27,7 +28,7 @@ PAGE: Final = 100
 
 
 class Lookups:
-    """Reads of tasks by callers. `penalties` is None where callers cannot be told apart."""
+    """Reads of tasks by callers. `penalties` is None where those are all one; `met` hears of what was found."""
 
     def __init__(
         self,
@@ -39,6 +40,7 @@ class Lookups:
         incidents: Incidents,
         audit: Audit,
         clock: Clock,
+        met: Callable[[TaskId], None] = lambda _: None,
     ) -> None:
         self._store = store
         self._access = access
@@ -47,6 +49,7 @@ class Lookups:
         self._incidents = incidents
         self._audit = audit
         self._clock = clock
+        self._met = met
 
     async def find(self, exchange: Exchange, caller: AuthContext, mount: str, task: TaskId, method: str) -> TaskRecord:
         """The head of a task of the caller's.
@@ -59,6 +62,7 @@ class Lookups:
             record = await self._store.load(owner, task, now=self._clock.now())
             if record is not None:
                 self._access.check(caller, mount, method, record.call.tool)
+                self._met(task)
                 return record
         self._missed(exchange, caller, mount, method)
         raise TaskNotFound

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from helpers.manual_clock import ManualClock
-from taskgate.engine.incidents import Incidents
+from taskgate.engine.guard.incidents import Incidents
 from unit.engine.asked import Asked
 
 REFUSED = "a request was refused for who asks"

@@ -1,0 +1,116 @@
+"""What a message of a host asks of the gateway, in words that no era owns. Values only."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import NamedTuple
+
+from taskgate.dialects.params import Params
+from taskgate.dialects.questions import AnswerInput, AnswerQuestion, TellProgress, TellServer
+from taskgate.mcp.jsonrpc import RawJson, RequestId
+from taskgate.mcp.versions import Peer
+from taskgate.tasks.listing import TaskFilter, TaskOrder
+from taskgate.tasks.record import TaskId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenSession:
+    """`initialize`; `peer.revision` is the one the gateway answers with."""
+
+    id: RequestId
+    peer: Peer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerPing:
+    """`ping`."""
+
+    id: RequestId
+
+
+class CallTool(NamedTuple):
+    """`tools/call`. `params` is for a server now.
+
+    `wants_task` is the host's wish, already false where its session has no tasks; `ttl` None leaves it to us. `kept` is
+    `params` for a record, without any progress token; None where no task is wanted.
+    """
+
+    id: RequestId
+    tool: str
+    params: Params
+    kept: RawJson | None
+    progress_token: RequestId | None
+    wants_task: bool
+    ttl: timedelta | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetTask:
+    """`tasks/get`."""
+
+    id: RequestId
+    task: TaskId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwaitTask:
+    """`tasks/result`: the outcome, once there is one."""
+
+    id: RequestId
+    task: TaskId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListTasks:
+    """`tasks/list`: the page after `cursor`, the first where there is none, of what `where` lets through."""
+
+    id: RequestId
+    where: TaskFilter
+    order: TaskOrder
+    cursor: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelTask:
+    """`tasks/cancel`."""
+
+    id: RequestId
+    task: TaskId
+
+
+class Relay(NamedTuple):
+    """Any other request that the server answers."""
+
+    id: RequestId
+    method: str
+    params: Params | None
+    progress_token: RequestId | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelCall:
+    """`notifications/cancelled`: the host no longer waits for one of its plain requests."""
+
+    request: RequestId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ignore:
+    """A message that needs no action: an accepted notification, or an answer to nothing that was asked."""
+
+
+Intent = (
+    OpenSession
+    | AnswerPing
+    | CallTool
+    | GetTask
+    | AwaitTask
+    | ListTasks
+    | CancelTask
+    | Relay
+    | CancelCall
+    | AnswerInput
+    | AnswerQuestion
+    | TellProgress
+    | TellServer
+    | Ignore
+)

@@ -1,0 +1,63 @@
+"""Changes of a record that somebody else may be changing at the same moment: read, advance, swap, and again.
+
+What must not live here: what an event means (`tasks/machine`), and ends of tasks, which have to be written however long
+that takes (`endings`).
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from taskgate.clock import Clock
+from taskgate.errors import IllegalTransition, StoreUnavailable
+from taskgate.stores.base import TaskStore
+from taskgate.tasks.events import TaskEvent
+from taskgate.tasks.machine import advance
+from taskgate.tasks.record import OwnerKey, TaskId, TaskRecord
+from taskgate.telemetry.audit import Audit, TaskMoved
+
+RETRY_FIRST: Final = 0.1
+RETRY_MOST: Final = 5.0
+"""Seconds between tries while the store does not take it."""
+
+Choose = Callable[[TaskRecord], TaskEvent | None]
+"""From a record as it is now to what shall happen to it; None for nothing."""
+
+
+class Changes:
+    """Makes events happen to stored records."""
+
+    def __init__(self, *, store: TaskStore, audit: Audit, clock: Clock) -> None:
+        self._store = store
+        self._audit = audit
+        self._clock = clock
+
+    async def make(self, owner: OwnerKey, task: TaskId, choose: Choose) -> TaskRecord | None:
+        """The record after what `choose` wants; None where that cannot be, because of its state or for want of it.
+
+        Raises StoreUnavailable: it may have happened then.
+        """
+        while True:
+            now = self._clock.now()
+            record = await self._store.load(owner, task, now=now)
+            event = None if record is None else choose(record)
+            if record is None or event is None:
+                return None
+            try:
+                changed = advance(record, event, now)
+            except IllegalTransition:
+                return None
+            if await self._store.swap(changed, expected=record.revision):
+                if changed.status is not record.status:
+                    self._audit.record(TaskMoved(owner.mount, record.status, changed.status))
+                return changed
+
+    async def insist(self, owner: OwnerKey, task: TaskId, choose: Choose) -> TaskRecord | None:
+        """As `make`, but again and again while the store is not available; `choose` must bear what has happened."""
+        pause = RETRY_FIRST
+        while True:
+            try:
+                return await self.make(owner, task, choose)
+            except StoreUnavailable:
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, RETRY_MOST)

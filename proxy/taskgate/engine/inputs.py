@@ -1,0 +1,160 @@
+"""The questions of a server during one task: from the server into the record, and the answers back to the server.
+
+The record is the mailbox: who delivers a question, and who answers it, may be anywhere (`offers`, `following`). What
+must not live here: hosts and their streams. What holds: a server that asks is always answered, or has gone.
+"""
+
+import asyncio
+from datetime import timedelta
+from functools import partial
+from logging import getLogger
+from typing import Final, NamedTuple
+
+from taskgate.dialects.base import DownstreamDialect
+from taskgate.engine.background import Background
+from taskgate.engine.changes import Changes
+from taskgate.tasks.events import AnswerForwarded, InputRequested, InputWithdrawn, TaskEvent
+from taskgate.tasks.record import InputRequest, OwnerKey, TaskId, TaskRecord
+from taskgate.upstream.base import ServerQuestion, Speaker
+
+MAX_QUESTION: Final = 4 * 1024 * 1024
+"""Characters of the parameters of all that one task asks at once: its head, written at every change, has them."""
+
+log = getLogger("taskgate.inputs")
+
+
+class Bounds(NamedTuple):
+    """How long a question may wait for its answer, and how many of a task or a session may wait at once."""
+
+    wait: timedelta
+    outstanding: int
+
+
+class _Slot:
+    """A question's place among those that may wait at once, until it has its last answer or none will come."""
+
+    __slots__ = ("is_there", "key", "question", "size", "timer")
+
+    def __init__(self, question: ServerQuestion, timer: asyncio.TimerHandle) -> None:
+        params = question.question.params
+        self.question = question
+        self.size = 0 if params is None else params.size
+        self.timer = timer
+        self.key: str | None = None
+        self.is_there = False
+
+
+class TaskInputs:
+    """The questions of one task, in the process that holds its call."""
+
+    def __init__(
+        self, owner: OwnerKey, task: TaskId, *, changes: Changes, dialect: DownstreamDialect, bounds: Bounds
+    ) -> None:
+        self._owner = owner
+        self._task = task
+        self._changes = changes
+        self._dialect = dialect
+        self._bounds = bounds
+        self._slots: dict[ServerQuestion, _Slot] = {}
+        self._in_turn = asyncio.Lock()
+        self._background = Background()
+
+    def ask(self, question: ServerQuestion) -> None:
+        """Put a question to the task's host; one too many, or one too large, is refused at once."""
+        wait, outstanding = self._bounds
+        timer = asyncio.get_running_loop().call_later(wait.total_seconds(), self._expire, question)
+        slot = self._slots[question] = _Slot(question, timer)
+        if len(self._slots) > outstanding or sum(each.size for each in self._slots.values()) > MAX_QUESTION:
+            log.warning("a question of a server was refused: too many, or too large", extra={"upstream": self._mount})
+            self._free(slot)
+            question.refuse()
+        else:
+            self._background.run(partial(self._put, slot))
+
+    def obey(self, record: TaskRecord, speaker: Speaker | None) -> None:
+        """Give the server the answers that the record holds; `speaker` is who answered last."""
+        kept = {request.kept_as: request.key for request in record.inputs if request.kept_as is not None}
+        for key, answer in record.answers.items():
+            slot = self._of(key)
+            if slot is None or not slot.question.is_open:
+                continue
+            slot.question.answer(answer, speaker)
+            self._make(AnswerForwarded(key=key))
+            if key not in kept.values():
+                self._free(slot)
+            method, params = slot.question.question
+            last = None if params is None else self._dialect.settles(method, params.with_token(""), answer)
+            if last is not None and last in kept:
+                # What the host kept a task for is answered only now (L-HOST-5).
+                self._end(kept[last])
+
+    def find(self, key: str) -> ServerQuestion | None:
+        """The open question under a key."""
+        slot = self._of(key)
+        return None if slot is None else slot.question
+
+    def close(self) -> None:
+        """The call is over: there is nobody left to answer."""
+        for slot in tuple(self._slots.values()):
+            self._free(slot)
+        self._background.cancel()
+
+    @property
+    def _mount(self) -> str:
+        return self._owner.mount
+
+    async def _put(self, slot: _Slot) -> None:
+        def request(record: TaskRecord) -> TaskEvent | None:
+            if slot.key is not None and slot.key != record.next_input_key:
+                # Only this task's own server asks: the last try was written, although the store could not say so.
+                slot.is_there = True
+                return None
+            if not slot.question.is_open:
+                return None
+            slot.key = record.next_input_key
+            return InputRequested(request=self._request(slot.key, slot.question))
+
+        # One at a time, so that the first question asked is the first of the record.
+        async with self._in_turn:
+            if await self._changes.insist(self._owner, self._task, request) is not None:
+                slot.is_there = True
+        if not slot.is_there:
+            self._free(slot)
+            slot.question.refuse()
+        elif slot.question in self._slots:
+            slot.question.when_withdrawn(partial(self._withdraw, slot))
+        elif slot.key is not None:
+            # Its time was up before it could be seen there.
+            self._make(InputWithdrawn(key=slot.key))
+
+    def _request(self, key: str, question: ServerQuestion) -> InputRequest:
+        method, params = question.question
+        text = "" if params is None else params.with_token(self._dialect.input_id(self._task, key))
+        return InputRequest(key=key, method=method, params=text)
+
+    def _expire(self, question: ServerQuestion) -> None:
+        slot = self._slots[question]
+        log.info("a question of a server was not answered in time", extra={"upstream": self._mount})
+        question.refuse()
+        self._withdraw(slot)
+
+    def _withdraw(self, slot: _Slot) -> None:
+        if slot.question in self._slots:
+            self._free(slot)
+            if slot.is_there and slot.key is not None:
+                self._make(InputWithdrawn(key=slot.key))
+
+    def _end(self, key: str) -> None:
+        slot = self._of(key)
+        if slot is not None:
+            self._withdraw(slot)
+
+    def _of(self, key: str) -> _Slot | None:
+        return next((slot for slot in self._slots.values() if slot.key == key), None)
+
+    def _free(self, slot: _Slot) -> None:
+        slot.timer.cancel()
+        self._slots.pop(slot.question, None)
+
+    def _make(self, event: TaskEvent) -> None:
+        self._background.run(partial(self._changes.insist, self._owner, self._task, lambda _: event))

@@ -1,0 +1,171 @@
+"""What a server says while it works on a task: progress, log lines, questions; each to where it belongs.
+
+What must not live here: the call itself (`runner`), how questions reach the record (`inputs`), which stream carries
+what (`task_streams`).
+"""
+
+import asyncio
+from datetime import timedelta
+from typing import Final
+
+from taskgate.dialects.base import DownstreamDialect
+from taskgate.dialects.progress import read_progress
+from taskgate.engine.background import Background
+from taskgate.engine.changes import Changes
+from taskgate.engine.inputs import Bounds, TaskInputs
+from taskgate.engine.telling.task_streams import Origin, TaskStreams, origin_of
+from taskgate.mcp.jsonrpc import Notification, RequestId
+from taskgate.mcp.vocabulary import NOTE_MESSAGE, NOTE_PROGRESS
+from taskgate.tasks.events import Progressed, TaskEvent
+from taskgate.tasks.record import OwnerKey, TaskRecord
+from taskgate.upstream.base import ServerQuestion, Speaker
+
+WRITE_EVERY: Final = timedelta(seconds=1)
+"""How often, at most, the progress of a task is written."""
+
+
+class Hearing:
+    """What the hearers of all tasks share."""
+
+    def __init__(self, *, changes: Changes, streams: TaskStreams, dialect: DownstreamDialect, bounds: Bounds) -> None:
+        self.changes = changes
+        self.streams = streams
+        self.dialect = dialect
+        self.bounds = bounds
+
+    def of(self, record: TaskRecord) -> "TaskHearer":
+        """Who hears the call of one task."""
+        return TaskHearer(self, record.owner, origin_of(record), record.call.progress_token)
+
+
+class TaskHearer:
+    """Hears one task's call; see Hearer. Nothing is heard any more once it is closed."""
+
+    __slots__ = (
+        "_background",
+        "_closed",
+        "_done",
+        "_hearing",
+        "_inputs",
+        "_origin",
+        "_owner",
+        "_token",
+        "_told",
+        "_writing",
+        "speaker",
+    )
+
+    def __init__(self, hearing: Hearing, owner: OwnerKey, origin: Origin, token: RequestId | None) -> None:
+        self._hearing = hearing
+        self._owner = owner
+        self._origin = origin
+        self._token = token
+        self._done: float | None = None
+        self._told: str | None = None
+        self._writing = False
+        self._inputs: TaskInputs | None = None
+        self._background: Background | None = None
+        self._closed = False
+        self.speaker: Speaker | None = None
+        """Who answered last."""
+
+    def notice(self, notification: Notification) -> None:
+        """See Hearer."""
+        if self._closed:
+            return
+        if notification.method == NOTE_PROGRESS:
+            self._progressed(notification)
+        elif notification.method == NOTE_MESSAGE:
+            self._tell(notification, None)
+        else:
+            # Not about the task: it came on the call's stream, as servers may have it.
+            host_session = self._hearing.streams.session(self._origin)
+            if host_session is not None:
+                host_session.notice(notification)
+
+    def clog(self) -> None:
+        """See Hearer: a task waits for no host."""
+
+    def asked(self, question: ServerQuestion) -> None:
+        """See Hearer."""
+        if self._closed:
+            question.refuse()
+            return
+        if self._inputs is None:
+            hearing = self._hearing
+            self._inputs = TaskInputs(
+                self._owner,
+                self._origin.task,
+                changes=hearing.changes,
+                dialect=hearing.dialect,
+                bounds=hearing.bounds,
+            )
+        self._inputs.ask(question)
+
+    def obey(self, record: TaskRecord) -> None:
+        """Act on what others did to the record."""
+        if self._inputs is not None and record.answers:
+            self._inputs.obey(record, self.speaker)
+
+    def find(self, key: str) -> ServerQuestion | None:
+        """The open question under a key."""
+        return None if self._inputs is None else self._inputs.find(key)
+
+    def close(self) -> None:
+        """The call is over."""
+        self._closed = True
+        if self._inputs is not None:
+            self._inputs.close()
+        if self._background is not None:
+            self._background.cancel()
+
+    def _progressed(self, notification: Notification) -> None:
+        progress = read_progress(notification)
+        if progress is None or (self._done is not None and progress.done < self._done):
+            return
+        # Hosts may rely on it that progress grows (L-PROG-1); its words may change without that.
+        is_further = self._done is None or progress.done > self._done
+        self._done = progress.done
+        self._told = progress.status_message
+        if self._token is not None and is_further:
+            self._tell(notification, self._token)
+        if not self._writing:
+            self._writing = True
+            if self._background is None:
+                self._background = Background()
+            self._background.run(self._write)
+
+    def _tell(self, notification: Notification, token: RequestId | None) -> None:
+        dialect, task = self._hearing.dialect, self._origin.task
+        self._hearing.streams.tell(self._origin, dialect.notice(notification, token, task))
+
+    async def _write(self) -> None:
+        """Write the newest progress, and again while there is newer: one write at a time, so that none overtakes."""
+        told = ""
+
+        def newest(_: TaskRecord) -> TaskEvent:
+            nonlocal told
+            told, self._told = self._told or told, None
+            return Progressed(message=told)
+
+        while self._told is not None:
+            await self._hearing.changes.insist(self._owner, self._origin.task, newest)
+            await asyncio.sleep(WRITE_EVERY.total_seconds())
+        self._writing = False
+
+
+class _Nobody:
+    """Hears what belongs to no call of a session that has no host."""
+
+    def notice(self, notification: Notification) -> None:
+        """See Hearer; nobody is there."""
+
+    def clog(self) -> None:
+        """See Hearer; nobody is there."""
+
+    def asked(self, question: ServerQuestion) -> None:
+        """See Hearer; nobody is there."""
+        question.refuse()
+
+
+NOBODY: Final = _Nobody()

@@ -1,0 +1,63 @@
+"""JSON-RPC arrays, which one revision has: cut into their elements, each of which is then judged by itself.
+
+Knows nothing of what an element should be.
+"""
+
+import json
+from typing import Final, NoReturn
+
+from taskgate.errors import MalformedMessage, UnparsableMessage
+from taskgate.mcp.spans import NOT_JSON, decode, skip_space
+
+MAX_ELEMENTS: Final = 64
+
+
+def is_array(body: bytes) -> bool:
+    """Whether a body, if it is JSON, is an array."""
+    return body[:1] == b"[" or (body[:1].isspace() and body.lstrip(b" \t\r\n")[:1] == b"[")
+
+
+def split(body: bytes, *, max_depth: int) -> list[bytes]:
+    """The elements of the array that a body is, as they are written.
+
+    Raises UnparsableMessage for what is no JSON, and MalformedMessage for no array, an empty one, or too large a one.
+    """
+    text = decode(body, max_depth)
+    try:
+        found = _elements(text)
+    except NOT_JSON:
+        raise UnparsableMessage("The body is not JSON") from None
+    if not found:
+        raise MalformedMessage("A batch must not be empty")
+    return [element.encode("utf-8", "surrogatepass") for element in found]
+
+
+def _elements(text: str) -> list[str]:
+    at = skip_space(text, 0)
+    if text[at] != "[":
+        raise ValueError
+    found: list[str] = []
+    at = skip_space(text, at + 1)
+    if text[at] != "]":
+        while True:
+            _, end = _DECODER.raw_decode(text, at)
+            found.append(text[at:end])
+            if len(found) > MAX_ELEMENTS:
+                # The rest is not worth the time: it is refused whatever it is.
+                raise MalformedMessage(f"A batch must not have more than {MAX_ELEMENTS} elements")
+            at = skip_space(text, end)
+            if text[at] == "]":
+                break
+            if text[at] != ",":
+                raise ValueError
+            at = skip_space(text, at + 1)
+    if skip_space(text, at + 1) != len(text):
+        raise ValueError
+    return found
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)

@@ -1,0 +1,78 @@
+"""What is said to a server beside the calls: answers to what it asked, notifications. Each is sent in the background.
+
+What must not live here: what is said, and when.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from logging import getLogger
+from typing import Any, Final
+
+from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.upstream.base import Speaker
+
+MAX_ASIDES: Final = 64
+"""Messages that may be on their way at once before what can be dropped is dropped."""
+
+PAUSES: Final = (0.5, 2.0, 8.0)
+"""Seconds before each further try of a message that a server waits for: to have it twice harms none."""
+
+_AGAIN: Final = frozenset({408, 429, 500, 502, 503, 504})
+
+log = getLogger("taskgate.upstream")
+
+
+class Asides:
+    """Messages that have no answer; whether one arrives is the server's affair. `send` sends one, for its status."""
+
+    def __init__(self, send: Callable[[str, Speaker | None], Coroutine[Any, Any, int]]) -> None:
+        self._send = send
+        self._sending: set[asyncio.Task[None]] = set()
+
+    def say(self, message: str, *, droppable: bool = False) -> None:
+        """Send a message in the background.
+
+        What somebody else decides the number of is droppable, so that it is bounded.
+        """
+        if not (droppable and len(self._sending) >= MAX_ASIDES):
+            self._begin(self._say(message, None))
+
+    def answer(self, message: str, speaker: Speaker | None) -> None:
+        """Send what the server waits for, for whom it is; again and again while it is only not taken for now."""
+        self._begin(self._insist(message, speaker))
+
+    async def sent(self) -> None:
+        """Wait until everything was sent."""
+        if self._sending:
+            await asyncio.wait(tuple(self._sending))
+
+    async def drop(self) -> None:
+        """Give up what is still on its way."""
+        asides = tuple(self._sending)
+        for aside in asides:
+            aside.cancel()
+        if asides:
+            await asyncio.wait(asides)
+
+    def _begin(self, sending: Coroutine[Any, Any, None]) -> None:
+        aside = asyncio.get_running_loop().create_task(sending)
+        self._sending.add(aside)
+        aside.add_done_callback(self._sending.discard)
+
+    async def _insist(self, message: str, speaker: Speaker | None) -> None:
+        for pause in PAUSES:
+            if await self._arrived(message, speaker):
+                return
+            await asyncio.sleep(pause)
+        if not await self._arrived(message, speaker):
+            log.warning("an answer did not reach the server that waits for it")
+
+    async def _say(self, message: str, speaker: Speaker | None) -> None:
+        await self._arrived(message, speaker)
+
+    async def _arrived(self, message: str, speaker: Speaker | None) -> bool:
+        """Whether there is no reason to send it again."""
+        try:
+            return await self._send(message, speaker) not in _AGAIN
+        except UpstreamFailed as failure:
+            return failure.reason == UpstreamReason.SESSION_LOST.value

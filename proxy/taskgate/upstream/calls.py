@@ -1,0 +1,105 @@
+"""A request that waits for its answer, and for how long; with what all sessions with one server share.
+
+What must not live here: bytes, and what a message means.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from taskgate.alarms import Alarms, Cancellable
+from taskgate.dialects.base import UpstreamDialect
+from taskgate.interruption import Interruptible
+from taskgate.mcp.jsonrpc import Response
+from taskgate.upstream.base import Hearer, Speaker, Transport
+from taskgate.upstream.patience import Bounds, Patience
+from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What every session with one server shares. Ids are unique among all of them, as tokens of progress must be.
+
+    `alarms` bound the calls, for as long as `patience` says.
+    """
+
+    transport: Transport
+    settings: UpstreamSettings
+    dialect: UpstreamDialect
+    observer: UpstreamObserver
+    ids: Iterator[int]
+    alarms: Alarms
+    patience: Patience
+
+
+class Call:
+    """A request that waits for its answer; `wait` ends when its time is up, or when the answer comes another way.
+
+    `sent` tells whether any of it may have reached the server: while its way is made, none has. `hearer` None hears
+    nothing of it. `spent` seconds of its time are over before it begins.
+    """
+
+    __slots__ = (
+        "_alarm", "_alarms", "_began", "_heard", "answer", "bounds", "hearer", "id", "sent", "speaker", "spent", "wait",
+        "was_let_go",
+    )  # fmt: skip
+
+    def __init__(
+        self, id: int, hearer: Hearer | None, bounds: Bounds, *, speaker: Speaker | None = None, spent: float = 0
+    ) -> None:
+        self.id = id
+        self.hearer = hearer
+        self.bounds = bounds
+        self.speaker = speaker
+        self.spent = spent
+        self.wait = Interruptible()
+        self.sent = False
+        self.answer: Response | None = None
+        self.was_let_go = False
+        self._alarms: Alarms | None = None
+        self._alarm: Cancellable | None = None
+        self._began = self._heard = 0.0
+
+    def leave(self) -> None:
+        """Its first byte is on its way."""
+        self.sent = True
+
+    def wake(self) -> None:
+        """End the wait now."""
+        self.wait.interrupt()
+
+    def begin(self, alarms: Alarms) -> None:
+        """Wake it when its time is up; `stop` is to be called."""
+        self._alarms = alarms
+        self._began = self._heard = asyncio.get_running_loop().time()
+        # Nothing is subtracted where nothing was spent: the usual wait costs least.
+        first = self.bounds.first
+        self._alarm = alarms.after(first - self.spent if self.spent else first, self._ring)
+
+    def progressed(self) -> None:
+        """The server shows that it works at it: the time without progress begins anew (V-INIT-9)."""
+        self._heard = asyncio.get_running_loop().time()
+
+    def stop(self) -> None:
+        """Its time does not matter any more."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    def _ring(self) -> None:
+        assert self._alarms is not None, "only what has begun runs out"
+        if self._heard == self._began:
+            self.wake()
+            return
+        silence_ends = self._heard + self.bounds.call
+        end = min(silence_ends, self._began - self.spent + self.bounds.ceiling)
+        left = end - asyncio.get_running_loop().time()
+        if left > _AT_ONCE:
+            self._alarm = self._alarms.after(left, self._ring)
+        else:
+            self.wake()
+
+
+_AT_ONCE: Final = 0.001
+"""Seconds that are not worth another wait."""

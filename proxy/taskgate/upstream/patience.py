@@ -1,0 +1,50 @@
+"""How long a call may take: the bounds of a server's calls, and of tools that have their own. Pure."""
+
+from datetime import timedelta
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from taskgate.upstream.settings import ToolTimeouts, UpstreamSettings
+
+
+class Bounds(NamedTuple):
+    """In seconds: `call` without a sign of progress, `ceiling` altogether; `idle` is the silence on a stream."""
+
+    call: float
+    ceiling: float
+    idle: timedelta | None = None
+
+    @property
+    def first(self) -> float:
+        """When a call without any progress ends."""
+        return min(self.call, self.ceiling)
+
+    def within(self, span: timedelta) -> "Bounds":
+        """The same, but over after `span` whatever happens."""
+        seconds = span.total_seconds()
+        return self._replace(call=min(self.call, seconds), ceiling=min(self.ceiling, seconds))
+
+
+def briefly(span: timedelta) -> Bounds:
+    """For requests of our own: over after `span`."""
+    return Bounds(span.total_seconds(), span.total_seconds())
+
+
+class Patience:
+    """The bounds of the calls to one server."""
+
+    def __init__(self, settings: UpstreamSettings) -> None:
+        self._usual = _bounds(settings)
+        self._tools = tuple((rule.tool, _bounds(rule)) for rule in settings.tools)
+
+    def of(self, tool: str | None = None) -> Bounds:
+        """The bounds of a call to that tool: those of the first rule that names it. None: of any other request."""
+        if tool is not None:
+            for glob, bounds in self._tools:
+                if fnmatchcase(tool, glob):
+                    return bounds
+        return self._usual
+
+
+def _bounds(settings: UpstreamSettings | ToolTimeouts) -> Bounds:
+    return Bounds(settings.call.total_seconds(), settings.ceiling.total_seconds(), settings.idle)

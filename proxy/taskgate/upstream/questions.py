@@ -1,0 +1,135 @@
+"""What a server asked in one conversation and waits for: each is answered once, or withdrawn, and told about it.
+
+What must not live here: who is asked (whoever hears it decides), what a message means (a dialect).
+"""
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from taskgate.dialects.base import UpstreamDialect
+from taskgate.dialects.questions import Answer, Asked
+from taskgate.mcp.jsonrpc import Notification, RequestId
+from taskgate.upstream.base import Speaker
+from taskgate.upstream.calls import Call
+
+MAX_OPEN: Final = 64
+"""Questions that one conversation may have open: more than any tool asks at once, and a bound for a mad one."""
+
+
+class Say(Protocol):
+    """Sends a message in the background."""
+
+    def __call__(self, message: str, *, droppable: bool = False) -> None: ...
+
+
+Reply = Callable[[str, Speaker | None], None]
+"""Sends an answer in the background, for whom it is."""
+
+
+class OpenQuestion:
+    """One question; see ServerQuestion. `call` is the one it is asked for, None where it belongs to none."""
+
+    __slots__ = ("_forgets", "_id", "_questions", "_token", "_was_withdrawn", "call", "came_aside", "question")
+
+    def __init__(self, asked: Asked, questions: "Questions", call: Call | None, *, came_aside: bool) -> None:
+        self.question = asked.question
+        self.call = call
+        self.came_aside = came_aside
+        self._id = asked.id
+        self._token = asked.progress_token
+        self._questions: Questions | None = questions
+        self._forgets: list[Callable[[], None]] = []
+        self._was_withdrawn = False
+
+    @property
+    def is_open(self) -> bool:
+        """See ServerQuestion."""
+        return self._questions is not None
+
+    def answer(self, answer: Answer, speaker: Speaker | None = None) -> None:
+        """See ServerQuestion."""
+        questions, self._questions = self._questions, None
+        if questions is not None:
+            self._forgets = []
+            questions.answered(self._id, answer, speaker)
+
+    def refuse(self) -> None:
+        """See ServerQuestion."""
+        if self._questions is not None:
+            self.answer(self._questions.no_answer(self.question.method))
+
+    def tell(self, notification: Notification) -> None:
+        """See ServerQuestion."""
+        if self._questions is not None and self._token is not None:
+            self._questions.tell(notification, self._token)
+
+    def when_withdrawn(self, forget: Callable[[], None]) -> None:
+        """See ServerQuestion."""
+        if self._questions is not None:
+            self._forgets.append(forget)
+        elif self._was_withdrawn:
+            forget()
+
+    def withdraw(self) -> None:
+        """Nobody can answer it any more."""
+        self._questions, self._was_withdrawn = None, True
+        forgets, self._forgets = self._forgets, []
+        for forget in forgets:
+            forget()
+
+
+class Questions:
+    """The open questions of one conversation."""
+
+    def __init__(self, dialect: UpstreamDialect, say: Say, reply: Reply) -> None:
+        self._dialect = dialect
+        self._say = say
+        self._reply = reply
+        self._open: dict[RequestId, OpenQuestion] = {}
+
+    def ask(self, asked: Asked, call: Call | None, *, came_aside: bool) -> OpenQuestion | None:
+        """A new question; None where it is asked already, and where it is one too many, which the server is told."""
+        if asked.id in self._open:
+            # Asked again, by a stream that was taken up again for one: it will be answered.
+            return None
+        if len(self._open) >= MAX_OPEN:
+            refusal = self._dialect.no_answer(asked.question.method)
+            self._say(self._dialect.answer(asked.id, refusal), droppable=True)
+            return None
+        question = self._open[asked.id] = OpenQuestion(asked, self, call, came_aside=came_aside)
+        return question
+
+    def answered(self, id: RequestId, answer: Answer, speaker: Speaker | None) -> None:
+        """Somebody answered: the server hears it."""
+        del self._open[id]
+        self._reply(self._dialect.answer(id, answer), speaker)
+
+    def no_answer(self, method: str) -> Answer:
+        """What stands for the answer to such a question where nobody gave any."""
+        return self._dialect.no_answer(method)
+
+    def tell(self, notification: Notification, token: RequestId) -> None:
+        """Somebody is so far with it."""
+        self._say(self._dialect.pass_on(notification, token), droppable=True)
+
+    def withdraw(self, id: RequestId) -> None:
+        """The server does not wait any more; an id that it did not ask under names nothing."""
+        question = self._open.pop(id, None)
+        if question is not None:
+            question.withdraw()
+
+    def end_of(self, call: Call) -> None:
+        """That call is over, and with it what was asked for it.
+
+        What came beside its stream may belong to more than the call: its server hears that nobody answers.
+        """
+        for id_, question in tuple(self._open.items()):
+            if question.call is call:
+                self.withdraw(id_)
+                if question.came_aside:
+                    self._reply(self._dialect.answer(id_, self._dialect.no_answer(question.question.method)), None)
+
+    def end(self) -> None:
+        """The conversation is over."""
+        for id_ in tuple(self._open):
+            self.withdraw(id_)

@@ -1,0 +1,62 @@
+"""What tests of streams that are taken up again share."""
+
+import re
+from typing import Any
+
+from helpers.event_streams import Wire, asked
+from helpers.mcp_host import McpHost
+from helpers.talking_tool import TalkingTool
+from helpers.whole_gateway import WholeGateway
+from taskgate.engine.sessions import HostSessions
+from taskgate.engine.streams.feed import LastingFeed
+
+SAID = "notifications/message"
+CALL = {"name": "report", "_meta": {"progressToken": "t"}}
+UNKNOWN = {"jsonrpc": "2.0", "error": {"code": -32600, "message": "The stream is not known any more"}}
+ID = re.compile(r"([gp][0-9]+-[0-9a-f]{12})-([0-9]+)").fullmatch
+
+
+async def tell(tool: TalkingTool, *words: object) -> None:
+    """Have the tool say something during its call."""
+    for word in words:
+        await tool.note(SAID, level="info", data=word)
+
+
+def heard(wire: Wire) -> list[Any]:
+    """What the messages were about."""
+    return [
+        event.message["params"]["data"] if "method" in event.message else event.message["result"]
+        for event in wire.seen
+        if event.data
+    ]
+
+
+def last_id(wire: Wire) -> str:
+    return [event.id for event in wire.seen if event.id is not None][-1]
+
+
+async def ids_of(wire: Wire, count: int) -> None:
+    """Read until so many events have come."""
+    while len(wire.seen) < count:
+        assert await wire.next() is not None
+
+
+def call_stream(host: McpHost) -> Any:
+    return asked(host, "tools/call", {"name": "report"})
+
+
+def sessions_of(gateway: WholeGateway) -> HostSessions:
+    assert gateway.service._house is not None
+    return gateway.service._house.sessions
+
+
+def feeds_of(gateway: WholeGateway, host: McpHost) -> list[LastingFeed]:
+    host_session = sessions_of(gateway).peek(host.session)
+    assert host_session is not None
+    assert host_session.trails is not None
+    return list(host_session.trails._open.values())
+
+
+def feed_of(gateway: WholeGateway, host: McpHost) -> LastingFeed:
+    (feed,) = feeds_of(gateway, host)
+    return feed

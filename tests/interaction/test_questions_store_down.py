@@ -1,0 +1,226 @@
+"""Questions of a server while the store fails: none is lost, and no host is asked what is not waited for any more."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+
+from helpers.failing_store import FailingStore
+from helpers.mcp_host import McpHost, Stream
+from helpers.scripted_upstream import ScriptedServer
+from helpers.talking_tool import TalkingTool
+from helpers.waiting import eventually
+from helpers.whole_gateway import WholeGateway, configuration, running
+from interaction.questioning import ACCEPTED, DONE, ELICIT, capable, status
+from taskgate.assembly import Surroundings
+from taskgate.clock import SystemClock
+from taskgate.engine import changes
+from taskgate.engine.telling import news
+from taskgate.errors import StoreUnavailable
+from taskgate.stores.open import open_store
+from taskgate.tasks.events import Progressed
+from taskgate.tasks.machine import advance
+from taskgate.tasks.record import OwnerKey
+
+ANYBODY = OwnerKey("anonymous", "reports")
+STATUS = "notifications/tasks/status"
+OPENINGS: dict[str, Callable[[McpHost, str], AbstractAsyncContextManager[Stream]]] = {
+    "get": lambda host, _: host.listen(),
+    "result": lambda host, task: host.asking("tasks/result", {"taskId": task}),
+}
+
+
+class Damaged(FailingStore):
+    """A store that works until it is told not to; the records in `unreadable` cannot be loaded."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner)
+        self.unreadable: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        operation = super().__getattr__(name)
+        if name != "load":
+            return operation
+
+        async def load(owner: Any, id: str, **more: Any) -> Any:
+            if id in self.unreadable:
+                self.refused.append(id)
+                raise StoreUnavailable("The record is damaged, as the test wants")
+            return await operation(owner, id, **more)
+
+        return load
+
+
+@pytest.fixture
+async def store() -> Damaged:
+    """A store in memory."""
+    return Damaged(await open_store("memory", None))
+
+
+@pytest.fixture
+async def gateway(server: ScriptedServer, store: Damaged) -> AsyncIterator[WholeGateway]:
+    """A gateway over that store, which asks it again soon."""
+    config = configuration({"reports": server.url})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(news, "RETRY", 0.02)
+        async with running(config, Surroundings(store=store)) as gateway:
+            yield gateway
+            store.failing, store.unreadable = set(), set()
+
+
+async def end(host: McpHost, tool: TalkingTool, task: str) -> None:
+    """Have the tool answer, and see that the host gets that."""
+    await tool.finish(DONE)
+    assert (await host.ask("tasks/result", {"taskId": task})).result["content"] == DONE["content"]
+
+
+@pytest.mark.parametrize("kind", ["get", "result"])
+@pytest.mark.parametrize("operation", ["load", "swap"])
+async def test_a_question_whose_answer_could_not_be_kept_is_asked_again_on_the_next_stream(
+    gateway: WholeGateway, tool: TalkingTool, store: Damaged, operation: str, kind: str
+) -> None:
+    host = await capable(gateway)
+    task = (await host.start("report"))["taskId"]
+    await tool.ask(1)
+    await status(host, task, "input_required")
+    async with OPENINGS[kind](host, task) as stream:
+        await host.task(task)
+        asked = await stream.until(ELICIT)
+        store.failing = {operation}
+        refused = await host.respond(asked["id"], ACCEPTED)
+        assert refused.code == 503
+        store.failing = set()
+    async with OPENINGS[kind](host, task) as stream:
+        again = await stream.until(ELICIT)
+        assert again["id"] == asked["id"]
+        await host.respond(again["id"], ACCEPTED)
+        assert (await tool.told(1))["result"] == ACCEPTED
+    await end(host, tool, task)
+
+
+async def test_an_answer_that_could_not_be_kept_may_be_given_again(
+    gateway: WholeGateway, tool: TalkingTool, store: Damaged
+) -> None:
+    host = await capable(gateway)
+    task = (await host.start("report"))["taskId"]
+    async with host.asking("tasks/result", {"taskId": task}) as stream:
+        await tool.ask(1)
+        asked = await stream.until(ELICIT)
+        store.failing = {"swap"}
+        assert (await host.respond(asked["id"], ACCEPTED)).code == 503
+        store.failing = set()
+        assert (await host.respond(asked["id"], ACCEPTED)).status == 202
+        assert (await tool.told(1))["result"] == ACCEPTED
+        await tool.finish(DONE)
+        await stream.answered()
+        assert len(stream.of(ELICIT)) == 1
+
+
+@pytest.mark.parametrize("operation", ["page", "load"])
+async def test_a_get_stream_that_opens_while_the_store_fails_is_asked_once_it_works(
+    gateway: WholeGateway, tool: TalkingTool, store: Damaged, operation: str
+) -> None:
+    host = await capable(gateway)
+    task = (await host.start("report"))["taskId"]
+    await tool.ask(1)
+    await status(host, task, "input_required")
+    store.failing = {operation}
+    async with host.listen() as get:
+        await eventually(lambda: operation in store.refused)
+        store.failing = set()
+        await host.task(task)
+        await host.respond((await get.until(ELICIT))["id"], ACCEPTED)
+        assert (await tool.told(1))["result"] == ACCEPTED
+    await end(host, tool, task)
+
+
+async def test_a_question_that_was_held_back_is_asked_though_the_store_failed_when_its_time_came(
+    gateway: WholeGateway, tool: TalkingTool, store: Damaged
+) -> None:
+    host = await capable(gateway)
+    async with host.listen() as get:
+        task = (await host.start("report"))["taskId"]
+        await tool.ask(1)
+        await get.until(STATUS)
+        assert get.of(ELICIT) == []
+        store.refused, store.failing = [], {"load"}
+        await eventually(lambda: store.refused)
+        store.failing = set()
+        await host.respond((await get.until(ELICIT))["id"], ACCEPTED)
+        assert (await tool.told(1))["result"] == ACCEPTED
+    await end(host, tool, task)
+
+
+async def test_a_question_that_was_given_up_before_it_could_be_written_is_asked_of_nobody(
+    server: ScriptedServer, tool: TalkingTool, store: Damaged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "RETRY_MOST", 0.02)
+    rules = {"input_required": {"max_wait": "200ms", "max_outstanding": 1}}
+    around = Surroundings(store=store)
+    async with running(configuration({"reports": server.url}, tasks=rules), around) as gateway:
+        host = await capable(gateway)
+        task = (await host.start("report"))["taskId"]
+        async with host.asking("tasks/result", {"taskId": task}) as stream:
+            await eventually(lambda: tool.turn)
+            store.failing = {"swap"}
+            await tool.ask(1)
+            assert (await tool.told(1))["result"] == {"action": "cancel"}
+            store.failing = set()
+            # There is room for it, and it would be written after the first if that were.
+            await tool.ask(2, params={"message": "second", "requestedSchema": {"type": "object", "properties": {}}})
+            assert (await tool.told(2))["result"] == {"action": "cancel"}
+            await status(host, task, "working")
+            await tool.finish(DONE)
+            await stream.answered()
+            assert {asked["params"]["message"] for asked in stream.of(ELICIT)} <= {"second"}
+
+
+async def test_a_record_that_cannot_be_read_keeps_no_question_and_no_news_of_another_task_back(
+    gateway: WholeGateway, tool: TalkingTool, server: ScriptedServer, store: Damaged
+) -> None:
+    server.script["broken"] = damaged = TalkingTool()
+    host = await capable(gateway)
+    async with host.listen() as get:
+        unreadable = (await host.start("broken"))["taskId"]
+        task = (await host.start("report"))["taskId"]
+        await eventually(lambda: damaged.turn and tool.turn)
+        record = await store.load(ANYBODY, unreadable, now=SystemClock().now())
+        store.unreadable = {unreadable}
+        changed = advance(record, Progressed(message="so far"), SystemClock().now())
+        assert await store.swap(changed, expected=record.revision)
+        await eventually(lambda: unreadable in store.refused)
+        await tool.ask(2)
+        await host.task(task)
+        await host.respond((await get.until(ELICIT))["id"], ACCEPTED)
+        assert (await tool.told(2))["result"] == ACCEPTED
+        await tool.finish(DONE)
+        await host.ask("tasks/result", {"taskId": task})
+        await eventually(lambda: [note for note in get.of(STATUS) if note["params"]["status"] == "completed"])
+        assert unreadable not in [note["params"]["taskId"] for note in get.of(STATUS)]
+        store.unreadable = set()
+        await eventually(lambda: unreadable in [note["params"]["taskId"] for note in get.of(STATUS)])
+    await end(host, damaged, unreadable)
+
+
+async def test_a_record_that_cannot_be_read_keeps_no_other_from_being_asked_when_a_stream_opens(
+    gateway: WholeGateway, tool: TalkingTool, server: ScriptedServer, store: Damaged
+) -> None:
+    server.script["broken"] = damaged = TalkingTool()
+    host = await capable(gateway)
+    task = (await host.start("report"))["taskId"]
+    await tool.ask(2)
+    await status(host, task, "input_required")
+    # Whichever order they are looked at in is the store's affair; here the newest comes first.
+    unreadable = (await host.start("broken"))["taskId"]
+    await damaged.ask(1)
+    await status(host, unreadable, "input_required")
+    store.unreadable = {unreadable}
+    async with host.listen() as get:
+        await host.task(task)
+        await host.respond((await get.until(ELICIT))["id"], ACCEPTED)
+        await tool.told(2)
+        assert unreadable in store.refused
+    store.unreadable = set()
+    await end(host, tool, task)
+    await end(host, damaged, unreadable)

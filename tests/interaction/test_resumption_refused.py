@@ -1,0 +1,249 @@
+"""Streams that cannot be taken up: forged and foreign ids, other processes, what is not kept any more."""
+
+import json
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from helpers.event_streams import asked, gone, got, refused
+from helpers.mcp_host import McpHost
+from helpers.scripted_upstream import Hold, ScriptedServer, note
+from helpers.talking_tool import TalkingTool
+from helpers.token_issuer import TokenIssuer, guarded
+from helpers.waiting import eventually
+from helpers.whole_gateway import WholeGateway, configuration, running
+from interaction.questioning import DONE
+from interaction.resuming import (
+    SAID,
+    UNKNOWN,
+    call_stream,
+    feed_of,
+    feeds_of,
+    heard,
+    ids_of,
+    last_id,
+    sessions_of,
+    tell,
+)
+from requirements import covers
+from taskgate.engine.streams import event_log, trails
+
+
+@covers("H-LEG-12", "I-ISO-2")
+@pytest.mark.parametrize(
+    "forged",
+    ["x", "p1", "-", "p1-0", "p01-000000000000-1", "p1-000000000000-1", "q1-000000000000-1", "p" * 300, "p1-\u00e9-1"],
+)
+async def test_an_id_that_is_none_of_ours_is_refused(host: McpHost, forged: str) -> None:
+    code, text = await refused(host, forged)
+    assert (code, json.loads(text)) == (400, UNKNOWN)
+
+
+@covers("H-LEG-12")
+async def test_an_id_that_was_never_given_is_refused_and_the_stream_goes_on(host: McpHost, tool: TalkingTool) -> None:
+    async with call_stream(host) as wire, got(host) as get:
+        for each in (wire, get):
+            await each.next()
+            ahead = last_id(each).removesuffix("0") + "9"
+            code, text = await refused(host, ahead)
+            assert (code, json.loads(text)) == (400, UNKNOWN)
+        await tool.finish(DONE)
+        await wire.to_end()
+    assert heard(wire) == [DONE]
+
+
+async def test_two_last_events_are_refused_and_an_empty_one_is_none(host: McpHost) -> None:
+    async with got(host) as get:
+        await get.next()
+        assert (await refused(host, last_id(get), last_id(get)))[0] == 400
+    async with got(host, "") as get:
+        assert (await get.next()) is not None
+
+
+@covers("H-LEG-12", "I-ISO-2")
+async def test_an_id_of_another_session_is_as_unknown_as_any(gateway: WholeGateway, tool: TalkingTool) -> None:
+    owner, other = await gateway.greeted(), await gateway.greeted()
+    async with call_stream(owner) as wire, got(owner) as get:
+        await tell(tool, "secret")
+        await ids_of(wire, 2)
+        await get.next()
+        code, text = await refused(other, wire.seen[0].id or "")
+        assert (code, json.loads(text)) == (400, UNKNOWN)
+        async with got(other, last_id(get)) as foreign:
+            first = await foreign.next()
+            assert first is not None
+            assert (first.data, first.id != last_id(get)) == ("", True)
+        await tool.finish(DONE)
+        await wire.to_end()
+    assert heard(wire) == ["secret", DONE]
+
+
+@covers("H-LEG-12", "I-ISO-2")
+async def test_a_stream_is_its_owners_alone(issuer: TokenIssuer, server: ScriptedServer, tool: TalkingTool) -> None:
+    async with running(guarded({"reports": server.url}, issuer)) as gateway:
+        url = gateway.url()
+        owner = await gateway.greeted(token=issuer.token(url, subject="ann"))
+        async with call_stream(owner) as wire:
+            await tell(tool, "secret")
+            await ids_of(wire, 2)
+            thief = owner.again()
+            thief.token = issuer.token(url, subject="bob")
+            assert (await refused(thief, wire.seen[0].id or ""))[0] == 404
+            thief.token = None
+            assert (await refused(thief, wire.seen[0].id or ""))[0] == 401
+            newer = owner.again()
+            newer.token = issuer.token(url, subject="ann", jti="newer")
+            async with got(newer, wire.seen[0].id) as again:
+                await tool.finish(DONE)
+                await again.to_end()
+    assert heard(again) == ["secret", DONE]
+
+
+async def test_after_a_restart_a_call_cannot_be_taken_up_and_a_get_stream_begins_anew(
+    server: ScriptedServer, tool: TalkingTool, tmp_path: Path
+) -> None:
+    config = configuration({"reports": server.url}, folder=tmp_path)
+    async with running(config) as gateway:
+        host = await gateway.greeted()
+        async with call_stream(host) as wire, got(host) as get:
+            await tool.finish(DONE)
+            await wire.to_end()
+            await get.next()
+    async with running(config) as gateway:
+        again = McpHost(gateway.http, gateway.url())
+        again.session, again.revision = host.session, host.revision
+        code, text = await refused(again, wire.seen[0].id or "")
+        assert (code, json.loads(text)) == (400, UNKNOWN)
+        async with got(again, last_id(get)) as new:
+            first = await new.next()
+            assert first is not None
+            assert first.id != last_id(get)
+
+
+@covers("H-LEG-12", "R-RES-7")
+async def test_who_missed_more_than_is_kept_is_refused_and_who_did_not_is_not(
+    host: McpHost, tool: TalkingTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_log, "STREAM_EVENTS", 3)
+    async with call_stream(host) as wire:
+        await tell(tool, 1, 2, 3, 4, 5)
+        await ids_of(wire, 6)
+        wire.cut()
+    await gone(host)
+    for place in (0, 1):
+        assert (await refused(host, wire.seen[place].id or ""))[0] == 400
+    await tool.finish(DONE)
+    await gone(host)
+    async with got(host, wire.seen[2].id) as again:
+        await again.to_end()
+    assert heard(again) == [3, 4, 5, DONE]
+
+
+@covers("R-RES-3")
+async def test_what_ended_is_forgotten_after_a_while(
+    host: McpHost, tool: TalkingTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with call_stream(host) as wire:
+        await tool.finish(DONE)
+        await wire.to_end()
+    monkeypatch.setattr(event_log, "KEEP", timedelta())
+    assert (await refused(host, wire.seen[0].id or ""))[0] == 400
+
+
+async def test_a_large_answer_waits_whole(host: McpHost, tool: TalkingTool) -> None:
+    large = {"content": [{"type": "text", "text": "x" * (5 * 1024 * 1024)}]}
+    async with call_stream(host) as wire:
+        await tell(tool, 1)
+        await ids_of(wire, 2)
+        wire.cut()
+    await gone(host)
+    await tool.finish(large)
+    async with got(host, wire.seen[0].id) as again:
+        await again.to_end()
+    assert heard(again) == [1, large]
+
+
+@covers("H-LEG-12", "R-RES-7")
+async def test_a_host_that_reads_slowly_makes_its_server_wait_and_misses_nothing(
+    gateway: WholeGateway, host: McpHost, tool: TalkingTool
+) -> None:
+    words = [f"{number}" + "x" * 2**20 for number in range(60)]
+    async with call_stream(host) as wire:
+        await wire.next()
+        feed = feed_of(gateway, host)
+        await tell(tool, *words)
+        await tool.finish(DONE)
+        await eventually(lambda: feed._line is not None and feed._line.is_clogged)
+        assert feed.said < len(words)
+        await wire.to_end()
+    assert heard(wire) == [*words, DONE]
+
+
+@covers("R-RES-7")
+async def test_a_wait_that_nobody_comes_back_for_is_given_up_and_a_call_is_not(
+    gateway: WholeGateway, host: McpHost, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.script["report"] = hold = Hold()
+    task = (await host.start("report"))["taskId"]
+    async with asked(host, "tasks/result", {"taskId": task}) as wait, call_stream(host) as call, got(host) as get:
+        for wire in (wait, call, get):
+            await wire.next()
+        monkeypatch.setattr(trails, "KEEP", timedelta())
+        await sessions_of(gateway).sweep()
+        assert sessions_of(gateway).peek(host.session) is not None
+        for wire in (wait, call, get):
+            wire.cut()
+    await eventually(lambda: all(feed.closed for feed in feeds_of(gateway, host)))
+    await sessions_of(gateway).sweep()
+    assert len(feeds_of(gateway, host)) == 1
+    assert (await refused(host, wait.seen[0].id or ""))[0] == 400
+    async with got(host, get.seen[0].id) as new:
+        first = await new.next()
+        assert first is not None
+        assert first.id != get.seen[0].id
+    hold.release(DONE)
+    async with got(host, call.seen[0].id) as again:
+        await again.to_end()
+    assert heard(again) == [DONE]
+
+
+@covers("A-AUTH-13", "H-LEG-11")
+async def test_a_get_stream_that_ended_with_its_token_goes_on_with_the_next(
+    issuer: TokenIssuer, server: ScriptedServer
+) -> None:
+    async with running(
+        guarded({"reports": server.url}, auth={"issuers": {"corp": {**issuer.section, "leeway": "0s"}}})
+    ) as gateway:
+        host = await gateway.greeted(token=issuer.token(gateway.url()))
+        await server.streaming()
+        newer, host.token = host.token, issuer.token(gateway.url(), exp=time.time() + 1.5)
+        async with got(host) as wire:
+            assert [event.retry for event in await wire.to_end()] == [None, "1000"]
+        await server.push(note(SAID, level="info", data="meanwhile"))
+        host.token = newer
+        async with got(host, wire.seen[0].id) as again:
+            await again.until(SAID)
+    assert heard(again) == ["meanwhile"]
+
+
+@covers("A-AUTH-13")
+async def test_a_get_stream_that_was_taken_up_outlives_the_token_that_it_began_with(
+    issuer: TokenIssuer, server: ScriptedServer
+) -> None:
+    async with running(
+        guarded({"reports": server.url}, auth={"issuers": {"corp": {**issuer.section, "leeway": "0s"}}})
+    ) as gateway:
+        host = await gateway.greeted(token=issuer.token(gateway.url()))
+        await server.streaming()
+        newer, end = host.token, time.time() + 1.5
+        host.token = issuer.token(gateway.url(), exp=end)
+        async with got(host) as wire:
+            await wire.next()
+            host.token = newer
+            async with got(host, wire.seen[0].id) as again:
+                await eventually(lambda: time.time() > end + 0.3)
+                await server.push(note(SAID, level="info", data="later"))
+                await again.until(SAID)
+    assert [event.retry for event in again.seen] == [None]

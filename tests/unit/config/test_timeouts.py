@@ -1,0 +1,94 @@
+"""How long servers may take: what may be written, and what is left open."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from taskgate.config import GatewayConfig
+from taskgate.config.coherence import contradictions
+from taskgate.config.models import USUAL, TimeoutsSection
+from taskgate.config.servers import upstream_settings
+from taskgate.config.timeout_coherence import USUAL_CALL
+from taskgate.config.units import write_duration
+from taskgate.upstream.settings import ToolTimeouts
+
+Loads = Callable[..., GatewayConfig]
+Tells = Callable[..., list[str]]
+
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+HERE = "upstreams.reports.timeouts"
+
+
+def written(timeouts: str) -> str:
+    return (
+        "version: 1\nauth: {mode: none}\nupstreams:\n  reports:\n    path: /reports/mcp\n"
+        f"    url: http://127.0.0.1:3000/mcp\n    timeouts: {timeouts}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("timeouts", "call", "ceiling"),
+    [
+        ("{}", HOUR, 24 * HOUR),
+        ("{call: 25h}", 25 * HOUR, 25 * HOUR),
+        ("{call: 1m}", MINUTE, 24 * HOUR),
+        ("{call: 1m, ceiling: 1m}", MINUTE, MINUTE),
+        ("{ceiling: 1h}", HOUR, HOUR),
+        ("{ceiling: null, call: 2h}", 2 * HOUR, 24 * HOUR),
+    ],
+)
+def test_the_ceiling_is_a_day_unless_it_is_given(
+    loads: Loads, timeouts: str, call: timedelta, ceiling: timedelta
+) -> None:
+    settings = upstream_settings(loads(written(timeouts)), "reports")
+    assert (settings.call, settings.ceiling, settings.tools) == (call, ceiling, ())
+
+
+@pytest.mark.parametrize(
+    ("rule", "found"),
+    [
+        ("{tool: a}", ("a", HOUR, 2 * HOUR, MINUTE)),
+        ("{tool: 'a*', call: 3m}", ("a*", 3 * MINUTE, 2 * HOUR, MINUTE)),
+        ("{tool: a, call: 3h}", ("a", 3 * HOUR, 3 * HOUR, MINUTE)),
+        ("{tool: a, ceiling: 3m}", ("a", HOUR, 3 * MINUTE, MINUTE)),
+        ("{tool: a, call: 3m, ceiling: 5h, idle: 7m}", ("a", 3 * MINUTE, 5 * HOUR, 7 * MINUTE)),
+    ],
+)
+def test_what_a_rule_leaves_open_is_as_for_other_tools(
+    loads: Loads, rule: str, found: tuple[str, timedelta, timedelta, timedelta]
+) -> None:
+    config = loads(written(f"{{ceiling: 2h, idle: 1m, tools: [{rule}]}}"))
+    tool, call, ceiling, idle = found
+    [made] = upstream_settings(config, "reports").tools
+    assert made == ToolTimeouts(tool=tool, call=call, ceiling=ceiling, idle=idle)
+
+
+@pytest.mark.parametrize(
+    ("timeouts", "said"),
+    [
+        ("{ceiling: 59m}", f"{HERE}.ceiling: must be at least {HERE}.call, which is 1h unless given"),
+        ("{call: 2m, ceiling: 119s}", f"{HERE}.ceiling: must be at least {HERE}.call"),
+        ("{tools: [{tool: a}, {tool: b, call: 2s, ceiling: 1s}]}",
+         f"{HERE}.tools[1].ceiling: must be at least {HERE}.tools[1].call"),
+        ("{tools: [{call: 2s}]}", f"{HERE}.tools[0].tool: is required"),
+        ("{tools: [{tool: '[a'}]}",
+         f"{HERE}.tools[0].tool: must have a ] for every [ (the character [ itself is written [[])"),
+        ("{tools: [{tool: a, connect: 2s}]}", None),
+        ("{tools: [{tool: a, call: 0s}]}", f"{HERE}.tools[0].call: must be at least 1ms"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_told(tells: Tells, timeouts: str, said: str | None) -> None:
+    [line] = tells(written(timeouts))
+    assert said is None or line == f"f:7: {said}"
+    assert line.startswith(f"f:7: {HERE}.")
+
+
+@pytest.mark.parametrize("timeouts", ["{call: soon, ceiling: 1s}", "{call: 1h, ceiling: 5}", "{tools: [1]}", "[]"])
+def test_what_is_malformed_contradicts_nothing(tells: Tells, timeouts: str) -> None:
+    assert len(tells(written(timeouts))) == 1
+
+
+def test_the_usual_call_is_the_one_of_the_model() -> None:
+    assert write_duration(TimeoutsSection().call) == USUAL_CALL
+    assert list(contradictions({"upstreams": {"a": {"timeouts": {"ceiling": "1h"}}}}, usual=USUAL)) == []
