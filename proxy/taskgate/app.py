@@ -18,6 +18,7 @@ from taskgate.config import GatewayConfig, Listen
 from taskgate.downstream.listener import PublicListener
 from taskgate.downstream.operations import OperatorsListener
 from taskgate.engine.measured import MeasuredStore
+from taskgate.engine.relay import Relaying
 from taskgate.errors import StoreUnavailable
 from taskgate.gatehouse import Gatehouse, build_gatehouse
 from taskgate.stores.base import Store
@@ -90,8 +91,8 @@ class Service:
             await _unless(hurry, self._house.runner.idle(), within=rules.timeout)
         await self._house.sweeper.close()
         await self._house.runner.stop()
-        left = timedelta(seconds=deadline - clock.elapsed())
-        await _unless(hurry, self._listener.close(max(left, LAST_WORDS)))
+        left = max(timedelta(seconds=deadline - clock.elapsed()), timedelta())
+        await _unless(hurry, _part(self._listener, self._house.relaying, left))
 
     async def close(self) -> None:
         """Let go of everything; sessions of hosts and records stay in the store. May be called again."""
@@ -155,6 +156,15 @@ class Service:
         except StoreUnavailable:
             found["store"] = False
         return found
+
+
+async def _part(listener: PublicListener, relaying: Relaying, left: timedelta) -> None:
+    """End the streams that nobody else would end, and wait for answers; what takes longer is answered as cut off."""
+    cutting = asyncio.get_running_loop().call_later(left.total_seconds(), relaying.stop)
+    try:
+        await listener.close(left + LAST_WORDS)
+    finally:
+        cutting.cancel()
 
 
 async def _unless(hurry: asyncio.Event, work: Coroutine[Any, Any, None], *, within: timedelta | None = None) -> None:

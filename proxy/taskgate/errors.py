@@ -209,6 +209,12 @@ class KeysUnavailable(InternalError):
         self.issuer = issuer
 
 
+class CutOff(InternalError):
+    """The gateway shut down while a call was running; it may or may not have completed."""
+
+    reason = "shutdown"
+
+
 class Draining(InternalError):
     """The gateway is shutting down and takes no new work."""
 

@@ -194,3 +194,26 @@ async def test_a_plain_calls_question_outlives_its_stream_where_the_host_has_ano
         await host.respond(asked["id"], ACCEPTED)
         assert (await tool.told(1))["result"] == ACCEPTED
         await tool.finish(DONE)
+
+
+@pytest.mark.parametrize("as_task", [False, True])
+async def test_the_time_that_a_host_takes_is_not_its_servers(
+    server: ScriptedServer, tool: TalkingTool, as_task: bool
+) -> None:
+    reports = {"path": "/reports/mcp", "url": server.url, "timeouts": {"call": "300ms"}}
+    async with running(configuration({}, upstreams={"reports": reports})) as gateway:
+        host = await capable(gateway)
+        asking = host.asking("tools/call", {"name": "report"})
+        if as_task:
+            asking = host.asking("tasks/result", {"taskId": (await host.start("report"))["taskId"]})
+        async with asking as stream:
+            await tool.ask(1)
+            asked = await stream.until(ELICIT)
+            # Far longer than the call may be silent.
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1):
+                    await stream.end()
+            await host.respond(asked["id"], ACCEPTED)
+            await tool.told(1)
+            await tool.finish(DONE)
+            assert (await stream.answered())["content"] == DONE["content"]

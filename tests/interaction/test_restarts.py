@@ -187,3 +187,16 @@ def unfinished(mount: str, *, dispatched: bool = False) -> TaskRecord:
         dispatched=dispatched,
         lease=Lease(holder="fallen", until=now + timedelta(hours=1)),
     )
+
+
+async def test_a_plain_call_that_outlives_the_drain_is_answered(server: ScriptedServer) -> None:
+    server.script["report"] = hold = Hold()
+    async with running(configuration({"reports": server.url}, server={"drain": {"timeout": "200ms"}})) as gateway:
+        host = await gateway.greeted()
+        calling = asyncio.create_task(host.call("report"))
+        async with bounded():
+            await hold.begun.wait()
+            await gateway.drain()
+            answer = await calling
+    assert (answer.status, answer.code) == (200, -32603)
+    assert answer.error["data"] == {"origin": "gateway", "reason": "shutdown", "dispatched": True}

@@ -75,6 +75,9 @@ def fault(error: Exception) -> Fault:
             return _unavailable(UNAVAILABLE, "The task store is not available", _ours(error.reason), RETRY_AFTER)
         case errors.Draining():
             return _unavailable(UNAVAILABLE, str(error), _ours(error.reason), error.retry_after)
+        case errors.CutOff():
+            data = {**_ours(error.reason), "dispatched": True}
+            return Fault(status=200, code=INTERNAL_ERROR, text=str(error), data=data)
         case errors.KeysUnavailable():
             # Never 401, for which hosts throw their tokens away.
             seen = _unavailable(UNAVAILABLE, str(error), _ours(error.reason), RETRY_AFTER)

@@ -56,6 +56,7 @@ class TaskInputs:
         self._dialect = dialect
         self._bounds = bounds
         self._slots: dict[ServerQuestion, _Slot] = {}
+        self._has_told = False
         self._in_turn = asyncio.Lock()
         self._background = Background()
 
@@ -65,7 +66,10 @@ class TaskInputs:
         timer = asyncio.get_running_loop().call_later(wait.total_seconds(), self._expire, question)
         slot = self._slots[question] = _Slot(question, timer)
         if len(self._slots) > outstanding or sum(each.size for each in self._slots.values()) > MAX_QUESTION:
-            log.warning("a question of a server was refused: too many, or too large", extra={"upstream": self._mount})
+            if not self._has_told:
+                # Once: how often it happens is the server's to decide.
+                self._has_told = True
+                log.warning("questions of a server are refused: too many or large", extra={"upstream": self._mount})
             self._free(slot)
             question.refuse()
         else:

@@ -62,6 +62,7 @@ class Questions:
         self._numbers = count(1)
         self._open: dict[str, _Open] = {}
         self._closed = False
+        self._has_told = False
 
     def ask(self, question: ServerQuestion, *carriers: Carrier) -> None:
         """Ask the host, on a stream of the first of the carriers that has one, now or later."""
@@ -70,7 +71,10 @@ class Questions:
             question.refuse()
             return
         if len(self._open) >= self._bounds.outstanding or (params is not None and params.size > MAX_QUESTION):
-            log.warning("a question of a server was refused: too many, or too large")
+            if not self._has_told:
+                # Once: how often it happens is the server's to decide.
+                self._has_told = True
+                log.warning("questions of a server are refused: too many, or too large")
             question.refuse()
             return
         id_ = f"question-{next(self._numbers)}"

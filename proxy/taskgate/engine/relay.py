@@ -16,13 +16,17 @@ from taskgate.dialects.progress import done_of
 from taskgate.engine.guard.callers import speaker
 from taskgate.engine.messages import Exchange, Feed
 from taskgate.engine.sessions import HostSession
-from taskgate.interruption import Interruptible
+from taskgate.errors import CutOff
+from taskgate.interruption import Interrupted, Interruptible
 from taskgate.mcp.jsonrpc import Notification, RequestId, Response
 from taskgate.mcp.vocabulary import NOTE_PROGRESS
 from taskgate.upstream.base import ServerQuestion
 
 STEP: Final = 1e-6
 """How much further each sign of life of ours says that a call is: it must grow, and get in no server's way."""
+
+
+CUT_OFF: Final = "The gateway shut down while the call was running; it may or may not have completed"
 
 
 class Asked(NamedTuple):
@@ -42,11 +46,16 @@ class Relaying:
         self._dialect = dialect
         self._patience = patience.total_seconds()
         self._alarms = Alarms(self._patience)
+        self._running: set[Interruptible] = set()
+        self._stopping = False
 
     async def forward(
         self, exchange: Exchange, caller: AuthContext, host_session: HostSession, asked: Asked
     ) -> Response:
-        """The server's response. Raises UpstreamFailed, or Interrupted when the host cancelled the request."""
+        """The server's response.
+
+        Raises UpstreamFailed, Interrupted when the host cancelled the request, and CutOff when the gateway ends.
+        """
         streams = exchange.inbound.accepts_stream
         if streams and not exchange.inbound.accepts_json:
             exchange.stream()
@@ -54,15 +63,27 @@ class Relaying:
         pulse = _Pulse(self._alarms, self._patience, hearer) if streams else None
         call = Interruptible()
         host_session.calls[call] = asked.id
+        self._running.add(call)
         try:
             with call:
                 return await host_session.upstream.relay(
                     asked.method, asked.params, hearer=hearer, tool=asked.tool, speaker=speaker(caller)
                 )
+        except Interrupted:
+            if self._stopping:
+                raise CutOff(CUT_OFF) from None
+            raise
         finally:
             if pulse is not None:
                 pulse.stop()
             del host_session.calls[call]
+            self._running.discard(call)
+
+    def stop(self) -> None:
+        """Give up what is still carried: hosts are told so."""
+        self._stopping = True
+        for call in self._running:
+            call.interrupt()
 
     def cancel(self, host_session: HostSession, id: RequestId) -> None:
         """The host gave a request up; one that is not in flight is none of ours to know."""
@@ -159,11 +180,14 @@ class _Pulse:
         self._alarms = alarms
         self._interval = interval
         self._hearer = hearer
-        self._alarm: Cancellable = alarms.after(interval, self._beat)
+        self._alarm: Cancellable | None = alarms.after(interval, self._beat)
 
     def stop(self) -> None:
         """The call is over."""
-        self._alarm.cancel()
+        if self._alarm is not None:
+            # Let go of, too: the alarm holds this, and a ring of such is found by the collector alone.
+            self._alarm.cancel()
+            self._alarm = None
 
     def _beat(self) -> None:
         self._hearer.live()

@@ -41,8 +41,8 @@ class Call:
     """
 
     __slots__ = (
-        "_alarm", "_alarms", "_began", "_heard", "answer", "bounds", "hearer", "id", "sent", "speaker", "spent", "wait",
-        "was_let_go",
+        "_alarm", "_alarms", "_asking", "_began", "_heard", "answer", "bounds", "hearer", "id", "sent", "speaker",
+        "spent", "wait", "was_let_go",
     )  # fmt: skip
 
     def __init__(
@@ -59,6 +59,7 @@ class Call:
         self.was_let_go = False
         self._alarms: Alarms | None = None
         self._alarm: Cancellable | None = None
+        self._asking = 0
         self._began = self._heard = 0.0
 
     def leave(self) -> None:
@@ -81,6 +82,11 @@ class Call:
         """The server shows that it works at it: the time without progress begins anew (V-INIT-9)."""
         self._heard = asyncio.get_running_loop().time()
 
+    def asks(self, questions: int) -> None:
+        """So many questions more, or fewer, wait for its host, whose time is not the server's: then none is counted."""
+        self._asking += questions
+        self.progressed()
+
     def stop(self) -> None:
         """Its time does not matter any more."""
         if self._alarm is not None:
@@ -89,12 +95,15 @@ class Call:
 
     def _ring(self) -> None:
         assert self._alarms is not None, "only what has begun runs out"
+        now = asyncio.get_running_loop().time()
+        if self._asking:
+            self._heard = now
         if self._heard == self._began:
             self.wake()
             return
         silence_ends = self._heard + self.bounds.call
         end = min(silence_ends, self._began - self.spent + self.bounds.ceiling)
-        left = end - asyncio.get_running_loop().time()
+        left = end - now
         if left > _AT_ONCE:
             self._alarm = self._alarms.after(left, self._ring)
         else:

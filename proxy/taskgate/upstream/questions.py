@@ -97,11 +97,13 @@ class Questions:
             self._say(self._dialect.answer(asked.id, refusal), droppable=True)
             return None
         question = self._open[asked.id] = OpenQuestion(asked, self, call, came_aside=came_aside)
+        if call is not None:
+            call.asks(1)
         return question
 
     def answered(self, id: RequestId, answer: Answer, speaker: Speaker | None) -> None:
         """Somebody answered: the server hears it."""
-        del self._open[id]
+        self._taken(id)
         self._reply(self._dialect.answer(id, answer), speaker)
 
     def no_answer(self, method: str) -> Answer:
@@ -114,7 +116,7 @@ class Questions:
 
     def withdraw(self, id: RequestId) -> None:
         """The server does not wait any more; an id that it did not ask under names nothing."""
-        question = self._open.pop(id, None)
+        question = self._taken(id)
         if question is not None:
             question.withdraw()
 
@@ -133,3 +135,9 @@ class Questions:
         """The conversation is over."""
         for id_ in tuple(self._open):
             self.withdraw(id_)
+
+    def _taken(self, id: RequestId) -> OpenQuestion | None:
+        question = self._open.pop(id, None)
+        if question is not None and question.call is not None:
+            question.call.asks(-1)
+        return question

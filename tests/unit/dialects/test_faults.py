@@ -39,6 +39,10 @@ TABLE: dict[str, tuple[Exception, Face]] = {
     "§6 -32601, decisions d": (errors.UnknownMethod("no"), Face(200, -32601, "no")),
     "L-TOOL-2, L-TOOL-3, AMB-4": (errors.TaskSupportMismatch("no"), Face(200, -32601, "no")),
     "H-LEG-6, AMB-11": (errors.UnsupportedVersion("no"), Face(400, -32600, "no", {"supported": SUPPORTED})),
+    "decisions 19, a shutdown": (
+        errors.CutOff("gone"),
+        Face(200, -32603, "gone", ours("shutdown", dispatched=True)),
+    ),
     "H-LEG-2": (errors.SessionRequired("no"), Face(400, -32600, "no")),
     "H-LEG-3": (errors.SessionNotFound("no"), Face(404, -32600, "no")),
     "H-LEG-12": (errors.StreamNotFound("no"), Face(400, -32600, "no")),
