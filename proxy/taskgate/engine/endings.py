@@ -5,19 +5,15 @@ What must not live here: calls (`runner`), what an event means (`tasks/machine`)
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
 
 from taskgate.clock import Clock
+from taskgate.engine.changes import RETRY_FIRST, RETRY_MOST
 from taskgate.errors import IllegalTransition, StoreUnavailable
 from taskgate.stores.base import TaskStore
 from taskgate.tasks.events import CallFaulted, CallSucceeded, TaskEvent
 from taskgate.tasks.machine import advance
 from taskgate.tasks.record import OwnerKey, Succeeded, TaskId, TaskRecord
 from taskgate.telemetry.audit import Audit, LateAnswerDropped, TaskFinished, TaskMoved
-
-RETRY_FIRST: Final = 0.1
-RETRY_MOST: Final = 5.0
-"""Seconds between tries while the store does not take it."""
 
 Written = Callable[[int], None]
 """Told the revision that is about to be written."""

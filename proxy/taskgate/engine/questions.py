@@ -19,6 +19,7 @@ from taskgate.mcp.jsonrpc import Notification
 from taskgate.upstream.base import ServerQuestion
 
 GIVEN_UP: Final = "The answer is not needed any more"
+"""What a host is told of a question, of a task or not, that is taken back."""
 
 log = getLogger("taskgate.questions")
 

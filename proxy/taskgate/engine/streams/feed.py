@@ -137,11 +137,6 @@ class LastingFeed(Feed):
         line.put(sse.priming(f"{name}-0"))
 
     @property
-    def said(self) -> int:
-        """How many events it has had."""
-        return self._number
-
-    @property
     def is_given_up(self) -> bool:
         """See Feed."""
         return self._is_over

@@ -9,17 +9,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from taskgate.dialects.base import DownstreamDialect
 from taskgate.engine.background import Background
 from taskgate.engine.changes import Changes
 from taskgate.engine.messages import Feed
+from taskgate.engine.questions import GIVEN_UP
 from taskgate.mcp.versions import Peer
 from taskgate.tasks.events import InputClaimed, TaskEvent
 from taskgate.tasks.record import InputRequest, OwnerKey, TaskId, TaskRecord
-
-GIVEN_UP: Final = "The answer is not needed any more"
 
 
 class _Offer(NamedTuple):
