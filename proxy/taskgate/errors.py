@@ -5,8 +5,10 @@ closed set, which is also its metric label. A JSON-RPC error that a server answe
 No message here may hold a payload, a path of the file system, an address of a server, or a token.
 """
 
+from collections.abc import Mapping
 from datetime import timedelta
 from enum import StrEnum
+from typing import Any
 
 _Id = str | int
 
@@ -43,6 +45,28 @@ class InvalidParams(DownstreamError):
     reason = "bad_params"
 
 
+class IncompleteMeta(DownstreamError):
+    """A request of the stateless era lacks what every one has to say in its `_meta`, or says it in the wrong type."""
+
+    reason = "bad_meta"
+
+
+class HeaderMismatch(DownstreamError):
+    """A header that repeats a part of the body is missing, malformed, sent twice, or says something else."""
+
+    reason = "header_mismatch"
+
+
+class MissingCapability(DownstreamError):
+    """The request does not declare what serving it needs; `required` is that, as a host declares capabilities."""
+
+    reason = "missing_capability"
+
+    def __init__(self, required: Mapping[str, Any]) -> None:
+        super().__init__("The request does not declare a capability that it needs")
+        self.required = required
+
+
 class UnknownMethod(DownstreamError):
     """No such method in the session's revision, or a capability that was not advertised."""
 
@@ -56,9 +80,23 @@ class TaskSupportMismatch(DownstreamError):
 
 
 class UnsupportedVersion(DownstreamError):
-    """The protocol revision the host names is not served, or is not the session's."""
+    """The protocol revision the host names is not served, or is not the session's; `requested` where that is told."""
 
     reason = "bad_version"
+
+    def __init__(self, text: str, *, requested: str = "") -> None:
+        super().__init__(text)
+        self.requested = requested
+
+
+class VerbNotServed(DownstreamError):
+    """The host's era has no such HTTP method. `served` are those that it has."""
+
+    reason = "bad_verb"
+
+    def __init__(self, *served: str) -> None:
+        super().__init__("The method is not of this protocol version")
+        self.served = served
 
 
 class SessionRequired(DownstreamError):
@@ -155,12 +193,12 @@ class Penalized(DownstreamError):
 
 
 class TooManyTasks(DownstreamError):
-    """A cap on unfinished tasks refused the insert; nothing was stored."""
+    """A cap on unfinished tasks refused the insert, and nothing was stored; or one on what else `of` says."""
 
     reason = "concurrency"
 
-    def __init__(self, limit: int) -> None:
-        super().__init__(f"Too many unfinished tasks (limit {limit})")
+    def __init__(self, limit: int, of: str = "unfinished tasks") -> None:
+        super().__init__(f"Too many {of} (limit {limit})")
         self.limit = limit
 
 

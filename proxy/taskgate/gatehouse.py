@@ -25,10 +25,12 @@ from taskgate.engine.guard.callers import Bearers, Callers, Everybody
 from taskgate.engine.guard.incidents import Incidents
 from taskgate.engine.guard.penalties import Penalties
 from taskgate.tasks.cursors import CursorKeys
+from taskgate.tasks.states import StateKeys
 from taskgate.telemetry.audit import Audit, KeysFetched, TokenJudged
 
 KEY_FILE: Final = "context.key"
 _LISTING: Final = b"taskgate: cursors of tasks/list"
+_ROUNDS: Final = b"taskgate: requestState"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,7 @@ class Gatehouse:
     policy: AccessPolicy
     penalties: Penalties | None
     cursors: CursorKeys
+    states: StateKeys
     keys: tuple[IssuerKeys, ...] = ()
     fetch: AiohttpFetch | None = None
 
@@ -71,6 +74,8 @@ def build_gatehouse(
             penalties=None,
             # Nobody is given a list, so nobody has to open what this seals.
             cursors=CursorKeys(entropy.token(32)),
+            # There is no key that outlives the process, so what this seals does not either.
+            states=StateKeys(entropy.token(32)),
         )
     deployment = _deployment_keys(config, data_directory, entropy)
     bind, cache, failures = config.auth.context.bind, config.auth.token_cache, config.auth.lookup_failures
@@ -89,7 +94,8 @@ def build_gatehouse(
         callers=Bearers(verifier, lambda reason: audit.record(TokenJudged(OTHER, reason.value)), Incidents(clock)),
         policy=access_policy(config),
         penalties=Penalties(failures.threshold, failures.window, failures.penalty),
-        cursors=_cursor_keys(deployment),
+        cursors=CursorKeys(*_keys_for(_LISTING, deployment)),
+        states=StateKeys(*_keys_for(_ROUNDS, deployment)),
         keys=tuple(keys for _, keys in issuers),
         fetch=fetch,
     )
@@ -165,8 +171,7 @@ def _deployment_keys(config: GatewayConfig, data_directory: Path | None, entropy
     return DeploymentKeys(entropy.token(32), None)
 
 
-def _cursor_keys(deployment: DeploymentKeys) -> CursorKeys:
-    """Keys of their own, so that nothing sealed for one purpose is good for another."""
-    current, previous = (None if key is None else digest(key, _LISTING, sha256) for key in deployment)
-    assert current is not None
-    return CursorKeys(current, previous)
+def _keys_for(purpose: bytes, deployment: DeploymentKeys) -> tuple[bytes, bytes | None]:
+    """Keys of its own, so that nothing sealed for one purpose is good for another."""
+    current, previous = deployment
+    return digest(current, purpose, sha256), None if previous is None else digest(previous, purpose, sha256)

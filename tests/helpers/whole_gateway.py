@@ -12,6 +12,7 @@ import aiohttp
 
 from helpers.mcp_host import McpHost
 from helpers.secrets import noted
+from helpers.stateless_host import StatelessHost
 from taskgate.app import Service
 from taskgate.assembly import Surroundings
 from taskgate.config.models import GatewayConfig
@@ -34,6 +35,10 @@ class WholeGateway:
         host = self.host(mount, token)
         await host.initialize(revision)
         return host
+
+    def stateless(self, mount: str = "reports", token: str | None = None, **more: Any) -> StatelessHost:
+        """A host of the stateless era."""
+        return StatelessHost(self.http, self.url(mount), token, **more)
 
     def url(self, mount: str = "reports") -> str:
         """Where hosts find a mount."""
@@ -70,7 +75,8 @@ class WholeGateway:
 def configuration(servers: Mapping[str, str], *, folder: Path | None = None, **sections: Any) -> GatewayConfig:
     """A configuration for servers by name, on free ports; in memory unless a folder is given.
 
-    Sections are written as in files, and laid over what is here.
+    Sections are written as in files, and laid over what is here. A server is spoken to in 2025-11-25, as the scripted
+    one wants to be, unless its own section says otherwise.
     """
     store = {"backend": "memory"}
     if folder is not None:
@@ -86,6 +92,8 @@ def configuration(servers: Mapping[str, str], *, folder: Path | None = None, **s
     for name, section in sections.items():
         present = written.get(name)
         written[name] = {**present, **section} if isinstance(present, dict) else section
+    pinned = {"protocol_version": "2025-11-25"}
+    written["upstreams"] = {name: pinned | section for name, section in written["upstreams"].items()}
     return GatewayConfig.model_validate(written)
 
 

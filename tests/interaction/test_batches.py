@@ -222,3 +222,26 @@ async def test_answers_of_any_size_leave_on_a_stream(server: ScriptedServer, gat
     _, kind, told = await send(host, [call(number) for number in range(6)], accept="text/event-stream")
     assert kind == "text/event-stream"
     assert sorted(message["id"] for message in told) == [*range(6)]
+
+
+@covers("V-ERA-2")
+@pytest.mark.parametrize("method", ["server/discover", "subscriptions/listen", "tools/call"])
+async def test_what_is_of_the_stateless_era_has_no_place_in_a_batch(
+    host: McpHost, server: ScriptedServer, method: str
+) -> None:
+    said = {"protocolVersion": "2026-07-28", "clientCapabilities": {}}
+    meta = {f"io.modelcontextprotocol/{name}": value for name, value in said.items()}
+    odd = request(1, method, name="echo", notifications={}, _meta=meta)
+    code, kind, messages = await send(host, [odd, call(2)])
+    assert (code, kind) == (200, "application/json")
+    assert by_id(messages)[1]["error"]["code"] == -32020
+    assert by_id(messages)[2]["result"]["structuredContent"] == {"of": 2}
+    assert len(server.heard("tools/call")) == 1
+
+
+@covers("H-MOD-4", "V-ERA-4")
+async def test_under_a_version_of_the_stateless_era_nothing_is_a_batch(host: McpHost, server: ScriptedServer) -> None:
+    host.revision = "2026-07-28"
+    code, _, messages = await send(host, [call(1), call(2)])
+    assert (code, [each["error"]["code"] for each in messages]) == (400, [-32600])
+    assert server.heard("tools/call") == []

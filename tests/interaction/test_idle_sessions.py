@@ -10,6 +10,7 @@ from helpers.failing_store import HoldingStore
 from helpers.manual_clock import ManualClock
 from helpers.mcp_host import McpHost
 from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from taskgate.assembly import Surroundings
@@ -36,7 +37,7 @@ async def gateway(server: ScriptedServer, store: HoldingStore, clock: ManualCloc
 async def sweep(gateway: WholeGateway) -> None:
     """What happens every half minute."""
     assert gateway.service._house is not None
-    await gateway.service._house.sessions.sweep()
+    await gateway.service._house.sweeper.tidy()
 
 
 async def test_a_session_that_was_left_alone_for_long_ends_here_and_at_the_server(
@@ -46,6 +47,41 @@ async def test_a_session_that_was_left_alone_for_long_ends_here_and_at_the_serve
     await sweep(gateway)
     assert (await host.ask("ping")).status == 404
     await eventually(lambda: server.live == set())
+
+
+async def test_a_session_that_hosts_of_the_stateless_era_shared_ends_when_none_came_for_long(
+    server: ScriptedServer, gateway: WholeGateway, clock: ManualClock
+) -> None:
+    hold = server.script["report"] = Hold()
+    host = gateway.stateless(tasks=False)
+    async with host.asking("tools/call", {"name": "report", "arguments": {}}) as calling, bounded():
+        await hold.begun.wait()
+        clock.advance(LONG)
+        await sweep(gateway)
+        hold.release(DONE)
+        assert (await calling.answer()).status == 200
+    await sweep(gateway)
+    assert len(server.live) == 1
+    clock.advance(LONG)
+    await sweep(gateway)
+    await eventually(lambda: server.live == set())
+    assert (await host.call("echo")).status == 200
+
+
+async def test_a_call_whose_host_does_not_come_back_is_given_up(
+    server: ScriptedServer, gateway: WholeGateway, clock: ManualClock, tool: TalkingTool
+) -> None:
+    # M-MRTR-7.
+    host = gateway.stateless(tasks=False, capabilities={"elicitation": {}})
+    async with host.asking("tools/call", {"name": "report", "arguments": {}}) as calling, bounded():
+        await tool.ask("q-1")
+        assert (await calling.answer()).result["resultType"] == "input_required"
+        assert gateway.service._house is not None
+        await gateway.service._house.sweeper.give_up()
+        assert tool.unanswered("q-1")
+        clock.advance(LONG)
+        await gateway.service._house.sweeper.give_up()
+        await tool.told("q-1")
 
 
 async def test_a_session_is_not_idle_right_after_a_long_call(

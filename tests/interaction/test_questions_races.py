@@ -17,7 +17,7 @@ from interaction.questioning import ACCEPTED, CAPABLE, DONE, ELICIT, RELATED, ca
 from requirements import covers
 from taskgate.engine import inputs
 from taskgate.engine.telling import news
-from taskgate.upstream import asides
+from taskgate.upstream.initialize import asides
 
 STATUS = "notifications/tasks/status"
 CANCELLED = {"action": "cancel"}

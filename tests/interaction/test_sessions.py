@@ -112,10 +112,22 @@ async def test_a_session_of_one_mount_is_unknown_at_another(server: ScriptedServ
 
 @covers("H-LEG-6")
 @pytest.mark.parametrize("named", ["2026-07-28", "1999-01-01", "x", ""])
-async def test_a_revision_header_that_is_not_known_gets_400(host: McpHost, named: str) -> None:
+async def test_a_revision_header_that_no_session_has_gets_400(host: McpHost, named: str) -> None:
+    # V-ERA-1: it makes the message one of the stateless era, which has to say more.
     answer = await host.ask("ping", headers={"MCP-Protocol-Version": named})
-    assert (answer.status, answer.code) == (400, -32600)
-    assert "2025-11-25" in answer.error["data"]["supported"]
+    assert (answer.status, answer.code) == (400, -32602)
+    assert "_meta" in answer.error["message"]
+
+
+@covers("H-LEG-6")
+@pytest.mark.parametrize("named", ["1999-01-01", "x", ""])
+async def test_a_goodbye_under_a_revision_that_is_not_known_gets_400_and_ends_nothing(
+    host: McpHost, named: str
+) -> None:
+    host.revision = named
+    assert await host.leave() == 400
+    host.revision = "2025-11-25"
+    assert (await host.ask("ping")).result == {}
 
 
 @covers("H-LEG-6", "V-INIT-3")
@@ -129,13 +141,6 @@ async def test_a_revision_header_of_another_session_changes_nothing(host: McpHos
 async def test_the_revision_header_may_be_left_out(host: McpHost) -> None:
     host.revision = None
     assert (await host.ask("ping")).result == {}
-
-
-async def test_a_message_of_the_stateless_era_is_refused_so_that_its_host_falls_back(gateway: WholeGateway) -> None:
-    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
-    headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "server/discover"}
-    answer = await gateway.host().ask("server/discover", {"_meta": meta}, headers=headers)
-    assert (answer.status, answer.code) == (400, -32600)
 
 
 @covers("H-LEG-4")

@@ -27,6 +27,7 @@ ANSWERS_WITHIN = 40.0
 Told = dict[str, Any]
 Call = tuple[str, dict[str, Any]]
 HOSTS = ("python", "sdk", "ext-tasks", "fastmcp")
+STATELESS_HOSTS = ("modern-python", "stateless-ext-tasks")
 
 
 def require_peers(*names: str) -> None:
@@ -49,6 +50,8 @@ def host_command(host: str) -> list[str | Path]:
         "sdk": [install.node(), HOME / "host_sdk.mjs"],
         "ext-tasks": [install.node(), HOME / "host_ext_tasks.mjs"],
         "fastmcp": [python, HOME / "host_fastmcp.py"],
+        "modern-python": [environments.python_of("mcp-2.3.0"), HOME / "host_modern_python.py"],
+        "stateless-ext-tasks": [install.node(), HOME / "host_ext_tasks.mjs", "--stateless"],
     }
     return commands[host]
 
@@ -93,6 +96,15 @@ async def python_server(script: str, version: str, folder: Path) -> AsyncIterato
         async with asyncio.timeout(START_WITHIN):
             listening = await child.said(UVICORN_LISTENS)
         yield f"{listening[1].decode()}/mcp"
+
+
+@asynccontextmanager
+async def node_server(script: str, folder: Path) -> AsyncIterator[str]:
+    """One of the servers in TypeScript; its URL."""
+    async with running([install.node(), HOME / script], log=folder / f"{script}.log") as child:
+        async with asyncio.timeout(START_WITHIN):
+            serving = await child.said(rb"serving at (http://\S+)")
+        yield serving[1].decode()
 
 
 @asynccontextmanager

@@ -6,52 +6,31 @@ there and passes after all has to be taken out.
 """
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from interop.hosts import place_for
 from interop.peers import HOME, output_of, python_server, require_peers
+from interop.suite import complaints, judged, passes
 from peers import install
 
 pytestmark = pytest.mark.interop
 
 BASELINE = json.loads(Path(__file__).with_name("conformance_baseline.json").read_text())
 SUITE = HOME / "node_modules/@modelcontextprotocol/conformance/dist/index.js"
+ALL = ("--suite", "all")
 VERSION = "1.23.3"
 REVISIONS = ("2025-06-18", "2025-11-25")
-
-
-def passes(checks: list[dict[str, Any]]) -> bool:
-    """Whether a scenario passed: something was checked, and nothing of it even warned about."""
-    said = {check["status"] for check in checks}
-    return "SUCCESS" in said and not said & {"FAILURE", "WARNING"}
-
-
-def complaints(checks: list[dict[str, Any]]) -> list[str]:
-    """What the suite holds against a server in one scenario."""
-    return [f"{check['id']}: {check.get('errorMessage')}" for check in checks if check["status"] != "SUCCESS"]
-
-
-async def judged(url: str, folder: Path) -> Mapping[str, list[dict[str, Any]]]:
-    """Every scenario's checks, by its name."""
-    command = [install.node(), SUITE, "server", "--url", url, "--suite", "all", "--output-dir", folder]
-    status, output, errors = await output_of(command)
-    found = {place.parent.name: json.loads(place.read_text()) for place in folder.glob("*/checks.json")}
-    assert found, f"status {status}: {output}{errors}"
-    # The folders are called server-SCENARIO-TIME, the time being the last 24 characters.
-    return {name.removeprefix("server-")[: -len("-2026-01-01T00-00-00-000Z")]: checks for name, checks in found.items()}
 
 
 async def test_whatever_passes_directly_passes_through_the_gateway_but_for_what_is_known(tmp_path: Path) -> None:
     require_peers(f"mcp-{VERSION}")
     async with python_server("conformance_server.py", VERSION, tmp_path) as upstream:
         place = place_for(upstream, tmp_path)
-        direct = await judged(upstream, tmp_path / "direct")
+        direct = await judged(SUITE, upstream, tmp_path / "direct", *ALL)
         async with place.gateway():
-            through = await judged(place.url, tmp_path / "through")
+            through = await judged(SUITE, place.url, tmp_path / "through", *ALL)
     assert sorted(direct) == sorted(through)
     assert sorted(name for name in direct if passes(direct[name])) == BASELINE["pass directly"]
     failing = {name: complaints(through[name]) for name in BASELINE["pass directly"] if not passes(through[name])}

@@ -6,11 +6,14 @@ has, its names and its texts are laid down by the suite's scenarios.
 
 import base64
 import json
+from functools import partial
 from typing import Any
 
-from conformance_tools import image, png, resource, text, tools
-from mcp import types
+from conformance_stateless_tools import tools
+from conformance_tools import ask, image, png, resource, schema, text
+from mcp import McpError, types
 from mcp.server.fastmcp import FastMCP
+from mcp.server.lowlevel import NotificationOptions
 from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 from pydantic import AnyUrl
@@ -39,6 +42,9 @@ class Memory(EventStore):
 outer = FastMCP("conformance", port=0, event_store=Memory(), retry_interval=50)
 server = outer._mcp_server
 watched: set[str] = set()
+TELLS = NotificationOptions(prompts_changed=True, tools_changed=True)
+server.create_initialization_options = partial(server.create_initialization_options, TELLS)
+NOT_FOUND = -32002
 
 
 @server.list_tools()
@@ -46,9 +52,18 @@ async def _list_tools() -> list[types.Tool]:
     return [declared for declared, _ in tools.values()]
 
 
-@server.call_tool()
-async def _call_tool(name: str, given: dict[str, Any]) -> list[types.ContentBlock]:
-    return await tools[name][1](given)
+# Not by the decorator, which makes a result of whatever a tool raises: the protocol's errors shall stay errors.
+async def _call_tool(asked: types.CallToolRequest) -> types.ServerResult:
+    try:
+        content = await tools[asked.params.name][1](asked.params.arguments or {})
+    except McpError:
+        raise
+    except Exception as error:
+        return types.ServerResult(types.CallToolResult(content=[text(str(error))], isError=True))
+    return types.ServerResult(types.CallToolResult(content=content))
+
+
+server.request_handlers[types.CallToolRequest] = _call_tool
 
 
 @server.list_resources()
@@ -75,6 +90,8 @@ async def _read(uri: AnyUrl) -> list[ReadResourceContents]:
         number = place.split("/")[3]
         inside = {"id": number, "templateTest": True, "data": f"Data for ID: {number}"}
         return [ReadResourceContents(json.dumps(inside), "application/json")]
+    if place not in {"test://static-text", "test://watched-resource"}:
+        raise McpError(types.ErrorData(code=NOT_FOUND, message="Resource not found", data={"uri": place}))
     return [ReadResourceContents("This is the content of the static text resource.", "text/plain")]
 
 
@@ -95,6 +112,7 @@ async def _list_prompts() -> list[types.Prompt]:
         "test_prompt_with_arguments": ("arg1", "arg2"),
         "test_prompt_with_embedded_resource": ("resourceUri",),
         "test_prompt_with_image": (),
+        "test_input_required_result_prompt": (),
     }
     return [
         types.Prompt(
@@ -110,6 +128,10 @@ async def _list_prompts() -> list[types.Prompt]:
 async def _get_prompt(name: str, given: dict[str, str] | None) -> types.GetPromptResult:
     first, second = (given or {}).get("arg1"), (given or {}).get("arg2")
     uri = (given or {}).get("resourceUri", "test://none")
+    if name == "test_input_required_result_prompt":
+        wanted = schema(("context",), context={"type": "string"})
+        told = text(await ask("What context should the prompt use?", wanted))
+        return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=told)])
     said: dict[str, list[types.ContentBlock]] = {
         "test_simple_prompt": [text("This is a simple prompt for testing.")],
         "test_prompt_with_arguments": [text(f"Prompt with arguments: arg1='{first}', arg2='{second}'")],

@@ -1,11 +1,12 @@
-// A host on `@modelcontextprotocol/client` with `@modelcontextprotocol/ext-tasks`, speaking 2025-11-25: calls tools as
-// tasks, or plainly, and answers whatever it is asked meanwhile. `node host_ext_tasks.mjs URL [--plainly] [--together]
-// TOOL ARGUMENTS …` does what host_python.py does.
+// A host on `@modelcontextprotocol/client` with `@modelcontextprotocol/ext-tasks`, speaking 2025-11-25, or 2026-07-28:
+// calls tools as tasks, or plainly, and answers whatever it is asked meanwhile. `node host_ext_tasks.mjs URL
+// [--stateless] [--plainly] [--together] TOOL ARGUMENTS …` does what host_python.py does.
 
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { createTaskSessionFromClient, resultFromTaskOutcome } from "@modelcontextprotocol/ext-tasks/client";
 
 import { CAPABILITIES, ROOTS, answerOf, commandLine, noted, play, resultOf, thoughtOf } from "./answers.mjs";
+import { REVISION, wordsOfTasks } from "./stateless_words.mjs";
 
 const METHODS = { elicitation: "elicitation/create", sampling: "sampling/createMessage", roots: "roots/list" };
 const ANSWERS = { elicitation: answerOf, sampling: thoughtOf, roots: () => ROOTS };
@@ -13,7 +14,10 @@ const ANSWERS = { elicitation: answerOf, sampling: thoughtOf, roots: () => ROOTS
 const calls = commandLine();
 let seen = noted();
 let number = 0;
-const client = new Client({ name: "host", version: "1" }, { capabilities: CAPABILITIES });
+const stateless = process.argv.includes("--stateless");
+const info = { name: "host", version: "1" };
+const negotiation = stateless ? { versionNegotiation: { mode: { pin: REVISION } } } : {};
+const client = new Client(info, { capabilities: CAPABILITIES, ...negotiation });
 client.setNotificationHandler("notifications/message", ({ params }) => {
   seen.logs.push(params.data);
   seen.notifications.push("notifications/message");
@@ -33,12 +37,13 @@ const session = createTaskSessionFromClient(client, {
     return ANSWERS[request.kind](request.params);
   },
   onError: (error) => seen.problems?.push(`${error.name}: ${error.message}`),
+  ...(stateless ? wordsOfTasks(calls.url, info, CAPABILITIES) : {}),
 });
 
 async function call(tool, given) {
   const execution = await session.callTool(tool, given, {
     metadata: { progressToken: `call ${++number}` },
-    task: { preference: calls.plainly ? "forbid" : "require" },
+    task: { preference: calls.plainly ? "forbid" : stateless ? "allow" : "require" },
   });
   const { outcome } = await execution.settle({
     onEvent: (event) => {
@@ -52,5 +57,5 @@ await play(
   calls,
   () => (seen = { ...noted(), problems: [] }),
   call,
-  () => client.ping(),
+  () => (stateless ? client.discover() : client.ping()),
 );

@@ -14,10 +14,13 @@ from taskgate.errors import (
     IllegalTransition,
     InternalError,
     MalformedMessage,
+    MissingCapability,
     TaskNotFound,
     TooManyTasks,
+    UnsupportedVersion,
     UpstreamFailed,
     UpstreamReason,
+    VerbNotServed,
 )
 
 CLASSES = [
@@ -68,3 +71,18 @@ def test_a_cap_tells_its_limit() -> None:
 
 def test_a_gateway_that_drains_tells_when_to_come_back() -> None:
     assert Draining(timedelta(seconds=5)).retry_after == timedelta(seconds=5)
+
+
+def test_a_capability_that_is_missing_is_told() -> None:
+    error = MissingCapability({"sampling": {}})
+    assert error.required == {"sampling": {}}
+    assert str(error) == "The request does not declare a capability that it needs"
+
+
+def test_a_version_that_is_not_served_is_kept_where_it_is_told() -> None:
+    assert UnsupportedVersion("no", requested="2031-01-01").requested == "2031-01-01"
+    assert UnsupportedVersion("no").requested == ""
+
+
+def test_a_verb_that_is_not_served_tells_those_that_are() -> None:
+    assert VerbNotServed("POST").served == ("POST",)

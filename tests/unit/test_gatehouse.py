@@ -27,6 +27,7 @@ from taskgate.gatehouse import (
     metadata_url,
     resource_of,
 )
+from taskgate.tasks.states import Passed
 from taskgate.telemetry.audit import KeysFetched, TokenJudged
 from unit.engine.asked import Asked
 from unit.engine.facts import Facts
@@ -171,10 +172,36 @@ async def test_a_key_file_goes_before_the_data_directory_and_may_hold_the_key_be
         found[0].cursors.open(found[1].cursors.seal(PLACE, context="c", mount="m"), context="c", mount="m")
 
 
-async def test_cursors_are_sealed_with_a_key_of_their_own(houses: Any, issuer: TokenIssuer, tmp_path: Path) -> None:
+async def test_cursors_and_states_are_sealed_each_with_a_key_of_their_own(
+    houses: Any, issuer: TokenIssuer, tmp_path: Path
+) -> None:
     house = houses(guarded(SERVERS, issuer), tmp_path / "data", seed=1)
-    assert house.cursors.current != SeededEntropy(1).token(32)
-    assert house.cursors.previous is None
+    assert len({house.cursors.current, house.states.current, SeededEntropy(1).token(32)}) == 3
+    assert (house.cursors.previous, house.states.previous) == (None, None)
+
+
+async def test_a_state_outlives_the_process_and_a_change_of_the_key(
+    houses: Any, issuer: TokenIssuer, tmp_path: Path
+) -> None:
+    file = tmp_path / "key"
+    config = guarded(SERVERS, issuer, auth={"context": {"key_file": str(file)}})
+    found = []
+    for text in (43 * "b", f"{43 * 'c'}\n{43 * 'b'}"):
+        file.write_text(text)
+        file.chmod(0o600)
+        found.append(houses(config))
+    of = {"mount": "m", "digest": "d"}
+    state = found[0].states.seal(Passed("its own"), context="c", until=EPOCH + timedelta(seconds=1), **of)
+    assert found[1].states.open(state, contexts=("c",), now=EPOCH, **of) == Passed("its own")
+
+
+async def test_without_authentication_a_state_is_good_in_one_process_alone(houses: Any) -> None:
+    first, second = (houses(configuration(SERVERS), seed=seed) for seed in (1, 2))
+    of = {"mount": "m", "digest": "d"}
+    state = first.states.seal(Passed(None), context="anonymous", until=EPOCH + timedelta(seconds=1), **of)
+    assert first.states.open(state, contexts=("anonymous",), now=EPOCH, **of) == Passed(None)
+    with pytest.raises(InvalidParams):
+        second.states.open(state, contexts=("anonymous",), now=EPOCH, **of)
 
 
 async def test_a_key_file_that_cannot_be_used_is_refused(houses: Any, issuer: TokenIssuer, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from taskgate.config.fields import (
     Text,
 )
 from taskgate.config.units import DurationIn, SizeIn
-from taskgate.mcp.vocabulary import KNOWN_METHODS
+from taskgate.mcp.vocabulary import METHODS_OF_HOSTS
 
 Algorithm = Literal["ES256", "ES384", "ES512", "EdDSA", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512"]
 
@@ -67,7 +67,7 @@ def _not_made_here(written: str) -> str:
 
 def _of_requests(written: str) -> str:
     # A rule for what never comes would be a rule that its author believes in.
-    if not any(fnmatchcase(method, written) for method in KNOWN_METHODS):
+    if not any(fnmatchcase(method, written) for method in METHODS_OF_HOSTS):
         raise ValueError("must match a request that hosts can send, such as tools/call, tasks/* or resources/read")
     return written
 

@@ -1,8 +1,9 @@
 """The configuration: every key that a file may hold, with its type, its default and its bounds.
 
-What lives here: the sections as frozen models, but for those about who may do what (auth_models). What must not:
-reading files; anything that lower floors import, since the composition root hands each of them values of its own. What
-holds: a GatewayConfig can be served as it is, and its `model_dump(mode="json")` is in the words of the file.
+What lives here: the sections as frozen models, but for those about who may do what (auth_models) and about servers
+(upstream_models). What must not: reading files; anything that lower floors import, since the composition root hands
+each of them values of its own. What holds: a GatewayConfig can be served as it is, and its `model_dump(mode="json")` is
+in the words of the file.
 """
 
 from __future__ import annotations
@@ -14,10 +15,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from taskgate.config.addresses import DatabasePath, Host, Listen, ListenAddress, MountPath, Origin, PublicUrl, Url
+from taskgate.config.addresses import DatabasePath, Host, Listen, ListenAddress, Origin, PublicUrl
 from taskgate.config.auth_models import AuthorizationSection, AuthSection
 from taskgate.config.coherence import contradictions
-from taskgate.config.credential_models import CredentialsSection, IdentityHeadersSection, ServerTlsSection
 from taskgate.config.fields import (
     GIB,
     HOUR,
@@ -26,6 +26,7 @@ from taskgate.config.fields import (
     MINUTE,
     SECOND,
     Count,
+    Flag,
     Glob,
     Held,
     Name,
@@ -39,6 +40,7 @@ from taskgate.config.networks import Network
 from taskgate.config.retention import LONGEST, completed, usual_longest
 from taskgate.config.tls import TlsSection
 from taskgate.config.units import DurationIn, SizeIn
+from taskgate.config.upstream_models import UpstreamSection
 from taskgate.tasks.policy import USUAL_RESPONSE
 
 _Retention = Annotated[timedelta, DurationIn(most=LONGEST)]
@@ -80,6 +82,8 @@ class ServerSection(Section):
     """Largest head of a request."""
     max_json_depth: Annotated[int, Field(strict=True, ge=1, le=256)] = 64
     """Deepest nesting of a JSON message."""
+    require_task_name: Flag = False
+    """Whether requests of 2026-07-28 about a task must repeat its id in Mcp-Name, which a released host does not."""
     read_timeout: Positive = 30 * SECOND
     """How long a host may take to send a request."""
     idle_timeout: Positive = 75 * SECOND
@@ -105,51 +109,6 @@ class AdminSection(Section):
     """HOST:PORT, a loopback address with auth.mode none unless auth.allow_insecure; port 0 takes a free one."""
 
 
-class ToolTimeoutsSection(Section):
-    """Other bounds for calls to some tools."""
-
-    tool: Glob
-    """Glob over names of tools: * is any text, ? any character, [ab] one of those."""
-    call: Positive | None = None
-    """As timeouts.call, which null means."""
-    ceiling: Positive | None = None
-    """As timeouts.ceiling, which null means, or call where that is more."""
-    idle: Positive | None = None
-    """As timeouts.idle, which null means."""
-
-
-class TimeoutsSection(Section):
-    """How long an upstream server may take."""
-
-    connect: Positive = 5 * SECOND
-    """Until the connection stands."""
-    first_byte: Positive = 30 * SECOND
-    """Until an answer begins; never applies to tools/call."""
-    idle: Positive | None = None
-    """Silence within an answer; null means any."""
-    call: Positive = HOUR
-    """Until the answer to a request is complete; each progress notification of its call begins this time anew."""
-    ceiling: Positive | None = None
-    """Until the answer is complete, whatever the progress; null means 24h, or call where that is more."""
-    tools: tuple[ToolTimeoutsSection, ...] = ()
-    """Other bounds for calls to some tools: of the rules, the first that matches counts."""
-
-
-class UpstreamSection(Section):
-    """One MCP server behind the gateway."""
-
-    path: MountPath
-    """The path that hosts use for it; each upstream has its own."""
-    transport: Literal["http"] = "http"
-    """How it is spoken to; http is Streamable HTTP."""
-    url: Url
-    """Its endpoint."""
-    credentials: CredentialsSection = CredentialsSection()
-    identity_headers: IdentityHeadersSection = IdentityHeadersSection()
-    tls: ServerTlsSection = ServerTlsSection()
-    timeouts: TimeoutsSection = TimeoutsSection()
-
-
 class UpgradeRule(Section):
     """Which calls may become tasks."""
 
@@ -158,7 +117,11 @@ class UpgradeRule(Section):
     tool: Glob
     """Glob over names of tools: * is any text, ? any character, [ab] one of those."""
     mode: Literal["sync", "auto", "always", "required"]
-    """sync: never a task; auto and always: a task when the host asks; required: only as a task."""
+    """sync: never a task; auto and always: a task when the host asks; required: only as a task.
+
+    Hosts of 2026-07-28 do not ask but say that they know tasks: then auto makes a call a task when it has not ended
+    within tasks.inline_grace, always and required do so at once.
+    """
     immediate_response: Words | None = USUAL_RESPONSE
     """What a model may be told when its call became a task, {tool} being the tool's name; null or "" tells nothing."""
 
@@ -185,9 +148,15 @@ class InputRequiredSection(Section):
     """Questions of servers to hosts."""
 
     max_wait: Positive = 30 * MINUTE
-    """How long a question waits for the host's answer; then its server is told that there is none."""
+    """How long a question waits for the host's answer; then its server is told that there is none.
+
+    Of hosts of 2026-07-28: also how long a call waits for its host to bring answers; then it is cancelled.
+    """
     max_outstanding: Count = 8
-    """How many questions of one task, or of one host session outside of tasks, may wait at once."""
+    """How many questions of one task, or of one host session outside of tasks, may wait at once.
+
+    Of hosts of 2026-07-28: of one call, and how many of one caller's calls may wait for answers at once.
+    """
 
 
 class TasksSection(Section):
@@ -196,6 +165,8 @@ class TasksSection(Section):
     upgrade: tuple[UpgradeRule, ...] = (UpgradeRule(tool="*", mode="auto"),)
     """Which calls may become tasks: the first rule that matches decides, and without one a call is never a task."""
     ttl: TtlSection = TtlSection()
+    inline_grace: ZeroOrMore = 5 * SECOND
+    """How long a call of a host of 2026-07-28 with tasks is waited for before mode auto makes it one."""
     poll_interval: PollIntervalSection = PollIntervalSection()
     input_required: InputRequiredSection = InputRequiredSection()
     max_result: Held = 16 * MIB

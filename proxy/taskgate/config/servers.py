@@ -9,7 +9,9 @@ from datetime import timedelta
 from typing import Final
 
 from taskgate.config.credential_models import CredentialsSection
-from taskgate.config.models import GatewayConfig, TimeoutsSection
+from taskgate.config.models import GatewayConfig
+from taskgate.config.upstream_models import TimeoutsSection
+from taskgate.mcp.versions import Revision
 from taskgate.upstream.settings import (
     FixedHeader,
     GrantKind,
@@ -30,6 +32,7 @@ def upstream_settings(config: GatewayConfig, name: str) -> UpstreamSettings:
     return UpstreamSettings(
         name=name,
         url=section.url,
+        revision=None if section.protocol_version == "auto" else Revision(section.protocol_version),
         connect=section.timeouts.connect,
         first_byte=section.timeouts.first_byte,
         idle=section.timeouts.idle,

@@ -5,10 +5,12 @@ into messages; `UpstreamDialect` writes what a server must be told and reads wha
 I/O, no state between two calls.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from taskgate.dialects.catalogue import ListedTool, ToolPage
+from taskgate.dialects.heard import Answered, Heard, Noticed, ProgressTold, Questioned
 from taskgate.dialects.intents import (
     AnswerPing,
     AwaitTask,
@@ -34,7 +36,7 @@ from taskgate.dialects.questions import (
     Withdrawn,
 )
 from taskgate.mcp.jsonrpc import Message, Notification, RawJson, RequestId, Response
-from taskgate.mcp.versions import Peer
+from taskgate.mcp.versions import NEWEST_LEGACY, Peer, Revision
 from taskgate.tasks.events import CallFaulted, CallSucceeded
 from taskgate.tasks.listing import ListedTask
 from taskgate.tasks.policy import TaskSupport
@@ -52,11 +54,13 @@ __all__ = [
     "CancelCall",
     "CancelTask",
     "DownstreamDialect",
+    "Foreign",
     "GetTask",
     "Heard",
     "Ignore",
     "Intent",
     "ListTasks",
+    "ListedTool",
     "Noticed",
     "OpenSession",
     "Params",
@@ -87,6 +91,13 @@ class Server:
     instructions: RawJson | None
 
 
+class Foreign(NamedTuple):
+    """That an answer comes from a server of another era than its host's: to what method, for what host's revision."""
+
+    method: str
+    host: Revision
+
+
 SupportOf = Callable[[str, TaskSupport | None], TaskSupport]
 """From a tool's name and its server's own word to what hosts are told."""
 
@@ -110,12 +121,17 @@ class DownstreamDialect(Protocol):
         """The answer to `ping`."""
         ...
 
-    def answer(self, id: RequestId, response: Response) -> str:
-        """A server's response under the host's id, else to the byte."""
+    def answer(self, id: RequestId, response: Response, foreign: Foreign | None = None) -> str:
+        """A server's response under the host's id, else to the byte; one of a server of another era made to fit."""
         ...
 
     def tools(
-        self, id: RequestId, response: Response, support: SupportOf | None, shows: Callable[[str], bool] | None = None
+        self,
+        id: RequestId,
+        response: Response,
+        support: SupportOf | None,
+        shows: Callable[[str], bool] | None = None,
+        foreign: Foreign | None = None,
     ) -> str:
         """A page of `tools/list` under the host's id, each tool telling whether it can be a task.
 
@@ -177,7 +193,10 @@ class DownstreamDialect(Protocol):
         ...
 
     def task_outcome(self, id: RequestId, record: TaskRecord) -> str:
-        """What the call itself would have returned; the record is terminal and has its bodies."""
+        """What the call itself would have returned; the record is terminal and has its bodies.
+
+        Whatever the era of the server that it ran at: what does not exist in this one is left out.
+        """
         ...
 
     def task_changed(self, record: TaskRecord) -> str:
@@ -188,49 +207,14 @@ class DownstreamDialect(Protocol):
 # --- the server's side ---------------------------------------------------------------------------------------------
 
 
-class Answered(NamedTuple):
-    """The response to the call it names by our id."""
-
-    response: Response
-
-
-class ProgressTold(NamedTuple):
-    """Progress of the call that was given `token`."""
-
-    token: int
-    notification: Notification
-
-
-class Noticed(NamedTuple):
-    """A notification about the session, to be passed on."""
-
-    notification: Notification
-
-
-@dataclass(frozen=True, slots=True)
-class Questioned:
-    """A request of the server that no host is asked, with the message that answers it at once."""
-
-    reply: str
-
-
-Heard = Answered | ProgressTold | Noticed | Asked | Withdrawn | Questioned | None
-"""What a message of a server means; None for what is dropped."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolPage:
-    """One page of a server's catalogue: each tool's own task support, and the cursor of the next page."""
-
-    tools: Mapping[str, TaskSupport | None]
-    cursor: RawJson | None
-
-
 class UpstreamDialect(Protocol):
     """How servers of one era are spoken to. Everything unreadable is UpstreamFailed with reason malformed."""
 
-    def handshake(self, id: RequestId, host: Peer | None) -> str:
-        """The opening request; it declares what `host` did, as far as it crosses the gateway, and nothing without."""
+    def handshake(self, id: RequestId, host: Peer | None, offered: Revision = NEWEST_LEGACY) -> str:
+        """The opening request, which offers that revision.
+
+        It declares what `host` did, as far as it crosses the gateway, and nothing without one.
+        """
         ...
 
     def read_welcome(self, response: Response) -> Server:
@@ -271,6 +255,14 @@ class UpstreamDialect(Protocol):
 
     def no_answer(self, method: str) -> Answer:
         """What a server is told to whose question nobody gave an answer (L-INPUT-8)."""
+        ...
+
+    def visits(self, response: Response, host: Peer | None) -> tuple[Question, ...]:
+        """What `host` is to be asked before the refused request is sent again (10.3); none for any other response."""
+        ...
+
+    def agrees(self, answer: Answer) -> bool:
+        """Whether the answer to such a question agrees to it."""
         ...
 
     def passes(self, notification: Notification, host: Peer | None) -> bool:

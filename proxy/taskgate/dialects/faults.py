@@ -1,26 +1,31 @@
-"""The one table from an error to what a host sees of it: HTTP status, JSON-RPC code, data, headers.
+"""The one table from an error to what a host of either era sees of it: HTTP status, JSON-RPC code, data, headers.
 
 Ledger §6 and decisions 19. Texts are ours throughout; an error of a server is no fault but an outcome.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from math import ceil
-from typing import Any
+from typing import Any, Final
 
 from taskgate import errors
 from taskgate.mcp.jsonrpc import RawJson, RequestId, dump, error_text
-from taskgate.mcp.versions import Revision
+from taskgate.mcp.versions import LEGACY, SERVED, Era
 from taskgate.mcp.vocabulary import (
     FORBIDDEN,
+    HEADER_MISMATCH,
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
     OVER_LIMIT,
     PARSE_ERROR,
     TASK_CANCELLED,
+    TASKS_EXTENSION,
     UNAVAILABLE,
+    UNSUPPORTED_VERSION,
 )
 from taskgate.tasks.events import CallFaulted
 from taskgate.tasks.record import FaultReason
@@ -38,6 +43,7 @@ class Fault:
     text: str
     data: dict[str, Any] | None = None
     retry_after: timedelta | None = None
+    allow: tuple[str, ...] = ()
 
     def message(self, id: RequestId | None) -> str:
         """The JSON-RPC error response."""
@@ -46,6 +52,8 @@ class Fault:
     @property
     def headers(self) -> tuple[tuple[str, str], ...]:
         """The HTTP fields that belong to it."""
+        if self.allow:
+            return (("Allow", ", ".join(self.allow)),)
         if self.retry_after is None:
             return ()
         return (("Retry-After", str(ceil(self.retry_after.total_seconds()))),)
@@ -56,8 +64,21 @@ def error_object(code: int, text: str, data: dict[str, Any] | None = None) -> Ra
     return dump({"code": code, "message": text} if data is None else {"code": code, "message": text, "data": data})
 
 
-def fault(error: Exception) -> Fault:
-    """What a host sees of an error; anything unforeseen is an internal error without a word about itself."""
+TASKS_NEEDED: Final[Mapping[str, Any]] = {"extensions": {TASKS_EXTENSION: {}}}
+"""The capabilities that a host of the stateless era has to declare for whatever is about tasks."""
+
+
+def fault(error: Exception, era: Era = Era.INITIALIZE) -> Fault:
+    """What a host of that era sees of an error; what is unforeseen is an internal error without a word about itself."""
+    return (_modern_face(error) if era is Era.STATELESS else None) or _face(error)
+
+
+def modern_status(code: int) -> int:
+    """The HTTP status under which a host of the stateless era, if it heard nothing yet, is told a server's error."""
+    return _FIXED_STATUS.get(code, 200)
+
+
+def _face(error: Exception) -> Fault:
     match error:
         case errors.UpstreamFailed():
             return Fault(status=200, code=INTERNAL_ERROR, text=str(error), data=_failure_data(error))
@@ -66,11 +87,10 @@ def fault(error: Exception) -> Fault:
             return _unavailable(OVER_LIMIT, str(error), data, RETRY_AFTER)
         case errors.Penalized():
             return _unavailable(OVER_LIMIT, str(error), _ours(error.reason), error.retry_after)
-        case errors.Forbidden():
-            return Fault(status=200, code=FORBIDDEN, text=str(error), data=_ours(error.reason))
-        case errors.InsufficientScope():
-            # The one refusal inside JSON-RPC that the specification gives a status of its own (A-AUTH-7).
-            return Fault(status=403, code=FORBIDDEN, text=str(error), data=_ours(error.reason))
+        case errors.Forbidden() | errors.InsufficientScope():
+            # Too few scopes: the one refusal inside JSON-RPC that has a status of its own in either era (A-AUTH-7).
+            status = 403 if isinstance(error, errors.InsufficientScope) else 200
+            return Fault(status=status, code=FORBIDDEN, text=str(error), data=_ours(error.reason))
         case errors.StoreUnavailable():
             return _unavailable(UNAVAILABLE, "The task store is not available", _ours(error.reason), RETRY_AFTER)
         case errors.Draining():
@@ -83,8 +103,10 @@ def fault(error: Exception) -> Fault:
             seen = _unavailable(UNAVAILABLE, str(error), _ours(error.reason), RETRY_AFTER)
             return replace(seen, status=503)
         case errors.UnsupportedVersion():
-            data = {"supported": [revision.value for revision in reversed(Revision)]}
+            data = {"supported": [revision.value for revision in reversed(LEGACY)]}
             return Fault(status=400, code=INVALID_REQUEST, text=str(error), data=data)
+        case errors.MissingCapability() | errors.VerbNotServed():
+            return _never_legacy(error)
         case errors.DownstreamError():
             status, code = _DOWNSTREAM[type(error)]
             return Fault(status=status, code=code, text=str(error))
@@ -92,6 +114,28 @@ def fault(error: Exception) -> Fault:
             # Nobody knows how far it came, and only "may have run" is safe to believe.
             data = {**_ours("internal"), "dispatched": True}
             return Fault(status=200, code=INTERNAL_ERROR, text="Internal error", data=data)
+
+
+def _modern_face(error: Exception) -> Fault | None:
+    """What the stateless era is told in another way; None for all the rest."""
+    match error:
+        case errors.UnknownMethod():
+            return Fault(status=404, code=METHOD_NOT_FOUND, text=str(error))
+        case errors.UnsupportedVersion():
+            data = {"supported": [revision.value for revision in SERVED], "requested": error.requested}
+            return Fault(status=400, code=UNSUPPORTED_VERSION, text=str(error), data=data)
+        case errors.TaskSupportMismatch():
+            # No host of this era asks for a task: it lacks what it takes to be given one (M-NEG-3).
+            return _never_legacy(errors.MissingCapability(TASKS_NEEDED))
+    return None
+
+
+def _never_legacy(error: errors.MissingCapability | errors.VerbNotServed) -> Fault:
+    if isinstance(error, errors.VerbNotServed):
+        return Fault(status=405, code=INVALID_REQUEST, text=str(error), allow=error.served)
+    return Fault(
+        status=400, code=MISSING_CAPABILITY, text=str(error), data={"requiredCapabilities": dict(error.required)}
+    )
 
 
 def call_failed(error: errors.UpstreamFailed) -> CallFaulted:
@@ -108,6 +152,13 @@ def call_ended(reason: FaultReason, text: str, *, dispatched: bool) -> CallFault
     data = {"origin": "gateway", "reason": reason.value, "dispatched": dispatched}
     return CallFaulted(error=error_object(INTERNAL_ERROR, text, data), reason=reason, message=text)
 
+
+_FIXED_STATUS: Final[Mapping[int, int]] = {
+    METHOD_NOT_FOUND: 404,
+    HEADER_MISMATCH: 400,
+    MISSING_CAPABILITY: 400,
+    UNSUPPORTED_VERSION: 400,
+}
 
 CANCELLED = error_object(TASK_CANCELLED, "Task was cancelled")
 """What stands for the outcome of a cancelled task (AMB-1)."""
@@ -129,6 +180,8 @@ def _unavailable(code: int, text: str, data: dict[str, Any], retry_after: timede
 _DOWNSTREAM: dict[type[errors.DownstreamError], tuple[int, int]] = {
     errors.UnparsableMessage: (400, PARSE_ERROR),
     errors.MalformedMessage: (400, INVALID_REQUEST),
+    errors.IncompleteMeta: (400, INVALID_PARAMS),
+    errors.HeaderMismatch: (400, HEADER_MISMATCH),
     errors.InvalidParams: (200, INVALID_PARAMS),
     errors.UnknownMethod: (200, METHOD_NOT_FOUND),
     errors.TaskSupportMismatch: (200, METHOD_NOT_FOUND),

@@ -14,6 +14,7 @@ from aiohttp.http import HttpVersion10, HttpVersion11
 from multidict import CIMultiDictProxy, istr
 
 from taskgate.engine.messages import ListenerRefused, Verb
+from taskgate.mcp.versions import find_modern_revision
 from taskgate.mcp.vocabulary import SESSION_HEADER, VERSION_HEADER
 
 Headers = CIMultiDictProxy[str]
@@ -106,17 +107,24 @@ class Door:
         accepts_json, accepts_stream = check_accept(verb, headers)
         if int(headers.get(hdrs.CONTENT_LENGTH, 0)) > self.max_body:
             raise Refused(BODY_TOO_LARGE)
+        revision = _revision(headers)
+        if find_modern_revision(revision) is not None:
+            # In the stateless era there are neither sessions nor streams to take up: what says so is ignored (V-ERA-4).
+            host_session = last_event = None
+        else:
+            host_session = _id(_single(headers, _SESSION))
+            # An empty one is what a host without an event has to say.
+            last_event = _id(_single(headers, _LAST_EVENT) or None) if verb is Verb.GET else None
         return Admission(
             verb,
             path,
-            _id(_single(headers, _SESSION)),
-            _single(headers, _VERSION),
+            host_session,
+            revision,
             accepts_json,
             accepts_stream,
             tuple(headers.getall(hdrs.AUTHORIZATION, ())),
             query,
-            # An empty one is what a host without an event has to say.
-            _id(_single(headers, _LAST_EVENT) or None) if verb is Verb.GET else None,
+            last_event,
         )
 
     def greet(self, method: str, version: HttpVersion, headers: Headers) -> None:
@@ -219,6 +227,17 @@ def _single(headers: Headers, name: istr) -> str | None:
     if len(values) > 1:
         raise Refused(SENT_TWICE)
     return values[0]
+
+
+def _revision(headers: Headers) -> str | None:
+    values = headers.getall(_VERSION, ())
+    if len(values) <= 1:
+        return values[0] if values else None
+    # The stateless era has an error of its own for this, which comes once it is known what it answers.
+    modern = next((value for value in values if find_modern_revision(value) is not None), None)
+    if modern is None:
+        raise Refused(SENT_TWICE)
+    return modern
 
 
 def _id(text: str | None) -> str | None:

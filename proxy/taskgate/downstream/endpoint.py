@@ -104,18 +104,8 @@ class Endpoint:
             raise Refused(HEAD_TOO_LARGE)
 
     def _offer(self, http: web.BaseRequest, admission: Admission) -> HostExchange:
-        inbound = Inbound(
-            verb=admission.verb,
-            path=admission.path,
-            host_session=admission.host_session,
-            revision=admission.revision,
-            accepts_json=admission.accepts_json,
-            accepts_stream=admission.accepts_stream,
-            authorization=admission.authorization,
-            query=admission.query,
-            last_event_id=admission.last_event_id,
-        )
-        return HostExchange(http, inbound, self.terms)
+        # The one is the other with the fields it was read from.
+        return HostExchange(http, Inbound(*admission, http.headers.items()), self.terms)
 
     async def _converse(self, exchange: HostExchange, connection: HostConnection) -> web.StreamResponse:
         connection.exchange = exchange
@@ -144,6 +134,7 @@ class Endpoint:
 async def _finish(exchange: HostExchange, reply: Reply) -> web.StreamResponse:
     if exchange.streams:
         return await exchange.finish(reply.body)
+    exchange.settle()
     simple = reply.status == 200 and not reply.headers and exchange.asked
     if simple and reply.body is not None and exchange.version == HttpVersion11:
         return Document(reply.body)

@@ -56,6 +56,8 @@ class HostExchange:
         "_finished",
         "_forget",
         "_gone",
+        "_has_answer",
+        "_has_last",
         "_http",
         "_inbound",
         "_line",
@@ -73,6 +75,8 @@ class HostExchange:
         self._terms = terms
         self._gone = False
         self._finished = False
+        self._has_last = False
+        self._has_answer = False
         self._forget: list[Callable[[], None]] = []
         self._trails: Trails | None = None
         self._feed: Feed | None = None
@@ -133,12 +137,20 @@ class HostExchange:
             forget()
 
     def host_left(self) -> None:
-        """Nobody will read the answer here: end the stream, and tell whoever waits for the host's sake. Once."""
+        """Nobody will read the answer here: end the stream, and tell whoever waits for the host's sake. Once.
+
+        A host that has all of its answer may leave before we are done with it: it left after the answer.
+        """
         self._gone = True
         self._part()
         waiting, self._forget = self._forget, []
-        for forget in waiting:
+        for forget in () if self._has_answer else waiting:
             self.when_gone(forget)
+
+    def settle(self) -> None:
+        """The answer leaves right now, and not as a stream: a host whose connection has ended by now has no answer."""
+        if self._forget and (self._http.transport is None or self._http.transport.is_closing()):
+            self.host_left()
 
     def wind_down(self) -> None:
         """A host's GET stream ends only when somebody ends it; that of a call, wherever it is carried, by itself."""
@@ -159,6 +171,7 @@ class HostExchange:
         assert self._feed is not None
         assert self._response is not None
         self._finished = True
+        self._has_last = last is not None and self._line is not None and not self._line.closed
         if self._inbound.verb is Verb.POST:
             self._feed.finish(last)
         elif last is not None and self._line is not None and not self._line.closed:
@@ -204,6 +217,7 @@ class HostExchange:
                 await self._put(response, piece)
             elif not line.closed:
                 await self._put(response, sse.KEEP_ALIVE)
+        self._has_answer = self._has_last
         if self._finished or self._inbound.verb is Verb.GET:
             await response.write_eof()
         elif self._http.transport is not None:

@@ -18,6 +18,11 @@ class Background:
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()
 
+    @property
+    def running(self) -> "tuple[asyncio.Task[Any], ...]":
+        """What has not ended."""
+        return tuple(self._running)
+
     def run(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """Begin some work; it may be given up before it has."""
         self.begin(lambda: _watched(work))

@@ -10,7 +10,7 @@ from taskgate.clock import Clock
 from taskgate.engine.changes import RETRY_FIRST, RETRY_MOST
 from taskgate.errors import IllegalTransition, StoreUnavailable
 from taskgate.stores.base import TaskStore
-from taskgate.tasks.events import CallFaulted, CallSucceeded, TaskEvent
+from taskgate.tasks.events import CallFaulted, CallSucceeded, CancelRequested, TaskEvent
 from taskgate.tasks.machine import advance
 from taskgate.tasks.record import OwnerKey, Succeeded, TaskId, TaskRecord
 from taskgate.telemetry.audit import Audit, LateAnswerDropped, TaskFinished, TaskMoved
@@ -65,6 +65,8 @@ def _finished(record: TaskRecord, event: TaskEvent) -> TaskFinished:
             reason = "tool_error"
         case CallFaulted(reason=fault):
             reason = fault.value
+        case CancelRequested():
+            reason = "client"
         case _:
             reason = "ok"
     size = len(record.outcome.result) if isinstance(record.outcome, Succeeded) else None

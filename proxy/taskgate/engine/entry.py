@@ -3,6 +3,9 @@
 What must not live here: what a session is (`sessions`), and messages that need none (`gateway`).
 """
 
+from collections.abc import Coroutine
+from typing import Any
+
 from taskgate.auth.context import AuthContext
 from taskgate.engine.messages import Inbound
 from taskgate.engine.mounts import Mount
@@ -11,7 +14,9 @@ from taskgate.errors import SessionRequired, UnsupportedVersion
 from taskgate.mcp.versions import find_revision
 
 
-async def session_of(inbound: Inbound, sessions: HostSessions, mount: Mount, caller: AuthContext) -> HostSession:
+def session_of(
+    inbound: Inbound, sessions: HostSessions, mount: Mount, caller: AuthContext
+) -> Coroutine[Any, Any, HostSession]:
     """The session that the head names, its owner checked. Raises UnsupportedVersion, SessionRequired, SessionNotFound.
 
     A revision need not be named, and one that is served changes nothing if it is another than the session's
@@ -21,4 +26,4 @@ async def session_of(inbound: Inbound, sessions: HostSessions, mount: Mount, cal
         raise UnsupportedVersion("The protocol version is not supported")
     if inbound.host_session is None:
         raise SessionRequired("The message needs a session: send initialize first")
-    return await sessions.find(mount, caller, inbound.host_session)
+    return sessions.find(mount, caller, inbound.host_session)

@@ -6,12 +6,13 @@ or has something to say before the answer, turns the exchange into an event stre
 Knows no aiohttp.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
 from taskgate.engine.streams.feed import Feed
 from taskgate.engine.streams.trails import Trails
+from taskgate.mcp.headers import RequestHeaders, read_headers
 
 __all__ = ["UNKNOWN", "Answer", "Exchange", "Feed", "Inbound", "ListenerRefused", "Reply", "Verb"]
 
@@ -32,6 +33,7 @@ class Inbound(NamedTuple):
 
     `authorization` are all the fields of that name, and `query` what follows the path: both are for whoever finds out
     who asks, and for nobody else. `last_event_id` is where a host stopped to hear, and no id of ours where it is none.
+    `fields` are all the header fields as they came, for whoever has to read more of them than is here.
     """
 
     verb: Verb
@@ -43,6 +45,11 @@ class Inbound(NamedTuple):
     authorization: tuple[str, ...] = ()
     query: str = ""
     last_event_id: str | None = None
+    fields: Iterable[tuple[str, str]] = ()
+
+    def repeated(self) -> RequestHeaders:
+        """What the fields say of the body, for those who do not read bodies; read anew each time."""
+        return read_headers(self.fields)
 
 
 class ListenerRefused(Exception):

@@ -5,16 +5,17 @@ the first keep-alive interval without an answer, turns it into an event stream. 
 call (H-LEG-10); only its `notifications/cancelled` does.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from datetime import timedelta
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from taskgate.alarms import Alarms, Cancellable
+from taskgate.alarms import Alarms
 from taskgate.auth.context import AuthContext
 from taskgate.dialects.base import DownstreamDialect, Params
 from taskgate.dialects.progress import done_of
 from taskgate.engine.guard.callers import speaker
 from taskgate.engine.messages import Exchange, Feed
+from taskgate.engine.pulse import Pulse
 from taskgate.engine.sessions import HostSession
 from taskgate.errors import CutOff
 from taskgate.interruption import Interrupted, Interruptible
@@ -60,12 +61,15 @@ class Relaying:
         if streams and not exchange.inbound.accepts_json:
             exchange.stream()
         hearer = _CallHearer(exchange, host_session, self._dialect, asked.progress_token)
-        pulse = _Pulse(self._alarms, self._patience, hearer) if streams else None
+        pulse = Pulse(self._alarms, self._patience, hearer.live) if streams else None
         call = Interruptible()
         host_session.calls[call] = asked.id
         self._running.add(call)
         try:
             with call:
+                if self._stopping:
+                    # It was late to come here: those that were carried have been given up.
+                    call.interrupt()
                 return await host_session.upstream.relay(
                     asked.method, asked.params, hearer=hearer, tool=asked.tool, speaker=speaker(caller)
                 )
@@ -80,7 +84,7 @@ class Relaying:
             self._running.discard(call)
 
     def stop(self) -> None:
-        """Give up what is still carried: hosts are told so."""
+        """Give up what is still carried, or begins to be: hosts are told so."""
         self._stopping = True
         for call in self._running:
             call.interrupt()
@@ -136,6 +140,11 @@ class _CallHearer:
         """See Hearer."""
         return self._exchange.stream().clog() if self._exchange.streams else None
 
+    @property
+    def passes_rounds(self) -> bool:
+        """See Hearer."""
+        return False
+
     def asked(self, question: ServerQuestion) -> None:
         """See Hearer."""
         questions, exchange = self._host_session.questions, self._exchange
@@ -144,6 +153,9 @@ class _CallHearer:
             self._watches_host = True
             feed = exchange.stream()
             feed.when_lost(lambda: questions.stream_ended(feed))
+
+    def refused(self, required: Mapping[str, Any]) -> None:
+        """See Hearer: in the initialize era the server alone is told."""
 
     def carry(self, message: str) -> Feed | None:
         """Ask something on the call's own stream; see Carrier."""
@@ -169,26 +181,3 @@ class _CallHearer:
         if done is not None:
             self._done = done
         return True
-
-
-class _Pulse:
-    """A sign of life at every interval of a call."""
-
-    __slots__ = ("_alarm", "_alarms", "_hearer", "_interval")
-
-    def __init__(self, alarms: Alarms, interval: float, hearer: _CallHearer) -> None:
-        self._alarms = alarms
-        self._interval = interval
-        self._hearer = hearer
-        self._alarm: Cancellable | None = alarms.after(interval, self._beat)
-
-    def stop(self) -> None:
-        """The call is over."""
-        if self._alarm is not None:
-            # Let go of, too: the alarm holds this, and a ring of such is found by the collector alone.
-            self._alarm.cancel()
-            self._alarm = None
-
-    def _beat(self) -> None:
-        self._hearer.live()
-        self._alarm = self._alarms.after(self._interval, self._beat)

@@ -1,30 +1,34 @@
 """The calls behind tasks: one held call each, from dispatch to the end of its record.
 
 The record is the mailbox: a cancel arrives as a newer revision, from this process or another. At most once: the mark
-that the call left is durable before its first byte is (decisions 2, 3), and nothing here ever sends a call again.
+that the call left is durable before its first byte is, or, for a call that became a task on its way, with the record
+(decisions 2, 3), and nothing here ever sends a call again.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import timedelta
 from functools import partial
 from logging import getLogger
-from typing import Final
+from typing import Any, Final
 
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.dialects.faults import call_ended, call_failed
+from taskgate.engine.background import Background
 from taskgate.engine.endings import Endings
 from taskgate.engine.guard.callers import speaker
 from taskgate.engine.mounts import Mount
-from taskgate.engine.sessions import HostSession, HostSessions
-from taskgate.engine.telling.hearing import NOBODY, Hearing, TaskHearer
+from taskgate.engine.places import Place, Stay, Underway
+from taskgate.engine.runs import Lookout, Run
+from taskgate.engine.sessions import HostSessions
+from taskgate.engine.telling.hearing import NOBODY, Hearing
 from taskgate.errors import StoreUnavailable, UpstreamFailed
-from taskgate.interruption import Interrupted, Interruptible
-from taskgate.stores.base import Change, HolderWatch, TaskStore
-from taskgate.tasks.events import CallFaulted, CallSucceeded, Dispatched
+from taskgate.interruption import Interrupted
+from taskgate.mcp.jsonrpc import Response
+from taskgate.stores.base import TaskStore
+from taskgate.tasks.events import CallFaulted, CallSucceeded, CancelRequested, Dispatched
 from taskgate.tasks.machine import advance
 from taskgate.tasks.record import FaultReason, OwnerKey, TaskId, TaskRecord
 from taskgate.telemetry.audit import (
@@ -33,52 +37,22 @@ from taskgate.telemetry.audit import (
     TaskDispatched,
     TaskRecovered,
 )
+from taskgate.upstream import failures
 from taskgate.upstream.base import ServerQuestion, Speaker, UpstreamSession
 
 log = getLogger("taskgate.runner")
-
-PATIENCE: Final = timedelta(seconds=30)
-RETRY_WATCH: Final = timedelta(seconds=1)
-"""How soon a task is looked at again that could not be when it changed."""
 
 OUTCOME_UNKNOWN: Final = "The gateway stopped while the call was running; it may or may not have completed"
 NEVER_SENT: Final = "The gateway stopped before the call was sent, and its server is no longer configured"
 SHUT_DOWN: Final = "The gateway shut down while the call was running; it may or may not have completed"
 SHUT_DOWN_UNSENT: Final = "The gateway shut down before the call was sent"
 NO_STORE: Final = "The call was not sent: the task store was not available"
+NOT_MADE: Final = "The task was not made: the task store was not available"
 UNFORESEEN: Final = "The gateway failed while the call was running; it may or may not have completed"
+MAX_DISOWNED: Final = 256
+"""Tasks that may have been stored, and wait at once for a store that can say so."""
 ENDING_PATIENCE: Final = 10.0
 """Seconds that a shutdown waits for endings to be written; what is not is ended by the next start."""
-
-
-class _Run:
-    """One call in this process. `revision` is the newest of the record that this process wrote."""
-
-    __slots__ = ("hearer", "id", "is_shut_down", "owner", "revision", "scope", "stopped", "task")
-
-    def __init__(self, record: TaskRecord, hearer: TaskHearer) -> None:
-        self.hearer = hearer
-        self.id: TaskId = record.id
-        self.owner: OwnerKey = record.owner
-        self.revision = record.revision
-        self.stopped = False
-        self.is_shut_down = False
-        self.scope = Interruptible()
-        self.task: asyncio.Task[None] | None = None
-
-    def stop(self) -> None:
-        """Give the call up, now or as soon as it would leave. What is being written is still written."""
-        self.stopped = True
-        self.scope.interrupt()
-
-    def shut_down(self) -> None:
-        """Give the call up because the gateway ends."""
-        self.is_shut_down = True
-        self.stop()
-
-    def wrote(self, revision: int) -> None:
-        """That revision is ours: news of it needs no look at the record."""
-        self.revision = revision
 
 
 class Runner:
@@ -100,36 +74,43 @@ class Runner:
         self._hearing = hearing
         self._audit = audit
         self._clock = clock
-        self._runs: dict[TaskId, _Run] = {}
+        self._runs: dict[TaskId, Run] = {}
         self._counts: Counter[str] = Counter()
         self._endings = Endings(store=store, audit=audit, clock=clock)
+        self._lookout = Lookout(holder=holder, store=store, runs=self._runs, clock=clock)
         self._watcher: asyncio.Task[None] | None = None
+        self._ending = Background()
         self._stopping = False
         self._expected = 0
         self._change = asyncio.Event()
 
     def open(self) -> None:
         """Begin to listen for what others do to the tasks that run here."""
-        self._watcher = asyncio.get_running_loop().create_task(self._watch())
+        self._watcher = asyncio.get_running_loop().create_task(self._lookout.watch())
 
-    @contextmanager
-    def expecting(self, host_session: HostSession) -> Iterator[None]:
-        """A task is being made for the session: its server's end stays open, and `idle` waits for what comes of it."""
-        self._expected += 1
-        self._sessions.hold(host_session)
-        try:
-            yield
-        finally:
-            self._sessions.release(host_session)
-            self._expected -= 1
-            self._change.set()
+    def expecting(self, place: Place) -> Stay:
+        """A block in which a task is being made there: its server's end stays open, and `idle` waits for what comes."""
+        return Stay(place, self._expect, self._expect_no_more)
 
-    def start(self, record: TaskRecord, host_session: HostSession, caller: AuthContext) -> None:
-        """Run the call of a new task of `caller` over its host session's server; the session's end waits for it."""
-        self._sessions.hold(host_session)
-        self._launch(record, host_session.upstream, speaker(caller)).add_done_callback(
-            lambda _: self._sessions.release(host_session)
-        )
+    def start(self, record: TaskRecord, place: Place, caller: AuthContext) -> None:
+        """Run the call of a new task of `caller` over the server's end of its place, which stays open until then."""
+        place.hold()
+        run = self._new_run(record)
+        self._launch(run, self._run(run, record, place.upstream, speaker(caller)), place.release)
+
+    def adopt(self, record: TaskRecord, underway: Underway, place: Place) -> None:
+        """Make a call that has left over its place the call of a task, whose record says so; otherwise as `start`."""
+        place.hold()
+        run = self._new_run(record)
+        within = max(record.expires_at - self._clock.now(), timedelta())
+
+        def part() -> None:
+            # Whatever ended the task, and even one that ended before it began.
+            underway.close()
+            place.release()
+
+        self._launch(run, self._see_through(run, partial(_bounded, underway, within), place.upstream.outcome), part)
+        underway.heard_by(run.hearer)
 
     async def recover(self, record: TaskRecord, mount: Mount | None) -> None:
         """Take over a task of a process that is gone: run what was never sent, end what may have run."""
@@ -142,8 +123,22 @@ class Runner:
         # Tokens are not stored, so where one is needed the call ends unsent.
         owner = Speaker(context=record.owner.context, is_known=False)
         upstream = mount.upstream.session(NOBODY, lambda: owner, record.call.peer)
-        self._launch(record, upstream).add_done_callback(lambda _: self._sessions.discard(upstream))
+        run = self._new_run(record)
+        self._launch(run, self._run(run, record, upstream, None), lambda: self._sessions.discard(upstream))
         self._audit.record(TaskRecovered(record.owner.mount, "retried"))
+
+    def cancel(self, owner: OwnerKey, task: TaskId) -> None:
+        """Cancel a task in the background, however long the store takes to be there: its host left (H-MOD-9)."""
+        self._ending.run(partial(self._endings.settle, owner, task, CancelRequested()))
+
+    def disown(self, owner: OwnerKey, task: TaskId, *, dispatched: bool) -> None:
+        """End a task that nobody runs, should it be there, in the background: the store could not say.
+
+        While too many wait for the store, one too many is left to expire.
+        """
+        if len(self._ending.running) < MAX_DISOWNED:
+            failed = call_ended(FaultReason.INTERNAL, NOT_MADE, dispatched=dispatched)
+            self._ending.run(partial(self._endings.settle, owner, task, failed))
 
     def answers(self, owners: Sequence[OwnerKey], task: TaskId, caller: AuthContext) -> None:
         """The caller answers a question of a task: where it runs here and is theirs, its server hears it from them."""
@@ -168,10 +163,11 @@ class Runner:
         for run in tuple(self._runs.values()):
             run.shut_down()
         ending = self._tasks()
-        if ending:
-            await asyncio.wait(ending, timeout=ENDING_PATIENCE)
+        if waited_for := (*ending, *self._ending.running):
+            await asyncio.wait(waited_for, timeout=ENDING_PATIENCE)
         for task in ending:
             task.cancel()
+        await self._ending.close()
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
             watcher.cancel()
@@ -180,28 +176,36 @@ class Runner:
     def _tasks(self) -> "list[asyncio.Task[None]]":
         return [run.task for run in self._runs.values() if run.task is not None]
 
-    def _launch(
-        self, record: TaskRecord, upstream: UpstreamSession, speaks: Speaker | None = None
-    ) -> asyncio.Task[None]:
-        run = self._runs[record.id] = _Run(record, self._hearing.of(record))
+    def _new_run(self, record: TaskRecord) -> Run:
+        run = self._runs[record.id] = Run(record, self._hearing.of(record))
         if self._stopping:
             run.shut_down()
-        run.task = asyncio.get_running_loop().create_task(self._run(run, record, upstream, speaks))
-        run.task.add_done_callback(lambda _: self._forget(run))
-        self._count(run.owner.mount, 1)
-        return run.task
+        return run
 
-    def _forget(self, run: _Run) -> None:
+    def _launch(self, run: Run, work: Coroutine[Any, Any, None], part: Callable[[], None]) -> None:
+        run.task = asyncio.get_running_loop().create_task(work)
+        run.task.add_done_callback(lambda _: self._forget(run))
+        run.task.add_done_callback(lambda _: part())
+        self._count(run.owner.mount, 1)
+
+    def _forget(self, run: Run) -> None:
         run.hearer.close()
         del self._runs[run.id]
         self._change.set()
         self._count(run.owner.mount, -1)
 
+    def _expect(self) -> None:
+        self._expected += 1
+
+    def _expect_no_more(self) -> None:
+        self._expected -= 1
+        self._change.set()
+
     def _count(self, mount: str, change: int) -> None:
         self._counts[mount] += change
         self._audit.record(CallsRunning(mount, self._counts[mount]))
 
-    async def _run(self, run: _Run, record: TaskRecord, upstream: UpstreamSession, speaks: Speaker | None) -> None:
+    async def _run(self, run: Run, record: TaskRecord, upstream: UpstreamSession, speaks: Speaker | None) -> None:
         assert record.call.params is not None, "a new or recovered record has its bodies"
         tool, params = record.call.tool, record.call.params
         expires_at, created_at = record.expires_at, record.created_at
@@ -220,20 +224,31 @@ class Runner:
                 hearer=run.hearer,
                 speaker=speaks,
             )
-            event = await self._call(run, call)
-            # Before the end is written: nothing is told of a task after it.
-            run.hearer.close()
-            if event is not None:
-                await self._settle(run, event)
+            await self._see_through(run, call, upstream.outcome)
+
+    async def _see_through(
+        self,
+        run: Run,
+        call: Callable[[], Awaitable[Response]],
+        outcome: Callable[[Response], CallSucceeded | CallFaulted],
+    ) -> None:
+        event = await self._call(run, call, outcome)
+        # Before the end is written: nothing is told of a task after it.
+        run.hearer.close()
+        if event is not None:
+            await self._settle(run, event)
 
     async def _call(
-        self, run: _Run, call: Callable[[], Awaitable[CallSucceeded | CallFaulted]]
+        self,
+        run: Run,
+        call: Callable[[], Awaitable[Response]],
+        outcome: Callable[[Response], CallSucceeded | CallFaulted],
     ) -> CallSucceeded | CallFaulted | None:
         """What the call came to; None where somebody ended the task before."""
         try:
             with run.scope:
                 if not run.stopped:
-                    return await call()
+                    return outcome(await call())
         except UpstreamFailed as failure:
             return call_failed(failure)
         except Interrupted:
@@ -244,7 +259,7 @@ class Runner:
             return call_ended(FaultReason.INTERNAL, UNFORESEEN, dispatched=True)
         return call_ended(FaultReason.SHUTDOWN, SHUT_DOWN, dispatched=True) if run.is_shut_down else None
 
-    async def _mark_dispatched(self, run: _Run, record: TaskRecord) -> bool:
+    async def _mark_dispatched(self, run: Run, record: TaskRecord) -> bool:
         """Whether the call may leave: from here on it counts as having run."""
         if run.is_shut_down:
             await self._settle(run, call_ended(FaultReason.SHUTDOWN, SHUT_DOWN_UNSENT, dispatched=False))
@@ -259,39 +274,14 @@ class Runner:
             await self._settle(run, call_ended(FaultReason.INTERNAL, NO_STORE, dispatched=False))
             return False
 
-    async def _settle(self, run: _Run, event: CallSucceeded | CallFaulted) -> None:
+    async def _settle(self, run: Run, event: CallSucceeded | CallFaulted) -> None:
         await self._endings.settle(run.owner, run.id, event, written=run.wrote)
 
-    async def _watch(self) -> None:
-        since: int | None = None
-        unread: list[TaskId] = []
-        while True:
-            try:
-                patience = RETRY_WATCH if unread else PATIENCE
-                news = await self._store.changed(HolderWatch(holder=self.holder, since=since), timeout=patience)
-            except StoreUnavailable:
-                await asyncio.sleep(RETRY_WATCH.total_seconds())
-                continue
-            since = news.place
-            told = [change.id for change in news.changes if self._is_news(change)] if news.complete else [*self._runs]
-            unread = [task for task in dict.fromkeys((*unread, *told)) if not await self._obeyed(task)]
 
-    def _is_news(self, change: Change) -> bool:
-        """Whether a change of a task that runs here was made by somebody else."""
-        run = self._runs.get(change.id)
-        return run is not None and run.revision != change.revision
-
-    async def _obeyed(self, task: TaskId) -> bool:
-        """Stop the call of a task that somebody ended; False where that could not be looked up."""
-        run = self._runs.get(task)
-        if run is None:
-            return True
-        try:
-            record = await self._store.load(run.owner, task, now=self._clock.now())
-        except StoreUnavailable:
-            return False
-        if record is None or record.status.is_terminal:
-            run.stop()
-        else:
-            run.hearer.obey(record)
-        return True
+async def _bounded(underway: Underway, within: timedelta) -> Response:
+    """The response to a call, which has so long for it."""
+    try:
+        async with asyncio.timeout(within.total_seconds()):
+            return await underway.response()
+    except TimeoutError:
+        raise failures.too_late(dispatched=True) from None

@@ -7,9 +7,9 @@ session, so the server's end stays open until the last of them is done (decision
 
 import asyncio
 from base64 import urlsafe_b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock, Entropy
@@ -74,6 +74,7 @@ class HostSession:
         self.seen = ways.clock.elapsed()
         self.tasks = 0
         self.ended = False
+        self._part: Callable[[UpstreamSession], None] | None = None
         self._users = 0
         self._dialect = ways.dialect
         self._clock = ways.clock
@@ -87,6 +88,11 @@ class HostSession:
         self.seen = self._clock.elapsed()
 
     @property
+    def host_session(self) -> str:
+        """Its id; see Place."""
+        return self.id
+
+    @property
     def has_tasks(self) -> bool:
         """Whether the session was opened with tasks: by its revision, and by what its mount offers."""
         return self.mount.offers_tasks and self.peer.revision.has_tasks
@@ -95,6 +101,32 @@ class HostSession:
     def busy(self) -> bool:
         """Whether anything of it is going on: a request, an open stream, an unfinished task."""
         return bool(self._users or self.tasks)
+
+    def hold(self) -> None:
+        """A task of the session begins to run over its server's end; see Place."""
+        self.tasks += 1
+
+    def release(self) -> None:
+        """That task is over; see Place."""
+        self.tasks -= 1
+        self.seen = self._clock.elapsed()
+        if self._part is not None and not self.tasks:
+            self._part(self.upstream)
+
+    def end(self, part: Callable[[UpstreamSession], None]) -> None:
+        """Nobody finds it any more: its streams end, and `part` gets its server's end as soon as no task runs there."""
+        if self.ended:
+            return
+        self.ended = True
+        self.questions.close()
+        for feed in tuple(self.streams):
+            feed.close()
+        if self.trails is not None:
+            self.trails.close()
+        if self.tasks:
+            self._part = part
+        else:
+            part(self.upstream)
 
     def publish(self, message: str, may_hear: Callable[[AuthContext], bool] = lambda _: True) -> bool:
         """Send a message on the newest of its GET streams that takes it; never on two (H-LEG-8).
@@ -121,9 +153,17 @@ class HostSession:
     def clog(self) -> None:
         """See Hearer: what belongs to no call is dropped rather than waited for."""
 
+    @property
+    def passes_rounds(self) -> bool:
+        """See Hearer."""
+        return False
+
     def asked(self, question: ServerQuestion) -> None:
         """What the server asks for no call waits for a GET stream; see Hearer."""
         self.questions.ask(question, self)
+
+    def refused(self, required: Mapping[str, Any]) -> None:
+        """See Hearer: in the initialize era the server alone is told."""
 
     def _speaks(self) -> Speaker:
         return speaker(self.caller)
@@ -187,17 +227,6 @@ class HostSessions:
         await self._store.drop(host_session.owner, host_session.id)
         self._retire(host_session)
 
-    def hold(self, host_session: HostSession) -> None:
-        """A task of the session begins to run over its server's end."""
-        host_session.tasks += 1
-
-    def release(self, host_session: HostSession) -> None:
-        """That task is over."""
-        host_session.tasks -= 1
-        host_session.seen = self._clock.elapsed()
-        if host_session.ended and not host_session.tasks:
-            self.discard(host_session.upstream)
-
     async def sweep(self) -> None:
         """End what has been idle for too long, and keep the store's expiry ahead of what has not."""
         limit = self._idle.total_seconds()
@@ -220,16 +249,7 @@ class HostSessions:
 
     def _retire(self, host_session: HostSession) -> None:
         self._live.pop(host_session.id, None)
-        if host_session.ended:
-            return
-        host_session.ended = True
-        host_session.questions.close()
-        for feed in tuple(host_session.streams):
-            feed.close()
-        if host_session.trails is not None:
-            host_session.trails.close()
-        if not host_session.tasks:
-            self.discard(host_session.upstream)
+        host_session.end(self.discard)
 
     def discard(self, upstream_session: UpstreamSession) -> None:
         """Close a session at a server in the background; `close` waits for it."""

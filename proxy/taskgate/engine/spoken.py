@@ -1,18 +1,30 @@
-"""An answer to a request, before it is sent: the message, and what to count it as."""
+"""An answer to a message, before it is sent: what is sent, and what to count it as."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from taskgate.dialects.base import Intent, OpenSession
+from taskgate.engine.messages import Reply
 from taskgate.mcp.jsonrpc import Response
 from taskgate.mcp.versions import Peer
 
+TOOL_ERROR: Final = "tool_error"
+"""What a tool's own error counts as, which is a result."""
+
 
 class Spoken(NamedTuple):
-    """An answer to a request: the message, and what to count it as (None, a JSON-RPC code, `tool_error`)."""
+    """An answer to a request: the message, and what to count it as (None, a JSON-RPC code, TOOL_ERROR)."""
 
     message: str
     error: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
+
+
+class Answered(NamedTuple):
+    """The reply to a message; of a request also what its host speaks, whether it said so or not, and what to count."""
+
+    reply: Reply
+    revision: str | None = None
+    error: str | None = None
 
 
 def error_of(response: Response) -> str | None:
@@ -20,7 +32,7 @@ def error_of(response: Response) -> str | None:
     if response.error is not None:
         return str(response.error.value["code"])
     result = response.result.value if response.result is not None else None
-    return "tool_error" if isinstance(result, dict) and result.get("isError") is True else None
+    return TOOL_ERROR if isinstance(result, dict) and result.get("isError") is True else None
 
 
 def revision_of(peer: Peer | None, intent: Intent) -> str | None:

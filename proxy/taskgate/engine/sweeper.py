@@ -1,15 +1,17 @@
-"""What has to be looked after: what an earlier process left, expired records, idle sessions, the store's gauges."""
+"""What has to be looked after: what an earlier process left, what expired, what is idle, the store's gauges."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from logging import getLogger
-from typing import Final
+from typing import Final, NamedTuple
 
 from taskgate.clock import Clock
 from taskgate.engine.mounts import Mount
 from taskgate.engine.runner import Runner
 from taskgate.engine.sessions import HostSessions
+from taskgate.engine.stateless.calls import Calls
+from taskgate.engine.stateless.lines import Lines
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import Store
 from taskgate.tasks.record import TaskRecord, TaskStatus
@@ -21,8 +23,17 @@ RECOVERY_PAUSE: Final = 1.0
 """Seconds until recovery is tried again that the store did not allow."""
 CENSUS_EVERY: Final = timedelta(seconds=15)
 SESSIONS_EVERY: Final = timedelta(seconds=30)
+CALLS_EVERY: Final = timedelta(seconds=1)
 
 log = getLogger("taskgate.sweeper")
+
+
+class Waiting(NamedTuple):
+    """What waits for hosts, and not for ever: their sessions, those with servers that none of them has, held calls."""
+
+    sessions: HostSessions
+    lines: Lines
+    calls: Calls
 
 
 class Sweeper:
@@ -33,7 +44,7 @@ class Sweeper:
         *,
         store: Store,
         runner: Runner,
-        sessions: HostSessions,
+        waiting: Waiting,
         mounts: Mapping[str, Mount],
         audit: Audit,
         clock: Clock,
@@ -41,7 +52,7 @@ class Sweeper:
     ) -> None:
         self._store = store
         self._runner = runner
-        self._sessions = sessions
+        self._waiting = waiting
         self._mounts = mounts
         self._audit = audit
         self._clock = clock
@@ -54,7 +65,8 @@ class Sweeper:
         self._rounds.append(loop.create_task(self._recover_all()))
         for step, every in (
             (self.purge, self._interval),
-            (self._sessions.sweep, SESSIONS_EVERY),
+            (self.tidy, SESSIONS_EVERY),
+            (self.give_up, CALLS_EVERY),
             (self.count, CENSUS_EVERY),
         ):
             self._rounds.append(loop.create_task(self._repeat(step, every)))
@@ -100,6 +112,15 @@ class Sweeper:
                 self._report(record)
             if len(gone) < BATCH:
                 return
+
+    async def tidy(self) -> None:
+        """Let go of what is idle: sessions of hosts, and those with servers that no host has."""
+        self._waiting.lines.sweep()
+        await self._waiting.sessions.sweep()
+
+    async def give_up(self) -> None:
+        """Give up the calls whose host did not come back in time with what it was asked for."""
+        self._waiting.calls.sweep()
 
     async def count(self) -> None:
         """Set the gauges that describe the store."""

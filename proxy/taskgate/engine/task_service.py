@@ -12,19 +12,15 @@ from taskgate.clock import Clock, Entropy
 from taskgate.dialects.base import CallTool
 from taskgate.engine.guard.lookups import Lookups
 from taskgate.engine.messages import Exchange
+from taskgate.engine.places import Place, Underway
 from taskgate.engine.runner import Runner
-from taskgate.engine.sessions import HostSession
-from taskgate.errors import (
-    InvalidParams,
-    TaskAlreadyFinished,
-    TaskSupportMismatch,
-)
+from taskgate.errors import InvalidParams, StoreUnavailable, TaskAlreadyFinished, TaskSupportMismatch
 from taskgate.stores.base import Cap, CapScope, TaskStore
 from taskgate.tasks.events import CancelRequested
 from taskgate.tasks.machine import advance
 from taskgate.tasks.policy import Mode, Policy, TaskSupport
 from taskgate.tasks.record import Lease, OwnerKey, TaskId, TaskRecord, TaskStatus, ToolCall
-from taskgate.telemetry.audit import Audit, TaskCancelAsked, TaskCreated, TaskFinished, TaskMoved
+from taskgate.telemetry.audit import Audit, TaskCancelAsked, TaskCreated, TaskDispatched, TaskFinished, TaskMoved
 
 ID_BYTES: Final = 24
 
@@ -51,33 +47,39 @@ class TaskService:
         self._clock = clock
         self._entropy = entropy
 
-    def insists(self, host_session: HostSession, tool: str) -> bool:
+    def insists(self, place: Place, tool: str) -> bool:
         """Whether the operator lets hosts that have tasks call the tool only as one."""
-        return self._policy.mode(host_session.mount.name, tool) is Mode.REQUIRED
+        return self._policy.mode(place.mount.name, tool) is Mode.REQUIRED
 
-    def immediate_response(self, host_session: HostSession, tool: str) -> str | None:
+    def immediate_response(self, place: Place, tool: str) -> str | None:
         """What a model may be told for now of a call that became a task; None where the operator wants nothing told."""
-        return self._policy.immediate_response(host_session.mount.name, tool)
+        return self._policy.immediate_response(place.mount.name, tool)
 
-    async def create(self, caller: AuthContext, host_session: HostSession, intent: CallTool) -> TaskRecord:
+    async def create(self, caller: AuthContext, place: Place, intent: CallTool) -> TaskRecord:
         """A new task of the caller, durable and about to run (decisions 3).
 
         Raises InvalidParams for a tool the server does not list, TaskSupportMismatch for one that cannot be a task,
         TooManyTasks, StoreUnavailable, or UpstreamFailed where the catalogue cannot be read; nothing is stored then.
         """
-        mount = host_session.mount
-        with self._runner.expecting(host_session):
-            catalogue = await host_session.upstream.tools()
-            if intent.tool not in catalogue:
-                raise InvalidParams("Unknown tool")
-            if self._policy.support(mount.name, intent.tool, catalogue[intent.tool]) is TaskSupport.FORBIDDEN:
-                raise TaskSupportMismatch("The tool cannot run as a task")
-            record = self._new_record(caller.owner(mount.name), host_session, intent)
-            cap = Cap(scope=CapScope.CONTEXT, limit=self._policy.tasks_per_context)
-            await self._store.insert(record, caps=(cap,))
-            self._audit.record(TaskCreated(mount.name, record.ttl, _adjustment(intent.ttl, record.ttl)))
-            self._runner.start(record, host_session, caller)
+        with self._runner.expecting(place):
+            record = await self._insert(caller, place, intent, dispatched=False)
+            self._runner.start(record, place, caller)
         return record
+
+    async def promote(self, caller: AuthContext, place: Place, intent: CallTool, underway: Underway) -> TaskRecord:
+        """A new task of the caller that is durable, and whose call left before; raises as `create` does.
+
+        Where it raises, nothing has happened to the call.
+        """
+        with self._runner.expecting(place):
+            record = await self._insert(caller, place, intent, dispatched=True)
+            self._audit.record(TaskDispatched(place.mount.name, timedelta()))
+            self._runner.adopt(record, underway, place)
+        return record
+
+    def abandon(self, owner: OwnerKey, task: TaskId) -> None:
+        """Cancel a task in the background, whose host left without knowing of it."""
+        self._runner.cancel(owner, task)
 
     async def get(self, exchange: Exchange, caller: AuthContext, mount: str, task: TaskId, method: str) -> TaskRecord:
         """The head of a task. Raises TaskNotFound for whatever is not the caller's, or not any more; see Lookups."""
@@ -102,7 +104,25 @@ class TaskService:
         self._audit.record(TaskFinished(mount, TaskStatus.CANCELLED, "client", age, None))
         return cancelled
 
-    def _new_record(self, owner: OwnerKey, host_session: HostSession, intent: CallTool) -> TaskRecord:
+    async def _insert(self, caller: AuthContext, place: Place, intent: CallTool, *, dispatched: bool) -> TaskRecord:
+        mount = place.mount.name
+        catalogue = await place.upstream.tools()
+        if intent.tool not in catalogue:
+            raise InvalidParams("Unknown tool")
+        if self._policy.support(mount, intent.tool, catalogue[intent.tool].support) is TaskSupport.FORBIDDEN:
+            raise TaskSupportMismatch("The tool cannot run as a task")
+        record = self._new_record(caller.owner(mount), place, intent, dispatched=dispatched)
+        cap = Cap(scope=CapScope.CONTEXT, limit=self._policy.tasks_per_context)
+        try:
+            await self._store.insert(record, caps=(cap,))
+        except StoreUnavailable:
+            # It may be there all the same.
+            self._runner.disown(record.owner, record.id, dispatched=dispatched)
+            raise
+        self._audit.record(TaskCreated(mount, record.ttl, _adjustment(intent.ttl, record.ttl)))
+        return record
+
+    def _new_record(self, owner: OwnerKey, place: Place, intent: CallTool, *, dispatched: bool) -> TaskRecord:
         now = self._clock.now()
         ttl = self._policy.clamp_ttl(intent.ttl)
         return TaskRecord(
@@ -110,9 +130,10 @@ class TaskService:
             owner=owner,
             call=ToolCall(
                 tool=intent.tool,
-                peer=host_session.peer,
-                host_session=host_session.id,
-                progress_token=intent.progress_token,
+                peer=place.peer,
+                host_session=place.host_session,
+                # Without a session there is no stream that could still carry progress under it.
+                progress_token=None if place.host_session is None else intent.progress_token,
                 params=intent.kept,
             ),
             status=TaskStatus.WORKING,
@@ -120,6 +141,7 @@ class TaskService:
             updated_at=now,
             ttl=ttl,
             poll_interval=self._policy.poll_interval,
+            dispatched=dispatched,
             lease=Lease(holder=self._runner.holder, until=now + ttl),
         )
 

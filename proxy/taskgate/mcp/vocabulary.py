@@ -12,6 +12,11 @@ TASKS_RESULT: Final = "tasks/result"
 TASKS_CANCEL: Final = "tasks/cancel"
 TASKS_LIST: Final = "tasks/list"
 
+# Methods of the initialize era that hold until the session ends.
+RESOURCES_SUBSCRIBE: Final = "resources/subscribe"
+RESOURCES_UNSUBSCRIBE: Final = "resources/unsubscribe"
+LOGGING_SET_LEVEL: Final = "logging/setLevel"
+
 RELAYED_METHODS: Final = frozenset(
     {
         TOOLS_CALL,
@@ -20,14 +25,36 @@ RELAYED_METHODS: Final = frozenset(
         "prompts/list",
         "resources/list",
         "resources/read",
-        "resources/subscribe",
+        RESOURCES_SUBSCRIBE,
         "resources/templates/list",
-        "resources/unsubscribe",
+        RESOURCES_UNSUBSCRIBE,
         "completion/complete",
-        "logging/setLevel",
+        LOGGING_SET_LEVEL,
     }
 )
 """Requests that every revision of the initialize era defines, and a server therefore knows how to refuse."""
+
+# Methods of the stateless era alone.
+SERVER_DISCOVER: Final = "server/discover"
+TASKS_UPDATE: Final = "tasks/update"
+SUBSCRIPTIONS_LISTEN: Final = "subscriptions/listen"
+
+MODERN_TASK_METHODS: Final = frozenset({TASKS_GET, TASKS_UPDATE, TASKS_CANCEL})
+"""What the tasks extension defines."""
+
+MODERN_METHODS: Final = MODERN_TASK_METHODS | {
+    SERVER_DISCOVER,
+    TOOLS_CALL,
+    TOOLS_LIST,
+    "prompts/get",
+    "prompts/list",
+    "resources/list",
+    "resources/read",
+    "resources/templates/list",
+    "completion/complete",
+    SUBSCRIPTIONS_LISTEN,
+}
+"""The requests of the stateless era. All others do not exist in it, whatever they mean in the other (V-DISC-3)."""
 
 # Methods that a server asks its host.
 ELICITATION_CREATE: Final = "elicitation/create"
@@ -35,7 +62,10 @@ SAMPLING_CREATE: Final = "sampling/createMessage"
 ROOTS_LIST: Final = "roots/list"
 
 KNOWN_METHODS: Final = RELAYED_METHODS | {INITIALIZE, PING, TASKS_GET, TASKS_RESULT, TASKS_CANCEL, TASKS_LIST}
-"""The closed set of method names of a host's requests that may become a metric label."""
+"""The requests of the initialize era that the gateway serves."""
+
+METHODS_OF_HOSTS: Final = KNOWN_METHODS | MODERN_METHODS
+"""The closed set of method names of a host's requests that may become a metric label, or have rules of their own."""
 
 NOTE_INITIALIZED: Final = "notifications/initialized"
 NOTE_CANCELLED: Final = "notifications/cancelled"
@@ -45,6 +75,10 @@ NOTE_TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 NOTE_ROOTS_CHANGED: Final = "notifications/roots/list_changed"
 NOTE_MESSAGE: Final = "notifications/message"
 NOTE_ELICITATION_COMPLETE: Final = "notifications/elicitation/complete"
+
+# Of the stateless era alone.
+NOTE_TASKS: Final = "notifications/tasks"
+NOTE_SUBSCRIBED: Final = "notifications/subscriptions/acknowledged"
 
 RELAYED_NOTICES: Final = frozenset(
     {
@@ -67,10 +101,29 @@ HOST_NOTICES: Final = frozenset({NOTE_ROOTS_CHANGED, NOTE_TASK_STATUS})
 # Headers, spelt as they are sent; comparison is without regard to case.
 SESSION_HEADER: Final = "Mcp-Session-Id"
 VERSION_HEADER: Final = "MCP-Protocol-Version"
+METHOD_HEADER: Final = "Mcp-Method"
+NAME_HEADER: Final = "Mcp-Name"
+PARAM_HEADER: Final = "Mcp-Param-"
+"""What the name of a header begins with that repeats an argument of a tool."""
+
+PARAM_ANNOTATION: Final = "x-mcp-header"
+"""The keyword in a tool's input schema that has an argument repeated in a header, and names the rest of its name."""
 
 # Keys of `_meta`.
 RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
 IMMEDIATE_RESPONSE: Final = "io.modelcontextprotocol/model-immediate-response"
+PROTOCOL_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
+CLIENT_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
+SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
+LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
+SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
+
+TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
+"""The key of the tasks extension in the `extensions` of either side's capabilities."""
+
+LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+"""From the least severe to the most."""
 
 # JSON-RPC error codes.
 PARSE_ERROR: Final = -32700
@@ -78,6 +131,16 @@ INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
+
+# Codes of the specification, each in one era alone.
+RESOURCE_NOT_FOUND: Final = -32002
+URL_ELICITATION_REQUIRED: Final = -32042
+HEADER_MISMATCH: Final = -32020
+MISSING_CAPABILITY: Final = -32021
+UNSUPPORTED_VERSION: Final = -32022
+
+STATELESS_ERRORS: Final = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
+"""What only servers of the stateless era answer with, as the specification has it."""
 
 REFUSED_BY_USER: Final = -1
 """A sampling request that a person turned down."""

@@ -48,7 +48,7 @@ class Rule:
 
     def matches(self, upstream: str, tool: str) -> bool:
         """Whether the rule speaks of that tool."""
-        return self.upstream in (None, upstream) and fnmatchcase(tool, self.tool)
+        return self.upstream in (None, upstream) and (self.tool == "*" or fnmatchcase(tool, self.tool))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,4 +96,7 @@ class Policy:
         return max(self.ttl_min, min(requested, self.ttl_max))
 
     def _rule(self, upstream: str, tool: str) -> Rule | None:
-        return next((rule for rule in self.rules if rule.matches(upstream, tool)), None)
+        for rule in self.rules:
+            if rule.matches(upstream, tool):
+                return rule
+        return None

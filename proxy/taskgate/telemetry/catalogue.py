@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from taskgate.errors import AuthReason
 from taskgate.mcp.versions import Revision
-from taskgate.mcp.vocabulary import KNOWN_METHODS
+from taskgate.mcp.vocabulary import METHODS_OF_HOSTS
 from taskgate.tasks.record import FaultReason, TaskStatus
 
 OTHER: Final = "_OTHER"
@@ -86,6 +86,8 @@ _VERB = _label("http_request_method", ("POST", "GET", "DELETE", "OPTIONS", "HEAD
 _CLIENT_FAULTS = (400, 401, 403, 404, 405, 406, 408, 413, 414, 415, 421, 429, 431)
 _CODE = _label("http_response_status_code", (200, 202, 204, *_CLIENT_FAULTS, 500, 501, 503, 505))
 _REFUSED_MESSAGES = ("no_session", "session_not_found", "stream_not_found", "bad_version", "bad_json", "bad_message")
+# Of the stateless era, whose refusals have statuses of HTTP.
+_REFUSED_REQUESTS = ("bad_meta", "missing_capability", "unknown_method", "task_support", "bad_verb")
 _REFUSED_FRAMES = ("header_too_large", "body_too_large", "draining")
 _REFUSED_HEADS = (
     "bad_host",
@@ -96,15 +98,17 @@ _REFUSED_HEADS = (
     "media_type",
 )
 _REFUSED_CALLERS = ("unauthenticated", "insufficient_scope", "jwks_unavailable")
-_REJECTION = _label("reason", (*_REFUSED_FRAMES, *_REFUSED_HEADS, *_REFUSED_MESSAGES, *_REFUSED_CALLERS))
+_REJECTION = _label(
+    "reason", (*_REFUSED_FRAMES, *_REFUSED_HEADS, *_REFUSED_MESSAGES, *_REFUSED_REQUESTS, *_REFUSED_CALLERS)
+)
 _SIDE = _label("side", ("downstream", "upstream"))
 _STREAM = _label("kind", ("response", "get"))
-_METHOD = _label("mcp_method_name", sorted(KNOWN_METHODS))
+_METHOD = _label("mcp_method_name", sorted(METHODS_OF_HOSTS))
 _PROTOCOL = Label(
     name="mcp_protocol_version", values={None: "", **{revision.value: revision.value for revision in Revision}}
 )
 _FAULTS = ("unreachable", "closed", "timeout", "refused", "redirect", "malformed", "too_large", "session_lost")
-_STANDARD_CODES = (-32700, -32600, -32601, -32602, -32603, -32000, -32001, -32002, -32042)
+_STANDARD_CODES = (-32700, -32600, -32601, -32602, -32603, -32000, -32001, -32002, -32020, -32021, -32022, -32042)
 _ERRORS = ("tool_error", "cancelled", *_FAULTS, *map(str, _STANDARD_CODES), "-32800", "403", "429", "503")
 _ERROR = Label(name="error_type", values={None: "", **{error: error for error in _ERRORS}})
 _DISPOSITION = _label("disposition", ("task", "direct", "rejected"))

@@ -6,14 +6,13 @@ And below the session the one small interface that moves bytes, so that the way 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
-from taskgate.dialects.base import Params, Server
+from taskgate.dialects.base import ListedTool, Params, Server
 from taskgate.dialects.questions import Answer, Question
 from taskgate.mcp.jsonrpc import Notification, RawJson, Response
-from taskgate.mcp.versions import Peer
+from taskgate.mcp.versions import Era, Peer
 from taskgate.tasks.events import CallFaulted, CallSucceeded
-from taskgate.tasks.policy import TaskSupport
 
 
 class ServerQuestion(Protocol):
@@ -60,8 +59,20 @@ class Hearer(Protocol):
         """A question, which is from now on to be answered by somebody."""
         ...
 
+    def refused(self, required: Mapping[str, Any]) -> None:
+        """A question that the server was refused at once: the host did not declare `required`, as hosts declare it."""
+        ...
+
     def clog(self) -> Awaitable[None] | None:
         """A wait until the server should be listened to again; None where it should be now, which is nearly always."""
+        ...
+
+    @property
+    def passes_rounds(self) -> bool:
+        """Whether an answer that is a round of questions goes to the host as it is; else each is heard as a question.
+
+        Asked when such an answer is there, which servers of the stateless era alone give.
+        """
         ...
 
 
@@ -106,29 +117,50 @@ class UpstreamSession(Protocol):
         hearer: Hearer,
         tool: str | None = None,
         speaker: Speaker | None = None,
+        log_level: str | None = None,
+        repeated: Mapping[str, str] | None = None,
     ) -> Response:
         """The server's response to one request; what it says and asks of the call goes to `hearer`.
 
-        `tool` is what a `tools/call` calls: bounds may differ.
-
-        `speaker` is whose request it is, None for whom the session speaks at all; so with `run`.
+        `method` and `params` are in the words of the initialize era, whatever the server's own is. `tool` is what a
+        `tools/call` calls: bounds may differ. `speaker` is whose request it is, None for whom the session speaks at
+        all. `log_level` is the least severe log line that is wanted, where the host said so with its request: more may
+        be heard. `repeated` is what headers of the request said of its arguments, by the rest of their names in lower
+        case: a server of the stateless era gets what it is not known to want, as it came (H-MOD-6). So with `run`.
         """
         ...
 
     async def run(
-        self, tool: str, params: RawJson, *, within: timedelta, hearer: Hearer, speaker: Speaker | None = None
-    ) -> CallSucceeded | CallFaulted:
-        """What a `tools/call` came to; reason timeout after `within`, if that is sooner than the call's own bounds.
+        self,
+        tool: str,
+        params: RawJson,
+        *,
+        within: timedelta,
+        hearer: Hearer,
+        speaker: Speaker | None = None,
+        log_level: str | None = None,
+        repeated: Mapping[str, str] | None = None,
+    ) -> Response:
+        """The server's response to a `tools/call`; reason timeout after `within`, if sooner than the call's own bounds.
 
         `params` hold no progress token: the server is always asked to tell how far it is.
         """
+        ...
+
+    def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
+        """What a response to `tools/call` means for a task. UpstreamFailed where it is none."""
+        ...
+
+    @property
+    def era(self) -> Era:
+        """How the server is spoken to, and so how its responses are written; the initialize era until it is known."""
         ...
 
     def tell(self, notification: Notification) -> None:
         """Pass a notification of the host on, in the background; dropped where no handshake stands."""
         ...
 
-    async def tools(self) -> Mapping[str, TaskSupport | None]:
+    async def tools(self) -> Mapping[str, ListedTool]:
         """The server's catalogue by tool name, all pages; read once and again after the server said it changed."""
         ...
 
@@ -158,12 +190,16 @@ class Upstream(Protocol):
         ...
 
 
+POSTED: Final = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+"""The headers that go with every message, in either era."""
+
+
 class Outgoing(NamedTuple):
     """One HTTP request to a server, without an address: a transport knows the one it goes to.
 
     `first_byte` bounds the wait for a head, `idle` the silence within a body; None waits. `speaker` is whose request it
     is, where it is somebody's. `left` is told right before the first byte is handed to the network: until then nothing
-    can have run.
+    can have run. `only_listens` tells that it does nothing at the server, however often it is made.
     """
 
     verb: str
@@ -173,6 +209,7 @@ class Outgoing(NamedTuple):
     idle: timedelta | None = None
     speaker: Speaker | None = None
     left: Callable[[], None] | None = None
+    only_listens: bool = False
 
 
 class Incoming(Protocol):

@@ -4,9 +4,9 @@ What must not live here: bytes, and what a message means.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from taskgate.alarms import Alarms, Cancellable
 from taskgate.dialects.base import UpstreamDialect
@@ -33,16 +33,31 @@ class Means:
     patience: Patience
 
 
+class Errand(NamedTuple):
+    """A request as a session makes it; `write` gives its text under an id.
+
+    `hearer` None hears nothing of it, and `log_level` None wants no log.
+    """
+
+    method: str
+    write: Callable[[int], str]
+    bounds: Bounds
+    hearer: Hearer | None = None
+    speaker: Speaker | None = None
+    log_level: str | None = None
+
+
 class Call:
     """A request that waits for its answer; `wait` ends when its time is up, or when the answer comes another way.
 
     `sent` tells whether any of it may have reached the server: while its way is made, none has. `hearer` None hears
-    nothing of it. `spent` seconds of its time are over before it begins.
+    nothing of it. `spent` seconds of its time are over before it begins. `was_refused` tells that its answer came under
+    an HTTP status of an error.
     """
 
     __slots__ = (
         "_alarm", "_alarms", "_asking", "_began", "_heard", "answer", "bounds", "hearer", "id", "sent", "speaker",
-        "spent", "wait", "was_let_go",
+        "spent", "wait", "was_let_go", "was_refused",
     )  # fmt: skip
 
     def __init__(
@@ -57,6 +72,7 @@ class Call:
         self.sent = False
         self.answer: Response | None = None
         self.was_let_go = False
+        self.was_refused = False
         self._alarms: Alarms | None = None
         self._alarm: Cancellable | None = None
         self._asking = 0

@@ -3,18 +3,17 @@
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from taskgate.dialects.base import ToolPage
+from taskgate.dialects.base import ListedTool, ToolPage
 from taskgate.mcp.jsonrpc import RawJson
-from taskgate.tasks.policy import TaskSupport
 from taskgate.upstream import failures
 
 MAX_PAGES: Final = 200
 """More than any server has; a catalogue without an end is none."""
 
 
-async def read_catalogue(read_page: Callable[[RawJson | None], Awaitable[ToolPage]]) -> dict[str, TaskSupport | None]:
+async def read_catalogue(read_page: Callable[[RawJson | None], Awaitable[ToolPage]]) -> dict[str, ListedTool]:
     """All pages as one. Raises UpstreamFailed for what `read_page` cannot read, or a catalogue that does not end."""
-    tools: dict[str, TaskSupport | None] = {}
+    tools: dict[str, ListedTool] = {}
     cursor: RawJson | None = None
     seen: set[RawJson] = set()
     while True:

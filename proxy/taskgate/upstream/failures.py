@@ -1,8 +1,19 @@
 """What is said of a server that failed. One text for each way, and none of them says where the server is."""
 
-from typing import Final
+from typing import Any, Final
 
 from taskgate.errors import UpstreamFailed, UpstreamReason
+
+
+class Unwelcome(UpstreamFailed):
+    """The server refused `initialize`, or what was said after it, in a way that may tell of its era (decisions 18a).
+
+    `error` is the JSON-RPC error that it answered with, empty where that was an HTTP status alone.
+    """
+
+    def __init__(self, text: str, error: dict[str, Any]) -> None:
+        super().__init__(UpstreamReason.REFUSED, text, dispatched=False)
+        self.error = error
 
 
 def unreachable() -> UpstreamFailed:
@@ -75,11 +86,31 @@ def redirected(status: int) -> UpstreamFailed:
     return UpstreamFailed(UpstreamReason.REDIRECT, text, dispatched=status not in KEEPING_REDIRECTS)
 
 
+def unwelcome(status: int) -> UpstreamFailed:
+    """An HTTP status that a request was refused with, without a word of JSON-RPC."""
+    refusal = refused(status)
+    return Unwelcome(str(refusal), {}) if status in _UNKNOWING else refusal
+
+
+def no_session(error: dict[str, Any]) -> Unwelcome:
+    """A JSON-RPC error that `initialize` was refused with."""
+    return Unwelcome("The server refused to open a session", error)
+
+
+def tells_nothing(status: int) -> bool:
+    """Whether an HTTP status is about the moment or the caller, and so tells nothing of what a server speaks."""
+    return status >= 500 or status in _OF_THE_CALLER
+
+
 def unsent(failure: UpstreamFailed) -> UpstreamFailed:
     """The same failure, of something that went before the message it is reported for."""
+    if not failure.dispatched:
+        return failure
     return UpstreamFailed(UpstreamReason(failure.reason), str(failure), dispatched=False)
 
 
 KEEPING_REDIRECTS: Final = frozenset({307, 308})
 """The redirects that keep method and body."""
 _UNAUTHORIZED: Final = frozenset({401, 403})
+_OF_THE_CALLER: Final = _UNAUTHORIZED | {429}
+_UNKNOWING: Final = frozenset({400, 404, 405})

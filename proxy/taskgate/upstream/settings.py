@@ -9,6 +9,8 @@ from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 
+from taskgate.mcp.versions import Revision
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedHeader:
@@ -78,6 +80,7 @@ class ToolTimeouts:
 class UpstreamSettings:
     """One configured server.
 
+    `revision` is what it is spoken to in, None what it is found to speak.
     `connect` bounds the way to a connection, `first_byte` the wait for an answer's head (never for `tools/call`),
     `idle` the silence within an answer (None: any), `call` a call without a sign of progress, `ceiling` any call. In
     `tools` the first that names a tool counts. `max_result` is in bytes of one message.
@@ -85,6 +88,7 @@ class UpstreamSettings:
 
     name: str
     url: str = field(repr=False)
+    revision: Revision | None = None
     connect: timedelta
     first_byte: timedelta
     idle: timedelta | None

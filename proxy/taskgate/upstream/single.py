@@ -21,12 +21,8 @@ class SingleFlight(Generic[Value]):
         self._make = make
         self._current: asyncio.Task[Value] | None = None
         self._running: set[asyncio.Task[Value]] = set()
-
-    @property
-    def value(self) -> Value | None:
-        """What is there without waiting."""
-        task = self._current
-        return task.result() if task is not None and _succeeded(task) else None
+        self.value: Value | None = None
+        """What is there without waiting: before whoever waits for it gets it."""
 
     @property
     def is_empty(self) -> bool:
@@ -48,7 +44,7 @@ class SingleFlight(Generic[Value]):
 
     def forget(self) -> None:
         """Make it anew for whoever asks next; who waits now still gets the old one."""
-        self._current = None
+        self._current = self.value = None
 
     async def close(self) -> None:
         """Stop what is being made; who waits for it gets Abandoned."""
@@ -62,9 +58,10 @@ class SingleFlight(Generic[Value]):
     def _ended(self, task: asyncio.Task[Value]) -> None:
         self._running.discard(task)
         # To look at the failure is to take note of it, even where nobody waits any more.
-        if not _succeeded(task) and self._current is task:
+        failed = task.cancelled() or task.exception() is not None
+        if self._current is not task:
+            return
+        if failed:
             self._current = None
-
-
-def _succeeded(task: "asyncio.Task[Any]") -> bool:
-    return task.done() and not task.cancelled() and task.exception() is None
+        else:
+            self.value = task.result()

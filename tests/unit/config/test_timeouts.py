@@ -7,10 +7,11 @@ import pytest
 
 from taskgate.config import GatewayConfig
 from taskgate.config.coherence import contradictions
-from taskgate.config.models import USUAL, TimeoutsSection
+from taskgate.config.models import USUAL
 from taskgate.config.servers import upstream_settings
 from taskgate.config.timeout_coherence import USUAL_CALL
 from taskgate.config.units import write_duration
+from taskgate.config.upstream_models import TimeoutsSection
 from taskgate.upstream.settings import ToolTimeouts
 
 Loads = Callable[..., GatewayConfig]

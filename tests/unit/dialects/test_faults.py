@@ -43,6 +43,21 @@ TABLE: dict[str, tuple[Exception, Face]] = {
         errors.CutOff("gone"),
         Face(200, -32603, "gone", ours("shutdown", dispatched=True)),
     ),
+    "V-META-1": (errors.IncompleteMeta("no"), Face(400, -32602, "no")),
+    "H-MOD-1": (errors.HeaderMismatch("no"), Face(400, -32020, "no")),
+    "V-META-5": (
+        errors.MissingCapability({"sampling": {}}),
+        Face(
+            400,
+            -32021,
+            "The request does not declare a capability that it needs",
+            {"requiredCapabilities": {"sampling": {}}},
+        ),
+    ),
+    "V-ERA-4": (
+        errors.VerbNotServed("POST"),
+        Face(405, -32600, "The method is not of this protocol version", None, (("Allow", "POST"),)),
+    ),
     "H-LEG-2": (errors.SessionRequired("no"), Face(400, -32600, "no")),
     "H-LEG-3": (errors.SessionNotFound("no"), Face(404, -32600, "no")),
     "H-LEG-12": (errors.StreamNotFound("no"), Face(400, -32600, "no")),
@@ -151,7 +166,8 @@ def test_no_error_of_the_gateway_is_missing_in_the_table() -> None:
 
 def test_the_statuses_that_tear_down_hosts_are_never_used() -> None:
     # Decisions 19: refusals of ours inside JSON-RPC are 200, but for missing scopes. Who asks is settled before.
-    before = (errors.Unauthenticated, errors.KeysUnavailable, errors.InsufficientScope)
+    # And a GET that is refused belongs to no request.
+    before = (errors.Unauthenticated, errors.KeysUnavailable, errors.InsufficientScope, errors.VerbNotServed)
     assert {fault(error).status for error, _ in TABLE.values() if not isinstance(error, before)} == {200, 400, 404}
 
 
@@ -175,6 +191,10 @@ def test_seconds_of_patience_are_rounded_up(patience: timedelta, field: str, mil
     assert seen.headers == (("Retry-After", field),)
     assert seen.data is not None
     assert seen.data["retryAfterMs"] == milliseconds
+
+
+def test_every_verb_that_is_served_is_told() -> None:
+    assert fault(errors.VerbNotServed("POST", "GET")).headers == (("Allow", "POST, GET"),)
 
 
 def test_every_refusal_has_data_of_its_own() -> None:

@@ -196,6 +196,21 @@ def test_a_header_that_counts_comes_once(name: str) -> None:
     assert refused.value.refusal is door.SENT_TWICE
 
 
+@pytest.mark.parametrize("others", [("2026-07-28",), ("2025-11-25",), ("x", "")], ids=str)
+def test_a_version_of_the_stateless_era_that_did_not_come_alone_is_left_to_that_era(others: tuple[str, ...]) -> None:
+    # H-MOD-4: it has an error of its own for this, which needs the id of the request.
+    versions = [("MCP-Protocol-Version", version) for version in (*others, "2026-07-28")]
+    assert DOOR.admit("POST", "/mcp", HttpVersion11, post_headers(*versions)).revision == "2026-07-28"
+
+
+@pytest.mark.parametrize("method", ["POST", "GET"])
+def test_in_the_stateless_era_nothing_is_heard_of_sessions_and_events(method: str) -> None:
+    # V-ERA-4: not even that there are two of them.
+    ids = [("Mcp-Session-Id", "a"), ("mcp-session-id", "b"), ("Last-Event-ID", "a"), ("last-event-id", "b")]
+    admission = DOOR.admit(method, "/mcp", HttpVersion11, post_headers(*ids, MCP_Protocol_Version="2026-07-28"))
+    assert (admission.host_session, admission.last_event_id) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("sent", "seen"),
     [

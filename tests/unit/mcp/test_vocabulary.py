@@ -15,6 +15,26 @@ def test_tools_are_among_what_is_relayed() -> None:
     assert {vocabulary.TOOLS_CALL, vocabulary.TOOLS_LIST} <= vocabulary.RELAYED_METHODS
 
 
+def test_the_stateless_era_lost_what_a_session_was_for() -> None:
+    # V-DISC-3, M-NEG-6.
+    gone = {"initialize", "ping", "tasks/result", "tasks/list"}
+    gone |= {"logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
+    assert gone == vocabulary.KNOWN_METHODS - vocabulary.MODERN_METHODS
+
+
+def test_the_stateless_era_added_three_requests() -> None:
+    added = {vocabulary.SERVER_DISCOVER, vocabulary.TASKS_UPDATE, vocabulary.SUBSCRIPTIONS_LISTEN}
+    assert added == vocabulary.MODERN_METHODS - vocabulary.KNOWN_METHODS
+    assert added == {"server/discover", "tasks/update", "subscriptions/listen"}
+    assert {"tasks/get", "tasks/update", "tasks/cancel"} == vocabulary.MODERN_TASK_METHODS
+
+
+def test_log_levels_stand_in_the_order_of_their_severity() -> None:
+    # RFC 5424, the other way round.
+    levels = "debug info notice warning error critical alert emergency"
+    assert " ".join(vocabulary.LOG_LEVELS) == levels
+
+
 def test_no_notification_is_a_method_that_waits_for_an_answer() -> None:
     notices = {value for name, value in vars(vocabulary).items() if name.startswith("NOTE_")}
     assert all(name.startswith("notifications/") for name in notices | vocabulary.RELAYED_NOTICES)
@@ -56,8 +76,13 @@ def test_what_a_server_asks_is_no_request_of_a_host() -> None:
     assert not asked & vocabulary.KNOWN_METHODS
 
 
-def test_the_codes_of_json_rpc_are_as_it_says() -> None:
+def test_the_codes_of_json_rpc_and_of_the_specification_are_as_they_say() -> None:
     assert {name: code for name, code in CODES.items() if -32768 <= code <= -32000} == {
+        "RESOURCE_NOT_FOUND": -32002,
+        "HEADER_MISMATCH": -32020,
+        "MISSING_CAPABILITY": -32021,
+        "UNSUPPORTED_VERSION": -32022,
+        "URL_ELICITATION_REQUIRED": -32042,
         "PARSE_ERROR": -32700,
         "INVALID_REQUEST": -32600,
         "METHOD_NOT_FOUND": -32601,
@@ -72,9 +97,25 @@ def test_our_own_codes_stand_outside_the_reserved_range_and_apart() -> None:
     assert sorted(ours.values()) == [-32800, 403, 429, 503]
 
 
-def test_the_related_task_key_is_spelt_as_the_specification_spells_it() -> None:
+def test_the_keys_of_meta_are_spelt_as_the_specification_spells_them() -> None:
+    spelt = {value for value in vars(vocabulary).values() if isinstance(value, str) and value.startswith("io.")}
+    assert {key.removeprefix("io.modelcontextprotocol/") for key in spelt} == {
+        "related-task",
+        "model-immediate-response",
+        "protocolVersion",
+        "clientCapabilities",
+        "clientInfo",
+        "serverInfo",
+        "logLevel",
+        "subscriptionId",
+        "tasks",
+    }
     assert vocabulary.RELATED_TASK == "io.modelcontextprotocol/related-task"
+    assert vocabulary.PROTOCOL_VERSION == "io.modelcontextprotocol/protocolVersion"
+    assert vocabulary.TASKS_EXTENSION == "io.modelcontextprotocol/tasks"
 
 
 def test_headers_are_spelt_as_the_specification_spells_them() -> None:
     assert (vocabulary.SESSION_HEADER, vocabulary.VERSION_HEADER) == ("Mcp-Session-Id", "MCP-Protocol-Version")
+    assert (vocabulary.METHOD_HEADER, vocabulary.NAME_HEADER) == ("Mcp-Method", "Mcp-Name")
+    assert (vocabulary.PARAM_HEADER, vocabulary.PARAM_ANNOTATION) == ("Mcp-Param-", "x-mcp-header")

@@ -1,6 +1,6 @@
 """A scripted server, and a session with it that hears everything."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -12,11 +12,11 @@ from helpers.scripted_upstream import ScriptedServer
 from taskgate.clock import SystemClock
 from taskgate.dialects.base import Params
 from taskgate.dialects.legacy.upstream import LegacyUpstream
+from taskgate.dialects.modern.upstream import ModernUpstream
 from taskgate.mcp.jsonrpc import Notification, Response
 from taskgate.mcp.versions import Peer, Revision
-from taskgate.upstream.base import ServerQuestion, Speaker
+from taskgate.upstream.base import ServerQuestion, Speaker, UpstreamSession
 from taskgate.upstream.http import HttpTransport, HttpUpstream, UpstreamObserver, UpstreamSettings
-from taskgate.upstream.session import HttpSession
 from unit.upstream.offices import Office
 
 
@@ -26,6 +26,8 @@ class Ear:
 
     notices: list[Notification] = field(default_factory=list)
     questions: list[ServerQuestion] = field(default_factory=list)
+    lacks: list[Mapping[str, Any]] = field(default_factory=list)
+    passes_rounds: bool = False
 
     def notice(self, notification: Notification) -> None:
         self.notices.append(notification)
@@ -35,6 +37,9 @@ class Ear:
 
     def asked(self, question: ServerQuestion) -> None:
         self.questions.append(question)
+
+    def refused(self, required: Mapping[str, Any]) -> None:
+        self.lacks.append(required)
 
 
 @dataclass
@@ -74,7 +79,7 @@ class Caller:
     """An upstream and one session with it, in the words of the tests."""
 
     upstream: HttpUpstream
-    session: HttpSession
+    session: UpstreamSession
     heard: Heard
 
     async def call(self, tool: str = "echo", *, progress: bool = False, ear: Ear | None = None) -> Response:
@@ -83,9 +88,10 @@ class Caller:
         return await self.session.relay("tools/call", params, hearer=hearer, tool=tool)
 
     async def run(self, tool: str = "echo", *, within: float = 60, ear: Ear | None = None) -> Any:
-        """Run a `tools/call` as a task does."""
+        """Run a `tools/call` as a task does, for what it means."""
         params, hearer = call_params(tool).head, ear or self.heard.of_calls
-        return await self.session.run(tool, params, within=timedelta(seconds=within), hearer=hearer)
+        response = await self.session.run(tool, params, within=timedelta(seconds=within), hearer=hearer)
+        return self.session.outcome(response)
 
     async def close(self) -> None:
         await self.session.close()
@@ -118,9 +124,16 @@ EVERYTHING = Peer(
 
 
 def settings_for(url: str, **changes: Any) -> UpstreamSettings:
-    """Patient settings, as changed as the test says."""
+    """Patient settings for a server of 2025-11-25, as changed as the test says."""
     seconds = timedelta(seconds=20)
-    plain = {"connect": seconds, "first_byte": seconds, "idle": None, "call": seconds, "max_result": 64 * 1024}
+    plain: dict[str, Any] = {
+        "connect": seconds,
+        "first_byte": seconds,
+        "idle": None,
+        "call": seconds,
+        "max_result": 64 * 1024,
+    }
+    plain["revision"] = Revision.R2025_11_25
     return UpstreamSettings(**({"name": "reports", "url": url} | plain | changes))
 
 
@@ -130,6 +143,7 @@ def new_caller(url: str, host: Peer | None = None, **changes: Any) -> Caller:
     upstream = HttpUpstream(
         settings_for(url, **changes),
         dialect=LegacyUpstream("1.0"),
+        modern=ModernUpstream("1.0"),
         observer=heard.observer(),
         clock=SystemClock(),
     )
@@ -171,6 +185,19 @@ async def new_caller_of() -> AsyncIterator[Callable[..., Caller]]:
     yield make
     for caller in callers:
         await caller.close()
+
+
+@pytest.fixture
+def anew(new_caller_of: Callable[..., Any], server: ScriptedServer) -> Callable[..., Any]:
+    """Makes callers of the server who do not know what it speaks, each with an upstream of its own."""
+    return lambda **changes: new_caller_of(server.url, **({"revision": None} | changes))
+
+
+@pytest.fixture
+async def plain(server: ScriptedServer) -> ScriptedServer:
+    """The server, without sessions, so that any request reaches its methods."""
+    server.sessions = False
+    return server
 
 
 @pytest.fixture

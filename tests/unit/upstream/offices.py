@@ -11,10 +11,10 @@ from helpers.scripted_upstream import ScriptedServer
 from helpers.waiting import bounded
 from taskgate.dialects.base import Params
 from taskgate.dialects.legacy.upstream import LegacyUpstream
+from taskgate.dialects.modern.upstream import ModernUpstream
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.base import Speaker
+from taskgate.upstream.base import Speaker, UpstreamSession
 from taskgate.upstream.http import HttpUpstream, UpstreamObserver, UpstreamSettings
-from taskgate.upstream.session import HttpSession
 from taskgate.upstream.settings import GrantKind, GrantSettings
 
 CALL = Params('{"name":"echo","arguments":{}}')
@@ -22,6 +22,8 @@ CALL = Params('{"name":"echo","arguments":{}}')
 
 class Deaf:
     """Hears nothing; see Hearer."""
+
+    passes_rounds = False
 
     def notice(self, _: object) -> None:
         pass
@@ -32,6 +34,9 @@ class Deaf:
     def asked(self, _: object) -> None:
         pass
 
+    def refused(self, _: object) -> None:
+        pass
+
 
 class Office:
     """The upstream; to be closed. `got` has whether a token came of each request for one."""
@@ -39,7 +44,7 @@ class Office:
     def __init__(self, settings: UpstreamSettings) -> None:
         self.clock = ManualClock()
         self.got: list[bool] = []
-        self.sessions: list[HttpSession] = []
+        self.sessions: list[UpstreamSession] = []
         observer = UpstreamObserver(
             answered=lambda *_: None,
             session_lost=lambda: None,
@@ -47,9 +52,10 @@ class Office:
             stream_ended=lambda _: None,
             credentials_got=lambda seconds, ok: self.got.append(ok),
         )
-        self.upstream = HttpUpstream(settings, dialect=LegacyUpstream("1"), observer=observer, clock=self.clock)
+        dialects = {"dialect": LegacyUpstream("1"), "modern": ModernUpstream("1")}
+        self.upstream = HttpUpstream(settings, **dialects, observer=observer, clock=self.clock)
 
-    def session(self, speaker: Speaker | Callable[[], Speaker]) -> HttpSession:
+    def session(self, speaker: Speaker | Callable[[], Speaker]) -> UpstreamSession:
         speaks = speaker if callable(speaker) else lambda: speaker
         self.sessions.append(self.upstream.session(Deaf(), speaks))
         return self.sessions[-1]
@@ -64,13 +70,13 @@ class Office:
         await self.upstream.close()
 
 
-async def relay(session: HttpSession) -> Any:
+async def relay(session: UpstreamSession) -> Any:
     """One call in that session."""
     async with bounded():
         return await session.relay("tools/call", CALL, hearer=Deaf())
 
 
-async def failure(session: HttpSession) -> UpstreamFailed:
+async def failure(session: UpstreamSession) -> UpstreamFailed:
     """How a call in that session fails, of which the server heard nothing or wanted to know nothing."""
     with pytest.raises(UpstreamFailed) as failed:
         await relay(session)

@@ -7,10 +7,10 @@ import pytest
 
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream import asides as module
 from taskgate.upstream import failures
-from taskgate.upstream.asides import MAX_ASIDES, PAUSES, Asides
 from taskgate.upstream.base import Speaker
+from taskgate.upstream.initialize import asides as module
+from taskgate.upstream.initialize.asides import MAX_ASIDES, PAUSES, Asides
 
 ALICE = Speaker(context="alice")
 

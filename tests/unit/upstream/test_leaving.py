@@ -11,7 +11,7 @@ from helpers.exchange_server import ExchangeServer
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.session import HttpSession
+from taskgate.upstream.base import UpstreamSession
 from taskgate.upstream.wire.connection import Connection
 from unit.upstream.offices import CALL, Deaf, Office, exchange, relay, somebody
 
@@ -22,7 +22,7 @@ LONG = timedelta(seconds=20)
 class Way:
     """A session at a server whose next call waits for `gate` before anything leaves; `begun` tells that it does."""
 
-    def __init__(self, session: HttpSession, begun: asyncio.Event, gate: asyncio.Event) -> None:
+    def __init__(self, session: UpstreamSession, begun: asyncio.Event, gate: asyncio.Event) -> None:
         self.session, self.begun, self.gate = session, begun, gate
 
     def run(self, within: timedelta = LONG) -> "asyncio.Task[Any]":

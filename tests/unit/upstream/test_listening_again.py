@@ -10,9 +10,9 @@ from aiohttp import web
 from helpers.scripted_upstream import ScriptedServer, event, note, open_stream
 from helpers.waiting import bounded, eventually
 from requirements import covers
-from taskgate.upstream import listening
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.http import HttpTransport
+from taskgate.upstream.initialize import listening
 from unit.upstream.conftest import Caller
 
 

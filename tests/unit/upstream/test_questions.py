@@ -12,7 +12,7 @@ from requirements import covers
 from taskgate.dialects.base import Asked, Question
 from taskgate.dialects.legacy.upstream import LegacyUpstream
 from taskgate.upstream.base import Speaker
-from taskgate.upstream.questions import MAX_OPEN, Questions
+from taskgate.upstream.initialize.questions import MAX_OPEN, Questions
 from unit.upstream.asking import ACCEPTED, CANCELLED, Asking, question, told
 from unit.upstream.conftest import Caller, Ear
 
@@ -72,6 +72,26 @@ async def test_a_question_on_the_get_stream_is_for_the_only_call_or_else_the_ses
     assert silent.questions == []
     heard.questions[0].answer(ACCEPTED)
     assert (await server.reply_to("q"))["result"] == {"action": "accept"}
+    hold.release({"content": []})
+    await asyncio.gather(*calling)
+
+
+@pytest.mark.parametrize("calls", [0, 1, 2])
+async def test_what_its_host_did_not_declare_is_told_to_whoever_would_have_been_asked(
+    server: ScriptedServer, caller: Caller, calls: int
+) -> None:
+    server.script["slow"] = hold = Hold()
+    await caller.session.open()
+    await server.streaming()
+    calling = [asyncio.create_task(caller.call("slow")) for _ in range(calls)]
+    await eventually(lambda: len(hold.turns) == calls)
+    await server.push(question(), {"jsonrpc": "2.0", "id": "p", "method": "ping"})
+    await server.reply_to("p")
+    told_of, silent = caller.heard.of_session, caller.heard.of_calls
+    if calls == 1:
+        told_of, silent = silent, told_of
+    assert (told_of.lacks, silent.lacks) == ([{"elicitation": {}}], [])
+    assert (await server.reply_to("q"))["error"]["code"] == -32601
     hold.release({"content": []})
     await asyncio.gather(*calling)
 

@@ -116,7 +116,7 @@ async def test_the_catalogue_is_all_pages_as_one(server: ScriptedServer, caller)
     server.tools = [{"name": f"tool-{number}"} for number in range(5)]
     server.tools[3]["execution"] = {"taskSupport": "optional"}
     expected = {f"tool-{number}": None for number in range(5)} | {"tool-3": TaskSupport.OPTIONAL}
-    assert await caller.session.tools() == expected
+    assert {name: tool.support for name, tool in (await caller.session.tools()).items()} == expected
     assert [message.get("params") for message in server.heard("tools/list")] == [{}, {"cursor": "2"}, {"cursor": "4"}]
 
 
@@ -133,7 +133,7 @@ async def test_the_catalogue_is_read_again_after_the_server_said_it_changed(serv
     await server.push(CHANGED)
     await eventually(lambda: caller.heard.session)
     assert caller.heard.session[0].method == CHANGED["method"]
-    assert await caller.session.tools() == {"new": None}
+    assert set(await caller.session.tools()) == {"new"}
 
 
 async def test_a_change_while_the_catalogue_is_read_makes_the_next_reader_read_again(
@@ -147,9 +147,9 @@ async def test_a_change_while_the_catalogue_is_read_makes_the_next_reader_read_a
         await server.push(CHANGED)
         await eventually(lambda: caller.heard.session)
         hold.release({"tools": [{"name": "old"}]})
-        assert await reading == {"old": None}
+        assert set(await reading) == {"old"}
     del server.methods["tools/list"]
-    assert await caller.session.tools() == {"echo": None}
+    assert set(await caller.session.tools()) == {"echo"}
 
 
 async def test_the_catalogue_of_a_lost_session_is_forgotten(server: ScriptedServer, caller) -> None:
@@ -180,7 +180,7 @@ async def test_a_catalogue_that_cannot_be_read_is_asked_for_again(
             await caller.session.tools()
     assert (failed.value.reason, failed.value.dispatched) == (reason, False), "to list tools runs none"
     del server.methods["tools/list"]
-    assert await caller.session.tools() == {"echo": None}
+    assert set(await caller.session.tools()) == {"echo"}
 
 
 async def test_a_catalogue_without_an_end_is_none(server: ScriptedServer, caller) -> None:

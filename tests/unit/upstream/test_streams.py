@@ -18,7 +18,7 @@ from helpers.scripted_upstream import (
     stream,
 )
 from helpers.waiting import bounded, eventually
-from taskgate.upstream import listening
+from taskgate.upstream.initialize import listening
 from unit.upstream.conftest import Ear
 
 QUESTIONS = {

@@ -1,14 +1,15 @@
-"""What a host of the initialize era can be asked, by what it declared: cut for servers, and held against questions.
+"""What servers of the initialize era may ask of a host, by what it declared: cut for them, and held against questions.
 
-Both sides read it here, so that no server is promised what no host is asked. Pure. What is no object where an object
-belongs counts as not declared, whatever else it is.
+A host of the stateless era is told of in the words of this one: it declares the same, but nothing of tasks. Both sides
+read it here, so that no server is promised what no host is asked. Pure. What is no object where an object belongs
+counts as not declared, whatever else it is.
 """
 
 from typing import Any, Final
 
 from taskgate.mcp import vocabulary as words
 from taskgate.mcp.jsonrpc import Members, RawJson, members
-from taskgate.mcp.versions import Peer, Revision
+from taskgate.mcp.versions import Era, Peer, Revision, era_of
 
 TASK_REQUESTS: Final = {
     words.SAMPLING_CREATE: ("sampling", "createMessage"),
@@ -25,14 +26,16 @@ def declared(host: Peer | None) -> Declared:
     if host is None:
         return {}
     said, found = host.capabilities, Declared()
-    is_newest = host.revision is Revision.R2025_11_25
+    has_parts = host.revision in _WITH_PARTS
     if isinstance(roots := said.get("roots"), dict):
-        found["roots"] = {"listChanged": True} if roots.get("listChanged") is True else {}
+        # In the stateless era no host could tell.
+        tells = roots.get("listChanged") is True and era_of(host.revision) is Era.INITIALIZE
+        found["roots"] = {"listChanged": True} if tells else {}
     if isinstance(sampling := said.get("sampling"), dict):
-        found["sampling"] = _parts(sampling, ("tools", "context")) if is_newest else {}
+        found["sampling"] = _parts(sampling, ("tools", "context")) if has_parts else {}
     if isinstance(elicitation := said.get("elicitation"), dict) and host.revision in _WITH_ELICITATION:
-        found["elicitation"] = _parts(elicitation, ("form", "url")) if is_newest else {}
-    if isinstance(tasks := said.get("tasks"), dict) and is_newest:
+        found["elicitation"] = _parts(elicitation, ("form", "url")) if has_parts else {}
+    if isinstance(tasks := said.get("tasks"), dict) and host.revision.has_tasks:
         found["tasks"] = _parts(tasks, ("list", "cancel")) | _task_requests(tasks.get("requests"))
     return found
 
@@ -58,6 +61,21 @@ def refusal(host: Peer | None, method: str, params: Members) -> int | None:
         case _:
             is_known = False
     return None if is_known else words.METHOD_NOT_FOUND
+
+
+def lacking(host: Peer | None, method: str, params: Members) -> Declared | None:
+    """What a host that cannot be asked that would have to declare; None where there is nothing that it could."""
+    match method:
+        case words.ROOTS_LIST:
+            return {"roots": {}}
+        case words.SAMPLING_CREATE:
+            return {"sampling": {"tools": {}} if _names_tools(params) else {}}
+        case words.ELICITATION_CREATE:
+            mode = _mode(params)
+            if mode == "url" or (mode == "form" and "elicitation" in declared(host)):
+                return {"elicitation": {mode: {}}}
+            return {"elicitation": {}} if mode == "form" else None
+    return None
 
 
 def allows(host: Peer | None, method: str, params: RawJson) -> bool:
@@ -102,11 +120,16 @@ def _names_tools(params: Members) -> bool:
 
 
 def _takes_mode(elicitation: Declared, params: Members) -> bool:
-    mode = params["mode"].value if "mode" in params else "form"
+    mode = _mode(params)
     if mode == "form":
         # Nothing said of modes is what hosts said before there were two.
         return not elicitation or "form" in elicitation
     return mode == "url" and "url" in elicitation
 
 
-_WITH_ELICITATION: Final = frozenset({Revision.R2025_06_18, Revision.R2025_11_25})
+def _mode(params: Members) -> object:
+    return params["mode"].value if "mode" in params else "form"
+
+
+_WITH_PARTS: Final = frozenset({Revision.R2025_11_25, Revision.R2026_07_28})
+_WITH_ELICITATION: Final = _WITH_PARTS | {Revision.R2025_06_18}

@@ -16,6 +16,7 @@ from taskgate.dialects.base import (
     CallTool,
     CancelCall,
     CancelTask,
+    Foreign,
     GetTask,
     Ignore,
     Intent,
@@ -26,21 +27,14 @@ from taskgate.dialects.base import (
     Server,
     SupportOf,
 )
-from taskgate.dialects.legacy import questions
+from taskgate.dialects.hiding import without_hidden
+from taskgate.dialects.legacy import questions, results
 from taskgate.dialects.legacy.capabilities import allows
 from taskgate.dialects.legacy.filters import FILTER_CAPABILITY, listing_of
-from taskgate.dialects.legacy.params import (
-    cursor_of,
-    kept,
-    passage,
-    task_id,
-    task_wish,
-    text_member,
-    tool_name,
-    value_of,
-)
+from taskgate.dialects.legacy.params import cursor_of, kept, passage, task_wish
 from taskgate.dialects.legacy.tasks import create_result, list_result, task_object, with_related_task
-from taskgate.dialects.legacy.tools import amend_tools, without_hidden
+from taskgate.dialects.legacy.tools import amend_tools, fitting_tools
+from taskgate.dialects.reading import task_id, text_member, tool_name, value_of
 from taskgate.errors import InvalidParams, SessionRequired, UnknownMethod
 from taskgate.mcp import vocabulary as words
 from taskgate.mcp.jsonrpc import (
@@ -108,15 +102,22 @@ class LegacyDownstream:
     def pong(self, id: RequestId) -> str:
         return result_text(id, "{}")
 
-    def answer(self, id: RequestId, response: Response) -> str:
-        return readdressed(response, id)
+    def answer(self, id: RequestId, response: Response, foreign: Foreign | None = None) -> str:
+        return readdressed(response, id) if foreign is None else results.answer(id, response, foreign)
 
     def tools(
-        self, id: RequestId, response: Response, support: SupportOf | None, shows: Callable[[str], bool] | None = None
+        self,
+        id: RequestId,
+        response: Response,
+        support: SupportOf | None,
+        shows: Callable[[str], bool] | None = None,
+        foreign: Foreign | None = None,
     ) -> str:
-        if response.result is None:
-            return readdressed(response, id)
+        if response.result is None or (foreign is not None and not results.is_complete(response)):
+            return self.answer(id, response, foreign)
         page = response.text[response.result.start : response.result.end]
+        if foreign is not None:
+            page = fitting_tools(page)
         if shows is not None:
             page = without_hidden(page, shows)
         return result_text(id, amend_tools(page, support))
@@ -163,9 +164,9 @@ class LegacyDownstream:
     def task_outcome(self, id: RequestId, record: TaskRecord) -> str:
         match record.outcome:
             case Succeeded(result=result):
-                return result_text(id, with_related_task(result, record.id))
+                return result_text(id, with_related_task(results.fitting_outcome(result), record.id))
             case Faulted(error=error):
-                return error_text(id, error)
+                return error_text(id, results.fitting_error(error, words.TOOLS_CALL))
         return error_text(id, faults.CANCELLED)
 
     def task_changed(self, record: TaskRecord) -> str:

@@ -4,19 +4,15 @@ Everything of the wrong type is InvalidParams (decisions b). What belongs to the
 the related-task key) is cut out of the text; every other byte stays.
 """
 
-import re
 from datetime import timedelta
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from taskgate.dialects.base import Params
-from taskgate.errors import InvalidParams, MalformedMessage, TaskNotFound
-from taskgate.mcp.jsonrpc import Members, RawJson, Request, RequestId, is_id, removals, splice
+from taskgate.dialects.reading import cut, text_member, value_of
+from taskgate.errors import InvalidParams
+from taskgate.mcp.jsonrpc import Members, RawJson, Request, RequestId, is_id, removals
 from taskgate.mcp.vocabulary import RELATED_TASK
-from taskgate.tasks.record import TaskId
 
-TASK_ID: Final = r"[A-Za-z0-9_-]{32}"
-"""What an id of ours looks like, as a regular expression."""
-MAX_TOOL_NAME: Final = 128
 MAX_TTL: Final = timedelta(days=36_500)
 """Anything longer is as good as this, and no overflow."""
 
@@ -32,41 +28,6 @@ class Passage(NamedTuple):
 
     params: Params
     token: RequestId | None
-
-
-def text_member(params: Members, name: str, what: str) -> str:
-    """A required string."""
-    value = value_of(params, name)
-    if not isinstance(value, str):
-        raise InvalidParams(f"{what} must be a string")
-    return value
-
-
-def tool_name(params: Members) -> str:
-    """The name of the tool to call; bounded, because it is kept and compared.
-
-    Raises InvalidParams, and MalformedMessage for a lone surrogate.
-    """
-    name = text_member(params, "name", "The tool's name")
-    if len(name) > MAX_TOOL_NAME:
-        raise InvalidParams(f"The tool's name is longer than {MAX_TOOL_NAME} characters")
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        # It becomes the label of a metric, and no encoding could write it there (decisions b).
-        raise MalformedMessage("The tool's name is not valid Unicode") from None
-    arguments = params.get("arguments")
-    if arguments is not None and not isinstance(arguments.value, dict):
-        raise InvalidParams("The arguments must be an object")
-    return name
-
-
-def task_id(params: Members) -> TaskId:
-    """The task a request is about. What can be no id of ours is the same TaskNotFound as an unknown one (T24)."""
-    value = value_of(params, "taskId")
-    if not isinstance(value, str) or not _TASK_ID.fullmatch(value):
-        raise TaskNotFound
-    return value
 
 
 def cursor_of(params: Members) -> str | None:
@@ -100,23 +61,17 @@ def passage(request: Request) -> Passage | None:
     cuts = _cuts(request.params, meta, _NOT_PASSED)
     begin, end = request.params_at, request.params_at + len(request.params_text)
     if token is None:
-        return Passage(Params(_cut(request.text, begin, end, cuts) if cuts else request.params_text), None)
+        return Passage(Params(cut(request.text, begin, end, cuts) if cuts else request.params_text), None)
     if not is_id(token.value):
         raise InvalidParams("The progress token must be a string or an integer")
-    head, tail = _cut(request.text, begin, token.start, cuts), _cut(request.text, token.end, end, cuts)
+    head, tail = cut(request.text, begin, token.start, cuts), cut(request.text, token.end, end, cuts)
     return Passage(Params(head, tail), token.value)
 
 
 def kept(request: Request) -> RawJson:
     """The parameters of a request as a record keeps them: without any progress token. To be asked after `passage`."""
     cuts = _cuts(request.params, _meta(request.params), _NOT_KEPT)
-    return _cut(request.text, request.params_at, request.params_at + len(request.params_text), cuts)
-
-
-def value_of(members: Members, name: str) -> Any:
-    """A member's value; None where there is none."""
-    member = members.get(name)
-    return None if member is None else member.value
+    return cut(request.text, request.params_at, request.params_at + len(request.params_text), cuts)
 
 
 def _meta(params: Members) -> Members:
@@ -134,13 +89,6 @@ def _cuts(params: Members, meta: Members, names: tuple[str, ...]) -> list[tuple[
     return cuts + removals(meta, names) if not meta.keys().isdisjoint(names) else cuts
 
 
-def _cut(text: str, begin: int, end: int, edits: list[tuple[int, int, str]]) -> str:
-    """The text between two places with those edits that lie there."""
-    inside = [(start - begin, stop - begin, by) for start, stop, by in edits if begin <= start and stop <= end]
-    return splice(text[begin:end], inside) if inside else text[begin:end]
-
-
 _NOT_PASSED: Final = (RELATED_TASK,)
 _NOT_KEPT: Final = (RELATED_TASK, "progressToken")
 _MILLISECOND = timedelta(milliseconds=1)
-_TASK_ID = re.compile(TASK_ID)

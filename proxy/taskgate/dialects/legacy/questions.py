@@ -16,8 +16,8 @@ from taskgate.dialects.base import (
     TellProgress,
     TellServer,
 )
-from taskgate.dialects.legacy.params import TASK_ID, value_of
 from taskgate.dialects.legacy.tasks import with_related_task
+from taskgate.dialects.reading import TASK_ID, Edits, meta_of, value_of
 from taskgate.errors import MalformedMessage
 from taskgate.mcp import vocabulary as words
 from taskgate.mcp.jsonrpc import (
@@ -36,8 +36,6 @@ from taskgate.mcp.jsonrpc import (
     splice,
 )
 from taskgate.tasks.record import InputRequest, TaskId
-
-Edits = list[tuple[int, int, str]]
 
 # --- what a host says ----------------------------------------------------------------------------------------------
 
@@ -107,9 +105,9 @@ def _answer(response: Response, task: TaskId | None) -> Answer:
 
 def _mentions(found: Members, task: TaskId | None) -> Edits:
     """The edits that take the related-task key out where it names our own task; a task of the host's own stays."""
-    related = value_of(_meta(found), words.RELATED_TASK)
+    related = value_of(meta_of(found), words.RELATED_TASK)
     ours = task is not None and isinstance(related, dict) and related.get("taskId") == task
-    return removals(_meta(found), (words.RELATED_TASK,)) if ours else []
+    return removals(meta_of(found), (words.RELATED_TASK,)) if ours else []
 
 
 # --- what a host is told -------------------------------------------------------------------------------------------
@@ -157,7 +155,7 @@ def notice_text(notification: Notification, token: RequestId | None, task: TaskI
     place = notification.params.get("progressToken")
     edits = [] if token is None or place is None else [(place.start, place.end, dump(token))]
     if task is None:
-        edits += removals(_meta(notification.params), (words.RELATED_TASK,))
+        edits += removals(meta_of(notification.params), (words.RELATED_TASK,))
     text = splice(notification.text, edits) if edits else notification.text
     return text if task is None else _related_text(text, task)
 
@@ -170,11 +168,6 @@ def _related_text(text: str, task: TaskId) -> str:
     if params.members is None:
         return text
     return splice(text, [(params.start, params.end, with_related_task(text[params.start : params.end], task))])
-
-
-def _meta(found: Members) -> Members:
-    meta = found.get("_meta")
-    return (meta.members or {}) if meta else {}
 
 
 _INPUT_ID: Final = re.compile(rf"(?P<task>{TASK_ID})\.(?P<key>input-[1-9][0-9]*)")

@@ -1,10 +1,15 @@
-"""Amending a page of `tools/list` for hosts of the initialize era: L-TOOL-1. Only `execution` of a tool is touched."""
+"""Amending a page of `tools/list` for hosts of the initialize era: L-TOOL-1.
 
-from collections.abc import Callable
+Only `execution` of a tool is touched; of a tool of the stateless era also the schemas that this one has no form for.
+"""
+
 from functools import lru_cache
 from typing import Final
 
+from taskgate.dialects.amending import Change, changed
 from taskgate.dialects.base import SupportOf
+from taskgate.dialects.legacy.results import OTHER_ERA
+from taskgate.dialects.reading import Edits, value_of
 from taskgate.errors import MalformedMessage
 from taskgate.mcp.jsonrpc import Member, Members, RawJson, Shape, elements, insertion, members, removals, splice
 from taskgate.tasks.policy import TaskSupport
@@ -13,6 +18,7 @@ MAX_REMEMBERED: Final = 64 * 1024
 """Pages up to so many characters are kept amended: servers send the same one again and again."""
 
 _TOOL: Final[Shape] = {"execution": {}}
+_SCHEMAS: Final[Shape] = {"inputSchema": {"properties": {}}, "outputSchema": {"properties": {}}}
 
 
 def amend_tools(page: RawJson, support: SupportOf | None) -> RawJson:
@@ -24,33 +30,45 @@ def amend_tools(page: RawJson, support: SupportOf | None) -> RawJson:
     return _remembered(page, support) if len(page) <= MAX_REMEMBERED else _amend(page, support)
 
 
-def without_hidden(page: RawJson, shows: Callable[[str], bool]) -> RawJson:
-    """The page without the tools that `shows` says no to; what has no name cannot be judged and is left out too.
+def fitting_tools(page: RawJson) -> RawJson:
+    """A page of a server of the stateless era as this one has it (B-CONV-1, B-CONV-2, T-29).
 
-    Where a tool repeats a key, it would have a name for one reader and another for the next: then none is shown.
+    An output schema for anything but objects goes, and where a schema for a property is but true or false, it is
+    written as an object. Nested schemas stay, and so does a page where a tool repeats a key.
     """
-    tools = members(page).get("tools")
-    if tools is None or not isinstance(tools.value, list):
-        return page
-    listed = page[tools.start : tools.end]
+    return _fitting_remembered(page) if len(page) <= MAX_REMEMBERED else _fitting(page)
+
+
+def _fitting(page: RawJson) -> RawJson:
+    plain = changed(page, Change(drop=OTHER_ERA))
+    tools = members(plain).get("tools")
+    if tools is None:
+        return plain
     try:
-        found = elements(listed, {})
+        found = elements(plain[tools.start : tools.end], _SCHEMAS)
     except MalformedMessage:
-        found = []
-    shown = [listed[tool.start : tool.end] for tool in found if _is_shown(tool, shows)]
-    return splice(page, [(tools.start, tools.end, f"[{','.join(shown)}]")])
+        return plain
+    edits = [edit for tool in found for edit in _schema_edits(tool.members or {})]
+    return splice(plain, [(tools.start + start, tools.start + end, by) for start, end, by in edits])
 
 
-def _is_shown(tool: Member, shows: Callable[[str], bool]) -> bool:
-    name = tool.value.get("name") if isinstance(tool.value, dict) else None
-    return isinstance(name, str) and shows(name)
+def _schema_edits(tool: Members) -> Edits:
+    output = tool.get("outputSchema")
+    is_unfit = output is not None and value_of(output.members or {}, "type") != "object"
+    edits = removals(tool, ("outputSchema",)) if is_unfit else []
+    for schema in (tool.get("inputSchema"), None if is_unfit else output):
+        properties = (schema.members or {}).get("properties") if schema is not None else None
+        for each in ((properties.members or {}) if properties is not None else {}).values():
+            if isinstance(each.value, bool):
+                edits.append((each.start, each.end, "{}" if each.value else '{"not":{}}'))
+    return edits
 
 
 def _amend(page: RawJson, support: SupportOf | None) -> RawJson:
     tools = members(page).get("tools")
     if tools is None:
         return page
-    edits: list[tuple[int, int, str]] = []
+    edits: Edits = []
     listed = page[tools.start : tools.end]
     try:
         found = elements(listed, _TOOL)
@@ -63,9 +81,7 @@ def _amend(page: RawJson, support: SupportOf | None) -> RawJson:
     return splice(page, [(tools.start + start, tools.start + end, text) for start, end, text in edits])
 
 
-def _tool_edits(
-    listed: str, tool: Member, fields: Members, name: str, support: SupportOf | None
-) -> list[tuple[int, int, str]]:
+def _tool_edits(listed: str, tool: Member, fields: Members, name: str, support: SupportOf | None) -> Edits:
     execution = fields.get("execution")
     if support is None:
         return removals(fields, ("execution",))
@@ -84,4 +100,5 @@ def _tool_edits(
 
 
 _remembered = lru_cache(maxsize=64)(_amend)
+_fitting_remembered = lru_cache(maxsize=64)(_fitting)
 _WORDS = frozenset(TaskSupport)

@@ -1,26 +1,30 @@
 """Servers of the initialize era: what they are told, and what their messages mean. Pure; holds no session.
 
-What they ask of a host is read in `upstream_questions`, what a host declared in `capabilities`.
+What they ask of a host is read in `upstream_questions`, what a host declared in `capabilities`, what they want to be
+done before they answer in `url_elicitation`.
 """
 
 from typing import Any, Final
 
+from taskgate.dialects import outcomes
 from taskgate.dialects.base import (
     Answer,
     Answered,
     Heard,
+    ListedTool,
     Noticed,
     Params,
     ProgressTold,
+    Question,
     Server,
     ToolPage,
     Withdrawn,
 )
-from taskgate.dialects.legacy import capabilities, upstream_questions
+from taskgate.dialects.legacy import capabilities, upstream_questions, url_elicitation
+from taskgate.dialects.reading import value_of
 from taskgate.errors import MalformedMessage, UnparsableMessage, UpstreamFailed, UpstreamReason
 from taskgate.mcp import vocabulary as words
 from taskgate.mcp.jsonrpc import (
-    Member,
     Notification,
     RawJson,
     Request,
@@ -33,16 +37,13 @@ from taskgate.mcp.jsonrpc import (
     parse,
     request_text,
 )
-from taskgate.mcp.versions import NEWEST, Peer, find_revision
+from taskgate.mcp.mirrored import mirrored_arguments
+from taskgate.mcp.versions import NEWEST_LEGACY, Peer, Revision, find_revision
 from taskgate.tasks.events import CallFaulted, CallSucceeded
 from taskgate.tasks.policy import TaskSupport
-from taskgate.tasks.record import FaultReason
 
 MAX_DEPTH: Final = 256
 """How deep a server's message may nest: far above any real one, far below what would hurt to read."""
-
-MAX_SUMMARY: Final = 1_000
-"""How many characters of an error's text become a status message."""
 
 
 class LegacyUpstream:
@@ -51,10 +52,10 @@ class LegacyUpstream:
     def __init__(self, version: str) -> None:
         self._version = version
 
-    def handshake(self, id: RequestId, host: Peer | None) -> str:
+    def handshake(self, id: RequestId, host: Peer | None, offered: Revision = NEWEST_LEGACY) -> str:
         info = {"name": "taskgate", "version": self._version}
         declared = capabilities.declared(host)
-        params = {"protocolVersion": NEWEST.value, "capabilities": declared, "clientInfo": info}
+        params = {"protocolVersion": offered.value, "capabilities": declared, "clientInfo": info}
         return request_text(id, words.INITIALIZE, dump(params))
 
     def read_welcome(self, response: Response) -> Server:
@@ -66,10 +67,10 @@ class LegacyUpstream:
         except MalformedMessage:
             # Capabilities are amended for hosts, which a repeated key would not let happen.
             raise _broke("its welcome repeats a key") from None
-        revision = find_revision(_value(result, "protocolVersion"))
+        revision = find_revision(value_of(result, "protocolVersion"))
         if revision is None:
             raise _broke("it speaks no known revision")
-        capabilities, info = result.get("capabilities"), _value(result, "serverInfo")
+        capabilities, info = result.get("capabilities"), value_of(result, "serverInfo")
         if capabilities is None or not isinstance(capabilities.value, dict):
             raise _broke("it declared no capabilities")
         instructions = result.get("instructions")
@@ -110,13 +111,13 @@ class LegacyUpstream:
             raise _failed(UpstreamReason.REFUSED, "The server refused to list its tools")
         text = response.text[response.result.start : response.result.end]
         result = members(text)
-        tools = _value(result, "tools")
+        tools = value_of(result, "tools")
         if not isinstance(tools, list):
             raise _broke("its list of tools is no list")
         cursor = result.get("nextCursor")
         more = cursor is not None and isinstance(cursor.value, str)
         return ToolPage(
-            tools={tool["name"]: _native_support(tool) for tool in tools if _is_tool(tool)},
+            tools={tool["name"]: _listed(tool) for tool in tools if _is_tool(tool)},
             cursor=text[cursor.start : cursor.end] if cursor and more else None,
         )
 
@@ -134,11 +135,11 @@ class LegacyUpstream:
             case Request():
                 return upstream_questions.read_question(heard, host)
             case Notification(method=words.NOTE_PROGRESS):
-                token = _value(heard.params, "progressToken")
+                token = value_of(heard.params, "progressToken")
                 known = isinstance(token, int) and not isinstance(token, bool)
                 return ProgressTold(token, heard) if known else None
             case Notification(method=words.NOTE_CANCELLED):
-                id_ = _value(heard.params, "requestId")
+                id_ = value_of(heard.params, "requestId")
                 return Withdrawn(id_) if is_id(id_) else None
             case Notification(method=method) if method in words.RELAYED_NOTICES:
                 return Noticed(heard)
@@ -150,6 +151,12 @@ class LegacyUpstream:
     def no_answer(self, method: str) -> Answer:
         return upstream_questions.no_answer(method)
 
+    def visits(self, response: Response, host: Peer | None) -> tuple[Question, ...]:
+        return url_elicitation.visits(response, host)
+
+    def agrees(self, answer: Answer) -> bool:
+        return url_elicitation.agrees(answer)
+
     def passes(self, notification: Notification, host: Peer | None) -> bool:
         return capabilities.may_tell(host, notification.method)
 
@@ -157,34 +164,7 @@ class LegacyUpstream:
         return upstream_questions.passed_on(notification, token)
 
     def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
-        if response.error is not None:
-            error = response.text[response.error.start : response.error.end]
-            message = summary(response.error.value["message"])
-            return CallFaulted(error=error, reason=FaultReason.JSONRPC_ERROR, message=message)
-        assert response.result is not None
-        value = response.result.value
-        if not isinstance(value, dict) or ("task" in value and "content" not in value):
-            # A task of the server's own was not asked for: no `task` went out with the call.
-            raise _broke("its answer is no tool result")
-        failed = value.get("isError") is True
-        text = response.text[response.result.start : response.result.end]
-        return CallSucceeded(result=text, tool_error=failed, message=_error_text(value) if failed else None)
-
-
-def summary(text: str) -> str:
-    """A text of a server as a status message: bounded, and fit to be written as UTF-8."""
-    cut = text if len(text) <= MAX_SUMMARY else f"{text[: MAX_SUMMARY - 1]}…"
-    return cut.encode("utf-8", "replace").decode()
-
-
-def _error_text(result: dict[str, Any]) -> str:
-    content = result.get("content")
-    texts = [
-        block["text"]
-        for block in (content if isinstance(content, list) else [])
-        if isinstance(block, dict) and isinstance(block.get("text"), str)
-    ]
-    return summary("\n".join(texts)) if texts else "The tool reported an error"
+        return outcomes.outcome(response)
 
 
 def _opened(params: RawJson, at: int, key: str, end: str, *, more: bool) -> Params:
@@ -192,6 +172,15 @@ def _opened(params: RawJson, at: int, key: str, end: str, *, more: bool) -> Para
     if at == 0:
         return Params(params)
     return Params(params[:at] + key, end + ("," if more else "") + params[at:])
+
+
+def _listed(tool: dict[str, Any]) -> ListedTool:
+    try:
+        mirrored = mirrored_arguments(tool.get("inputSchema"))
+    except ValueError:
+        # Servers of this era need not know of headers; what looks like one of theirs is none.
+        mirrored = {}
+    return ListedTool(_native_support(tool), mirrored)
 
 
 def _native_support(tool: dict[str, Any]) -> TaskSupport | None:
@@ -202,11 +191,6 @@ def _native_support(tool: dict[str, Any]) -> TaskSupport | None:
 
 def _is_tool(tool: Any) -> bool:
     return isinstance(tool, dict) and isinstance(tool.get("name"), str)
-
-
-def _value(found: dict[str, Member], name: str) -> Any:
-    member = found.get(name)
-    return None if member is None else member.value
 
 
 def _failed(reason: UpstreamReason, text: str) -> UpstreamFailed:

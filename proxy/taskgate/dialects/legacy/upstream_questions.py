@@ -4,9 +4,9 @@ from typing import Final
 
 from taskgate.dialects.base import Answer, Asked, Params, Question, Questioned
 from taskgate.dialects.legacy import capabilities
+from taskgate.dialects.reading import cut, meta_of
 from taskgate.mcp import vocabulary as words
 from taskgate.mcp.jsonrpc import (
-    Members,
     Notification,
     Request,
     RequestId,
@@ -28,13 +28,15 @@ def read_question(request: Request, host: Peer | None) -> Asked | Questioned:
     """
     if request.method == words.PING:
         return Questioned(result_text(request.id, "{}"))
-    code = capabilities.refusal(host, request.method, request.params)
-    if code is None and not _is_sound(request):
+    code, required = capabilities.refusal(host, request.method, request.params), None
+    if code is not None:
+        required = capabilities.lacking(host, request.method, request.params)
+    elif not _is_sound(request):
         code = words.INVALID_PARAMS
     if code is not None:
-        return Questioned(error_text(request.id, _error(code, _MESSAGES[code])))
+        return Questioned(error_text(request.id, _error(code, _MESSAGES[code])), required)
     keeps_task = capabilities.hosts_tasks_of(host, request.method)
-    token = _meta(request.params).get("progressToken")
+    token = meta_of(request.params).get("progressToken")
     question = Question(request.method, _params(request, keeps_task=keeps_task))
     return Asked(request.id, question, None if token is None else token.value)
 
@@ -57,7 +59,7 @@ def no_answer(method: str) -> Answer:
 
 def passed_on(notification: Notification, token: RequestId | None) -> str:
     """A host's notification without what the gateway had added, under the server's own token where it has one."""
-    edits = removals(_meta(notification.params), (words.RELATED_TASK,))
+    edits = removals(meta_of(notification.params), (words.RELATED_TASK,))
     place = notification.params.get("progressToken")
     if token is not None and place is not None:
         edits = [*edits, (place.start, place.end, dump(token))]
@@ -78,24 +80,13 @@ def _is_sound(request: Request) -> bool:
 def _params(request: Request, *, keeps_task: bool) -> Params | None:
     if not request.params_text:
         return None
-    meta = _meta(request.params)
+    meta = meta_of(request.params)
     edits = removals(meta, (words.RELATED_TASK,)) + ([] if keeps_task else removals(request.params, ("task",)))
     token = meta.get("progressToken")
     begin, end = request.params_at, request.params_at + len(request.params_text)
     if token is None:
-        return Params(_cut(request.text, begin, end, edits))
-    return Params(_cut(request.text, begin, token.start, edits), _cut(request.text, token.end, end, edits))
-
-
-def _meta(params: Members) -> Members:
-    meta = params.get("_meta")
-    return (meta.members or {}) if meta else {}
-
-
-def _cut(text: str, begin: int, end: int, edits: list[tuple[int, int, str]]) -> str:
-    """The text between two places with those edits that lie there."""
-    inside = [(start - begin, stop - begin, by) for start, stop, by in edits if begin <= start and stop <= end]
-    return splice(text[begin:end], inside) if inside else text[begin:end]
+        return Params(cut(request.text, begin, end, edits))
+    return Params(cut(request.text, begin, token.start, edits), cut(request.text, token.end, end, edits))
 
 
 def _error(code: int, message: str) -> str:

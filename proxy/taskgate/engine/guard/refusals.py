@@ -9,14 +9,18 @@ from taskgate.engine.messages import Reply
 from taskgate.engine.mounts import Mount
 from taskgate.errors import InsufficientScope, MalformedMessage, Unauthenticated
 from taskgate.mcp.jsonrpc import Message, Request
+from taskgate.mcp.versions import Era
 from taskgate.mcp.vocabulary import OVER_LIMIT, UNAVAILABLE
 
 _PLAIN_STATUS = {OVER_LIMIT: 429, UNAVAILABLE: 503}
 
 
-def refusal(error: Exception, mount: Mount, message: Message | None) -> tuple[Reply, int]:
-    """The reply to a message, None where it was not read, that met `error`; and its JSON-RPC code."""
-    seen = fault(error)
+def refusal(error: Exception, mount: Mount, message: Message | None, era: Era = Era.INITIALIZE) -> tuple[Reply, int]:
+    """The reply to a message, None where it was not read, that met `error`; and its JSON-RPC code.
+
+    `era` is that of the message, the initialize era until it is known.
+    """
+    seen = fault(error, era)
     headers = seen.headers + _challenges(error, mount)
     if isinstance(message, Request):
         return Reply(status=seen.status, body=seen.message(message.id), headers=headers), seen.code

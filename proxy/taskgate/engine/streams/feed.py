@@ -57,6 +57,11 @@ class Feed:
         if self._line is not None:
             self._line.load([sse.event(message)])
 
+    @property
+    def is_clogged(self) -> bool:
+        """Whether so much waits for a slow host that nothing more should be said for now."""
+        return self._line is not None and self._line.is_clogged
+
     def clog(self) -> Coroutine[Any, Any, None] | None:
         """A wait until more should be said; None where there is no need to."""
         return self._line.room() if self._line is not None and self._line.is_clogged else None

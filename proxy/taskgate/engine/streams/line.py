@@ -29,6 +29,7 @@ class Line:
         "_rooms",
         "_size",
         "_waiting",
+        "_weight",
         "is_cut",
     )
 
@@ -40,6 +41,7 @@ class Line:
         self._waiting: deque[tuple[bytes, int]] = deque()
         self._rooms: list[asyncio.Future[None]] = []
         self._size = 0
+        self._weight = 0
         self._closed = False
         self._reader: asyncio.Future[None] | None = None
         self._ended: asyncio.Future[None] | None = None
@@ -63,20 +65,20 @@ class Line:
             return True
         if self._waiting and self._size + len(piece) > self._limit:
             return False
-        self._waiting.append((piece, len(piece)))
-        self._size += len(piece)
+        self._queue(piece, len(piece))
         self._wake()
         return True
 
     def load(self, pieces: Iterable[bytes]) -> None:
         """Queue pieces whatever their size: they are kept anyway, or leave no choice."""
-        self._waiting.extend((piece, 0) for piece in pieces)
+        for piece in pieces:
+            self._queue(piece, 0)
         self._wake()
 
     @property
     def is_clogged(self) -> bool:
-        """Whether so much waits that who can should say nothing more for now; see `room`."""
-        return self._size > self._limit // 4
+        """Whether so much waits, loaded or not, that who can should say nothing more for now; see `room`."""
+        return self._weight > self._limit // 4
 
     async def room(self) -> None:
         """Wait until most of what waits has left, or the end."""
@@ -91,7 +93,7 @@ class Line:
             return
         self._closed = True
         if last:
-            self._waiting.append((last, 0))
+            self._queue(last, 0)
         self._wake()
         self._let_on()
         if self._ended is not None and not self._ended.done():
@@ -101,6 +103,7 @@ class Line:
         """End the connection now: what is queued goes another way."""
         self.is_cut = True
         self._waiting.clear()
+        self._size = self._weight = 0
         self.end()
 
     async def ended(self) -> None:
@@ -122,9 +125,15 @@ class Line:
             return None
         piece, counted = self._waiting.popleft()
         self._size -= counted
-        if self._rooms and self._size <= self._limit // 16:
+        self._weight -= len(piece)
+        if self._rooms and self._weight <= self._limit // 16:
             self._let_on()
         return piece
+
+    def _queue(self, piece: bytes, counted: int) -> None:
+        self._waiting.append((piece, counted))
+        self._size += counted
+        self._weight += len(piece)
 
     def _let_on(self) -> None:
         rooms, self._rooms = self._rooms, []

@@ -5,8 +5,9 @@ what (`task_streams`).
 """
 
 import asyncio
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from taskgate.dialects.base import DownstreamDialect
 from taskgate.dialects.progress import read_progress
@@ -86,6 +87,11 @@ class TaskHearer:
     def clog(self) -> None:
         """See Hearer: a task waits for no host."""
 
+    @property
+    def passes_rounds(self) -> bool:
+        """See Hearer."""
+        return False
+
     def asked(self, question: ServerQuestion) -> None:
         """See Hearer."""
         if self._closed:
@@ -101,6 +107,9 @@ class TaskHearer:
                 bounds=hearing.bounds,
             )
         self._inputs.ask(question)
+
+    def refused(self, required: Mapping[str, Any]) -> None:
+        """See Hearer: a task ends as its server has it end."""
 
     def obey(self, record: TaskRecord) -> None:
         """Act on what others did to the record."""
@@ -163,9 +172,17 @@ class _Nobody:
     def clog(self) -> None:
         """See Hearer; nobody is there."""
 
+    @property
+    def passes_rounds(self) -> bool:
+        """See Hearer."""
+        return False
+
     def asked(self, question: ServerQuestion) -> None:
         """See Hearer; nobody is there."""
         question.refuse()
+
+    def refused(self, required: Mapping[str, Any]) -> None:
+        """See Hearer; nobody is there."""
 
 
 NOBODY: Final = _Nobody()

@@ -104,9 +104,9 @@ class SpeakingTransport:
         self._speaks = speaks
 
     async def send(self, outgoing: Outgoing) -> Incoming:
-        """See Transport. A token that the server does not take is shown no more, but nothing is sent twice for it."""
+        """See Transport. A token that the server does not take is shown no more, but no call is sent twice for it."""
         incoming, is_refused = await self._send(outgoing)
-        if is_refused and outgoing.verb == "GET":
+        if is_refused and outgoing.only_listens:
             # A stream is no call, and a session has only this one.
             await incoming.release()
             incoming, _ = await self._send(outgoing)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from requirements import covers
-from taskgate.dialects.legacy.capabilities import allows, declared, hosts_tasks_of, may_tell, refusal
+from taskgate.dialects.legacy.capabilities import allows, declared, hosts_tasks_of, lacking, may_tell, refusal
 from taskgate.errors import MalformedMessage
 from taskgate.mcp.jsonrpc import members
 from taskgate.mcp.versions import Peer, Revision
@@ -98,6 +98,55 @@ def test_what_only_the_newest_revision_has_is_cut_for_older_hosts(revision: Revi
     assert told == (plain | {"elicitation": {}} if revision is MIDDLE else plain)
 
 
+STATELESS = Revision.R2026_07_28
+
+
+@covers("L-HOST-1")
+def test_of_a_host_of_the_stateless_era_only_what_a_server_may_ask_is_declared() -> None:
+    # 10.3: on that wire no host could tell of changes, or keeps tasks for anybody.
+    everything = host(
+        STATELESS,
+        roots={"listChanged": True},
+        sampling={"tools": {}, "context": {"x": 1}, "y": {}},
+        elicitation={"form": {}, "url": {}},
+        tasks={"list": {}, "requests": {"elicitation": {"create": {}}}},
+        extensions={"io.modelcontextprotocol/tasks": {}},
+        experimental={"x": {}},
+    )
+    parts = {"sampling": {"tools": {}, "context": {}}, "elicitation": {"form": {}, "url": {}}}
+    assert declared(everything) == {"roots": {}, **parts}
+    assert declared(host(STATELESS, elicitation={})) == {"elicitation": {}}
+    assert declared(host(STATELESS, roots=True, sampling=[], elicitation=None)) == {}
+
+
+@covers("M-MRTR-2")
+@pytest.mark.parametrize(
+    ("capabilities", "method", "params", "asked"),
+    [
+        ({"roots": {}}, ROOTS, "", True),
+        ({"sampling": {}}, SAMPLE, "{}", True),
+        ({"sampling": {}}, SAMPLE, '{"tools":[]}', False),
+        ({"sampling": {"tools": {}}}, SAMPLE, '{"tools":[]}', True),
+        ({"elicitation": {}}, ELICIT, '{"mode":"form"}', True),
+        ({"elicitation": {}}, ELICIT, '{"mode":"url"}', False),
+        ({"elicitation": {"url": {}}}, ELICIT, '{"mode":"url"}', True),
+        ({"elicitation": {"url": {}}}, ELICIT, "{}", False),
+        ({"tasks": {"list": {}}}, "tasks/list", "{}", False),
+        ({"tasks": {}}, "tasks/get", "{}", False),
+        ({}, ROOTS, "", False),
+    ],
+)
+def test_a_host_of_the_stateless_era_is_asked_what_it_declared(
+    capabilities: dict[str, Any], method: str, params: str, asked: bool
+) -> None:
+    # An elicitation that names no mode is a form.
+    asking = host(STATELESS, **capabilities)
+    assert allows(asking, method, params) is asked
+    assert not hosts_tasks_of(asking, method)
+    assert not may_tell(asking, "notifications/roots/list_changed")
+    assert not may_tell(asking, "notifications/tasks/status")
+
+
 # --- questions
 
 
@@ -164,6 +213,33 @@ def test_a_sampling_with_tools_is_allowed_where_they_were_declared(params: str) 
     assert refusal(host(), SAMPLE, members(params)) == -32601
     assert allows(host(sampling={"tools": {}}), SAMPLE, params)
     assert allows(host(sampling={}), SAMPLE, '{"tools":null,"messages":[]}')
+
+
+@pytest.mark.parametrize(
+    ("declares", "method", "params", "lacks"),
+    [
+        ({}, ROOTS, "{}", {"roots": {}}),
+        ({}, SAMPLE, "{}", {"sampling": {}}),
+        ({}, SAMPLE, '{"tools":[]}', {"sampling": {"tools": {}}}),
+        ({"sampling": {}}, SAMPLE, '{"tools":[]}', {"sampling": {"tools": {}}}),
+        ({}, ELICIT, "{}", {"elicitation": {}}),
+        ({}, ELICIT, '{"mode":"form"}', {"elicitation": {}}),
+        ({"elicitation": {"url": {}}}, ELICIT, "{}", {"elicitation": {"form": {}}}),
+        ({}, ELICIT, '{"mode":"url"}', {"elicitation": {"url": {}}}),
+        ({"elicitation": {}}, ELICIT, '{"mode":"url"}', {"elicitation": {"url": {}}}),
+        ({}, ELICIT, '{"mode":"other"}', None),
+        ({}, "tasks/list", "{}", None),
+        ({}, "unknown/method", "{}", None),
+    ],
+)
+def test_what_a_host_would_have_had_to_declare_is_named(
+    declares: dict[str, Any], method: str, params: str, lacks: dict[str, Any] | None
+) -> None:
+    new = host(Revision.R2026_07_28, **declares)
+    assert refusal(new, method, members(params)) is not None
+    assert lacking(new, method, members(params)) == lacks
+    if lacks is not None:
+        assert refusal(host(Revision.R2026_07_28, **lacks), method, members(params)) is None
 
 
 def test_a_question_without_parameters_is_judged_too() -> None:

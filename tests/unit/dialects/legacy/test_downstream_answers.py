@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from helpers.schema import RELATED_TASK, check_server_message
+from requirements import covers
 from taskgate.dialects.legacy.downstream import LegacyDownstream
 from taskgate.mcp.jsonrpc import Notification, Response, parse
 from taskgate.tasks.listing import listed
@@ -179,11 +180,11 @@ def test_a_state_is_the_flat_task(make_record: RecordMaker, changes: dict[str, A
         check_server_message(text, request_method=method)
 
 
+@covers("L-NOTIF-1")
 @pytest.mark.parametrize(("changes", "status"), STATES.values(), ids=STATES)
 def test_a_change_of_state_is_told_with_the_whole_task(
     make_record: RecordMaker, changes: dict[str, Any], status: str
 ) -> None:
-    # L-NOTIF-1.
     record = make_record(**changes)
     text = DIALECT.task_changed(record)
     message = json.loads(text)
@@ -203,16 +204,17 @@ def test_a_handle_answers_the_call(make_record: RecordMaker, id_: int | str, tol
     check_server_message(text, request_method="tools/call", as_task=True)
 
 
+@covers("L-CREATE-4")
 def test_a_handle_brings_what_a_model_may_be_told_for_now(make_record: RecordMaker) -> None:
-    # L-CREATE-4.
     text = DIALECT.task_created(1, make_record(), "wait")
     assert json.loads(text)["result"]["_meta"]["io.modelcontextprotocol/model-immediate-response"] == "wait"
     check_server_message(text, request_method="tools/call", as_task=True)
 
 
+@covers("L-RES-2", "L-RES-3", "T-1")
 @pytest.mark.parametrize("outcome", [SUCCEEDED, FAILED_TOOL], ids=["done", "error of the tool"])
 def test_an_outcome_is_the_result_of_the_call_related_to_its_task(make_record: RecordMaker, outcome: Succeeded) -> None:
-    # L-RES-2, L-RES-3, T-1: a tool's error is a success response.
+    # A tool's error is a success response.
     record = make_record(status=TaskStatus.COMPLETED, outcome=outcome, tool_error=outcome.tool_error)
     text = DIALECT.task_outcome(8, record)
     related = f'"_meta":{{"{RELATED_TASK}":{{"taskId":"{record.id}"}}}},'
@@ -220,8 +222,9 @@ def test_an_outcome_is_the_result_of_the_call_related_to_its_task(make_record: R
     check_server_message(text, request_method="tasks/result")
 
 
+@covers("L-RES-2", "L-RES-3")
 def test_the_outcome_of_a_failed_task_is_the_error_of_the_call_to_the_byte(make_record: RecordMaker) -> None:
-    # L-RES-2, L-RES-3: an error object stays unmodified.
+    # An error object stays unmodified.
     text = DIALECT.task_outcome("é", make_record(status=TaskStatus.FAILED, outcome=FAULTED))
     assert text == f'{{"jsonrpc":"2.0","id":"é","error":{ERROR}}}'
     check_server_message(text, request_method="tasks/result")
@@ -234,8 +237,8 @@ def test_a_cancelled_task_has_an_error_for_an_outcome(make_record: RecordMaker) 
     check_server_message(text, request_method="tasks/result")
 
 
+@covers("L-LIST-1")
 def test_a_page_of_tasks_is_answered_under_the_hosts_id(make_record: RecordMaker) -> None:
-    # L-LIST-1.
     text = DIALECT.task_page("x", [listed(make_record())], "c")
     answer = json.loads(text)
     assert (answer["id"], len(answer["result"]["tasks"]), answer["result"]["nextCursor"]) == ("x", 1, "c")

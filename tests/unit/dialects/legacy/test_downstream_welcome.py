@@ -8,7 +8,7 @@ from helpers.schema import check_server_message
 from taskgate.dialects.base import OpenSession, Server
 from taskgate.dialects.legacy.downstream import TASK_CAPABILITY, LegacyDownstream
 from taskgate.dialects.legacy.filters import FILTER_CAPABILITY
-from taskgate.mcp.versions import NEWEST, Peer, Revision
+from taskgate.mcp.versions import LEGACY, NEWEST, Peer, Revision
 
 DIALECT = LegacyDownstream("0.1.0")
 TASKS = f'"tasks":{TASK_CAPABILITY}'
@@ -70,8 +70,8 @@ def test_a_host_with_tasks_is_told_of_them_where_there_are_tools(declared: str, 
     check_server_message(text, request_method="initialize")
 
 
-WITHOUT_TASKS = [(revision, True) for revision in Revision if not revision.has_tasks]
-WITHOUT_TASKS += [(revision, False) for revision in Revision]
+WITHOUT_TASKS = [(revision, True) for revision in LEGACY if not revision.has_tasks]
+WITHOUT_TASKS += [(revision, False) for revision in LEGACY]
 
 
 @pytest.mark.parametrize(("revision", "offers_tasks"), WITHOUT_TASKS)
@@ -94,7 +94,7 @@ def test_hosts_that_can_be_told_apart_are_offered_a_list() -> None:
     # L-CAP-1, L-CAP-2.
     peer = Peer(revision=NEWEST, capabilities={}, info={})
     server = Server(peer=peer, capabilities='{"tools":{}}', instructions=None)
-    for revision in Revision:
+    for revision in LEGACY:
         intent = OpenSession(id="i", peer=Peer(revision=revision, capabilities={}, info={}))
         text = LegacyDownstream("0.1.0", lists=True).welcome(intent, server, offers_tasks=True)
         capabilities = json.loads(text)["result"]["capabilities"]

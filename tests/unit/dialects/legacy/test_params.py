@@ -1,27 +1,13 @@
 """What a host says is checked where the gateway needs it, and otherwise passed on as it was written."""
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
-from taskgate.dialects.legacy.params import (
-    MAX_TOOL_NAME,
-    MAX_TTL,
-    TaskWish,
-    cursor_of,
-    kept,
-    passage,
-    task_id,
-    task_wish,
-    text_member,
-    tool_name,
-    value_of,
-)
-from taskgate.errors import InvalidParams, MalformedMessage, TaskNotFound
+from taskgate.dialects.legacy.params import MAX_TTL, TaskWish, cursor_of, kept, passage, task_wish
+from taskgate.errors import InvalidParams
 from taskgate.mcp.jsonrpc import Members, Request, parse
 
-ID = "7Qm2vX0cJ9rYw4LkT1eZ8A-_7Qm2vX0c"
 RELATED = '"io.modelcontextprotocol/related-task"'
 
 
@@ -37,91 +23,6 @@ def params_of(text: str) -> Members:
 
 
 # --- what is read --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("text", "value"), [("{}", None), ('{"a":null}', None), ('{"a":[1]}', [1]), ("[]", None)])
-def test_a_value_is_none_where_there_is_none(text: str, value: Any) -> None:
-    assert value_of(params_of(text), "a") == value
-
-
-def test_a_required_string_is_returned() -> None:
-    assert text_member(params_of(r'{"a":"\u00e9"}'), "a", "a") == "é"
-
-
-@pytest.mark.parametrize("text", ["{}", '{"a":null}', '{"a":1}', '{"a":{}}', '{"a":["x"]}', "[]", "7"])
-def test_a_required_string_of_another_type_is_refused_by_its_name(text: str) -> None:
-    with pytest.raises(InvalidParams, match=r"^The word must be a string$"):
-        text_member(params_of(text), "a", "The word")
-
-
-GOOD_NAMES = {
-    "plain": ("render", '"render"'),
-    "escaped": ("ré/n.d-e_r", r'"r\u00e9\/n.d-e_r"'),
-    "a pair of surrogates": ("😀", r'"\ud83d\ude00"'),
-    "empty": ("", '""'),
-    "as long as may be": ("漢" * MAX_TOOL_NAME, f'"{"漢" * MAX_TOOL_NAME}"'),
-}
-
-
-@pytest.mark.parametrize(("name", "text"), GOOD_NAMES.values(), ids=GOOD_NAMES)
-@pytest.mark.parametrize("arguments", ["", ',"arguments":{}', ',"arguments":{"a":1,"a":2}'])
-def test_a_tools_name_is_read(name: str, text: str, arguments: str) -> None:
-    assert tool_name(params_of(f'{{"name":{text}{arguments}}}')) == name
-
-
-BAD_CALLS = {
-    "no name": ("{}", "The tool's name must be a string"),
-    "a number": ('{"name":1}', "The tool's name must be a string"),
-    "too long": (f'{{"name":"{"x" * (MAX_TOOL_NAME + 1)}"}}', "The tool's name is longer than 128 characters"),
-    "arguments that are null": ('{"name":"t","arguments":null}', "The arguments must be an object"),
-    "arguments that are a list": ('{"name":"t","arguments":[]}', "The arguments must be an object"),
-    "arguments that are a text": ('{"name":"t","arguments":"{}"}', "The arguments must be an object"),
-}
-
-
-@pytest.mark.parametrize(("text", "told"), BAD_CALLS.values(), ids=BAD_CALLS)
-def test_a_call_of_wrong_types_is_refused(text: str, told: str) -> None:
-    with pytest.raises(InvalidParams, match=f"^{told}$"):
-        tool_name(params_of(text))
-
-
-@pytest.mark.parametrize("name", [r"\ud800", r"a\udfffb", r"\ude00\ud83d"])
-def test_a_tools_name_that_cannot_be_written_out_is_no_message(name: str) -> None:
-    with pytest.raises(MalformedMessage, match=r"^The tool's name is not valid Unicode$"):
-        tool_name(params_of(f'{{"name":"{name}"}}'))
-
-
-@pytest.mark.parametrize("id_", [ID, "A" * 32, "-" * 32, "_0" * 16])
-def test_an_id_of_our_making_is_read(id_: str) -> None:
-    assert task_id(params_of(f'{{"taskId":"{id_}"}}')) == id_
-
-
-NO_IDS = {
-    "absent": "{}",
-    "null": '{"taskId":null}',
-    "a number": '{"taskId":7}',
-    "an object": '{"taskId":{}}',
-    "empty": '{"taskId":""}',
-    "too short": f'{{"taskId":"{ID[1:]}"}}',
-    "too long": f'{{"taskId":"{ID}A"}}',
-    "a line's end after it": f'{{"taskId":"{ID}\\n"}}',
-    "another alphabet": f'{{"taskId":"{ID[1:]}+"}}',
-    "other letters": f'{{"taskId":"{ID[1:]}é"}}',
-    "a lone surrogate": f'{{"taskId":"{ID[1:]}\\ud800"}}',
-    "no object": "[]",
-}
-
-
-@pytest.mark.parametrize("text", NO_IDS.values(), ids=NO_IDS)
-def test_what_can_be_no_id_of_ours_is_a_task_not_found(text: str) -> None:
-    with pytest.raises(TaskNotFound, match=r"^Task not found$"):
-        task_id(params_of(text))
-
-
-def test_the_related_task_key_never_selects_a_task() -> None:
-    # L-GET-3, T22.
-    other = "B" * 32
-    assert task_id(params_of(f'{{"_meta":{{{RELATED}:{{"taskId":"{other}"}}}},"taskId":"{ID}"}}')) == ID
 
 
 LONGEST = MAX_TTL // timedelta(milliseconds=1)

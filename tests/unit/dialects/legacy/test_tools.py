@@ -5,9 +5,12 @@ import json
 import pytest
 
 from helpers.schema import check_definition
+from requirements import covers
 from taskgate.dialects.base import SupportOf
-from taskgate.dialects.legacy.tools import MAX_REMEMBERED, amend_tools, without_hidden
+from taskgate.dialects.legacy.tools import MAX_REMEMBERED, amend_tools, fitting_tools
+from taskgate.mcp.versions import Revision
 from taskgate.tasks.policy import TaskSupport
+from unit.dialects.legacy.judge import EVERY_HOST, check
 
 
 def always(word: TaskSupport) -> SupportOf:
@@ -183,47 +186,77 @@ def test_a_page_beyond_the_bound_is_not_remembered(beyond: int, times: int) -> N
     assert len(calls) == times
 
 
-# --- what is not shown ---------------------------------------------------------------------------------------------
+# --- pages of servers of the stateless era -------------------------------------------------------------------------
 
-SHOWN = '{ "name" : "t", "x":{"a":1e999,"a":2} , "\\u00e9":"\\ud800" }'
-HIDDEN = '{"name":"h","inputSchema":{}}'
+SCHEMA = '"inputSchema":{"type":"object"}'
+ARRAY, OBJECT = '{"type":"array","items":{}}', '{"type":"object"}'
 
-# The page as its server sent it, and without `h`.
-HIDDEN_FROM: dict[str, tuple[str, str]] = {
-    "first": (f'{{ "tools" : [ {HIDDEN} , {SHOWN} ],"n":1}}', f'{{ "tools" : [{SHOWN}],"n":1}}'),
-    "last": (f'{{"n":1,"tools":[{SHOWN},\n{HIDDEN}]}}', f'{{"n":1,"tools":[{SHOWN}]}}'),
-    "between": (f'{{"tools":[{SHOWN},{HIDDEN}, {SHOWN}]}}', f'{{"tools":[{SHOWN},{SHOWN}]}}'),
-    "all of them": (f'{{"tools":[{HIDDEN},{HIDDEN}],"nextCursor":"c"}}', '{"tools":[],"nextCursor":"c"}'),
-    "by another spelling": (f'{{"to\\u006fls":[{{"n\\u0061me":"\\u0068"}},{SHOWN}]}}', f'{{"to\\u006fls":[{SHOWN}]}}'),
-    "none of them": (f'{{"tools":[{SHOWN}]}}', f'{{"tools":[{SHOWN}]}}'),
-    "an empty list": ('{"tools":[ ]}', '{"tools":[]}'),
-    "no list": ('{"nextCursor":"c"}', '{"nextCursor":"c"}'),
-    "a list that is an object": ('{"tools":{"name":"t"}}', '{"tools":{"name":"t"}}'),
-    "a list that is null": ('{"tools":null}', '{"tools":null}'),
-    "no object": ('[{"name":"t"}]', '[{"name":"t"}]'),
-    "tools without a name": (f'{{"tools":[{{}},{{"title":"t"}},{SHOWN}]}}', f'{{"tools":[{SHOWN}]}}'),
-    "tools whose name is no text": (
-        f'{{"tools":[{{"name":7}},{{"name":null}},{{"name":["t"]}},{SHOWN}]}}',
-        f'{{"tools":[{SHOWN}]}}',
+# The tool as its server lists it, and as a host of this era sees it.
+FOREIGN: dict[str, tuple[str, str]] = {
+    "nothing that is new": (f'{{"name":"t",{SCHEMA} }}', f'{{"name":"t",{SCHEMA} }}'),
+    "an output of objects": (
+        f'{{"name":"t",{SCHEMA},"outputSchema":{OBJECT}}}',
+        f'{{"name":"t",{SCHEMA},"outputSchema":{OBJECT}}}',
     ),
-    "tools that are no objects": (f'{{"tools":[null,1,"t",["t"],{SHOWN}]}}', f'{{"tools":[{SHOWN}]}}'),
-    "a name that stands twice": (f'{{"tools":[{SHOWN},{{"name":"h","name":"t"}}],"n":1}}', '{"tools":[],"n":1}'),
+    "an output of a list": (f'{{"name":"t",{SCHEMA} , "outputSchema":{ARRAY} }}', f'{{"name":"t",{SCHEMA} }}'),
+    "an output of either": (
+        f'{{"outputSchema":{{"type":["object","null"]}},"name":"t",{SCHEMA}}}',
+        f'{{"name":"t",{SCHEMA}}}',
+    ),
+    "an output of anything": (f'{{"name":"t","outputSchema":{{}},{SCHEMA}}}', f'{{"name":"t",{SCHEMA}}}'),
+    "an output that is none": (f'{{"name":"t","outputSchema":true,{SCHEMA}}}', f'{{"name":"t",{SCHEMA}}}'),
+    "properties that may be anything or nothing": (
+        '{"name":"t","inputSchema":{"type":"object","properties":{"a": true ,"b":false,"c":{"type":"string"}}}}',
+        '{"name":"t","inputSchema":{"type":"object","properties":{"a": {} ,"b":{"not":{}},"c":{"type":"string"}}}}',
+    ),
+    "such properties of an output": (
+        f'{{"name":"t","outputSchema":{{"properties":{{"a":true}},"type":"object"}},{SCHEMA}}}',
+        f'{{"name":"t","outputSchema":{{"properties":{{"a":{{}}}},"type":"object"}},{SCHEMA}}}',
+    ),
+    "such properties of an output that goes": (
+        f'{{"name":"t","outputSchema":{{"properties":{{"a":true}},"type":"array"}},{SCHEMA}}}',
+        f'{{"name":"t",{SCHEMA}}}',
+    ),
+    "such properties further down": (
+        '{"name":"t","inputSchema":{"type":"object","properties":{"a":{"properties":{"b":true}}}}}',
+        '{"name":"t","inputSchema":{"type":"object","properties":{"a":{"properties":{"b":true}}}}}',
+    ),
+    "an argument that headers repeat": (
+        '{"name":"t","inputSchema":{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"A"}}}}',
+        '{"name":"t","inputSchema":{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"A"}}}}',
+    ),
 }
 
 
-@pytest.mark.parametrize(("page", "seen"), HIDDEN_FROM.values(), ids=HIDDEN_FROM)
-def test_tools_that_are_not_for_a_host_are_left_out_and_the_others_keep_every_byte(page: str, seen: str) -> None:
-    assert without_hidden(page, lambda tool: tool != "h") == seen
+@covers("B-CONV-1", "B-CONV-2", "T-29")
+@EVERY_HOST
+@pytest.mark.parametrize(("listed", "seen"), FOREIGN.values(), ids=FOREIGN)
+def test_a_tool_of_the_stateless_era_is_one_of_this(listed: str, seen: str, host: Revision) -> None:
+    head = '"resultType":"complete","ttlMs":5000,"cacheScope":"public",'
+    meta = '"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"o"},"x":1},'
+    page = f'{{{head}{meta} "tools" : [{listed} , {listed}],"nextCursor":"\\u0063" }}'
+    told = fitting_tools(page)
+    assert told == f'{{"_meta":{{"x":1}}, "tools" : [{seen} , {seen}],"nextCursor":"\\u0063" }}'
+    check(amend_tools(told, None), "ListToolsResult", host)
 
 
-def test_a_large_page_is_left_out_of_as_a_small_one_is() -> None:
-    schema = '{"type":"object","properties":{' + ",".join(f'"p{n}":{{"const":"h"}}' for n in range(500)) + "}}"
-    tools = [f'{{"name":"t{number}","inputSchema":{schema}}}' for number in range(20)]
-    seen = without_hidden(f'{{"tools":[{",".join(tools)}],"n":1}}', lambda tool: tool == "t7")
-    assert seen == f'{{"tools":[{tools[7]}],"n":1}}'
+@pytest.mark.parametrize(
+    "page",
+    [
+        "{}",
+        '{"tools":null}',
+        '{"tools":[null,7,{}]}',
+        '{"tools":[{"inputSchema":7},{"inputSchema":{"properties":[]}}]}',
+        f'{{"tools":[{{"name":"t","name":"u","outputSchema":{ARRAY}}}]}}',
+    ],
+)
+def test_a_page_that_has_nothing_to_mend_stays(page: str) -> None:
+    assert fitting_tools(page) == page
 
 
-def test_each_tool_is_asked_for_once_by_its_name_as_it_is_read() -> None:
-    asked: list[str] = []
-    without_hidden('{"tools":[{"name":"r\\u00e9"},{"name":""}]}', lambda tool: bool(asked.append(tool)))
-    assert asked == ["ré", ""]
+@pytest.mark.parametrize(("length", "is_kept"), [(MAX_REMEMBERED, True), (MAX_REMEMBERED + 1, False)])
+def test_a_mended_page_is_kept_up_to_a_length(length: int, is_kept: bool) -> None:
+    bare = f'{{"tools":[{{"name":"t","outputSchema":{ARRAY}}}]}}'
+    page = bare + " " * (length - len(bare))
+    assert fitting_tools(page) == page.replace(f',"outputSchema":{ARRAY}', "")
+    assert (fitting_tools(page) is fitting_tools(page)) is is_kept

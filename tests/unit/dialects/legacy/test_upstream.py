@@ -5,11 +5,11 @@ import json
 import pytest
 
 from helpers.schema import check_client_message
-from taskgate.dialects.base import Params, ToolPage
+from taskgate.dialects.base import ListedTool, Params, ToolPage
 from taskgate.dialects.legacy.upstream import LegacyUpstream
 from taskgate.errors import UpstreamFailed
 from taskgate.mcp.jsonrpc import Response, parse
-from taskgate.mcp.versions import Revision
+from taskgate.mcp.versions import LEGACY, Peer, Revision
 from taskgate.tasks.policy import TaskSupport
 
 DIALECT = LegacyUpstream("0.1.0")
@@ -40,6 +40,21 @@ def test_the_handshake_offers_the_newest_revision_and_no_capability() -> None:
     params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
     assert json.loads(text) == {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
     check_client_message(text)
+
+
+@pytest.mark.parametrize("revision", LEGACY)
+def test_the_handshake_offers_another_revision_where_that_is_wanted(revision: Revision) -> None:
+    text = DIALECT.handshake(1, None, revision)
+    assert json.loads(text)["params"]["protocolVersion"] == revision.value
+
+
+def test_a_visit_that_a_server_wants_first_is_a_question_to_a_host_of_the_other_era() -> None:
+    visit = {"mode": "url", "elicitationId": "e", "url": "https://x.example.com", "message": "Pay"}
+    refused = {"code": -32042, "message": "Not yet", "data": {"elicitations": [visit]}}
+    host = Peer(revision=Revision.R2026_07_28, capabilities={"elicitation": {"url": {}}}, info={})
+    (asked,) = DIALECT.visits(response(json.dumps({"jsonrpc": "2.0", "id": 1, "error": refused})), host)
+    assert (asked.method, asked.params and json.loads(asked.params.head)) == ("elicitation/create", visit)
+    assert DIALECT.agrees('{"result":{"action":"accept"}}')
 
 
 def test_the_handshake_ends_with_a_notification() -> None:
@@ -90,7 +105,7 @@ def test_a_cancellation_names_the_request_by_our_id(id_: int | str) -> None:
 # --- the welcome ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("revision", Revision)
+@pytest.mark.parametrize("revision", LEGACY)
 def test_a_server_may_speak_any_revision_we_know(revision: Revision) -> None:
     capabilities = r'{ "tools" : {}, "x":{"a":1,"a":1e999} }'
     info = '{"name":"s","version":"1"}'
@@ -170,12 +185,21 @@ NATIVE: dict[str, tuple[str, TaskSupport | None]] = {
 @pytest.mark.parametrize(("execution", "native"), NATIVE.values(), ids=NATIVE)
 def test_a_page_tells_what_the_server_says_of_each_tool(execution: str, native: TaskSupport | None) -> None:
     page = f'{{"tools":[{{"name":"t"{execution}}},{{"name":"\\u00e9"}}]}}'
-    assert DIALECT.read_tools(result(page)) == ToolPage(tools={"t": native, "é": None}, cursor=None)
+    listed = {"t": ListedTool(support=native), "é": ListedTool()}
+    assert DIALECT.read_tools(result(page)) == ToolPage(tools=listed, cursor=None)
+
+
+@pytest.mark.parametrize(("header", "mirrored"), [("Region", {"Region": ("region",)}), ("no header", {})])
+def test_a_page_tells_which_arguments_hosts_repeat_in_headers(header: str, mirrored: dict[str, tuple[str]]) -> None:
+    # What is not sound for a server of the other era is no annotation of one of this era.
+    schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": header}}}
+    page = DIALECT.read_tools(result(json.dumps({"tools": [{"name": "t", "inputSchema": schema}]})))
+    assert page.tools == {"t": ListedTool(mirrored=mirrored)}
 
 
 def test_what_is_no_tool_is_left_out() -> None:
     page = '{"tools":[null,7,"t",["name"],{},{"name":null},{"name":7},{"name":"u"},{"name":"","x":1,"x":2}]}'
-    assert DIALECT.read_tools(result(page)).tools == {"u": None, "": None}
+    assert DIALECT.read_tools(result(page)).tools == {"u": ListedTool(), "": ListedTool()}
 
 
 CURSORS = [

@@ -6,7 +6,7 @@ import pytest
 
 from helpers.schema import check_client_message
 from taskgate.dialects.base import Answered, Noticed, ProgressTold, Questioned
-from taskgate.dialects.legacy.upstream import MAX_DEPTH, MAX_SUMMARY, LegacyUpstream, summary
+from taskgate.dialects.legacy.upstream import MAX_DEPTH, LegacyUpstream
 from taskgate.errors import UpstreamFailed
 from taskgate.mcp.jsonrpc import Notification, Response, parse
 from taskgate.mcp.vocabulary import RELAYED_NOTICES
@@ -183,18 +183,3 @@ def test_what_no_tool_returns_is_a_failure(text: str) -> None:
     ) as failure:
         outcome(f'"result":{text}')
     assert (failure.value.reason, failure.value.dispatched) == ("malformed", True)
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("", ""),
-        ("x" * MAX_SUMMARY, "x" * MAX_SUMMARY),
-        ("x" * (MAX_SUMMARY + 1), "x" * (MAX_SUMMARY - 1) + "…"),
-        ("\ud800" * (MAX_SUMMARY + 5), "?" * (MAX_SUMMARY - 1) + "…"),
-        ("é😀\n", "é😀\n"),
-    ],
-    ids=["empty", "the longest", "longer", "surrogates", "letters"],
-)
-def test_a_summary_is_bounded_and_can_be_written(text: str, told: str) -> None:
-    assert summary(text) == told

@@ -105,6 +105,19 @@ def test_any_other_question_is_refused_at_once(method: str, params: str, code: i
     assert reply["error"]["message"] == {-32601: "Method not found", -32602: "Invalid params"}[code]
 
 
+@pytest.mark.parametrize(
+    ("method", "params", "required"),
+    [
+        ("elicitation/create", '{"mode":"url"}', {"elicitation": {"url": {}}}),
+        ("sampling/createMessage", '{"tools":[]}', {"sampling": {"tools": {}}}),
+        ("elicitation/create", "[1]", None),
+        ("tools/call", "{}", None),
+    ],
+)
+def test_what_its_host_did_not_declare_is_told_with_the_refusal(method: str, params: str, required: Any) -> None:
+    assert hear(method, params).required == required
+
+
 @pytest.mark.parametrize("method", ["roots/list", "sampling/createMessage", "elicitation/create", "tasks/get"])
 def test_no_question_is_for_a_session_without_a_host(method: str) -> None:
     assert json.loads(hear(method, "{}", host=None).reply)["error"]["code"] == -32601

@@ -1,0 +1,86 @@
+"""What the parts of a running gateway make of `server`, `tasks` and `store`: the configuration as values of theirs.
+
+What lives here: that translation and nothing else. What must not: opening or reading what the values name.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from taskgate.config.models import GatewayConfig
+from taskgate.config.tls import TlsSection
+from taskgate.downstream.listener import ListenerSettings
+from taskgate.downstream.names import allowed_hosts, allowed_origins
+from taskgate.downstream.tls import TlsSettings
+from taskgate.engine.inputs import Bounds
+from taskgate.stores.open import SqliteOptions
+from taskgate.tasks.policy import Mode, Policy, Rule
+
+
+def listener_settings(config: GatewayConfig, port: int) -> ListenerSettings:
+    """The public listener's, where that is bound to `port`."""
+    server = config.server
+    hosts = allowed_hosts(server.public_url, server.listen.host, port, server.allowed_hosts)
+    return ListenerSettings(
+        allowed_hosts=hosts,
+        allowed_origins=allowed_origins(hosts, server.allowed_origins),
+        max_body=server.max_body,
+        max_header=server.max_header,
+        read_timeout=server.read_timeout,
+        idle_timeout=server.idle_timeout,
+        sse_keepalive=server.sse_keepalive,
+        trusted_proxies=server.trusted_proxies,
+        tls=_tls(server.tls),
+    )
+
+
+def task_policy(config: GatewayConfig) -> Policy:
+    """The operator's rules for tasks."""
+    tasks = config.tasks
+    return Policy(
+        rules=tuple(
+            Rule(
+                upstream=rule.upstream,
+                tool=rule.tool,
+                mode=Mode(rule.mode),
+                immediate_response=rule.immediate_response,
+            )
+            for rule in tasks.upgrade
+        ),
+        ttl_default=tasks.ttl.default,
+        ttl_min=tasks.ttl.min,
+        ttl_max=config.longest_ttl,
+        poll_interval=tasks.poll_interval.base,
+        tasks_per_context=config.limits.concurrency.tasks_per_context,
+    )
+
+
+def question_bounds(config: GatewayConfig) -> Bounds:
+    """How long questions of servers wait for hosts, and how many at once."""
+    asking = config.tasks.input_required
+    return Bounds(asking.max_wait, asking.max_outstanding)
+
+
+def sqlite_options(config: GatewayConfig, data_directory: Path | None) -> SqliteOptions:
+    """Those of the store in a file; one without a configured path lives in the data directory."""
+    section = config.store.sqlite
+    assert section.path or data_directory, "a store in a file needs a place"
+    return SqliteOptions(
+        path=section.path or (data_directory or Path()) / "taskgate.db",
+        synchronous=section.synchronous,
+        busy_timeout=section.busy_timeout,
+        max_size=section.max_size,
+    )
+
+
+def _tls(section: TlsSection) -> TlsSettings | None:
+    """None where the listener speaks plain HTTP."""
+    if section.cert_file is None or section.key_file is None:
+        return None
+    return TlsSettings(
+        cert_file=section.cert_file,
+        key_file=section.key_file,
+        min_version=section.min_version,
+        client_auth=section.client_auth,
+        client_ca_file=section.client_ca_file,
+    )

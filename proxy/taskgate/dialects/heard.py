@@ -1,0 +1,42 @@
+"""What messages of a server mean, whatever its era, beside what it asks (`questions`). Values only."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from taskgate.dialects.questions import Asked, Withdrawn
+from taskgate.mcp.jsonrpc import Notification, Response
+
+
+class Answered(NamedTuple):
+    """The response to the call it names by our id."""
+
+    response: Response
+
+
+class ProgressTold(NamedTuple):
+    """Progress of the call that was given `token`."""
+
+    token: int
+    notification: Notification
+
+
+class Noticed(NamedTuple):
+    """A notification about the session, to be passed on."""
+
+    notification: Notification
+
+
+@dataclass(frozen=True, slots=True)
+class Questioned:
+    """A request of the server that no host is asked, with the message that answers it at once.
+
+    `required` is what the host would have had to declare to be asked it, as hosts declare it; None where nothing would.
+    """
+
+    reply: str
+    required: Mapping[str, Any] | None = None
+
+
+Heard = Answered | ProgressTold | Noticed | Asked | Withdrawn | Questioned | None
+"""What a message of a server means; None for what is dropped."""

@@ -1,0 +1,105 @@
+"""What servers of the stateless era answer, as hosts of this era have it (B-CONV-1, B-CONV-3, B-CONV-8, B-CONV-9).
+
+Splices into the text, so that the rest of a server's payload stays to the byte. Pure. What must not live here: the
+catalogue of tools (`tools`), and what servers of this era answer, which stays as it is.
+"""
+
+from typing import Final
+
+from taskgate.dialects.amending import Change, edits_of
+from taskgate.dialects.base import Foreign
+from taskgate.dialects.legacy.content import fitting_content, fitting_messages
+from taskgate.dialects.reading import meta_of, value_of
+from taskgate.dialects.recoding import as_internal, no_result, recoded
+from taskgate.mcp import vocabulary as words
+from taskgate.mcp.jsonrpc import (
+    Member,
+    Members,
+    RawJson,
+    RequestId,
+    Response,
+    dump,
+    error_text,
+    members,
+    readdressed,
+    splice,
+)
+from taskgate.mcp.versions import Revision
+
+OTHER_ERA: Final = ("resultType", "ttlMs", "cacheScope")
+"""Members of a result that this era does not have."""
+_NEWEST_CODES: Final = frozenset({words.HEADER_MISMATCH, words.MISSING_CAPABILITY, words.UNSUPPORTED_VERSION})
+
+
+def answer(id: RequestId, response: Response, foreign: Foreign) -> str:
+    """A server's response under the host's id; what is no complete result breaks the protocol (V-META-7)."""
+    if response.error is not None:
+        error = response.text[response.error.start : response.error.end]
+        converted = fitting_error(error, foreign.method)
+        return readdressed(response, id) if converted == error else error_text(id, converted)
+    if response.result is None or response.result.members is None or not is_complete(response):
+        return no_result(id)
+    change = _fitting(response.text, response.result.members, foreign)
+    edits = edits_of(response.result.members, response.result.start, change)
+    return splice(response.text, [(*response.id_span, dump(id)), *edits])
+
+
+def is_complete(response: Response) -> bool:
+    """Whether a server answered, rather than with an error or with what breaks the protocol."""
+    found = None if response.result is None else response.result.members
+    return found is not None and ("resultType" not in found or found["resultType"].value == "complete")
+
+
+def fitting_outcome(result: RawJson) -> RawJson:
+    """The result of a call that a task was made of, whatever the era of its server.
+
+    Only 2025-11-25 has tasks, so that is its host's revision.
+    """
+    if '"resultType"' not in result and words.SERVER_INFO not in result:
+        return result
+    found = members(result, {"_meta": {}})
+    if "resultType" not in found and words.SERVER_INFO not in meta_of(found):
+        return result
+    change = _fitting(result, found, Foreign(words.TOOLS_CALL, Revision.R2025_11_25))
+    return splice(result, edits_of(found, result.index("{"), change))
+
+
+def fitting_error(error: RawJson, method: str) -> RawJson:
+    """An error of a server under a code that means here what was meant."""
+    found = members(error)
+    code = found["code"].value
+    if code in _NEWEST_CODES:
+        return as_internal(error)
+    if method == "resources/read" and code == words.INVALID_PARAMS and _is_not_found(error):
+        return recoded(error, words.RESOURCE_NOT_FOUND)
+    return error
+
+
+def _fitting(text: str, found: Members, foreign: Foreign) -> Change:
+    """What is to become of a result with these members."""
+    match foreign.method:
+        case words.TOOLS_CALL:
+            return _fitting_call(text, found, foreign.host)
+        case "prompts/get" if "messages" in found:
+            messages = _text_of(text, found["messages"])
+            return Change(put={"messages": fitting_messages(messages, foreign.host)}, drop=OTHER_ERA)
+    return Change(drop=OTHER_ERA)
+
+
+def _fitting_call(text: str, found: Members, host: Revision) -> Change:
+    structured, content = found.get("structuredContent"), found.get("content")
+    is_unfit = structured is not None and not isinstance(structured.value, dict)
+    unfit = _text_of(text, structured) if structured is not None and is_unfit else None
+    put = {"content": fitting_content("[]" if content is None else _text_of(text, content), host, unfit)}
+    return Change(put=put, drop=(*OTHER_ERA, "structuredContent") if is_unfit else OTHER_ERA)
+
+
+def _text_of(text: str, member: Member) -> RawJson:
+    return text[member.start : member.end]
+
+
+def _is_not_found(error: RawJson) -> bool:
+    """Whether what is wrong is that there is no such resource: it is named in the data, or the message says so."""
+    found = members(error)
+    data, message = value_of(found, "data"), value_of(found, "message")
+    return (isinstance(data, dict) and isinstance(data.get("uri"), str)) or "not found" in str(message).lower()

@@ -1,0 +1,145 @@
+"""Requests to servers of this era: what each says about the gateway and its host, and the headers that repeat it.
+
+A request in the words of the initialize era gets the `_meta` that every one has here (V-META-8); its parameters stay to
+the byte otherwise. Pure.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from taskgate.dialects.amending import Change, changed, written
+from taskgate.dialects.modern.declared import declared
+from taskgate.dialects.stateless_server import Listened, Saying, Written
+from taskgate.mcp import vocabulary as words
+from taskgate.mcp.headers import NAMED_BY, encode_value, is_plain
+from taskgate.mcp.jsonrpc import Members, RawJson, dump, members, request_text
+from taskgate.mcp.spans import skip_space
+from taskgate.mcp.versions import MODERN, Peer
+
+SPOKEN: Final = MODERN[-1]
+"""The revision in which servers of this era are spoken to."""
+
+
+def request(id: int, saying: Saying, host: Peer | None, info: RawJson) -> Written:
+    """The request as it leaves; `info` is the gateway's own.
+
+    What a header cannot carry, or is of a type that has no header, is left out of them: its server refuses the request,
+    which is for the host to hear.
+    """
+    text = "" if saying.params is None else saying.params.with_token(id)
+    text = text if text.startswith("{") else "{}"
+    capabilities = dump(declared(host)) if host is not None and host.capabilities else "{}"
+    headers = {words.VERSION_HEADER: _SPOKEN, words.METHOD_HEADER: saying.method}
+    if saying.repeated:
+        headers.update(_passed_on(saying.repeated, saying.mirrored))
+    if saying.method in NAMED_BY or saying.mirrored:
+        headers.update(_repeated(text, saying))
+    return Written(
+        request_text(id, saying.method, _amended(text, saying, _told(capabilities, info), _more(id, saying))), headers
+    )
+
+
+def listening(wants: Listened) -> RawJson:
+    """The parameters of `subscriptions/listen`."""
+    flags = {
+        "toolsListChanged": wants.tools,
+        "promptsListChanged": wants.prompts,
+        "resourcesListChanged": wants.resources,
+    }
+    told: dict[str, Any] = {name: True for name, wanted in flags.items() if wanted}
+    if wants.uris:
+        told["resourceSubscriptions"] = list(wants.uris)
+    return dump({"notifications": told})
+
+
+class _Told(NamedTuple):
+    """What every request for a host says in its `_meta`, and that written."""
+
+    meta: Mapping[str, RawJson]
+    text: RawJson
+
+
+@lru_cache(maxsize=256)
+def _told(capabilities: RawJson, info: RawJson) -> _Told:
+    meta = {words.PROTOCOL_VERSION: f'"{_SPOKEN}"', words.CLIENT_CAPABILITIES: capabilities, words.CLIENT_INFO: info}
+    return _Told(MappingProxyType(meta), written(meta))
+
+
+def _more(id: int, saying: Saying) -> dict[str, RawJson]:
+    """What else this one says there."""
+    more = {}
+    if saying.log_level is not None:
+        more[words.LOG_LEVEL] = dump(saying.log_level)
+    if saying.wants_progress:
+        more["progressToken"] = dump(id)
+    return more
+
+
+def _amended(text: RawJson, saying: Saying, told: _Told, more: Mapping[str, RawJson]) -> RawJson:
+    """The parameters with all that goes with them."""
+    if saying.answers is None and saying.state is None and '"_meta"' not in text and "\\u" not in text:
+        # However a key of it is written, none is `_meta`: it has not to be walked.
+        comma = "" if text[skip_space(text, 1)] == "}" else ","
+        meta = f"{told.text},{written(more)}" if more else told.text
+        return f'{{"_meta":{{{meta}}}{comma}{text[1:]}'
+    again = {"inputResponses": saying.answers, "requestState": saying.state}
+    put = {name: value for name, value in again.items() if value is not None}
+    return changed(text, Change(put=put, drop=tuple(again) if put else (), meta_put={**told.meta, **more}))
+
+
+def _repeated(params: RawJson, saying: Saying) -> Iterator[tuple[str, str]]:
+    """The headers for the name and the arguments that are there (H-MOD-1, H-MOD-5)."""
+    first = None if saying.mirrored else _FIRST(params)
+    if first is not None and first[1] == NAMED_BY.get(saying.method):
+        yield words.NAME_HEADER, encode_value(first[2])
+        return
+    found = members(params)
+    wanted = [(words.NAME_HEADER, _value(params, found, NAMED_BY.get(saying.method, "")))]
+    if saying.mirrored:
+        arguments = _value(params, found, "arguments")
+        wanted += [(f"{words.PARAM_HEADER}{name}", _dig(arguments, path)) for name, path in saying.mirrored.items()]
+    for header, value in wanted:
+        written = _written(value)
+        if written is not None:
+            yield header, written
+
+
+def _passed_on(repeated: Mapping[str, str], mirrored: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """What the host's headers say of arguments that nobody is known to want repeated: the server may know (H-MOD-6)."""
+    known = {name.lower() for name in mirrored}
+    for name, value in repeated.items():
+        if name not in known and is_plain(value):
+            yield f"{words.PARAM_HEADER}{name}", value
+
+
+def _value(text: RawJson, found: Members, name: str) -> Any:
+    """A member's value, read anew, for a long text in it may have been cut."""
+    member = found.get(name)
+    return None if member is None else json.loads(text[member.start : member.end])
+
+
+def _dig(value: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _written(value: Any) -> str | None:
+    if isinstance(value, float) and value.is_integer():
+        # A whole number is one however it is written.
+        value = int(value)
+    if not isinstance(value, str | int):
+        return None
+    try:
+        return encode_value(value)
+    except ValueError:
+        return None
+
+
+_SPOKEN: Final = SPOKEN.value
+_FIRST: Final = re.compile(r'\{"(name|uri)": ?"([^"\\\x00-\x1f]*)"').match
+"""A name without escapes where nearly all requests have it, in front; no text that was read holds a lone surrogate."""

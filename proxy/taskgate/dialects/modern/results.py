@@ -1,0 +1,123 @@
+"""What servers of either era answer, as this era has it: complete results, and errors by codes it knows.
+
+Splices into the text, so that a server's payload stays to the byte (B-CONV-1, B-CONV-8, B-CONV-9). Pure. Results and
+errors come out of messages that were read strictly: none repeats a key at its top.
+"""
+
+from typing import Final
+
+from taskgate.dialects.amending import Change, edits_of
+from taskgate.dialects.modern.words import CACHEABLE, RESERVED
+from taskgate.dialects.reading import value_of
+from taskgate.dialects.recoding import as_internal, no_result, recoded
+from taskgate.mcp.jsonrpc import (
+    Members,
+    RawJson,
+    RequestId,
+    Response,
+    dump,
+    error_text,
+    members,
+    readdressed,
+    splice,
+)
+from taskgate.mcp.versions import Era
+from taskgate.mcp.vocabulary import (
+    INVALID_PARAMS,
+    MISSING_CAPABILITY,
+    RELATED_TASK,
+    RESOURCE_NOT_FOUND,
+    SERVER_INFO,
+    TOOLS_CALL,
+)
+
+_COMPLETE: Final = {"resultType": '"complete"'}
+_NEVER_KEPT: Final = {"ttlMs": "0", "cacheScope": '"private"'}
+_PRIVATE: Final = {"cacheScope": '"private"'}
+_NO_TASK: Final = (RELATED_TASK,)
+
+
+def complete(result: RawJson, method: str, info: RawJson | None, era: Era = Era.INITIALIZE) -> RawJson:
+    """The result of that method of a server of that era as a complete one of this era.
+
+    `info` is told as the server's own; None tells none, which is for a result inside another.
+    """
+    found = members(result, {"_meta": {}})
+    return splice(result, edits_of(found, result.index("{"), _completion(found, method, info, era)))
+
+
+def is_complete(response: Response, method: str, era: Era) -> bool:
+    """Whether a server of that era answered the method, rather than with an error or with what breaks the protocol."""
+    return _complete_members(response, method, era) is not None
+
+
+def answer(id: RequestId, method: str, response: Response, info: RawJson, era: Era) -> str:
+    """A server's response to that method under the host's id; what is no result of it breaks the protocol."""
+    if response.error is not None:
+        error = response.text[response.error.start : response.error.end]
+        converted = modern_error(error, era)
+        return readdressed(response, id) if converted == error else error_text(id, converted)
+    found = _complete_members(response, method, era)
+    if response.result is None or found is None:
+        return no_result(id)
+    edits = edits_of(found, response.result.start, _completion(found, method, info, era))
+    text, (start, end) = response.text, response.id_span
+    if len(edits) == 1 and end <= edits[0][0]:
+        # As nearly always: something new in a result that keeps what it has.
+        at, stop, new = edits[0]
+        return f"{text[:start]}{dump(id)}{text[end:at]}{new}{text[stop:]}"
+    return splice(text, [(start, end, dump(id)), *edits])
+
+
+def modern_error(error: RawJson, era: Era = Era.INITIALIZE) -> RawJson:
+    """An error of a server of that era under a code that means here what was meant (B-CONV-8).
+
+    A code that would speak of the host's message to the gateway, or that means nothing yet, is an internal error that
+    names it as `upstreamCode` in its data. A server of this era knows what the host declares, so what it misses there
+    is for the host to hear.
+    """
+    code = members(error)["code"].value
+    if code == RESOURCE_NOT_FOUND:
+        return recoded(error, INVALID_PARAMS)
+    if code not in RESERVED or (era is Era.STATELESS and code == MISSING_CAPABILITY):
+        return error
+    return as_internal(error)
+
+
+def _complete_members(response: Response, method: str, era: Era) -> Members | None:
+    found = response.result.members if response.result is not None else None
+    if found is None:
+        return None
+    if era is Era.STATELESS:
+        # A round is no answer yet, a task was not asked for, and what else there may be means nothing (V-META-7).
+        return found if "resultType" not in found or found["resultType"].value == "complete" else None
+    # A task of the server's own was not asked for: no `task` went out with the call.
+    return None if method == TOOLS_CALL and "task" in found and "content" not in found else found
+
+
+def _completion(found: Members, method: str, info: RawJson | None, era: Era) -> Change:
+    put = _own_words(found, method) if era is Era.STATELESS else _our_words(method)
+    if method == TOOLS_CALL and "content" not in found:
+        # Hosts of this era read no result without it (M-GET-2).
+        put["content"] = "[]"
+    meta_put = {} if info is None else {SERVER_INFO: info}
+    return Change(put, (), meta_put, _NO_TASK, era is Era.STATELESS)
+
+
+def _our_words(method: str) -> dict[str, RawJson]:
+    """What this era adds to a result of the other."""
+    return _COMPLETE | _NEVER_KEPT if method in CACHEABLE else dict(_COMPLETE)
+
+
+def _own_words(found: Members, method: str) -> dict[str, RawJson]:
+    """What changes in a result of this era: nobody but the host it is for may keep it (V-CACHE-1)."""
+    put = {} if "resultType" in found else dict(_COMPLETE)
+    if method in CACHEABLE:
+        put |= _PRIVATE if _is_time(value_of(found, "ttlMs")) else _NEVER_KEPT
+    elif "cacheScope" in found:
+        put |= _PRIVATE
+    return put
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -1,0 +1,101 @@
+"""Rounds of a server of this era that go to a host of this era as they are, and requests that are sent again.
+
+What the server wants handed back crosses the gateway sealed (`tasks/states.py`), all else to the byte. Pure.
+"""
+
+import json
+from hashlib import sha256
+from operator import itemgetter
+from typing import Any
+
+from taskgate.dialects.amending import Change, edits_of
+from taskgate.dialects.intents import CallTool, Relay
+from taskgate.dialects.modern.declared import lacking
+from taskgate.dialects.needs import together
+from taskgate.dialects.params import Params
+from taskgate.dialects.reading import value_of
+from taskgate.dialects.stateless import Retry, Round
+from taskgate.mcp.jsonrpc import Member, RawJson, RequestId, Response, dump, members, splice
+from taskgate.mcp.versions import Peer
+from taskgate.mcp.vocabulary import SERVER_INFO, TOOLS_CALL
+from taskgate.tasks.states import MAX_PASSED
+
+
+def round_of(response: Response) -> Round | None:
+    """What a server of this era asks for before it answers; None for any other answer, and for a round without sense.
+
+    Such a one asks for nothing, or for what is no map of requests, or gives a state that is no text or too long a one.
+    """
+    found = (response.result.members or {}) if response.result is not None else {}
+    if "resultType" not in found or found["resultType"].value != "input_required":
+        return None
+    if not _is_map(found.get("inputRequests")):
+        return None
+    given = value_of(found, "requestState")
+    if given is None:
+        return Round(None) if value_of(found, "inputRequests") else None
+    state = _text(given)
+    return None if state is None else Round(state)
+
+
+def lacking_for(response: Response, host: Peer) -> dict[str, Any]:
+    """What `host` would have to declare besides to be asked all of a round (M-MRTR-2); nothing where it can be."""
+    found = (response.result.members or {}) if response.result is not None else {}
+    missing: dict[str, Any] = {}
+    for asked in (value_of(found, "inputRequests") or {}).values():
+        params = asked.get("params")
+        needed = lacking(host, asked.get("method"), params if isinstance(params, dict) else {})
+        missing = together(missing, needed)
+    return missing
+
+
+def passed_round(id: RequestId, response: Response, state: str | None, info: RawJson) -> str:
+    """A round under the host's id, with our `state` as the one to hand back; None takes the server's out."""
+    assert response.result is not None, "a round is a result"
+    put = {} if state is None else {"requestState": dump(state)}
+    change = Change(put=put, drop=("requestState",), meta_put={SERVER_INFO: info}, keeps_protocol=True)
+    edits = edits_of(response.result.members or {}, response.result.start, change)
+    return splice(response.text, [(*response.id_span, dump(id)), *edits])
+
+
+def again(retry: Retry, state: str | None) -> CallTool | Relay:
+    """The request with the host's answers as it wrote them, and with `state` for its server to have back."""
+    params = retry.request.params or Params("{}")
+    put = [] if retry.responses is None else [f'"inputResponses":{retry.responses}']
+    put += [] if state is None else [f'"requestState":{dump(state)}']
+    at = params.head.index("{") + 1
+    if params.tail is not None or members(params.head):
+        put.append("")
+    return retry.request._replace(params=Params(f"{params.head[:at]}{','.join(put)}{params.head[at:]}", params.tail))
+
+
+def digest(request: CallTool | Relay) -> str:
+    """What two sendings of the same request have in common, however they are written: a hexadecimal SHA-256."""
+    method = TOOLS_CALL if isinstance(request, CallTool) else request.method
+    params = (request.params or Params("{}")).with_token(0)
+    # Numbers count as they are written: no two of them that a server could tell apart are one.
+    found = json.loads(params, object_pairs_hook=_sorted, parse_int=_number, parse_float=_number)
+    said = [pair for pair in found[1] if pair[0] != "_meta"]
+    return sha256(ascii((method, said)).encode()).hexdigest()
+
+
+def _sorted(pairs: list[tuple[str, Any]]) -> tuple[str, Any]:
+    return "object", sorted(pairs, key=itemgetter(0))
+
+
+def _number(text: str) -> tuple[str, str]:
+    return "number", text
+
+
+def _is_map(requests: Member | None) -> bool:
+    if requests is None:
+        return True
+    return isinstance(requests.value, dict) and all(isinstance(each, dict) for each in requests.value.values())
+
+
+def _text(state: object) -> str | None:
+    """A string of bounded length that can be written again; None for anything else."""
+    try:
+        return state if isinstance(state, str) and len(state.encode()) <= MAX_PASSED else None
+    except UnicodeEncodeError:
+        return None

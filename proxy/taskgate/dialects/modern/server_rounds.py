@@ -1,0 +1,112 @@
+"""Rounds that servers of this era ask in: their questions as the initialize era words them, and the answers' way back.
+
+Only shapes; who is asked, and when a request is sent again, is decided elsewhere (§5.1 from the client's side).
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from taskgate.dialects.amending import Change, changed
+from taskgate.dialects.modern.breaches import broke
+from taskgate.dialects.modern.mrtr import ASKED
+from taskgate.dialects.modern.words import IN_ROUNDS
+from taskgate.dialects.params import Params
+from taskgate.dialects.questions import Answer, Question
+from taskgate.dialects.stateless_server import ServerRound
+from taskgate.errors import MalformedMessage
+from taskgate.mcp import vocabulary as words
+from taskgate.mcp.jsonrpc import Member, RawJson, Response, dump, members
+
+MAX_QUESTIONS: Final = 64
+"""In one round: more than any tool asks at once, and a bound for a mad one."""
+
+
+def round_of(method: str, id: int, response: Response) -> ServerRound | None:
+    """What a response asks for; see StatelessServerDialect."""
+    if response.error is not None:
+        return None
+    assert response.result is not None, "a response without an error has a result"
+    found = response.result.members
+    if found is None:
+        raise broke("its answer is no result")
+    kind = found.get("resultType")
+    if kind is None or kind.value == "complete":
+        return None
+    if kind.value != "input_required" or method not in IN_ROUNDS:
+        raise broke("its answer is of a kind that was not asked for")
+    questions = _questions(response.text, found.get("inputRequests"), id)
+    state = _state(response.text, found.get("requestState"))
+    if not questions and state is None:
+        raise broke("it asks for nothing")
+    return ServerRound(questions, state)
+
+
+def answers(given: Mapping[str, tuple[Question, Answer]]) -> RawJson | None:
+    """The answers by the server's keys; None where one of them has no form here (10.2, M-MRTR-6)."""
+    told = {key: _answer(question.method, answer) for key, (question, answer) in given.items()}
+    if None in told.values():
+        return None
+    return f"{{{','.join(f'{dump(key)}:{text}' for key, text in told.items())}}}"
+
+
+def no_answer(question: Question) -> Answer:
+    """What stands for an answer that nobody gave."""
+    if question.method == words.ELICITATION_CREATE:
+        return '{"result":{"action":"cancel"}}'
+    return f'{{"error":{dump({"code": words.INTERNAL_ERROR, "message": "Nobody answered"})}}}'
+
+
+def _state(text: str, member: Member | None) -> RawJson | None:
+    if member is None or member.value is None:
+        return None
+    if not isinstance(member.value, str):
+        raise broke("its requestState is no text")
+    return text[member.start : member.end]
+
+
+def _questions(text: str, member: Member | None, id: int) -> dict[str, Question]:
+    if member is None or member.value is None:
+        return {}
+    if not isinstance(member.value, dict) or len(member.value) > MAX_QUESTIONS:
+        raise broke("it asks in no form")
+    requests = text[member.start : member.end]
+    try:
+        entries = members(requests)
+        "".join(entries).encode()
+        texts = [requests[entry.start : entry.end] for entry in entries.values()]
+        return {
+            key: _question(each, f"{id}-{turn}") for turn, (key, each) in enumerate(zip(entries, texts, strict=True))
+        }
+    except (MalformedMessage, UnicodeEncodeError):
+        # Something stands there twice, or under a key that could not be written again.
+        raise broke("its questions cannot be told apart") from None
+
+
+def _question(text: RawJson, elicitation: str) -> Question:
+    found = members(text)
+    method, params = _value(found, "method"), found.get("params")
+    if not isinstance(method, str) or method not in ASKED or not (params is None or isinstance(params.value, dict)):
+        raise broke("it asks what nobody can be asked")
+    if params is None:
+        return Question(method, None)
+    # In the initialize era a page to visit has a name of its own (B-CONV-6).
+    by_url = method == words.ELICITATION_CREATE and params.value.get("mode") == "url"
+    put = {"elicitationId": dump(elicitation)} if by_url else {}
+    change = Change(put=put, drop=("task",), meta_drop=("progressToken",))
+    return Question(method, Params(changed(text[params.start : params.end], change)))
+
+
+def _answer(method: str, answer: Answer) -> RawJson | None:
+    given = members(answer).get("result")
+    if given is None or not isinstance(given.value, dict):
+        return None
+    drop = ("resultType",) if method == words.SAMPLING_CREATE else ("resultType", "_meta")
+    try:
+        return changed(answer[given.start : given.end], Change(drop=drop))
+    except MalformedMessage:
+        return None
+
+
+def _value(found: Mapping[str, Member], name: str) -> Any:
+    member = found.get(name)
+    return None if member is None else member.value

@@ -1,0 +1,87 @@
+"""The shapes of tasks in 2026-07-28 (SEP-2663): ledger §5. Only shapes; who may see them is decided elsewhere.
+
+A tool's error is a completed task here (T-1), and nothing names a related task (T-7). `info` is what is told as the
+server's own, in every result.
+"""
+
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+
+from taskgate.dialects.modern.mrtr import ASKED, input_request, input_requests
+from taskgate.dialects.modern.results import complete, modern_error
+from taskgate.mcp.jsonrpc import RawJson, RequestId, dump, notification_text
+from taskgate.mcp.vocabulary import NOTE_TASKS, SERVER_INFO, SUBSCRIPTION_ID, TOOLS_CALL
+from taskgate.tasks.record import Faulted, InputRequest, Succeeded, TaskRecord, TaskStatus
+
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def create_result(record: TaskRecord, info: RawJson) -> RawJson:
+    """A CreateTaskResult: flat, and without what came of the task, even where something did (M-CREATE-2)."""
+    return f'{{"resultType":"task",{_task(record)},{_meta(SERVER_INFO, info)}}}'
+
+
+def get_result(record: TaskRecord, info: RawJson) -> RawJson:
+    """A GetTaskResult, with all that its state has to show (M-GET-1); a terminal record has its bodies."""
+    return f'{{"resultType":"complete",{_task(record)}{_shown(record)},{_meta(SERVER_INFO, info)}}}'
+
+
+def acknowledgement(info: RawJson) -> RawJson:
+    """The result of `tasks/update` and of `tasks/cancel`: nothing of the task (M-UPD-1, M-CANCEL-1)."""
+    return f'{{"resultType":"complete",{_meta(SERVER_INFO, info)}}}'
+
+
+def task_notification(record: TaskRecord, subscription: RequestId) -> str:
+    """The notification of what `tasks/get` would show, on the stream of that listen request (M-NOTIF-3, M-NOTIF-4)."""
+    return notification_text(
+        NOTE_TASKS, f"{{{_task(record)}{_shown(record)},{_meta(SUBSCRIPTION_ID, dump(subscription))}}}"
+    )
+
+
+def presented_status(record: TaskRecord) -> TaskStatus:
+    """The status as this era has it: where every input is being seen to by a task of its host, nothing is required."""
+    if record.status is TaskStatus.INPUT_REQUIRED and not _outstanding(record):
+        return TaskStatus.WORKING
+    return record.status
+
+
+def outstanding(record: TaskRecord) -> dict[str, InputRequest]:
+    """The inputs that a host of this era is shown, and may answer, by their keys (M-GET-1)."""
+    return {request.key: request for request in _outstanding(record)}
+
+
+def _outstanding(record: TaskRecord) -> list[InputRequest]:
+    return [request for request in record.inputs if request.kept_as is None and request.method in ASKED]
+
+
+def _task(record: TaskRecord) -> str:
+    """The members of a Task, without the braces."""
+    message = "" if record.status_message is None else f',"statusMessage":{dump(record.status_message)}'
+    return (
+        f'"taskId":{dump(record.id)},"status":"{presented_status(record).value}",'
+        f'"createdAt":"{_timestamp(record.created_at)}","lastUpdatedAt":"{_timestamp(record.updated_at)}",'
+        f'"ttlMs":{record.ttl // _MILLISECOND},"pollIntervalMs":{record.poll_interval // _MILLISECOND}{message}'
+    )
+
+
+def _shown(record: TaskRecord) -> str:
+    """The members that a state adds to a Task, each after its comma; "" where it adds none."""
+    match record.outcome:
+        case Succeeded(result=result):
+            return f',"result":{complete(result, TOOLS_CALL, None)}'
+        case Faulted(error=error):
+            return f',"error":{modern_error(error)}'
+    assert record.status not in (TaskStatus.COMPLETED, TaskStatus.FAILED), "the record was read without its bodies"
+    if not record.inputs:
+        return ""
+    asked = {request.key: input_request(request.method, request.params) for request in _outstanding(record)}
+    return f',"inputRequests":{input_requests(asked)}' if asked else ""
+
+
+def _meta(key: str, value: RawJson) -> str:
+    return f'"_meta":{{{dump(key)}:{value}}}'
+
+
+@lru_cache(maxsize=4096)
+def _timestamp(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds")[:-6] + "Z"

@@ -1,0 +1,31 @@
+"""Pages of `tools/list` for this era, where a tool says nothing of tasks: `execution` goes (B-CONV-2). Pure."""
+
+from functools import lru_cache
+from typing import Final
+
+from taskgate.errors import MalformedMessage
+from taskgate.mcp.jsonrpc import RawJson, elements, members, removals, splice
+
+MAX_REMEMBERED: Final = 64 * 1024
+"""Pages up to so many characters are kept amended: servers send the same one again and again."""
+
+
+def modern_tools(page: RawJson) -> RawJson:
+    """The same as `without_execution`, remembered where the page is not too long for that."""
+    return _remembered(page) if len(page) <= MAX_REMEMBERED else without_execution(page)
+
+
+def without_execution(page: RawJson) -> RawJson:
+    """An object with a list of `tools`, each without `execution`; as it is where a tool repeats a key."""
+    tools = members(page).get("tools")
+    if tools is None:
+        return page
+    try:
+        listed = elements(page[tools.start : tools.end], {})
+    except MalformedMessage:
+        return page
+    edits = [edit for tool in listed for edit in removals(tool.members or {}, ("execution",))]
+    return splice(page, [(tools.start + start, tools.start + end, by) for start, end, by in edits])
+
+
+_remembered = lru_cache(maxsize=64)(without_execution)

@@ -1,0 +1,164 @@
+"""Servers of this era: what they are told, and what their messages mean. Pure; holds no session.
+
+Requests are written in `outgoing`, rounds of questions read in `server_rounds`, what servers say about themselves in
+`welcome`.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from taskgate.dialects import outcomes
+from taskgate.dialects.amending import PROTOCOL, Change, changed
+from taskgate.dialects.base import Answered, Noticed, ProgressTold, Server
+from taskgate.dialects.modern import declared, outgoing, server_rounds, welcome
+from taskgate.dialects.modern.breaches import broke
+from taskgate.dialects.params import Params
+from taskgate.dialects.questions import Answer, Question
+from taskgate.dialects.reading import meta_of, value_of
+from taskgate.dialects.stateless_server import CataloguePage, Listened, Said, Saying, ServerRound, Subscribed, Written
+from taskgate.errors import MalformedMessage, UnparsableMessage
+from taskgate.mcp import vocabulary as words
+from taskgate.mcp.jsonrpc import (
+    Message,
+    Notification,
+    RawJson,
+    Request,
+    Response,
+    dump,
+    error_text,
+    notification_text,
+    parse,
+    result_text,
+    splice,
+)
+from taskgate.mcp.spans import decode, read_object
+from taskgate.mcp.versions import Peer
+from taskgate.tasks.events import CallFaulted, CallSucceeded
+
+MAX_DEPTH: Final = 256
+"""How deep a server's message may nest: far above any real one, far below what would hurt to read."""
+
+_REFUSAL: Final = frozenset({"jsonrpc", "id", "error"})
+_NOTICES: Final = words.RELAYED_NOTICES - {words.NOTE_ELICITATION_COMPLETE}
+
+
+class ModernUpstream:
+    """The translator for servers of the stateless era; see StatelessServerDialect.
+
+    `version` is the gateway's own, told as client info.
+    """
+
+    def __init__(self, version: str) -> None:
+        self._info = dump({"name": "taskgate", "version": version})
+
+    def discover(self, id: int, host: Peer | None) -> Written:
+        return self.request(id, Saying(method=words.SERVER_DISCOVER), host)
+
+    def read_discovery(self, response: Response) -> Server | None:
+        return welcome.read_discovery(response)
+
+    def request(self, id: int, saying: Saying, host: Peer | None) -> Written:
+        return outgoing.request(id, saying, host, self._info)
+
+    def listen(self, id: int, wants: Listened, host: Peer | None) -> Written:
+        params = Params(outgoing.listening(wants))
+        return self.request(id, Saying(method=words.SUBSCRIPTIONS_LISTEN, params=params), host)
+
+    def list_tools(self, id: int, cursor: RawJson | None, host: Peer | None) -> Written:
+        params = None if cursor is None else Params(f'{{"cursor":{cursor}}}')
+        return self.request(id, Saying(method=words.TOOLS_LIST, params=params), host)
+
+    def read_tools(self, response: Response) -> CataloguePage:
+        return welcome.read_tools(response)
+
+    def sound(self, response: Response) -> Response:
+        page = welcome.sound_page(response)
+        if page is None or response.result is None:
+            return response
+        return _own(splice(response.text, [(response.result.start, response.result.end, page)]))
+
+    def hear(self, message: bytes) -> Said:
+        heard = _read(message)
+        match heard:
+            case Response():
+                return Answered(heard)
+            case Request():
+                raise broke("it asks outside of an answer")
+            case Notification(method=words.NOTE_PROGRESS):
+                token = value_of(heard.params, "progressToken")
+                known = isinstance(token, int) and not isinstance(token, bool)
+                return ProgressTold(token, _plain(heard)) if known else None
+            case Notification(method=words.NOTE_SUBSCRIBED):
+                return Subscribed(_granted(heard))
+            case Notification(method=method) if method in _NOTICES:
+                return Noticed(_plain(heard))
+        return None
+
+    def refusal_of(self, id: int, message: bytes) -> Response | None:
+        try:
+            text = decode(message, MAX_DEPTH)
+            found = read_object(text, {})
+        except (UnparsableMessage, MalformedMessage):
+            return None
+        error = found.get("error")
+        if error is None or not found.keys() <= _REFUSAL or value_of(found, "id") is not None:
+            return None
+        refused = _read(error_text(id, text[error.start : error.end]).encode())
+        assert isinstance(refused, Response), "it was written as one"
+        return refused
+
+    def round_of(self, method: str, id: int, response: Response) -> ServerRound | None:
+        return server_rounds.round_of(method, id, response)
+
+    def declared(self, host: Peer | None, question: Question) -> bool:
+        return declared.takes(host, question)
+
+    def answers(self, given: Mapping[str, tuple[Question, Answer]]) -> RawJson | None:
+        return server_rounds.answers(given)
+
+    def no_answer(self, question: Question) -> Answer:
+        return server_rounds.no_answer(question)
+
+    def unanswered(self, id: int) -> Response:
+        data = {"origin": "gateway", "reason": "unanswered", "dispatched": True}
+        error = {"code": words.INTERNAL_ERROR, "message": "The server asked what it got no answer to", "data": data}
+        return _own(error_text(id, dump(error)))
+
+    def refusal(self, id: int, code: int, text: str) -> Response:
+        return _own(error_text(id, dump({"code": code, "message": text})))
+
+    def done(self, id: int) -> Response:
+        return _own(result_text(id, "{}"))
+
+    def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
+        return outcomes.outcome(response)
+
+
+def _read(message: bytes) -> Message:
+    try:
+        return parse(message, max_depth=MAX_DEPTH)
+    except (UnparsableMessage, MalformedMessage):
+        raise broke("a message of it is no JSON-RPC message") from None
+
+
+def _own(text: str) -> Response:
+    response = parse(text.encode(), max_depth=MAX_DEPTH)
+    assert isinstance(response, Response), "what the gateway writes as a response is one"
+    return response
+
+
+def _granted(notification: Notification) -> frozenset[str]:
+    """The resources that a stream tells of, by its first message."""
+    granted = value_of(notification.params, "notifications")
+    uris = granted.get("resourceSubscriptions") if isinstance(granted, dict) else None
+    return frozenset(uri for uri in uris if isinstance(uri, str)) if isinstance(uris, list) else frozenset()
+
+
+def _plain(notification: Notification) -> Notification:
+    """The notification without what the protocol says of its stream: that ends at this hop (B-CONV-9)."""
+    if not any(name.startswith(PROTOCOL) for name in meta_of(notification.params)):
+        return notification
+    text = notification_text(notification.method, changed(notification.params_text, Change()))
+    told = parse(text.encode(), max_depth=MAX_DEPTH)
+    assert isinstance(told, Notification), "it was one before"
+    return told

@@ -1,0 +1,45 @@
+"""What a server's last word on a `tools/call` means for a task, whatever the server's era. Pure."""
+
+from typing import Any, Final
+
+from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.mcp.jsonrpc import Response
+from taskgate.tasks.events import CallFaulted, CallSucceeded
+from taskgate.tasks.record import FaultReason
+
+MAX_SUMMARY: Final = 1_000
+"""How many characters of an error's text become a status message."""
+
+
+def outcome(response: Response) -> CallSucceeded | CallFaulted:
+    """What the response means; UpstreamFailed, reason malformed, where it is no tool result."""
+    if response.error is not None:
+        error = response.text[response.error.start : response.error.end]
+        message = summary(response.error.value["message"])
+        return CallFaulted(error=error, reason=FaultReason.JSONRPC_ERROR, message=message)
+    assert response.result is not None, "a response without an error has a result"
+    value = response.result.value
+    if not isinstance(value, dict) or ("task" in value and "content" not in value):
+        # A task of the server's own was not asked for: no `task` went out with the call.
+        raise UpstreamFailed(
+            UpstreamReason.MALFORMED, "The server broke the protocol: its answer is no tool result", dispatched=True
+        )
+    failed = value.get("isError") is True
+    text = response.text[response.result.start : response.result.end]
+    return CallSucceeded(result=text, tool_error=failed, message=_error_text(value) if failed else None)
+
+
+def summary(text: str) -> str:
+    """A text of a server as a status message: bounded, and fit to be written as UTF-8."""
+    cut = text if len(text) <= MAX_SUMMARY else f"{text[: MAX_SUMMARY - 1]}…"
+    return cut.encode("utf-8", "replace").decode()
+
+
+def _error_text(result: dict[str, Any]) -> str:
+    content = result.get("content")
+    texts = [
+        block["text"]
+        for block in (content if isinstance(content, list) else [])
+        if isinstance(block, dict) and isinstance(block.get("text"), str)
+    ]
+    return summary("\n".join(texts)) if texts else "The tool reported an error"

@@ -1,0 +1,202 @@
+"""Messages of the initialize era: each belongs to a session, and what it asks is done here.
+
+What must not live here: what comes before a message is known to be one of this era (`gateway`).
+"""
+
+from collections.abc import Coroutine
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from taskgate.auth.context import AuthContext
+from taskgate.dialects.base import (
+    AnswerPing,
+    AwaitTask,
+    CallTool,
+    CancelTask,
+    DownstreamDialect,
+    Foreign,
+    GetTask,
+    Intent,
+    ListTasks,
+    OpenSession,
+    Relay,
+)
+from taskgate.engine.entry import session_of
+from taskgate.engine.guard.access import Access
+from taskgate.engine.guard.lookups import Lookups
+from taskgate.engine.messages import Exchange, Reply, Verb
+from taskgate.engine.mounts import Mount
+from taskgate.engine.notes import Notes
+from taskgate.engine.relay import Asked, Relaying
+from taskgate.engine.resuming import Resuming
+from taskgate.engine.sessions import HostSession, HostSessions
+from taskgate.engine.spoken import Answered, Spoken, error_of, revision_of
+from taskgate.engine.task_service import TaskService
+from taskgate.engine.telling.following import Following
+from taskgate.errors import GatewayError, TaskSupportMismatch
+from taskgate.mcp import vocabulary as words
+from taskgate.mcp.jsonrpc import Message, Request
+from taskgate.mcp.versions import Era, Revision
+from taskgate.telemetry.audit import Audit, ToolCalled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rooms:
+    """The parts of the house that a message in a session may pass through."""
+
+    sessions: HostSessions
+    access: Access
+    lookups: Lookups
+    tasks: TaskService
+    following: Following
+    notes: Notes
+    relaying: Relaying
+    resuming: Resuming
+
+
+class InSessionMessages:
+    """Does what hosts of the initialize era ask."""
+
+    def __init__(self, *, rooms: Rooms, dialect: DownstreamDialect, audit: Audit) -> None:
+        self._rooms = rooms
+        self._dialect = dialect
+        self._audit = audit
+
+    async def takes_batches(self, exchange: Exchange, mount: Mount, caller: AuthContext) -> bool:
+        """Whether the body may be several messages: in sessions of the one revision that has those."""
+        if exchange.inbound.host_session is None:
+            return False
+        host_session = await self._session(exchange, mount, caller)
+        return host_session.peer.revision is Revision.R2025_03_26
+
+    async def serve(self, exchange: Exchange, mount: Mount, caller: AuthContext) -> Reply:
+        """Carry a stream of a session, or end it: what has no message. Raises GatewayError."""
+        host_session = await self._session(exchange, mount, caller)
+        if exchange.inbound.verb is Verb.GET:
+            with host_session:
+                return await self._rooms.resuming.serve(exchange, host_session, caller)
+        await self._rooms.sessions.end(host_session)
+        return Reply(status=200)
+
+    async def answer(self, exchange: Exchange, mount: Mount, caller: AuthContext, message: Message) -> Answered:
+        """The answer to one message. Raises GatewayError, and Interrupted when the host gave the request up."""
+        # 1. The session, its owner checked, and the revision it was opened with.
+        host_session, peer = None, None
+        if not (isinstance(message, Request) and message.method == words.INITIALIZE):
+            host_session = await self._session(exchange, mount, caller)
+            peer = host_session.peer
+            if host_session.trails is not None:
+                exchange.keep(host_session.trails)
+        # 2. What the message asks, in neutral words; its parameters are checked here.
+        intent = self._dialect.decode(message, peer, offers_tasks=mount.offers_tasks)
+        if not isinstance(message, Request):
+            assert host_session is not None, "only a request opens a session"
+            await self._rooms.notes.take(caller, host_session, intent)
+            return Answered(Reply(status=202))
+        # 3. Whether the operator's rules let this caller do it; where a task is meant, they look at its tool.
+        if not isinstance(intent, _ABOUT_A_TASK):
+            tool = intent.tool if isinstance(intent, CallTool) else None
+            self._rooms.access.check(caller, mount.name, message.method, tool)
+        # 4. Do it.
+        with host_session or nullcontext():
+            spoken = await self._perform(exchange, mount, caller, host_session, intent)
+        reply = Reply(body=spoken.message, headers=spoken.headers)
+        return Answered(reply, revision_of(peer, intent), spoken.error)
+
+    def _session(self, exchange: Exchange, mount: Mount, caller: AuthContext) -> Coroutine[Any, Any, HostSession]:
+        return session_of(exchange.inbound, self._rooms.sessions, mount, caller)
+
+    def _perform(
+        self,
+        exchange: Exchange,
+        mount: Mount,
+        caller: AuthContext,
+        host_session: HostSession | None,
+        intent: Intent,
+    ) -> Coroutine[Any, Any, Spoken]:
+        if isinstance(intent, OpenSession):
+            return self._open_session(mount, caller, intent)
+        assert host_session is not None, "the dialect lets nothing else through without a session"
+        match intent:
+            case CallTool():
+                return self._call_tool(exchange, caller, host_session, intent)
+            case Relay():
+                return self._relay(exchange, caller, host_session, intent)
+        return self._answer_here(exchange, caller, host_session, intent)
+
+    # --- what can be asked ------------------------------------------------------------------------------------------
+
+    async def _open_session(self, mount: Mount, caller: AuthContext, intent: OpenSession) -> Spoken:
+        host_session, server = await self._rooms.sessions.open(mount, caller, intent)
+        message = self._dialect.welcome(intent, server, offers_tasks=mount.offers_tasks)
+        return Spoken(message, headers=((words.SESSION_HEADER, host_session.id),))
+
+    async def _answer_here(
+        self, exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: Intent
+    ) -> Spoken:
+        tasks, at = self._rooms.tasks, host_session.mount.name
+        match intent:
+            case AnswerPing(id=id_):
+                return Spoken(self._dialect.pong(id_))
+            case GetTask(id=id_, task=task):
+                record = await tasks.get(exchange, caller, at, task, words.TASKS_GET)
+                return Spoken(self._dialect.task_state(id_, record))
+            case AwaitTask(id=id_, task=task):
+                waits = self._rooms.following
+                record = await waits.outcome(exchange, caller, host_session, task, words.TASKS_RESULT)
+                return Spoken(self._dialect.task_outcome(id_, record))
+            case CancelTask(id=id_, task=task):
+                record = await tasks.cancel(exchange, caller, at, task, words.TASKS_CANCEL)
+                return Spoken(self._dialect.task_state(id_, record))
+            case ListTasks(id=id_, where=where, order=order, cursor=cursor):
+                listed, following = await self._rooms.lookups.page(caller, at, cursor, where, order)
+                return Spoken(self._dialect.task_page(id_, listed, following))
+        raise AssertionError(f"{type(intent).__name__} is no intent of a request")
+
+    async def _call_tool(
+        self, exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: CallTool
+    ) -> Spoken:
+        mount = host_session.mount.name
+        if intent.wants_task:
+            try:
+                record = await self._rooms.tasks.create(caller, host_session, intent)
+            except GatewayError:
+                self._audit.record(ToolCalled(mount, None, "rejected"))
+                raise
+            self._audit.record(ToolCalled(mount, intent.tool, "task"))
+            told = self._rooms.tasks.immediate_response(host_session, intent.tool)
+            return Spoken(self._dialect.task_created(intent.id, record, told))
+        if host_session.has_tasks and self._rooms.tasks.insists(host_session, intent.tool):
+            self._audit.record(ToolCalled(mount, None, "rejected"))
+            raise TaskSupportMismatch("The tool runs only as a task")
+        listed = intent.tool if host_session.upstream.lists(intent.tool) else None
+        self._audit.record(ToolCalled(mount, listed, "direct"))
+        response = await self._rooms.relaying.forward(
+            exchange,
+            caller,
+            host_session,
+            Asked(intent.id, words.TOOLS_CALL, intent.params, intent.progress_token, intent.tool),
+        )
+        message = self._dialect.answer(intent.id, response, _foreign(host_session, words.TOOLS_CALL))
+        return Spoken(message, error_of(response))
+
+    async def _relay(self, exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: Relay) -> Spoken:
+        asked = Asked(intent.id, intent.method, intent.params, intent.progress_token)
+        response = await self._rooms.relaying.forward(exchange, caller, host_session, asked)
+        foreign = _foreign(host_session, intent.method)
+        if intent.method == words.TOOLS_LIST:
+            support = host_session.mount.support if host_session.has_tasks else None
+            shows = self._rooms.access.shown_to(caller, host_session.mount.name)
+            return Spoken(self._dialect.tools(intent.id, response, support, shows, foreign), error_of(response))
+        return Spoken(self._dialect.answer(intent.id, response, foreign), error_of(response))
+
+
+def _foreign(host_session: HostSession, method: str) -> Foreign | None:
+    """That the answers of the session's server have to be made to fit; None where it is of the same era."""
+    if host_session.upstream.era is Era.INITIALIZE:
+        return None
+    return Foreign(method, host_session.peer.revision)
+
+
+_ABOUT_A_TASK = (GetTask, AwaitTask, CancelTask)

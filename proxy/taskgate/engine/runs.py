@@ -1,0 +1,95 @@
+"""The calls of tasks that run in this process, and the look-out for what others do to their records.
+
+What must not live here: the calls themselves, and how they end (`runner`).
+"""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
+
+from taskgate.clock import Clock
+from taskgate.engine.telling.hearing import TaskHearer
+from taskgate.errors import StoreUnavailable
+from taskgate.interruption import Interruptible
+from taskgate.stores.base import Change, HolderWatch, TaskStore
+from taskgate.tasks.record import OwnerKey, TaskId, TaskRecord
+
+PATIENCE: Final = timedelta(seconds=30)
+RETRY_WATCH: Final = timedelta(seconds=1)
+"""How soon a task is looked at again that could not be when it changed."""
+
+
+class Run:
+    """One call in this process. `revision` is the newest of the record that this process wrote."""
+
+    __slots__ = ("hearer", "id", "is_shut_down", "owner", "revision", "scope", "stopped", "task")
+
+    def __init__(self, record: TaskRecord, hearer: TaskHearer) -> None:
+        self.hearer = hearer
+        self.id: TaskId = record.id
+        self.owner: OwnerKey = record.owner
+        self.revision = record.revision
+        self.stopped = False
+        self.is_shut_down = False
+        self.scope = Interruptible()
+        self.task: asyncio.Task[None] | None = None
+
+    def stop(self) -> None:
+        """Give the call up, now or as soon as it would leave. What is being written is still written."""
+        self.stopped = True
+        self.scope.interrupt()
+
+    def shut_down(self) -> None:
+        """Give the call up because the gateway ends."""
+        self.is_shut_down = True
+        self.stop()
+
+    def wrote(self, revision: int) -> None:
+        """That revision is ours: news of it needs no look at the record."""
+        self.revision = revision
+
+
+class Lookout:
+    """Looks out for changes of the tasks that run in a process, `holder`, and lets their calls obey them."""
+
+    def __init__(self, *, holder: str, store: TaskStore, runs: Mapping[TaskId, Run], clock: Clock) -> None:
+        self._holder = holder
+        self._store = store
+        self._runs = runs
+        self._clock = clock
+
+    async def watch(self) -> None:
+        """Look out until it is cancelled."""
+        since: int | None = None
+        unread: list[TaskId] = []
+        while True:
+            try:
+                patience = RETRY_WATCH if unread else PATIENCE
+                news = await self._store.changed(HolderWatch(holder=self._holder, since=since), timeout=patience)
+            except StoreUnavailable:
+                await asyncio.sleep(RETRY_WATCH.total_seconds())
+                continue
+            since = news.place
+            told = [change.id for change in news.changes if self._is_news(change)] if news.complete else [*self._runs]
+            unread = [task for task in dict.fromkeys((*unread, *told)) if not await self._obeyed(task)]
+
+    def _is_news(self, change: Change) -> bool:
+        """Whether a change of a task that runs here was made by somebody else."""
+        run = self._runs.get(change.id)
+        return run is not None and run.revision != change.revision
+
+    async def _obeyed(self, task: TaskId) -> bool:
+        """Stop the call of a task that somebody ended; False where that could not be looked up."""
+        run = self._runs.get(task)
+        if run is None:
+            return True
+        try:
+            record = await self._store.load(run.owner, task, now=self._clock.now())
+        except StoreUnavailable:
+            return False
+        if record is None or record.status.is_terminal:
+            run.stop()
+        else:
+            run.hearer.obey(record)
+        return True

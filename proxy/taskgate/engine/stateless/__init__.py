@@ -1,0 +1,1 @@
+"""Hosts of the stateless era, which have no sessions: every request stands for itself."""

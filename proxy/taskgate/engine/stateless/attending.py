@@ -1,0 +1,88 @@
+"""Requests that wait for their servers: until the answer is there, the host leaves, or the gateway shuts down.
+
+The answer is one JSON document unless the host has to wait: the first thing that is to be said before it, or the first
+keep-alive interval without it, turns it into an event stream (H-MOD-13). A host that leaves has cancelled its request
+(H-MOD-9). What must not live here: what is waited for.
+"""
+
+from collections.abc import Awaitable
+from datetime import timedelta
+from typing import TypeVar
+
+from taskgate.alarms import Alarms
+from taskgate.dialects.stateless import Stateless, StatelessDialect
+from taskgate.engine.messages import Exchange
+from taskgate.engine.pulse import Pulse
+from taskgate.engine.relay import CUT_OFF
+from taskgate.engine.stateless.hearing import Telling
+from taskgate.errors import CutOff
+from taskgate.interruption import Interrupted, Interruptible
+
+Awaited = TypeVar("Awaited")
+
+
+class Attending:
+    """The requests that wait in this process. `patience` is the time after which a silent answer becomes a stream."""
+
+    def __init__(self, *, dialect: StatelessDialect, patience: timedelta) -> None:
+        self._dialect = dialect
+        self._patience = patience.total_seconds()
+        self._alarms = Alarms(self._patience)
+        self._waiting: set[Interruptible] = set()
+        self._stopping = False
+
+    def telling(self, exchange: Exchange, said: Stateless, *, passes_rounds: bool = False) -> "Attended":
+        """Who hears a request for its host, and keeps its answer alive, for as long as the block is not over."""
+        telling = Telling(exchange, self._dialect, said, passes_rounds=passes_rounds)
+        streams = exchange.inbound.accepts_stream
+        if streams and not exchange.inbound.accepts_json:
+            exchange.stream()
+        return Attended(telling, Pulse(self._alarms, self._patience, telling.live) if streams else None)
+
+    async def wait(self, exchange: Exchange, work: Awaitable[Awaited]) -> Awaited:
+        """What comes of `work`, which is cancelled with the request.
+
+        Raises Interrupted when the host left, CutOff when the gateway ends, and what the work raises.
+        """
+        scope = Interruptible()
+        self._waiting.add(scope)
+        try:
+            with scope:
+                exchange.when_gone(scope.interrupt)
+                if self._stopping:
+                    # It was late to come here; what is there already is told all the same.
+                    scope.interrupt()
+                return await work
+        except Interrupted:
+            if self._stopping:
+                raise CutOff(CUT_OFF) from None
+            raise
+        finally:
+            self._waiting.discard(scope)
+
+    def stop(self) -> None:
+        """Give up what still waits, or begins to: hosts are told so."""
+        self._stopping = True
+        for scope in self._waiting:
+            scope.interrupt()
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        self._alarms.close()
+
+
+class Attended:
+    """A block in which a request is heard for its host."""
+
+    __slots__ = ("_pulse", "_telling")
+
+    def __init__(self, telling: Telling, pulse: Pulse | None) -> None:
+        self._telling = telling
+        self._pulse = pulse
+
+    def __enter__(self) -> Telling:
+        return self._telling
+
+    def __exit__(self, *_: object) -> None:
+        if self._pulse is not None:
+            self._pulse.stop()

@@ -1,0 +1,83 @@
+"""A request of the stateless era on its way to its server, with all that its answer depends on. Values only."""
+
+from collections.abc import Coroutine
+from datetime import timedelta
+from typing import Any, Final, NamedTuple
+
+from taskgate.auth.context import AuthContext
+from taskgate.dialects.intents import CallTool, Relay
+from taskgate.dialects.stateless import Stateless
+from taskgate.engine.guard.callers import speaker
+from taskgate.engine.messages import Exchange
+from taskgate.engine.stateless.lines import Line
+from taskgate.mcp import vocabulary as words
+from taskgate.mcp.jsonrpc import Response
+from taskgate.mcp.versions import Peer
+from taskgate.upstream.base import Hearer
+
+IN_ROUNDS: Final = frozenset({words.TOOLS_CALL, "prompts/get", "resources/read"})
+"""What a server may ask for more of before it answers (M-MRTR-1)."""
+
+_ASKED: Final = ("elicitation", "roots", "sampling")
+_NO_BOUND: Final = timedelta(days=36_500)
+"""What bounds a call that is not a task yet are its server's own bounds."""
+
+
+class Errand(NamedTuple):
+    """One request. `sends` is it as its server gets it, which differs where it brings answers to a server's round.
+
+    `may_become_task` is as far as can be told without the server's catalogue.
+    """
+
+    exchange: Exchange
+    caller: AuthContext
+    line: Line
+    said: Stateless
+    request: CallTool | Relay
+    sends: CallTool | Relay
+    may_become_task: bool = False
+
+    @property
+    def method(self) -> str:
+        """The method of the request."""
+        return words.TOOLS_CALL if isinstance(self.request, CallTool) else self.request.method
+
+    @property
+    def may_outlive(self) -> bool:
+        """Whether the call may go on after its request was answered: as a task, or until its host brings answers."""
+        return self.may_become_task or (self.method in IN_ROUNDS and bool(asked_of(self.said.peer)))
+
+    def send(self, hearer: Hearer) -> Coroutine[Any, Any, Response]:
+        """The request on its way; see UpstreamSession."""
+        upstream, who, said = self.line.upstream, speaker(self.caller), self.said
+        level, repeated = said.log_level, said.repeated
+        sends = self.sends
+        if not isinstance(sends, CallTool):
+            return upstream.relay(
+                sends.method, sends.params, hearer=hearer, speaker=who, log_level=level, repeated=repeated
+            )
+        if self.may_become_task and sends.kept is not None and sends.progress_token is None and sends is self.request:
+            # A task tells how far it is, so its server is asked to, even where its host did not.
+            return upstream.run(
+                sends.tool,
+                sends.kept,
+                within=_NO_BOUND,
+                hearer=hearer,
+                speaker=who,
+                log_level=level,
+                repeated=repeated,
+            )
+        return upstream.relay(
+            words.TOOLS_CALL,
+            sends.params,
+            hearer=hearer,
+            tool=sends.tool,
+            speaker=who,
+            log_level=level,
+            repeated=repeated,
+        )
+
+
+def asked_of(peer: Peer) -> dict[str, Any]:
+    """What a host says that it can be asked."""
+    return {name: peer.capabilities[name] for name in _ASKED if name in peer.capabilities}

@@ -1,0 +1,78 @@
+"""What a server says while a request waits for it, told to the host of that request: on its own stream or not at all.
+
+What must not live here: questions, which no host of this era is asked on a stream (`flights`), and for how long a
+request is waited on (`attending`).
+"""
+
+from collections.abc import Awaitable, Mapping
+from typing import Any
+
+from taskgate.dialects.needs import together
+from taskgate.dialects.progress import done_of
+from taskgate.dialects.stateless import Stateless, StatelessDialect
+from taskgate.engine.messages import Exchange
+from taskgate.engine.relay import STEP
+from taskgate.mcp.jsonrpc import Notification
+from taskgate.mcp.vocabulary import NOTE_MESSAGE, NOTE_PROGRESS
+from taskgate.upstream.base import ServerQuestion
+
+
+class Telling:
+    """Hears one request for its host; see Hearer.
+
+    Progress goes out under the host's own token and grows with every message (M-PROG-1), a log line where the request
+    wants to hear it (M-LOG-1). Everything else is none of the request's.
+    """
+
+    __slots__ = ("_dialect", "_done", "_exchange", "_level", "_spoke", "_token", "missing", "passes_rounds")
+
+    def __init__(
+        self, exchange: Exchange, dialect: StatelessDialect, said: Stateless, *, passes_rounds: bool = False
+    ) -> None:
+        self._exchange = exchange
+        self._dialect = dialect
+        self._token = said.progress_token
+        self._level = said.log_level
+        self._done: float | None = None
+        self._spoke = False
+        self.passes_rounds = passes_rounds
+        self.missing: Mapping[str, Any] = {}
+        """What the server was refused for want of; see together."""
+
+    def notice(self, notification: Notification) -> None:
+        """See Hearer."""
+        if self._exchange.inbound.accepts_stream and self._concerns(notification):
+            self._spoke = True
+            self._exchange.stream().put(self._dialect.notice(notification, self._token))
+
+    def clog(self) -> Awaitable[None] | None:
+        """See Hearer."""
+        return self._exchange.stream().clog() if self._exchange.streams else None
+
+    def asked(self, question: ServerQuestion) -> None:
+        """See Hearer: nobody can be asked on a stream of this era."""
+        question.refuse()
+
+    def refused(self, required: Mapping[str, Any]) -> None:
+        """See Hearer."""
+        self.missing = together(self.missing, required)
+
+    def live(self) -> None:
+        """Show the host that the request is still served, where nothing else did."""
+        feed = self._exchange.stream()
+        if self._token is not None and not self._spoke:
+            self._done = 0.0 if self._done is None else self._done + STEP
+            feed.put_now(self._dialect.progress(self._token, self._done, "Still running"))
+        self._spoke = False
+
+    def _concerns(self, notification: Notification) -> bool:
+        if notification.method == NOTE_PROGRESS:
+            return self._token is not None and self._is_further(notification)
+        return notification.method == NOTE_MESSAGE and self._dialect.is_loud_enough(notification, self._level)
+
+    def _is_further(self, notification: Notification) -> bool:
+        done = done_of(notification)
+        if done is None or (self._done is not None and done <= self._done):
+            return False
+        self._done = done
+        return True

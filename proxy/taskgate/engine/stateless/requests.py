@@ -1,0 +1,147 @@
+"""Requests of the stateless era: whether each may be done, and by whom in the house.
+
+What must not live here: how a call is carried (`calls`), what tasks are (`task_requests`). What holds: nothing outlasts
+a request but what it made, and a server is met over the line that what the request says leads to.
+"""
+
+import json
+from collections.abc import Coroutine
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, Final
+
+from taskgate.auth.context import AuthContext
+from taskgate.dialects.faults import modern_status
+from taskgate.dialects.intents import CallTool, CancelTask, GetTask, Relay
+from taskgate.dialects.stateless import (
+    Discover,
+    Listen,
+    OfLegacyTask,
+    Retry,
+    Stateless,
+    StatelessDialect,
+    StatelessIntent,
+    UpdateTask,
+)
+from taskgate.engine.guard.access import Access
+from taskgate.engine.messages import Exchange, Reply
+from taskgate.engine.mounts import Mount
+from taskgate.engine.runner import Runner
+from taskgate.engine.spoken import TOOL_ERROR, Answered, Spoken, error_of
+from taskgate.engine.stateless.calls import Calls
+from taskgate.engine.stateless.lines import Line, Lines
+from taskgate.engine.stateless.subscriptions import Subscriptions
+from taskgate.engine.stateless.task_requests import TaskRequests
+from taskgate.errors import UpstreamFailed
+from taskgate.mcp.headers import check_params
+from taskgate.mcp.jsonrpc import Request
+from taskgate.mcp.vocabulary import TOOLS_LIST
+
+_ABOUT_TASKS: Final = (GetTask, UpdateTask, CancelTask, OfLegacyTask)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatelessRequests:
+    """Does what hosts of the stateless era ask."""
+
+    dialect: StatelessDialect
+    access: Access
+    lines: Lines
+    calls: Calls
+    runner: Runner
+    tasks: TaskRequests
+    subscriptions: Subscriptions
+
+    async def answer(
+        self, exchange: Exchange, mount: Mount, caller: AuthContext, request: Request, said: Stateless
+    ) -> Answered:
+        """The answer to one request, by what it said of itself. Raises GatewayError, and Interrupted when the host
+        left."""
+        # 1. What the request asks, in neutral words; its parameters are checked here.
+        intent = self.dialect.decode(request, said, offers_tasks=mount.offers_tasks)
+        # 2. About a task: the operator's rules look at its tool, so they are asked where it is found.
+        if isinstance(intent, _ABOUT_TASKS):
+            spoken = await self._about_a_task(exchange, caller, mount.name, intent)
+            return _answered(spoken, said)
+        # 3. Whether the rules let this caller do it.
+        asking = intent.request if isinstance(intent, Retry) else intent
+        tool = asking.tool if isinstance(asking, CallTool) else None
+        self.access.check(caller, mount.name, request.method, tool)
+        line = self.lines.take(mount, caller, said.peer)
+        # Whoever waits for tasks to end waits for what may yet become one, too.
+        with line, nullcontext() if tool is None else self.runner.expecting(line):
+            if tool is not None:
+                # 4. Whether the headers say of the arguments what the body says: only the server's catalogue tells.
+                await self._check_arguments(exchange, line, request, said, tool)
+            # 5. Do it.
+            if isinstance(intent, Listen):
+                reply = await self.subscriptions.serve(exchange, caller, line, intent)
+                return Answered(reply, said.peer.revision)
+            return _answered(await self._perform(exchange, caller, line, said, intent), said)
+
+    def _about_a_task(
+        self, exchange: Exchange, caller: AuthContext, at: str, intent: GetTask | UpdateTask | CancelTask | OfLegacyTask
+    ) -> Coroutine[Any, Any, Spoken]:
+        match intent:
+            case GetTask():
+                return self.tasks.get(exchange, caller, at, intent)
+            case UpdateTask():
+                return self.tasks.update(exchange, caller, at, intent)
+            case CancelTask():
+                return self.tasks.cancel(exchange, caller, at, intent)
+            case OfLegacyTask():
+                return self.tasks.of_legacy(exchange, caller, at, intent)
+
+    def _perform(
+        self, exchange: Exchange, caller: AuthContext, line: Line, said: Stateless, intent: StatelessIntent
+    ) -> Coroutine[Any, Any, Spoken]:
+        match intent:
+            case CallTool():
+                return self.calls.call(exchange, caller, line, said, intent)
+            case Retry():
+                return self.calls.retry(exchange, caller, line, said, intent)
+            case Relay(method=method) if method == TOOLS_LIST:
+                return self._list_tools(exchange, caller, line, said, intent)
+            case Relay():
+                return self.calls.relay(exchange, caller, line, said, intent)
+            case Discover():
+                return self._discover(exchange, line, said, intent)
+        raise AssertionError(f"{type(intent).__name__} needs no line, or was served before")
+
+    async def _discover(self, exchange: Exchange, line: Line, said: Stateless, intent: Discover) -> Spoken:
+        server = await self.calls.meet(exchange, said, line.upstream.open())
+        return Spoken(self.dialect.discovered(intent.id, server, offers_tasks=line.mount.offers_tasks))
+
+    async def _list_tools(
+        self, exchange: Exchange, caller: AuthContext, line: Line, said: Stateless, intent: Relay
+    ) -> Spoken:
+        response = await self.calls.forward(exchange, caller, line, said, intent)
+        shows = self.access.shown_to(caller, line.mount.name)
+        return Spoken(self.dialect.tools(intent.id, response, line.upstream.era, shows), error_of(response))
+
+    async def _check_arguments(
+        self, exchange: Exchange, line: Line, request: Request, said: Stateless, tool: str
+    ) -> None:
+        """Refuse a call whose headers say other arguments than its body (H-MOD-6); where no catalogue can be had, none.
+
+        A server that does not list its tools now may still run them, and who reads headers alone decides nothing here.
+        """
+        catalogue = line.upstream.tools()
+        if not line.upstream.lists(tool):
+            # It may have to be read first. Where the tool is known, it is there, and nothing waits.
+            catalogue = self.calls.meet(exchange, said, catalogue)
+        try:
+            listed = (await catalogue).get(tool)
+        except UpstreamFailed:
+            return
+        if listed is not None and listed.mirrored:
+            check_params(exchange.inbound.repeated(), request, listed.mirrored)
+
+
+def _answered(spoken: Spoken, said: Stateless) -> Answered:
+    """An error of a server has the status that the era gives it, as long as there is no stream to tell it on."""
+    status = 200
+    if spoken.error not in (None, TOOL_ERROR):
+        # By the code that its host is told, which need not be the server's own.
+        status = modern_status(json.loads(spoken.message)["error"]["code"])
+    return Answered(Reply(status=status, body=spoken.message, headers=spoken.headers), said.peer.revision, spoken.error)

@@ -1,0 +1,112 @@
+"""What hosts of the stateless era ask of tasks: read, answer, cancel. Of their own alone, whichever era made them.
+
+What must not live here: how a task is made (`calls`), and how hosts are told of it unasked (`subscriptions`). What
+holds: nothing here waits for a task, and answers and cancels are acknowledged whatever came of them (M-UPD-1,
+M-CANCEL-1).
+"""
+
+from contextlib import suppress
+from functools import partial
+
+from taskgate.auth.context import AuthContext
+from taskgate.clock import Clock
+from taskgate.dialects.faults import TASKS_NEEDED
+from taskgate.dialects.intents import CancelTask, GetTask
+from taskgate.dialects.questions import Answer
+from taskgate.dialects.stateless import OfLegacyTask, StatelessDialect, UpdateTask
+from taskgate.engine.changes import Changes
+from taskgate.engine.guard.lookups import Lookups
+from taskgate.engine.messages import Exchange
+from taskgate.engine.runner import Runner
+from taskgate.engine.spoken import Spoken
+from taskgate.engine.task_service import TaskService
+from taskgate.errors import InvalidParams, MissingCapability, TaskAlreadyFinished, TaskNotFound
+from taskgate.mcp.versions import LEGACY
+from taskgate.mcp.vocabulary import TASKS_CANCEL, TASKS_GET, TASKS_UPDATE
+from taskgate.stores.base import TaskStore
+from taskgate.tasks.events import InputAnswered, TaskEvent
+from taskgate.tasks.record import TaskRecord
+
+
+class TaskRequests:
+    """Answers `tasks/get`, `tasks/update` and `tasks/cancel`.
+
+    Each raises TaskNotFound for whatever is not the caller's, or not any more, and what else `Lookups.find` raises.
+    """
+
+    def __init__(
+        self,
+        *,
+        dialect: StatelessDialect,
+        store: TaskStore,
+        tasks: TaskService,
+        lookups: Lookups,
+        changes: Changes,
+        runner: Runner,
+        clock: Clock,
+    ) -> None:
+        self._dialect = dialect
+        self._store = store
+        self._tasks = tasks
+        self._lookups = lookups
+        self._changes = changes
+        self._runner = runner
+        self._clock = clock
+
+    async def get(self, exchange: Exchange, caller: AuthContext, mount: str, intent: GetTask) -> Spoken:
+        """The task as it is now, with what its state has to show (M-GET-1)."""
+        return await self._shown(await self._lookups.find(exchange, caller, mount, intent.task, TASKS_GET), intent)
+
+    async def update(self, exchange: Exchange, caller: AuthContext, mount: str, intent: UpdateTask) -> Spoken:
+        """Take answers to what the task waits with; the first to each counts, whoever else is asked it.
+
+        Those to what is answered, withdrawn or unknown do nothing (M-UPD-2). Raises InvalidParams for one that does not
+        fit its question: then none is taken.
+        """
+        record = await self._lookups.find(exchange, caller, mount, intent.task, TASKS_UPDATE)
+        asked = self._dialect.outstanding(record)
+        answers = {key: answer for key, answer in intent.answers.items() if key in asked}
+        if not all(self._dialect.fits(asked[key].method, answer) for key, answer in answers.items()):
+            raise InvalidParams("An input response does not fit the request that it answers")
+        if answers:
+            # Before any of them is there: the server is to hear each from who gave it.
+            self._runner.answers((record.owner,), record.id, caller)
+        for key, answer in answers.items():
+            await self._changes.make(record.owner, record.id, partial(_answered, key, answer))
+        return Spoken(self._dialect.acknowledged(intent.id))
+
+    async def cancel(self, exchange: Exchange, caller: AuthContext, mount: str, intent: CancelTask) -> Spoken:
+        """Cancel the task, unless it has ended already."""
+        with suppress(TaskAlreadyFinished):
+            await self._tasks.cancel(exchange, caller, mount, intent.task, TASKS_CANCEL)
+        return Spoken(self._dialect.acknowledged(intent.id))
+
+    async def of_legacy(self, exchange: Exchange, caller: AuthContext, mount: str, intent: OfLegacyTask) -> Spoken:
+        """The same for a task that was made in the initialize era (AMB-19).
+
+        Raises MissingCapability for any other, whether it is there or not.
+        """
+        request = intent.request
+        method = TASKS_GET if isinstance(request, GetTask) else TASKS_CANCEL
+        try:
+            record = await self._lookups.find(exchange, caller, mount, request.task, method)
+            if record.call.peer.revision not in LEGACY:
+                raise MissingCapability(TASKS_NEEDED)
+            if isinstance(request, GetTask):
+                return await self._shown(record, request)
+            return await self.cancel(exchange, caller, mount, request)
+        except TaskNotFound:
+            raise MissingCapability(TASKS_NEEDED) from None
+
+    async def _shown(self, record: TaskRecord, intent: GetTask) -> Spoken:
+        """What is told of a task whose head was found: its bodies are read where it has ended, and only there."""
+        whole: TaskRecord | None = record
+        if record.status.is_terminal:
+            whole = await self._store.load(record.owner, record.id, now=self._clock.now(), bodies=True)
+        if whole is None:
+            raise TaskNotFound
+        return Spoken(self._dialect.task_state(intent.id, whole))
+
+
+def _answered(key: str, answer: Answer, _: TaskRecord) -> TaskEvent:
+    return InputAnswered(key=key, response=answer)

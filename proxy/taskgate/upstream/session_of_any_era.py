@@ -1,0 +1,177 @@
+"""A session with a server whose era is not known beforehand: that of the era that it is found to speak.
+
+Where the era is known, it costs nothing but the way through. What must not live here: how the era is found (`era`), and
+what a session is in either.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from taskgate.dialects.base import ListedTool, Params, Server
+from taskgate.errors import UpstreamFailed
+from taskgate.mcp.jsonrpc import Notification, RawJson, Response
+from taskgate.mcp.versions import Era
+from taskgate.tasks.events import CallFaulted, CallSucceeded
+from taskgate.upstream import failures
+from taskgate.upstream.base import Hearer, Speaker, UpstreamSession
+from taskgate.upstream.calls import Means
+from taskgate.upstream.era import Asking, EraFinder
+from taskgate.upstream.initialize.session import HttpSession
+from taskgate.upstream.single import Abandoned, SingleFlight
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Makers:
+    """How the session of either era is made; what is handed in is to be called when the server left that era."""
+
+    legacy: Callable[[Callable[[], None]], HttpSession]
+    stateless: Callable[[Callable[[], None]], UpstreamSession]
+
+
+class EraSession:
+    """One session with one server; see UpstreamSession.
+
+    When the server leaves its era, the call that notices fails, and the next one goes by what is found then; calls that
+    still run in the other era may end by themselves.
+    """
+
+    def __init__(self, finder: EraFinder, *, means: Means, makers: Makers) -> None:
+        self._finder = finder
+        self._means = means
+        self._makers = makers
+        self._finding = SingleFlight(self._find)
+        self._closed = False
+        self._retired: UpstreamSession | None = None
+        self.era = finder.era or Era.INITIALIZE
+        """See UpstreamSession."""
+        self._bound = self._inner = None if finder.era is None else self._made(finder.era)
+
+    async def open(self) -> Server:
+        """See UpstreamSession."""
+        return await (self._inner or await self._found()).open()
+
+    def relay(
+        self,
+        method: str,
+        params: Params | None,
+        *,
+        hearer: Hearer,
+        tool: str | None = None,
+        speaker: Speaker | None = None,
+        log_level: str | None = None,
+        repeated: Mapping[str, str] | None = None,
+    ) -> Coroutine[Any, Any, Response]:
+        """See UpstreamSession."""
+        # Handed on rather than awaited: nearly every call of the gateway goes this way.
+        relay = self._find_and_relay if self._inner is None else self._inner.relay
+        return relay(method, params, hearer=hearer, tool=tool, speaker=speaker, log_level=log_level, repeated=repeated)
+
+    async def run(
+        self,
+        tool: str,
+        params: RawJson,
+        *,
+        within: timedelta,
+        hearer: Hearer,
+        speaker: Speaker | None = None,
+        log_level: str | None = None,
+        repeated: Mapping[str, str] | None = None,
+    ) -> Response:
+        """See UpstreamSession."""
+        inner = self._inner
+        if inner is None:
+            inner, spent = await self._found_within(self._means.patience.of(tool).within(within).first)
+            within -= spent
+        return await inner.run(
+            tool, params, within=within, hearer=hearer, speaker=speaker, log_level=log_level, repeated=repeated
+        )
+
+    def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
+        """See UpstreamSession."""
+        assert self._bound is not None, "a response came in a session"
+        return self._bound.outcome(response)
+
+    def tell(self, notification: Notification) -> None:
+        """See UpstreamSession."""
+        if self._inner is not None:
+            self._inner.tell(notification)
+
+    def tools(self) -> Coroutine[Any, Any, Mapping[str, ListedTool]]:
+        """See UpstreamSession."""
+        return self._find_tools() if self._inner is None else self._inner.tools()
+
+    def lists(self, tool: str) -> bool:
+        """See UpstreamSession."""
+        return self._inner is not None and self._inner.lists(tool)
+
+    async def close(self) -> None:
+        """See UpstreamSession."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._finding.close()
+        sessions = [session for session in (self._bound, self._retired) if session is not None]
+        await asyncio.gather(*(session.close() for session in sessions))
+
+    async def _find_and_relay(self, method: str, params: Params | None, *, tool: str | None, **more: Any) -> Response:
+        inner, _ = await self._found_within(self._means.patience.of(tool).first)
+        return await inner.relay(method, params, tool=tool, **more)
+
+    async def _found(self) -> UpstreamSession:
+        if self._closed:
+            raise failures.let_go(dispatched=False)
+        try:
+            return await self._finding.get()
+        except UpstreamFailed as failure:
+            # Nothing that a call wants has left yet.
+            raise failures.unsent(failure) from None
+        except Abandoned:
+            raise failures.let_go(dispatched=False) from None
+
+    async def _find_tools(self) -> Mapping[str, ListedTool]:
+        return await (await self._found()).tools()
+
+    async def _found_within(self, within: float) -> tuple[UpstreamSession, timedelta]:
+        """The session, and the time that it took to find."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            async with asyncio.timeout(within):
+                inner = await self._found()
+        except TimeoutError:
+            raise failures.too_late(dispatched=False) from None
+        return inner, timedelta(seconds=loop.time() - began)
+
+    async def _find(self) -> UpstreamSession:
+        lost = partial(self._lose, Era.INITIALIZE)
+        found = await self._finder.find(Asking(means=self._means, open=partial(self._makers.legacy, lost)))
+        bound = self._bound
+        inner: UpstreamSession
+        if found.session is not None:
+            inner = found.session
+        elif bound is not None and bound.era is found.era:
+            inner = bound
+        else:
+            inner = self._made(found.era)
+        self._inner = self._bound = inner
+        self.era = inner.era
+        if bound is not None and bound is not inner:
+            retired, self._retired = self._retired, bound
+            if retired is not None:
+                await retired.close()
+        return inner
+
+    def _made(self, era: Era) -> UpstreamSession:
+        make = self._makers.stateless if era is Era.STATELESS else self._makers.legacy
+        return make(partial(self._lose, era))
+
+    def _lose(self, era: Era) -> None:
+        """The server does not speak like that any more."""
+        self._finder.forget(era)
+        if self._inner is not None and self._inner.era is era:
+            self._inner = None
+            self._finding.forget()

@@ -1,0 +1,149 @@
+"""One stream of `subscriptions/listen`, asked for again whenever it ends: servers keep nothing of it (M-SUB-2).
+
+What must not live here: what is wanted, and what becomes of what is heard.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from typing import Protocol
+
+from taskgate.clock import Clock
+from taskgate.dialects.base import Answered, Noticed
+from taskgate.dialects.stateless_server import Listened, Subscribed
+from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.mcp.jsonrpc import Notification
+from taskgate.mcp.versions import Peer
+from taskgate.upstream.base import POSTED, Incoming, Outgoing
+from taskgate.upstream.pauses import FOR_NOW, PAUSE_FIRST, PAUSE_MOST, share
+from taskgate.upstream.stateless.means import StatelessMeans
+
+
+class Stands(Protocol):
+    """Told that a stream is heard; `again` where it was heard before, so that something may have been missed."""
+
+    def __call__(self, stream: "ListenStream", *, again: bool) -> None: ...
+
+
+class ListenStream:
+    """Holds one stream open until it is stopped, or its server has none. What cannot be read is passed over.
+
+    The ids of the requests tell streams apart: no two have the same.
+    """
+
+    def __init__(
+        self,
+        means: StatelessMeans,
+        wants: Listened,
+        host: Peer | None,
+        *,
+        hear: Callable[[Notification], None],
+        stands: Stands,
+        clock: Clock,
+    ) -> None:
+        self._means = means
+        self._wants = wants
+        self._host = host
+        self._hear = hear
+        self._stands = stands
+        self._clock = clock
+        self._granted: frozenset[str] | None = None
+        self._known = asyncio.Event()
+        self._was_refused = False
+        self.is_heard = False
+        """Whether the server tells on it at this moment."""
+        self._task = asyncio.get_running_loop().create_task(self._listen())
+
+    async def known(self, within: float) -> None:
+        """Wait until the server tells on it, or did not open it, but no longer than `within` seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self._known.wait()
+
+    def tells_of(self, uri: str) -> bool:
+        """Whether it tells of that resource, or is to as soon as it stands."""
+        return not self._task.done() if self._granted is None else uri in self._granted
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, and is not asked for again."""
+        return self._task.done()
+
+    def when_over(self, forget: Callable[["ListenStream"], None]) -> None:
+        """Call `forget` once it has ended."""
+        self._task.add_done_callback(lambda _: forget(self))
+
+    def stop(self) -> None:
+        """End it; does not wait."""
+        self._task.cancel()
+        self._known.set()
+
+    async def close(self) -> None:
+        """End it, and wait until it has ended."""
+        self.stop()
+        await asyncio.wait((self._task,))
+
+    async def _listen(self) -> None:
+        pause = PAUSE_FIRST
+        for turn in count():
+            began = self._clock.elapsed()
+            id_ = next(self._means.ids)
+            try:
+                if not await self._hold(id_):
+                    return
+            except UpstreamFailed as failure:
+                if failure.reason == UpstreamReason.REDIRECT.value:
+                    return
+            finally:
+                self.is_heard = False
+                self._known.set()
+            if self._clock.elapsed() - began > PAUSE_MOST:
+                pause = PAUSE_FIRST
+            await asyncio.sleep(pause * share(str(id_), turn))
+            pause = min(pause * 2, PAUSE_MOST)
+
+    async def _hold(self, id: int) -> bool:
+        """Hear one stream to its end; whether there may be another."""
+        written = self._means.dialect.listen(id, self._wants, self._host)
+        outgoing = Outgoing(
+            verb="POST",
+            headers={**POSTED, **written.headers},
+            body=written.message.encode(),
+            first_byte=self._means.settings.first_byte,
+            only_listens=True,
+        )
+        incoming = await self._means.transport.send(outgoing)
+        try:
+            if incoming.status in FOR_NOW:
+                return True
+            if incoming.status != 200 or not incoming.streams:
+                return False
+            await self._hear_all(incoming, id)
+            return not self._was_refused
+        finally:
+            await incoming.release()
+
+    async def _hear_all(self, incoming: Incoming, id: int) -> None:
+        self._means.observer.stream_opened("listen")
+        try:
+            async for message in incoming.messages():
+                # Whatever cannot be read, it answers nothing: the stream is still good for the next message.
+                with suppress(UpstreamFailed):
+                    if self._is_end(message, id):
+                        return
+        finally:
+            self._means.observer.stream_ended("listen")
+
+    def _is_end(self, message: bytes, id: int) -> bool:
+        match self._means.dialect.hear(message):
+            case Subscribed(uris):
+                again, self._granted, self.is_heard = self._granted is not None, uris, True
+                self._known.set()
+                self._stands(self, again=again)
+            case Noticed(notification):
+                self._hear(notification)
+            case Answered(response) if response.id == id:
+                self._was_refused = response.error is not None
+                return True
+        return False

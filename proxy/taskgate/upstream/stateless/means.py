@@ -1,0 +1,28 @@
+"""What all sessions of this era with one server share. Values only."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from taskgate.alarms import Alarms
+from taskgate.dialects.stateless_server import StatelessServerDialect
+from taskgate.upstream.base import Transport
+from taskgate.upstream.patience import Patience
+from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatelessMeans:
+    """What every session with one server shares. Ids are unique among all of them, as tokens of progress must be.
+
+    `alarms` bound the calls, for as long as `patience` says. `era_lost` is told whenever the server answers as if it
+    did not speak this era any more: it may be wrong, and must neither raise nor wait.
+    """
+
+    transport: Transport
+    settings: UpstreamSettings
+    dialect: StatelessServerDialect
+    observer: UpstreamObserver
+    ids: Iterator[int]
+    alarms: Alarms
+    patience: Patience
+    era_lost: Callable[[], None]

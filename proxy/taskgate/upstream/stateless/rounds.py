@@ -1,0 +1,102 @@
+"""A call through all its rounds: what a server asks for is gathered, and the request sent again, until it answers.
+
+What must not live here: HTTP (`exchanges`), and the time that a call has (`session`).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from datetime import timedelta
+from itertools import count
+from typing import Any, Final
+
+from taskgate.dialects.stateless_server import Saying, ServerRound
+from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.mcp.jsonrpc import Response
+from taskgate.mcp.versions import Peer
+from taskgate.mcp.vocabulary import HEADER_MISMATCH, TOOLS_CALL
+from taskgate.upstream import failures
+from taskgate.upstream.calls import Call
+from taskgate.upstream.stateless.exchanges import Exchanges
+from taskgate.upstream.stateless.means import StatelessMeans
+from taskgate.upstream.stateless.questions import OpenRound
+
+MAX_ROUNDS: Final = 64
+"""In one call: more than any tool needs, and an end for one that would go on for ever."""
+
+MAX_EMPTY: Final = 12
+"""Rounds in a row that ask nobody anything: a server that is short of time, and gets some."""
+
+PAUSE_FIRST: Final = 0.05
+PAUSE_MOST: Final = 5.0
+"""Seconds before such a one is answered; doubles while they go on."""
+
+Mirrored = Mapping[str, tuple[str, ...]]
+
+
+class Rounds:
+    """The calls to one server for one host. `mirrored_anew` reads again what headers of a tool's calls repeat."""
+
+    def __init__(
+        self,
+        means: StatelessMeans,
+        exchanges: Exchanges,
+        host: Peer | None,
+        mirrored_anew: Callable[[str], Awaitable[Mirrored]],
+    ) -> None:
+        self._means = means
+        self._exchanges = exchanges
+        self._host = host
+        self._mirrored_anew = mirrored_anew
+
+    async def ask(self, call: Call, saying: Saying, tool: str | None, first_byte: timedelta | None) -> Response:
+        """The server's last word. Raises UpstreamFailed. Each round goes out under an id of its own (M-MRTR-3)."""
+        response = await self._send(call, saying, first_byte)
+        if tool is not None and saying.method == TOOLS_CALL and _is_mismatch(response):
+            # The server refused before it acted; what it wants repeated may have changed (H-MOD-7).
+            mirrored = await self._mirrored_anew(tool)
+            if mirrored != saying.mirrored:
+                saying = saying._replace(mirrored=mirrored)
+                response = await self._send_again(call, saying, first_byte)
+        empty = 0
+        for turn in count():
+            asked = self._means.dialect.round_of(saying.method, call.id, response)
+            if asked is None or (call.hearer is not None and call.hearer.passes_rounds):
+                return response
+            if turn == MAX_ROUNDS:
+                break
+            empty = 0 if asked.questions else empty + 1
+            again = await self._answered(call, saying, asked, empty)
+            if again is None:
+                return self._means.dialect.unanswered(call.id)
+            saying = again
+            try:
+                response = await self._send_again(call, saying, first_byte)
+            except UpstreamFailed as failure:
+                # Whatever became of this request, the server may have acted on the ones before.
+                raise UpstreamFailed(UpstreamReason(failure.reason), str(failure), dispatched=True) from None
+        raise failures.malformed("it asks without an end")
+
+    async def _answered(self, call: Call, saying: Saying, asked: ServerRound, empty: int) -> Saying | None:
+        """The request with what the server asked for; None where it gets no answer that it could be told (10.2)."""
+        if not asked.questions:
+            if empty > MAX_EMPTY:
+                raise failures.malformed("it asks without an end")
+            await asyncio.sleep(min(PAUSE_FIRST * 2 ** (empty - 1), PAUSE_MOST))
+            return saying._replace(answers=None, state=asked.state)
+        open_round = OpenRound(self._means.dialect, call, asked.questions)
+        answers = await open_round.gather(self._host)
+        # The newest token of whoever answers is as good as that of the call, and lasts longer.
+        call.speaker = open_round.speaker or call.speaker
+        return None if answers is None else saying._replace(answers=answers, state=asked.state)
+
+    async def _send_again(self, call: Call, saying: Saying, first_byte: timedelta | None) -> Response:
+        call.id = next(self._means.ids)
+        return await self._send(call, saying, first_byte)
+
+    def _send(self, call: Call, saying: Saying, first_byte: timedelta | None) -> Coroutine[Any, Any, Response]:
+        written = self._means.dialect.request(call.id, saying, self._host)
+        return self._exchanges.ask(call, written, first_byte)
+
+
+def _is_mismatch(response: Response) -> bool:
+    return response.error is not None and response.error.value["code"] == HEADER_MISMATCH

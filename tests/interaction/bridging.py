@@ -1,0 +1,79 @@
+"""What tests of crossings from era to era share: a server of the stateless era behind the gateway, and questions."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from helpers import stateless_schema
+from helpers.scripted_upstream import Reply, Turn
+from helpers.stateless_server import StatelessServer
+from helpers.whole_gateway import WholeGateway, configuration, running
+from interaction.questioning import URL
+from taskgate.assembly import Surroundings
+
+ALWAYS = {"upgrade": [{"tool": "*", "mode": "always"}]}
+DONE = {"content": [{"type": "text", "text": "done"}]}
+FORM = {
+    "method": "elicitation/create",
+    "params": {
+        "mode": "form",
+        "message": "Which?",
+        "requestedSchema": {"type": "object", "properties": {"it": {"type": "string"}}},
+    },
+}
+ROOTS = {"method": "roots/list"}
+SAMPLE = {
+    "method": "sampling/createMessage",
+    "params": {"messages": [{"role": "user", "content": {"type": "text", "text": "Why?"}}], "maxTokens": 10},
+}
+
+
+@pytest.fixture
+async def modern() -> AsyncIterator[StatelessServer]:
+    """A server of the stateless era with two tools.
+
+    Whatever it was told in that era is held against the schema at the end, and none of it may have been refused for its
+    headers.
+    """
+    async with StatelessServer() as server:
+        server.tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("echo", "report")]
+        yield server
+    assert server.faults == []
+    for request in server.requests:
+        if isinstance(request.message, dict) and "mcp-method" in request.headers:
+            stateless_schema.check_client_message(request.message)
+        else:
+            assert server.dual or request.message["method"] == "initialize", request
+
+
+def before(
+    server: StatelessServer, *, surroundings: Surroundings | None = None, **sections: Any
+) -> AbstractAsyncContextManager[WholeGateway]:
+    """A gateway before that server, which has to find out its era."""
+    upstream = {"path": "/reports/mcp", "url": server.url, "protocol_version": "auto"}
+    return running(configuration({}, upstreams={"reports": upstream}, **sections), surroundings)
+
+
+@pytest.fixture
+async def bridge(modern: StatelessServer) -> AsyncIterator[WholeGateway]:
+    """A gateway with default rules before the server of the stateless era."""
+    async with before(modern) as gateway:
+        yield gateway
+
+
+def requiring(*ids: str) -> Reply:
+    """A tool that wants its host to have been at its addresses before it does anything; the next call is answered."""
+    seen: list[Turn] = []
+
+    async def reply(turn: Turn) -> web.StreamResponse:
+        seen.append(turn)
+        if len(seen) > 1:
+            return web.json_response(turn.answer(DONE))
+        wanted = [{**URL, "elicitationId": id} for id in ids]
+        error = {"code": -32042, "message": "first this", "data": {"elicitations": wanted}}
+        return web.json_response({"jsonrpc": "2.0", "id": turn.id, "error": error})
+
+    return reply

@@ -1,0 +1,30 @@
+"""What the tests of refused requests of the stateless era share."""
+
+from typing import Any
+
+from helpers.mcp_host import Answer
+from helpers.scripted_upstream import ScriptedServer
+from helpers.stateless_schema import TASKS
+from helpers.whole_gateway import WholeGateway
+
+NEEDED = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+TASK = "A" * 32  # an id that could be one
+NAMED: dict[str, dict[str, Any]] = {
+    "prompts/get": {"name": "right"},
+    "resources/read": {"uri": "right"},
+    "tasks/get": {"taskId": TASK},
+    "tasks/cancel": {"taskId": TASK},
+    "tasks/update": {"taskId": TASK, "inputResponses": {}},
+}
+
+
+def refused(answer: Answer, status: int, code: int) -> dict[str, Any]:
+    """The error, once it is known to be that one."""
+    assert (answer.status, answer.code) == (status, code), answer.message
+    return answer.error
+
+
+async def expect_nothing_done(gateway: WholeGateway, server: ScriptedServer) -> None:
+    """No server was spoken to, and nothing is stored."""
+    assert server.requests == []
+    assert await gateway.count("taskgate_tasks_started_total") == 0

@@ -1,0 +1,58 @@
+"""Listeners of the stateless era before a server of the same: what they are granted, told, and ended with."""
+
+from helpers.scripted_upstream import note
+from helpers.stateless_server import StatelessServer
+from helpers.waiting import eventually
+from helpers.whole_gateway import WholeGateway
+from interaction.bridging import bridge, modern
+from interaction.questioning import CAPABLE
+from requirements import covers
+
+__all__ = ["bridge", "modern"]
+
+ASKABLE = {"elicitation": {"form": {}}, "roots": {}}
+
+
+@covers("M-SUB-1", "M-SUB-2", "M-NOTIF-2", "M-NOTIF-3", "M-NOTIF-7", "T-15")
+async def test_news_reach_every_listener_that_asked_for_them_under_its_own_id(
+    modern: StatelessServer, bridge: WholeGateway
+) -> None:
+    modern.capabilities |= {"prompts": {"listChanged": True}, "resources": {"subscribe": True}}
+    host = bridge.stateless(capabilities=CAPABLE)
+    wish = {"resourceSubscriptions": ["file:///a"], "promptsListChanged": True}
+    async with host.listen(id="one", toolsListChanged=True) as first, host.listen(id=2, **wish) as second:
+        assert first.heard[0]["params"]["notifications"] == {"toolsListChanged": True}
+        assert second.heard[0]["params"]["notifications"] == wish
+        wanted = {"toolsListChanged", "promptsListChanged", "resourceSubscriptions"}
+        await eventually(lambda: [{name for name in each if each[name]} for each in modern.wishes] == [wanted])
+        await modern.push(
+            note("notifications/tools/list_changed"),
+            note("notifications/resources/updated", uri="file:///b"),
+            note("notifications/resources/updated", uri="file:///a"),
+            note("notifications/prompts/list_changed"),
+        )
+        await first.until("notifications/tools/list_changed")
+        await second.until("notifications/prompts/list_changed")
+        await second.until("notifications/resources/updated")
+    assert [each["method"] for each in first.heard[1:]] == ["notifications/tools/list_changed"]
+    assert {each["method"] for each in second.heard[1:]} == {
+        "notifications/prompts/list_changed",
+        "notifications/resources/updated",
+    }
+    assert [each["params"]["uri"] for each in second.of("notifications/resources/updated")] == ["file:///a"]
+
+
+@covers("M-NOTIF-2")
+async def test_what_the_server_cannot_tell_is_not_granted(modern: StatelessServer, bridge: WholeGateway) -> None:
+    wishes = {"promptsListChanged": True, "toolsListChanged": True, "resourceSubscriptions": ["file:///a"]}
+    async with bridge.stateless().listen(**wishes) as stream_:
+        assert stream_.heard[0]["params"]["notifications"] == {"toolsListChanged": True}
+
+
+@covers("M-NOTIF-6", "M-NOTIF-3")
+async def test_a_listen_ends_with_its_result_when_the_gateway_goes(
+    modern: StatelessServer, bridge: WholeGateway
+) -> None:
+    async with bridge.stateless().listen(id="mine", toolsListChanged=True) as stream_:
+        await bridge.drain()
+        assert (await stream_.answered())["resultType"] == "complete"

@@ -1,0 +1,146 @@
+"""Which released hosts can do what with which released servers through the gateway: the table, and its page.
+
+`python -m tests.interop.matrix` writes `docs/compatibility.md`, and its short form in the README, from what stands
+here, which `test_matrix.py` holds against what the hosts really say. Nothing of taskgate is known here.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
+README = PAGE.parents[1] / "README.md"
+BEGIN, END = "<!-- matrix: made by python -m tests.interop.matrix -->", "<!-- end of the matrix -->"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """A host or a server; `name` is what the tests call it, `title` what the page does."""
+
+    name: str
+    title: str
+    revision: str
+
+
+HOSTS = (
+    Peer(name="python", title="`mcp` 1.30", revision="2025-11-25"),
+    Peer(name="sdk", title="`@modelcontextprotocol/sdk` 1.32", revision="2025-11-25"),
+    Peer(name="client", title="`@modelcontextprotocol/client` 2.4 with `ext-tasks` 0.2", revision="2025-11-25"),
+    Peer(name="fastmcp", title="`fastmcp[tasks]` 3.4", revision="2025-11-25"),
+    Peer(
+        name="stateless-client", title="`@modelcontextprotocol/client` 2.4 with `ext-tasks` 0.2", revision="2026-07-28"
+    ),
+    Peer(name="modern-fastmcp", title="`fastmcp[tasks]` 4.1", revision="2026-07-28"),
+    Peer(name="modern-python", title="`mcp` 2.3", revision="2026-07-28"),
+)
+
+SERVERS = (
+    Peer(name="1-8-1", title="`mcp` 1.8.1", revision="2024-11-05"),
+    Peer(name="1-9-4", title="`mcp` 1.9.4", revision="2025-03-26"),
+    Peer(name="1-12-4", title="`mcp` 1.12.4", revision="2025-06-18"),
+    Peer(name="1-23-3", title="`mcp` 1.23.3", revision="2025-11-25"),
+    Peer(name="2-3-0-initialized", title="`mcp` 2.3.0, told to speak that revision", revision="2025-11-25"),
+    Peer(name="2-3-0", title="`mcp` 2.3.0", revision="2026-07-28"),
+    Peer(name="typescript", title="`@modelcontextprotocol/server` 2.4.0", revision="2026-07-28"),
+)
+
+COLUMNS = {
+    "plain_call": "plain call",
+    "task": "slow call as a task",
+    "elicitation": "elicitation",
+    "progress": "progress",
+    "error": "protocol error",
+    "is_error": "tool error",
+    "cancel": "cancel",
+    "list": "list of tools",
+    "resources": "resources",
+    "prompts": "prompts",
+}
+
+YES = "yes"
+NO_TASKS = "mcp 2.3 makes no tasks"
+NO_ELICITATION = "the server's SDK has no elicitation"
+DIES = "a session of the server's SDK dies of a cancelled call"
+
+
+def expected(host: str, server: str, column: str) -> str:
+    """What the host says of that column: `yes`, or `no: ` and what it or the server has no words for."""
+    old = server in {"1-8-1", "1-9-4"}
+    if column == "task" and host == "modern-python":
+        return f"no: {NO_TASKS}"
+    if column == "elicitation" and old:
+        return f"no: {NO_ELICITATION}"
+    if column == "cancel" and old:
+        return f"no: {DIES}"
+    return YES
+
+
+REASONS = {
+    NO_TASKS: "The SDK has no words for tasks. The call blocks until it ends, as it would without taskgate.",
+    NO_ELICITATION: "The server's SDK cannot ask a user.",
+    DIES: (
+        "The task is cancelled, but sessions of this SDK end when one of their calls is cancelled. taskgate begins "
+        "another session then; what else ran in the old one has failed."
+    ),
+}
+_NOTES = {reason: f"{number}" for number, reason in enumerate(REASONS, start=1)}
+
+_HEAD = """# Hosts and servers that work together
+
+What released hosts and released servers, none of them changed, do with each other through taskgate. No server here
+knows anything of tasks. Hosts and servers need not speak the same revision: taskgate speaks to each in its own.
+
+This page is made by `python -m tests.interop.matrix`, and every cell is tried by `tests/interop/test_matrix.py`.
+
+- *slow call as a task*: the call is answered with a task before it has ended, and the host has its result from that.
+- *elicitation*: the server asks the user during a call, which is a task where the host makes tasks.
+- *protocol error*, *tool error*: a call is answered with a JSON-RPC error, or with a result that says it failed.
+- *cancel*: the host cancels a call that runs, as a task where it makes tasks, and the server's tool is cancelled.
+"""
+
+
+def _cell(host: Peer, server: Peer, column: str) -> str:
+    said = expected(host.name, server.name, column)
+    return said if said == YES else f"no [{_NOTES[said.removeprefix('no: ')]}]"
+
+
+def _table(server: Peer) -> str:
+    lines = [f"| host | speaks | {' | '.join(COLUMNS.values())} |", "|---" * (len(COLUMNS) + 2) + "|"]
+    for host in HOSTS:
+        cells = " | ".join(_cell(host, server, column) for column in COLUMNS)
+        lines.append(f"| {host.title} | {host.revision} | {cells} |")
+    return "\n".join(lines)
+
+
+def page() -> str:
+    """The whole of `docs/compatibility.md`."""
+    sections = [f"## A server on {server.title} ({server.revision})\n\n{_table(server)}\n" for server in SERVERS]
+    notes = "\n".join(f"- [{_NOTES[reason]}] {text}" for reason, text in REASONS.items())
+    return "\n".join([_HEAD, *sections, f"## Why not\n\n{notes}\n"])
+
+
+def summary() -> str:
+    """What stands in the README between the two marks: one cell for each pair, with what it is less than all."""
+    lines = [f"| host | speaks | {' | '.join(f'{each.title} ({each.revision})' for each in SERVERS)} |"]
+    lines.append("|---" * (len(SERVERS) + 2) + "|")
+    for host in HOSTS:
+        cells = " | ".join(_short(host, server) for server in SERVERS)
+        lines.append(f"| {host.title} | {host.revision} | {cells} |")
+    notes = " ".join(f"[{_NOTES[reason]}] {text}" for reason, text in REASONS.items())
+    return "\n".join([BEGIN, *lines, "", f"*All* is {', '.join(COLUMNS.values())}. {notes}", END])
+
+
+def _short(host: Peer, server: Peer) -> str:
+    said = {name: _cell(host, server, column) for column, name in COLUMNS.items()}
+    left_out = [f"{name} {cell.removeprefix('no ')}" for name, cell in said.items() if cell != YES]
+    return f"all but {', '.join(left_out)}" if left_out else "all"
+
+
+def in_readme(text: str) -> str:
+    """The README with the present summary in its place."""
+    before, _, rest = text.partition(BEGIN)
+    return f"{before}{summary()}{rest.partition(END)[2]}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    README.write_text(in_readme(README.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,121 @@
+"""Every released host does with every released server, through one gateway, what the table in matrix.py says.
+
+A host is one process, which does everything at all servers at once; all hosts run at once. What they have told is asked
+for by one test for each pair.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from example import environments
+
+from helpers.gateway_process import gateway_process, write_configuration
+from interop.hosts import assert_log_is_discreet
+from interop.matrix import COLUMNS, HOSTS, PAGE, README, SERVERS, expected, page, summary
+from interop.peers import HOME, node_server, output_of, python_server, require_peers
+from peers import install
+
+# One gateway for all: its output is read by the loop that started it.
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(150)]
+
+RELEASES = ("1.8.1", "1.9.4", "1.12.4", "1.23.3", "2.3.0")
+PINNED = "2-3-0-initialized"
+INITIALIZED = "2025-11-25"
+WITHIN = 50.0
+"""Seconds for a host, from its start to its end."""
+
+Said = dict[tuple[str, str], dict[str, str]]
+
+
+def command(host: str) -> list[str | Path]:
+    """The command that the servers' URLs are put after."""
+    python, node = environments.python_of, install.node
+    commands: dict[str, list[str | Path]] = {
+        "python": [sys.executable, HOME / "host_matrix_python.py"],
+        "sdk": [node(), HOME / "host_matrix_sdk.mjs"],
+        "client": [node(), HOME / "host_matrix_client.mjs"],
+        "stateless-client": [node(), HOME / "host_matrix_client.mjs", "--stateless"],
+        "fastmcp": [python("fastmcp-3.4.10"), HOME / "host_matrix_fastmcp.py"],
+        "modern-fastmcp": [python("fastmcp-4.1.2"), HOME / "host_matrix_modern_fastmcp.py"],
+        "modern-python": [python("mcp-2.3.0"), HOME / "host_matrix_modern_python.py"],
+    }
+    return commands[host]
+
+
+async def told_by(host: str, urls: list[str]) -> list[dict[str, str]]:
+    """What that host says of each server, in their order."""
+    _, output, errors = await output_of([*command(host), *urls], within=WITHIN)
+    rows = [json.loads(line) for line in output.splitlines()]
+    assert len(rows) == len(urls), f"{host}: {errors}"
+    return rows
+
+
+async def servers(running: AsyncExitStack, folder: Path) -> dict[str, str]:
+    """Every server's URL, by its name in the table."""
+    urls = [
+        await running.enter_async_context(python_server("matrix_server.py", release, folder)) for release in RELEASES
+    ]
+    names = [release.replace(".", "-") for release in RELEASES]
+    typescript = await running.enter_async_context(node_server("matrix_server.mjs", folder))
+    return {**dict(zip(names, urls, strict=True)), PINNED: urls[-1], "typescript": typescript}
+
+
+def configured(urls: dict[str, str], folder: Path) -> Path:
+    """A file with a mount for each server; where a call has not ended after half a second it becomes a task.
+
+    Without authentication all hosts are one caller.
+    """
+    written = {
+        name: {"path": f"/{name}/mcp", "url": url, **({"protocol_version": INITIALIZED} if name == PINNED else {})}
+        for name, url in urls.items()
+    }
+    return write_configuration(
+        folder,
+        "",
+        upstreams=json.dumps(written),
+        tasks="{poll_interval: {base: 100ms}, inline_grace: 500ms}",
+        limits="{concurrency: {tasks_per_context: 200}}",
+        logging="{level: debug}",
+    )
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def said(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Said]:
+    """What every host says of every server, by their names."""
+    require_peers(*(f"mcp-{release}" for release in RELEASES), "fastmcp-3.4.10", "fastmcp-4.1.2")
+    folder = tmp_path_factory.mktemp("matrix")
+    log = folder / "gateway.log"
+    async with AsyncExitStack() as running:
+        urls = await servers(running, folder)
+        gateway = await running.enter_async_context(gateway_process(["--config", configured(urls, folder)], log=log))
+        places = [f"http://{gateway.listen}/{server.name}/mcp" for server in SERVERS]
+        rows = await asyncio.gather(*(told_by(host.name, places) for host in HOSTS))
+        yield {
+            (host.name, server.name): row
+            for host, told in zip(HOSTS, rows, strict=True)
+            for server, row in zip(SERVERS, told, strict=True)
+        }
+    for url in urls.values():
+        assert_log_is_discreet(log, url)
+    assert [word for word in ("echo back", "slow train", "Once upon") if word in log.read_text()] == []
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("server", [each.name for each in SERVERS])
+@pytest.mark.parametrize("host", [each.name for each in HOSTS])
+async def test_a_host_does_with_a_server_what_the_table_says(said: Said, host: str, server: str) -> None:
+    assert said[host, server] == {column: expected(host, server, column) for column in COLUMNS}
+
+
+def test_the_page_is_what_the_table_makes() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "python -m tests.interop.matrix writes it anew"
+
+
+def test_the_readme_has_the_table_in_short() -> None:
+    assert summary() in README.read_text(encoding="utf-8"), "python -m tests.interop.matrix writes it anew"

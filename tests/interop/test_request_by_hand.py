@@ -1,0 +1,41 @@
+"""The request that the README shows does what the README says, before a server on an old SDK."""
+
+import json
+import re
+import shlex
+from itertools import pairwise
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from helpers.gateway_process import gateway_process, write_configuration
+from interop.servers import legacy_server
+
+README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+pytestmark = pytest.mark.interop
+
+
+def shown() -> tuple[str, dict[str, str], str]:
+    """The URL, the headers and the body of the one curl command."""
+    (block,) = re.findall(r"^```sh\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    words = shlex.split(block)
+    values = list(pairwise(words))
+    headers = dict(value.split(": ", 1) for flag, value in values if flag == "-H")
+    (body,) = [value for flag, value in values if flag == "-d"]
+    return words[2], headers, body
+
+
+async def test_the_request_is_answered_with_a_task(tmp_path: Path) -> None:
+    url, headers, body = shown()
+    assert url == "http://127.0.0.1:8080/mcp"
+    async with legacy_server("1.12.4", tmp_path) as server, aiohttp.ClientSession() as http:
+        # What takes longer than that becomes a task; by default it would be five seconds.
+        file = write_configuration(tmp_path, server.url, tasks="{inline_grace: 100ms}")
+        async with gateway_process(["--config", file], log=tmp_path / "gateway.log") as gateway:
+            there, patience = f"http://{gateway.listen}/reports/mcp", aiohttp.ClientTimeout(total=30)
+            async with http.post(there, headers=headers, data=body, timeout=patience) as response:
+                answer = await response.json()
+            gateway.kill()
+    assert answer["result"]["resultType"] == "task"
+    assert json.loads(body)["params"]["arguments"]["seconds"] > 5

@@ -1,0 +1,73 @@
+"""What the gateway advertises in front of a server."""
+
+from typing import Any
+
+import pytest
+
+from requirements import covers
+from taskgate.dialects.base import Server
+from taskgate.dialects.modern.capabilities import discover_result
+from taskgate.mcp.versions import Peer, Revision
+from unit.dialects.modern.judge import EXTENSION, INFO, TOLD, check, read
+
+TASKS = "io.modelcontextprotocol/tasks"
+
+
+def server(capabilities: str, instructions: str | None = None) -> Server:
+    peer = Peer(revision=Revision.R2025_11_25, capabilities={}, info={"name": "other"})
+    return Server(peer=peer, capabilities=capabilities, instructions=instructions)
+
+
+def discovered(server: Server, *, offers_tasks: bool = True) -> dict[str, Any]:
+    text = discover_result(server, INFO, offers_tasks=offers_tasks)
+    found: dict[str, Any] = read(text)
+    check(found, "DiscoverResult")
+    return found
+
+
+@covers("V-DISC-1", "V-META-3", "V-CACHE-1")
+def test_a_server_is_discovered_by_what_it_said_and_by_the_gateways_own_name() -> None:
+    # AMB-11, decisions a.
+    assert discovered(server('{"tools":{"listChanged":true},"resources":{"subscribe":true}}', r'"caf\u00e9"')) == {
+        "resultType": "complete",
+        "supportedVersions": ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"],
+        "capabilities": {
+            "extensions": {TASKS: {}},
+            "tools": {"listChanged": True},
+            "resources": {"subscribe": True},
+        },
+        "instructions": "café",
+        "ttlMs": 0,
+        "cacheScope": "private",
+        "_meta": TOLD,
+    }
+
+
+def test_a_server_without_instructions_has_none() -> None:
+    assert "instructions" not in discovered(server("{}"))
+
+
+@covers("V-DISC-5")
+@pytest.mark.parametrize(
+    "declared", ['{"tools":{},"tasks":{"list":{}}}', f'{{"extensions":{{"{TASKS}":{{"x":1}},"y":{{}}}},"tools":{{}}}}']
+)
+def test_the_extension_is_the_gateways_and_its_value_is_empty(declared: str) -> None:
+    # Hosts take anything but {} for no support.
+    found = discovered(server(declared))["capabilities"]
+    assert found == {"extensions": {TASKS: {}}, "tools": {}}
+    check(found["extensions"][TASKS], "TasksExtensionCapability", schema=EXTENSION)
+
+
+@pytest.mark.parametrize(
+    ("declared", "offers_tasks"),
+    [('{"prompts":{},"tasks":{}}', True), ('{"prompts":{},"tools":{},"extensions":{}}', False)],
+)
+def test_no_tasks_are_advertised_where_there_are_none(declared: str, offers_tasks: bool) -> None:
+    found = discovered(server(declared), offers_tasks=offers_tasks)["capabilities"]
+    assert found.keys() - {"tools"} == {"prompts"}
+
+
+def test_what_a_server_declared_stays_to_the_byte() -> None:
+    declared = r'{ "logging" : {"\u0061": 1e999} ,"tasks":{},"completions":{}}'
+    text = discover_result(server(declared), INFO, offers_tasks=True)
+    assert r'"capabilities":{ "logging" : {"\u0061": 1e999},"completions":{}}' in text

@@ -1,0 +1,247 @@
+"""What a server of the initialize era answers is valid in this era, and its payload is the server's own text."""
+
+import json
+from typing import Any
+
+import pytest
+
+from requirements import covers
+from taskgate.dialects.modern.results import answer, complete, is_complete, modern_error
+from taskgate.dialects.modern.words import CACHEABLE, RELAYED
+from taskgate.mcp.jsonrpc import Response, parse
+from taskgate.mcp.versions import Era
+from unit.dialects.modern.judge import INFO, INFO_KEY, RELATED, TOLD, check, read
+
+L, M = Era.INITIALIZE, Era.STATELESS
+P = "io.modelcontextprotocol/"
+ROUND = '{"resultType":"input_required","requestState":"s"}'
+BLOCK = '{"type":"text","text":"\\u00e9\\ud800 done"}'
+RESULTS = {
+    "tools/call": ("CallToolResult", f'{{ "content" : [{BLOCK}] ,"structuredContent":{{"a":1e999}}}}'),
+    "tools/list": ("ListToolsResult", '{"tools":[{"name":"t","inputSchema":{"type":"object"}}],"nextCursor":"n"}'),
+    "prompts/list": ("ListPromptsResult", '{"prompts":[{"name":"p"}]}'),
+    "prompts/get": ("GetPromptResult", '{"messages":[]}'),
+    "resources/list": ("ListResourcesResult", '{"resources":[]}'),
+    "resources/templates/list": ("ListResourceTemplatesResult", '{"resourceTemplates":[]}'),
+    "resources/read": ("ReadResourceResult", '{"contents":[{"uri":"a:b","text":"x"}]}'),
+    "completion/complete": ("CompleteResult", '{"completion":{"values":[]}}'),
+}
+
+
+def response(text: str) -> Response:
+    message = parse(text.encode(), max_depth=64)
+    assert isinstance(message, Response)
+    return message
+
+
+def result(text: str) -> Response:
+    return response(f'{{"jsonrpc":"2.0","id":42,"result":{text}}}')
+
+
+def test_every_method_is_tried() -> None:
+    assert RESULTS.keys() == RELAYED | {"tools/call"}
+
+
+@covers("B-CONV-1", "V-META-3", "V-META-6", "V-CACHE-1")
+@pytest.mark.parametrize("method", RESULTS)
+def test_a_result_is_complete_and_the_payload_is_the_servers(method: str) -> None:
+    name, text = RESULTS[method]
+    kept = ',"ttlMs":0,"cacheScope":"private"' if method in CACHEABLE else ""
+    head = f'{{"resultType":"complete"{kept},"_meta":{{"{INFO_KEY}":{INFO}}},'
+    whole = answer("h", method, result(text), INFO, L)
+    assert whole == f'{{"jsonrpc":"2.0","id":"h","result":{head}{text[1:]}}}'
+    assert complete(text, method, INFO) == f"{head}{text[1:]}"
+    if "1e999" not in text:
+        check(whole, "JSONRPCResultResponse")
+    check(json.loads(whole)["result"], name)
+
+
+MORE: dict[str, tuple[str, dict[str, Any]]] = {
+    "a type of its own": ('{"resultType":"task","contents":[]}', {"_meta": TOLD}),
+    "a cache of its own": ('{"ttlMs":-1.5,"cacheScope":"public","contents":[]}', {"_meta": TOLD}),
+    "a related task": (f'{{"contents":[],"_meta":{{"{RELATED}":{{"taskId":"t"}}}}}}', {"_meta": TOLD}),
+    "a name of its own": (f'{{"contents":[],"_meta":{{"{INFO_KEY}":{{"name":"o"}}}}}}', {"_meta": TOLD}),
+    "an answer for a model": (
+        f'{{"contents":[],"_meta":{{"x":1,"{P}model-immediate-response":"a"}}}}',
+        {"_meta": {"x": 1, **TOLD}},
+    ),
+    "a meta that is none": ('{"contents":[],"_meta":null}', {"_meta": TOLD}),
+    "traces": ('{"contents":[],"_meta":{"traceparent":"00"}}', {"_meta": {"traceparent": "00", **TOLD}}),
+}
+
+
+@covers("T-7", "V-META-9", "B-CONV-9")
+@pytest.mark.parametrize(("text", "told"), MORE.values(), ids=MORE)
+def test_what_a_server_says_of_this_era_is_not_heard(text: str, told: dict[str, Any]) -> None:
+    found = read(complete(text, "resources/read", INFO))
+    assert found == {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "contents": [], **told}
+    assert read(answer(1, "resources/read", result(text), INFO, L))["result"] == found
+    check(found, "ReadResourceResult")
+
+
+@pytest.mark.parametrize(
+    ("meta", "left"), [(f'{{"{RELATED}":{{}}}}', {}), (f'{{"{RELATED}":{{}},"x":1}}', {"_meta": {"x": 1}})]
+)
+def test_a_result_inside_another_names_no_server(meta: str, left: dict[str, Any]) -> None:
+    found = read(complete(f'{{"content":[],"isError":true,"_meta":{meta}}}', "tools/call", None))
+    assert found == {"resultType": "complete", "content": [], "isError": True, **left}
+    check(found, "CallToolResult")
+
+
+@covers("M-GET-2", "T-14")
+def test_a_tools_result_has_content_even_where_its_server_gave_none() -> None:
+    found = read(complete('{"structuredContent":{"a":1}}', "tools/call", None))
+    assert found == {"resultType": "complete", "content": [], "structuredContent": {"a": 1}}
+    check(found, "CallToolResult")
+    answered = read(answer(1, "tools/call", result('{"structuredContent":{"a":1}}'), INFO, L))
+    assert answered["result"] == {**found, "_meta": TOLD}
+    assert "content" not in read(complete("{}", "prompts/get", None))
+
+
+@pytest.mark.parametrize("text", ["[]", "null", '"a"', "7", '{"task":{"taskId":"t"}}'])
+def test_what_is_no_result_is_the_servers_fault(text: str) -> None:
+    found = read(answer("h", "tools/call", result(text), INFO, L))
+    assert found["id"] == "h"
+    assert found["error"]["code"] == -32603
+    assert found["error"]["data"] == {"origin": "upstream", "reason": "malformed", "dispatched": True}
+    check(found, "JSONRPCErrorResponse")
+
+
+@pytest.mark.parametrize(
+    ("method", "text"), [("tools/call", '{"content":[],"task":1}'), ("prompts/get", '{"messages":[],"task":1}')]
+)
+def test_a_task_beside_a_result_is_nothing_to_anybody(method: str, text: str) -> None:
+    assert read(answer("h", method, result(text), INFO, L))["result"]["task"] == 1
+
+
+@pytest.mark.parametrize("era", [L, M])
+def test_a_result_in_front_of_its_id_is_told_in_its_place(era: Era) -> None:
+    text = '{"result":{"messages":[]},"jsonrpc":"2.0","id": 42 }'
+    told = f'{{"resultType":"complete","_meta":{{"{INFO_KEY}":{INFO}}},"messages":[]}}'
+    assert answer("h", "prompts/get", response(text), INFO, era) == f'{{"result":{told},"jsonrpc":"2.0","id": "h" }}'
+
+
+def test_an_error_that_means_the_same_stays_to_the_byte() -> None:
+    text = '{"jsonrpc":"2.0","error": { "code":-32601 ,"message":"\\u00e9"} ,"id": 42}'
+    assert answer("h", "prompts/get", response(text), INFO, L) == text.replace("42", '"h"')
+
+
+@covers("B-CONV-8", "T-24")
+@pytest.mark.parametrize(("code", "told"), [(-32002, -32602), (-32020, -32603), (-32042, -32603), (-32099, -32603)])
+def test_a_code_of_the_other_era_is_never_told(code: int, told: int) -> None:
+    text = f'{{"jsonrpc":"2.0","id":42,"error":{{"code":{code},"message":"no"}}}}'
+    found = read(answer(7, "resources/read", response(text), INFO, L))
+    assert (found["id"], found["error"]["code"], found["error"]["message"]) == (7, told, "no")
+    check(found, "JSONRPCErrorResponse")
+
+
+@pytest.mark.parametrize("code", [-32100, -32019, -32000, -32700, -32603, -32001, -1, 0, 429, 10**30])
+def test_any_other_code_stays(code: int) -> None:
+    error = f'{{ "message":"m" , "code" : {code} }}'
+    assert modern_error(error) == error
+
+
+# --- servers of this era -------------------------------------------------------------------------------------------
+
+OURS = f'"_meta":{{"{INFO_KEY}":{INFO}}}'
+# The method, what the server says, what its host is told.
+OWN: dict[str, tuple[str, str, str]] = {
+    "a result": (
+        "tools/call",
+        f'{{ "content" : [{BLOCK}] ,"resultType":"complete","structuredContent":[1e999]}}',
+        f'{{{OURS}, "content" : [{BLOCK}] ,"resultType":"complete","structuredContent":[1e999]}}',
+    ),
+    "a result without its type": (
+        "prompts/get",
+        f'{{"messages":[],"_meta":{{"{INFO_KEY}":{{"name":"o"}},"traceparent":"00"}}}}',
+        f'{{"resultType":"complete","messages":[],"_meta":{{"{INFO_KEY}":{INFO},"traceparent":"00"}}}}',
+    ),
+    "a time to keep it for": (
+        "tools/list",
+        '{"resultType":"complete","tools":[],"ttlMs": 5000 ,"cacheScope": "public" }',
+        f'{{{OURS},"resultType":"complete","tools":[],"ttlMs": 5000 ,"cacheScope": "private" }}',
+    ),
+    "nothing of how long": (
+        "resources/read",
+        '{"resultType":"complete","contents":[]}',
+        f'{{"ttlMs":0,"cacheScope":"private",{OURS},"resultType":"complete","contents":[]}}',
+    ),
+    "a scope where none belongs": (
+        "completion/complete",
+        '{"resultType":"complete","cacheScope":"public","completion":{"values":[]}}',
+        f'{{{OURS},"resultType":"complete","cacheScope":"private","completion":{{"values":[]}}}}',
+    ),
+    "other keys of the protocol": (
+        "prompts/get",
+        f'{{"resultType":"complete","messages":[],"_meta":{{"{P}x":1,"{RELATED}":{{"taskId":"t"}}}}}}',
+        f'{{"resultType":"complete","messages":[],"_meta":{{"{INFO_KEY}":{INFO},"{P}x":1}}}}',
+    ),
+    "no content": (
+        "tools/call",
+        '{"resultType":"complete"}',
+        f'{{"content":[],{OURS},"resultType":"complete"}}',
+    ),
+}
+
+
+@covers("V-META-3", "V-META-7", "V-CACHE-1", "V-META-9")
+@pytest.mark.parametrize(("method", "text", "told"), OWN.values(), ids=OWN)
+def test_what_a_server_of_this_era_says_stays(method: str, text: str, told: str) -> None:
+    whole = answer("h", method, result(text), INFO, M)
+    assert whole == f'{{"jsonrpc":"2.0","id":"h","result":{told}}}'
+    assert complete(text, method, INFO, M) == told
+    if "1e999" not in text:
+        check(whole, "JSONRPCResultResponse")
+    check(json.loads(whole)["result"], RESULTS[method][0])
+
+
+@pytest.mark.parametrize("ttl", ["-1", "1.5", "true", '"1"', "null", "{}"])
+def test_a_time_that_is_none_is_none(ttl: str) -> None:
+    found = read(complete(f'{{"resultType":"complete","tools":[],"ttlMs":{ttl}}}', "tools/list", INFO, M))
+    assert (found["ttlMs"], found["cacheScope"]) == (0, "private")
+    check(found, "ListToolsResult")
+
+
+@covers("V-META-7")
+@pytest.mark.parametrize(
+    "text", ["[]", "null", '{"resultType":"task","taskId":"t"}', '{"resultType":"other","content":[]}', ROUND]
+)
+def test_what_is_no_complete_result_of_this_era_is_the_servers_fault(text: str) -> None:
+    # A round goes another way, or it is one without sense.
+    assert not is_complete(result(text), "tools/call", M)
+    found = read(answer("h", "tools/call", result(text), INFO, M))
+    assert found["error"]["data"] == {"origin": "upstream", "reason": "malformed", "dispatched": True}
+    check(found, "JSONRPCErrorResponse")
+
+
+@covers("B-CONV-8", "T-24")
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [(-32002, -32602), (-32020, -32603), (-32022, -32603), (-32023, -32603), (-32042, -32603), (-32099, -32603)],
+)
+def test_a_code_of_a_server_of_this_era_that_is_not_for_its_host_is_not_told(code: int, told: int) -> None:
+    text = f'{{"jsonrpc":"2.0","id":42,"error":{{"code":{code},"message":"no","data":{{"a":1}}}}}}'
+    found = read(answer(7, "tools/call", response(text), INFO, M))
+    named = {} if told == -32602 else {"upstreamCode": code}
+    assert found["error"] == {"code": told, "message": "no", "data": {"a": 1, **named}}
+    check(found, "JSONRPCErrorResponse")
+
+
+@covers("B-CONV-8")
+def test_what_a_server_of_this_era_misses_is_told_for_no_server_of_the_other() -> None:
+    error = '{"code":-32021,"message":"m","data":{"requiredCapabilities":{"sampling":{}}}}'
+    assert modern_error(error, M) == error
+    assert read(modern_error(error, L))["code"] == read(modern_error(error))["code"] == -32603
+
+
+@pytest.mark.parametrize("code", [-32602, -32021, -32019, -32100, -32000, 429])
+def test_any_other_error_of_a_server_of_this_era_stays_to_the_byte(code: int) -> None:
+    text = f'{{ "jsonrpc":"2.0","id":42 ,"error":{{"code":{code},"message":"\\u00e9","data":[1e999]}}}}'
+    assert answer("h", "tools/call", response(text), INFO, M) == text.replace(":42 ", ':"h" ')
+    assert not is_complete(response(text), "tools/call", M)
+
+
+@pytest.mark.parametrize("era", [L, M])
+def test_a_result_is_complete_in_either_era(era: Era) -> None:
+    assert is_complete(result('{"content":[]}'), "tools/call", era)
+    assert is_complete(result('{"tools":[]}'), "tools/list", era)

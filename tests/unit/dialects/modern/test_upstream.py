@@ -1,0 +1,232 @@
+"""The translator for servers of the stateless era."""
+
+import json
+from typing import Any
+
+import pytest
+
+from requirements import covers
+from taskgate.dialects.base import Answered, Noticed, ProgressTold
+from taskgate.dialects.modern.upstream import ModernUpstream
+from taskgate.dialects.params import Params
+from taskgate.dialects.questions import Question
+from taskgate.dialects.stateless_server import Listened, Saying, Subscribed
+from taskgate.errors import UpstreamFailed
+from taskgate.mcp.jsonrpc import Response, parse
+from taskgate.mcp.versions import Peer, Revision
+from taskgate.tasks.events import CallSucceeded
+from unit.dialects.modern.judge import check, read
+
+DIALECT = ModernUpstream("0.1.0")
+HOST = Peer(revision=Revision.R2026_07_28, capabilities={"roots": {}}, info={})
+META = "io.modelcontextprotocol/"
+
+
+def response(result: Any) -> Response:
+    found = parse(json.dumps({"jsonrpc": "2.0", "id": 1, "result": result}).encode(), max_depth=64)
+    assert isinstance(found, Response)
+    return found
+
+
+def heard(method: str, **params: Any) -> Any:
+    return DIALECT.hear(json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode())
+
+
+# --- what is sent
+
+
+@pytest.mark.parametrize(
+    ("written", "definition"),
+    [
+        (DIALECT.discover(1, HOST), "DiscoverRequest"),
+        (DIALECT.discover(1, None), "DiscoverRequest"),
+        (DIALECT.list_tools(1, None, HOST), "ListToolsRequest"),
+        (DIALECT.list_tools(1, '"next"', HOST), "ListToolsRequest"),
+        (DIALECT.listen(1, Listened(tools=True, uris=("a:b",)), HOST), "SubscriptionsListenRequest"),
+        (DIALECT.request(1, Saying(method="tools/call", params=Params('{"name":"t"}')), HOST), "CallToolRequest"),
+    ],
+)
+@covers("V-META-8", "H-MOD-1")
+def test_requests_are_as_the_schema_has_them(written: Any, definition: str) -> None:
+    found = read(written.message)
+    check(found, definition)
+    meta = found["params"]["_meta"]
+    assert meta[f"{META}clientInfo"] == {"name": "taskgate", "version": "0.1.0"}
+    assert written.headers["MCP-Protocol-Version"] == meta[f"{META}protocolVersion"]
+    assert written.headers["Mcp-Method"] == found["method"]
+
+
+def test_the_next_page_is_asked_for_by_its_cursor() -> None:
+    assert read(DIALECT.list_tools(1, '"next"', None).message)["params"]["cursor"] == "next"
+    assert "cursor" not in read(DIALECT.list_tools(1, None, None).message)["params"]
+
+
+# --- what is heard
+
+
+def test_a_response_is_the_answer_to_what_it_names() -> None:
+    found = DIALECT.hear(b'{"jsonrpc":"2.0","id":3,"result":{}}')
+    assert isinstance(found, Answered)
+    assert found.response.id == 3
+
+
+def test_progress_is_of_the_call_that_has_the_token() -> None:
+    found = heard("notifications/progress", progressToken=3, progress=1)
+    assert isinstance(found, ProgressTold)
+    assert (found.token, found.notification.params["progress"].value) == (3, 1)
+
+
+@pytest.mark.parametrize("token", ["3", True, None])
+def test_progress_under_a_token_that_is_none_of_ours_is_dropped(token: Any) -> None:
+    assert heard("notifications/progress", progressToken=token, progress=1) is None
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "notifications/message",
+        "notifications/tools/list_changed",
+        "notifications/prompts/list_changed",
+        "notifications/resources/list_changed",
+        "notifications/resources/updated",
+    ],
+)
+def test_a_notification_loses_what_says_of_its_stream(method: str) -> None:
+    found = heard(method, uri="a:b", _meta={f"{META}subscriptionId": 4, "keep": 1})
+    assert isinstance(found, Noticed)
+    assert found.notification.method == method
+    assert read(found.notification.params_text) == {"uri": "a:b", "_meta": {"keep": 1}}
+
+
+def test_a_notification_that_says_nothing_of_its_stream_stays_to_the_byte() -> None:
+    text = b'{"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": 1.0, "_meta": {"a": 1}}}'
+    found = DIALECT.hear(text)
+    assert isinstance(found, Noticed)
+    assert found.notification.text == text.decode()
+
+
+@pytest.mark.parametrize(
+    ("told", "uris"),
+    [
+        ({"resourceSubscriptions": ["a:b", 3, "c:d"]}, {"a:b", "c:d"}),
+        ({"toolsListChanged": True}, set()),
+        ({"resourceSubscriptions": "a:b"}, set()),
+        ([], set()),
+    ],
+)
+def test_the_first_message_of_a_listen_tells_what_is_granted(told: Any, uris: set[str]) -> None:
+    assert heard("notifications/subscriptions/acknowledged", notifications=told) == Subscribed(frozenset(uris))
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["notifications/cancelled", "notifications/elicitation/complete", "notifications/tasks", "notifications/other"],
+)
+def test_what_does_not_exist_on_this_wire_is_dropped(method: str) -> None:
+    assert heard(method, requestId=1) is None
+
+
+@pytest.mark.parametrize(
+    "message",
+    [b"{", b"[]", b'{"jsonrpc":"2.0","id":1,"method":"ping"}', b'{"jsonrpc":"2.0","id":1,"method":"roots/list"}'],
+)
+def test_a_message_that_no_server_may_send_breaks_the_protocol(message: bytes) -> None:
+    with pytest.raises(UpstreamFailed) as failed:
+        DIALECT.hear(message)
+    assert failed.value.reason == "malformed"
+
+
+# --- what is read elsewhere
+
+
+@pytest.mark.parametrize("id", ["", '"id": null,'])
+def test_an_error_that_names_no_request_is_read_as_the_response_to_one(id: str) -> None:
+    error = '{"code":-32602,"message":"\\u00e9","data": [1e400]}'
+    found = DIALECT.refusal_of(7, f'{{"jsonrpc":"2.0",{id}"error":{error}}}'.encode())
+    assert found is not None
+    assert found.error is not None
+    assert (found.id, found.text[found.error.start : found.error.end]) == (7, error)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"jsonrpc":"2.0","id":null,"result":{}}',
+        b'{"jsonrpc":"2.0","result":{},"error":{"code":1,"message":""}}',
+        b'{"jsonrpc":"2.0","id":1.5,"error":{"code":1,"message":""}}',
+        b'{"jsonrpc":"2.0","error":{"code":1,"message":""},"error":{"code":2,"message":""}}',
+    ],
+)
+def test_what_is_no_error_or_names_a_request_is_no_refusal_of_another(message: bytes) -> None:
+    assert DIALECT.refusal_of(7, message) is None
+
+
+def test_an_error_that_is_none_refuses_nothing() -> None:
+    with pytest.raises(UpstreamFailed, match="no JSON-RPC"):
+        DIALECT.refusal_of(7, b'{"jsonrpc":"2.0","error":{"code":"1"}}')
+
+
+def test_a_discovery_is_read() -> None:
+    server = DIALECT.read_discovery(response({"supportedVersions": ["2026-07-28"], "capabilities": {}}))
+    assert server is not None
+    assert server.peer.revision is Revision.R2026_07_28
+
+
+def test_a_catalogue_is_read() -> None:
+    assert set(DIALECT.read_tools(response({"tools": [{"name": "a"}]})).page.tools) == {"a"}
+
+
+def test_a_round_is_read_and_answered() -> None:
+    asked = {"resultType": "input_required", "inputRequests": {"a": {"method": "roots/list"}}}
+    found = DIALECT.round_of("tools/call", 1, response(asked))
+    assert found is not None
+    question = found.questions["a"]
+    assert DIALECT.answers({"a": (question, '{"result":{"roots":[]}}')}) == '{"a":{"roots":[]}}'
+    assert DIALECT.answers({"a": (question, DIALECT.no_answer(question))}) is None
+
+
+def test_a_host_is_asked_what_it_declared() -> None:
+    assert DIALECT.declared(HOST, Question("roots/list", None))
+    assert not DIALECT.declared(None, Question("roots/list", None))
+
+
+def test_an_outcome_is_read() -> None:
+    assert DIALECT.outcome(response({"content": []})) == CallSucceeded(result='{"content": []}', tool_error=False)
+
+
+# --- what the gateway answers by itself
+
+
+def test_a_call_without_an_answer_to_its_server_ends_as_an_error() -> None:
+    found = DIALECT.unanswered(3)
+    check(found.text, "JSONRPCErrorResponse")
+    assert (found.id, found.error.value["code"]) == (3, -32603)  # type: ignore[union-attr]
+    assert found.error.value["data"] == {"origin": "gateway", "reason": "unanswered", "dispatched": True}  # type: ignore[union-attr]
+
+
+def test_a_request_that_is_refused_has_the_code_and_the_text() -> None:
+    found = DIALECT.refusal(3, -32601, "no")
+    check(found.text, "JSONRPCErrorResponse")
+    assert (found.id, found.error.value) == (3, {"code": -32601, "message": "no"})  # type: ignore[union-attr]
+
+
+def test_a_request_that_is_served_has_an_empty_answer() -> None:
+    found = DIALECT.done(3)
+    assert read(found.text) == {"jsonrpc": "2.0", "id": 3, "result": {}}
+
+
+@covers("H-MOD-5")
+def test_a_page_loses_its_unsound_tools_and_nothing_else() -> None:
+    tools = [{"name": "a"}, {"name": "odd", "inputSchema": {"x-mcp-header": "Root"}}]
+    shown = DIALECT.sound(response({"tools": tools, "ttlMs": 3}))
+    assert json.loads(shown.text) == {"jsonrpc": "2.0", "id": 1, "result": {"tools": [{"name": "a"}], "ttlMs": 3}}
+    assert shown.result is not None
+    assert shown.result.value["tools"] == [{"name": "a"}]
+
+
+def test_a_page_that_is_sound_stays_the_very_same() -> None:
+    page = response({"tools": [{"name": "a"}]})
+    assert DIALECT.sound(page) is page

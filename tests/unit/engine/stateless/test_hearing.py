@@ -1,0 +1,102 @@
+"""What of all that a server says during a request reaches its host, and in what order."""
+
+import pytest
+
+from taskgate.engine.stateless.hearing import Telling
+from unit.engine.stateless.calling import Talk, Wonder, Words, noted, said
+
+PROGRESS = "notifications/progress"
+
+
+def telling(talk: Talk, **more: object) -> Telling:
+    """Who hears a request that says this of itself."""
+    return Telling(talk, Words(), said(**more))  # type: ignore[arg-type]
+
+
+def progress(done: object) -> str:
+    return f'{{"progress":{done}}}'
+
+
+@pytest.mark.parametrize(
+    ("server", "host"),
+    [
+        ([1, 2, 3], [1, 2, 3]),
+        ([1, 1, 2], [1, 2]),
+        ([3, 2, 4], [3, 4]),
+        (["null", '"x"', 1], [1]),
+        ([0.5, 0.25, -1, 0.75], [0.5, 0.75]),
+    ],
+)
+def test_progress_grows_with_every_message(server: list[object], host: list[object]) -> None:
+    talk = Talk()
+    hearer = telling(talk, progress_token="p")
+    for done in server:
+        hearer.notice(noted(PROGRESS, progress(done)))
+    assert talk.said == [f"{PROGRESS} {progress(done)} p" for done in host]
+
+
+def test_without_a_token_no_progress_is_told_and_there_is_no_stream() -> None:
+    talk = Talk()
+    telling(talk).notice(noted(PROGRESS, progress(1)))
+    assert talk.feed is None
+
+
+@pytest.mark.parametrize(("level", "heard"), [("info", 1), (None, 0)])
+def test_a_log_line_is_told_where_it_is_loud_enough(level: str | None, heard: int) -> None:
+    talk = Talk()
+    telling(talk, log_level=level).notice(noted("notifications/message"))
+    assert len(talk.said) == heard
+
+
+def test_what_is_not_about_the_request_is_dropped() -> None:
+    talk = Talk()
+    telling(talk, log_level="info", progress_token="p").notice(noted("notifications/tools/list_changed"))
+    assert talk.feed is None
+
+
+def test_a_host_that_takes_no_stream_is_told_nothing() -> None:
+    talk = Talk(accepts_stream=False)
+    telling(talk, progress_token="p").notice(noted(PROGRESS, progress(1)))
+    assert talk.feed is None
+
+
+def test_signs_of_life_grow_as_progress_does_and_come_only_into_silence() -> None:
+    talk = Talk()
+    hearer = telling(talk, progress_token="p")
+    hearer.live()
+    hearer.live()
+    hearer.notice(noted(PROGRESS, progress(0)))
+    hearer.notice(noted(PROGRESS, progress(7)))
+    hearer.live()
+    hearer.live()
+    assert talk.said == ["alive 0.0 p", "alive 1e-06 p", f"{PROGRESS} {progress(7)} p", "alive 7.000001 p"]
+
+
+def test_without_a_token_the_stream_itself_is_the_sign_of_life() -> None:
+    talk = Talk()
+    telling(talk).live()
+    assert talk.streams
+    assert talk.said == []
+
+
+def test_a_server_is_listened_to_as_fast_as_its_host_reads() -> None:
+    talk = Talk()
+    hearer = telling(talk)
+    assert hearer.clog() is None
+    assert not talk.streams
+    talk.stream().clogged = "a wait"
+    assert hearer.clog() == "a wait"
+
+
+def test_a_question_is_refused() -> None:
+    question = Wonder()
+    telling(Talk()).asked(question)
+    assert question.replies == ["refused"]
+
+
+def test_what_the_server_was_refused_for_want_of_is_kept() -> None:
+    hearer = telling(Talk())
+    assert hearer.missing == {}
+    hearer.refused({"roots": {}})
+    hearer.refused({"sampling": {}})
+    assert hearer.missing == {"roots": {}, "sampling": {}}

@@ -1,0 +1,44 @@
+"""Servers that say, one way or another, which era they speak; and what reached them."""
+
+import json
+from typing import Any
+
+from helpers.scripted_replies import Reply, Turn
+from helpers.scripted_upstream import ScriptedServer, raw
+
+DISCOVERED = {"supportedVersions": ["2025-11-25", "2026-07-28"], "capabilities": {"tools": {}}}
+HANDSHAKE = ["initialize", "notifications/initialized"]
+PROBED = [*HANDSHAKE, "server/discover"]
+MODERN_CALL = ["server/discover", "tools/list", "tools/call"]
+"""What a session of the stateless era sends for its first call."""
+
+
+def arrived(server: ScriptedServer) -> list[str]:
+    """What reached the server: methods of JSON-RPC, and other HTTP methods than POST."""
+    return [each.message["method"] if each.verb == "POST" else each.verb for each in server.requests]
+
+
+def in_turn(*replies: Reply) -> Reply:
+    """One reply after the other; the last for all that follow."""
+    left = list(replies)
+
+    async def reply(turn: Turn) -> Any:
+        return await (left.pop(0) if len(left) > 1 else left[0])(turn)
+
+    return reply
+
+
+def refuses(code: int, said: Any = None, *, code_of_http: int = 400, with_id: bool = True) -> Reply:
+    """Answer with an error that has something to say."""
+
+    async def reply(turn: Turn) -> Any:
+        told = {"code": code, "message": "no"} | ({} if said is None else {"data": said})
+        text = json.dumps({"jsonrpc": "2.0", "id": turn.id if with_id else None, "error": told})
+        return await raw(text.encode(), status=code_of_http)(turn)
+
+    return reply
+
+
+def supports(*versions: str) -> Reply:
+    """Refuse the revision, and say which there are."""
+    return refuses(-32022, {"supported": list(versions), "requested": "x"})

@@ -1,0 +1,288 @@
+"""A session goes by the era that its server speaks, and by another one after the server left that."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from helpers.scripted_upstream import Hold, ScriptedServer, error, result, status
+from helpers.stateless_server import StatelessServer
+from helpers.waiting import bounded, eventually
+from requirements import covers
+from taskgate.errors import UpstreamFailed
+from taskgate.mcp.jsonrpc import Notification
+from taskgate.mcp.versions import Era
+from taskgate.tasks.events import CallSucceeded
+from unit.upstream.conftest import EVERYTHING, Caller
+from unit.upstream.eras import DISCOVERED, HANDSHAKE, MODERN_CALL, PROBED, arrived, in_turn, supports
+
+ROOTS_CHANGED = Notification(
+    method="notifications/roots/list_changed",
+    params={},
+    text='{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}',
+    params_text="",
+)
+
+
+def other_session(caller: Caller):
+    """Another session with the same server."""
+    return caller.upstream.session(caller.heard.of_session, lambda: None, EVERYTHING)
+
+
+@pytest.fixture
+async def dual():
+    """A server of both eras, of which nobody wants to hear anything besides its answers."""
+    async with StatelessServer(dual=True) as server:
+        server.capabilities = {"tools": {}}
+        yield server
+
+
+# --- one session like any other ------------------------------------------------------------------------------------
+
+
+async def test_until_the_era_is_known_it_is_the_initialize_era_and_nothing_is_there(anew) -> None:
+    session = anew().session
+    assert session.era is Era.INITIALIZE
+    assert not session.lists("echo")
+    session.tell(ROOTS_CHANGED)
+    await session.close()
+
+
+async def test_whatever_is_asked_first_finds_the_era(plain: ScriptedServer, anew) -> None:
+    for ask in ("open", "tools"):
+        await getattr(anew().session, ask)()
+        assert arrived(plain)[:3] == PROBED
+        plain.requests.clear()
+    assert isinstance(await anew().run(), CallSucceeded)
+    assert arrived(plain) == [*PROBED, "tools/call"]
+
+
+async def test_what_is_told_and_listed_is_the_servers_in_either_era(plain: ScriptedServer, anew) -> None:
+    caller = anew()
+    session = other_session(caller)
+    await session.tools()
+    assert session.lists("echo")
+    session.tell(ROOTS_CHANGED)
+    await session.close()
+    assert arrived(plain)[-1] == ROOTS_CHANGED.method
+
+
+async def test_many_who_need_a_session_share_it(server: ScriptedServer, anew) -> None:
+    caller = anew()
+    async with bounded():
+        await asyncio.gather(caller.session.open(), caller.call(), caller.session.tools(), caller.run())
+    assert len(server.heard("initialize")) == len(server.heard("server/discover")) == 1
+
+
+async def test_who_comes_while_the_server_is_asked_shares_what_is_found(plain: ScriptedServer, anew) -> None:
+    plain.methods |= {"initialize": error(-32601, "no"), "server/discover": (hold := Hold())}
+    caller = anew()
+    first = asyncio.create_task(caller.call())
+    async with bounded():
+        await hold.begun.wait()
+        second = asyncio.create_task(caller.call())
+        await asyncio.sleep(0)
+        hold.release(DISCOVERED)
+        await asyncio.gather(first, second)
+    assert sorted(arrived(plain)) == sorted(["initialize", "server/discover", *MODERN_CALL, "tools/call"])
+
+
+@pytest.mark.parametrize("way", ["run", "call"])
+async def test_a_call_does_not_wait_for_the_era_longer_than_it_may_run(plain: ScriptedServer, anew, way: str) -> None:
+    plain.methods["initialize"] = Hold()
+    caller = anew(call=timedelta(seconds=0.03 if way == "call" else 20))
+    with pytest.raises(UpstreamFailed) as failed:
+        await (caller.call() if way == "call" else caller.run(within=0.03))
+    assert (failed.value.reason, failed.value.dispatched) == ("timeout", False)
+
+
+async def test_the_time_that_the_era_took_is_time_of_the_call(plain: ScriptedServer, anew, monkeypatch) -> None:
+    given: list[timedelta] = []
+    caller = anew()
+
+    class Recording:
+        era = Era.INITIALIZE
+
+        async def run(self, tool, params, *, within, **more):
+            given.append(within)
+
+        async def close(self) -> None:
+            pass
+
+    async def found(within):
+        return Recording(), timedelta(seconds=7)
+
+    monkeypatch.setattr(caller.session, "_found_within", found)
+    await caller.session.run("echo", "{}", within=timedelta(seconds=10), hearer=caller.heard.of_calls)
+    assert given == [timedelta(seconds=3)]
+
+
+async def test_a_closed_session_takes_no_call_and_asks_nothing(plain: ScriptedServer, anew) -> None:
+    caller = anew()
+    await caller.session.close()
+    await caller.session.close()
+    with pytest.raises(UpstreamFailed) as failed:
+        await caller.call()
+    assert (failed.value.reason, failed.value.dispatched) == ("closed", False)
+    assert arrived(plain) == []
+
+
+async def test_closing_ends_the_question_and_who_waits_for_it(server: ScriptedServer, anew) -> None:
+    server.methods["server/discover"] = Hold()
+    server.sessions = False
+    caller = anew()
+    opening = asyncio.create_task(caller.session.open())
+    async with bounded():
+        await eventually(lambda: server.heard("server/discover"))
+        await caller.session.close()
+        with pytest.raises(UpstreamFailed, match="was closed"):
+            await opening
+
+
+@covers("V-ERA-9")
+@pytest.mark.parametrize("code", [-32000, -32001, -32003, -32019])
+async def test_a_code_that_servers_keep_for_themselves_is_an_answer_and_means_nothing(
+    plain: ScriptedServer, anew, code: int
+) -> None:
+    plain.script["odd"] = error(code, "Mine")
+    caller = anew()
+    response = await caller.call("odd")
+    assert response.error is not None
+    assert response.error.value == {"code": code, "message": "Mine"}
+    plain.requests.clear()
+    assert (await caller.call()).error is None
+    assert arrived(plain) == ["tools/call"]
+
+
+# --- a server that leaves its era ----------------------------------------------------------------------------------
+
+
+@covers("V-ERA-8")
+async def test_a_server_that_opens_no_session_any_more_is_asked_again_for_the_next_call(
+    server: ScriptedServer, anew
+) -> None:
+    caller = anew()
+    await caller.call()
+    server.forget_sessions()
+    with pytest.raises(UpstreamFailed, match="ended the session"):
+        await caller.call()
+    server.methods |= {"initialize": supports("2026-07-28"), "server/discover": result(DISCOVERED)}
+    server.sessions = False
+    server.requests.clear()
+    with pytest.raises(UpstreamFailed) as failed:
+        await caller.call()
+    assert (failed.value.reason, failed.value.dispatched) == ("refused", False)
+    assert (await caller.call()).error is None
+    assert arrived(server) == ["initialize", "initialize", *MODERN_CALL]
+    assert caller.session.era is Era.STATELESS
+
+
+async def test_a_call_that_is_told_of_the_stateless_era_fails_and_the_next_one_is_made_in_it(
+    plain: ScriptedServer, anew
+) -> None:
+    caller = anew()
+    await caller.call()
+    plain.methods |= {
+        "tools/call": in_turn(supports("2026-07-28"), result({"content": []})),
+        "initialize": supports("2026-07-28"),
+        "server/discover": result(DISCOVERED),
+    }
+    plain.requests.clear()
+    with pytest.raises(UpstreamFailed) as failed:
+        await caller.call()
+    assert (failed.value.reason, failed.value.dispatched) == ("session_lost", False)
+    assert (await caller.call()).error is None
+    assert arrived(plain) == ["tools/call", "initialize", *MODERN_CALL]
+
+
+@covers("V-ERA-8")
+async def test_a_server_that_left_the_stateless_era_is_used_in_the_other(dual: StatelessServer, new_caller_of) -> None:
+    caller = new_caller_of(dual.url, revision=None)
+    await caller.call()
+    dual.versions = ["2099-01-01"]
+    dual.requests.clear()
+    with pytest.raises(UpstreamFailed) as failed:
+        await caller.call()
+    assert failed.value.dispatched is False
+    assert caller.session.era is Era.STATELESS, "what was answered before is of that era"
+    assert (await caller.call()).error is None
+    assert arrived(dual) == ["tools/call", *HANDSHAKE, "GET", "server/discover", "tools/call"]
+    assert caller.session.era is Era.INITIALIZE
+
+
+async def test_another_session_is_not_troubled_by_a_loss_that_it_does_not_meet(server: ScriptedServer, anew) -> None:
+    caller = anew()
+    await caller.call()
+    other = other_session(caller)
+    server.methods["initialize"] = error(-32601, "no")
+    with pytest.raises(UpstreamFailed):
+        await other.open()
+    server.requests.clear()
+    assert (await caller.call()).error is None
+    assert arrived(server) == ["tools/call"]
+    await other.close()
+
+
+async def test_a_server_that_is_found_in_its_era_again_keeps_its_session(plain: ScriptedServer, anew) -> None:
+    caller = anew()
+    plain.methods |= {"initialize": supports("2026-07-28"), "server/discover": result(DISCOVERED)}
+    await caller.call()
+    plain.methods["tools/call"] = in_turn(status(404), result({"content": []}))
+    plain.methods["server/discover"] = in_turn(status(404), result(DISCOVERED))
+    plain.requests.clear()
+    with pytest.raises(UpstreamFailed):
+        await caller.call()
+    assert (await caller.call()).error is None
+    assert arrived(plain) == ["tools/call", "server/discover", "initialize", "server/discover", "tools/call"]
+
+
+async def test_a_call_of_the_era_that_was_left_ends_by_itself(dual: StatelessServer, new_caller_of) -> None:
+    caller = new_caller_of(dual.url, revision=None)
+    dual.script["slow"] = hold = Hold()
+    running = asyncio.create_task(caller.call("slow"))
+    async with bounded():
+        await hold.begun.wait()
+        dual.versions = []
+        with pytest.raises(UpstreamFailed):
+            await caller.call()
+        assert (await caller.call()).error is None
+        hold.release({"content": []})
+        assert (await running).error is None
+
+
+async def test_closing_ends_the_sessions_of_both_eras(dual: StatelessServer, new_caller_of) -> None:
+    caller = new_caller_of(dual.url, revision=None)
+    dual.script["slow"] = hold = Hold()
+    running = asyncio.create_task(caller.call("slow"))
+    async with bounded():
+        await hold.begun.wait()
+        dual.versions = []
+        with pytest.raises(UpstreamFailed):
+            await caller.call()
+        await caller.call()
+        await caller.session.close()
+        with pytest.raises(UpstreamFailed, match="was closed"):
+            await running
+    assert dual.live == set()
+
+
+async def test_of_the_sessions_that_were_left_only_the_last_may_still_run(plain: ScriptedServer, anew) -> None:
+    caller = anew()
+    stateless = {"initialize": supports("2026-07-28"), "server/discover": result(DISCOVERED)}
+    plain.script |= {"slow": (hold := Hold()), "leave": in_turn(status(404), supports("2026-07-28"))}
+    plain.methods |= stateless
+    running = asyncio.create_task(caller.call("slow"))
+    async with bounded():
+        await hold.begun.wait()
+        plain.methods.clear()
+        with pytest.raises(UpstreamFailed):
+            await caller.call("leave")
+        await caller.call()
+        assert (caller.session.era, running.done()) == (Era.INITIALIZE, False)
+        plain.methods |= stateless
+        with pytest.raises(UpstreamFailed):
+            await caller.call("leave")
+        await caller.call()
+        assert caller.session.era is Era.STATELESS
+        with pytest.raises(UpstreamFailed, match="was closed"):
+            await running
