@@ -1,8 +1,8 @@
 """The command line: `python -m bench [--quick] [--only relay,get,stored] [--json FILE]`.
 
-The parts are relay, create, get, auth and memory, and those that are measured only when they are named: stored, waiters
-and lists. Prints Markdown. Ends with 0 whether goals are met or not, and with 1 if a program does not start or answers
-wrongly.
+The parts are relay, create, get, auth, eras and memory, and those that are measured only when they are named: stored,
+waiters and lists. Prints Markdown. Ends with 0 whether goals are met or not, and with 1 if a program does not start or
+answers wrongly.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench import lists, report, stored, waiters
+from bench import eras, lists, report, stored, waiters
 from bench.failures import BenchFailed
 from bench.load_driver import Load
 from bench.measure import Bench, Outcome, started_all, started_load
@@ -109,6 +109,10 @@ def _run(given: argparse.Namespace, folder: Path) -> _Figures:
             held = memory.measure(rounds=given.memory_rounds, held=given.held, with_taskgate=not given.baselines)
             found.held.extend(held)
             print(report.memory_table(held), flush=True)
+        if "eras" in given.only and not given.baselines:
+            for outcome in eras.measure(stub, load, folder, rounds=given.rounds, scale=given.scale):
+                found.outcomes.append(outcome)
+                print(report.outcome_table(outcome), flush=True)
         if not given.baselines:
             _run_large(given, folder, stub, load, found)
     return found

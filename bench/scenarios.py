@@ -196,6 +196,6 @@ SCENARIOS = (
         unseen_tokens=True,
     ),
 )
-PARTS = ("relay", "create", "get", "auth", "memory")
+PARTS = ("relay", "create", "get", "auth", "eras", "memory")
 LARGE = ("stored", "waiters", "lists")
 """Parts that are measured only when they are asked for: two fill a large file, one takes 20,000 descriptors."""

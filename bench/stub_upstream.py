@@ -1,4 +1,4 @@
-"""The server behind every target: an initialize-era MCP server over streamable HTTP, as cheap as Python lets it be.
+"""The server behind every target: an MCP server of either era over streamable HTTP, as cheap as Python lets it be.
 
 What lives here is a server on `asyncio.Protocol` and its tools; nothing is validated and no session is kept, because
 whatever is spent here is spent on the cores of the program under test. `/control/` is the bench's own way in: how many
@@ -132,6 +132,8 @@ class Connection(asyncio.Protocol):
                 self.write(_result(number, b"{}"))
             case "initialize":
                 self.write(_result(number, _INITIALIZED, b"Mcp-Session-Id: %b\r\n" % secrets.token_hex(16).encode()))
+            case "server/discover":
+                self.write(_result(number, _DISCOVERED))
             case _:
                 error = b'{"jsonrpc":"2.0","id":%b,"error":{"code":-32601,"message":"Method not found"}}'
                 self.write(_json(error % number))
@@ -185,6 +187,15 @@ _INITIALIZED = orjson.dumps(
         "protocolVersion": "2025-06-18",
         "capabilities": {"tools": {"listChanged": False}},
         "serverInfo": {"name": "stub", "version": "1"},
+    }
+)
+_DISCOVERED = orjson.dumps(
+    {
+        "resultType": "complete",
+        "supportedVersions": ["2026-07-28"],
+        "capabilities": {"tools": {}},
+        "ttlMs": 0,
+        "cacheScope": "private",
     }
 )
 

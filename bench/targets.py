@@ -22,7 +22,7 @@ _CONFIGURATION = """\
 version: 1
 server: {{listen: "127.0.0.1:{port}", drain: {{delay: 0s}}}}
 admin: {{listen: "127.0.0.1:{admin_port}"}}
-upstreams: {{{mount}: {{path: {path}, transport: http, url: "{url}"}}}}
+upstreams: {{{mount}: {{path: {path}, transport: http, url: "{url}", protocol_version: {revision}}}}}
 auth: {auth}
 store: {{backend: sqlite, sqlite: {{path: "{folder}/{database}"}}}}
 limits: {{concurrency: {{tasks_per_context: 1000000}}}}
@@ -35,12 +35,16 @@ _GUARDED = """\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a target stands: its port, the stub's, an empty folder of its own, and whose tokens it asks for, if any."""
+    """Where a target stands: its port, the stub's, an empty folder of its own, and whose tokens it asks for, if any.
+
+    `revision` is the one that the server is spoken to in.
+    """
 
     port: int
     stub_port: int
     folder: Path
     issuer: Issuer | None = None
+    revision: str = "auto"
 
     @property
     def url(self) -> str:
@@ -83,6 +87,7 @@ def _taskgate(place: Place) -> list[str]:
         url=place.url,
         folder=place.folder,
         database=DATABASE,
+        revision=place.revision,
     )
     file.write_text(text)
     return [str(Path(sys.executable).parent / "taskgate"), "serve", "--config", str(file)]
@@ -119,11 +124,11 @@ def started_stub(*, get_stream: bool) -> Iterator[Running]:
 
 
 @contextlib.contextmanager
-def started(name: str, stub: Running, folder: Path, *, sessions: int) -> Iterator[Running]:
+def started(name: str, stub: Running, folder: Path, *, sessions: int, revision: str = "auto") -> Iterator[Running]:
     """The target `name`, with host sessions open. `BenchFailed` if it does not come up."""
     port = free_port()
     issuer = Issuer(f"http://127.0.0.1:{port}{host.PATH}") if name == "guarded" else None
-    place = Place(port=port, stub_port=stub.port, folder=folder, issuer=issuer)
+    place = Place(port=port, stub_port=stub.port, folder=folder, issuer=issuer, revision=revision)
     try:
         program = Program(name, _COMMANDS[name](place))
     except OSError as failure:

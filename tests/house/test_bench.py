@@ -10,6 +10,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from bench import eras
 from bench.caller import Expectation
 from bench.issuer import Issuer
 from bench.load_driver import Barrage, body
@@ -29,7 +30,7 @@ def named(scenario: Scenario, ratio: Ratio) -> str:
     return f"{scenario.name}: {FIGURES[ratio.figure]}, {ratio.of} / {ratio.to}"
 
 
-RATIOS = [named(scenario, ratio) for scenario in SCENARIOS for ratio in scenario.ratios] + [
+RATIOS = [named(scenario, ratio) for scenario in (*SCENARIOS, eras.RELAY, eras.LOOKS) for ratio in scenario.ratios] + [
     "memory per held call: taskgate / bare",
     "memory per held task: taskgate / least",
     "memory per held task: taskgate, KiB",
@@ -158,7 +159,7 @@ def test_a_run_measures_every_target_of_every_load(ran: tuple[str, dict[str, Any
 
     measured = {name: tuple(found["samples"]) for name, found in written["scenarios"].items()}
 
-    assert measured == {scenario.name: scenario.targets for scenario in SCENARIOS}
+    assert measured == {scenario.name: scenario.targets for scenario in (*SCENARIOS, eras.RELAY, eras.LOOKS)}
 
 
 def test_the_parts_that_run_when_named_run_from_start_to_end() -> None:
