@@ -10,6 +10,7 @@ from helpers.talking_tool import FORM, TalkingTool
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import ACCEPTED, DONE, ELICIT
+from interaction.refusing import refused
 from requirements import covers
 
 ABLE = {"elicitation": {"form": {}}}
@@ -105,7 +106,9 @@ async def test_a_call_that_ends_while_nobody_is_there_is_answered_to_who_comes_b
 
 
 @covers("R-RES-7", "M-MRTR-7")
-async def test_of_more_calls_than_may_wait_the_server_hears_that_nobody_answers(server: ScriptedServer) -> None:
+async def test_of_more_calls_than_may_wait_one_is_refused_and_its_server_told(
+    server: ScriptedServer,
+) -> None:
     calls: list[TalkingTool] = []
 
     async def report(turn: Turn) -> Any:
@@ -123,6 +126,6 @@ async def test_of_more_calls_than_may_wait_the_server_hears_that_nobody_answers(
         async with host.asking("tools/call", called("report", {"number": 2})) as third:
             await eventually(lambda: server.replies)
             assert [(reply["id"], reply["result"]["action"]) for reply in server.replies] == [("q-3", "cancel")]
-            await calls[2].finish(DONE)
-            assert (await third.answer()).result["content"] == DONE["content"]
+            refusal = refused(await third.answer(), 200, 429)
+            assert refusal["data"]["reason"] == "concurrency"
     assert [each["resultType"] for each in rounds] == ["input_required"] * 2
