@@ -6,7 +6,7 @@ or has something to say before the answer, turns the exchange into an event stre
 Knows no aiohttp.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
@@ -45,7 +45,7 @@ class Inbound(NamedTuple):
     authorization: tuple[str, ...] = ()
     query: str = ""
     last_event_id: str | None = None
-    fields: Iterable[tuple[str, str]] = ()
+    fields: Collection[tuple[str, str]] = ()
 
     def repeated(self) -> RequestHeaders:
         """What the fields say of the body, for those who do not read bodies; read anew each time."""

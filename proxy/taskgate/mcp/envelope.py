@@ -5,12 +5,17 @@ Only shapes. What may become one of them is judged elsewhere.
 
 from typing import Final, NamedTuple
 
+from taskgate.mcp.familiar import Familiar
 from taskgate.mcp.spans import Member, Members, RawJson, Shape
 
 RequestId = str | int
 """A string or an integer: never null, a boolean or a fraction."""
 
-ENVELOPE: Final[Shape] = {"params": {"_meta": {}, "task": {}}, "result": {"_meta": {}}, "error": {}}
+ENVELOPE: Final[Shape] = {
+    "params": {"_meta": Familiar('{"io.modelcontextprotocol/'), "task": {}},
+    "result": {"_meta": {}},
+    "error": {},
+}
 """What the gateway may have to read or amend in any message."""
 
 

@@ -8,7 +8,7 @@ header but never its value.
 import json
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -46,9 +46,21 @@ class RequestHeaders(NamedTuple):
     doubled: str | None = None
 
 
-def read_headers(fields: Iterable[tuple[str, str]]) -> RequestHeaders:
+def read_headers(fields: Collection[tuple[str, str]]) -> RequestHeaders:
     """The headers that matter here, out of all the fields of a request in any spelling of their names (H-MOD-4)."""
-    # One look at each name's first letter, for most of the fields are others.
+    usual: list[str | None] = [None, None, None]
+    for spelt, value in fields:
+        # One look at each name's first letter, for most of the fields are others.
+        if spelt[:1] in _INITIALS:
+            place = _USUAL.get(spelt)
+            if place is None or usual[place] is not None:
+                return _read_any(fields)
+            usual[place] = value
+    version, method, called = usual
+    return RequestHeaders(version, method, called)
+
+
+def _read_any(fields: Collection[tuple[str, str]]) -> RequestHeaders:
     named = [(spelt.lower(), value) for spelt, value in fields if spelt[:1] in _INITIALS]
     found = dict(named)
     doubled = _doubled(named) if len(found) < len(named) else None
@@ -77,6 +89,8 @@ def encode_value(value: str | int) -> str:
 
     ValueError for a string with a lone surrogate, which no encoding could write.
     """
+    if isinstance(value, str) and _BARE(value):
+        return value
     if isinstance(value, bool):
         return "true" if value else "false"
     text = str(value)
@@ -154,6 +168,8 @@ def _expect(header: str, sent: str | None, value: str, what: str) -> None:
 def _expect_encoded(header: str, sent: str | None, value: object, what: str) -> None:
     if sent is None:
         raise HeaderMismatch(f"{header} is missing")
+    if sent == value and _BARE(sent):
+        return
     try:
         meant = decode_value(sent)
     except ValueError:
@@ -189,6 +205,12 @@ _VERSION: Final = VERSION_HEADER.lower()
 _METHOD: Final = METHOD_HEADER.lower()
 _NAME: Final = NAME_HEADER.lower()
 _SINGLE: Final = {_VERSION: VERSION_HEADER, _METHOD: METHOD_HEADER, _NAME: NAME_HEADER}
+_USUAL: Final = {
+    spelt: place
+    for place, header in enumerate((VERSION_HEADER, METHOD_HEADER, NAME_HEADER))
+    for spelt in (header, header.lower())
+}
+"""How nearly all hosts spell them, and where each stands in RequestHeaders."""
 _PARAM: Final = PARAM_HEADER.lower()
 _INITIALS: Final = "Mm"
 # What nearly all requests say; plain, all of it.
@@ -196,6 +218,8 @@ _KNOWN: Final = MODERN_METHODS | {revision.value for revision in MODERN}
 _OPENS: Final = "=?base64?"
 _CLOSES: Final = "?="
 _ENCODED: Final = re.compile(r"=\?base64\?(.*)\?=")
+# Names as nearly all are: what is no more than that means itself.
+_BARE: Final = re.compile(r"[A-Za-z0-9_./:-]+").fullmatch
 # Without whitespace at its ends, which is not the value's on the wire.
 _PLAIN: Final = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
 _INTEGER: Final = re.compile(r"-?[0-9]{1,20}(?:\.0{1,20})?")

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.mcp import abridged
 from taskgate.mcp.depth import is_deeper
+from taskgate.mcp.familiar import Familiar, Known
 
 RawJson = str
 """The text of one JSON value."""
@@ -171,10 +172,35 @@ def _odd_key(text: str, at: int) -> tuple[str, int]:
 
 def _walk_value(text: str, key_at: int, at: int, shape: Shape | None, depth: int) -> tuple[Member, int]:
     if shape is not None and text[at] == "{":
+        if type(shape) is Familiar and text.startswith(shape.lead, at):
+            return _walk_familiar(text, key_at, at, shape, depth)
         inner, end = walk(text, at, shape, depth + 1)
         return Member(values_of(inner), key_at, at, end, inner), end
     value, end = (len(text) - at > LARGE and _read_large(text, at, depth)) or _SCAN(text, at)
     return Member(value, key_at, at, end, None), end
+
+
+def _walk_familiar(text: str, key_at: int, at: int, shape: Familiar, depth: int) -> tuple[Member, int]:
+    """An object of which the same text may have been read before: then only its place is new."""
+    known = shape.find(text, at)
+    if known is not None:
+        if known.at != at:
+            known.members, known.at = _moved(known.members, at - known.at), at
+        end = at + known.size
+        return Member(known.value, key_at, at, end, known.members), end
+    inner, end = walk(text, at, shape, depth + 1)
+    value = values_of(inner)
+    if len(text) <= LARGE:
+        # What is kept is small then, and its values were read by the one parser.
+        shape.meet(Known(text[at:end], value, inner, at))
+    return Member(value, key_at, at, end, inner), end
+
+
+def _moved(found: Members, by: int) -> Members:
+    return {
+        name: _MEMBER(Member, (value, key_at + by, start + by, end + by, None))
+        for name, (value, key_at, start, end, _) in found.items()
+    }
 
 
 def values_of(found: Members) -> dict[str, Any]:
