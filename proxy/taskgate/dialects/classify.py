@@ -112,33 +112,29 @@ def _stateless(
     check_single(headers)
     host = _host(request, meta)
     check_headers(headers, request, host.version, strict_names=strict_names)
-    if host.peer is None:
+    if host.said is None:
         raise _unsupported(host.version)
     if request.method not in MODERN_METHODS or (request.method in MODERN_TASK_METHODS and not offers_tasks):
         raise UnknownMethod("The method does not exist in this protocol version")
-    if not host.declares_tasks and _needs_tasks(request, host.peer.capabilities):
+    if not host.said.declares_tasks and _needs_tasks(request, host.said.peer.capabilities):
         raise MissingCapability(TASKS_NEEDED)
     if host.wrong is not None:
         raise InvalidParams(host.wrong)
-    return Stateless(
-        peer=host.peer,
-        log_level=host.log_level,
-        progress_token=_progress_token(meta),
-        declares_tasks=host.declares_tasks,
-        repeated=headers.params,
-    )
+    token = _progress_token(meta)
+    if token is None and not headers.params:
+        return host.said
+    peer, level, _, has_tasks, _ = host.said
+    return Stateless(peer, level, token, has_tasks, headers.params)
 
 
 class _Host(NamedTuple):
-    """What a `_meta` says besides its progress token. `peer` is None where its version is none of this era.
+    """What a `_meta` says besides its progress token. `said` is None where its version is none of this era.
 
     `wrong` is what is to be refused in what it may leave out, None where nothing is.
     """
 
     version: str
-    peer: Peer | None
-    declares_tasks: bool
-    log_level: str | None
+    said: Stateless | None
     wrong: str | None
 
 
@@ -169,8 +165,11 @@ def _read_host(meta: Members) -> _Host:
         wrong = f"{CLIENT_INFO} must be an object"
     elif level is not None and level not in LOG_LEVELS:
         wrong = f"{LOG_LEVEL} must be one of {', '.join(LOG_LEVELS)}"
-    peer = None if revision is None else Peer(revision=revision, capabilities=capabilities, info=info or {})
-    return _Host(version, peer, declares_tasks(capabilities), level, wrong)
+    if revision is None:
+        return _Host(version, None, wrong)
+    peer = Peer(revision=revision, capabilities=capabilities, info=info if isinstance(info, dict) else {})
+    said = Stateless(peer, level, progress_token=None, declares_tasks=declares_tasks(capabilities))
+    return _Host(version, said, wrong)
 
 
 def _dropped(announced: str | None, meta: Members) -> Dropped:

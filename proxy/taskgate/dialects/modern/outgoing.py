@@ -33,14 +33,23 @@ def request(id: int, saying: Saying, host: Peer | None, info: RawJson) -> Writte
     text = "" if saying.params is None else saying.params.with_token(id)
     text = text if text.startswith("{") else "{}"
     capabilities = dump(declared(host)) if host is not None and host.capabilities else "{}"
-    headers = {words.VERSION_HEADER: _SPOKEN, words.METHOD_HEADER: saying.method}
+    written = _amended(text, saying, _told(capabilities, info), _more(id, saying))
+    return Written(request_text(id, saying.method, written), _headers(text, saying))
+
+
+def _headers(params: RawJson, saying: Saying) -> Mapping[str, str]:
+    """The headers that repeat parts of the request."""
+    method = saying.method
+    first = _FIRST(params) if method in NAMED_BY and not saying.mirrored and not saying.repeated else None
+    if first is not None and first[1] == NAMED_BY[method]:
+        # As nearly always: the name alone, and where it is looked for.
+        return {words.VERSION_HEADER: _SPOKEN, words.METHOD_HEADER: method, words.NAME_HEADER: encode_value(first[2])}
+    headers = {words.VERSION_HEADER: _SPOKEN, words.METHOD_HEADER: method}
     if saying.repeated:
         headers.update(_passed_on(saying.repeated, saying.mirrored))
-    if saying.method in NAMED_BY or saying.mirrored:
-        headers.update(_repeated(text, saying))
-    return Written(
-        request_text(id, saying.method, _amended(text, saying, _told(capabilities, info), _more(id, saying))), headers
-    )
+    if method in NAMED_BY or saying.mirrored:
+        headers.update(_repeated(params, saying))
+    return headers
 
 
 def listening(wants: Listened) -> RawJson:
@@ -71,7 +80,7 @@ def _told(capabilities: RawJson, info: RawJson) -> _Told:
 
 def _more(id: int, saying: Saying) -> dict[str, RawJson]:
     """What else this one says there."""
-    more = {}
+    more: dict[str, RawJson] = {}
     if saying.log_level is not None:
         more[words.LOG_LEVEL] = dump(saying.log_level)
     if saying.wants_progress:
@@ -93,10 +102,6 @@ def _amended(text: RawJson, saying: Saying, told: _Told, more: Mapping[str, RawJ
 
 def _repeated(params: RawJson, saying: Saying) -> Iterator[tuple[str, str]]:
     """The headers for the name and the arguments that are there (H-MOD-1, H-MOD-5)."""
-    first = None if saying.mirrored else _FIRST(params)
-    if first is not None and first[1] == NAMED_BY.get(saying.method):
-        yield words.NAME_HEADER, encode_value(first[2])
-        return
     found = members(params)
     wanted = [(words.NAME_HEADER, _value(params, found, NAMED_BY.get(saying.method, "")))]
     if saying.mirrored:

@@ -6,14 +6,14 @@ here, the answers of a retry, the protocol's own keys of `_meta`) is cut out; ev
 
 from collections.abc import Collection
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
-from taskgate.dialects.amending import Change, edits_of
+from taskgate.dialects.amending import PROTOCOL, Change, edits_of
 from taskgate.dialects.params import Params
 from taskgate.dialects.reading import cut, is_task_id, meta_of, value_of, written_member
 from taskgate.dialects.stateless import Subscription
 from taskgate.errors import InvalidParams
-from taskgate.mcp.jsonrpc import Members, RawJson, Request
+from taskgate.mcp.jsonrpc import Members, RawJson, Request, removals
 
 
 def passage(request: Request, *, less: Collection[str] = ()) -> Params:
@@ -23,11 +23,27 @@ def passage(request: Request, *, less: Collection[str] = ()) -> Params:
     """
     found, text, begin = request.params, request.text, request.params_at
     end = begin + len(request.params_text)
+    if _has_only_protocol_meta(found) and found.keys().isdisjoint((*less, "task")):
+        # As nearly always: all that is not for the server stands in one place.
+        return Params(cut(text, begin, end, removals(found, _META)))
     edits = edits_of(found, begin, _without(*less))
     token = meta_of(found).get("progressToken")
     if token is None:
         return Params(cut(text, begin, end, edits))
     return Params(cut(text, begin, token.start, edits), cut(text, token.end, end, edits))
+
+
+def _has_only_protocol_meta(found: Members) -> bool:
+    meta = found.get("_meta")
+    if meta is None or not meta.members:
+        return False
+    for name in meta.members:  # noqa: SIM110 - three times as fast as all()
+        if not name.startswith(PROTOCOL):
+            return False
+    return True
+
+
+_META: Final = ("_meta",)
 
 
 @lru_cache(maxsize=8)

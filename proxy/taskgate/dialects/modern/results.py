@@ -4,6 +4,7 @@ Splices into the text, so that a server's payload stays to the byte (B-CONV-1, B
 errors come out of messages that were read strictly: none repeats a key at its top.
 """
 
+from functools import lru_cache
 from typing import Final
 
 from taskgate.dialects.amending import Change, edits_of
@@ -35,6 +36,14 @@ _COMPLETE: Final = {"resultType": '"complete"'}
 _NEVER_KEPT: Final = {"ttlMs": "0", "cacheScope": '"private"'}
 _PRIVATE: Final = {"cacheScope": '"private"'}
 _NO_TASK: Final = (RELATED_TASK,)
+_MAY_CHANGE: Final = ("_meta", "ttlMs", "cacheScope", "task")
+_SAMPLES: Final = {
+    (False, False): '{"isError":false}',
+    (False, True): '{"content":[]}',
+    (True, False): '{"resultType":"complete"}',
+    (True, True): '{"resultType":"complete","content":[]}',
+}
+"""Results by whether they name their type and whether they have content."""
 
 
 def complete(result: RawJson, method: str, info: RawJson | None, era: Era = Era.INITIALIZE) -> RawJson:
@@ -60,12 +69,11 @@ def answer(id: RequestId, method: str, response: Response, info: RawJson, era: E
     found = _complete_members(response, method, era)
     if response.result is None or found is None:
         return no_result(id)
-    edits = edits_of(found, response.result.start, _completion(found, method, info, era))
-    text, (start, end) = response.text, response.id_span
-    if len(edits) == 1 and end <= edits[0][0]:
-        # As nearly always: something new in a result that keeps what it has.
-        at, stop, new = edits[0]
-        return f"{text[:start]}{dump(id)}{text[end:at]}{new}{text[stop:]}"
+    text, (start, end), at = response.text, response.id_span, response.result.start + 1
+    new = _added_usually(found, method, info, era) if end < at else None
+    if new is not None:
+        return f"{text[:start]}{dump(id)}{text[end:at]}{new}{text[at:]}"
+    edits = edits_of(found, at - 1, _completion(found, method, info, era))
     return splice(text, [(start, end, dump(id)), *edits])
 
 
@@ -102,6 +110,22 @@ def _completion(found: Members, method: str, info: RawJson | None, era: Era) -> 
         put["content"] = "[]"
     meta_put = {} if info is None else {SERVER_INFO: info}
     return Change(put, (), meta_put, _NO_TASK, era is Era.STATELESS)
+
+
+def _added_usually(found: Members, method: str, info: RawJson, era: Era) -> RawJson | None:
+    """What is put in front of the members of a result of which none changes, as nearly always; None for any other."""
+    is_typed = "resultType" in found
+    if not found or (is_typed and era is Era.INITIALIZE) or not found.keys().isdisjoint(_MAY_CHANGE):
+        return None
+    return _put_in_front(_SAMPLES[is_typed, "content" in found], method, info, era)
+
+
+@lru_cache(maxsize=256)
+def _put_in_front(sample: RawJson, method: str, info: RawJson, era: Era) -> RawJson:
+    """The same for every result that has what the sample has, and other members that mean nothing here."""
+    found = members(sample)
+    ((_, _, new),) = edits_of(found, 0, _completion(found, method, info, era))
+    return new
 
 
 def _our_words(method: str) -> dict[str, RawJson]:

@@ -59,8 +59,7 @@ def _task(record: TaskRecord) -> str:
     message = "" if record.status_message is None else f',"statusMessage":{dump(record.status_message)}'
     return (
         f'"taskId":{dump(record.id)},"status":"{presented_status(record).value}",'
-        f'"createdAt":"{_timestamp(record.created_at)}","lastUpdatedAt":"{_timestamp(record.updated_at)}",'
-        f'"ttlMs":{record.ttl // _MILLISECOND},"pollIntervalMs":{record.poll_interval // _MILLISECOND}{message}'
+        f"{_times(record.created_at, record.updated_at, record.ttl, record.poll_interval)}{message}"
     )
 
 
@@ -78,10 +77,18 @@ def _shown(record: TaskRecord) -> str:
     return f',"inputRequests":{input_requests(asked)}' if asked else ""
 
 
+@lru_cache(maxsize=64)
 def _meta(key: str, value: RawJson) -> str:
     return f'"_meta":{{{dump(key)}:{value}}}'
 
 
 @lru_cache(maxsize=4096)
+def _times(created_at: datetime, updated_at: datetime, ttl: timedelta, poll_interval: timedelta) -> str:
+    return (
+        f'"createdAt":"{_timestamp(created_at)}","lastUpdatedAt":"{_timestamp(updated_at)}",'
+        f'"ttlMs":{ttl // _MILLISECOND},"pollIntervalMs":{poll_interval // _MILLISECOND}'
+    )
+
+
 def _timestamp(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="milliseconds")[:-6] + "Z"

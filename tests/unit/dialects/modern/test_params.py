@@ -28,6 +28,7 @@ def request(text: str) -> Request:
 # What a host sends, and what its server is sent.
 PASSAGES: dict[str, tuple[str, str]] = {
     "nothing but what every request says": (f'{{"_meta":{{{OURS}}}}}', "{}"),
+    "nothing": ('{"_meta":{},"a":1}', '{"_meta":{},"a":1}'),
     "an argument": (f'{{"name":"t","_meta":{{{OURS}}}}}', '{"name":"t"}'),
     "traces": (
         f'{{"_meta":{{{OURS},"traceparent":"00-1","tracestate":"a=b","baggage":"c"}}}}',

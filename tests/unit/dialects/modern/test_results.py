@@ -4,8 +4,11 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from requirements import covers
+from taskgate.dialects.modern import results
 from taskgate.dialects.modern.results import answer, complete, is_complete, modern_error
 from taskgate.dialects.modern.words import CACHEABLE, RELAYED
 from taskgate.mcp.jsonrpc import Response, parse
@@ -119,6 +122,24 @@ def test_a_result_in_front_of_its_id_is_told_in_its_place(era: Era) -> None:
     text = '{"result":{"messages":[]},"jsonrpc":"2.0","id": 42 }'
     told = f'{{"resultType":"complete","_meta":{{"{INFO_KEY}":{INFO}}},"messages":[]}}'
     assert answer("h", "prompts/get", response(text), INFO, era) == f'{{"result":{told},"jsonrpc":"2.0","id": "h" }}'
+
+
+@pytest.mark.parametrize("era", Era)
+@pytest.mark.parametrize("method", ["tools/call", "tools/list", "prompts/get"])
+@given(
+    names=st.lists(
+        st.sampled_from(["content", "resultType", "_meta", "ttlMs", "cacheScope", "task", "isError", "x"]), unique=True
+    )
+)
+def test_what_is_put_in_front_of_a_usual_result_is_what_is_put_into_any(
+    names: list[str], method: str, era: Era
+) -> None:
+    values = {"content": [], "resultType": "complete", "_meta": {"a/b": 1}, "ttlMs": 5, "cacheScope": "public"}
+    given = result(json.dumps({name: values.get(name, False) for name in names}))
+    told = answer("h", method, given, INFO, era)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(results, "_added_usually", lambda *_: None)
+        assert told == answer("h", method, given, INFO, era)
 
 
 def test_an_error_that_means_the_same_stays_to_the_byte() -> None:
