@@ -170,7 +170,7 @@ class InSessionMessages:
         if host_session.has_tasks and self._rooms.tasks.insists(host_session, intent.tool):
             self._audit.record(ToolCalled(mount, None, "rejected"))
             raise TaskSupportMismatch("The tool runs only as a task")
-        listed = intent.tool if host_session.upstream.lists(intent.tool) else None
+        listed = None if host_session.upstream.listed(intent.tool) is None else intent.tool
         self._audit.record(ToolCalled(mount, listed, "direct"))
         response = await self._rooms.relaying.forward(
             exchange,

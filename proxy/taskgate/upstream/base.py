@@ -164,8 +164,8 @@ class UpstreamSession(Protocol):
         """The server's catalogue by tool name, all pages; read once and again after the server said it changed."""
         ...
 
-    def lists(self, tool: str) -> bool:
-        """Whether the catalogue, as it was last read, names the tool; no reason to read it."""
+    def listed(self, tool: str) -> ListedTool | None:
+        """The tool as the catalogue that was last read has it; None where it has not, which is no reason to read it."""
         ...
 
     async def close(self) -> None:

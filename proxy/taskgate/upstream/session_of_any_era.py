@@ -104,9 +104,9 @@ class EraSession:
         """See UpstreamSession."""
         return self._find_tools() if self._inner is None else self._inner.tools()
 
-    def lists(self, tool: str) -> bool:
+    def listed(self, tool: str) -> ListedTool | None:
         """See UpstreamSession."""
-        return self._inner is not None and self._inner.lists(tool)
+        return None if self._inner is None else self._inner.listed(tool)
 
     async def close(self) -> None:
         """See UpstreamSession."""

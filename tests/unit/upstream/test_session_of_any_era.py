@@ -43,7 +43,7 @@ async def dual():
 async def test_until_the_era_is_known_it_is_the_initialize_era_and_nothing_is_there(anew) -> None:
     session = anew().session
     assert session.era is Era.INITIALIZE
-    assert not session.lists("echo")
+    assert not session.listed("echo")
     session.tell(ROOTS_CHANGED)
     await session.close()
 
@@ -61,7 +61,7 @@ async def test_what_is_told_and_listed_is_the_servers_in_either_era(plain: Scrip
     caller = anew()
     session = other_session(caller)
     await session.tools()
-    assert session.lists("echo")
+    assert session.listed("echo")
     session.tell(ROOTS_CHANGED)
     await session.close()
     assert arrived(plain)[-1] == ROOTS_CHANGED.method

@@ -31,13 +31,15 @@ class Attending:
         self._waiting: set[Interruptible] = set()
         self._stopping = False
 
-    def telling(self, exchange: Exchange, said: Stateless, *, passes_rounds: bool = False) -> "Attended":
+    def telling(self, exchange: Exchange, said: Stateless, *, passes_rounds: bool = False) -> Telling:
         """Who hears a request for its host, and keeps its answer alive, for as long as the block is not over."""
         telling = Telling(exchange, self._dialect, said, passes_rounds=passes_rounds)
         streams = exchange.inbound.accepts_stream
         if streams and not exchange.inbound.accepts_json:
             exchange.stream()
-        return Attended(telling, Pulse(self._alarms, self._patience, telling.live) if streams else None)
+        if streams:
+            telling.pulse = Pulse(self._alarms, self._patience, telling.live)
+        return telling
 
     async def wait(self, exchange: Exchange, work: Awaitable[Awaited]) -> Awaited:
         """What comes of `work`, which is cancelled with the request.
@@ -69,20 +71,3 @@ class Attending:
     def close(self) -> None:
         """Nobody waits any more."""
         self._alarms.close()
-
-
-class Attended:
-    """A block in which a request is heard for its host."""
-
-    __slots__ = ("_pulse", "_telling")
-
-    def __init__(self, telling: Telling, pulse: Pulse | None) -> None:
-        self._telling = telling
-        self._pulse = pulse
-
-    def __enter__(self) -> Telling:
-        return self._telling
-
-    def __exit__(self, *_: object) -> None:
-        if self._pulse is not None:
-            self._pulse.stop()

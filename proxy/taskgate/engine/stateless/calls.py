@@ -22,10 +22,10 @@ from taskgate.engine.inputs import Bounds
 from taskgate.engine.messages import Exchange
 from taskgate.engine.spoken import Spoken, error_of
 from taskgate.engine.stateless.attending import Attending
-from taskgate.engine.stateless.errands import IN_ROUNDS, Errand, asked_of
+from taskgate.engine.stateless.errands import IN_ROUNDS, Errand
 from taskgate.engine.stateless.flights import Flight
 from taskgate.engine.stateless.holds import Held, Holds
-from taskgate.engine.stateless.lines import Line
+from taskgate.engine.stateless.lines import Line, asked_of
 from taskgate.engine.stateless.rounds import Rounds
 from taskgate.engine.task_service import TaskService
 from taskgate.errors import GatewayError, InvalidParams, TaskSupportMismatch
@@ -288,5 +288,5 @@ class Calls:
         errand.exchange.when_gone(partial(self._tasks.abandon, record.owner, record.id))
 
     def _count(self, line: Line, request: CallTool, disposition: str) -> None:
-        listed = request.tool if line.upstream.lists(request.tool) else None
+        listed = None if line.upstream.listed(request.tool) is None else request.tool
         self._audit.record(ToolCalled(line.mount.name, listed, disposition))

@@ -12,13 +12,11 @@ from taskgate.engine.messages import Exchange
 from taskgate.engine.stateless.lines import Line
 from taskgate.mcp import vocabulary as words
 from taskgate.mcp.jsonrpc import Response
-from taskgate.mcp.versions import Peer
 from taskgate.upstream.base import Hearer
 
 IN_ROUNDS: Final = frozenset({words.TOOLS_CALL, "prompts/get", "resources/read"})
 """What a server may ask for more of before it answers (M-MRTR-1)."""
 
-_ASKED: Final = ("elicitation", "roots", "sampling")
 _NO_BOUND: Final = timedelta(days=36_500)
 """What bounds a call that is not a task yet are its server's own bounds."""
 
@@ -45,7 +43,7 @@ class Errand(NamedTuple):
     @property
     def may_outlive(self) -> bool:
         """Whether the call may go on after its request was answered: as a task, or until its host brings answers."""
-        return self.may_become_task or (self.method in IN_ROUNDS and bool(asked_of(self.said.peer)))
+        return self.may_become_task or (self.line.may_be_asked and self.method in IN_ROUNDS)
 
     def send(self, hearer: Hearer) -> Coroutine[Any, Any, Response]:
         """The request on its way; see UpstreamSession."""
@@ -76,8 +74,3 @@ class Errand(NamedTuple):
             log_level=level,
             repeated=repeated,
         )
-
-
-def asked_of(peer: Peer) -> dict[str, Any]:
-    """What a host says that it can be asked."""
-    return {name: peer.capabilities[name] for name in _ASKED if name in peer.capabilities}

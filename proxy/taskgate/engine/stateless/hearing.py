@@ -5,12 +5,13 @@ request is waited on (`attending`).
 """
 
 from collections.abc import Awaitable, Mapping
-from typing import Any
+from typing import Any, Self
 
 from taskgate.dialects.needs import together
 from taskgate.dialects.progress import done_of
 from taskgate.dialects.stateless import Stateless, StatelessDialect
 from taskgate.engine.messages import Exchange
+from taskgate.engine.pulse import Pulse
 from taskgate.engine.relay import STEP
 from taskgate.mcp.jsonrpc import Notification
 from taskgate.mcp.vocabulary import NOTE_MESSAGE, NOTE_PROGRESS
@@ -24,7 +25,7 @@ class Telling:
     wants to hear it (M-LOG-1). Everything else is none of the request's.
     """
 
-    __slots__ = ("_dialect", "_done", "_exchange", "_level", "_spoke", "_token", "missing", "passes_rounds")
+    __slots__ = ("_dialect", "_done", "_exchange", "_level", "_spoke", "_token", "missing", "passes_rounds", "pulse")
 
     def __init__(
         self, exchange: Exchange, dialect: StatelessDialect, said: Stateless, *, passes_rounds: bool = False
@@ -38,6 +39,17 @@ class Telling:
         self.passes_rounds = passes_rounds
         self.missing: Mapping[str, Any] = {}
         """What the server was refused for want of; see together."""
+        self.pulse: Pulse | None = None
+        """What shows the host that the request is served, until the block ends that this is entered for."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # Let go of, too: it holds this.
+        pulse, self.pulse = self.pulse, None
+        if pulse is not None:
+            pulse.stop()
 
     def notice(self, notification: Notification) -> None:
         """See Hearer."""

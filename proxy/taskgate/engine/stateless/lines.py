@@ -47,6 +47,8 @@ class Line:
         self.mount = mount
         self.owner = caller.owner(mount.name)
         self.peer = peer
+        self.may_be_asked = bool(asked_of(peer))
+        """Whether its host says that a server may ask it something."""
         self.caller = caller
         self.upstream: UpstreamSession = mount.upstream.session(self, self._speaks, peer)
         self.seen = clock.elapsed()
@@ -55,11 +57,12 @@ class Line:
         self._clock = clock
 
     def __enter__(self) -> Self:
-        self.hold()
+        self._uses += 1
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.release()
+        self._uses -= 1
+        self.seen = self._clock.elapsed()
 
     @property
     def busy(self) -> bool:
@@ -124,7 +127,10 @@ class Lines:
         Raises InvalidParams for capabilities out of all proportion.
         """
         kind = self._kind(peer)
-        its = self._live.setdefault(caller.owner(mount.name), {})
+        owner = caller.owner(mount.name)
+        its = self._live.get(owner)
+        if its is None:
+            its = self._live[owner] = {}
         # Last in the order from here on: those in front are the ones that were not asked for the longest.
         line = its.pop(kind, None)
         if line is None:
@@ -178,6 +184,14 @@ class Lines:
         closing = asyncio.get_running_loop().create_task(line.upstream.close())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
+
+
+def asked_of(peer: Peer) -> dict[str, Any]:
+    """What a host says that it can be asked."""
+    return {name: peer.capabilities[name] for name in _ASKED if name in peer.capabilities}
+
+
+_ASKED: Final = ("elicitation", "roots", "sampling")
 
 
 class _Kind(NamedTuple):

@@ -6,11 +6,11 @@ a request but what it made, and a server is met over the line that what the requ
 
 import json
 from collections.abc import Coroutine
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
 from taskgate.auth.context import AuthContext
+from taskgate.dialects.base import ListedTool
 from taskgate.dialects.faults import modern_status
 from taskgate.dialects.intents import CallTool, CancelTask, GetTask, Relay
 from taskgate.dialects.stateless import (
@@ -69,10 +69,12 @@ class StatelessRequests:
         self.access.check(caller, mount.name, request.method, tool)
         line = self.lines.take(mount, caller, said.peer)
         # Whoever waits for tasks to end waits for what may yet become one, too.
-        with line, nullcontext() if tool is None else self.runner.expecting(line):
+        with line if not _may_become_task(asking) else self.runner.expecting(line):
             if tool is not None:
                 # 4. Whether the headers say of the arguments what the body says: only the server's catalogue tells.
-                await self._check_arguments(exchange, line, request, said, tool)
+                listed = line.upstream.listed(tool) or await self._look_up(exchange, line, said, tool)
+                if listed is not None and listed.mirrored:
+                    check_params(exchange.inbound.repeated(), request, listed.mirrored)
             # 5. Do it.
             if isinstance(intent, Listen):
                 reply = await self.subscriptions.serve(exchange, caller, line, intent)
@@ -119,23 +121,19 @@ class StatelessRequests:
         shows = self.access.shown_to(caller, line.mount.name)
         return Spoken(self.dialect.tools(intent.id, response, line.upstream.era, shows), error_of(response))
 
-    async def _check_arguments(
-        self, exchange: Exchange, line: Line, request: Request, said: Stateless, tool: str
-    ) -> None:
-        """Refuse a call whose headers say other arguments than its body (H-MOD-6); where no catalogue can be had, none.
+    async def _look_up(self, exchange: Exchange, line: Line, said: Stateless, tool: str) -> ListedTool | None:
+        """A tool in the server's catalogue, which may have to be read; None where it has none such, or cannot be had.
 
         A server that does not list its tools now may still run them, and who reads headers alone decides nothing here.
         """
-        catalogue = line.upstream.tools()
-        if not line.upstream.lists(tool):
-            # It may have to be read first. Where the tool is known, it is there, and nothing waits.
-            catalogue = self.calls.meet(exchange, said, catalogue)
         try:
-            listed = (await catalogue).get(tool)
+            return (await self.calls.meet(exchange, said, line.upstream.tools())).get(tool)
         except UpstreamFailed:
-            return
-        if listed is not None and listed.mirrored:
-            check_params(exchange.inbound.repeated(), request, listed.mirrored)
+            return None
+
+
+def _may_become_task(asking: StatelessIntent) -> bool:
+    return isinstance(asking, CallTool) and asking.kept is not None
 
 
 def _answered(spoken: Spoken, said: Stateless) -> Answered:
@@ -144,4 +142,4 @@ def _answered(spoken: Spoken, said: Stateless) -> Answered:
     if spoken.error not in (None, TOOL_ERROR):
         # By the code that its host is told, which need not be the server's own.
         status = modern_status(json.loads(spoken.message)["error"]["code"])
-    return Answered(Reply(status=status, body=spoken.message, headers=spoken.headers), said.peer.revision, spoken.error)
+    return Answered(Reply(status, spoken.message, spoken.headers), said.peer.revision, spoken.error)

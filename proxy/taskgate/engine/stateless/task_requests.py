@@ -55,7 +55,9 @@ class TaskRequests:
 
     async def get(self, exchange: Exchange, caller: AuthContext, mount: str, intent: GetTask) -> Spoken:
         """The task as it is now, with what its state has to show (M-GET-1)."""
-        return await self._shown(await self._lookups.find(exchange, caller, mount, intent.task, TASKS_GET), intent)
+        record = await self._lookups.find(exchange, caller, mount, intent.task, TASKS_GET)
+        # As nearly always of a task that is polled: its head says all.
+        return await self._shown(record, intent) if record.status.is_terminal else self._told(record, intent)
 
     async def update(self, exchange: Exchange, caller: AuthContext, mount: str, intent: UpdateTask) -> Spoken:
         """Take answers to what the task waits with; the first to each counts, whoever else is asked it.
@@ -100,12 +102,15 @@ class TaskRequests:
 
     async def _shown(self, record: TaskRecord, intent: GetTask) -> Spoken:
         """What is told of a task whose head was found: its bodies are read where it has ended, and only there."""
-        whole: TaskRecord | None = record
-        if record.status.is_terminal:
-            whole = await self._store.load(record.owner, record.id, now=self._clock.now(), bodies=True)
+        if not record.status.is_terminal:
+            return self._told(record, intent)
+        whole = await self._store.load(record.owner, record.id, now=self._clock.now(), bodies=True)
         if whole is None:
             raise TaskNotFound
-        return Spoken(self._dialect.task_state(intent.id, whole))
+        return self._told(whole, intent)
+
+    def _told(self, record: TaskRecord, intent: GetTask) -> Spoken:
+        return Spoken(self._dialect.task_state(intent.id, record))
 
 
 def _answered(key: str, answer: Answer, _: TaskRecord) -> TaskEvent:

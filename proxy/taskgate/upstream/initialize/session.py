@@ -128,9 +128,10 @@ class HttpSession:
         except Abandoned:
             raise failures.let_go(dispatched=False) from None
 
-    def lists(self, tool: str) -> bool:
+    def listed(self, tool: str) -> ListedTool | None:
         """See UpstreamSession."""
-        return tool in (self._catalogue.value or ())
+        known = self._catalogue.value
+        return None if known is None else known.get(tool)
 
     async def close(self) -> None:
         """See UpstreamSession."""

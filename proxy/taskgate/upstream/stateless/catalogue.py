@@ -50,9 +50,10 @@ class Catalogue:
         """What is there without waiting."""
         return self._tools.value
 
-    def lists(self, tool: str) -> bool:
-        """Whether it names the tool, as it was last read; no reason to read it."""
-        return tool in (self.value or ())
+    def listed(self, tool: str) -> ListedTool | None:
+        """The tool, as it was last read; no reason to read it."""
+        known = self._tools.value
+        return None if known is None else known.get(tool)
 
     async def mirrored(self, tool: str) -> Mirrored:
         """What headers of a call of that tool repeat; nothing where the catalogue cannot be had.

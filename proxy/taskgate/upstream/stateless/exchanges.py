@@ -5,7 +5,9 @@ that breaks off is lost and never asked for again (H-MOD-11). What must not live
 call.
 """
 
+from collections.abc import Coroutine
 from datetime import timedelta
+from typing import Any
 
 from taskgate.dialects.base import Answered, Noticed, ProgressTold
 from taskgate.dialects.stateless_server import Written
@@ -51,10 +53,11 @@ class Exchanges:
         finally:
             await incoming.release(answered=answered)
 
-    async def _answer(self, call: Call, incoming: Incoming) -> Response:
+    def _answer(self, call: Call, incoming: Incoming) -> Coroutine[Any, Any, Response]:
+        # Handed on rather than awaited: every answer comes this way.
         if not 200 <= incoming.status < 300:
-            return await self._refusal(call, incoming)
-        return await (self._read(call, incoming) if incoming.streams else self._document(call, incoming))
+            return self._refusal(call, incoming)
+        return self._read(call, incoming) if incoming.streams else self._document(call, incoming)
 
     async def _read(self, call: Call, incoming: Incoming) -> Response:
         self._means.observer.stream_opened("response")

@@ -5,10 +5,9 @@ the wire (`exchanges`), rounds (`rounds`), what is told besides answers (`listen
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from functools import partial
 from typing import Any, Final
 
 from taskgate.clock import Clock
@@ -91,7 +90,7 @@ class StatelessSession:
         except Abandoned:
             raise failures.let_go(dispatched=False) from None
 
-    async def relay(
+    def relay(
         self,
         method: str,
         params: Params | None,
@@ -101,15 +100,14 @@ class StatelessSession:
         speaker: Speaker | None = None,
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
-    ) -> Response:
+    ) -> Coroutine[Any, Any, Response]:
         """See UpstreamSession."""
         if method not in FORWARDED:
-            return await self._local.answer(method, params)
+            return self._local.answer(method, params)
         level = log_level or self._local.log_level
         saying = Saying(method=method, params=params, log_level=level, repeated=repeated)
         call = Call(next(self._means.ids), hearer, self._means.patience.of(tool), speaker=speaker)
-        response = await self._ask(call, saying, tool)
-        return self._means.dialect.sound(response) if method == TOOLS_LIST else response
+        return self._ask_for_tools(call, saying) if method == TOOLS_LIST else self._ask(call, saying, tool)
 
     async def run(
         self,
@@ -148,9 +146,9 @@ class StatelessSession:
         except Abandoned:
             raise failures.let_go(dispatched=False) from None
 
-    def lists(self, tool: str) -> bool:
+    def listed(self, tool: str) -> ListedTool | None:
         """See UpstreamSession."""
-        return self._catalogue.lists(tool)
+        return self._catalogue.listed(tool)
 
     async def close(self) -> None:
         """See UpstreamSession. The server is not told: it has no session to end."""
@@ -162,25 +160,40 @@ class StatelessSession:
         await self._discovery.close()
         await self._listening.close()
 
-    async def _ask(self, call: Call, saying: Saying, tool: str | None = None) -> Response:
-        async def asked() -> Response:
-            if self._discovery.value is None or self._closed:
-                await self.open()
-            first_byte = None if saying.method == TOOLS_CALL else self._means.settings.first_byte
-            if tool is None or saying.method != TOOLS_CALL:
-                return await self._rounds.ask(call, saying, None, first_byte)
-            mirrored = await self._catalogue.mirrored(tool)
-            said = saying._replace(mirrored=mirrored) if mirrored else saying
-            return await self._rounds.ask(call, said, tool, first_byte)
+    async def _ask_for_tools(self, call: Call, saying: Saying) -> Response:
+        return self._means.dialect.sound(await self._ask(call, saying))
 
+    async def _ask(self, call: Call, saying: Saying, tool: str | None = None) -> Response:
         try:
-            response = await self._bounded(call, saying.method, asked)
+            response = await self._bounded(call, saying.method, self._asked(call, saying, tool))
         except failures.Unwelcome:
             await self._see_who_it_is()
             raise
         if response.error is not None and response.error.value["code"] not in STATELESS_ERRORS:
             self._doubt()
         return response
+
+    def _asked(self, call: Call, saying: Saying, tool: str | None) -> Coroutine[Any, Any, Response]:
+        if self._discovery.value is None or self._closed:
+            return self._asked_when_met(call, saying, tool)
+        if saying.method != TOOLS_CALL:
+            return self._rounds.ask(call, saying, None, self._means.settings.first_byte)
+        if tool is None:
+            return self._rounds.ask(call, saying, None, None)
+        listed = self._catalogue.listed(tool)
+        if listed is None:
+            return self._asked_when_listed(call, saying, tool)
+        said = saying._replace(mirrored=listed.mirrored) if listed.mirrored else saying
+        return self._rounds.ask(call, said, tool, None)
+
+    async def _asked_when_met(self, call: Call, saying: Saying, tool: str | None) -> Response:
+        await self.open()
+        return await self._asked(call, saying, tool)
+
+    async def _asked_when_listed(self, call: Call, saying: Saying, tool: str) -> Response:
+        mirrored = await self._catalogue.mirrored(tool)
+        said = saying._replace(mirrored=mirrored) if mirrored else saying
+        return await self._rounds.ask(call, said, tool, None)
 
     def _doubt(self) -> None:
         """A server of the other era answers like that: have the next request go to one that says again who it is."""
@@ -195,7 +208,7 @@ class StatelessSession:
             async with asyncio.timeout(SIGN_OF_LIFE.total_seconds()):
                 await self.open()
 
-    async def _bounded(self, call: Call, method: str, asked: Callable[[], Coroutine[Any, Any, Response]]) -> Response:
+    async def _bounded(self, call: Call, method: str, asked: Coroutine[Any, Any, Response]) -> Response:
         """What comes of asking within the time that the call has; to be told to the observer, whatever it is."""
         clock, began = self._clock, self._clock.elapsed()
         error: str | None = "cancelled"
@@ -203,7 +216,7 @@ class StatelessSession:
         call.begin(self._means.alarms)
         try:
             with call.wait:
-                response = await asked()
+                response = await asked
             error = None if response.error is None else str(response.error.value.get("code"))
             self._expect_era(response)
         except Interrupted:
@@ -239,9 +252,9 @@ class StatelessSession:
         first_byte = means.settings.first_byte
         call = Call(next(means.ids), None, briefly(first_byte))
         written = means.dialect.discover(call.id, self._host)
-        ask = partial(self._exchanges.ask, call, written, first_byte, asks_who=True)
+        asked = self._exchanges.ask(call, written, first_byte, asks_who=True)
         try:
-            server = means.dialect.read_discovery(await self._bounded(call, SERVER_DISCOVER, ask))
+            server = means.dialect.read_discovery(await self._bounded(call, SERVER_DISCOVER, asked))
         except UpstreamFailed as failure:
             tells = failure.reason in _OF_ANY_ERA or isinstance(failure, failures.Unwelcome)
             if tells and not self._closed:
@@ -254,9 +267,9 @@ class StatelessSession:
         return server
 
     async def _ask_for_page(self, call: Call, written: Written) -> Response:
-        ask = partial(self._exchanges.ask, call, written, self._means.settings.first_byte)
+        asked = self._exchanges.ask(call, written, self._means.settings.first_byte)
         try:
-            return await self._bounded(call, TOOLS_LIST, ask)
+            return await self._bounded(call, TOOLS_LIST, asked)
         except failures.Unwelcome:
             await self._see_who_it_is()
             raise

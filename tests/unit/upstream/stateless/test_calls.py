@@ -114,7 +114,7 @@ async def test_a_tool_with_unsound_annotations_is_not_in_the_catalogue(
         {"name": "odd", "inputSchema": {"type": "object", "properties": {"n": {"type": "number", "x-mcp-header": "N"}}}}
     )
     assert set(await guest.session.tools()) == {"echo"}
-    assert (guest.session.lists("echo"), guest.session.lists("odd")) == (True, False)
+    assert (bool(guest.session.listed("echo")), guest.session.listed("odd")) == (True, None)
     assert [(record.levelname, record.tool) for record in caplog.records] == [("WARNING", "odd")]
 
 

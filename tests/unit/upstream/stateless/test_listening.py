@@ -48,7 +48,7 @@ async def test_a_change_of_tools_forgets_the_catalogue(server: StatelessServer, 
     server.tools = [{"name": "other", "inputSchema": {"type": "object"}}]
     await server.push(note("notifications/prompts/list_changed"))
     await eventually(lambda: len(guest.aside.notices) == 1)
-    assert guest.session.lists("echo")
+    assert guest.session.listed("echo")
     await server.push(CHANGED)
     await eventually(lambda: len(guest.aside.notices) == 2)
     assert set(await guest.session.tools()) == {"other"}

@@ -48,7 +48,7 @@ async def test_the_catalogue_is_read_again_after_a_stream_was_lost(server: State
     await guest.session.tools()
     server.end_listens()
     await eventually(lambda: len(server.heard(LISTEN)) == 2 and server.wishes)
-    await eventually(lambda: not guest.session.lists("echo"))
+    await eventually(lambda: not guest.session.listed("echo"))
     await guest.session.tools()
     assert len(server.heard("tools/list")) == 2
 
