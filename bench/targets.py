@@ -22,12 +22,18 @@ _CONFIGURATION = """\
 version: 1
 server: {{listen: "127.0.0.1:{port}", drain: {{delay: 0s}}}}
 admin: {{listen: "127.0.0.1:{admin_port}"}}
-upstreams: {{{mount}: {{path: {path}, transport: http, url: "{url}", protocol_version: {revision}}}}}
+upstreams: {{{mount}: {{path: {path}, transport: http, url: "{url}", protocol_version: {revision}, {unbounded}}}}}
 auth: {auth}
 store: {{backend: sqlite, sqlite: {{path: "{folder}/{database}"}}}}
-limits: {{concurrency: {{tasks_per_context: 1000000}}}}
+limits: {{rate: [], concurrency: {concurrency}}}
+tasks: {{early_poll: {{reject_above: 1000}}}}
 logging: {{level: warning}}
 """
+_CONCURRENCY = """\
+{tasks_per_context: 1000000, tasks_global: 1000000, kept_per_context: 1024GiB, kept_global: 1024GiB, \
+sessions_per_context: 1000000}\
+"""
+_UNBOUNDED = "health: null, concurrency: 100000"
 _GUARDED = """\
 {{mode: required, issuers: {{bench: {{issuer: "{issuer}", jwks_file: "{keys}"}}}}, context: {{key_file: "{secret}"}}}}\
 """
@@ -88,6 +94,8 @@ def _taskgate(place: Place) -> list[str]:
         folder=place.folder,
         database=DATABASE,
         revision=place.revision,
+        concurrency=_CONCURRENCY,
+        unbounded=_UNBOUNDED,
     )
     file.write_text(text)
     return [str(Path(sys.executable).parent / "taskgate"), "serve", "--config", str(file)]

@@ -235,6 +235,7 @@ REQUIREMENTS: Final = {
     "R-RES-2": "the TTL is capped",
     "R-RES-3": "expired tasks are removed",
     "R-RES-4": "look-ups of tasks that fail are counted for each caller, and too many bring a penalty",
+    "R-RES-5": "calls of tools are limited in rate",
     "R-RES-6": "a call that may not become a task for its cap is answered plainly in the stateless era",
     "R-RES-7": "questions that wait are bounded in number and in time",
     # Authorization

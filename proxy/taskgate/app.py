@@ -1,13 +1,15 @@
 """One running gateway: opens its parts from the bottom up, drains in good order, closes in reverse.
 
-What must not live here: what the parts are (`assembly`), signals and exit codes (`cli`).
+What must not live here: what the parts are (`assembly`), what another configuration changes of them (`reload`), signals
+and exit codes (`cli`).
 """
 
 import asyncio
 import os
 import socket
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from logging import getLogger
 from pathlib import Path
@@ -15,11 +17,14 @@ from typing import Any, Final
 
 from taskgate.assembly import House, Surroundings, build_house, build_listener, open_configured_store
 from taskgate.config import GatewayConfig, Listen
+from taskgate.config.reloading import fingerprint
 from taskgate.downstream.listener import PublicListener
 from taskgate.downstream.operations import OperatorsListener
 from taskgate.engine.measured import MeasuredStore
 from taskgate.errors import StoreUnavailable
-from taskgate.gatehouse import Gatehouse, build_gatehouse
+from taskgate.gate import Gate
+from taskgate.gatehouse import build_gatehouse, deployment_keys, operators_token
+from taskgate.reload import Reload, Reloaded, Stage
 from taskgate.stores.base import Store
 from taskgate.tasks.record import OwnerKey
 from taskgate.telemetry.lag import LoopLag
@@ -27,6 +32,7 @@ from taskgate.telemetry.metrics import PrometheusAudit
 
 LAST_WORDS: Final = timedelta(seconds=2)
 """What a shutdown always leaves for answers that are being written."""
+NOT_NOW: Final = Reloaded(result="invalid", problems=("the gateway is starting or ending",))
 _NOBODY: Final = OwnerKey("", "")
 
 log = getLogger("taskgate.app")
@@ -36,27 +42,54 @@ class ListenFailed(Exception):
     """An address cannot be had; the text is for the operator."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where a configuration came from.
+
+    `read` reads it again, on a thread of its own; it raises ConfigurationError. `relog` is called when what is logged
+    is to change.
+    """
+
+    read: Callable[[], GatewayConfig]
+    relog: Callable[[GatewayConfig], None] = lambda _: None
+
+
 class Service:
     """One gateway, from `start` to `close`.
 
-    `data_directory` is where a store without a configured path lives; None will do for any other.
+    `data_directory` is where a store without a configured path lives; None will do for any other. Without a `source`
+    there is nothing to read again.
     """
 
     def __init__(
-        self, config: GatewayConfig, *, data_directory: Path | None, surroundings: Surroundings | None = None
+        self,
+        config: GatewayConfig,
+        *,
+        data_directory: Path | None,
+        surroundings: Surroundings | None = None,
+        source: Source | None = None,
     ) -> None:
         self._config = config
         self._data_directory = data_directory
         self._around = surroundings or Surroundings()
+        self._source = source
         self._closers = AsyncExitStack()
-        names = {name: name for name in config.upstreams}
         self._metrics = PrometheusAudit(
-            upstreams=names, issuers=config.auth.issuers, backend=config.store.backend, clock=self._around.clock
+            upstreams={name: name for name in config.upstreams},
+            issuers=config.auth.issuers,
+            policies=[policy.name for policy in config.limits.rate],
+            backend=config.store.backend,
+            clock=self._around.clock,
         )
-        self._admin = OperatorsListener(metrics=self._metrics, ready=self._ready)
+        self._admin = OperatorsListener(
+            metrics=self._metrics, ready=self._ready, servers=self._servers, reload=self._report_reread
+        )
         self._store: Store | None = None
-        self._gatehouse: Gatehouse | None = None
         self._house: House | None = None
+        self._reload: Reload | None = None
+        self._reloading = asyncio.Lock()
+        self._rereading = asyncio.Lock()
+        self._ending = False
         self._listener: PublicListener | None = None
         self.address: tuple[str, int] = ("", 0)
         self.admin_address: tuple[str, int] = ("", 0)
@@ -72,6 +105,30 @@ class Service:
             await self.close()
             raise
 
+    async def reload(self, config: GatewayConfig) -> Reloaded:
+        """Have that configuration from now on, as far as that goes without a restart, and without cutting any call.
+
+        Never raises: where it cannot be had, everything stays as it was. One at a time; the next begins after.
+        """
+        async with self._reloading:
+            if self._reload is None or self._ending:
+                return NOT_NOW
+            return await self._reload.apply(config)
+
+    async def reread(self) -> Reloaded | None:
+        """`reload` what the source says now; None where there is no source."""
+        if self._source is None:
+            return None
+        # Not inside of the other lock: reading may take for ever, and `close` must not.
+        async with self._rereading:
+            if self._reload is None or self._ending:
+                return NOT_NOW
+            try:
+                config = await asyncio.to_thread(self._source.read)
+            except Exception as error:
+                return self._reload.fail(error)
+            return await self.reload(config)
+
     async def drain(self, *, delay: timedelta, hurry: asyncio.Event) -> None:
         """Stop in good order: not ready, then for `delay` as before, then no new work while calls and answers end.
 
@@ -80,6 +137,7 @@ class Service:
         assert self._house is not None, "only what has started can drain"
         assert self._listener is not None
         rules, clock = self._config.server.drain, self._around.clock
+        self._ending = True
         self._admin.drain()
         log.info("draining")
         await _unless(hurry, asyncio.sleep(delay.total_seconds()))
@@ -97,12 +155,15 @@ class Service:
 
     async def close(self) -> None:
         """Let go of everything; sessions of hosts and records stay in the store. May be called again."""
-        await self._closers.aclose()
+        self._ending = True
+        async with self._reloading:
+            await self._closers.aclose()
 
     async def _open(self) -> None:
         config, clock, closers = self._config, self._around.clock, self._closers
+        token = operators_token(config)
         try:
-            self.admin_address = await self._admin.start(config.admin.listen.host, config.admin.listen.port)
+            self.admin_address = await self._admin.start(config.admin.listen.host, config.admin.listen.port, token)
         except OSError as error:
             raise _refused("admin.listen", config.admin.listen, error) from None
         closers.push_async_callback(self._admin.close)
@@ -115,29 +176,31 @@ class Service:
         store = self._around.store or await open_configured_store(config, self._data_directory)
         closers.push_async_callback(store.close)
         self._store = MeasuredStore(store, audit=self._metrics, clock=clock)
-        around = self._around
-        gatehouse = build_gatehouse(config, self._data_directory, self._metrics, clock, around.entropy)
-        self._gatehouse = gatehouse
-        if (penalties := gatehouse.penalties) is not None:
-            self._metrics.watch_penalties(lambda: penalties.boxed(clock.elapsed()))
-        closers.push_async_callback(gatehouse.close)
-        gatehouse.open()
+        entropy = self._around.entropy
+        keys = deployment_keys(config, self._data_directory, entropy)
+        gate = Gate(build_gatehouse(config, keys, self._metrics, clock, entropy))
+        closers.push_async_callback(gate.close)
+        gate.open()
         port = bound.getsockname()[1]
-        self._house = house = build_house(config, self._store, gatehouse, self._metrics, self._around, port)
+        self._house = house = await build_house(config, self._store, gate, self._metrics, self._around, port)
+        if (penalties := house.penalties) is not None:
+            self._metrics.watch_penalties(lambda: penalties.boxed(clock.elapsed()))
         self._open_house(house)
-        self._listener = build_listener(config, house.gateway, port, self._metrics, clock)
+        self._listener = build_listener(config, house, port, self._metrics, clock)
         self.address = await self._listener.start(bound)
         closers.push_async_callback(self._listener.close, timedelta())
+        mark = await asyncio.to_thread(fingerprint, config)
+        self._reload = Reload(config, self._stage(house, self._listener, port), mark)
         if config.auth.mode == "none":
             log.warning("without authentication everybody who reaches the listener is the same caller")
 
     def _open_house(self, house: House) -> None:
         closers = self._closers
-        for mount in house.mounts.values():
-            closers.push_async_callback(mount.upstream.close)
+        closers.push_async_callback(house.mounting.close)
         closers.push_async_callback(house.sessions.close)
         closers.push_async_callback(house.lines.close)
         closers.push_async_callback(house.calls.close)
+        closers.push_async_callback(house.joining.close)
         house.runner.open()
         closers.push_async_callback(house.runner.stop)
         house.sweeper.open()
@@ -152,14 +215,33 @@ class Service:
 
         Servers behind it do not count, nor does an issuer that was there once.
         """
-        if self._store is None or self._gatehouse is None or not self.address[1]:
+        if self._store is None or self._house is None or not self.address[1]:
             return {"started": False}
-        found = {"started": True, "store": True, "keys": self._gatehouse.ready}
+        found = {"started": True, "store": True, "keys": self._house.callers.ready}
         try:
             await self._store.load(_NOBODY, "", now=self._around.clock.now())
         except StoreUnavailable:
             found["store"] = False
         return found
+
+    def _servers(self) -> Mapping[str, Mapping[str, Any]]:
+        """How each server does, by its name."""
+        return {} if self._house is None else self._house.mounting.vitals()
+
+    async def _report_reread(self) -> Mapping[str, Any] | None:
+        reloaded = await self.reread()
+        return None if reloaded is None else asdict(reloaded)
+
+    def _stage(self, house: House, listener: PublicListener, port: int) -> Stage:
+        stage = Stage(
+            house=house,
+            listener=listener,
+            metrics=self._metrics,
+            around=self._around,
+            data_directory=self._data_directory,
+            port=port,
+        )
+        return stage if self._source is None else replace(stage, relog=self._source.relog)
 
 
 async def _part(listener: PublicListener, house: House, left: timedelta) -> None:

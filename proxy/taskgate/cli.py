@@ -1,7 +1,7 @@
-"""The command line: `serve`, `check`, `schema`; signals, log lines and exit codes.
+"""The command line: `serve`, `check`, `schema`, `explain`; signals, log lines and exit codes.
 
-What must not live here: what the commands do. Exit codes: 0 done, 1 the gateway could not start, 2 the command line or
-the configuration is wrong.
+What must not live here: what the commands do. Exit codes: 0 done, 1 the gateway could not start, or
+a token is refused, 2 the command line or the configuration is wrong.
 """
 
 import asyncio
@@ -9,7 +9,9 @@ import gc
 import os
 import signal
 import sys
+from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from logging import getLogger
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -19,16 +21,21 @@ import orjson
 
 from taskgate import __version__
 from taskgate import config as settings
-from taskgate.app import ListenFailed, Service
+from taskgate.app import ListenFailed, Service, Source
 from taskgate.auth.keyfile import KeyFileRefused
 from taskgate.config import ConfigurationError, GatewayConfig
 from taskgate.downstream.tls import TlsRefused
 from taskgate.errors import StoreUnavailable
+from taskgate.explain import TokenRefused, explained, read_hints, read_token, who_is, worded
 from taskgate.telemetry import logs
 from taskgate.upstream.wire.trust import TlsFileRefused
+from taskgate.watching import FileWatch
 
 COULD_NOT_START: Final = 1
 WRONG: Final = 2
+
+LOOK_EVERY: Final = 2.0
+"""Seconds between two looks at whether the configuration file was changed."""
 
 _LEARNT: Final = 31 * 1024 * 1024
 """Bytes: glibc learns from nothing that takes more than 32 MiB."""
@@ -49,20 +56,26 @@ def main() -> None:
 @click.option("--upstream", metavar="URL", help="Without a file: the MCP server to put at /mcp.")
 @click.option("--listen", metavar="HOST:PORT", help="With --upstream: where hosts connect; 127.0.0.1:8080.")
 @click.option("--admin", metavar="HOST:PORT", help="With --upstream: where operators look; 127.0.0.1:9464.")
-def serve(file: Path | None, upstream: str | None, listen: str | None, admin: str | None) -> None:
-    """Serve until SIGTERM or SIGINT; SIGTERM drains first. A second signal ends the drain."""
+@click.option("--no-watch", is_flag=True, help="Read the file again on SIGHUP alone, not when it is changed.")
+def serve(file: Path | None, upstream: str | None, listen: str | None, admin: str | None, no_watch: bool) -> None:
+    """Serve until SIGTERM or SIGINT; SIGTERM drains first. A second signal ends the drain.
+
+    SIGHUP, and a change of the file, has the file read again: what can change while it serves does.
+    """
     if (file is None) == (upstream is None):
         raise click.UsageError("Give either --config FILE or --upstream URL.")
     if file is not None and (listen or admin):
         raise click.UsageError("--listen and --admin belong to --upstream; a file has keys for both.")
+    watch = None if file is None else FileWatch(file)
     try:
         chosen = _load(file) if file is not None else settings.for_upstream(upstream or "", listen, admin)
         directory = settings.open_data_directory(os.environ) if _needs_directory(chosen) else None
     except ConfigurationError as wrong:
         _give_up(wrong, WRONG)
-    logs.configure(chosen.logging.level, chosen.logging.format, sys.stderr)
+    _log_as(chosen)
+    source = None if file is None else Source(read=partial(_load, file), relog=_log_as)
     try:
-        asyncio.run(_serve(chosen, directory))
+        asyncio.run(_serve(chosen, directory, source, None if no_watch else watch))
     except (ListenFailed, TlsRefused, TlsFileRefused, KeyFileRefused, StoreUnavailable) as refusal:
         _give_up(refusal, COULD_NOT_START)
 
@@ -83,8 +96,42 @@ def schema() -> None:
     click.echo(orjson.dumps(settings.schema(), option=orjson.OPT_INDENT_2))
 
 
+@main.command()
+@click.option("--config", "file", type=_File, required=True, help="The configuration file.")
+@click.option("--upstream", metavar="NAME", required=True, help="The name of an upstream of the file.")
+@click.option("--tool", metavar="NAME", required=True, help="The name of the tool.")
+@click.option("--token", "token_file", type=_File, help="The file with the bearer token of the caller.")
+@click.option("--hint", "hints", metavar="NAME=true|false", multiple=True, help="What the server lists of the tool.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def explain(
+    file: Path, upstream: str, tool: str, token_file: Path | None, hints: tuple[str, ...], as_json: bool
+) -> None:
+    """Print which rules decide over a call of a tool, and the limits that apply; the server is not asked."""
+    try:
+        config = _load(file)
+        if upstream not in config.upstreams:
+            raise click.UsageError(f"--upstream must be one of {', '.join(config.upstreams)}")
+        try:
+            listed, token = read_hints(hints), read_token(token_file)
+        except ValueError as wrong:
+            raise click.UsageError(str(wrong)) from None
+        identity = asyncio.run(who_is(config, upstream, token))
+    except ConfigurationError as wrong:
+        _give_up(wrong, WRONG)
+    except TokenRefused as refused:
+        _give_up(refused, COULD_NOT_START)
+    if token is not None and identity is None:
+        click.echo("taskgate: --token is ignored: auth.mode is none, so all hosts are one caller", err=True)
+    found = explained(config, upstream, tool, identity=identity, hints=listed)
+    click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2) if as_json else worded(found), nl=as_json)
+
+
 def _load(file: Path) -> GatewayConfig:
     return settings.load(file, os.environ)
+
+
+def _log_as(chosen: GatewayConfig) -> None:
+    logs.configure(chosen.logging.level, chosen.logging.format, sys.stderr)
 
 
 def _needs_directory(chosen: GatewayConfig) -> bool:
@@ -98,8 +145,8 @@ def _give_up(error: Exception, status: int) -> NoReturn:
     sys.exit(status)
 
 
-async def _serve(chosen: GatewayConfig, directory: Path | None) -> None:
-    stop, hurry = asyncio.Event(), asyncio.Event()
+async def _serve(chosen: GatewayConfig, directory: Path | None, source: Source | None, watch: FileWatch | None) -> None:
+    stop, hurry, again = asyncio.Event(), asyncio.Event(), asyncio.Event()
     asked: list[int] = []
 
     def hear(number: int) -> None:
@@ -109,20 +156,37 @@ async def _serve(chosen: GatewayConfig, directory: Path | None) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, hear, number)
-    service = Service(chosen, data_directory=directory)
+    loop.add_signal_handler(signal.SIGHUP, again.set)
+    service = Service(chosen, data_directory=directory, source=source)
     try:
         if not await _started(service, stop):
             return
         _calm_collector()
         _calm_allocator()
         log.info("serving", extra=_addresses(service))
+        following = loop.create_task(_follow(service, again, watch))
         await stop.wait()
+        following.cancel()
+        await asyncio.wait((following,))
         # Whoever presses Ctrl-C is not waiting for a load balancer to look elsewhere.
         delay = chosen.server.drain.delay if asked[0] == signal.SIGTERM else timedelta()
         await service.drain(delay=delay, hurry=hurry)
     finally:
         await service.close()
     log.info("stopped")
+
+
+async def _follow(service: Service, again: asyncio.Event, watch: FileWatch | None) -> NoReturn:
+    """Have the configuration read again whenever somebody asks for that, or its file was changed."""
+    while True:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if watch is None else LOOK_EVERY):
+                await again.wait()
+        is_another = watch is not None and watch.changed()
+        if again.is_set() or is_another:
+            again.clear()
+            if await service.reread() is None:
+                log.info("there is no configuration file to read again")
 
 
 async def _started(service: Service, stop: asyncio.Event) -> bool:

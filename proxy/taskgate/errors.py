@@ -1,16 +1,14 @@
 """What can go wrong, by whose doing: the host's, the server's, ours.
 
 Knows no HTTP and no JSON-RPC: `dialects/faults.py` alone turns these into either. Every error carries a `reason` from a
-closed set, which is also its metric label. A JSON-RPC error that a server answers is no exception but an outcome.
-No message here may hold a payload, a path of the file system, an address of a server, or a token.
+closed set, its metric label. A JSON-RPC error of a server is no exception but an outcome. No text here may hold a
+payload, a path of the file system, an address of a server, or a token.
 """
 
 from collections.abc import Mapping
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any
-
-_Id = str | int
 
 
 class GatewayError(Exception):
@@ -34,7 +32,7 @@ class MalformedMessage(DownstreamError):
 
     reason = "bad_message"
 
-    def __init__(self, text: str, *, id: _Id | None = None) -> None:
+    def __init__(self, text: str, *, id: str | int | None = None) -> None:
         super().__init__(text)
         self.id = id
 
@@ -151,10 +149,9 @@ class AuthReason(StrEnum):
 
 
 class Unauthenticated(DownstreamError):
-    """No token, or one that is not accepted. `token_sent` tells the two apart, which is all a host learns.
+    """No token, or one that is not accepted, for an AuthReason; `token_sent` tells the two apart for the host.
 
-    `issuer` is the operator's name of the configured issuer whose token it claims to be, None for any other; the
-    reason of an error is one of `AuthReason`.
+    `issuer` is the operator's name of the configured issuer whose token it claims to be, None for any other.
     """
 
     reason = "unauthenticated"
@@ -193,13 +190,46 @@ class Penalized(DownstreamError):
 
 
 class TooManyTasks(DownstreamError):
-    """A cap on unfinished tasks refused the insert, and nothing was stored; or one on what else `of` says."""
+    """A cap on unfinished tasks, or on what else `of` says, refused one more; `scope` is what it counts over."""
 
     reason = "concurrency"
 
-    def __init__(self, limit: int, of: str = "unfinished tasks") -> None:
+    def __init__(self, limit: int, of: str = "unfinished tasks", *, scope: str = "context") -> None:
         super().__init__(f"Too many {of} (limit {limit})")
         self.limit = limit
+        self.scope = scope
+
+
+class TooManyBytes(DownstreamError):
+    """What is kept of tasks takes all the room that there is, and nothing was stored; `scope` as in TooManyTasks."""
+
+    reason = "bytes"
+
+    def __init__(self, limit: int, *, scope: str = "context") -> None:
+        super().__init__(f"Too much is kept of earlier tasks (limit {limit} bytes)")
+        self.limit = limit
+        self.scope = scope
+
+
+class RateLimited(DownstreamError):
+    """A rate refused the request. `policy` is the operator's name of it; after `retry_after` one would pass."""
+
+    reason = "rate"
+
+    def __init__(self, retry_after: timedelta, policy: str) -> None:
+        super().__init__("Rate limit exceeded")
+        self.retry_after = retry_after
+        self.policy = policy
+
+
+class QueueFull(DownstreamError):
+    """The server has as many calls as it may, and no more may wait for it, or this one waited for too long."""
+
+    reason = "queue"
+
+    def __init__(self, text: str, *, retry_after: timedelta) -> None:
+        super().__init__(text)
+        self.retry_after = retry_after
 
 
 class UpstreamReason(StrEnum):
@@ -216,15 +246,15 @@ class UpstreamReason(StrEnum):
 
 
 class UpstreamFailed(GatewayError):
-    """The server's doing. `dispatched` tells whether it may have acted on the message.
+    """The server's doing, which may have acted on the message if `dispatched`. The text never says where it is."""
 
-    The text goes to hosts and into records: it says what happened and never where.
-    """
-
-    def __init__(self, reason: UpstreamReason, text: str, *, dispatched: bool) -> None:
+    def __init__(
+        self, reason: UpstreamReason, text: str, *, dispatched: bool, retry_after: timedelta | None = None
+    ) -> None:
         super().__init__(text)
         self.reason = reason.value
         self.dispatched = dispatched
+        self.retry_after = retry_after
 
 
 class InternalError(GatewayError):

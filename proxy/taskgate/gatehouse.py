@@ -3,24 +3,27 @@
 What must not live here: everything that is the same whoever asks (`assembly`).
 """
 
+import asyncio
+import os
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from hmac import digest
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from taskgate.auth.authorization import AccessPolicy
 from taskgate.auth.binding import ContextKeys
 from taskgate.auth.fetching import AiohttpFetch
 from taskgate.auth.jwks import IssuerKeys
 from taskgate.auth.jwt import OTHER, Verifier
 from taskgate.auth.keyfile import DeploymentKeys, KeyFileRefused, made_keys, read_keys
 from taskgate.auth.metadata import WELL_KNOWN, canonical, document_url, metadata_path, resource_document, root_mount
+from taskgate.auth.settings import IssuerSettings
 from taskgate.clock import Clock, Entropy
 from taskgate.config import GatewayConfig
-from taskgate.config.access import access_policy, issuer_settings
+from taskgate.config.access import issuer_settings
 from taskgate.engine.guard.callers import Bearers, Callers, Everybody
 from taskgate.engine.guard.incidents import Incidents
 from taskgate.engine.guard.penalties import Penalties
@@ -29,60 +32,106 @@ from taskgate.tasks.states import StateKeys
 from taskgate.telemetry.audit import Audit, KeysFetched, TokenJudged
 
 KEY_FILE: Final = "context.key"
+_SHORTEST_TOKEN, _LONGEST_TOKEN = 16, 4096
+_TOKEN: Final = re.compile(rb"[!-~]+")
 _LISTING: Final = b"taskgate: cursors of tasks/list"
 _ROUNDS: Final = b"taskgate: requestState"
 
 
+class Issuer(NamedTuple):
+    """An issuer, its keys, and what they are fetched with."""
+
+    settings: IssuerSettings
+    keys: IssuerKeys
+    fetch: AiohttpFetch
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gatehouse:
-    """What tells callers apart. `keys` and `fetch` have a beginning and an end; there may be none."""
+    """What tells callers apart. Its issuers have a beginning and an end; there may be none.
+
+    One that takes the place of another has the issuers of that which are set in the same way: their keys stay, also
+    while they are away. `deployment` is what contexts are bound with, None where there are none. `heard` is set
+    whenever keys were to be fetched.
+    """
 
     callers: Callers
-    policy: AccessPolicy
-    penalties: Penalties | None
     cursors: CursorKeys
     states: StateKeys
-    keys: tuple[IssuerKeys, ...] = ()
-    fetch: AiohttpFetch | None = None
+    deployment: DeploymentKeys | None = None
+    issuers: tuple[Issuer, ...] = ()
+    heard: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def open(self) -> None:
-        """Begin to fetch the issuers' keys."""
-        for keys in self.keys:
-            keys.start()
+    def open(self, before: "Gatehouse | None" = None) -> None:
+        """Begin to fetch the issuers' keys, but for those of `before`, which are fetched."""
+        for issuer in self._alone(before):
+            issuer.keys.start()
 
-    async def close(self) -> None:
-        """Fetch nothing any more."""
-        for keys in self.keys:
-            await keys.close()
-        if self.fetch is not None:
-            await self.fetch.close()
+    async def close(self, other: "Gatehouse | None" = None) -> None:
+        """Fetch nothing any more, but for what `other` has too."""
+        for issuer in self._alone(other):
+            await issuer.keys.close()
+            await issuer.fetch.close()
 
     @property
     def ready(self) -> bool:
         """Whether every issuer's keys were had once, so that its tokens can be judged."""
-        return all(keys.usable for keys in self.keys)
+        return all(issuer.keys.usable for issuer in self.issuers)
+
+    def _alone(self, other: "Gatehouse | None") -> list[Issuer]:
+        shared = () if other is None else other.issuers
+        return [issuer for issuer in self.issuers if all(issuer.keys is not each.keys for each in shared)]
+
+
+def build_penalties(config: GatewayConfig) -> Penalties | None:
+    """The penalty box; None where everybody is one caller."""
+    failures = config.auth.lookup_failures
+    if config.auth.mode == "none":
+        return None
+    return Penalties(failures.threshold, failures.window, failures.penalty)
+
+
+def operators_token(config: GatewayConfig) -> bytes | None:
+    """What operators show who change something; None where nobody may. Raises KeyFileRefused."""
+    named = config.admin.token_file
+    if named is None:
+        return None
+    try:
+        with named.open("rb") as file:
+            token = file.read(_LONGEST_TOKEN + 1).strip()
+    except (OSError, ValueError) as error:
+        reason = os.strerror(getattr(error, "errno", 0) or 0)
+        raise KeyFileRefused(f"admin.token_file: cannot be read: {reason}") from None
+    if not _SHORTEST_TOKEN <= len(token) <= _LONGEST_TOKEN or not _TOKEN.fullmatch(token):
+        raise KeyFileRefused(
+            f"admin.token_file: must hold one token of {_SHORTEST_TOKEN} to {_LONGEST_TOKEN} visible characters"
+        )
+    return token
 
 
 def build_gatehouse(
-    config: GatewayConfig, data_directory: Path | None, audit: Audit, clock: Clock, entropy: Entropy
+    config: GatewayConfig,
+    deployment: DeploymentKeys | None,
+    audit: Audit,
+    clock: Clock,
+    entropy: Entropy,
+    *,
+    before: Gatehouse | None = None,
 ) -> Gatehouse:
-    """The gatehouse, not yet open. Raises KeyFileRefused."""
-    if config.auth.mode == "none":
+    """The gatehouse, not yet open, over the keys that `deployment_keys` gave; in the place of `before`, if of any."""
+    if deployment is None:
         return Gatehouse(
             callers=Everybody(),
-            policy=access_policy(config),
-            penalties=None,
             # Nobody is given a list, so nobody has to open what this seals.
             cursors=CursorKeys(entropy.token(32)),
             # There is no key that outlives the process, so what this seals does not either.
             states=StateKeys(entropy.token(32)),
         )
-    deployment = _deployment_keys(config, data_directory, entropy)
-    bind, cache, failures = config.auth.context.bind, config.auth.token_cache, config.auth.lookup_failures
-    fetch = AiohttpFetch()
-    issuers = [(settings, IssuerKeys(settings, fetch, clock, _Heard(audit))) for settings in issuer_settings(config)]
+    bind, cache = config.auth.context.bind, config.auth.token_cache
+    heard = asyncio.Event() if before is None else before.heard
+    issuers = _issuers(config, before, _Heard(audit, heard), clock)
     verifier = Verifier(
-        issuers,
+        [(issuer.settings, issuer.keys) for issuer in issuers],
         bind=ContextKeys(deployment.current, deployment.previous, bind).bind,
         bound=bind,
         clock=clock,
@@ -92,12 +141,11 @@ def build_gatehouse(
     )
     return Gatehouse(
         callers=Bearers(verifier, lambda reason: audit.record(TokenJudged(OTHER, reason.value)), Incidents(clock)),
-        policy=access_policy(config),
-        penalties=Penalties(failures.threshold, failures.window, failures.penalty),
         cursors=CursorKeys(*_keys_for(_LISTING, deployment)),
         states=StateKeys(*_keys_for(_ROUNDS, deployment)),
-        keys=tuple(keys for _, keys in issuers),
-        fetch=fetch,
+        deployment=deployment,
+        issuers=issuers,
+        heard=heard,
     )
 
 
@@ -149,26 +197,54 @@ def metadata_documents(config: GatewayConfig, port: int) -> Mapping[str, bytes]:
     return documents
 
 
+def _issuers(config: GatewayConfig, before: Gatehouse | None, heard: "_Heard", clock: Clock) -> tuple[Issuer, ...]:
+    known = () if before is None else before.issuers
+
+    def made(settings: IssuerSettings) -> Issuer:
+        fetch = AiohttpFetch()
+        return Issuer(settings, IssuerKeys(settings, fetch, clock, heard), fetch)
+
+    return tuple(
+        next((issuer for issuer in known if issuer.settings == settings), None) or made(settings)
+        for settings in issuer_settings(config)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Heard:
     audit: Audit
+    event: asyncio.Event
 
     def refreshed(self, issuer: str, outcome: str, keys: int) -> None:
         self.audit.record(KeysFetched(issuer, outcome, keys))
+        self.event.set()
 
 
-def _deployment_keys(config: GatewayConfig, data_directory: Path | None, entropy: Entropy) -> DeploymentKeys:
+def deployment_keys(
+    config: GatewayConfig, data_directory: Path | None, entropy: Entropy, *, before: DeploymentKeys | None = None
+) -> DeploymentKeys | None:
+    """What contexts are bound with; None where everybody is one caller. Raises KeyFileRefused.
+
+    `before` is what they were bound with until now. Then none is made, for whoever has tasks would lose them. It stays
+    where nothing outlives the process.
+    """
+    if config.auth.mode == "none":
+        return None
     named = config.auth.context.key_file
     try:
         if named is not None:
             return read_keys(named)
         if data_directory is not None:
-            return made_keys(data_directory / KEY_FILE, entropy)
+            file = data_directory / KEY_FILE
+            return made_keys(file, entropy) if before is None else read_keys(file)
     except KeyFileRefused as refusal:
         place = f"{KEY_FILE} in the data directory" if named is None else "auth.context.key_file"
         raise KeyFileRefused(f"{place}: {refusal}") from None
+    if before is not None and config.store.backend != "memory":
+        text = "must name a file until a restart: there is no data directory to keep a key in"
+        raise KeyFileRefused(f"auth.context.key_file: {text}")
     # Nothing outlives the process, so its key need not either.
-    return DeploymentKeys(entropy.token(32), None)
+    return before or DeploymentKeys(entropy.token(32), None)
 
 
 def _keys_for(purpose: bytes, deployment: DeploymentKeys) -> tuple[bytes, bytes | None]:

@@ -5,27 +5,31 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import product
 from pathlib import Path
+from shutil import copytree
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Final
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from helpers.manual_clock import ManualClock
-from helpers.records import new_input, new_record
-from taskgate.errors import IllegalTransition, TooManyTasks
-from taskgate.stores.base import Cap, CapScope, Store
+from helpers.records import new_call, new_input, new_record
+from taskgate.errors import IllegalTransition, TooManyBytes, TooManyTasks
+from taskgate.limits.caps import Cap, CapScope
+from taskgate.stores.base import Store
 from taskgate.stores.codec import as_head
 from taskgate.stores.open import SqliteOptions, open_store
 from taskgate.tasks import events
 from taskgate.tasks.listing import STATES, OrderBy, TaskFilter, TaskOrder, listed
 from taskgate.tasks.machine import advance
-from taskgate.tasks.record import FaultReason, Lease, OwnerKey, TaskId, TaskRecord, TaskStatus
+from taskgate.tasks.record import FaultReason, Lease, OwnerKey, Succeeded, TaskId, TaskRecord, TaskStatus
 
 OWNERS: Final = (OwnerKey("a", "x"), OwnerKey("a", "y"), OwnerKey("b", "x"))
 ORDERS: Final = (TaskOrder(), TaskOrder(by=OrderBy.CREATED, descending=False))
-LIMIT: Final = 3
+LIMITS: Final = dict(zip(CapScope, (3, 4, 2, 3, 5), strict=True))
+KEPT: Final = {CapScope.CONTEXT: 40, CapScope.GLOBAL: 60}
 SOON: Final = timedelta(seconds=30)
 texts = st.text(max_size=8) | st.just("\ud800")
 
@@ -36,7 +40,9 @@ EVENTS: Final = st.one_of(
     st.builds(events.InputAnswered, key=st.sampled_from(["input-1", "input-2"]), response=texts),
     st.builds(events.AnswerForwarded, key=st.sampled_from(["input-1", "input-2"])),
     st.builds(events.CallSucceeded, result=texts, tool_error=st.booleans()),
-    st.builds(events.CallFaulted, error=texts, reason=st.sampled_from(FaultReason), message=texts),
+    st.builds(
+        events.CallFaulted, error=texts, reason=st.sampled_from(FaultReason), message=texts, unsent=st.booleans()
+    ),
     st.just(events.CancelRequested()),
     st.just("ask"),
 )
@@ -76,19 +82,50 @@ class Histories(RuleBasedStateMachine):
 
     # --- what may happen -----------------------------------------------------------------------------------------
 
-    @rule(owner=st.sampled_from(OWNERS), seconds=st.integers(1, 90), params=st.none() | texts, held=st.booleans())
-    def create(self, owner: OwnerKey, seconds: int, params: str | None, held: bool) -> None:
+    @rule(
+        made=st.fixed_dictionaries(
+            {
+                "owner": st.sampled_from(OWNERS),
+                "tenant": st.sampled_from([None, "t", "u"]),
+                "ttl": st.integers(1, 90).map(lambda seconds: timedelta(seconds=seconds)),
+                "call": st.builds(new_call, tool=st.sampled_from(["f", "g"]), params=st.none() | texts),
+                "reruns": st.integers(0, 1),
+                "repeat_key": st.sampled_from([None, None, "k", "l"]),
+            }
+        ),
+        scopes=st.sets(st.sampled_from(CapScope)),
+        kept=st.sets(st.sampled_from(sorted(KEPT))),
+        held=st.booleans(),
+    )
+    def create(self, made: dict[str, Any], scopes: set[CapScope], kept: set[CapScope], held: bool) -> None:
         now = self.clock.now()
         lease = Lease(holder="p", until=now + SOON) if held else None
-        record = new_record(owner=owner, created_at=now, ttl=timedelta(seconds=seconds), params=params, lease=lease)
-        running = sum(other.owner.context == owner.context for other in self.unfinished())
-        try:
-            self.runner.run(self.store.insert(record, caps=(Cap(scope=CapScope.CONTEXT, limit=LIMIT),)))
-        except TooManyTasks:
-            assert running >= LIMIT
-        else:
-            assert running < LIMIT
+        record = new_record(created_at=now, lease=lease, **made)
+        caps = tuple(Cap(scope=scope, limit=LIMITS[scope]) for scope in CapScope if scope in scopes)
+        caps += tuple(Cap(scope=scope, limit=KEPT[scope], bytes=True) for scope in CapScope if scope in kept)
+        stands, full = self.named(record), [cap for cap in caps if self.used(record, cap) >= cap.limit]
+        if stands is None and full:
+            refusal = self.refused(record, caps)
+            assert isinstance(refusal, TooManyBytes) == full[0].bytes
+            assert (refusal.limit, refusal.scope) == (full[0].limit, full[0].scope.value)
+            return
+        assert self.runner.run(self.store.insert(record, caps=caps)) == (stands or record.id)
+        if stands is None:
             self.model[record.id] = record
+
+    def named(self, record: TaskRecord) -> TaskId | None:
+        """The record that stands for that one, by its name."""
+        if record.repeat_key is None:
+            return None
+        name = (record.owner, record.repeat_key)
+        return next((other.id for other in self.visible() if (other.owner, other.repeat_key) == name), None)
+
+    def used(self, record: TaskRecord, cap: Cap) -> int:
+        """How much is taken of what the cap bounds."""
+        mine = shared(record)[cap.scope]
+        if cap.bytes:
+            return sum(size(other) for other in self.model.values() if shared(other)[cap.scope] == mine)
+        return sum(mine is not None and shared(other)[cap.scope] == mine for other in self.unfinished())
 
     @precondition(lambda self: self.model)
     @rule(data=st.data(), event=EVENTS, stale=st.sampled_from([0, 0, 0, 1]), head=st.booleans())
@@ -129,7 +166,7 @@ class Histories(RuleBasedStateMachine):
         assert {record.id for record in taken} <= {record.id for record in due}
         for record in taken:
             kept = self.model[record.id] = replace(self.model[record.id], lease=lease)
-            assert record == (as_head(kept) if kept.dispatched else kept)
+            assert record == (kept if not kept.dispatched or kept.reruns else as_head(kept))
 
     @rule(holder=st.sampled_from("pq"))
     def renew(self, holder: str) -> None:
@@ -160,11 +197,58 @@ class Histories(RuleBasedStateMachine):
             assert list(found.tasks) == sorted(mine, key=lambda task: task.place(order.by), reverse=order.descending)
 
     @invariant()
+    def as_much_room_is_left_as_there_should_be(self) -> None:
+        """Asked of caps that are just full, and of ones that have room for one more, before one that has none."""
+        none_left = Cap(scope=CapScope.GLOBAL, limit=0)
+        asked = (Cap(scope=CapScope.CONTEXT, limit=0, bytes=True), *(Cap(scope=scope, limit=0) for scope in CapScope))
+        expected: list[tuple[tuple[TaskRecord, tuple[Cap, ...]], tuple[int, str]]] = []
+        for (owner, tenant), cap in product(product(OWNERS, (None, "t")), asked):
+            record = new_record(owner=owner, tenant=tenant, call=new_call(tool="f"), created_at=self.clock.now())
+            used, takes_part = self.used(record, cap), cap.scope is not CapScope.TENANT or tenant is not None
+            at_it, below = ((record, (replace(cap, limit=limit), none_left)) for limit in (used, used + 1))
+            expected += [(at_it, (used, cap.scope.value) if takes_part else (0, "global")), (below, (0, "global"))]
+        refusals = self.runner.run(self.all_refused([asked for asked, _ in expected]))
+        assert refusals == [refusal for _, refusal in expected]
+
+    async def all_refused(self, asked: list[tuple[TaskRecord, tuple[Cap, ...]]]) -> list[tuple[int, str]]:
+        refusals = []
+        for record, caps in asked:
+            with pytest.raises((TooManyTasks, TooManyBytes)) as refusal:
+                await self.store.insert(record, caps=caps)
+            assert isinstance(refusal.value, TooManyTasks | TooManyBytes)
+            refusals.append((refusal.value.limit, refusal.value.scope))
+        return refusals
+
+    def refused(self, record: TaskRecord, caps: tuple[Cap, ...]) -> TooManyTasks | TooManyBytes:
+        with pytest.raises((TooManyTasks, TooManyBytes)) as refusal:
+            self.runner.run(self.store.insert(record, caps=caps))
+        assert isinstance(refusal.value, TooManyTasks | TooManyBytes)
+        return refusal.value
+
+    @invariant()
+    def every_name_stands_for_what_it_should(self) -> None:
+        now = self.clock.now()
+        for owner, key in product(OWNERS, "kl"):
+            found = self.runner.run(self.store.repeated(owner, key, now=now))
+            assert found == self.named(new_record(owner=owner, repeat_key=key))
+
+    @invariant()
     def every_count_is_as_it_should_be(self) -> None:
         counts = dict.fromkeys(TaskStatus, 0)
         for record in self.model.values():
             counts[record.status] += 1
         assert self.runner.run(self.store.census()).tasks == counts
+
+
+def shared(record: TaskRecord) -> dict[CapScope, Any]:
+    (context, mount), tool = record.owner, record.call.tool
+    return dict(zip(CapScope, (context, record.tenant, (mount, tool), mount, "everybody"), strict=True))
+
+
+def size(record: TaskRecord) -> int:
+    ended = record.outcome
+    outcome = None if ended is None else ended.result if isinstance(ended, Succeeded) else ended.error
+    return sum(len(text.encode("utf-8", "surrogatepass")) for text in (record.call.params, outcome) if text is not None)
 
 
 class InMemory(Histories):
@@ -179,6 +263,19 @@ class InSqlite(Histories):
         """Nothing is lost, and every lease has lapsed."""
         self.runner.run(self.store.close())
         self.store = self.runner.run(open_store(self.backend, self.options()))
+        self.every_lease_has_lapsed()
+
+    @rule()
+    def the_process_dies(self) -> None:
+        """What was acknowledged is there for the next one, which finds the files as they lie on the disk."""
+        old, self.folder = self.folder, TemporaryDirectory()
+        copytree(old.name, self.folder.name, dirs_exist_ok=True)
+        self.runner.run(self.store.close())
+        old.cleanup()
+        self.store = self.runner.run(open_store(self.backend, self.options()))
+        self.every_lease_has_lapsed()
+
+    def every_lease_has_lapsed(self) -> None:
         for record in self.unfinished_or_expired():
             self.model[record.id] = replace(record, lease=None)
 

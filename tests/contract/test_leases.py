@@ -92,6 +92,18 @@ async def test_what_was_dispatched_lapses_as_a_head_with_the_takers_lease(store:
     assert whole == replace(moved, lease=taken.lease)
 
 
+async def test_what_was_dispatched_and_may_run_again_lapses_with_its_parameters(store: Store) -> None:
+    record = new_record(lease=new_lease(), reruns=1)
+    await keep(store, record)
+    moved = after(record, Dispatched())
+    assert await store.swap(moved, expected=0)
+    (taken,) = await store.lapsed(holder=NEXT, until=LATER, now=LATER, limit=5)
+    assert taken == replace(moved, lease=Lease(holder=NEXT, until=LATER))
+    assert await store.swap(after(taken, Dispatched()), expected=1)
+    (taken,) = await store.lapsed(holder=NEXT, until=LATER + timedelta(hours=1), now=LATER, limit=5)
+    assert (taken.reruns, taken.call.params) == (0, None)
+
+
 async def test_what_is_finished_or_expired_never_lapses(store: Store) -> None:
     ended = new_record(lease=new_lease())
     await keep(

@@ -77,14 +77,18 @@ async def _hear_metrics(admin: str) -> None:
 
 
 def write_configuration(folder: Path, url: str, **lines: str) -> Path:
-    """A file for one server at /reports/mcp, on free ports, its store in the folder; `lines` are further sections."""
+    """A file for one server at /reports/mcp, on free ports, its store in the folder; `lines` are further sections.
+
+    Nobody is too fast, and servers are asked nothing of their own accord, where no line says otherwise.
+    """
     file = folder / "taskgate.yaml"
     sections = {
         "version": "1",
         "auth": "{mode: none}",
         "server": '{listen: "127.0.0.1:0", drain: {delay: 0s, timeout: 5s}}',
         "admin": '{listen: "127.0.0.1:0"}',
-        "upstreams": f'{{reports: {{path: /reports/mcp, url: "{url}"}}}}',
+        "upstreams": f'{{reports: {{path: /reports/mcp, url: "{url}", health: null}}}}',
+        "limits": "{rate: []}",
         "store": f'{{sqlite: {{path: "{folder}/taskgate.db"}}}}',
         **lines,
     }

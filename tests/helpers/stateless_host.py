@@ -117,7 +117,8 @@ class StatelessHost:
         """The task once it is in that status."""
         async with bounded():
             while (found := await self.get(task))["status"] != status:
-                await asyncio.sleep(0)
+                # Nobody may ask without any pause.
+                await asyncio.sleep(0.005)
         return found
 
     async def update(self, task: str, answers: Mapping[str, Any], **more: Any) -> Answer:

@@ -76,7 +76,9 @@ def configuration(servers: Mapping[str, str], *, folder: Path | None = None, **s
     """A configuration for servers by name, on free ports; in memory unless a folder is given.
 
     Sections are written as in files, and laid over what is here. A server is spoken to in 2025-11-25, as the scripted
-    one wants to be, unless its own section says otherwise.
+    one wants to be, and is asked nothing of the gateway's own accord, unless its own section says otherwise. Nobody is
+    too fast unless `limits` has rates, and every host is told to ask for its tasks every two seconds, and may
+    ask much more often.
     """
     store = {"backend": "memory"}
     if folder is not None:
@@ -87,13 +89,15 @@ def configuration(servers: Mapping[str, str], *, folder: Path | None = None, **s
         "server": {"listen": "127.0.0.1:0", "drain": {"delay": "0s", "timeout": "2s"}},
         "admin": {"listen": "127.0.0.1:0"},
         "upstreams": {name: {"path": f"/{name}/mcp", "url": url} for name, url in servers.items()},
+        "tasks": {"poll_interval": {"adaptive": False, "jitter": 0}, "early_poll": {"reject_above": 1000}},
+        "limits": {"rate": []},
         "store": store,
     }
     for name, section in sections.items():
         present = written.get(name)
         written[name] = {**present, **section} if isinstance(present, dict) else section
-    pinned = {"protocol_version": "2025-11-25"}
-    written["upstreams"] = {name: pinned | section for name, section in written["upstreams"].items()}
+    usual = {"protocol_version": "2025-11-25", "health": None}
+    written["upstreams"] = {name: usual | section for name, section in written["upstreams"].items()}
     return GatewayConfig.model_validate(written)
 
 

@@ -28,6 +28,9 @@ def _leaves(node: dict[str, Any], path: str = "", *, needed: bool = False) -> di
             children[_NAMED] = child
     if node.get("type") == "array" and "properties" in node["items"]:
         return {path: (node, needed)} | _leaves(node["items"], f"{path}[]")
+    nullable = next((each for each in node.get("anyOf", []) if "properties" in each), None)
+    if nullable is not None:
+        return {path: (node, needed)} | _leaves(nullable, path)
     if not children:
         return {path: (node, needed)}
     found: dict[str, tuple[dict[str, Any], bool]] = {}
@@ -38,9 +41,11 @@ def _leaves(node: dict[str, Any], path: str = "", *, needed: bool = False) -> di
 
 def _written(node: Any, path: str = "") -> set[str]:
     """The dotted paths of the values in a file, with `*` for the names of upstreams and issuers."""
-    if isinstance(node, dict) and path not in KEYS:
+    is_section = path not in KEYS or any(key.startswith(f"{path}.") for key in KEYS)
+    if isinstance(node, dict) and is_section:
         keys = {key: _NAMED if path in ("upstreams", "auth.issuers") else key for key in node}
-        return set().union(*(_written(each, f"{path}.{keys[key]}".lstrip(".")) for key, each in node.items()))
+        own = {path} & set(KEYS)
+        return own.union(*(_written(each, f"{path}.{keys[key]}".lstrip(".")) for key, each in node.items()))
     if isinstance(node, list) and node and isinstance(node[0], dict):
         return {path}.union(*(_written(each, f"{path}[]") for each in node))
     return {path}
@@ -50,7 +55,7 @@ KEYS = _leaves(schema())
 
 
 def test_there_are_examples() -> None:
-    assert {path.name for path in EXAMPLES} >= {"minimal.yaml", "full.yaml", "jwt.yaml"}
+    assert {path.name for path in EXAMPLES} >= {"minimal.yaml", "full.yaml", "jwt.yaml", "limits.yaml"}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
@@ -76,7 +81,7 @@ def test_the_full_example_has_the_defaults(tmp_path: Path) -> None:
     reduced.write_text(
         "version: 1\nauth: {mode: required, issuers: {corp: {issuer: 'https://idp.example.com/'}}}\n"
         "upstreams: {reports: {path: /reports/mcp, url: 'http://127.0.0.1:3000/mcp', "
-        "timeouts: {tools: [{tool: '*'}]}}}\nauthorization: {rules: [{}]}\n"
+        "timeouts: {tools: [{tool: '*'}]}}}\nauthorization: {rules: [{}]}\nlimits: {overrides: [{match: {}}]}\n"
     )
     assert load(FOLDER / "full.yaml", {}) == load(reduced, {})
 
@@ -123,17 +128,20 @@ def test_the_page_has_the_type_of_a_key(key: str) -> None:
     assert kind.endswith(" or `null`") is (len(choices) > 1)
     if "enum" in choice or "const" in choice:
         values = choice.get("enum", [choice.get("const")])
-        assert re.findall("`([^`]*)`", kind) == [each if isinstance(each, str) else json.dumps(each) for each in values]
-    elif choice["type"] == "integer":
-        bounds = [f"{choice['minimum']}"] + ([f"{choice['maximum']}"] if "maximum" in choice else [])
-        assert re.findall(r"\d+", kind) == bounds
+        named = kind.removesuffix(" or `null`")
+        assert re.findall("`([^`]*)`", named) == [
+            each if isinstance(each, str) else json.dumps(each) for each in values
+        ]
+    elif choice["type"] in ("integer", "number"):
+        bounds = [f"{choice['minimum']:g}"] + ([f"{choice['maximum']}"] if "maximum" in choice else [])
+        assert re.findall(r"[\d.]+", kind) == bounds
     elif choice["type"] == "boolean":
         assert re.findall("`([^`]*)`", kind) == ["true", "false"]
     elif choice["type"] in ("array", "object"):
         assert kind.startswith("list of " if choice["type"] == "array" else "mapping of ")
     else:
-        assert kind.startswith(("duration", "size", "address", "URL", "path", "text"))
-        for word, unit in (("duration", "ms|s"), ("size", "KiB")):
+        assert kind.startswith(("duration", "size", "rate", "address", "URL", "path", "text"))
+        for word, unit in (("duration", "(ms|s"), ("size", "KiB"), ("rate", "/(s|m|h)")):
             assert kind.startswith(word) is (unit in choice.get("pattern", ""))
 
 

@@ -90,6 +90,19 @@ def test_every_limit_is_told_with_its_default() -> None:
     config = defaults(mode="none")
     told = {
         "limits.concurrency.tasks_per_context": "10",
+        "limits.concurrency.tasks_per_tenant": "100",
+        "limits.concurrency.tasks_global": "1000",
+        "limits.concurrency.kept_per_context": "256MiB",
+        "limits.concurrency.kept_global": "2GiB",
+        "limits.concurrency.sessions_per_context": "100",
+        "server.max_streams_per_context": "16",
+        "tasks.early_poll.reject_above": "10.0",
+        "upstreams.a.concurrency": "32",
+        "upstreams.a.queue.size": "256",
+        "upstreams.a.queue.max_wait": "5m",
+        "upstreams.a.circuit_breaker.failures": "5",
+        "upstreams.a.circuit_breaker.window": "30s",
+        "upstreams.a.circuit_breaker.open_for": "30s",
         "tasks.max_result": "16MiB",
         "tasks.input_required.max_wait": "30m",
         "tasks.input_required.max_outstanding": "8",
@@ -106,7 +119,12 @@ def test_every_limit_is_told_with_its_default() -> None:
     }
     assert {key: at(config, key) for key in told} == told
     texts = (
-        "10 |",
+        "10, 100, 1,000 |",
+        "256 MiB, 2 GiB, ",
+        "100, 16 |",
+        "10 times as often as suggested",
+        "32; 256 more wait, 5 min at most",
+        "5 times in 30 s, or 3 checks in a row, then nothing is sent for 30 s",
         "16 MiB |",
         "30 min, 8 |",
         "4 GiB |",
@@ -116,6 +134,23 @@ def test_every_limit_is_told_with_its_default() -> None:
     for text in texts:
         assert text in README
     assert "`auth.token_cache.max_ttl` (60 s)" in README
+
+
+def test_every_rate_is_told_with_its_default() -> None:
+    rates = {each["name"]: (each["rate"], each["burst"]) for each in defaults(mode="none")["limits"]["rate"]}
+    assert rates == {
+        "ip": ("1000/s", 2000),
+        "auth_failures": ("1/s", 20),
+        "calls": ("5/s", 20),
+        "polls": ("20/s", 60),
+        "rest": ("20/s", 60),
+    }
+    for text in (
+        "1,000 a second, 2,000 at once | `limits.rate`: `ip` |",
+        "1 a second, 20 at once, then no request of it | `auth_failures` |",
+        "5, 20, 20 a second; 20, 60, 60 at once | `calls`, `polls`, `rest` |",
+    ):
+        assert text in README
 
 
 def test_what_depends_on_whether_callers_are_known_is_told_for_both() -> None:

@@ -7,13 +7,13 @@ import pytest
 
 from helpers import schema
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import ScriptedServer
+from helpers.scripted_upstream import ScriptedServer, result
 from helpers.talking_tool import TalkingTool
 from helpers.token_issuer import TokenIssuer
 from helpers.told import Told
 from helpers.whole_gateway import WholeGateway, configuration, running
 
-__all__ = ["Told", "gateway", "host", "issuer", "server"]
+__all__ = ["Told", "gateway", "host", "issuer", "other", "server"]
 
 
 @pytest.fixture
@@ -29,6 +29,15 @@ async def server() -> AsyncIterator[ScriptedServer]:
         for request in server.requests:
             if isinstance(request.message, dict) and "method" in request.message:
                 schema.check_client_message(request.message)
+
+
+@pytest.fixture
+async def other() -> AsyncIterator[ScriptedServer]:
+    """A second server, whose `echo` says so."""
+    async with ScriptedServer() as other:
+        other.tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("echo", "report")]
+        other.script["echo"] = result({"content": [], "structuredContent": {"from": "the other"}})
+        yield other
 
 
 @pytest.fixture

@@ -59,6 +59,7 @@ async def test_of_one_caller_only_so_many_calls_wait_at_once(server: ScriptedSer
                 "origin": "gateway",
                 "reason": "concurrency",
                 "limit": 1,
+                "scope": "context",
                 "retryAfterMs": 2000,
             }
         await through(host, result, talking, "q-1")

@@ -232,7 +232,7 @@ async def test_a_tool_that_is_only_a_task_is_refused_to_hosts_without_tasks(serv
         error = refused(await gateway.stateless(tasks=False).call("echo"), 400, -32021)
         assert error["data"] == NEEDED
         assert server.heard("tools/call") == []
-        assert await gateway.count("taskgate_tool_calls_total", disposition="rejected") == 1
+        assert await gateway.count("taskgate_tool_calls_total", tool="echo", disposition="rejected") == 1
 
 
 async def test_a_task_that_is_made_at_once_is_refused_above_the_cap(server: ScriptedServer) -> None:
@@ -242,6 +242,7 @@ async def test_a_task_that_is_made_at_once_is_refused_above_the_cap(server: Scri
         host = gateway.stateless()
         await host.start("report")
         refused(await host.call("report"), 200, 429)
+        assert await gateway.count("taskgate_tool_calls_total", tool="report", disposition="rejected") == 1
 
 
 async def test_a_tool_that_is_not_listed_is_for_its_server_to_refuse(server: ScriptedServer) -> None:

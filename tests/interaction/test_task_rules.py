@@ -196,6 +196,7 @@ async def test_unfinished_tasks_are_capped_and_a_finished_one_makes_room(server:
             "origin": "gateway",
             "reason": "concurrency",
             "limit": 2,
+            "scope": "context",
             "retryAfterMs": 2000,
         }
         await host.ask("tasks/cancel", {"taskId": first["taskId"]})

@@ -194,7 +194,8 @@ async def test_every_one_of_many_cancels_reaches_the_server(server: ScriptedServ
     many = 150
     hold = server.script["report"] = Hold()
     limits = {"concurrency": {"tasks_per_context": many}}
-    async with running(configuration({"reports": server.url}, limits=limits)) as gateway:
+    upstreams = {"reports": {"path": "/reports/mcp", "url": server.url, "concurrency": many}}
+    async with running(configuration({}, upstreams=upstreams, limits=limits)) as gateway:
         host = await gateway.greeted()
         tasks = await asyncio.gather(*(host.start("report") for _ in range(many)))
         await eventually(lambda: len(hold.turns) == many)

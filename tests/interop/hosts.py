@@ -127,7 +127,7 @@ def place_for(upstream: str, folder: Path) -> Place:
         folder,
         upstream,
         server=f'{{listen: "{listen}", drain: {{delay: 0s, timeout: 5s}}}}',
-        tasks="{poll_interval: {base: 100ms}}",
+        tasks="{poll_interval: {base: 100ms, min: 100ms, adaptive: false}}",
         logging="{level: debug}",
     )
     return Place(file=file, url=f"http://{listen}/reports/mcp", upstream=upstream)

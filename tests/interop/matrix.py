@@ -7,6 +7,8 @@ here, which `test_matrix.py` holds against what the hosts really say. Nothing of
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import refusals
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
 README = PAGE.parents[1] / "README.md"
 BEGIN, END = "<!-- matrix: made by python -m tests.interop.matrix -->", "<!-- end of the matrix -->"
@@ -89,7 +91,8 @@ _HEAD = """# Hosts and servers that work together
 What released hosts and released servers, none of them changed, do with each other through taskgate. No server here
 knows anything of tasks. Hosts and servers need not speak the same revision: taskgate speaks to each in its own.
 
-This page is made by `python -m tests.interop.matrix`, and every cell is tried by `tests/interop/test_matrix.py`.
+This page is made by `python -m tests.interop.matrix`, and every cell is tried by `tests/interop/test_matrix.py`. What
+becomes of hosts that are refused something stands at the end.
 
 - *slow call as a task*: the call is answered with a task before it has ended, and the host has its result from that.
 - *elicitation*: the server asks the user during a call, which is a task where the host makes tasks.
@@ -115,7 +118,7 @@ def page() -> str:
     """The whole of `docs/compatibility.md`."""
     sections = [f"## A server on {server.title} ({server.revision})\n\n{_table(server)}\n" for server in SERVERS]
     notes = "\n".join(f"- [{_NOTES[reason]}] {text}" for reason, text in REASONS.items())
-    return "\n".join([_HEAD, *sections, f"## Why not\n\n{notes}\n"])
+    return "\n".join([_HEAD, *sections, f"## Why not\n\n{notes}\n", refusals.section()])
 
 
 def summary() -> str:

@@ -30,7 +30,7 @@ WITHIN = 60.0
 """Seconds for the suite; some scenarios of tasks wait for a second or two."""
 
 TASKS = """{
-  poll_interval: {base: 100ms}, inline_grace: 300ms,
+  poll_interval: {base: 100ms, min: 100ms, adaptive: false}, inline_grace: 300ms,
   upgrade: [{tool: failing_job, mode: required}, {tool: "*", mode: auto}],
 }"""
 """One tool may be called as a task alone, as the suite wants it; the others are tasks when they are slow."""

@@ -27,7 +27,9 @@ async def gateway_before(release: str, folder: Path) -> AsyncIterator[GatewayPro
     require_peers(f"mcp-{release}")
     async with AsyncExitStack() as running:
         upstream = await running.enter_async_context(python_server("matrix_server.py", release, folder))
-        file = write_configuration(folder, upstream, tasks="{poll_interval: {base: 100ms}, inline_grace: 500ms}")
+        file = write_configuration(
+            folder, upstream, tasks="{poll_interval: {base: 100ms, min: 100ms, adaptive: false}, inline_grace: 500ms}"
+        )
         yield await running.enter_async_context(gateway_process(["--config", file], log=folder / "gateway.log"))
 
 

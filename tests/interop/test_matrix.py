@@ -79,8 +79,8 @@ def configured(urls: dict[str, str], folder: Path) -> Path:
         folder,
         "",
         upstreams=json.dumps(written),
-        tasks="{poll_interval: {base: 100ms}, inline_grace: 500ms}",
-        limits="{concurrency: {tasks_per_context: 200}}",
+        tasks="{poll_interval: {base: 100ms, min: 100ms, adaptive: false}, inline_grace: 500ms}",
+        limits="{rate: [], concurrency: {tasks_per_context: 200}}",
         logging="{level: debug}",
     )
 

@@ -106,6 +106,9 @@ def place(listen: str, release: str) -> str:
     return f"http://{listen}/{named(release)}/mcp"
 
 
+OFTEN = "poll_interval: {base: 100ms, min: 100ms, adaptive: false}"
+
+
 def configured(urls: dict[str, str], folder: Path) -> Path:
     """A file with a mount for each server. Without authentication all hosts are one caller."""
     written = {named(release): {"path": f"/{named(release)}/mcp", "url": url} for release, url in urls.items()}
@@ -113,8 +116,8 @@ def configured(urls: dict[str, str], folder: Path) -> Path:
         folder,
         "",
         upstreams=json.dumps(written),
-        tasks="{poll_interval: {base: 100ms}, inline_grace: 300ms, input_required: {max_outstanding: 64}}",
-        limits="{concurrency: {tasks_per_context: 200}}",
+        tasks=f"{{{OFTEN}, inline_grace: 300ms, input_required: {{max_outstanding: 64}}}}",
+        limits="{rate: [], concurrency: {tasks_per_context: 200}}",
         logging="{level: debug}",
     )
 

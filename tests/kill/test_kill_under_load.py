@@ -68,7 +68,7 @@ async def test_what_was_acknowledged_survives_twenty_kills_and_ran_at_most_once(
     async with ScriptedServer() as server, aiohttp.ClientSession() as http:
         server.tools = [{"name": "report", "inputSchema": {"type": "object"}}]
         server.script["report"] = books.run
-        limits = "{concurrency: {tasks_per_context: 100000}}"
+        limits = "{rate: [], concurrency: {tasks_per_context: 100000, tasks_global: 100000}}"
         file = write_configuration(tmp_path, server.url, limits=limits)
         for round_ in range(ROUNDS):
             async with gateway_process(["--config", file], log=tmp_path / f"{round_}.log") as gateway:

@@ -4,7 +4,7 @@
 export const REVISION = "2026-07-28";
 
 /** Sends what the SDK has no words for, as the package asks its hosts to: one POST for each request. */
-function dispatchTo(url) {
+function dispatchTo(url, headers) {
   let last = 0;
   return async (request, options) => {
     const { method, params } = request;
@@ -12,6 +12,7 @@ function dispatchTo(url) {
     const response = await fetch(url, {
       method: "POST",
       headers: {
+        ...headers,
         "Content-Type": "application/json",
         Accept: "application/json, text/event-stream",
         "MCP-Protocol-Version": REVISION,
@@ -30,10 +31,10 @@ function dispatchTo(url) {
   };
 }
 
-/** The options of a task session at that URL, for a host that is called that and can be asked that. */
-export function wordsOfTasks(url, info, capabilities) {
+/** The options of a task session at that URL, for a host that is called that, can be asked that, and sends these headers. */
+export function wordsOfTasks(url, info, capabilities, headers = {}) {
   return {
-    rawDispatch: dispatchTo(url),
+    rawDispatch: dispatchTo(url, headers),
     v2RequestFraming: { protocolVersion: REVISION, clientInfo: info, clientCapabilities: capabilities },
   };
 }

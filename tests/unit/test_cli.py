@@ -5,12 +5,15 @@ import os
 import signal
 import socket
 from pathlib import Path
+from typing import Any
 
+import aiohttp
 import pytest
 from click.testing import CliRunner
 from example.processes import running
 
-from helpers.gateway_process import TASKGATE, gateway_process, write_configuration
+from helpers.gateway_process import TASKGATE, GatewayProcess, gateway_process, write_configuration
+from helpers.secrets import noted
 from helpers.waiting import bounded
 from taskgate import __version__
 from taskgate.cli import main
@@ -139,6 +142,99 @@ async def test_a_second_signal_ends_the_drain(tmp_path: Path) -> None:
         await gateway.child.said(rb"draining")
         gateway.ask(signal.SIGTERM)
         assert await gateway.exit_status() == 0
+
+
+# --- reading the file again ----------------------------------------------------------------------------------------
+
+READ_AGAIN = rb'\{[^\n]*"event":"configuration read again"[^\n]*\}'
+STAYS = rb'\{[^\n]*"event":"the configuration stays as it was"[^\n]*\}'
+
+
+def with_two(folder: Path, **lines: str) -> Path:
+    """The file again, with a second server in it."""
+    servers = ", ".join(f'{name}: {{path: /{name}, url: "{URL}", health: null}}' for name in ("reports", "books"))
+    return write_configuration(folder, URL, upstreams=f"{{{servers}}}", **lines)
+
+
+async def asked(gateway: GatewayProcess, verb: str, path: str, **headers: str) -> tuple[int, Any]:
+    """Status and document of a request of an operator."""
+    url = f"http://{gateway.admin}{path}"
+    async with bounded(), aiohttp.ClientSession() as http, http.request(verb, url, headers=headers) as response:
+        return response.status, await response.json()
+
+
+async def served(gateway: GatewayProcess) -> list[str]:
+    """The names of the servers."""
+    return sorted((await asked(gateway, "GET", "/readyz?verbose"))[1]["upstreams"])
+
+
+@pytest.mark.parametrize("option", [["--no-watch"], []], ids=["on SIGHUP", "of itself"])
+async def test_a_file_that_was_changed_is_read_again(tmp_path: Path, option: list[str]) -> None:
+    file = write_configuration(tmp_path, URL)
+    async with gateway_process(["--config", file, *option], log=tmp_path / "log") as gateway:
+        assert await served(gateway) == ["reports"]
+        with_two(tmp_path, logging="{format: logfmt}")
+        if option:
+            gateway.ask(signal.SIGHUP)
+        await gateway.child.said(rb"configuration read again[^\n]*success")
+        assert await served(gateway) == ["books", "reports"]
+    written = gateway.log.read_text().splitlines()
+    assert "result=success" in written[2], "what is logged changes with the rest"
+
+
+async def test_a_file_that_cannot_be_used_is_told_as_check_tells_it_and_changes_nothing(tmp_path: Path) -> None:
+    file = write_configuration(tmp_path, URL)
+    async with gateway_process(["--config", file, "--no-watch"], log=tmp_path / "log") as gateway:
+        with_two(tmp_path, limits="{rate: [], concurency: {}}", tasks="{inline_grace: soon}")
+        gateway.ask(signal.SIGHUP)
+        await gateway.child.said(STAYS + rb"\n" + STAYS)
+        assert await served(gateway) == ["reports"]
+    told = [line for line in gateway.log_lines() if line["event"] == "the configuration stays as it was"]
+    problems = run("check", "--config", file)[2].splitlines()
+    assert [(line["level"], line["problem"]) for line in told] == [("warning", problem) for problem in problems]
+    assert len(problems) == 2
+
+
+async def test_without_a_file_there_is_nothing_to_read_again(tmp_path: Path) -> None:
+    arguments = ["--upstream", URL, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
+    environment = {"TASKGATE_DATA_DIR": str(tmp_path / "data")}
+    async with gateway_process(arguments, log=tmp_path / "log", environment=environment) as gateway:
+        gateway.ask(signal.SIGHUP)
+        await gateway.child.said(rb"there is no configuration file to read again")
+        assert await served(gateway) == ["default"]
+
+
+async def test_whoever_has_the_operators_token_has_the_file_read_again(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text(noted("an-operators-token-of-some-length") + "\n")
+    admin = f'{{listen: "127.0.0.1:0", token_file: "{token}"}}'
+    file = write_configuration(tmp_path, URL, admin=admin)
+    async with gateway_process(["--config", file, "--no-watch"], log=tmp_path / "log") as gateway:
+        with_two(tmp_path, admin=admin, store="{backend: memory}")
+        assert (await asked(gateway, "POST", "/-/reload"))[0] == 401
+        status, document = await asked(
+            gateway, "POST", "/-/reload", Authorization=f"Bearer {token.read_text().strip()}"
+        )
+        assert (status, document["result"], document["problems"]) == (200, "needs_restart", [])
+        assert "store.backend" in document["needs_restart"]
+        assert await served(gateway) == ["books", "reports"]
+
+
+BAD_TOKENS: dict[str, tuple[bytes | None, str]] = {
+    "missing": (None, "cannot be read: No such file or directory"),
+    "short": (b"too-short", "must hold one token of 16 to 4096 visible characters"),
+    "two": (b"planted-secret-one planted-secret-two", "must hold one token of 16 to 4096 visible characters"),
+    "long": (b"x" * 5000, "must hold one token of 16 to 4096 visible characters"),
+}
+
+
+@pytest.mark.parametrize(("token", "told"), BAD_TOKENS.values(), ids=BAD_TOKENS)
+def test_an_operators_token_that_cannot_be_used_ends_it_with_1(tmp_path: Path, token: bytes | None, told: str) -> None:
+    if token is not None:
+        (tmp_path / "token").write_bytes(token)
+    admin = f'{{listen: "127.0.0.1:0", token_file: "{tmp_path}/token"}}'
+    status, out, err = run("serve", "--config", write_configuration(tmp_path, URL, admin=admin))
+    assert (status, out, err) == (1, "", f"taskgate: admin.token_file: {told}\n")
 
 
 BAD_KEYS: dict[str, tuple[bytes | None, str]] = {

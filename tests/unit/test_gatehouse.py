@@ -23,6 +23,8 @@ from taskgate.gatehouse import (
     Gatehouse,
     base_url,
     build_gatehouse,
+    build_penalties,
+    deployment_keys,
     metadata_documents,
     metadata_url,
     resource_of,
@@ -51,7 +53,9 @@ async def houses() -> AsyncIterator[Any]:
     made: list[Gatehouse] = []
 
     def make(config: GatewayConfig, folder: Path | None = None, facts: Facts | None = None, seed: int = 0) -> Gatehouse:
-        made.append(build_gatehouse(config, folder, facts or Facts(), ManualClock(), SeededEntropy(seed)))
+        entropy = SeededEntropy(seed)
+        keys = deployment_keys(config, folder, entropy)
+        made.append(build_gatehouse(config, keys, facts or Facts(), ManualClock(), entropy))
         return made[-1]
 
     yield make
@@ -74,7 +78,8 @@ async def test_without_authentication_everybody_is_one_and_there_is_nothing_to_w
     house = houses(configuration(SERVERS))
     assert isinstance(house.callers, Everybody)
     assert await house.callers.identify(Asked(), MOUNT) is ANONYMOUS
-    assert (house.penalties, house.keys, house.fetch, house.ready) == (None, (), None, True)
+    assert (house.deployment, house.issuers, house.ready) == (None, (), True)
+    assert build_penalties(configuration(SERVERS)) is None
     house.open()
 
 
@@ -127,9 +132,10 @@ async def test_what_a_context_is_bound_to_is_the_operators_choice(houses: Any, i
     assert (await who(house, issuer, client_id="a")).key == (await who(house, issuer, client_id="b")).key
 
 
-async def test_the_penalty_is_the_operators_choice(houses: Any, issuer: TokenIssuer) -> None:
+def test_the_penalty_is_the_operators_choice(issuer: TokenIssuer) -> None:
     failures = {"threshold": 1, "window": "10s", "penalty": "20s"}
-    penalties = houses(guarded(SERVERS, issuer, auth={"lookup_failures": failures})).penalties
+    penalties = build_penalties(guarded(SERVERS, issuer, auth={"lookup_failures": failures}))
+    assert penalties is not None
     assert [penalties.failed("k", now) for now in (0, 10, 11)] == [False, False, True]
     assert penalties.left("k", 11) == timedelta(seconds=20).total_seconds()
 

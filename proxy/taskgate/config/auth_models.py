@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator
@@ -27,6 +26,7 @@ from taskgate.config.fields import (
     Count,
     Flag,
     Glob,
+    Method,
     Name,
     Positive,
     Scope,
@@ -34,7 +34,6 @@ from taskgate.config.fields import (
     Text,
 )
 from taskgate.config.units import DurationIn, SizeIn
-from taskgate.mcp.vocabulary import METHODS_OF_HOSTS
 
 Algorithm = Literal["ES256", "ES384", "ES512", "EdDSA", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512"]
 
@@ -62,13 +61,6 @@ def _with_issuer_and_subject(written: tuple[str, ...]) -> tuple[str, ...]:
 def _not_made_here(written: str) -> str:
     if written in _MADE_HERE:
         raise ValueError("must not be given: the gateway says this itself")
-    return written
-
-
-def _of_requests(written: str) -> str:
-    # A rule for what never comes would be a rule that its author believes in.
-    if not any(fnmatchcase(method, written) for method in METHODS_OF_HOSTS):
-        raise ValueError("must match a request that hosts can send, such as tools/call, tasks/* or resources/read")
     return written
 
 
@@ -211,7 +203,7 @@ class AuthorizationRule(Section):
 
     name: Text | None = None
     """What the rule is called where it is told of; null means its place in the list."""
-    methods: Annotated[tuple[Annotated[Glob, AfterValidator(_of_requests)], ...], *SOME] | None = None
+    methods: Annotated[tuple[Method, ...], *SOME] | None = None
     """Globs over methods, one of which must match; null means every method."""
     upstream: Text | None = None
     """Name of the upstream that the rule is for; null means every one."""

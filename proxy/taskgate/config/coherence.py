@@ -12,8 +12,11 @@ from collections.abc import Iterator
 from taskgate.config.addresses import Listen, read_listen
 from taskgate.config.auth_coherence import auth_contradictions
 from taskgate.config.credential_coherence import credential_contradictions
+from taskgate.config.limit_coherence import limit_contradictions
 from taskgate.config.problems import dotted
+from taskgate.config.protection_coherence import protection_contradictions
 from taskgate.config.retention import retention_contradictions
+from taskgate.config.task_coherence import task_contradictions
 from taskgate.config.timeout_coherence import timeout_contradictions
 from taskgate.config.tls import tls_contradictions
 from taskgate.config.written import Contradiction, listed, read, section, told
@@ -29,6 +32,9 @@ def contradictions(written: object, *, usual: object) -> list[Contradiction]:
         *auth_contradictions(written),
         *credential_contradictions(written),
         *timeout_contradictions(written),
+        *protection_contradictions(written, usual),
+        *task_contradictions(written, usual),
+        *limit_contradictions(written, usual),
         *tls_contradictions(written),
     ]
 
@@ -51,7 +57,7 @@ def _shared_paths(written: object) -> Iterator[Contradiction]:
 
 def _unknown_upstreams(written: object) -> Iterator[Contradiction]:
     known = section(written, "upstreams")
-    for keys in (("tasks", "upgrade"), ("authorization", "rules")):
+    for keys in (("tasks", "upgrade"), ("authorization", "rules"), ("limits", "rate")):
         for index, rule in enumerate(listed(written, *keys) if known else []):
             name = section(rule).get("upstream")
             if isinstance(name, str) and name not in known:

@@ -1,8 +1,8 @@
 """What the values of a file may be, whatever their key: the types that sections put together.
 
-What lives here: durations, sizes, counts, names, texts, globs and scopes within the bounds that several keys share, and
-the section itself. What must not: a key or its default. What holds: no message quotes the text it refuses, because that
-text may have come from a secret.
+What lives here: durations, sizes, counts, names, texts, globs, methods and scopes within the bounds that several keys
+share, and the section itself. What must not: a key or its default. What holds: no message quotes the text it refuses,
+because that text may have come from a secret.
 """
 
 from __future__ import annotations
@@ -10,12 +10,21 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import timedelta
+from fnmatch import fnmatchcase
 from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, WithJsonSchema
 
 from taskgate.config.units import DurationIn, SizeIn
+from taskgate.mcp.vocabulary import (
+    METHODS_OF_HOSTS,
+    NOTE_CANCELLED,
+    NOTE_INITIALIZED,
+    NOTE_PROGRESS,
+    NOTE_ROOTS_CHANGED,
+)
 
+MILLISECOND = timedelta(milliseconds=1)
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -27,6 +36,8 @@ GIB = 2**30
 _GLOB = re.compile(r"(?:[^\[]|\[!?+\]?+[^\]]*+\])*+")
 # RFC 6749, 3.3.
 _SCOPE = r"^[!#-\[\]-~]{1,256}$"
+
+_NOTICES_OF_HOSTS = frozenset({NOTE_CANCELLED, NOTE_INITIALIZED, NOTE_PROGRESS, NOTE_ROOTS_CHANGED})
 
 _List = TypeVar("_List", bound=Sequence[object])
 
@@ -42,6 +53,17 @@ def _glob(written: str) -> str:
     if not _GLOB.fullmatch(written):
         raise ValueError("must have a ] for every [ (the character [ itself is written [[])")
     return written
+
+
+def _of_requests(written: str) -> str:
+    # A rule for what never comes would be a rule that its author believes in.
+    if not any(fnmatchcase(method, written) for method in METHODS_OF_HOSTS):
+        raise ValueError("must match a request that hosts can send, such as tools/call, tasks/* or resources/read")
+    return written
+
+
+def _of_messages(written: str) -> str:
+    return written if any(fnmatchcase(notice, written) for notice in _NOTICES_OF_HOSTS) else _of_requests(written)
 
 
 def _scope(written: str) -> str:
@@ -72,6 +94,8 @@ Name = Annotated[str, StringConstraints(pattern="^[a-z0-9][a-z0-9_-]{0,63}$")]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=256), AfterValidator(_readable)]
 Words = Annotated[str, StringConstraints(max_length=1000), AfterValidator(_readable)]
 Glob = Annotated[Text, AfterValidator(_glob)]
+Method = Annotated[Glob, AfterValidator(_of_requests)]
+MethodOrNotice = Annotated[Glob, AfterValidator(_of_messages)]
 Scope = Annotated[str, AfterValidator(_scope), WithJsonSchema({"type": "string", "pattern": _SCOPE})]
 
 # Marks for lists. They judge a list whose items are good, so that a bad item is told alone.

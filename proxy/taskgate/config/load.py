@@ -12,6 +12,7 @@ import io
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -172,8 +173,17 @@ def _keys_at(location: Location) -> Sequence[str]:
     """The keys that the section at a location knows."""
     node: Any = GatewayConfig
     for part in location:
-        node = node.model_fields[part].annotation if _is_section(node) else next(filter(_is_section, get_args(node)))
+        node = _given(node.model_fields[part].annotation) if _is_section(node) else _within(node)
     return list(node.model_fields)
+
+
+def _given(annotation: Any) -> Any:
+    """A section that may be null as the section that it is otherwise; what is none stays."""
+    return _within(annotation) if NoneType in get_args(annotation) else annotation
+
+
+def _within(annotation: Any) -> Any:
+    return next(filter(_is_section, get_args(annotation)), annotation)
 
 
 def _is_section(annotation: Any) -> bool:
@@ -202,7 +212,7 @@ def _as_written(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, 
 
 
 def _choice(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    return _as_written(node, definitions) if node.get("type") == "array" else node
+    return _as_written(node, definitions) if "$ref" in node or node.get("type") == "array" else node
 
 
 def _members(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:

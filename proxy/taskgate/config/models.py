@@ -1,9 +1,9 @@
 """The configuration: every key that a file may hold, with its type, its default and its bounds.
 
-What lives here: the sections as frozen models, but for those about who may do what (auth_models) and about servers
-(upstream_models). What must not: reading files; anything that lower floors import, since the composition root hands
-each of them values of its own. What holds: a GatewayConfig can be served as it is, and its `model_dump(mode="json")` is
-in the words of the file.
+What lives here: the sections as frozen models, but for those about who may do what (auth_models), about servers
+(upstream_models), about tasks (task_models) and about limits (limits_models). What must not: reading files; anything
+that lower floors import, since the composition root hands each of them values of its own. What holds: a GatewayConfig
+can be served as it is, and its `model_dump(mode="json")` is in the words of the file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from taskgate.config.addresses import DatabasePath, Host, Listen, ListenAddress, Origin, PublicUrl
+from taskgate.config.addresses import DatabasePath, FilePath, Host, Listen, ListenAddress, Origin, PublicUrl
 from taskgate.config.auth_models import AuthorizationSection, AuthSection
 from taskgate.config.coherence import contradictions
 from taskgate.config.fields import (
@@ -23,27 +23,24 @@ from taskgate.config.fields import (
     HOUR,
     KIB,
     MIB,
-    MINUTE,
     SECOND,
     Count,
     Flag,
-    Glob,
     Held,
     Name,
     Positive,
     Section,
-    Text,
-    Words,
     ZeroOrMore,
 )
+from taskgate.config.limits_models import LimitsSection
 from taskgate.config.networks import Network
-from taskgate.config.retention import LONGEST, completed, usual_longest
+from taskgate.config.protection_coherence import without_health
+from taskgate.config.protection_models import RetriesSection
+from taskgate.config.retention import completed, usual_longest
+from taskgate.config.task_models import TasksSection
 from taskgate.config.tls import TlsSection
 from taskgate.config.units import DurationIn, SizeIn
 from taskgate.config.upstream_models import UpstreamSection
-from taskgate.tasks.policy import USUAL_RESPONSE
-
-_Retention = Annotated[timedelta, DurationIn(most=LONGEST)]
 
 
 def _only_one(written: object) -> object:
@@ -74,7 +71,7 @@ class ServerSection(Section):
     trusted_proxies: tuple[Network, ...] = ()
     """Networks of proxies that may say, in Forwarded or X-Forwarded-For, which address a request comes from.
 
-    It is told to operators and nothing is decided by it.
+    Rates of scope ip count by it.
     """
     max_body: Held = 4 * MIB
     """Largest body of a request."""
@@ -82,6 +79,8 @@ class ServerSection(Section):
     """Largest head of a request."""
     max_json_depth: Annotated[int, Field(strict=True, ge=1, le=256)] = 64
     """Deepest nesting of a JSON message."""
+    max_streams_per_context: Count = 16
+    """Event streams of one caller that may be open at once: GET streams and subscriptions."""
     require_task_name: Flag = False
     """Whether requests of 2026-07-28 about a task must repeat its id in Mcp-Name, which a released host does not."""
     read_timeout: Positive = 30 * SECOND
@@ -107,83 +106,8 @@ class AdminSection(Section):
 
     listen: ListenAddress = Listen(host="127.0.0.1", port=9464)
     """HOST:PORT, a loopback address with auth.mode none unless auth.allow_insecure; port 0 takes a free one."""
-
-
-class UpgradeRule(Section):
-    """Which calls may become tasks."""
-
-    upstream: Text | None = None
-    """Name of the upstream that the rule is for; null means every one."""
-    tool: Glob
-    """Glob over names of tools: * is any text, ? any character, [ab] one of those."""
-    mode: Literal["sync", "auto", "always", "required"]
-    """sync: never a task; auto and always: a task when the host asks; required: only as a task.
-
-    Hosts of 2026-07-28 do not ask but say that they know tasks: then auto makes a call a task when it has not ended
-    within tasks.inline_grace, always and required do so at once.
-    """
-    immediate_response: Words | None = USUAL_RESPONSE
-    """What a model may be told when its call became a task, {tool} being the tool's name; null or "" tells nothing."""
-
-
-class TtlSection(Section):
-    """How long a task is kept, counted from its creation. What a host asks for is brought within min and max."""
-
-    default: _Retention = HOUR
-    """For hosts that ask for nothing."""
-    min: _Retention = MINUTE
-    """The least that is given."""
-    max: _Retention | None = None
-    """The most that is given; null means 24h, and with auth.mode none 1h, which no other value may exceed then."""
-
-
-class PollIntervalSection(Section):
-    """How often hosts are asked to poll."""
-
-    base: Positive = 2 * SECOND
-    """What a task suggests as its poll interval."""
-
-
-class InputRequiredSection(Section):
-    """Questions of servers to hosts."""
-
-    max_wait: Positive = 30 * MINUTE
-    """How long a question waits for the host's answer; then its server is told that there is none.
-
-    Of hosts of 2026-07-28: also how long a call waits for its host to bring answers; then it is cancelled.
-    """
-    max_outstanding: Count = 8
-    """How many questions of one task, or of one host session outside of tasks, may wait at once.
-
-    Of hosts of 2026-07-28: of one call, and how many of one caller's calls may wait for answers at once.
-    """
-
-
-class TasksSection(Section):
-    """Which calls become tasks, and how those are kept."""
-
-    upgrade: tuple[UpgradeRule, ...] = (UpgradeRule(tool="*", mode="auto"),)
-    """Which calls may become tasks: the first rule that matches decides, and without one a call is never a task."""
-    ttl: TtlSection = TtlSection()
-    inline_grace: ZeroOrMore = 5 * SECOND
-    """How long a call of a host of 2026-07-28 with tasks is waited for before mode auto makes it one."""
-    poll_interval: PollIntervalSection = PollIntervalSection()
-    input_required: InputRequiredSection = InputRequiredSection()
-    max_result: Held = 16 * MIB
-    """Largest result of a call that is kept."""
-
-
-class ConcurrencySection(Section):
-    """How much may go on at once."""
-
-    tasks_per_context: Count = 10
-    """Unfinished tasks of one caller; with auth.mode none all hosts are one caller."""
-
-
-class LimitsSection(Section):
-    """What callers may use up."""
-
-    concurrency: ConcurrencySection = ConcurrencySection()
+    token_file: FilePath | None = None
+    """The file with the token that POST /-/reload asks for; null means that there is no such request."""
 
 
 class SqliteSection(Section):
@@ -243,7 +167,7 @@ class GatewayConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _completed(cls, written: object) -> object:
-        return completed(written)
+        return without_health(completed(written))
 
     @model_validator(mode="after")
     def _holds_together(self) -> Self:
@@ -262,5 +186,7 @@ USUAL: Mapping[str, Any] = {
     "server": ServerSection().model_dump(mode="json"),
     "admin": AdminSection().model_dump(mode="json"),
     "tasks": TasksSection().model_dump(mode="json"),
+    "limits": LimitsSection().model_dump(mode="json"),
+    "upstream": {"retries": RetriesSection().model_dump(mode="json")},
 }
 """The defaults that `contradictions` needs, in the words of the file."""

@@ -1,4 +1,4 @@
-"""What the parts of a running gateway make of `server`, `tasks` and `store`: the configuration as values of theirs.
+"""What the parts of a running gateway make of `server`, `store` and questions: the configuration as values of theirs.
 
 What lives here: that translation and nothing else. What must not: opening or reading what the values name.
 """
@@ -14,7 +14,6 @@ from taskgate.downstream.names import allowed_hosts, allowed_origins
 from taskgate.downstream.tls import TlsSettings
 from taskgate.engine.inputs import Bounds
 from taskgate.stores.open import SqliteOptions
-from taskgate.tasks.policy import Mode, Policy, Rule
 
 
 def listener_settings(config: GatewayConfig, port: int) -> ListenerSettings:
@@ -31,27 +30,6 @@ def listener_settings(config: GatewayConfig, port: int) -> ListenerSettings:
         sse_keepalive=server.sse_keepalive,
         trusted_proxies=server.trusted_proxies,
         tls=_tls(server.tls),
-    )
-
-
-def task_policy(config: GatewayConfig) -> Policy:
-    """The operator's rules for tasks."""
-    tasks = config.tasks
-    return Policy(
-        rules=tuple(
-            Rule(
-                upstream=rule.upstream,
-                tool=rule.tool,
-                mode=Mode(rule.mode),
-                immediate_response=rule.immediate_response,
-            )
-            for rule in tasks.upgrade
-        ),
-        ttl_default=tasks.ttl.default,
-        ttl_min=tasks.ttl.min,
-        ttl_max=config.longest_ttl,
-        poll_interval=tasks.poll_interval.base,
-        tasks_per_context=config.limits.concurrency.tasks_per_context,
     )
 
 

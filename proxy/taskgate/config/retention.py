@@ -26,9 +26,21 @@ def usual_longest(mode: str) -> timedelta:
     return _USUAL_IN[mode]
 
 
+def ceiling(written: object) -> timedelta:
+    """What no time to live of that file exceeds."""
+    mode = mode_of(written)
+    return _LONGEST_IN[mode] if mode else LONGEST
+
+
+def mode_of(written: object) -> str | None:
+    """`auth.mode`, None where it is not there or malformed."""
+    mode = section(written, "auth").get("mode")
+    return mode if isinstance(mode, str) and mode in _USUAL_IN else None
+
+
 def completed(written: object) -> object:
     """What is written, with `tasks.ttl.max` filled in where it is null or not there. What is malformed stays so."""
-    mode = _mode(written)
+    mode = mode_of(written)
     parts = _maximum_holders(written)
     if mode is None or parts is None:
         return written
@@ -38,8 +50,7 @@ def completed(written: object) -> object:
 
 def retention_contradictions(written: object, usual: object) -> Iterator[Contradiction]:
     """Times to live that are too long for the mode, or not in order."""
-    mode = _mode(written)
-    longest = _LONGEST_IN[mode] if mode else LONGEST
+    mode, longest = mode_of(written), ceiling(written)
     for key, length in _lengths(written).items():
         if length and length > longest:
             yield ("tasks", "ttl", key), f"must be at most {write_duration(longest)} with auth.mode {mode}"
@@ -65,11 +76,6 @@ def _lengths(written: object) -> dict[str, timedelta | None]:
     given = section(written, "tasks", "ttl")
     reader = DurationIn(most=LONGEST).read
     return {key: read((written, {}), ("tasks", "ttl", key), reader) for key in _KEYS if key in given}
-
-
-def _mode(written: object) -> str | None:
-    mode = section(written, "auth").get("mode")
-    return mode if isinstance(mode, str) and mode in _USUAL_IN else None
 
 
 def _maximum_holders(

@@ -10,13 +10,17 @@ from typing import Final
 
 from taskgate.config.credential_models import CredentialsSection
 from taskgate.config.models import GatewayConfig
+from taskgate.config.protection_models import CircuitBreakerSection, HealthSection, RetriesSection
 from taskgate.config.upstream_models import TimeoutsSection
 from taskgate.mcp.versions import Revision
 from taskgate.upstream.settings import (
+    Breaker,
     FixedHeader,
     GrantKind,
     GrantSettings,
+    Health,
     IdentityHeaders,
+    Retries,
     TlsSettings,
     ToolTimeouts,
     UpstreamSettings,
@@ -49,6 +53,9 @@ def upstream_settings(config: GatewayConfig, name: str) -> UpstreamSettings:
             server_name=tls.server_name,
             insecure_skip_verify=tls.insecure_skip_verify,
         ),
+        retries=_retries(section.retries),
+        breaker=_breaker(section.circuit_breaker),
+        health=_health(section.health),
     )
 
 
@@ -89,3 +96,29 @@ def _credentials(section: CredentialsSection) -> FixedHeader | GrantSettings | N
             keeps=section.cache,
         )
     return None
+
+
+def _retries(section: RetriesSection) -> Retries | None:
+    if "connect" not in section.when:
+        return None
+    return Retries(attempts=section.attempts, backoff=section.backoff, max_backoff=section.max_backoff)
+
+
+def _breaker(section: CircuitBreakerSection | None) -> Breaker | None:
+    if section is None:
+        return None
+    return Breaker(
+        failures=section.failures, window=section.window, open_for=section.open_for, half_open=section.half_open
+    )
+
+
+def _health(section: HealthSection | None) -> Health | None:
+    if section is None:
+        return None
+    return Health(
+        method=section.method,
+        interval=section.interval,
+        timeout=section.timeout,
+        unhealthy_after=section.unhealthy_after,
+        healthy_after=section.healthy_after,
+    )

@@ -1,7 +1,8 @@
 """The configuration of one server: where it is, what it speaks, and how long it may take.
 
 What lives here: the keys of `upstreams` with types, defaults and bounds, but for what is shown to a server
-(credential_models). What must not: rules between keys (timeout_coherence), what floors below make of them (servers).
+(credential_models) and how it is spared (protection_models). What must not: rules between keys (timeout_coherence),
+what floors below make of them (servers).
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from typing import Literal
 
 from taskgate.config.addresses import MountPath, Url
 from taskgate.config.credential_models import CredentialsSection, IdentityHeadersSection, ServerTlsSection
-from taskgate.config.fields import HOUR, SECOND, Glob, Positive, Section
+from taskgate.config.fields import HOUR, SECOND, Count, Glob, Positive, Section
+from taskgate.config.protection_models import CircuitBreakerSection, HealthSection, QueueSection, RetriesSection
 
 
 class ToolTimeoutsSection(Section):
@@ -58,3 +60,11 @@ class UpstreamSection(Section):
     identity_headers: IdentityHeadersSection = IdentityHeadersSection()
     tls: ServerTlsSection = ServerTlsSection()
     timeouts: TimeoutsSection = TimeoutsSection()
+    retries: RetriesSection = RetriesSection()
+    health: HealthSection | None = HealthSection()
+    """How it is asked whether it is well; null asks nothing, and is meant with credentials.mode token_exchange."""
+    circuit_breaker: CircuitBreakerSection | None = CircuitBreakerSection()
+    """When calls are refused at once, because those before them failed; null means never."""
+    concurrency: Count = 32
+    """How many requests it has at once: tools/call, prompts/get and resources/read."""
+    queue: QueueSection = QueueSection()

@@ -5,7 +5,7 @@ into messages; `UpstreamDialect` writes what a server must be told and reads wha
 I/O, no state between two calls.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -98,8 +98,8 @@ class Foreign(NamedTuple):
     host: Revision
 
 
-SupportOf = Callable[[str, TaskSupport | None], TaskSupport]
-"""From a tool's name and its server's own word to what hosts are told."""
+SupportOf = Callable[[str, TaskSupport | None, Mapping[str, bool]], TaskSupport]
+"""From a tool's name, its server's own word and its server's hints to what hosts are told."""
 
 
 class DownstreamDialect(Protocol):

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from taskgate.dialects.faults import TASKS_NEEDED
-from taskgate.dialects.reading import meta_of, value_of
+from taskgate.dialects.reading import cut, meta_of, value_of
 from taskgate.dialects.stateless import Stateless
 from taskgate.errors import (
     IncompleteMeta,
@@ -27,6 +27,7 @@ from taskgate.mcp.versions import Peer, Revision, find_modern_revision, find_rev
 from taskgate.mcp.vocabulary import (
     CLIENT_CAPABILITIES,
     CLIENT_INFO,
+    IDEMPOTENCY_KEY,
     INITIALIZE,
     LOG_LEVEL,
     LOG_LEVELS,
@@ -141,12 +142,16 @@ class _Host(NamedTuple):
 def _host(request: Request, meta: Members) -> _Host:
     """What a request says of its host. Raises IncompleteMeta.
 
-    Hosts say the same in every request, so it is read once: where the progress token stands makes no difference.
+    Hosts say the same in every request, so it is read once: what stands as progress token, or as key, makes no
+    difference.
     """
     place = request.params.get("_meta")
     if place is None or place.end - place.start > _LONGEST_KEPT:
         return _read_host(meta)
     text, token = request.text, meta.get("progressToken")
+    if IDEMPOTENCY_KEY in meta:
+        ours = [(each.start, each.end, "0") for each in (token, meta[IDEMPOTENCY_KEY]) if each is not None]
+        return _remembered(cut(text, place.start, place.end, ours))
     if token is None:
         return _remembered(text[place.start : place.end])
     return _remembered(f"{text[place.start : token.start]}0{text[token.end : place.end]}")

@@ -50,6 +50,15 @@ class Fault:
         return error_text(id, error_object(self.code, self.text, self.data))
 
     @property
+    def tool_result(self) -> RawJson:
+        """The same as a result of `tools/call` with isError, in words that a model can act on."""
+        text = f"The tool was not called: {self.text}."
+        if self.retry_after is not None:
+            seconds = ceil(self.retry_after.total_seconds())
+            text += f" Try again in {seconds} second{'' if seconds == 1 else 's'}."
+        return dump({"content": [{"type": "text", "text": text}], "isError": True})
+
+    @property
     def headers(self) -> tuple[tuple[str, str], ...]:
         """The HTTP fields that belong to it."""
         if self.allow:
@@ -81,12 +90,13 @@ def modern_status(code: int) -> int:
 def _face(error: Exception) -> Fault:
     match error:
         case errors.UpstreamFailed():
-            return Fault(status=200, code=INTERNAL_ERROR, text=str(error), data=_failure_data(error))
-        case errors.TooManyTasks():
-            data = {"origin": "gateway", "reason": error.reason, "limit": error.limit}
+            return _unavailable(INTERNAL_ERROR, str(error), _failure_data(error), error.retry_after)
+        case errors.TooManyTasks() | errors.TooManyBytes():
+            # Nobody knows when something ends or is let go.
+            data = {**_ours(error.reason), "limit": error.limit, "scope": error.scope}
             return _unavailable(OVER_LIMIT, str(error), data, RETRY_AFTER)
-        case errors.Penalized():
-            return _unavailable(OVER_LIMIT, str(error), _ours(error.reason), error.retry_after)
+        case errors.RateLimited() | errors.Penalized() | errors.QueueFull():
+            return _over_rate(error)
         case errors.Forbidden() | errors.InsufficientScope():
             # Too few scopes: the one refusal inside JSON-RPC that has a status of its own in either era (A-AUTH-7).
             status = 403 if isinstance(error, errors.InsufficientScope) else 200
@@ -116,6 +126,13 @@ def _face(error: Exception) -> Fault:
             return Fault(status=200, code=INTERNAL_ERROR, text="Internal error", data=data)
 
 
+def _over_rate(error: errors.RateLimited | errors.Penalized | errors.QueueFull) -> Fault:
+    data = _ours(error.reason)
+    if isinstance(error, errors.RateLimited):
+        data["policy"] = error.policy
+    return _unavailable(OVER_LIMIT, str(error), data, error.retry_after)
+
+
 def _modern_face(error: Exception) -> Fault | None:
     """What the stateless era is told in another way; None for all the rest."""
     match error:
@@ -138,19 +155,26 @@ def _never_legacy(error: errors.MissingCapability | errors.VerbNotServed) -> Fau
     )
 
 
-def call_failed(error: errors.UpstreamFailed) -> CallFaulted:
-    """How a task ends whose server could not be called, or gave no answer."""
+def call_failed(error: errors.UpstreamFailed, *, ran: bool = False) -> CallFaulted:
+    """How a task ends whose server could not be called, or gave no answer; `ran` is that it may have run before."""
+    dispatched, text = ran or error.dispatched, str(error)
+    data = {**_failure_data(error), "dispatched": dispatched}
+    seen = _unavailable(INTERNAL_ERROR, text, data, error.retry_after)
     return CallFaulted(
-        error=error_object(INTERNAL_ERROR, str(error), _failure_data(error)),
+        error=error_object(INTERNAL_ERROR, text, seen.data),
         reason=FaultReason(error.reason),
-        message=str(error),
+        message=text,
+        unsent=not dispatched,
     )
 
 
-def call_ended(reason: FaultReason, text: str, *, dispatched: bool) -> CallFaulted:
-    """How a task ends that the gateway itself gives up."""
-    data = {"origin": "gateway", "reason": reason.value, "dispatched": dispatched}
-    return CallFaulted(error=error_object(INTERNAL_ERROR, text, data), reason=reason, message=text)
+def call_ended(
+    reason: FaultReason, text: str, *, dispatched: bool, retry_after: timedelta | None = None
+) -> CallFaulted:
+    """How a task ends that the gateway itself gives up. One that waited for its turn for too long is over a limit."""
+    code = OVER_LIMIT if reason is FaultReason.QUEUE else INTERNAL_ERROR
+    seen = _unavailable(code, text, {**_ours(reason.value), "dispatched": dispatched}, retry_after)
+    return CallFaulted(error=error_object(code, text, seen.data), reason=reason, message=text, unsent=not dispatched)
 
 
 _FIXED_STATUS: Final[Mapping[int, int]] = {
@@ -172,8 +196,10 @@ def _ours(reason: str) -> dict[str, Any]:
     return {"origin": "gateway", "reason": reason}
 
 
-def _unavailable(code: int, text: str, data: dict[str, Any], retry_after: timedelta) -> Fault:
-    data["retryAfterMs"] = retry_after // timedelta(milliseconds=1)
+def _unavailable(code: int, text: str, data: dict[str, Any], retry_after: timedelta | None) -> Fault:
+    if retry_after is not None:
+        # Whole ones, and not too few: who waits for that long is let in.
+        data["retryAfterMs"] = -(-retry_after // timedelta(milliseconds=1))
     return Fault(status=200, code=code, text=text, data=data, retry_after=retry_after)
 
 

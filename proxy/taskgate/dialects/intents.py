@@ -31,7 +31,8 @@ class CallTool(NamedTuple):
     """`tools/call`. `params` is for a server now.
 
     `wants_task` is the host's wish, already false where its session has no tasks; `ttl` None leaves it to us. `kept` is
-    `params` for a record, without any progress token; None where no task is wanted.
+    `params` for a record, without any progress token; None where no task is wanted. `repeat_key` is what the host calls
+    this call by, so that it may send it again; it is in neither of them.
     """
 
     id: RequestId
@@ -41,6 +42,7 @@ class CallTool(NamedTuple):
     progress_token: RequestId | None
     wants_task: bool
     ttl: timedelta | None
+    repeat_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

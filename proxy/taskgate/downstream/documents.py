@@ -34,6 +34,10 @@ class Documents:
     def __init__(self, by_path: Mapping[str, bytes]) -> None:
         self._by_path = dict(by_path)
 
+    def replace(self, by_path: Mapping[str, bytes]) -> None:
+        """Have these and no other, in one step."""
+        self._by_path = dict(by_path)
+
     def __contains__(self, path: str) -> bool:
         return path in self._by_path
 

@@ -60,7 +60,7 @@ class PublicListener:
         audit: Audit,
         clock: Clock,
     ) -> None:
-        """`answer` is the engine; `is_mount` tells whether a path, byte by byte, leads to a server.
+        """`answer` is the engine; `is_mount` tells whether a path, byte by byte, leads to a server now.
 
         `documents` are for everybody, by their paths.
         """
@@ -70,6 +70,7 @@ class PublicListener:
             head_timeout=settings.head_timeout,
             write_timeout=settings.write_timeout,
         )
+        self._documents = Documents(documents)
         self._endpoint = Endpoint(
             door=Door(
                 hosts=settings.allowed_hosts,
@@ -77,7 +78,7 @@ class PublicListener:
                 is_mount=is_mount,
                 max_body=settings.max_body,
             ),
-            documents=Documents(documents),
+            documents=self._documents,
             engine=answer,
             audit=audit,
             clock=clock,
@@ -111,6 +112,10 @@ class PublicListener:
             self._certificates.watch()
         host, port, *_ = bound.getsockname()
         return host, port
+
+    def show(self, documents: Mapping[str, bytes]) -> None:
+        """Have other documents for everybody, by their paths."""
+        self._documents.replace(documents)
 
     def stop_accepting(self) -> None:
         """Refuse new connections; those that are open go on."""

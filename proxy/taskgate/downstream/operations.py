@@ -1,12 +1,14 @@
-"""The operators' listener: is the process alive, is it ready, what has it counted.
+"""The operators' listener: is the process alive, is it ready, what has it counted, and reading the configuration again.
 
 A listener of its own, so that none of this shares a port, a limit or an exposure with hosts; no message of MCP passes
-here. Holds: nothing is answered that a request brought along, and no answer tells a version.
+here. Holds: nothing is answered that a request brought along, no answer tells a version, and nothing is changed for
+whoever has no token.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from hmac import compare_digest
 from ipaddress import ip_address
 from typing import Any, Final
 
@@ -20,23 +22,36 @@ _log = logging.getLogger(__name__)
 Ready = Callable[[], Awaitable[Mapping[str, bool]]]
 """Asked what the gateway needs in order to serve, by name, and whether each is there."""
 
+Servers = Callable[[], Mapping[str, Mapping[str, Any]]]
+"""Asked how each server does, by name; answered from what is known."""
+
+Reload = Callable[[], Awaitable[Mapping[str, Any] | None]]
+"""Reads the configuration again, and says what came of it: at least `result`. None where there is none to read."""
+
+INVALID: Final = "invalid"
+"""The result of a configuration that was not taken over."""
+
 READY_SECONDS: Final = 2.0
 """How long that may take before it counts as a no."""
 
+_RELOAD: Final = "/-/reload"
 _CLOSE_SECONDS: Final = 2.0
 _IDLE_SECONDS: Final = 75.0
 """Longer than scrapers wait between two scrapes, so that they keep their connection."""
 
 
 class OperatorsListener:
-    """Serves `/livez`, `/readyz` and `/metrics` on a port of their own.
+    """Serves `/livez`, `/readyz`, `/metrics` and `/-/reload` on a port of their own.
 
     `ready` is asked at every probe and every scrape. It should answer from what is known or touch the store once.
     """
 
-    def __init__(self, *, metrics: PrometheusAudit, ready: Ready) -> None:
+    def __init__(self, *, metrics: PrometheusAudit, ready: Ready, servers: Servers, reload: Reload) -> None:
         self._metrics = metrics
         self._ready = ready
+        self._servers = servers
+        self._reload = reload
+        self._token: bytes | None = None
         self._draining = False
         self._rendering = asyncio.Lock()
         self._runner: web.ServerRunner | None = None
@@ -44,10 +59,15 @@ class OperatorsListener:
             "/livez": self._answer_livez,
             "/readyz": self._answer_readyz,
             "/metrics": self._answer_metrics,
+            _RELOAD: self._answer_reload,
         }
 
-    async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen, and return where; port 0 takes a free one. Raises OSError where it cannot."""
+    async def start(self, host: str, port: int, token: bytes | None = None) -> tuple[str, int]:
+        """Listen, and return where; port 0 takes a free one. Raises OSError where it cannot.
+
+        Whoever shows `token` may have the configuration read again; without one nobody may.
+        """
+        self._token = token
         server = _Server(self._answer, access_log=None, keepalive_timeout=_IDLE_SECONDS, lingering_time=0)
         self._runner = web.ServerRunner(server, shutdown_timeout=_CLOSE_SECONDS)
         await self._runner.setup()
@@ -76,20 +96,23 @@ class OperatorsListener:
         route = self._routes.get(received.path)
         if route is None:
             return _json(404, {"error": "not found"})
-        if received.method != "GET":
-            return _json(405, {"error": "method not allowed"}, Allow="GET")
+        allowed = "POST" if received.path == _RELOAD else "GET"
+        if received.method != allowed:
+            return _json(405, {"error": "method not allowed"}, Allow=allowed)
         return await route(received)
 
     async def _answer_livez(self, _received: web.BaseRequest) -> web.Response:
         return _json(200, {"status": "live"})
 
-    async def _answer_readyz(self, _received: web.BaseRequest) -> web.Response:
+    async def _answer_readyz(self, received: web.BaseRequest) -> web.Response:
         checks = await self._check()
+        # Told, and no more: a server that is away is no reason to send its hosts elsewhere.
+        more = {"upstreams": self._servers()} if "verbose" in received.query else {}
         if self._draining:
-            return _json(503, {"status": "draining", "checks": checks})
+            return _json(503, {"status": "draining", "checks": checks, **more})
         if not all(checks.values()):
-            return _json(503, {"status": "not ready", "checks": checks})
-        return _json(200, {"status": "ready", "checks": checks})
+            return _json(503, {"status": "not ready", "checks": checks, **more})
+        return _json(200, {"status": "ready", "checks": checks, **more})
 
     async def _answer_metrics(self, received: web.BaseRequest) -> web.Response:
         await self._check()
@@ -97,6 +120,16 @@ class OperatorsListener:
         async with self._rendering:
             body, content_type = await asyncio.to_thread(self._metrics.render, received.headers.get("Accept"))
         return web.Response(body=body, headers={"Content-Type": content_type, **_PLAIN})
+
+    async def _answer_reload(self, received: web.BaseRequest) -> web.Response:
+        if self._token is None:
+            return _json(403, {"error": "not allowed: admin.token_file is not configured"})
+        if not _shows(received, self._token):
+            return _json(401, {"error": "not authenticated"}, **{"WWW-Authenticate": "Bearer"})
+        told = await self._reload()
+        if told is None:
+            return _json(409, {"error": "there is no configuration file to read again"})
+        return _json(422 if told["result"] == INVALID else 200, dict(told))
 
     async def _check(self) -> dict[str, bool]:
         if self._draining:
@@ -110,6 +143,13 @@ class OperatorsListener:
         if not self._draining:
             self._metrics.show_ready(all(checks.values()))
         return checks
+
+
+def _shows(received: web.BaseRequest, token: bytes) -> bool:
+    """Whether the request carries the token, and no other; how long that takes tells nothing of it."""
+    shown = received.headers.getall("Authorization", [])
+    scheme, _, given = shown[0].partition(" ") if len(shown) == 1 else ("", "", "")
+    return scheme.lower() == "bearer" and compare_digest(given.strip().encode(errors="surrogateescape"), token)
 
 
 def _names_an_address(host: str) -> bool:

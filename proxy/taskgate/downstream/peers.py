@@ -1,13 +1,14 @@
 """Where a request comes from, as far as that can be believed. Pure.
 
 What lives here: reading `Forwarded` (RFC 7239) and `X-Forwarded-For`, and how far to follow them. What must not: any
-decision that is made of an address; it is for the eyes of operators alone. What holds: only what trusted proxies said
-is believed, nothing that was sent raises, and an answer is an address in canonical form or `UNKNOWN`, so that no text
-of a peer comes through.
+decision that is made of an address; rates may count by it, and operators read it. What holds: only what trusted proxies
+said is believed, nothing that was sent raises, and an answer is an address in canonical form or `UNKNOWN`, so that no
+text of a peer comes through.
 """
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from itertools import islice
 from typing import Final
@@ -44,9 +45,10 @@ class Peers:
         The headers, of which `Forwarded` wins wherever it is there, are looked at for trusted peers only. Where they
         say nothing that can be read, or hide a host, it is the last address before that.
         """
-        nearest = read_address((peer or "").partition("%")[0])
-        if nearest is None:
-            return UNKNOWN
+        nearest, text = _read_peer(peer or "")
+        # Most gateways trust nobody: what is remembered is the answer then.
+        if nearest is None or not self._trusted:
+            return text
         if self._trusts(nearest):
             hops = _forwarded(_end_of(forwarded)) if forwarded else _forwarded_for(_end_of(forwarded_for))
             for hop in islice(hops, _MOST_HOPS):
@@ -68,6 +70,13 @@ def read_address(text: str) -> _Address | None:
     except ValueError:
         return None
     return getattr(address, "ipv4_mapped", None) or address
+
+
+@lru_cache(maxsize=4096)
+def _read_peer(peer: str) -> tuple[_Address | None, str]:
+    """The address of the other end, and its text: they are fewer than requests."""
+    address = read_address(peer.partition("%")[0])
+    return address, UNKNOWN if address is None else str(address)
 
 
 def _end_of(fields: Sequence[str]) -> str:

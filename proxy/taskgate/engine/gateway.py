@@ -15,18 +15,21 @@ from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.dialects.classify import Dropped, Route, check_verb, classify
 from taskgate.dialects.stateless import Stateless
+from taskgate.engine.admission.rates import RateGate
+from taskgate.engine.admission.rules import Live
 from taskgate.engine.batches import answer_all
 from taskgate.engine.guard.callers import Callers
+from taskgate.engine.guard.limits import Rejections
 from taskgate.engine.guard.refusals import refusal
 from taskgate.engine.in_session import InSessionMessages
 from taskgate.engine.messages import Exchange, Inbound, ListenerRefused, Reply, Verb
 from taskgate.engine.mounts import Mount
 from taskgate.engine.stateless.requests import StatelessRequests
-from taskgate.errors import Draining, GatewayError, MalformedMessage
+from taskgate.errors import Draining, GatewayError, MalformedMessage, Unauthenticated
 from taskgate.interruption import Interrupted
 from taskgate.mcp import vocabulary as words
 from taskgate.mcp.batches import is_array, split
-from taskgate.mcp.jsonrpc import Message, Request, Response, parse
+from taskgate.mcp.jsonrpc import Message, Notification, Request, Response, parse
 from taskgate.mcp.versions import Era
 from taskgate.telemetry.audit import Audit, HttpRefused, RpcAnswered
 
@@ -35,10 +38,14 @@ log = getLogger("taskgate.gateway")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What the gateway takes. `strict_names` has every request about a task name it in a header too (AMB-8)."""
+    """What the gateway takes. `strict_names` has every request about a task name it in a header too (AMB-8).
+
+    `live` are the operator's rules.
+    """
 
     max_depth: int
     strict_names: bool
+    live: Live
 
 
 class Gateway:
@@ -49,6 +56,7 @@ class Gateway:
         *,
         mounts: Mapping[str, Mount],
         callers: Callers,
+        gate: RateGate,
         rules: Rules,
         in_session: InSessionMessages,
         stateless: StatelessRequests,
@@ -57,9 +65,11 @@ class Gateway:
     ) -> None:
         self._mounts = mounts
         self._callers = callers
+        self._gate = gate
         self._rules = rules
         self._in_session = in_session
         self._stateless = stateless
+        self._rejections = Rejections(rules.live, stateless.dialect)
         self._audit = audit
         self._clock = clock
         self._draining: timedelta | None = None
@@ -73,16 +83,18 @@ class Gateway:
         begun = self._clock.elapsed()
         mount = self._mounts[exchange.inbound.path]
         try:
-            # 1. Who asks. Nothing is looked at for somebody who does not say, nor is a body waited for.
-            caller = await self._callers.identify(exchange, mount)
+            # 1. Whether no more comes from there than may, nor too many tokens that are not accepted.
+            await self._gate.arrived(exchange, mount.name)
+            # 2. Who asks. Nothing is looked at for somebody who does not say, nor is a body waited for.
+            caller = await self._identify(exchange, mount)
             body = await exchange.body()
             begun = self._clock.elapsed()
-            # 2. A stream or a goodbye has no message, and only one era has either.
+            # 3. A stream or a goodbye has no message, and only one era has either.
             if exchange.inbound.verb is not Verb.POST:
                 check_verb(exchange.inbound.revision)
                 self._refuse_when_draining()
                 return await self._in_session.serve(exchange, mount, caller)
-            # 3. The body is judged once: JSON, then one JSON-RPC message, or what an older revision has as well.
+            # 4. The body is judged once: JSON, then one JSON-RPC message, or what an older revision has as well.
             if is_array(body) and await self._in_session.takes_batches(exchange, mount, caller):
                 each = partial(self._answer_one_of_many, exchange, mount, caller, begun)
                 return await answer_all(exchange, split(body, max_depth=self._rules.max_depth), each)
@@ -99,16 +111,18 @@ class Gateway:
         # Until its era is known, whatever is wrong with a message is wrong by the rules of the stateless era alone.
         era = Era.STATELESS
         try:
-            # 4. Nothing new while the gateway drains, but an answer is what tasks that still run may wait for.
+            # 5. Nothing new while the gateway drains, but an answer is what tasks that still run may wait for.
             if self._draining is not None and not _answers(message):
                 self._refuse_when_draining()
-            # 5. Which era the message is of.
+            # 6. Which era the message is of.
             route = self._route(exchange.inbound, mount, message)
-            # 6. What it asks, whether the operator's rules let this caller do it, and the doing: as the era has it.
+            # 7. What it asks, whether rates and rules let this caller do it, and the doing: as the era has it.
             if isinstance(route, Stateless):
                 assert isinstance(message, Request), "nothing else is of the stateless era"
                 answered = await self._stateless.answer(exchange, mount, caller, message, route)
             elif isinstance(route, Dropped):
+                assert isinstance(message, Notification), "nothing else is taken and dropped"
+                await self._gate.request(caller, exchange, mount.name, message.method)
                 return Reply(status=202)
             else:
                 era = Era.INITIALIZE
@@ -137,6 +151,15 @@ class Gateway:
 
     # --- the steps, in the order of `answer` ------------------------------------------------------------------------
 
+    async def _identify(self, exchange: Exchange, mount: Mount) -> AuthContext:
+        try:
+            return await self._callers.identify(exchange, mount)
+        except Unauthenticated as refused:
+            # To ask without a token first is how hosts find out where to get one (A-AUTH-1).
+            if refused.token_sent:
+                await self._gate.failed_auth(exchange, mount.name)
+            raise
+
     def _refuse_when_draining(self) -> None:
         if self._draining is not None:
             raise Draining(self._draining)
@@ -164,6 +187,8 @@ class Gateway:
         if not isinstance(error, GatewayError):
             log.error("A request failed in a way that was not foreseen", exc_info=error)
         reply, code = refusal(error, mount, message, era)
+        if code == words.OVER_LIMIT and isinstance(message, Request):
+            reply = self._rejections.retold(reply, error, message, era)
         if reply.status != 200 and not exchange.streams:
             self._audit.record(HttpRefused(type(error).reason if isinstance(error, GatewayError) else "internal"))
         if isinstance(message, Request):

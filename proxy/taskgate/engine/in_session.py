@@ -6,7 +6,7 @@ What must not live here: what comes before a message is known to be one of this 
 from collections.abc import Coroutine
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from taskgate.auth.context import AuthContext
 from taskgate.dialects.base import (
@@ -22,6 +22,8 @@ from taskgate.dialects.base import (
     OpenSession,
     Relay,
 )
+from taskgate.engine.admission.rates import Quota, RateGate
+from taskgate.engine.admission.streams import OpenStreams
 from taskgate.engine.entry import session_of
 from taskgate.engine.guard.access import Access
 from taskgate.engine.guard.lookups import Lookups
@@ -36,8 +38,9 @@ from taskgate.engine.task_service import TaskService
 from taskgate.engine.telling.following import Following
 from taskgate.errors import GatewayError, TaskSupportMismatch
 from taskgate.mcp import vocabulary as words
-from taskgate.mcp.jsonrpc import Message, Request
+from taskgate.mcp.jsonrpc import Message, Request, Response
 from taskgate.mcp.versions import Era, Revision
+from taskgate.tasks.policy import Mode
 from taskgate.telemetry.audit import Audit, ToolCalled
 
 
@@ -46,6 +49,8 @@ class Rooms:
     """The parts of the house that a message in a session may pass through."""
 
     sessions: HostSessions
+    gate: RateGate
+    streams: OpenStreams
     access: Access
     lookups: Lookups
     tasks: TaskService
@@ -74,7 +79,8 @@ class InSessionMessages:
         """Carry a stream of a session, or end it: what has no message. Raises GatewayError."""
         host_session = await self._session(exchange, mount, caller)
         if exchange.inbound.verb is Verb.GET:
-            with host_session:
+            await self._rooms.gate.request(caller, exchange, mount.name, _NO_METHOD)
+            with host_session, self._rooms.streams.one(caller):
                 return await self._rooms.resuming.serve(exchange, host_session, caller)
         await self._rooms.sessions.end(host_session)
         return Reply(status=200)
@@ -90,18 +96,22 @@ class InSessionMessages:
                 exchange.keep(host_session.trails)
         # 2. What the message asks, in neutral words; its parameters are checked here.
         intent = self._dialect.decode(message, peer, offers_tasks=mount.offers_tasks)
+        tool = intent.tool if isinstance(intent, CallTool) else None
+        # 3. Whether this caller asks no more often than it may. What it was asked, or began, it may always end.
+        quota: Quota = ()
+        if not isinstance(message, Response) and message.method not in _ENDS:
+            quota = await self._rooms.gate.request(caller, exchange, mount.name, message.method, tool)
         if not isinstance(message, Request):
             assert host_session is not None, "only a request opens a session"
             await self._rooms.notes.take(caller, host_session, intent)
             return Answered(Reply(status=202))
-        # 3. Whether the operator's rules let this caller do it; where a task is meant, they look at its tool.
+        # 4. Whether the operator's rules let this caller do it; where a task is meant, they look at its tool.
         if not isinstance(intent, _ABOUT_A_TASK):
-            tool = intent.tool if isinstance(intent, CallTool) else None
             self._rooms.access.check(caller, mount.name, message.method, tool)
-        # 4. Do it.
+        # 5. Do it.
         with host_session or nullcontext():
             spoken = await self._perform(exchange, mount, caller, host_session, intent)
-        reply = Reply(body=spoken.message, headers=spoken.headers)
+        reply = Reply(body=spoken.message, headers=spoken.headers + quota)
         return Answered(reply, revision_of(peer, intent), spoken.error)
 
     def _session(self, exchange: Exchange, mount: Mount, caller: AuthContext) -> Coroutine[Any, Any, HostSession]:
@@ -157,29 +167,34 @@ class InSessionMessages:
     async def _call_tool(
         self, exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: CallTool
     ) -> Spoken:
-        mount = host_session.mount.name
+        tasks = self._rooms.tasks
         if intent.wants_task:
             try:
-                record = await self._rooms.tasks.create(caller, host_session, intent)
+                record = await tasks.create(caller, host_session, intent)
             except GatewayError:
-                self._audit.record(ToolCalled(mount, None, "rejected"))
+                self._count_refused(host_session, intent.tool)
                 raise
-            self._audit.record(ToolCalled(mount, intent.tool, "task"))
-            told = self._rooms.tasks.immediate_response(host_session, intent.tool)
-            return Spoken(self._dialect.task_created(intent.id, record, told))
-        if host_session.has_tasks and self._rooms.tasks.insists(host_session, intent.tool):
-            self._audit.record(ToolCalled(mount, None, "rejected"))
+            self._audit.record(ToolCalled(host_session.mount.name, intent.tool, "task"))
+            decision = tasks.decided(host_session, intent.tool) or await tasks.decide(host_session, intent.tool)
+            return Spoken(self._dialect.task_created(intent.id, record, decision.immediate_response))
+        decision = tasks.decided(host_session, intent.tool) or await tasks.decide(host_session, intent.tool)
+        if host_session.has_tasks and decision.mode is Mode.REQUIRED:
+            self._count_refused(host_session, intent.tool)
             raise TaskSupportMismatch("The tool runs only as a task")
-        listed = None if host_session.upstream.listed(intent.tool) is None else intent.tool
-        self._audit.record(ToolCalled(mount, listed, "direct"))
-        response = await self._rooms.relaying.forward(
-            exchange,
-            caller,
-            host_session,
-            Asked(intent.id, words.TOOLS_CALL, intent.params, intent.progress_token, intent.tool),
-        )
+        earlier = None
+        if intent.repeat_key is not None:
+            earlier = await tasks.earlier(caller, host_session, intent)
+        if earlier is not None:
+            # The host did not ask for a task, so it waits for what the one before comes to.
+            record = await self._rooms.following.outcome(exchange, caller, host_session, earlier.id, words.TOOLS_CALL)
+            return Spoken(self._dialect.task_outcome(intent.id, record))
+        response = await self._rooms.relaying.call(exchange, caller, host_session, intent, decision)
         message = self._dialect.answer(intent.id, response, _foreign(host_session, words.TOOLS_CALL))
         return Spoken(message, error_of(response))
+
+    def _count_refused(self, host_session: HostSession, tool: str) -> None:
+        is_listed = host_session.upstream.listed(tool) is not None
+        self._audit.record(ToolCalled(host_session.mount.name, tool if is_listed else None, "rejected"))
 
     async def _relay(self, exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: Relay) -> Spoken:
         asked = Asked(intent.id, intent.method, intent.params, intent.progress_token)
@@ -199,4 +214,8 @@ def _foreign(host_session: HostSession, method: str) -> Foreign | None:
     return Foreign(method, host_session.peer.revision)
 
 
+_NO_METHOD: Final = ""
+_ENDS: Final = (words.NOTE_INITIALIZED, words.NOTE_CANCELLED)
+"""What ends something that was let in: refused, it would cost released hosts their connection, or a server a call."""
+"""What a stream is opened by has no method, so it is among the rest."""
 _ABOUT_A_TASK = (GetTask, AwaitTask, CancelTask)

@@ -6,8 +6,8 @@ from typing import TypeVar
 
 from taskgate.clock import Clock
 from taskgate.errors import StoreUnavailable
+from taskgate.limits.caps import Cap
 from taskgate.stores.base import (
-    Cap,
     Census,
     News,
     SessionRecord,
@@ -31,14 +31,15 @@ class MeasuredStore:
 
     # What every task needs is timed in place: another coroutine to wait through costs at each of them.
 
-    async def insert(self, record: TaskRecord, *, caps: tuple[Cap, ...]) -> None:
+    async def insert(self, record: TaskRecord, *, caps: tuple[Cap, ...]) -> TaskId:
         begun = self._clock.elapsed()
         try:
-            await self._inner.insert(record, caps=caps)
+            stands = await self._inner.insert(record, caps=caps)
         except StoreUnavailable:
             self._note("insert", begun, False)
             raise
         self._note("insert", begun, True)
+        return stands
 
     async def load(self, owner: OwnerKey, id: TaskId, *, now: datetime, bodies: bool = False) -> TaskRecord | None:
         begun = self._clock.elapsed()
@@ -61,6 +62,9 @@ class MeasuredStore:
         return has_won
 
     # The rest is rare.
+
+    async def repeated(self, owner: OwnerKey, key: str, *, now: datetime) -> TaskId | None:
+        return await self._timed("repeated", self._inner.repeated(owner, key, now=now))
 
     async def page(
         self,

@@ -74,7 +74,7 @@ class Exchange(Protocol):
 
     @property
     def address(self) -> str:
-        """Where the request comes from: an IP address or UNKNOWN. For operators to read; nothing is decided by it."""
+        """Where the request comes from: an IP address or UNKNOWN. Rates may count by it."""
         ...
 
     async def body(self) -> bytes:

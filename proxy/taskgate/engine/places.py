@@ -4,7 +4,7 @@ And what is known of a call that has left already before it becomes one.
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Final, Protocol
 
 from taskgate.engine.mounts import Mount
 from taskgate.mcp.jsonrpc import Response
@@ -34,6 +34,14 @@ class Place(Protocol):
     def release(self) -> None:
         """That task is over."""
         ...
+
+
+def asked_of(peer: Peer) -> dict[str, Any]:
+    """What a host says that it can be asked."""
+    return {name: peer.capabilities[name] for name in _ASKED if name in peer.capabilities}
+
+
+_ASKED: Final = ("elicitation", "roots", "sampling")
 
 
 class Stay:

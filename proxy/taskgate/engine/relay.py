@@ -1,26 +1,32 @@
 """Plain calls: a request of a host crosses to its server, the answer comes back, nothing is stored.
 
 The answer is one JSON document unless the host has to wait: the first thing that the server says or asks besides, or
-the first keep-alive interval without an answer, turns it into an event stream. A host that leaves does not stop the
-call (H-LEG-10); only its `notifications/cancelled` does.
+the first keep-alive interval without an answer, turns it into an event stream. A host that leaves does not stop a call
+that has left (H-LEG-10), only one that still waits for its turn; its `notifications/cancelled` stops either.
 """
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from taskgate.alarms import Alarms
 from taskgate.auth.context import AuthContext
-from taskgate.dialects.base import DownstreamDialect, Params
+from taskgate.dialects.base import CallTool, DownstreamDialect, Params
 from taskgate.dialects.progress import done_of
+from taskgate.engine.admission.bulkhead import Ticket
+from taskgate.engine.admission.joining import Asking, Joining
 from taskgate.engine.guard.callers import speaker
 from taskgate.engine.messages import Exchange, Feed
+from taskgate.engine.places import asked_of
 from taskgate.engine.pulse import Pulse
 from taskgate.engine.sessions import HostSession
-from taskgate.errors import CutOff
+from taskgate.errors import CutOff, QueueFull
 from taskgate.interruption import Interrupted, Interruptible
 from taskgate.mcp.jsonrpc import Notification, RequestId, Response
-from taskgate.mcp.vocabulary import NOTE_PROGRESS
+from taskgate.mcp.vocabulary import NOTE_PROGRESS, TOOLS_CALL
+from taskgate.tasks.policy import Decision
+from taskgate.telemetry.audit import Audit, ToolCalled, WouldPromote
 from taskgate.upstream.base import ServerQuestion
 
 STEP: Final = 1e-6
@@ -28,6 +34,10 @@ STEP: Final = 1e-6
 
 
 CUT_OFF: Final = "The gateway shut down while the call was running; it may or may not have completed"
+IN_TURN: Final = frozenset({TOOLS_CALL, "prompts/get", "resources/read"})
+"""What may take a server long, and so waits for its turn there; everything else goes at once."""
+
+Send = Callable[[], Coroutine[Any, Any, Response]]
 
 
 class Asked(NamedTuple):
@@ -43,26 +53,60 @@ class Asked(NamedTuple):
 class Relaying:
     """Carries plain calls. `patience` is the time after which a silent answer becomes a stream."""
 
-    def __init__(self, *, dialect: DownstreamDialect, patience: timedelta) -> None:
+    def __init__(self, *, dialect: DownstreamDialect, patience: timedelta, joining: Joining, audit: Audit) -> None:
         self._dialect = dialect
         self._patience = patience.total_seconds()
         self._alarms = Alarms(self._patience)
+        self._joining = joining
+        self._audit = audit
         self._running: set[Interruptible] = set()
         self._stopping = False
 
-    async def forward(
+    def call(
+        self, exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: CallTool, decision: Decision
+    ) -> Coroutine[Any, Any, Response]:
+        """The server's response to a `tools/call`, or to an equal one that runs; it is counted here. Raises as
+        `forward`, and InvalidParams for an idempotency key that was used for another call.
+        """
+        # Where nothing but a shadow would make tasks, the session has none.
+        if decision.would_promote and host_session.peer.revision.has_tasks:
+            self._audit.record(WouldPromote(host_session.mount.name))
+        asked = Asked(intent.id, TOOLS_CALL, intent.params, intent.progress_token, intent.tool)
+        asking = None
+        if intent.repeat_key is not None or decision.join_retries is not None:
+            asking = Asking(host_session.owner, intent, decision.join_retries, asks=asked_of(host_session.peer))
+        return self._carry(exchange, caller, host_session, asked, asking)
+
+    def forward(
         self, exchange: Exchange, caller: AuthContext, host_session: HostSession, asked: Asked
-    ) -> Response:
+    ) -> Coroutine[Any, Any, Response]:
         """The server's response.
 
-        Raises UpstreamFailed, Interrupted when the host cancelled the request, and CutOff when the gateway ends.
+        Raises UpstreamFailed, QueueFull, Interrupted when the host cancelled the request, and CutOff when the gateway
+        ends.
         """
+        return self._carry(exchange, caller, host_session, asked, None)
+
+    async def _carry(
+        self,
+        exchange: Exchange,
+        caller: AuthContext,
+        host_session: HostSession,
+        asked: Asked,
+        asking: Asking | None,
+    ) -> Response:
         streams = exchange.inbound.accepts_stream
         if streams and not exchange.inbound.accepts_json:
             exchange.stream()
         hearer = _CallHearer(exchange, host_session, self._dialect, asked.progress_token)
         pulse = Pulse(self._alarms, self._patience, hearer.live) if streams else None
-        call = Interruptible()
+
+        def send() -> Coroutine[Any, Any, Response]:
+            return host_session.upstream.relay(
+                asked.method, asked.params, hearer=hearer, tool=asked.tool, speaker=speaker(caller)
+            )
+
+        call, ticket = Interruptible(), None
         host_session.calls[call] = asked.id
         self._running.add(call)
         try:
@@ -70,18 +114,64 @@ class Relaying:
                 if self._stopping:
                     # It was late to come here: those that were carried have been given up.
                     call.interrupt()
-                return await host_session.upstream.relay(
-                    asked.method, asked.params, hearer=hearer, tool=asked.tool, speaker=speaker(caller)
-                )
+                if asking is not None:
+                    response = await self._joining.once(asking, partial(self._shared, host_session, asked, send))
+                    assert isinstance(response, Response), "no plain call becomes a task"
+                    return response
+                if asked.method in IN_TURN:
+                    ticket = self._ask(host_session, asked.tool)
+                    if not ticket.granted:
+                        _leaves_with(exchange, call, ticket)
+                        await self._wait(host_session, asked.tool, ticket)
+                    self._count(host_session, asked.tool, "direct")
+                return await send()
         except Interrupted:
             if self._stopping:
                 raise CutOff(CUT_OFF) from None
             raise
         finally:
+            if ticket is not None:
+                ticket.close()
             if pulse is not None:
                 pulse.stop()
             del host_session.calls[call]
             self._running.discard(call)
+
+    async def _shared(self, host_session: HostSession, asked: Asked, send: Send) -> Response:
+        """A call that others may come to wait for, too: its session stays open for all of them."""
+        host_session.hold()
+        try:
+            ticket = self._ask(host_session, asked.tool)
+            try:
+                if not ticket.granted:
+                    await self._wait(host_session, asked.tool, ticket)
+                self._count(host_session, asked.tool, "direct")
+                return await send()
+            finally:
+                ticket.close()
+        finally:
+            host_session.release()
+
+    def _ask(self, host_session: HostSession, tool: str | None) -> Ticket:
+        """A ticket for a turn at the server, to be closed. Raises QueueFull, counted."""
+        try:
+            return host_session.mount.bulkhead.ask(host_session.owner.context)
+        except QueueFull:
+            self._count(host_session, tool, "rejected")
+            raise
+
+    async def _wait(self, host_session: HostSession, tool: str | None, ticket: Ticket) -> None:
+        """Wait until it is that ticket's turn. Raises QueueFull, counted."""
+        try:
+            await ticket.brief_turn()
+        except QueueFull:
+            self._count(host_session, tool, "rejected")
+            raise
+
+    def _count(self, host_session: HostSession, tool: str | None, disposition: str) -> None:
+        if tool is not None:
+            is_listed = host_session.upstream.listed(tool) is not None
+            self._audit.record(ToolCalled(host_session.mount.name, tool if is_listed else None, disposition))
 
     def stop(self) -> None:
         """Give up what is still carried, or begins to be: hosts are told so."""
@@ -99,6 +189,11 @@ class Relaying:
     def close(self) -> None:
         """No call is carried any more."""
         self._alarms.close()
+
+
+def _leaves_with(exchange: Exchange, call: Interruptible, ticket: Ticket) -> None:
+    """Let a call that still waits for its turn be given up if its host leaves: nobody would hear of it."""
+    exchange.when_gone(lambda: None if ticket.granted else call.interrupt())
 
 
 class _CallHearer:

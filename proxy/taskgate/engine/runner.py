@@ -1,22 +1,24 @@
 """The calls behind tasks: one held call each, from dispatch to the end of its record.
 
 The record is the mailbox: a cancel arrives as a newer revision, from this process or another. At most once: the mark
-that the call left is durable before its first byte is, or, for a call that became a task on its way, with the record
-(decisions 2, 3), and nothing here ever sends a call again.
+that the call left is durable before its first byte is (`departures`), or, for a call that became a task on its way,
+with the record (decisions 2, 3); a call is sent again only when its process was lost and the operator wants it so.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from logging import getLogger
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.dialects.faults import call_ended, call_failed
+from taskgate.engine.admission.bulkhead import Ticket
 from taskgate.engine.background import Background
+from taskgate.engine.deadlines import Call, bounded, time_left, wholly_bounded
+from taskgate.engine.departures import Departures
 from taskgate.engine.endings import Endings
 from taskgate.engine.guard.callers import speaker
 from taskgate.engine.mounts import Mount
@@ -24,20 +26,13 @@ from taskgate.engine.places import Place, Stay, Underway
 from taskgate.engine.runs import Lookout, Run
 from taskgate.engine.sessions import HostSessions
 from taskgate.engine.telling.hearing import NOBODY, Hearing
-from taskgate.errors import StoreUnavailable, UpstreamFailed
+from taskgate.errors import QueueFull, UpstreamFailed
 from taskgate.interruption import Interrupted
 from taskgate.mcp.jsonrpc import Response
 from taskgate.stores.base import TaskStore
-from taskgate.tasks.events import CallFaulted, CallSucceeded, CancelRequested, Dispatched
-from taskgate.tasks.machine import advance
+from taskgate.tasks.events import CallFaulted, CallSucceeded, CancelRequested
 from taskgate.tasks.record import FaultReason, OwnerKey, TaskId, TaskRecord
-from taskgate.telemetry.audit import (
-    Audit,
-    CallsRunning,
-    TaskDispatched,
-    TaskRecovered,
-)
-from taskgate.upstream import failures
+from taskgate.telemetry.audit import Audit, CallsRunning, TaskDispatched, TaskRecovered
 from taskgate.upstream.base import ServerQuestion, Speaker, UpstreamSession
 
 log = getLogger("taskgate.runner")
@@ -45,8 +40,6 @@ log = getLogger("taskgate.runner")
 OUTCOME_UNKNOWN: Final = "The gateway stopped while the call was running; it may or may not have completed"
 NEVER_SENT: Final = "The gateway stopped before the call was sent, and its server is no longer configured"
 SHUT_DOWN: Final = "The gateway shut down while the call was running; it may or may not have completed"
-SHUT_DOWN_UNSENT: Final = "The gateway shut down before the call was sent"
-NO_STORE: Final = "The call was not sent: the task store was not available"
 NOT_MADE: Final = "The task was not made: the task store was not available"
 UNFORESEEN: Final = "The gateway failed while the call was running; it may or may not have completed"
 MAX_DISOWNED: Final = 256
@@ -76,6 +69,7 @@ class Runner:
         self._clock = clock
         self._runs: dict[TaskId, Run] = {}
         self._counts: Counter[str] = Counter()
+        self._departures = Departures(store=store, changes=hearing.changes, clock=clock)
         self._endings = Endings(store=store, audit=audit, clock=clock)
         self._lookout = Lookout(holder=holder, store=store, runs=self._runs, clock=clock)
         self._watcher: asyncio.Task[None] | None = None
@@ -92,29 +86,40 @@ class Runner:
         """A block in which a task is being made there: its server's end stays open, and `idle` waits for what comes."""
         return Stay(place, self._expect, self._expect_no_more)
 
-    def start(self, record: TaskRecord, place: Place, caller: AuthContext) -> None:
-        """Run the call of a new task of `caller` over the server's end of its place, which stays open until then."""
+    def start(self, record: TaskRecord, place: Place, caller: AuthContext, ticket: Ticket) -> None:
+        """Run the call of a new task of `caller`, in its turn, over the server's end of its place.
+
+        That stays open, and the ticket is not closed, until the call is over.
+        """
         place.hold()
         run = self._new_run(record)
-        self._launch(run, self._run(run, record, place.upstream, speaker(caller)), place.release)
+
+        def part() -> None:
+            ticket.close()
+            place.release()
+
+        self._launch(run, self._run(run, record, _Way(place.upstream, speaker(caller), ticket)), part)
 
     def adopt(self, record: TaskRecord, underway: Underway, place: Place) -> None:
         """Make a call that has left over its place the call of a task, whose record says so; otherwise as `start`."""
         place.hold()
         run = self._new_run(record)
-        within = max(record.expires_at - self._clock.now(), timedelta())
+        call = wholly_bounded(underway.response, record, self._clock.now())
 
         def part() -> None:
             # Whatever ended the task, and even one that ended before it began.
             underway.close()
             place.release()
 
-        self._launch(run, self._see_through(run, partial(_bounded, underway, within), place.upstream.outcome), part)
+        self._launch(run, self._see_through(run, call, place.upstream.outcome), part)
         underway.heard_by(run.hearer)
 
     async def recover(self, record: TaskRecord, mount: Mount | None) -> None:
-        """Take over a task of a process that is gone: run what was never sent, end what may have run."""
-        if record.dispatched or mount is None:
+        """Take over a task of a process that is gone: run what was never sent, or may be sent again, and end the rest.
+
+        It waits for its turn, however many wait.
+        """
+        if mount is None or (record.dispatched and not record.reruns):
             text = OUTCOME_UNKNOWN if record.dispatched else NEVER_SENT
             lost = call_ended(FaultReason.CALL_LOST, text, dispatched=record.dispatched)
             await self._endings.settle(record.owner, record.id, lost)
@@ -123,8 +128,14 @@ class Runner:
         # Tokens are not stored, so where one is needed the call ends unsent.
         owner = Speaker(context=record.owner.context, is_known=False)
         upstream = mount.upstream.session(NOBODY, lambda: owner, record.call.peer)
-        run = self._new_run(record)
-        self._launch(run, self._run(run, record, upstream, None), lambda: self._sessions.discard(upstream))
+        ticket = mount.bulkhead.ask(record.owner.context, must=True)
+        run = self._new_run(record, ran=record.dispatched)
+
+        def part() -> None:
+            ticket.close()
+            self._sessions.discard(upstream)
+
+        self._launch(run, self._run(run, record, _Way(upstream, None, ticket)), part)
         self._audit.record(TaskRecovered(record.owner.mount, "retried"))
 
     def cancel(self, owner: OwnerKey, task: TaskId) -> None:
@@ -176,8 +187,8 @@ class Runner:
     def _tasks(self) -> "list[asyncio.Task[None]]":
         return [run.task for run in self._runs.values() if run.task is not None]
 
-    def _new_run(self, record: TaskRecord) -> Run:
-        run = self._runs[record.id] = Run(record, self._hearing.of(record))
+    def _new_run(self, record: TaskRecord, *, ran: bool = False) -> Run:
+        run = self._runs[record.id] = Run(record, self._hearing.of(record), ran=ran)
         if self._stopping:
             run.shut_down()
         return run
@@ -205,34 +216,40 @@ class Runner:
         self._counts[mount] += change
         self._audit.record(CallsRunning(mount, self._counts[mount]))
 
-    async def _run(self, run: Run, record: TaskRecord, upstream: UpstreamSession, speaks: Speaker | None) -> None:
+    async def _run(self, run: Run, record: TaskRecord, way: "_Way") -> None:
         assert record.call.params is not None, "a new or recovered record has its bodies"
-        tool, params = record.call.tool, record.call.params
-        expires_at, created_at = record.expires_at, record.created_at
-        sent = await self._mark_dispatched(run, record)
+        try:
+            unsent = await self._departures.leave(run, record, way.ticket)
+        except Interrupted:
+            return
+        if unsent is not None:
+            way.ticket.close()
+            await self._settle(run, unsent)
+            return
+        now = self._clock.now()
+        self._audit.record(TaskDispatched(run.owner.mount, now - record.created_at))
+        # For whoever asked, and not for whom the session was last used by: their token may be good for more.
+        call = partial(
+            way.upstream.run,
+            record.call.tool,
+            record.call.params,
+            within=time_left(record, now),
+            hearer=run.hearer,
+            speaker=way.speaks,
+        )
+        has_bound = bounded(call, record, now)
         # A held call keeps as little as it can: the record is in the store.
         del record
-        if sent:
-            now = self._clock.now()
-            self._audit.record(TaskDispatched(run.owner.mount, now - created_at))
-            # For whoever asked, and not for whom the session was last used by: their token may be good for more.
-            call = partial(
-                upstream.run,
-                tool,
-                params,
-                within=max(expires_at - now, timedelta()),
-                hearer=run.hearer,
-                speaker=speaks,
-            )
-            await self._see_through(run, call, upstream.outcome)
+        await self._see_through(run, has_bound, way.upstream.outcome, way.ticket)
 
     async def _see_through(
         self,
         run: Run,
-        call: Callable[[], Awaitable[Response]],
+        call: Call,
         outcome: Callable[[Response], CallSucceeded | CallFaulted],
+        ticket: Ticket | None = None,
     ) -> None:
-        event = await self._call(run, call, outcome)
+        event = await self._call(run, call, outcome, ticket)
         # Before the end is written: nothing is told of a task after it.
         run.hearer.close()
         if event is not None:
@@ -241,47 +258,41 @@ class Runner:
     async def _call(
         self,
         run: Run,
-        call: Callable[[], Awaitable[Response]],
+        call: Call,
         outcome: Callable[[Response], CallSucceeded | CallFaulted],
+        ticket: Ticket | None,
     ) -> CallSucceeded | CallFaulted | None:
-        """What the call came to; None where somebody ended the task before."""
+        """What the call came to; None where somebody ended the task before.
+
+        Its slot is given back when it is over: how long its end takes to be written is no server's time.
+        """
         try:
             with run.scope:
                 if not run.stopped:
                     return outcome(await call())
         except UpstreamFailed as failure:
-            return call_failed(failure)
+            return call_failed(failure, ran=run.ran)
+        except QueueFull as full:
+            # One that waited for its turn beside others which make the same call.
+            return call_ended(FaultReason.QUEUE, str(full), dispatched=run.ran, retry_after=full.retry_after)
         except Interrupted:
             pass
         except Exception as error:
             # Whatever it was, the task must not stay unfinished for it.
             log.error("A call failed in a way that was not foreseen", exc_info=error)
             return call_ended(FaultReason.INTERNAL, UNFORESEEN, dispatched=True)
+        finally:
+            if ticket is not None:
+                ticket.close()
         return call_ended(FaultReason.SHUTDOWN, SHUT_DOWN, dispatched=True) if run.is_shut_down else None
-
-    async def _mark_dispatched(self, run: Run, record: TaskRecord) -> bool:
-        """Whether the call may leave: from here on it counts as having run."""
-        if run.is_shut_down:
-            await self._settle(run, call_ended(FaultReason.SHUTDOWN, SHUT_DOWN_UNSENT, dispatched=False))
-            return False
-        marked = advance(record, Dispatched(), self._clock.now())
-        # Before it is written: its news comes first.
-        run.wrote(marked.revision)
-        try:
-            # Whoever was faster can only have ended a task that never ran.
-            return await self._store.swap(marked, expected=record.revision)
-        except StoreUnavailable:
-            await self._settle(run, call_ended(FaultReason.INTERNAL, NO_STORE, dispatched=False))
-            return False
 
     async def _settle(self, run: Run, event: CallSucceeded | CallFaulted) -> None:
         await self._endings.settle(run.owner, run.id, event, written=run.wrote)
 
 
-async def _bounded(underway: Underway, within: timedelta) -> Response:
-    """The response to a call, which has so long for it."""
-    try:
-        async with asyncio.timeout(within.total_seconds()):
-            return await underway.response()
-    except TimeoutError:
-        raise failures.too_late(dispatched=True) from None
+class _Way(NamedTuple):
+    """How a call gets to its server: over what, for whom, and when it is its turn."""
+
+    upstream: UpstreamSession
+    speaks: Speaker | None
+    ticket: Ticket

@@ -21,11 +21,15 @@ RETRY_WATCH: Final = timedelta(seconds=1)
 
 
 class Run:
-    """One call in this process. `revision` is the newest of the record that this process wrote."""
+    """One call in this process. `revision` is the newest of the record that this process wrote.
 
-    __slots__ = ("hearer", "id", "is_shut_down", "owner", "revision", "scope", "stopped", "task")
+    `ran` is whether an earlier process may have made the call.
+    """
 
-    def __init__(self, record: TaskRecord, hearer: TaskHearer) -> None:
+    __slots__ = ("hearer", "id", "is_shut_down", "owner", "ran", "revision", "scope", "stopped", "task")
+
+    def __init__(self, record: TaskRecord, hearer: TaskHearer, *, ran: bool = False) -> None:
+        self.ran = ran
         self.hearer = hearer
         self.id: TaskId = record.id
         self.owner: OwnerKey = record.owner

@@ -7,6 +7,7 @@ session, so the server's end stays open until the last of them is done (decision
 
 import asyncio
 from base64 import urlsafe_b64encode
+from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final, NamedTuple, Self
@@ -14,19 +15,20 @@ from typing import Any, Final, NamedTuple, Self
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock, Entropy
 from taskgate.dialects.base import DownstreamDialect, OpenSession, Server
+from taskgate.engine.admission.rules import Live
 from taskgate.engine.guard.callers import speaker
-from taskgate.engine.inputs import Bounds
 from taskgate.engine.messages import Feed
 from taskgate.engine.mounts import Mount
 from taskgate.engine.questions import Questions
 from taskgate.engine.streams.event_log import MemoryEventLog
 from taskgate.engine.streams.trails import MARK_BYTES, Trails
-from taskgate.errors import SessionNotFound
+from taskgate.errors import SessionNotFound, TooManyTasks
 from taskgate.interruption import Interruptible
 from taskgate.mcp.jsonrpc import Notification, RequestId
 from taskgate.mcp.versions import Peer, Revision
 from taskgate.stores.base import SessionRecord, SessionStore
 from taskgate.tasks.record import OwnerKey
+from taskgate.telemetry.audit import Audit, CapRefused
 from taskgate.upstream.base import ServerQuestion, Speaker, UpstreamSession
 
 ID_BYTES: Final = 24
@@ -38,7 +40,7 @@ class Ways(NamedTuple):
     """What all sessions share: how hosts are spoken to, how long they may take to answer, and the time."""
 
     dialect: DownstreamDialect
-    bounds: Bounds
+    live: Live
     clock: Clock
     entropy: Entropy
 
@@ -70,7 +72,7 @@ class HostSession:
         self.trails = _trails(peer, ways)
         self.parted: tuple[Feed, AuthContext] | None = None
         """The GET stream that was lost last and can be taken up again, and who heard it."""
-        self.questions = Questions(dialect=ways.dialect, bounds=ways.bounds)
+        self.questions = Questions(dialect=ways.dialect, bounds=ways.live.now.questions)
         self.seen = ways.clock.elapsed()
         self.tasks = 0
         self.ended = False
@@ -170,26 +172,32 @@ class HostSession:
 
 
 class HostSessions:
-    """All sessions of this process."""
+    """All sessions of this process. Those of the store that nobody used since it started are not counted."""
 
-    def __init__(self, *, store: SessionStore, ways: Ways, entropy: Entropy, idle: timedelta) -> None:
+    def __init__(self, *, store: SessionStore, ways: Ways, entropy: Entropy, idle: timedelta, audit: Audit) -> None:
         self._store = store
         self._ways = ways
         self._clock = ways.clock
         self._entropy = entropy
         self._idle = idle
+        self._audit = audit
         self._live: dict[str, HostSession] = {}
+        # Of each context, with those that are being opened.
+        self._counts: Counter[str] = Counter()
         self._closing: set[asyncio.Task[None]] = set()
 
     async def open(self, mount: Mount, caller: AuthContext, intent: OpenSession) -> tuple[HostSession, Server]:
-        """A new session, durable, and what its server said. Raises UpstreamFailed or StoreUnavailable."""
+        """A new session, durable, and what its server said. Raises TooManyTasks, UpstreamFailed or StoreUnavailable."""
+        self._expect_room(caller, mount)
         id_, owner = urlsafe_b64encode(self._entropy.token(ID_BYTES)).decode(), caller.owner(mount.name)
         host_session = HostSession(id_, owner, intent.peer, mount, caller, self._ways)
+        self._counts[owner.context] += 1
         try:
             server = await host_session.upstream.open()
             expires_at = self._clock.now() + self._idle
             await self._store.put(SessionRecord(id=id_, owner=owner, peer=intent.peer, expires_at=expires_at))
         except BaseException:
+            self._uncount(owner)
             self.discard(host_session.upstream)
             raise
         self._live[id_] = host_session
@@ -215,6 +223,7 @@ class HostSessions:
         if host_session is None:
             host_session = HostSession(record.id, record.owner, record.peer, mount, caller, self._ways)
             self._live[record.id] = host_session
+            self._counts[record.owner.context] += 1
         host_session.caller = caller
         return host_session
 
@@ -248,8 +257,20 @@ class HostSessions:
             await asyncio.wait(tuple(self._closing))
 
     def _retire(self, host_session: HostSession) -> None:
-        self._live.pop(host_session.id, None)
+        if self._live.pop(host_session.id, None) is not None:
+            self._uncount(host_session.owner)
         host_session.end(self.discard)
+
+    def _expect_room(self, caller: AuthContext, mount: Mount) -> None:
+        limit = self._ways.live.now.sessions
+        if sum(self._counts[owner.context] for owner in caller.owners(mount.name)) >= limit:
+            self._audit.record(CapRefused("sessions", "context"))
+            raise TooManyTasks(limit, "sessions")
+
+    def _uncount(self, owner: OwnerKey) -> None:
+        self._counts[owner.context] -= 1
+        if not self._counts[owner.context]:
+            del self._counts[owner.context]
 
     def discard(self, upstream_session: UpstreamSession) -> None:
         """Close a session at a server in the background; `close` waits for it."""

@@ -3,26 +3,46 @@
 What must not live here: how a task is waited for, and how its questions are answered (`following`).
 """
 
-from base64 import urlsafe_b64encode
-from datetime import timedelta
-from typing import Final
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
 
 from taskgate.auth.context import AuthContext
-from taskgate.clock import Clock, Entropy
+from taskgate.clock import Clock
 from taskgate.dialects.base import CallTool
+from taskgate.engine.admission.bulkhead import Ticket, queued
+from taskgate.engine.admission.joining import Asking, Joining, check_repeat, repeat_key
+from taskgate.engine.admission.polls import Polls
 from taskgate.engine.guard.lookups import Lookups
 from taskgate.engine.messages import Exchange
-from taskgate.engine.places import Place, Underway
+from taskgate.engine.places import Place, Underway, asked_of
 from taskgate.engine.runner import Runner
-from taskgate.errors import InvalidParams, StoreUnavailable, TaskAlreadyFinished, TaskSupportMismatch
-from taskgate.stores.base import Cap, CapScope, TaskStore
+from taskgate.engine.terms import Draft, Terms
+from taskgate.errors import (
+    StoreUnavailable,
+    TaskAlreadyFinished,
+    TooManyBytes,
+    TooManyTasks,
+)
+from taskgate.mcp.versions import Era
+from taskgate.stores.base import TaskStore
 from taskgate.tasks.events import CancelRequested
 from taskgate.tasks.machine import advance
-from taskgate.tasks.policy import Mode, Policy, TaskSupport
-from taskgate.tasks.record import Lease, OwnerKey, TaskId, TaskRecord, TaskStatus, ToolCall
-from taskgate.telemetry.audit import Audit, TaskCancelAsked, TaskCreated, TaskDispatched, TaskFinished, TaskMoved
-
-ID_BYTES: Final = 24
+from taskgate.tasks.policy import Decision
+from taskgate.tasks.record import OwnerKey, TaskId, TaskRecord, TaskStatus
+from taskgate.telemetry.audit import (
+    Audit,
+    CallJoined,
+    CapRefused,
+    TaskCancelAsked,
+    TaskCreated,
+    TaskDispatched,
+    TaskFinished,
+    TaskMoved,
+)
 
 
 class TaskService:
@@ -34,48 +54,76 @@ class TaskService:
         store: TaskStore,
         lookups: Lookups,
         runner: Runner,
-        policy: Policy,
+        terms: Terms,
+        polls: Polls,
+        joining: Joining,
         audit: Audit,
         clock: Clock,
-        entropy: Entropy,
     ) -> None:
         self._store = store
         self._lookups = lookups
         self._runner = runner
-        self._policy = policy
+        self._terms = terms
+        self._polls = polls
+        self._joining = joining
         self._audit = audit
         self._clock = clock
-        self._entropy = entropy
 
-    def insists(self, place: Place, tool: str) -> bool:
-        """Whether the operator lets hosts that have tasks call the tool only as one."""
-        return self._policy.mode(place.mount.name, tool) is Mode.REQUIRED
+    def decided(self, place: Place, tool: str) -> Decision | None:
+        """See Terms.decided."""
+        return self._terms.decided(place, tool)
 
-    def immediate_response(self, place: Place, tool: str) -> str | None:
-        """What a model may be told for now of a call that became a task; None where the operator wants nothing told."""
-        return self._policy.immediate_response(place.mount.name, tool)
+    def decide(self, place: Place, tool: str) -> Coroutine[Any, Any, Decision]:
+        """See Terms.decide."""
+        return self._terms.decide(place, tool)
 
-    async def create(self, caller: AuthContext, place: Place, intent: CallTool) -> TaskRecord:
-        """A new task of the caller, durable and about to run (decisions 3).
+    async def create(
+        self, caller: AuthContext, place: Place, intent: CallTool, *, ticket: Ticket | None = None
+    ) -> TaskRecord:
+        """A new task of the caller, durable and about to run, or waiting for its turn (decisions 3).
 
-        Raises InvalidParams for a tool the server does not list, TaskSupportMismatch for one that cannot be a task,
-        TooManyTasks, StoreUnavailable, or UpstreamFailed where the catalogue cannot be read; nothing is stored then.
+        It is an earlier one where the call has the key of that, or is a retry that is to join it. `ticket` is for its
+        turn where it waits for one already; it is closed where an earlier task is found, and left where this raises.
+        Raises InvalidParams for a tool the server does not list or a key of another call, TaskSupportMismatch for a
+        tool that cannot be a task, TooManyTasks, TooManyBytes, QueueFull, StoreUnavailable, or UpstreamFailed where
+        the catalogue cannot be read; nothing is stored then.
         """
         with self._runner.expecting(place):
-            record = await self._insert(caller, place, intent, dispatched=False)
-            self._runner.start(record, place, caller)
-        return record
+            decision = await self._terms.admit(place, intent)
+            record = None if intent.repeat_key is None else await self._earlier(caller, place, intent)
+            if record is None:
+                self._expect_no_call(caller, place, intent)
+                draft = self._terms.draft(caller, place, intent, decision, self._runner.holder)
+                start = partial(self._started, draft, caller, place, ticket)
+                record = await self._once(draft, place, decision, start)
+                is_new = record.id == draft.record.id
+            else:
+                is_new = False
+        if ticket is not None and not is_new:
+            ticket.close()
+        return self._polls.advised(record)
 
     async def promote(self, caller: AuthContext, place: Place, intent: CallTool, underway: Underway) -> TaskRecord:
         """A new task of the caller that is durable, and whose call left before; raises as `create` does.
 
-        Where it raises, nothing has happened to the call.
+        Where it raises, nothing has happened to the call. Where an earlier task stands for it, it is given up.
         """
         with self._runner.expecting(place):
-            record = await self._insert(caller, place, intent, dispatched=True)
-            self._audit.record(TaskDispatched(place.mount.name, timedelta()))
-            self._runner.adopt(record, underway, place)
-        return record
+            decision = await self._terms.admit(place, intent)
+            draft = self._terms.draft(caller, place, intent, decision, self._runner.holder)
+            draft = replace(draft, record=replace(draft.record, dispatched=True))
+            record = await self._once(draft, place, decision, partial(self._adopted, draft, place, underway))
+        if record.id != draft.record.id:
+            underway.close()
+        return self._polls.advised(record)
+
+    async def earlier(self, caller: AuthContext, place: Place, intent: CallTool) -> TaskRecord | None:
+        """The task that the key of a call stands for; None where there is none yet, or the call has no key.
+
+        Raises InvalidParams where the key is of another call, and StoreUnavailable.
+        """
+        record = await self._earlier(caller, place, intent)
+        return None if record is None else self._polls.advised(record)
 
     def abandon(self, owner: OwnerKey, task: TaskId) -> None:
         """Cancel a task in the background, whose host left without knowing of it."""
@@ -104,46 +152,91 @@ class TaskService:
         self._audit.record(TaskFinished(mount, TaskStatus.CANCELLED, "client", age, None))
         return cancelled
 
-    async def _insert(self, caller: AuthContext, place: Place, intent: CallTool, *, dispatched: bool) -> TaskRecord:
-        mount = place.mount.name
-        catalogue = await place.upstream.tools()
-        if intent.tool not in catalogue:
-            raise InvalidParams("Unknown tool")
-        if self._policy.support(mount, intent.tool, catalogue[intent.tool].support) is TaskSupport.FORBIDDEN:
-            raise TaskSupportMismatch("The tool cannot run as a task")
-        record = self._new_record(caller.owner(mount), place, intent, dispatched=dispatched)
-        cap = Cap(scope=CapScope.CONTEXT, limit=self._policy.tasks_per_context)
+    def _once(
+        self, draft: Draft, place: Place, decision: Decision, make: Callable[[], Coroutine[Any, Any, TaskRecord]]
+    ) -> Coroutine[Any, Any, TaskRecord]:
+        """What `make` makes, or the task that an identical call was made or becomes; its id tells which."""
+        window = decision.join_retries
+        if draft.intent.repeat_key is not None or window is None:
+            return make()
+
+        async def apart() -> TaskRecord:
+            # Whoever came first may leave before the task is made: it holds its place by itself.
+            with self._runner.expecting(place):
+                return await make()
+
+        era = Era.STATELESS if place.host_session is None else Era.INITIALIZE
+        return self._joining.once(
+            Asking(draft.record.owner, draft.intent, window, takes_task=True, era=era, asks=asked_of(place.peer)), apart
+        )
+
+    async def _started(self, draft: Draft, caller: AuthContext, place: Place, ticket: Ticket | None) -> TaskRecord:
+        turn = place.mount.bulkhead.ask(caller.key) if ticket is None else ticket
+        if not turn.granted:
+            draft = replace(draft, record=replace(draft.record, status_message=queued(turn.ahead)))
+        record = None
         try:
-            await self._store.insert(record, caps=(cap,))
-        except StoreUnavailable:
-            # It may be there all the same.
-            self._runner.disown(record.owner, record.id, dispatched=dispatched)
-            raise
-        self._audit.record(TaskCreated(mount, record.ttl, _adjustment(intent.ttl, record.ttl)))
+            record = await self._kept(draft)
+        finally:
+            if ticket is None and (record is None or record.id != draft.record.id):
+                turn.close()
+        if record.id == draft.record.id:
+            self._runner.start(record, place, caller, turn)
         return record
 
-    def _new_record(self, owner: OwnerKey, place: Place, intent: CallTool, *, dispatched: bool) -> TaskRecord:
-        now = self._clock.now()
-        ttl = self._policy.clamp_ttl(intent.ttl)
-        return TaskRecord(
-            id=urlsafe_b64encode(self._entropy.token(ID_BYTES)).decode(),
-            owner=owner,
-            call=ToolCall(
-                tool=intent.tool,
-                peer=place.peer,
-                host_session=place.host_session,
-                # Without a session there is no stream that could still carry progress under it.
-                progress_token=None if place.host_session is None else intent.progress_token,
-                params=intent.kept,
-            ),
-            status=TaskStatus.WORKING,
-            created_at=now,
-            updated_at=now,
-            ttl=ttl,
-            poll_interval=self._policy.poll_interval,
-            dispatched=dispatched,
-            lease=Lease(holder=self._runner.holder, until=now + ttl),
-        )
+    async def _adopted(self, draft: Draft, place: Place, underway: Underway) -> TaskRecord:
+        record = await self._kept(draft)
+        if record.id == draft.record.id:
+            self._audit.record(TaskDispatched(place.mount.name, timedelta()))
+            self._runner.adopt(record, underway, place)
+        return record
+
+    async def _kept(self, draft: Draft) -> TaskRecord:
+        """The draft's record, kept, or the earlier one that has its key. Raises as `create`."""
+        record, stands = draft.record, None
+        while stands is None:
+            try:
+                id = await self._store.insert(record, caps=draft.caps)
+            except (StoreUnavailable, asyncio.CancelledError):
+                # It may be there all the same.
+                self._runner.disown(record.owner, record.id, dispatched=record.dispatched)
+                raise
+            except (TooManyTasks, TooManyBytes) as refusal:
+                cap = "tasks" if isinstance(refusal, TooManyTasks) else "bytes"
+                self._audit.record(CapRefused(cap, refusal.scope))
+                raise
+            if id == record.id:
+                asked, mount = draft.intent.ttl, record.owner.mount
+                self._audit.record(TaskCreated(mount, record.ttl, _adjustment(asked, record.ttl)))
+                return record
+            # It may be purged meanwhile, or have ended unsent; then there is none that has the key.
+            stands = await self._named(record.owner, id, record.created_at)
+        return self._joined(stands, draft.intent)
+
+    async def _earlier(self, caller: AuthContext, place: Place, intent: CallTool) -> TaskRecord | None:
+        if intent.repeat_key is None:
+            return None
+        key, now = repeat_key(intent.repeat_key), self._clock.now()
+        for owner in caller.owners(place.mount.name):
+            id = await self._store.repeated(owner, key, now=now)
+            record = None if id is None else await self._named(owner, id, now)
+            if record is not None:
+                return self._joined(record, intent)
+        return None
+
+    async def _named(self, owner: OwnerKey, id: TaskId, now: datetime) -> TaskRecord | None:
+        """A record with its bodies, if it still stands for a key."""
+        record = await self._store.load(owner, id, now=now, bodies=True)
+        return record if record is not None and record.repeat_key is not None else None
+
+    def _expect_no_call(self, caller: AuthContext, place: Place, intent: CallTool) -> None:
+        if intent.repeat_key is not None:
+            self._joining.expect_no_call(caller.owners(place.mount.name), intent.repeat_key)
+
+    def _joined(self, record: TaskRecord, intent: CallTool) -> TaskRecord:
+        check_repeat(record, intent)
+        self._audit.record(CallJoined(record.owner.mount, "key"))
+        return record
 
 
 def _adjustment(asked: timedelta | None, granted: timedelta) -> str | None:

@@ -119,6 +119,9 @@ SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
 SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
 
+IDEMPOTENCY_KEY: Final = "io.taskgate/idempotency-key"
+"""Ours, in the `_meta` of a `tools/call`: two calls with the same text there are one."""
+
 TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
 """The key of the tasks extension in the `extensions` of either side's capabilities."""
 

@@ -7,28 +7,17 @@ A record that cannot be read (damaged, or of another version) is StoreUnavailabl
 are looked at it is left out, and never keeps the others from being found, taken over or removed.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from taskgate.limits.caps import Cap
+from taskgate.limits.gcra import Verdict
+from taskgate.limits.rates import Demand
 from taskgate.mcp.versions import Peer
 from taskgate.tasks.listing import Page, Position, TaskFilter, TaskOrder
 from taskgate.tasks.record import OwnerKey, TaskId, TaskRecord, TaskStatus
-
-
-class CapScope(StrEnum):
-    """What a cap counts over: the part of the record that must be equal."""
-
-    CONTEXT = "context"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cap:
-    """At most `limit` unfinished, unexpired records that share `scope` with the one being inserted."""
-
-    scope: CapScope
-    limit: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +70,18 @@ class News:
 class TaskStore(Protocol):
     """Task records, and the news of their changes."""
 
-    async def insert(self, record: TaskRecord, *, caps: tuple[Cap, ...]) -> None:
-        """Keep a new record, durably, if every cap has room: all in one step, or TooManyTasks and nothing."""
+    async def insert(self, record: TaskRecord, *, caps: tuple[Cap, ...]) -> TaskId:
+        """Keep a new record, durably, if every cap has room: all in one step, or TooManyTasks and nothing.
+
+        The id is that of the record that stands for the call from now on: its own, or that of an unexpired one of the
+        same owner with the same `repeat_key`, which is durable, too; then nothing is stored and no cap is asked. Of the
+        caps that have no room the first one refuses; one of bytes does so with TooManyBytes. A record without a tenant
+        takes no part in caps of tenants.
+        """
+        ...
+
+    async def repeated(self, owner: OwnerKey, key: str, *, now: datetime) -> TaskId | None:
+        """The unexpired, durable record of the owner with that `repeat_key`."""
         ...
 
     async def load(self, owner: OwnerKey, id: TaskId, *, now: datetime, bodies: bool = False) -> TaskRecord | None:
@@ -92,6 +91,7 @@ class TaskStore(Protocol):
     async def swap(self, record: TaskRecord, *, expected: int) -> bool:
         """Replace the head whose revision is `expected`, durably, and keep the outcome if the record has one.
 
+        A record that has no `repeat_key` any more stands for that no longer, from this same step on.
         Exactly one of several racers wins; the others, and a swap of a record that is gone, get False.
         """
         ...
@@ -128,9 +128,9 @@ class TaskStore(Protocol):
     async def lapsed(self, *, holder: str, until: datetime, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
         """Take over unfinished, unexpired records whose lease has lapsed, oldest first.
 
-        They are heads, but one that was never dispatched has its parameters: nothing else will run. Each is given to
-        one taker only: the lease is the taker's, until `until`, when this returns. Records that cannot be read are
-        taken, too, so that they are not met again, and left out; they do not count: fewer than `limit` are returned
+        They are heads, but one that may be sent has its parameters: it was never dispatched, or may run again. Each is
+        given to one taker only: the lease is the taker's, until `until`, when this returns. Records that cannot be read
+        are taken, too, so that they are not met again, and left out; they do not count: fewer than `limit` are returned
         only when no more are left. In a store that one process holds, every lease of an earlier process has lapsed
         when the store opens.
         """
@@ -176,6 +176,18 @@ class SessionStore(Protocol):
 
     async def purge_sessions(self, *, now: datetime) -> int:
         """Forget expired sessions; how many."""
+        ...
+
+
+class RateStore(Protocol):
+    """What is left of the budgets of rates. `now` is in seconds that never go back."""
+
+    async def take(self, demands: Sequence[Demand], *, now: float) -> tuple[Verdict, ...]:
+        """A verdict for each demand, in one step. Where one that enforces has no room, none of those is charged."""
+        ...
+
+    async def peek(self, demands: Sequence[Demand], *, now: float) -> tuple[Verdict, ...]:
+        """What `take` would say; charges nothing."""
         ...
 
 

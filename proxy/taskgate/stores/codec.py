@@ -1,12 +1,12 @@
 """Task heads, bodies and sessions as the bytes that stores keep.
 
 A head is one JSON array that starts with its schema number; lease and bodies are not in it, because they change, or
-are written, apart from it. Parameters, results and errors stay the text they came in. Times are microseconds since
+are written, apart from it. What few records have is one more member, which the others, and all of earlier versions, do
+without. Parameters, results and errors stay the text they came in. Times are microseconds since
 1970, spans microseconds. Pure: knows no backend. What cannot be read back raises StoreUnavailable.
 """
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final
@@ -28,6 +28,7 @@ from taskgate.tasks.record import (
     TaskRecord,
     TaskStatus,
     ToolCall,
+    altered,
 )
 
 MAX_REMEMBERED: Final = 1024
@@ -40,30 +41,33 @@ SCHEMA: Final = 1
 def pack_head(record: TaskRecord) -> bytes:
     """Everything of a record but its lease, parameters and outcome."""
     call, peer = record.call, record.call.peer
-    return _dump(
-        [
-            SCHEMA,
-            record.id,
-            record.owner.context,
-            record.owner.mount,
-            call.tool,
-            [peer.revision, peer.capabilities, peer.info],
-            call.host_session,
-            call.progress_token,
-            record.status,
-            record.status_message,
-            pack_time(record.created_at),
-            pack_time(record.updated_at),
-            pack_span(record.ttl),
-            pack_span(record.poll_interval),
-            record.revision,
-            record.dispatched,
-            [[asked.key, asked.method, asked.params, asked.claimed_by, asked.kept_as] for asked in record.inputs],
-            record.inputs_made,
-            record.answers,
-            record.tool_error,
-        ]
-    )
+    fields = [
+        SCHEMA,
+        record.id,
+        record.owner.context,
+        record.owner.mount,
+        call.tool,
+        [peer.revision, peer.capabilities, peer.info],
+        call.host_session,
+        call.progress_token,
+        record.status,
+        record.status_message,
+        pack_time(record.created_at),
+        pack_time(record.updated_at),
+        pack_span(record.ttl),
+        pack_span(record.poll_interval),
+        record.revision,
+        record.dispatched,
+        [[asked.key, asked.method, asked.params, asked.claimed_by, asked.kept_as] for asked in record.inputs],
+        record.inputs_made,
+        record.answers,
+        record.tool_error,
+    ]
+    deadline = record.deadline
+    rare = [record.tenant, None if deadline is None else pack_span(deadline), record.reruns, record.repeat_key]
+    if rare != _NOTHING_RARE:
+        fields.append(rare)
+    return _dump(fields)
 
 
 def unpack_head(head: bytes, lease: Lease | None) -> TaskRecord:
@@ -92,12 +96,22 @@ def as_head(record: TaskRecord) -> TaskRecord:
     """The record without its bodies."""
     if record.call.params is None and record.outcome is None:
         return record
-    return replace(record, call=replace(record.call, params=None), outcome=None)
+    return altered(record, call=_with_params(record.call, None), outcome=None)
 
 
 def with_bodies(head: TaskRecord, params: RawJson | None, outcome: Outcome | None) -> TaskRecord:
     """The whole record again."""
-    return replace(head, call=replace(head.call, params=params), outcome=outcome)
+    return altered(head, call=_with_params(head.call, params), outcome=outcome)
+
+
+def _with_params(call: ToolCall, params: RawJson | None) -> ToolCall:
+    return ToolCall(
+        tool=call.tool,
+        peer=call.peer,
+        host_session=call.host_session,
+        progress_token=call.progress_token,
+        params=params,
+    )
 
 
 def longer_lease(kept: Lease | None, new: Lease | None) -> Lease | None:
@@ -177,6 +191,7 @@ _STATUSES: Final = {status.value: status for status in TaskStatus}
 _REVISIONS: Final = {revision.value: revision for revision in Revision}
 _RESULT: Final = "result"
 _TOOL_ERROR: Final = "tool_error"
+_NOTHING_RARE: Final[list[Any]] = [None, None, 0, None]
 _SLOW_PATH: Final = b" "
 """Stands before what the standard encoder wrote: only the standard decoder gives that back unchanged."""
 
@@ -204,7 +219,9 @@ def _unpack_head(head: bytes, lease: Lease | None) -> TaskRecord:
         inputs_made,
         answers,
         tool_error,
+        *rare,
     ) = fields
+    ((tenant, deadline, reruns, repeat_key),) = rare or (_NOTHING_RARE,)
     return TaskRecord(
         id=task_id,
         owner=OwnerKey(context, mount),
@@ -228,13 +245,19 @@ def _unpack_head(head: bytes, lease: Lease | None) -> TaskRecord:
         answers=answers,
         tool_error=tool_error,
         lease=lease,
+        tenant=tenant,
+        deadline=None if deadline is None else timedelta(0, 0, deadline),
+        reruns=reruns,
+        repeat_key=repeat_key,
     )
 
 
 def _unpack_listed(head: bytes) -> ListedTask:
     schema, id, _, _, tool, _, _, _, status, message, created, updated, ttl, poll, *rest = _load(head)
     _expect_schema(schema)
-    _, _, _, _, _, tool_error = rest
+    _, _, _, _, _, tool_error, *rare = rest
+    if rare:
+        ((_, _, _, _),) = rare
     made, life = unpack_time(created), _span(ttl)
     _ = made + life
     changed = made if updated == created else unpack_time(updated)

@@ -10,25 +10,24 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import count, islice
-from typing import TypeVar
 
-from taskgate.errors import StoreUnavailable, TooManyTasks
+from taskgate.errors import StoreUnavailable
+from taskgate.limits.caps import Cap
 from taskgate.mcp.jsonrpc import RawJson
 from taskgate.stores.base import (
-    Cap,
     Census,
     News,
     SessionRecord,
     Store,
     Watch,
 )
-from taskgate.stores.codec import as_head, longer_lease, with_bodies
+from taskgate.stores.codec import as_head, longer_lease, pack_time, with_bodies
 from taskgate.stores.journal import GONE, Journal
 from taskgate.stores.memory_lists import Lists, in_order, is_wanted
+from taskgate.stores.room import Room, Shares, stored_size
 from taskgate.tasks.listing import Page, Position, TaskFilter, TaskOrder, listed
-from taskgate.tasks.record import Lease, Outcome, OwnerKey, TaskId, TaskRecord, TaskStatus
+from taskgate.tasks.record import Lease, Outcome, OwnerKey, TaskId, TaskRecord, TaskStatus, altered
 
-_Key = TypeVar("_Key")
 _NO_LISTS = Lists()
 
 
@@ -38,6 +37,7 @@ class _Kept:
     head: TaskRecord
     params: RawJson | None
     outcome: Outcome | None
+    size: int
 
     def whole(self) -> TaskRecord:
         return with_bodies(self.head, self.params, self.outcome)
@@ -51,7 +51,9 @@ class MemoryStore:
         self._numbers = count()
         self._counts = Counter(dict.fromkeys(TaskStatus, 0))
         self._lists: dict[OwnerKey, Lists] = {}
-        self._unfinished: dict[str, set[TaskId]] = {}
+        self._unfinished: set[TaskId] = set()
+        self._room = Room()
+        self._repeats: dict[tuple[OwnerKey, str], TaskId] = {}
         self._expiring: list[tuple[datetime, TaskId]] = []
         self._sessions: dict[str, SessionRecord] = {}
         self._journal = Journal()
@@ -59,23 +61,41 @@ class MemoryStore:
 
     # --- tasks ---------------------------------------------------------------------------------------------------
 
-    async def insert(self, record: TaskRecord, *, caps: tuple[Cap, ...]) -> None:
-        """See TaskStore.insert. Every cap counts over the context, which is the only scope there is."""
+    async def insert(self, record: TaskRecord, *, caps: tuple[Cap, ...]) -> TaskId:
+        """See TaskStore.insert."""
         self._check()
+        if record.repeat_key is not None:
+            earlier = self._repeated(record.owner, record.repeat_key, record.created_at)
+            if earlier is not None:
+                return earlier
         if record.id in self._kept:
             raise StoreUnavailable("A task of that id is stored already")
-        limit = min((cap.limit for cap in caps), default=None)
-        if limit is not None and self._running(record.owner.context, record.created_at) >= limit:
-            raise TooManyTasks(limit)
+        shares, size = _shares(record), stored_size(record.call.params, record.outcome)
+        refusal = self._room.refusal(shares, caps, pack_time(record.created_at))
+        if refusal is not None:
+            raise refusal
         self._kept[record.id] = _Kept(
-            number=next(self._numbers), head=as_head(record), params=record.call.params, outcome=record.outcome
+            number=next(self._numbers),
+            head=as_head(record),
+            params=record.call.params,
+            outcome=record.outcome,
+            size=size,
         )
+        if record.repeat_key is not None:
+            self._repeats[record.owner, record.repeat_key] = record.id
         self._lists.setdefault(record.owner, Lists()).add(record)
         if not record.status.is_terminal:
-            self._unfinished.setdefault(record.owner.context, set()).add(record.id)
+            self._begin(record)
+        self._room.keep(shares.context, size)
         heapq.heappush(self._expiring, (record.expires_at, record.id))
         self._counts[record.status] += 1
         self._journal.note(record)
+        return record.id
+
+    async def repeated(self, owner: OwnerKey, key: str, *, now: datetime) -> TaskId | None:
+        """See TaskStore.repeated."""
+        self._check()
+        return self._repeated(owner, key, now)
 
     async def load(self, owner: OwnerKey, id: TaskId, *, now: datetime, bodies: bool = False) -> TaskRecord | None:
         """See TaskStore.load."""
@@ -95,11 +115,18 @@ class MemoryStore:
         self._lists[record.owner].move(kept.head, record)
         self._counts[kept.head.status] -= 1
         self._counts[record.status] += 1
-        kept.head = replace(as_head(record), lease=longer_lease(lease, record.lease))
+        if record.repeat_key is None:
+            self._unname(kept.head)
+        kept.head = altered(as_head(record), lease=longer_lease(lease, record.lease))
         if record.outcome is not None:
             kept.outcome = record.outcome
+            size = stored_size(None, record.outcome)
+            kept.size += size
+            self._room.keep(record.owner.context, size)
         if record.status.is_terminal:
-            _discard(self._unfinished, record.owner.context, record.id)
+            self._end(record)
+        elif record.id not in self._unfinished:
+            self._begin(record)
         self._journal.note(record, held_by=lease.holder if lease else None)
         return True
 
@@ -135,18 +162,18 @@ class MemoryStore:
         for id in ids:
             kept = self._kept.get(id)
             if kept is not None and kept.head.lease is not None and kept.head.lease.holder == holder:
-                kept.head = replace(kept.head, lease=Lease(holder=holder, until=until))
+                kept.head = altered(kept.head, lease=Lease(holder=holder, until=until))
 
     async def lapsed(self, *, holder: str, until: datetime, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
         """See TaskStore.lapsed. A record that nobody holds counts as lapsed."""
         self._check()
-        unfinished = (self._kept[id] for ids in self._unfinished.values() for id in ids)
+        unfinished = (self._kept[id] for id in self._unfinished)
         waiting = [kept for kept in unfinished if kept.head.expires_at > now and _is_lapsed(kept.head, now)]
         waiting.sort(key=lambda kept: (kept.head.created_at, kept.number))
         taken = waiting[:limit]
         for kept in taken:
-            kept.head = replace(kept.head, lease=Lease(holder=holder, until=until))
-        return tuple(kept.head if kept.head.dispatched else kept.whole() for kept in taken)
+            kept.head = altered(kept.head, lease=Lease(holder=holder, until=until))
+        return tuple(kept.whole() if kept.head.may_be_sent else kept.head for kept in taken)
 
     async def purge(self, *, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
         """See TaskStore.purge."""
@@ -216,26 +243,41 @@ class MemoryStore:
         kept = self._kept.get(id)
         return GONE if kept is None else kept.head.revision
 
-    def _running(self, context: str, now: datetime) -> int:
-        return sum(self._kept[id].head.expires_at > now for id in self._unfinished.get(context, ()))
+    def _repeated(self, owner: OwnerKey, key: str, now: datetime) -> TaskId | None:
+        id = self._repeats.get((owner, key))
+        return id if id is not None and self._kept[id].head.expires_at > now else None
+
+    def _unname(self, head: TaskRecord) -> None:
+        if head.repeat_key is not None and self._repeats[head.owner, head.repeat_key] == head.id:
+            del self._repeats[head.owner, head.repeat_key]
+
+    def _begin(self, record: TaskRecord) -> None:
+        self._unfinished.add(record.id)
+        self._room.begin(_shares(record), pack_time(record.expires_at))
+
+    def _end(self, record: TaskRecord) -> None:
+        if record.id in self._unfinished:
+            self._unfinished.remove(record.id)
+            self._room.end(_shares(record), pack_time(record.expires_at))
 
     def _remove(self, id: TaskId) -> TaskRecord:
-        head = self._kept.pop(id).head
+        kept = self._kept.pop(id)
+        head = kept.head
         lists = self._lists[head.owner]
         lists.remove(head)
         if not lists:
             del self._lists[head.owner]
-        _discard(self._unfinished, head.owner.context, id)
+        self._end(head)
+        self._room.keep(head.owner.context, -kept.size)
+        self._unname(head)
         self._counts[head.status] -= 1
         self._journal.gone(id, owner=head.owner, holder=head.lease.holder if head.lease else None)
         return head
 
 
-def _discard(index: dict[_Key, set[TaskId]], key: _Key, id: TaskId) -> None:
-    ids = index.get(key, set())
-    ids.discard(id)
-    if not ids:
-        index.pop(key, None)
+def _shares(record: TaskRecord) -> Shares:
+    mount = record.owner.mount
+    return Shares(record.owner.context, record.tenant, (mount, record.call.tool), mount)
 
 
 def _is_lapsed(head: TaskRecord, now: datetime) -> bool:

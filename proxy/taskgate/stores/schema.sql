@@ -1,12 +1,18 @@
--- One store, layout 2 (the number stands in PRAGMA user_version); the indexes of lists are in lists.sql.
+-- One store, layout 3 (the number stands in PRAGMA user_version); the indexes of lists are in lists.sql.
 -- Times are microseconds since 1970. `owner` (context and mount) and `context` are digests, which keeps index entries
--- short; the names are in the head. The columns beside a head are what is searched and ordered by, and repeat it.
+-- short; the names are in the head. So are `tenant`, `tool` and `upstream`, which caps count by, and `repeat`, by which
+-- an earlier record of the same call is found. The columns beside a head are what is searched, ordered and counted by,
+-- and repeat it.
 
 CREATE TABLE tasks (
     seq         INTEGER PRIMARY KEY,    -- ids are random, rows lie in the order they came: far fewer pages to write
     id          TEXT    NOT NULL UNIQUE,
     owner       BLOB    NOT NULL,
     context     BLOB    NOT NULL,
+    tenant      BLOB,
+    tool        BLOB,
+    upstream    BLOB,
+    repeat      BLOB,
     created     INTEGER NOT NULL,
     updated     INTEGER NOT NULL,
     expires     INTEGER NOT NULL,
@@ -16,11 +22,12 @@ CREATE TABLE tasks (
     revision    INTEGER NOT NULL,
     holder      TEXT,
     lease_until INTEGER NOT NULL,       -- 0 while nobody holds the call
-    body_size   INTEGER NOT NULL,       -- of parameters and outcome together, in characters
+    body_size   INTEGER NOT NULL,       -- of parameters and outcome together, in bytes
     head        BLOB    NOT NULL
 );
 CREATE INDEX tasks_lapsing ON tasks (lease_until, created, expires) WHERE unfinished = 1;
 CREATE INDEX tasks_expiring ON tasks (expires, status);
+CREATE INDEX tasks_repeated ON tasks (repeat) WHERE repeat IS NOT NULL;
 
 -- Bodies are written once and never travel with a head.
 CREATE TABLE params (

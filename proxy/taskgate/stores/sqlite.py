@@ -8,18 +8,16 @@ times, and knows no status but by its name.
 
 import asyncio
 import logging
-import sqlite3
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
-from taskgate.errors import TooManyTasks
+from taskgate.limits.caps import Cap
+from taskgate.stores import sqlite_looks as looks
 from taskgate.stores import sqlite_statements as sql
 from taskgate.stores import sqlite_works as works
 from taskgate.stores.base import (
-    Cap,
     Census,
     News,
     SessionRecord,
@@ -28,13 +26,14 @@ from taskgate.stores.base import (
 )
 from taskgate.stores.codec import as_head, pack_peer, pack_time, unpack_head, unpack_peer, unpack_time
 from taskgate.stores.journal import GONE, Journal
+from taskgate.stores.repeats import Repeats
+from taskgate.stores.room import Shares, stored_size
 from taskgate.stores.sqlite_file import OpenFile
 from taskgate.stores.sqlite_pages import page_statement
 from taskgate.stores.sqlite_reader import Reader
 from taskgate.stores.sqlite_writer import Writer
-from taskgate.stores.unfinished import Unfinished
 from taskgate.tasks.listing import Page, Position, TaskFilter, TaskOrder
-from taskgate.tasks.record import Lease, Outcome, OwnerKey, Succeeded, TaskId, TaskRecord, TaskStatus
+from taskgate.tasks.record import Lease, Outcome, OwnerKey, Succeeded, TaskId, TaskRecord, altered
 
 LARGE: Final = 64 * 1024
 """Bodies above this size are read off the event loop."""
@@ -56,31 +55,36 @@ class SqliteStore:
         self._writer = Writer(file.writer, asyncio.get_running_loop())
         self._reader = Reader(file.near, file.far)
         self._journal = Journal()
-        self._unfinished = Unfinished(file.unfinished)
+        self._room = file.room
+        self._repeats = Repeats()
         # Heads as they were read or written, each until its record changes: nobody but this process writes the file.
         self._seen: dict[TaskId, TaskRecord] = {}
         self._closing: asyncio.Task[None] | None = None
 
     # --- tasks ---------------------------------------------------------------------------------------------------
 
-    async def insert(self, record: TaskRecord, *, caps: tuple[Cap, ...]) -> None:
-        """See TaskStore.insert. Every cap counts over the context, which is the only scope there is.
+    async def insert(self, record: TaskRecord, *, caps: tuple[Cap, ...]) -> TaskId:
+        """See TaskStore.insert.
 
         A record that is being written takes room already, and one that is being ended does so until it has ended.
         """
-        room, takes_room = _room(record), not record.status.is_terminal
-        limit = min((cap.limit for cap in caps), default=None)
-        if limit is not None and self._unfinished.count(room[0], pack_time(record.created_at)) >= limit:
-            raise TooManyTasks(limit)
-        inserted = self._writer.submit(
-            works.insert(record),
-            lambda _: self._journal.note(record),
-            undone=partial(self._unfinished.remove, *room) if takes_room else None,
-            is_brief=_is_small(record.call.params) and _is_brief(record.outcome),
-        )
-        if takes_room:
-            self._unfinished.add(*room)
-        await inserted
+        now, repeat = pack_time(record.created_at), None
+        if record.repeat_key is not None:
+            repeat = sql.repeat_digest(record.owner, record.repeat_key)
+            earlier = await self._earlier(repeat, now)
+            if earlier is not None:
+                return earlier
+        # Nothing is awaited from here until the record is on its way.
+        shares = works.shares_of(record)
+        refusal = self._room.refusal(shares, caps, now)
+        if refusal is not None:
+            raise refusal
+        await self._write(record, shares, repeat)
+        return record.id
+
+    async def repeated(self, owner: OwnerKey, key: str, *, now: datetime) -> TaskId | None:
+        """See TaskStore.repeated."""
+        return await self._earlier(sql.repeat_digest(owner, key), pack_time(now))
 
     async def load(self, owner: OwnerKey, id: TaskId, *, now: datetime, bodies: bool = False) -> TaskRecord | None:
         """See TaskStore.load."""
@@ -96,7 +100,7 @@ class SqliteStore:
             return self._see(id, unpack_head(head, works.unpack_lease(holder, until)))
         # Again with the head: what was looked up first is not the same moment.
         if size > LARGE:
-            return await self._reader.look(partial(_load_whole, values=values))
+            return await self._reader.look(partial(looks.load_whole, values=values))
         row = self._reader.row(sql.LOAD_WHOLE, values)
         return None if row is None else works.unpack_whole(row)
 
@@ -124,7 +128,7 @@ class SqliteStore:
         """See TaskStore.page."""
         # One more than asked for tells whether there is a next page.
         statement, values = page_statement(owner, where, order, after, limit + 1, now)
-        return await self._reader.glance(partial(_load_page, statement=statement, values=values, limit=limit))
+        return await self._reader.glance(partial(looks.load_page, statement=statement, values=values, limit=limit))
 
     async def changed(self, watch: Watch, *, timeout: timedelta) -> News:
         """See TaskStore.changed."""
@@ -147,9 +151,10 @@ class SqliteStore:
 
         def tell(removed: tuple[works.Removed, ...]) -> None:
             self._forget(one.id for one in removed)
-            for id, holder, head, room in removed:
-                if room is not None:
-                    self._unfinished.remove(*room)
+            for id, holder, head, shares, size, expires in removed:
+                self._room.keep(shares.context, -size)
+                if expires is not None:
+                    self._room.end(shares, expires)
                 self._journal.gone(id, owner=head.owner if head else None, holder=holder)
 
         removed = await self._writer.submit(works.purge(now, limit), tell)
@@ -187,7 +192,7 @@ class SqliteStore:
 
     async def census(self) -> Census:
         """See Store.census; the size is the file's, without what its log holds."""
-        return await self._reader.look(_count)
+        return await self._reader.look(looks.count)
 
     async def close(self) -> None:
         """See Store.close."""
@@ -203,15 +208,47 @@ class SqliteStore:
         await self._writer.close()
         self._file.unlock()
 
+    def _write(self, record: TaskRecord, shares: Shares, repeat: bytes | None) -> "asyncio.Future[None]":
+        """Send a record on its way, with room that is given back should it not arrive."""
+        size = stored_size(record.call.params, record.outcome)
+        expires = None if record.status.is_terminal else pack_time(record.expires_at)
+
+        def told(_: None) -> None:
+            self._repeats.arrived(repeat)
+            self._journal.note(record)
+
+        def undone() -> None:
+            self._repeats.arrived(repeat)
+            self._room.keep(shares.context, -size)
+            if expires is not None:
+                self._room.end(shares, expires)
+
+        is_brief = _is_small(record.call.params) and _is_brief(record.outcome)
+        inserted = self._writer.submit(works.insert(record, shares, size), told, undone=undone, is_brief=is_brief)
+        self._room.keep(shares.context, size)
+        if expires is not None:
+            self._room.begin(shares, expires)
+        self._repeats.left(repeat)
+        return inserted
+
+    async def _earlier(self, repeat: bytes, now: int) -> TaskId | None:
+        await self._repeats.settle(repeat)
+        row = self._reader.row(sql.REPEATED, (repeat, now))
+        return None if row is None else str(row[0])
+
     def _moved(self, record: TaskRecord, swapped: works.Swapped) -> None:
         """Remember a record that was swapped, as it lies in the file now."""
         is_unfinished = not record.status.is_terminal
+        if swapped.size:
+            self._room.keep(sql.context_digest(record.owner.context), swapped.size)
         if is_unfinished is not swapped.was_unfinished:
-            (self._unfinished.add if is_unfinished else self._unfinished.remove)(*_room(record))
+            (self._room.begin if is_unfinished else self._room.end)(
+                works.shares_of(record), pack_time(record.expires_at)
+            )
         if is_unfinished:
             # It is looked at again before it is moved again, if only to be ended.
             head = as_head(record)
-            self._see(record.id, head if swapped.lease is head.lease else replace(head, lease=swapped.lease))
+            self._see(record.id, head if swapped.lease is head.lease else altered(head, lease=swapped.lease))
         else:
             self._seen.pop(record.id, None)
 
@@ -234,26 +271,6 @@ class SqliteStore:
         return GONE if row is None else int(row[0])
 
 
-def _load_whole(connection: sqlite3.Connection, values: sql.Values) -> TaskRecord | None:
-    row = connection.execute(sql.LOAD_WHOLE, values).fetchone()
-    return None if row is None else works.unpack_whole(row)
-
-
-def _load_page(connection: sqlite3.Connection, statement: str, values: dict[str, Any], limit: int) -> Page:
-    rows = connection.execute(statement, values).fetchall()
-    read = (works.read_listed(head) for head, _, _ in rows[:limit])
-    found = tuple(task for task in read if task is not None)
-    if len(rows) <= limit:
-        return Page(tasks=found, next=None)
-    # Of the row, not of a head: the last one may be unreadable.
-    _, time, id = rows[limit - 1]
-    return Page(tasks=found, next=Position(unpack_time(time), id))
-
-
-def _room(record: TaskRecord) -> tuple[bytes, int]:
-    return sql.context_digest(record.owner.context), pack_time(record.expires_at)
-
-
 def _is_small(body: str | None) -> bool:
     return body is None or len(body) <= BRIEF
 
@@ -267,12 +284,6 @@ def _readable(met: tuple[works.Met, ...] | tuple[works.Removed, ...], done: str)
     if len(records) < len(met):
         log.warning("%d stored tasks that cannot be read were %s", len(met) - len(records), done)
     return records
-
-
-def _count(connection: sqlite3.Connection) -> Census:
-    counts = {TaskStatus(status): count for status, count in connection.execute(sql.CENSUS).fetchall()}
-    ((size,),) = connection.execute(sql.SIZE).fetchall()
-    return Census(tasks=dict.fromkeys(TaskStatus, 0) | counts, size=size)
 
 
 _: type[Store] = SqliteStore

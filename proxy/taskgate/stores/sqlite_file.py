@@ -16,9 +16,17 @@ from typing import Any, Final, Literal
 
 from taskgate.errors import StoreUnavailable
 from taskgate.stores import sqlite_statements as sql
+from taskgate.stores.room import Room, Shares
+from taskgate.stores.sqlite_works import read_head
 
-LAYOUT: Final = 2
-"""The layout in schema.sql and lists.sql, kept in the file as `user_version`; 1 had other indexes for lists."""
+LAYOUT: Final = 3
+"""The layout in schema.sql and lists.sql, kept in the file as `user_version`.
+
+1 had other indexes for lists; 2 and 1 lacked what caps count by and repeated calls are found by (caps.sql).
+"""
+
+_STEPS: Final = {0: ("schema.sql", "lists.sql"), 1: ("lists.sql", "caps.sql"), 2: ("caps.sql",)}
+"""What brings a file of a layout to ours."""
 
 _APPLICATION: Final = 0x7461736B
 """Marks a file as ours: `application_id`, ASCII "task"."""
@@ -44,14 +52,14 @@ class SqliteOptions:
 class OpenFile:
     """The connections to an open file: one that writes, one to read on the event loop, one to read off it.
 
-    `unfinished` has the context and the expiry of every unfinished task in it.
+    `room` has what is in it of what caps bound.
     """
 
     writer: sqlite3.Connection
     near: sqlite3.Connection
     far: sqlite3.Connection
     lock: int
-    unfinished: tuple[tuple[bytes, int], ...]
+    room: Room
 
     def close(self) -> None:
         """Close everything; for a file that no store was made of."""
@@ -94,12 +102,12 @@ def _open(options: SqliteOptions, undo: ExitStack) -> OpenFile:
     if layout < LAYOUT:
         _lay_out(writer, layout)
     writer.execute("UPDATE tasks SET holder = NULL, lease_until = 0 WHERE unfinished = 1 AND lease_until > 0")
-    unfinished = tuple(writer.execute(sql.UNFINISHED).fetchall())
+    room = _room(writer)
     near = undo.enter_context(closing(_connect(path, "ro", _NEAR_TIMEOUT)))
     far = undo.enter_context(closing(_connect(path, "ro", options.busy_timeout.total_seconds())))
     for reader in (near, far):
         reader.execute("SELECT 1 FROM tasks LIMIT 1").fetchall()
-    return OpenFile(writer=writer, near=near, far=far, lock=lock, unfinished=unfinished)
+    return OpenFile(writer=writer, near=near, far=far, lock=lock, room=room)
 
 
 def _lock(path: Path) -> int:
@@ -170,10 +178,32 @@ def _prepare(connection: sqlite3.Connection, options: SqliteOptions) -> None:
 
 def _lay_out(connection: sqlite3.Connection, layout: int) -> None:
     """Bring a file from an earlier layout to ours, whole or not at all; what is in it stays."""
-    names = ("schema.sql", "lists.sql") if layout == 0 else ("lists.sql",)
+    names = _STEPS[layout]
+    # Names are in heads alone, and what stands for them is made here.
+    for name, digest in (("tool_of", _tool_of), ("upstream_of", _upstream_of)):
+        connection.create_function(name, 1, digest, deterministic=True)
     texts = " ".join(resources.files("taskgate.stores").joinpath(name).read_text() for name in names)
     marks = f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {LAYOUT};"
     connection.executescript(f"BEGIN IMMEDIATE; {texts} {marks} COMMIT;")
+
+
+def _room(connection: sqlite3.Connection) -> Room:
+    room = Room()
+    for *keys, expires in connection.execute(sql.UNFINISHED):
+        room.begin(Shares(*keys), expires)
+    for context, size in connection.execute(sql.KEPT):
+        room.keep(context, size)
+    return room
+
+
+def _tool_of(head: bytes) -> bytes | None:
+    record = read_head(head, None, 0)
+    return None if record is None else sql.tool_digest(record.owner.mount, record.call.tool)
+
+
+def _upstream_of(head: bytes) -> bytes | None:
+    record = read_head(head, None, 0)
+    return None if record is None else sql.upstream_digest(record.owner.mount)
 
 
 def _connect(path: Path, mode: Literal["ro", "rw"], timeout: float) -> sqlite3.Connection:

@@ -15,11 +15,14 @@ from taskgate.tasks.record import OwnerKey
 Values = tuple[Any, ...]
 
 # Of a file that was just opened, where nobody holds anything: that is what the index finds.
-UNFINISHED: Final = "SELECT context, expires FROM tasks WHERE unfinished = 1 AND lease_until = 0"
+UNFINISHED: Final = """
+    SELECT context, tenant, tool, upstream, expires FROM tasks WHERE unfinished = 1 AND lease_until = 0
+"""
+KEPT: Final = "SELECT context, sum(body_size) FROM tasks GROUP BY context"
 INSERT_TASK: Final = """
-    INSERT INTO tasks (id, owner, context, created, updated, expires, unfinished, status, tool_error, revision,
-                       holder, lease_until, body_size, head)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    INSERT INTO tasks (id, owner, context, tenant, tool, upstream, repeat, created, updated, expires, unfinished,
+                       status, tool_error, revision, holder, lease_until, body_size, head)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 INSERT_PARAMS: Final = "INSERT INTO params (task, body) VALUES (?, ?)"
 PUT_OUTCOME: Final = "INSERT OR REPLACE INTO outcomes (task, kind, body) VALUES (?, ?, ?)"
@@ -30,8 +33,10 @@ UPDATE_UNMOVED: Final = """
     WHERE id = ? AND revision = ? AND status = ? AND tool_error = ? AND updated = ? AND holder IS ? AND lease_until = ?
 """
 FIND_SWAPPED: Final = """
-    SELECT seq, holder, lease_until, updated, unfinished, status, tool_error FROM tasks WHERE id = ? AND revision = ?
+    SELECT seq, repeat IS NOT NULL, holder, lease_until, updated, unfinished, status, tool_error
+    FROM tasks WHERE id = ? AND revision = ?
 """
+FORGET_REPEAT: Final = "UPDATE tasks SET repeat = NULL WHERE seq = ?"
 UPDATE_TASK: Final = """
     UPDATE tasks SET updated = ?, unfinished = ?, status = ?, tool_error = ?, revision = ?, holder = ?, lease_until = ?,
                      body_size = body_size + ?, head = ?
@@ -49,6 +54,7 @@ LOAD_WHOLE: Final = """
     FROM tasks LEFT JOIN params ON params.task = seq LEFT JOIN outcomes ON outcomes.task = seq
     WHERE id = ? AND owner = ? AND expires > ?
 """
+REPEATED: Final = "SELECT id FROM tasks WHERE repeat = ? AND expires > ?"
 REVISION: Final = "SELECT revision FROM tasks WHERE id = ?"
 
 # Nobody's calls and those whose time is up apart: each half is read in the order of its index, and the second is
@@ -72,8 +78,8 @@ LOAD_PARAMS: Final = "SELECT body FROM params WHERE task = ?"
 RENEW: Final = "UPDATE tasks SET lease_until = ? WHERE holder = ? AND id IN (SELECT value FROM json_each(?))"
 
 EXPIRED: Final = """
-    SELECT seq, id, head, holder, lease_until, unfinished, context, expires FROM tasks
-    WHERE expires <= ? ORDER BY expires LIMIT ?
+    SELECT seq, id, head, holder, lease_until, context, body_size, unfinished, tenant, tool, upstream, expires
+    FROM tasks WHERE expires <= ? ORDER BY expires LIMIT ?
 """
 DELETES: Final = (
     "DELETE FROM outcomes WHERE task = ?",
@@ -93,15 +99,37 @@ SIZE: Final = "SELECT page_count * page_size FROM pragma_page_count, pragma_page
 
 @lru_cache(maxsize=1024)
 def owner_digest(owner: OwnerKey) -> bytes:
-    """What stands for an owner; the length in front keeps two names from flowing together."""
-    context = owner.context.encode("utf-8", "surrogatepass")
-    return _digest(b"%d:%b%b" % (len(context), context, owner.mount.encode("utf-8", "surrogatepass")))
+    """What stands for an owner."""
+    return _digest_of_two(owner.context, owner.mount)
 
 
 @lru_cache(maxsize=1024)
 def context_digest(context: str) -> bytes:
     """What stands for a context."""
-    return _digest(context.encode("utf-8", "surrogatepass"))
+    return _digest(_bytes(context))
+
+
+@lru_cache(maxsize=1024)
+def tenant_digest(tenant: str) -> bytes:
+    """What stands for a tenant."""
+    return _digest(_bytes(tenant))
+
+
+@lru_cache(maxsize=256)
+def upstream_digest(mount: str) -> bytes:
+    """What stands for an upstream."""
+    return _digest(_bytes(mount))
+
+
+@lru_cache(maxsize=1024)
+def tool_digest(mount: str, tool: str) -> bytes:
+    """What stands for a tool of an upstream."""
+    return _digest_of_two(mount, tool)
+
+
+def repeat_digest(owner: OwnerKey, key: str) -> bytes:
+    """What stands for a call that its owner has given a name."""
+    return _digest(owner_digest(owner) + _bytes(key))
 
 
 def name(id: str) -> str | None:
@@ -112,6 +140,16 @@ def name(id: str) -> str | None:
 def names(ids: Iterable[str]) -> bytes:
     """Ids as a value to look for any of."""
     return pack_names(frozenset(id for id in ids if id.isprintable()))
+
+
+def _digest_of_two(one: str, other: str) -> bytes:
+    # The length in front keeps two names from flowing together.
+    text = _bytes(one)
+    return _digest(b"%d:%b%b" % (len(text), text, _bytes(other)))
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _digest(text: bytes) -> bytes:

@@ -24,6 +24,7 @@ from taskgate.stores.codec import (
     unpack_time,
     with_bodies,
 )
+from taskgate.stores.room import Shares
 from taskgate.tasks.listing import ListedTask
 from taskgate.tasks.record import Lease, TaskId, TaskRecord
 
@@ -35,11 +36,15 @@ _BEFORE_ALL = (-(2**63), 0)
 
 
 class Swapped(NamedTuple):
-    """A swap that won: whose the lease was before it, what the lease is now, and whether the record was unfinished."""
+    """A swap that won: whose the lease was before it, what the lease is now, and whether the record was unfinished.
+
+    `size` is how many more bytes are kept.
+    """
 
     held_by: str | None
     lease: Lease | None
     was_unfinished: bool
+    size: int
 
 
 class Met(NamedTuple):
@@ -51,22 +56,36 @@ class Met(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """A row that was removed, as with Met; `room` is what an unfinished one leaves: its context and its expiry."""
+    """A row that was removed, as with Met, and what room it leaves; `expires` is None where it had ended."""
 
     id: TaskId
     holder: str | None
     record: TaskRecord | None
-    room: tuple[bytes, int] | None
+    shares: Shares
+    size: int
+    expires: int | None
 
 
-def insert(record: TaskRecord) -> Callable[[sqlite3.Cursor], None]:
-    """Keep the record."""
+def shares_of(record: TaskRecord) -> Shares:
+    """What of a record caps count by, as its row has it."""
+    (context, mount), tool = record.owner, record.call.tool
+    return Shares(
+        sql.context_digest(context),
+        None if record.tenant is None else sql.tenant_digest(record.tenant),
+        sql.tool_digest(mount, tool),
+        sql.upstream_digest(mount),
+    )
+
+
+def insert(record: TaskRecord, shares: Shares, size: int) -> Callable[[sqlite3.Cursor], None]:
+    """Keep the record, whose shares and size are these."""
     params = None if record.call.params is None else pack_text(record.call.params)
     outcome = None if record.outcome is None else pack_outcome(record.outcome)
     row = (
         record.id,
         sql.owner_digest(record.owner),
-        sql.context_digest(record.owner.context),
+        *shares[:-1],
+        None if record.repeat_key is None else sql.repeat_digest(record.owner, record.repeat_key),
         pack_time(record.created_at),
         pack_time(record.updated_at),
         pack_time(record.expires_at),
@@ -75,7 +94,7 @@ def insert(record: TaskRecord) -> Callable[[sqlite3.Cursor], None]:
         record.tool_error,
         record.revision,
         *_pack_lease(record.lease),
-        len(params or b"") + (0 if outcome is None else len(outcome[1])),
+        size,
         pack_head(record),
     )
 
@@ -105,7 +124,7 @@ def swap(record: TaskRecord, expected: int) -> Callable[[sqlite3.Cursor], Swappe
         kept = cursor.execute(sql.FIND_SWAPPED, (id, expected)).fetchone()
         if kept is None:
             return None
-        seq, held_by, until, *kept_indexed = kept
+        seq, is_named, held_by, until, *kept_indexed = kept
         lease = longer_lease(unpack_lease(held_by, until), record.lease)
         holder, lease_until = _pack_lease(lease)
         if [until, *kept_indexed] == [lease_until, *indexed]:
@@ -115,7 +134,9 @@ def swap(record: TaskRecord, expected: int) -> Callable[[sqlite3.Cursor], Swappe
             cursor.execute(sql.UPDATE_TASK, row)
         if outcome is not None:
             cursor.execute(sql.PUT_OUTCOME, (seq, *outcome))
-        return Swapped(held_by, lease, bool(kept_indexed[1]))
+        if is_named and record.repeat_key is None:
+            cursor.execute(sql.FORGET_REPEAT, (seq,))
+        return Swapped(held_by, lease, bool(kept_indexed[1]), size)
 
     if outcome is not None or record.updated_at != record.created_at:
         return work
@@ -126,7 +147,7 @@ def swap(record: TaskRecord, expected: int) -> Callable[[sqlite3.Cursor], Swappe
 
     def work_at_once(cursor: sqlite3.Cursor) -> Swapped | None:
         if cursor.execute(sql.UPDATE_UNMOVED, unmoved).rowcount:
-            return Swapped(holder, record.lease, unfinished)
+            return Swapped(holder, record.lease, unfinished, 0)
         return work(cursor)
 
     return work_at_once
@@ -160,10 +181,7 @@ def purge(now: datetime, limit: int) -> Callable[[sqlite3.Cursor], tuple[Removed
         rows = cursor.execute(sql.EXPIRED, (pack_time(now), limit)).fetchall()
         for delete in sql.DELETES:
             cursor.executemany(delete, [(seq,) for seq, *_ in rows])
-        return tuple(
-            Removed(id, holder, read_head(head, holder, until), (context, expires) if unfinished else None)
-            for _, id, head, holder, until, unfinished, context, expires in rows
-        )
+        return tuple(_removed(*row) for row in rows)
 
     return work
 
@@ -208,12 +226,20 @@ def unpack_whole(row: tuple[Any, ...]) -> TaskRecord:
     )
 
 
+def _removed(
+    _: int, id: TaskId, head: bytes, holder: str | None, until: int, context: bytes, size: int, *counted: Any
+) -> Removed:
+    unfinished, tenant, tool, upstream, expires = counted
+    shares = Shares(context, tenant, tool, upstream)
+    return Removed(id, holder, read_head(head, holder, until), shares, size, expires if unfinished else None)
+
+
 def _taken(cursor: sqlite3.Cursor, seq: int, lease: Lease) -> Met:
     ((id, packed),) = cursor.execute(sql.TAKEN, (seq,)).fetchall()
     try:
         head = unpack_head(packed, lease)
         # Large, and of use only to who runs the call.
-        row = None if head.dispatched else cursor.execute(sql.LOAD_PARAMS, (seq,)).fetchone()
+        row = cursor.execute(sql.LOAD_PARAMS, (seq,)).fetchone() if head.may_be_sent else None
         return Met(id, lease.holder, head if row is None else with_bodies(head, unpack_text(row[0]), None))
     except StoreUnavailable:
         return Met(id, lease.holder, None)

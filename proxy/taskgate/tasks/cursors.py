@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from hmac import compare_digest, digest
+from typing import Protocol
 
 from taskgate.errors import InvalidParams
 from taskgate.tasks.listing import Position
@@ -22,6 +23,18 @@ _PURPOSE = "taskgate tasks/list cursor 1"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
 _TAG_SIZE, _TIME_SIZE = 16, 8
+
+
+class Cursors(Protocol):
+    """Seals and opens, with the keys that there are at the time; see CursorKeys."""
+
+    def seal(self, place: Position, *, context: str, mount: str, listing: str = "") -> str:
+        """See CursorKeys."""
+        ...
+
+    def open(self, cursor: str, *, context: str, mount: str, listing: str = "") -> Position:
+        """See CursorKeys."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

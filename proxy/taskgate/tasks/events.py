@@ -8,7 +8,10 @@ from taskgate.tasks.record import FaultReason, InputRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatched:
-    """The call is about to leave for the server: from here on it may have run."""
+    """The call is about to leave for the server: from here on it may have run.
+
+    Once more only where the record allows it: each time takes one of its `reruns`.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +78,15 @@ class CallSucceeded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallFaulted:
-    """The server answered with an error, or the call failed; `error` is the text of the JSON-RPC error object."""
+    """The server answered with an error, or the call failed; `error` is the text of the JSON-RPC error object.
+
+    `unsent` is whether it is known that nothing of the call ever left, so that it did not run.
+    """
 
     error: RawJson
     reason: FaultReason
     message: str
+    unsent: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ from taskgate.tasks.events import (
     Progressed,
     TaskEvent,
 )
-from taskgate.tasks.record import Faulted, Succeeded, TaskRecord, TaskStatus
+from taskgate.tasks.record import Faulted, Succeeded, TaskRecord, TaskStatus, altered
 
 WORKING, INPUT_REQUIRED = TaskStatus.WORKING, TaskStatus.INPUT_REQUIRED
 COMPLETED, FAILED, CANCELLED = TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED
@@ -40,6 +40,7 @@ TRANSITIONS: Final[Mapping[tuple[TaskStatus, type[Any]], frozenset[TaskStatus]]]
         (WORKING, CallSucceeded): frozenset({COMPLETED}),
         (WORKING, CallFaulted): frozenset({FAILED}),
         (WORKING, CancelRequested): frozenset({CANCELLED}),
+        (INPUT_REQUIRED, Dispatched): frozenset({WORKING}),
         (INPUT_REQUIRED, Progressed): frozenset({INPUT_REQUIRED}),
         (INPUT_REQUIRED, InputRequested): frozenset({INPUT_REQUIRED}),
         (INPUT_REQUIRED, InputClaimed): frozenset({INPUT_REQUIRED}),
@@ -53,7 +54,7 @@ TRANSITIONS: Final[Mapping[tuple[TaskStatus, type[Any]], frozenset[TaskStatus]]]
     }
 )
 
-_UNSEEN = (Dispatched, InputClaimed, InputKept, AnswerForwarded)
+_UNSEEN = (InputClaimed, InputKept, AnswerForwarded)
 """Events that change nothing a host can see, and so leave `updated_at` alone."""
 
 
@@ -71,15 +72,22 @@ def advance(record: TaskRecord, event: TaskEvent, now: datetime) -> TaskRecord:
     assert status in allowed, (record.status, event, status)
     if status.is_terminal:
         changes.update(inputs=(), answers={}, lease=None)
-    if not isinstance(event, _UNSEEN):
+    if not isinstance(event, _UNSEEN) and not (isinstance(event, Dispatched) and _looks_the_same(record, changes)):
         changes["updated_at"] = max(record.updated_at, now)
-    return replace(record, revision=record.revision + 1, **changes)
+    return altered(record, revision=record.revision + 1, **changes)
 
 
 def _dispatched(record: TaskRecord, _: Dispatched) -> dict[str, Any]:
-    if record.dispatched:
+    # What was said of a place in the queue, or of an earlier run, is over.
+    if not record.dispatched and record.status is WORKING:
+        return {"dispatched": True, "status_message": None}
+    if not record.reruns:
         raise IllegalTransition("dispatched twice")
-    return {"dispatched": True}
+    return {"status": WORKING, "status_message": None, "reruns": record.reruns - 1, "inputs": (), "answers": {}}
+
+
+def _looks_the_same(record: TaskRecord, changes: dict[str, Any]) -> bool:
+    return record.status is changes["status"] and record.status_message == changes["status_message"]
 
 
 def _progressed(_: TaskRecord, event: Progressed) -> dict[str, Any]:
@@ -141,9 +149,11 @@ def _call_succeeded(_: TaskRecord, event: CallSucceeded) -> dict[str, Any]:
     }
 
 
-def _call_faulted(_: TaskRecord, event: CallFaulted) -> dict[str, Any]:
+def _call_faulted(record: TaskRecord, event: CallFaulted) -> dict[str, Any]:
     outcome = Faulted(error=event.error, reason=event.reason)
-    return {"status": FAILED, "status_message": event.message, "outcome": outcome}
+    # What has not run may be made again under the same name.
+    key = None if event.unsent else record.repeat_key
+    return {"status": FAILED, "status_message": event.message, "outcome": outcome, "repeat_key": key}
 
 
 def _cancel_requested(_: TaskRecord, event: CancelRequested) -> dict[str, Any]:

@@ -1,9 +1,10 @@
-"""Which calls become tasks, and for how long: the operator's rules as pure decisions.
+"""Which calls become tasks, and on what terms: the operator's rules as pure decisions.
 
 Knows neither the file the rules came from nor how a dialect says them.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -14,6 +15,12 @@ USUAL_RESPONSE: Final = (
     "ended; there is no need to call the tool again."
 )
 """What a model is told of a call that became a task unless the operator has other words; see Rule."""
+
+REMEMBERED: Final = 1024
+"""How many decisions a policy remembers; tools are named by hosts, so there is no end to them."""
+
+_LONGEST_REMEMBERED: Final = 128
+"""Decisions on longer names of tools are not worth the room."""
 
 
 class Mode(StrEnum):
@@ -33,22 +40,74 @@ class TaskSupport(StrEnum):
     REQUIRED = "required"
 
 
+class OnLost(StrEnum):
+    """What becomes of a call whose process is gone while it may have been running (decisions 2)."""
+
+    FAIL = "fail"
+    RERUN = "rerun"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A mode for the tools of one upstream (None: of any) whose names match a glob, with regard to case.
+    """Terms for the tools of one upstream (None: of any) whose names match a glob, with regard to case.
 
-    `immediate_response` is what models are told of a call that became a task, where `{tool}` stands for its tool; None
-    tells nothing.
+    `hints` are annotations that its server must list for the tool, all of them. `immediate_response` is what models are
+    told of a call that became a task, where `{tool}` stands for its tool; None tells nothing. Of the other spans None
+    leaves what the policy has. `deadline` is how long a call may run; None leaves that to its upstream. `cap` is how
+    many unfinished tasks there may be of one tool, whoever made them. Within `join_retries` an identical call joins
+    one that runs. In `shadow` a rule decides nothing: it is only told where it would have made a difference.
     """
 
     upstream: str | None
     tool: str
     mode: Mode
+    hints: Mapping[str, bool] = field(default_factory=dict, hash=False)
     immediate_response: str | None = None
+    ttl: timedelta | None = None
+    ttl_min: timedelta | None = None
+    ttl_max: timedelta | None = None
+    inline_grace: timedelta | None = None
+    deadline: timedelta | None = None
+    cap: int | None = None
+    on_lost: OnLost = OnLost.FAIL
+    join_retries: timedelta | None = None
+    shadow: bool = False
 
-    def matches(self, upstream: str, tool: str) -> bool:
-        """Whether the rule speaks of that tool."""
-        return self.upstream in (None, upstream) and (self.tool == "*" or fnmatchcase(tool, self.tool))
+    def matches(self, upstream: str, tool: str, hints: Mapping[str, bool] | None = None) -> bool:
+        """Whether the rule speaks of that tool; hints that are not known (None) meet no rule that asks for any."""
+        if self.upstream not in (None, upstream) or not (self.tool == "*" or fnmatchcase(tool, self.tool)):
+            return False
+        return not self.hints or (hints is not None and self.hints.items() <= hints.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What the rules say of one tool; `rule` is the place of the one that decides, None where none does.
+
+    `would_promote` tells that a rule in shadow would make tasks of calls that stay plain calls as it is.
+    """
+
+    rule: int | None
+    mode: Mode
+    ttl_default: timedelta
+    ttl_min: timedelta
+    ttl_max: timedelta
+    inline_grace: timedelta
+    deadline: timedelta | None = None
+    immediate_response: str | None = None
+    cap: int | None = None
+    on_lost: OnLost = OnLost.FAIL
+    join_retries: timedelta | None = None
+    would_promote: bool = False
+
+    def clamp_ttl(self, requested: timedelta | None, longest: timedelta | None = None) -> timedelta:
+        """The time to live that is granted: the default where none was asked for, else the nearest allowed.
+
+        `longest` is the caller's own upper bound, and stands for the rule's.
+        """
+        most = self.ttl_max if longest is None else longest
+        asked = self.ttl_default if requested is None else requested
+        return min(max(self.ttl_min, asked), most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,44 +118,100 @@ class Policy:
     ttl_default: timedelta
     ttl_min: timedelta
     ttl_max: timedelta
-    poll_interval: timedelta
-    tasks_per_context: int
+    inline_grace: timedelta
+    _decided: dict[tuple[str, str, frozenset[tuple[str, bool]]], Decision] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _hinted: frozenset[str | None] = field(default=frozenset(), init=False, repr=False, compare=False)
 
-    def mode(self, upstream: str, tool: str) -> Mode:
-        """The mode of one tool."""
-        rule = self._rule(upstream, tool)
-        return Mode.SYNC if rule is None else rule.mode
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hinted", frozenset(rule.upstream for rule in self.rules if rule.hints))
 
-    def immediate_response(self, upstream: str, tool: str) -> str | None:
-        """What a model is told of a call that became a task, until its result is there (L-CREATE-4); None: nothing."""
-        rule = self._rule(upstream, tool)
-        if rule is None or not rule.immediate_response:
-            return None
-        return rule.immediate_response.replace("{tool}", tool)
+    def decide(self, upstream: str, tool: str, hints: Mapping[str, bool] | None = None) -> Decision:
+        """The terms of one tool. `hints` are what its server lists of it, and matter only as `needs_hints` tells.
 
-    def support(self, upstream: str, tool: str, native: TaskSupport | None) -> TaskSupport:
-        """What to tell a host of one tool.
-
-        `native` is what its server says: a tool that the server only runs as a task of its own cannot be held for a
-        host by a plain call (decisions f).
+        Costs the same however many rules there are, once a tool is known.
         """
-        mode = self.mode(upstream, tool)
-        if mode is Mode.SYNC or native is TaskSupport.REQUIRED:
-            return TaskSupport.FORBIDDEN
-        return TaskSupport.REQUIRED if mode is Mode.REQUIRED else TaskSupport.OPTIONAL
+        known = frozenset(hints.items()) if hints and self.needs_hints(upstream) else _NONE_KNOWN
+        key = (upstream, tool, known)
+        decision = self._decided.get(key)
+        if decision is None:
+            decision = self._judge(upstream, tool, dict(known))
+            if len(tool) <= _LONGEST_REMEMBERED:
+                if len(self._decided) >= REMEMBERED:
+                    del self._decided[next(iter(self._decided))]
+                self._decided[key] = decision
+        return decision
+
+    def needs_hints(self, upstream: str) -> bool:
+        """Whether what the rules say of that upstream's tools depends on what it lists of them."""
+        return bool(self._hinted) and (upstream in self._hinted or None in self._hinted)
+
+    def mode(self, upstream: str, tool: str, hints: Mapping[str, bool] | None = None) -> Mode:
+        """The mode of one tool."""
+        return self.decide(upstream, tool, hints).mode
+
+    def immediate_response(self, upstream: str, tool: str, hints: Mapping[str, bool] | None = None) -> str | None:
+        """What a model is told of a call that became a task, until its result is there (L-CREATE-4); None: nothing."""
+        return self.decide(upstream, tool, hints).immediate_response
+
+    def support(
+        self, upstream: str, tool: str, native: TaskSupport | None, hints: Mapping[str, bool] | None = None
+    ) -> TaskSupport:
+        """What to tell a host of one tool, of which its server says `native`; see below."""
+        return support(self.decide(upstream, tool, hints).mode, native)
 
     def offers_tasks(self, upstream: str) -> bool:
         """Whether any tool of that upstream could become a task."""
-        return any(rule.mode is not Mode.SYNC and rule.upstream in (None, upstream) for rule in self.rules)
+        return any(
+            rule.mode is not Mode.SYNC and not rule.shadow and rule.upstream in (None, upstream) for rule in self.rules
+        )
 
-    def clamp_ttl(self, requested: timedelta | None) -> timedelta:
-        """The time to live that is granted: the default where none was asked for, else the nearest allowed."""
-        if requested is None:
-            return self.ttl_default
-        return max(self.ttl_min, min(requested, self.ttl_max))
+    def _judge(self, upstream: str, tool: str, hints: Mapping[str, bool]) -> Decision:
+        shadowed: Rule | None = None
+        for place, rule in enumerate(self.rules):
+            if not rule.matches(upstream, tool, hints):
+                continue
+            if not rule.shadow:
+                return self._decision(place, rule, tool, shadowed)
+            # Without the shadow it would be the first to match, and those after it would not be asked.
+            shadowed = shadowed or rule
+        return self._decision(None, _PLAIN, tool, shadowed)
 
-    def _rule(self, upstream: str, tool: str) -> Rule | None:
-        for rule in self.rules:
-            if rule.matches(upstream, tool):
-                return rule
-        return None
+    def _decision(self, place: int | None, rule: Rule, tool: str, shadowed: Rule | None) -> Decision:
+        most = _or(rule.ttl_max, self.ttl_max)
+        least = min(_or(rule.ttl_min, self.ttl_min), most)
+        told = rule.immediate_response
+        return Decision(
+            rule=place,
+            mode=rule.mode,
+            ttl_default=min(max(least, _or(rule.ttl, self.ttl_default)), most),
+            ttl_min=least,
+            ttl_max=most,
+            inline_grace=_or(rule.inline_grace, self.inline_grace),
+            deadline=rule.deadline,
+            immediate_response=told.replace("{tool}", tool) if told else None,
+            cap=rule.cap,
+            on_lost=rule.on_lost,
+            join_retries=rule.join_retries,
+            would_promote=rule.mode is Mode.SYNC and shadowed is not None and shadowed.mode is not Mode.SYNC,
+        )
+
+
+_NONE_KNOWN: Final[frozenset[tuple[str, bool]]] = frozenset()
+_PLAIN: Final = Rule(upstream=None, tool="*", mode=Mode.SYNC)
+
+
+def support(mode: Mode, native: TaskSupport | None) -> TaskSupport:
+    """What to tell a host of a tool of that mode.
+
+    `native` is what its server says: a tool that the server only runs as a task of its own cannot be held for a host
+    by a plain call (decisions f).
+    """
+    if mode is Mode.SYNC or native is TaskSupport.REQUIRED:
+        return TaskSupport.FORBIDDEN
+    return TaskSupport.REQUIRED if mode is Mode.REQUIRED else TaskSupport.OPTIONAL
+
+
+def _or(span: timedelta | None, otherwise: timedelta) -> timedelta:
+    return otherwise if span is None else span

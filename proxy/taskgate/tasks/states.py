@@ -14,7 +14,7 @@ from hashlib import sha256
 from hmac import compare_digest
 from hmac import digest as authenticate
 from itertools import product
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from taskgate.errors import InvalidParams
 
@@ -42,6 +42,18 @@ class Passed(NamedTuple):
     """What a server of the stateless era wants handed back; None where it gave nothing."""
 
     state: str | None
+
+
+class States(Protocol):
+    """Seals and opens, with the keys that there are at the time; see StateKeys."""
+
+    def seal(self, what: HeldCall | Passed, *, context: str, mount: str, digest: str, until: datetime) -> str:
+        """See StateKeys."""
+        ...
+
+    def open(self, text: str, *, contexts: Sequence[str], mount: str, digest: str, now: datetime) -> HeldCall | Passed:
+        """See StateKeys."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,32 @@ from datetime import timedelta
 from typing import NamedTuple, Protocol
 
 from taskgate.tasks.record import TaskStatus
+from taskgate.telemetry.limit_facts import (
+    CallJoined,
+    CapRefused,
+    PollAdvised,
+    QueueRefused,
+    RateJudged,
+    SlotsUsed,
+    TaskPolled,
+    WouldPromote,
+)
+from taskgate.telemetry.upstream_facts import (
+    CircuitMoved,
+    CredentialsGot,
+    HealthChecked,
+    LateAnswerDropped,
+    SessionLost,
+    UpstreamAnswered,
+    UpstreamBegun,
+    UpstreamRetried,
+)
+
+__all__ = [
+    "Audit", "CallJoined", "CapRefused", "CircuitMoved", "CredentialsGot", "Fact", "HealthChecked",
+    "LateAnswerDropped", "PollAdvised", "QueueRefused", "RateJudged", "SessionLost", "SlotsUsed", "TaskPolled",
+    "UpstreamAnswered", "UpstreamBegun", "UpstreamRetried", "WouldPromote",
+]  # fmt: skip
 
 
 class HttpAnswered(NamedTuple):
@@ -29,7 +55,7 @@ class HttpRefused:
 
 @dataclass(frozen=True, slots=True)
 class StreamOpened:
-    """An event stream began: `side` is downstream or upstream, `kind` is response or get."""
+    """An event stream began: `side` is downstream or upstream, `kind` is response, get or listen."""
 
     side: str
     kind: str
@@ -52,15 +78,6 @@ class RpcAnswered(NamedTuple):
     mount: str
     method: str
     revision: str | None
-    seconds: float
-    error: str | None
-
-
-class UpstreamAnswered(NamedTuple):
-    """A server answered a request of ours, or failed to; `error` as in RpcAnswered, or the reason of the failure."""
-
-    mount: str
-    method: str
     seconds: float
     error: str | None
 
@@ -176,15 +193,6 @@ class KeysFetched:
 
 
 @dataclass(frozen=True, slots=True)
-class CredentialsGot:
-    """A token for a server was asked for; `ok` tells whether there was one."""
-
-    mount: str
-    seconds: float
-    ok: bool
-
-
-@dataclass(frozen=True, slots=True)
 class AccessRefused:
     """A rule refused an operation, or would have if it were not in shadow."""
 
@@ -196,20 +204,6 @@ class AccessRefused:
 @dataclass(frozen=True, slots=True)
 class EnumerationSuspected:
     """A caller looked for so many tasks that it does not have that it may look for none for a while."""
-
-    mount: str
-
-
-@dataclass(frozen=True, slots=True)
-class LateAnswerDropped:
-    """A server answered a call whose task had ended before."""
-
-    mount: str
-
-
-@dataclass(frozen=True, slots=True)
-class SessionLost:
-    """A server ended its session; the next call opens another."""
 
     mount: str
 
@@ -236,6 +230,17 @@ class CallsRunning:
 
     mount: str
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigReloaded:
+    """A configuration was read again; `result` is success, invalid, unchanged or needs_restart.
+
+    `fingerprint` is a number of 48 bits that is the same for the same effective configuration.
+    """
+
+    result: str
+    fingerprint: int
 
 
 Fact = (
@@ -265,6 +270,19 @@ Fact = (
     | StoreUsed
     | StoreCounted
     | CallsRunning
+    | RateJudged
+    | CapRefused
+    | WouldPromote
+    | CallJoined
+    | SlotsUsed
+    | QueueRefused
+    | TaskPolled
+    | PollAdvised
+    | UpstreamBegun
+    | UpstreamRetried
+    | CircuitMoved
+    | HealthChecked
+    | ConfigReloaded
 )
 
 

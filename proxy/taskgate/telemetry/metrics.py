@@ -7,26 +7,28 @@ One short function a fact, found by the fact's type. What a family is called and
 import logging
 import platform
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
 
 from prometheus_client import GCCollector, PlatformCollector, ProcessCollector
 
 from taskgate import __version__
 from taskgate.clock import Clock, SystemClock
 from taskgate.tasks.record import TaskStatus
-from taskgate.telemetry import audit, catalogue
-from taskgate.telemetry.series import Registry
+from taskgate.telemetry import audit, catalogue, labels
+from taskgate.telemetry.configuration import Configuration
+from taskgate.telemetry.limit_takers import Concurrency, limit_takers
+from taskgate.telemetry.series import Registry, Takers
+from taskgate.telemetry.task_takers import ending_takers, task_takers
+from taskgate.telemetry.upstream_takers import upstream_takers
 
 _log = logging.getLogger(__name__)
-
-Takers = dict[type[Any], Callable[[Any], None]]
 
 
 class PrometheusAudit:
     """Counts facts, and shows the counts.
 
     `upstreams` maps the mounts that facts name to the labels of their upstreams; any other mount is `_OTHER`, and so is
-    an issuer that is not one of the names `issuers`. `backend` names the store, `revision` the source that was built.
+    an issuer that is not one of the names `issuers`, and a rate policy that is none of `policies`. `backend` names the
+    store, `revision` the source that was built.
     """
 
     def __init__(
@@ -34,11 +36,14 @@ class PrometheusAudit:
         *,
         upstreams: Mapping[str, str],
         issuers: Collection[str] = (),
+        policies: Collection[str] = (),
         backend: str,
         revision: str = "unknown",
         clock: Clock | None = None,
     ) -> None:
-        self._registry = registry = Registry(upstreams, issuers)
+        self._registry = registry = Registry()
+        registry.adopt(upstreams, issuers, policies)
+        clock = clock or SystemClock()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=registry.collectors)
         registry.gauge(catalogue.BUILD)[__version__, revision, platform.python_version()].set(1)
@@ -46,14 +51,20 @@ class PrometheusAudit:
         self._draining = registry.gauge(catalogue.DRAINING)[()]
         self._lag = registry.histogram(catalogue.LAG)[()]
         self._penalized = registry.gauge(catalogue.PENALIZED)[()]
+        self._configuration = Configuration(registry, clock)
+        self._concurrency = Concurrency(registry)
         self._takers: Takers = {
             **_http_takers(registry),
             **_message_takers(registry),
-            **_task_takers(registry),
-            **_ending_takers(registry),
-            **_key_takers(registry, clock or SystemClock()),
+            **task_takers(registry),
+            **ending_takers(registry),
+            **upstream_takers(registry),
+            **limit_takers(registry),
+            **self._concurrency.takers(),
+            **_key_takers(registry, clock),
             **_caller_takers(registry),
-            **_store_takers(registry, backend),
+            **_store_takers(registry, backend, self._concurrency.count_unfinished),
+            **self._configuration.takers(),
         }
 
     def record(self, fact: audit.Fact) -> None:
@@ -71,6 +82,18 @@ class PrometheusAudit:
         """Show that the gateway is shutting down: it is not ready from here on."""
         self._draining.set(1)
         self._ready.set(0)
+
+    def adopt(self, *, upstreams: Mapping[str, str], issuers: Collection[str], policies: Collection[str]) -> None:
+        """Take these names for the configured ones from now on: of those that are gone only the counters stay."""
+        self._registry.adopt(upstreams, issuers, policies)
+
+    def show_configuration(self, fingerprint: int) -> None:
+        """Show the configuration that the gateway begins with; every later one is a fact."""
+        self._configuration.begin(fingerprint)
+
+    def show_task_limit(self, limit: int | None) -> None:
+        """Show how many unfinished tasks there may be in all; None where there is no limit."""
+        self._concurrency.limit_tasks(limit)
 
     def observe_lag(self, seconds: float) -> None:
         """Count how late the event loop came to something."""
@@ -145,83 +168,6 @@ def _message_takers(registry: Registry) -> Takers:
     }
 
 
-def _task_takers(registry: Registry) -> Takers:
-    started = registry.counter(catalogue.STARTED)
-    granted = registry.histogram(catalogue.TTL)
-    adjustments = registry.counter(catalogue.ADJUSTMENTS)
-    queue_wait = registry.histogram(catalogue.QUEUE_WAIT)
-    transitions = registry.counter(catalogue.TRANSITIONS)
-    cancels = registry.counter(catalogue.CANCELS)
-    recoveries = registry.counter(catalogue.RECOVERIES)
-    denials = registry.counter(catalogue.DENIALS)
-    running = registry.gauge(catalogue.RUNNING)
-
-    def created(fact: audit.TaskCreated) -> None:
-        started[fact.mount,].inc()
-        granted[fact.mount,].observe(fact.ttl.total_seconds())
-        if fact.adjustment is not None:
-            adjustments[fact.mount, fact.adjustment].inc()
-
-    def dispatched(fact: audit.TaskDispatched) -> None:
-        queue_wait[fact.mount,].observe(fact.waited.total_seconds())
-
-    def moved(fact: audit.TaskMoved) -> None:
-        transitions[fact.mount, fact.before, fact.after].inc()
-
-    def cancel_asked(fact: audit.TaskCancelAsked) -> None:
-        cancels[fact.mount, fact.outcome].inc()
-
-    def recovered(fact: audit.TaskRecovered) -> None:
-        recoveries[fact.mount, fact.outcome].inc()
-
-    def denied(fact: audit.TaskDenied) -> None:
-        denials[fact.mount, fact.method].inc()
-
-    def counted(fact: audit.CallsRunning) -> None:
-        running[fact.mount,].set(fact.count)
-
-    return {
-        audit.TaskCreated: created,
-        audit.TaskDispatched: dispatched,
-        audit.TaskMoved: moved,
-        audit.TaskCancelAsked: cancel_asked,
-        audit.TaskRecovered: recovered,
-        audit.TaskDenied: denied,
-        audit.CallsRunning: counted,
-    }
-
-
-def _ending_takers(registry: Registry) -> Takers:
-    endings = registry.counter(catalogue.FINISHED)
-    durations = registry.histogram(catalogue.DURATION)
-    result_bytes = registry.histogram(catalogue.RESULT_BYTES)
-    expirations = registry.counter(catalogue.EXPIRATIONS)
-    purges = registry.counter(catalogue.PURGED)
-    late_answers = registry.counter(catalogue.LATE_ANSWERS)
-
-    def finished(fact: audit.TaskFinished) -> None:
-        endings[fact.mount, fact.status, fact.reason].inc()
-        durations[fact.mount, fact.status].observe(fact.age.total_seconds())
-        if fact.result_bytes is not None:
-            result_bytes[fact.mount,].observe(fact.result_bytes)
-
-    def expired(fact: audit.TaskExpired) -> None:
-        expirations[fact.mount, fact.phase].inc()
-
-    def purged(fact: audit.TaskPurged) -> None:
-        purges[fact.status,].inc()
-
-    def late_answer_dropped(fact: audit.LateAnswerDropped) -> None:
-        late_answers[fact.mount,].inc()
-
-    return {
-        audit.TaskFinished: finished,
-        audit.TaskExpired: expired,
-        audit.TaskPurged: purged,
-        audit.LateAnswerDropped: late_answer_dropped,
-    }
-
-
 def _key_takers(registry: Registry, clock: Clock) -> Takers:
     refreshes = registry.counter(catalogue.KEY_REFRESHES)
     usable = registry.gauge(catalogue.KEYS)
@@ -240,7 +186,7 @@ def _caller_takers(registry: Registry) -> Takers:
     requests = registry.counter(catalogue.AUTH_REQUESTS)
     refusals = registry.counter(catalogue.ACCESS_REFUSALS)
     credentials = registry.histogram(catalogue.CREDENTIALS)
-    enumerations = registry.counter(catalogue.SECURITY_EVENTS)[catalogue.ENUMERATION,]
+    enumerations = registry.counter(catalogue.SECURITY_EVENTS)[labels.ENUMERATION,]
 
     def judged(fact: audit.TokenJudged) -> None:
         requests[fact.issuer, fact.reason == "ok", fact.reason].inc()
@@ -262,7 +208,7 @@ def _caller_takers(registry: Registry) -> Takers:
     }
 
 
-def _store_takers(registry: Registry, backend: str) -> Takers:
+def _store_takers(registry: Registry, backend: str, count_unfinished: Callable[[int], None]) -> Takers:
     operations = registry.histogram(catalogue.STORE_OPERATIONS)
     up = registry.gauge(catalogue.STORE_UP)
     size = registry.gauge(catalogue.STORE_SIZE)
@@ -279,6 +225,7 @@ def _store_takers(registry: Registry, backend: str) -> Takers:
     def counted(fact: audit.StoreCounted) -> None:
         for status in TaskStatus:
             tasks[status,].set(fact.tasks.get(status, 0))
+        count_unfinished(sum(count for status, count in fact.tasks.items() if not status.is_terminal))
         if fact.size is not None:
             size[backend,].set(fact.size)
 

@@ -173,10 +173,25 @@ class UpstreamSession(Protocol):
         ...
 
 
+class Vitals(NamedTuple):
+    """How a server is thought to do: `circuit` is closed, open or half_open, `up` None where nobody knows."""
+
+    up: bool | None
+    circuit: str
+
+
 class Upstream(Protocol):
     """One configured server."""
 
     name: str
+
+    def open(self) -> None:
+        """It is served from now on: begin to ask it whether it is well, where that is wanted, until it is closed."""
+        ...
+
+    def vitals(self) -> Vitals:
+        """How it does, as far as is known now."""
+        ...
 
     def session(self, hearer: Hearer, speaks: Speaks, host: Peer | None = None) -> UpstreamSession:
         """A new session, not yet opened, for whom `speaks` tells.
@@ -199,7 +214,9 @@ class Outgoing(NamedTuple):
 
     `first_byte` bounds the wait for a head, `idle` the silence within a body; None waits. `speaker` is whose request it
     is, where it is somebody's. `left` is told right before the first byte is handed to the network: until then nothing
-    can have run. `only_listens` tells that it does nothing at the server, however often it is made.
+    can have run. `only_listens` tells that it does nothing at the server, however often it is made, `follows` that it
+    belongs to what the server has begun: it answers, tells or ends something. `checks` is of what only finds out
+    whether the server is well: nobody is told how often it is tried.
     """
 
     verb: str
@@ -210,6 +227,8 @@ class Outgoing(NamedTuple):
     speaker: Speaker | None = None
     left: Callable[[], None] | None = None
     only_listens: bool = False
+    follows: bool = False
+    checks: bool = False
 
 
 class Incoming(Protocol):

@@ -5,7 +5,7 @@ What must not live here: bytes, and what a message means.
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from taskgate.alarms import Alarms, Cancellable
@@ -17,11 +17,18 @@ from taskgate.upstream.patience import Bounds, Patience
 from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
 
 
+@dataclass(slots=True)
+class Running:
+    """How many requests wait for the answer of one server now."""
+
+    count: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Means:
     """What every session with one server shares. Ids are unique among all of them, as tokens of progress must be.
 
-    `alarms` bound the calls, for as long as `patience` says.
+    `alarms` bound the calls, for as long as `patience` says; `running` counts them.
     """
 
     transport: Transport
@@ -31,6 +38,7 @@ class Means:
     ids: Iterator[int]
     alarms: Alarms
     patience: Patience
+    running: Running = field(default_factory=Running)
 
 
 class Errand(NamedTuple):
@@ -56,8 +64,8 @@ class Call:
     """
 
     __slots__ = (
-        "_alarm", "_alarms", "_asking", "_began", "_heard", "answer", "bounds", "hearer", "id", "sent", "speaker",
-        "spent", "wait", "was_let_go", "was_refused",
+        "_alarm", "_alarms", "_asking", "_began", "_heard", "_running", "answer", "bounds", "hearer", "id", "sent",
+        "speaker", "spent", "wait", "was_let_go", "was_refused",
     )  # fmt: skip
 
     def __init__(
@@ -75,6 +83,7 @@ class Call:
         self.was_refused = False
         self._alarms: Alarms | None = None
         self._alarm: Cancellable | None = None
+        self._running: Running | None = None
         self._asking = 0
         self._began = self._heard = 0.0
 
@@ -86,9 +95,12 @@ class Call:
         """End the wait now."""
         self.wait.interrupt()
 
-    def begin(self, alarms: Alarms) -> None:
-        """Wake it when its time is up; `stop` is to be called."""
+    def begin(self, alarms: Alarms, running: Running | None = None) -> None:
+        """Wake it when its time is up, and count it where that is wanted; `stop` is to be called."""
         self._alarms = alarms
+        if running is not None:
+            self._running = running
+            running.count += 1
         self._began = self._heard = asyncio.get_running_loop().time()
         # Nothing is subtracted where nothing was spent: the usual wait costs least.
         first = self.bounds.first
@@ -105,6 +117,9 @@ class Call:
 
     def stop(self) -> None:
         """Its time does not matter any more."""
+        if self._running is not None:
+            self._running.count -= 1
+            self._running = None
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None

@@ -1,5 +1,6 @@
 """What is said of a server that failed. One text for each way, and none of them says where the server is."""
 
+from datetime import timedelta
 from typing import Any, Final
 
 from taskgate.errors import UpstreamFailed, UpstreamReason
@@ -19,6 +20,12 @@ class Unwelcome(UpstreamFailed):
 def unreachable() -> UpstreamFailed:
     """No connection came about, so nothing was sent."""
     return UpstreamFailed(UpstreamReason.UNREACHABLE, "The server could not be reached", dispatched=False)
+
+
+def left_alone(retry_after: timedelta) -> UpstreamFailed:
+    """The server failed too often, so nothing was sent to it."""
+    text = "The server failed too often and is left alone for now"
+    return UpstreamFailed(UpstreamReason.UNREACHABLE, text, dispatched=False, retry_after=retry_after)
 
 
 def closed() -> UpstreamFailed:

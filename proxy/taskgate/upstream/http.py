@@ -5,6 +5,7 @@ Puts the parts together; what each does is in its own module. Only the compositi
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from logging import getLogger
 
@@ -12,16 +13,26 @@ from taskgate.alarms import Alarms
 from taskgate.clock import Clock
 from taskgate.dialects.base import UpstreamDialect
 from taskgate.dialects.stateless_server import StatelessServerDialect
+from taskgate.limits.breaker import CircuitState
 from taskgate.mcp.versions import Era, Peer, era_of
-from taskgate.upstream.base import Hearer, Speaks, Transport, UpstreamSession
-from taskgate.upstream.calls import Means
+from taskgate.upstream.base import Hearer, Speaks, Transport, UpstreamSession, Vitals
+from taskgate.upstream.calls import Means, Running
 from taskgate.upstream.credentials.speaking import Credentials, SpeakingTransport
 from taskgate.upstream.era import EraFinder
+from taskgate.upstream.guarded import GuardedTransport
+from taskgate.upstream.health import DEAF, GATEWAY, QUIET, Checks, Finding, Sentinel
 from taskgate.upstream.initialize.session import HttpSession
 from taskgate.upstream.lasting import Lasting
 from taskgate.upstream.patience import Patience
 from taskgate.upstream.session_of_any_era import EraSession, Makers
-from taskgate.upstream.settings import IdentityHeaders, UpstreamObserver, UpstreamSettings
+from taskgate.upstream.settings import (
+    GrantKind,
+    GrantSettings,
+    Health,
+    IdentityHeaders,
+    UpstreamObserver,
+    UpstreamSettings,
+)
 from taskgate.upstream.stateless.means import StatelessMeans
 from taskgate.upstream.stateless.session import StatelessSession
 from taskgate.upstream.wire.transport import HttpTransport
@@ -48,7 +59,9 @@ class HttpUpstream:
         transport: Transport | None = None,
     ) -> None:
         self.name = settings.name
-        self._transport: Transport = transport or HttpTransport(settings)
+        self._bare: Transport = transport or HttpTransport(settings, observer.retried)
+        self._guard = _guard(self._bare, settings, observer, clock)
+        self._transport: Transport = self._guard or self._bare
         self._clock = clock
         shows = settings.credentials is not None or settings.identity != IdentityHeaders()
         self._credentials = Credentials(settings, observer=observer, clock=clock) if shows else None
@@ -65,14 +78,31 @@ class HttpUpstream:
         self._modern = modern
         self._era = None if settings.revision is None else era_of(settings.revision)
         self._finder = EraFinder(modern)
+        self._was_left = False
+        self._checks = self._checked(settings.health)
         if settings.tls.insecure_skip_verify:
             log.warning("the certificate of a server is not verified", extra={"upstream": settings.name})
 
+    def open(self) -> None:
+        """Begin to ask whether it is well; see Upstream."""
+        self._means.observer.begun()
+        if self._checks is not None:
+            self._checks.begin()
+
+    def vitals(self) -> Vitals:
+        """How it does; see Upstream."""
+        up = None if self._checks is None else self._checks.up
+        return Vitals(up, CircuitState.CLOSED.value if self._guard is None else self._guard.state)
+
     def session(self, hearer: Hearer, speaks: Speaks, host: Peer | None = None) -> UpstreamSession:
         """A new session; see Upstream."""
-        means, clock, modern, lasting = self._means, self._clock, self._modern, Lasting()
+        means = self._means
         if self._credentials is not None:
             means = replace(means, transport=SpeakingTransport(self._transport, self._credentials, speaks))
+        return self._session(means, self._finder, hearer, host)
+
+    def _session(self, means: Means, finder: EraFinder, hearer: Hearer, host: Peer | None) -> UpstreamSession:
+        clock, modern, lasting = self._clock, self._modern, Lasting()
 
         def legacy(unwelcome: Callable[[], None]) -> HttpSession:
             return HttpSession(means, hearer=hearer, host=host, clock=clock, lasting=lasting, unwelcome=unwelcome)
@@ -87,6 +117,7 @@ class HttpUpstream:
                     ids=means.ids,
                     alarms=means.alarms,
                     patience=means.patience,
+                    running=means.running,
                     era_lost=era_lost,
                 ),
                 hearer=hearer,
@@ -97,18 +128,65 @@ class HttpUpstream:
 
         match self._era:
             case None:
-                return EraSession(self._finder, means=means, makers=Makers(legacy=legacy, stateless=stateless))
+                return EraSession(finder, means=means, makers=Makers(legacy=legacy, stateless=stateless))
             case Era.INITIALIZE:
                 return legacy(_stays)
             case Era.STATELESS:
                 return stateless(_stays)
 
+    def _checked(self, health: Health | None) -> Checks | None:
+        settings = self._means.settings
+        if health is None or _needs_somebody(settings):
+            return None
+        sentinel = Sentinel(self._bare)
+        transport: Transport = sentinel
+        if self._credentials is not None:
+            transport = SpeakingTransport(sentinel, self._credentials, lambda: GATEWAY)
+        means = replace(self._means, transport=transport, observer=QUIET, running=Running())
+        # What checks find out of the server's era is theirs: they are made for nobody, and given up sooner.
+        new_session = partial(self._session, means, EraFinder(self._modern), DEAF, None)
+        return Checks(health, self.name, sentinel=sentinel, new_session=new_session, found=self._find)
+
+    def _find(self, finding: Finding) -> None:
+        """Bring the circuit in line with a check: what makes the server up closes it, what makes it down opens it.
+
+        A server that works at a call and can do one thing at a time is silent, and yet no worse than slow.
+        """
+        assert self._checks is not None, "somebody checked"
+        up, guard = self._checks.up, self._guard
+        self._means.observer.health(finding.good, up)
+        if guard is None:
+            return
+        if finding.good and up:
+            self._was_left = False
+            guard.mend()
+        elif (
+            not finding.good and up is False and not (self._was_left or (finding.silent and self._means.running.count))
+        ):
+            self._was_left = True
+            guard.trip()
+
     async def close(self) -> None:
         """Let go of every connection; what still waits for an answer fails."""
+        if self._checks is not None:
+            await self._checks.close()
         await self._transport.close()
         if self._credentials is not None:
             await self._credentials.close()
         self._alarms.close()
+
+
+def _guard(
+    transport: Transport, settings: UpstreamSettings, observer: UpstreamObserver, clock: Clock
+) -> GuardedTransport | None:
+    breaker = settings.breaker
+    return None if breaker is None else GuardedTransport(transport, breaker, moved=observer.circuit, clock=clock)
+
+
+def _needs_somebody(settings: UpstreamSettings) -> bool:
+    """Whether the server can be shown nothing without somebody's token."""
+    grant = settings.credentials
+    return isinstance(grant, GrantSettings) and grant.kind is GrantKind.TOKEN_EXCHANGE
 
 
 def _stays() -> None:

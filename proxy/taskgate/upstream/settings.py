@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from taskgate.mcp.versions import Revision
+from taskgate.mcp.vocabulary import TOOLS_LIST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,13 +78,51 @@ class ToolTimeouts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Retries:
+    """How often a connection is tried for one request: `attempts` in all.
+
+    The pause before the second is `backoff` at most, and doubles up to `max_backoff`.
+    """
+
+    attempts: int = 2
+    backoff: timedelta = timedelta(milliseconds=200)
+    max_backoff: timedelta = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breaker:
+    """When a server that fails is left alone, and for how long; see `limits.breaker`."""
+
+    failures: int = 5
+    window: timedelta = timedelta(seconds=30)
+    open_for: timedelta = timedelta(seconds=30)
+    half_open: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """How often a server is asked whether it is well, and when what it says is believed.
+
+    `method` is `tools/list` or `ping`. It is down after `unhealthy_after` bad checks in a row, up after `healthy_after`
+    good ones.
+    """
+
+    method: str = TOOLS_LIST
+    interval: timedelta = timedelta(seconds=15)
+    timeout: timedelta = timedelta(seconds=5)
+    unhealthy_after: int = 3
+    healthy_after: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamSettings:
     """One configured server.
 
     `revision` is what it is spoken to in, None what it is found to speak.
     `connect` bounds the way to a connection, `first_byte` the wait for an answer's head (never for `tools/call`),
     `idle` the silence within an answer (None: any), `call` a call without a sign of progress, `ceiling` any call. In
-    `tools` the first that names a tool counts. `max_result` is in bytes of one message.
+    `tools` the first that names a tool counts. `max_result` is in bytes of one message. Without `retries` one try has
+    to do, without `breaker` the server is never left alone, without `health` nobody asks whether it is well.
     """
 
     name: str
@@ -99,6 +138,9 @@ class UpstreamSettings:
     credentials: FixedHeader | GrantSettings | None = None
     identity: IdentityHeaders = IdentityHeaders()
     tls: TlsSettings = TlsSettings()
+    retries: Retries | None = None
+    breaker: Breaker | None = None
+    health: Health | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +149,10 @@ class UpstreamObserver:
 
     `answered`: method, seconds, and the JSON-RPC code or the reason of the failure, None for a result.
     `session_lost`: the server ended a session. `stream_opened` and `stream_ended`: `get` or `response`.
-    `credentials_got`: the seconds that a token endpoint took, and whether a token came of it.
+    `credentials_got`: the seconds that a token endpoint took, and whether a token came of it. `begun`: it is served
+    from now on. `retried`: another try is made, for the reason `connect`. `circuit`: closed, open or half_open from now
+    on. `health`: whether a check was good, and whether the server is thought to be up after it, None where nobody knows
+    yet.
     """
 
     answered: Callable[[str, float, str | None], None]
@@ -115,3 +160,7 @@ class UpstreamObserver:
     stream_opened: Callable[[str], None]
     stream_ended: Callable[[str], None]
     credentials_got: Callable[[float, bool], None] = lambda seconds, ok: None
+    begun: Callable[[], None] = lambda: None
+    retried: Callable[[str], None] = lambda reason: None
+    circuit: Callable[[str], None] = lambda state: None
+    health: Callable[[bool, bool | None], None] = lambda ok, up: None

@@ -79,6 +79,12 @@ def value_at() -> Callable[[GatewayConfig, str], Any]:
 
 
 @pytest.fixture
+def short_at() -> Callable[[GatewayConfig, str], Any]:
+    """As `value_at`, with rules for tasks and policies of rates as tuples of what tells them apart."""
+    return _short_at
+
+
+@pytest.fixture
 def schema_keys() -> set[str]:
     """The dotted paths of the schema, with `reports` for the name of an upstream and `corp` for that of an issuer."""
     return _keys(schema())
@@ -90,7 +96,19 @@ def _value_at(value: Any, key: str) -> Any:
     return value
 
 
+def _short_at(config: GatewayConfig, key: str) -> Any:
+    value = _value_at(config, key)
+    if key == "limits.rate":
+        return [
+            (each.name, each.scope, str(each.rate), each.burst, each.methods, each.event, each.before_auth)
+            for each in value
+        ]
+    return [(rule.upstream, rule.tool, rule.mode) for rule in value] if key == "tasks.upgrade" else value
+
+
 def _keys(node: dict[str, Any], path: str = "") -> set[str]:
+    # What may be null is a section all the same.
+    node = next((each for each in node.get("anyOf", []) if "properties" in each), node)
     children = dict(node.get("properties", {}))
     for named in node.get("patternProperties", {}).values():
         if "properties" in named:

@@ -20,6 +20,12 @@ _OPEN = (
     "upstreams.reports.timeouts.idle",
     "upstreams.reports.timeouts.call",
     "upstreams.reports.timeouts.ceiling",
+    "upstreams.reports.retries.backoff",
+    "upstreams.reports.health.interval",
+    "upstreams.reports.health.timeout",
+    "upstreams.reports.circuit_breaker.window",
+    "upstreams.reports.circuit_breaker.open_for",
+    "upstreams.reports.queue.max_wait",
     "tasks.poll_interval.base",
     "tasks.input_required.max_wait",
     "store.purge_interval",
@@ -28,7 +34,23 @@ _DRAINS = ("server.drain.delay", "server.drain.timeout")
 _DURATIONS = (*_OPEN, *_DRAINS, *_TTLS, "store.sqlite.busy_timeout")
 _HELD = ("server.max_body", "tasks.max_result")
 _SIZES = (*_HELD, "server.max_header", "store.sqlite.max_size")
-_COUNTS = ("server.max_json_depth", "tasks.input_required.max_outstanding", "limits.concurrency.tasks_per_context")
+_COUNTS = (
+    "server.max_json_depth",
+    "server.max_streams_per_context",
+    "upstreams.reports.retries.attempts",
+    "upstreams.reports.health.unhealthy_after",
+    "upstreams.reports.circuit_breaker.half_open",
+    "upstreams.reports.concurrency",
+    "tasks.input_required.max_outstanding",
+    "limits.concurrency.tasks_per_context",
+    "limits.concurrency.sessions_per_context",
+)
+_SHARES = {
+    "tasks.poll_interval.jitter": "must be between 0 and 0.5",
+    "tasks.poll_interval.target_utilization": "must be between 0.01 and 1",
+    "tasks.early_poll.tolerance": "must be between 0 and 1",
+    "tasks.early_poll.reject_above": "must be between 1 and 1000",
+}
 _SECTIONS = (
     "server",
     "server.tls",
@@ -40,7 +62,10 @@ _SECTIONS = (
     "tasks",
     "tasks.ttl",
     "tasks.poll_interval",
+    "tasks.early_poll",
     "tasks.input_required",
+    "upstreams.reports.retries",
+    "upstreams.reports.queue",
     "limits",
     "limits.concurrency",
     "store",
@@ -53,6 +78,9 @@ _LISTS = (
     "server.allowed_origins",
     "tasks.upgrade",
     "upstreams.reports.timeouts.tools",
+    "upstreams.reports.retries.when",
+    "limits.rate",
+    "limits.overrides",
 )
 
 DURATION = "must be a duration such as 250ms, 30s, 5m, 2h or 7d"
@@ -98,6 +126,19 @@ SCALARS: list[tuple[str, tuple[str, ...], list[str]]] = [
     ("must be a whole number", _COUNTS, ["1.0", "true", "'10'", "ten", "null", "1e1", "9999999999999999999", "1_0"]),
     ("must be at least 1", _COUNTS, ["0", "-1"]),
     ("must be at most 256", ("server.max_json_depth",), ["257"]),
+    ("must be at most 10", ("upstreams.reports.retries.attempts",), ["11"]),
+    ("must be at least 0", ("upstreams.reports.queue.size",), ["-1"]),
+    ("must be at most 1000000", ("upstreams.reports.queue.size",), ["1000001"]),
+    ("must be a number", tuple(_SHARES), ["'0.5'", "true", "null", "half", ".nan", ".inf", "[]"]),
+    *((words, (key,), ["-1", "1001"]) for key, words in _SHARES.items()),
+    ("must be 'tools/list' or 'ping'", ("upstreams.reports.health.method",), ["initialize", "null"]),
+    (
+        "must be a mapping of keys to values",
+        ("upstreams.reports.health", "upstreams.reports.circuit_breaker"),
+        ["[]", "text", "false"],
+    ),
+    ("must be 'jsonrpc', 'http' or 'tool_error'", ("limits.reject_as",), ["429", "null"]),
+    ("must be the path of a file", ("admin.token_file",), ["''", "1"]),
     ("must be 1", ("version",), ["2", "'1'", "1.0", "true", "null", "[1]"]),
     ("must be 'http'", ("upstreams.reports.transport",), ["sse", "stdio", "null", "HTTP"]),
     ("must be 'wait' or 'fail'", ("server.drain.running_tasks",), ["Wait", "true", "null"]),
@@ -183,7 +224,7 @@ LISTS: list[tuple[str, str, list[str]]] = [
         [r'[{tool: "a\nb", mode: auto}]', r'[{tool: "\x1b", mode: auto}]'],
     ),
     ("must be Unicode text", "tasks.upgrade[0].tool", [r'[{tool: "\ud800", mode: auto}]']),
-    ("unknown key", "tasks.upgrade[0].ttl", ["[{tool: a, mode: auto, ttl: 2h}]"]),
+    ("unknown key", "tasks.upgrade[0].grace", ["[{tool: a, mode: auto, grace: 2s}]"]),
     (
         "must be the name of an upstream of this file",
         "tasks.upgrade[1].upstream",

@@ -1,4 +1,4 @@
-"""The configuration as text again, the flags instead of a file, and the JSON Schema."""
+"""The configuration as text again, and the JSON Schema."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 
-from taskgate.config import ConfigurationError, GatewayConfig, Listen, effective, for_upstream, load, schema
+from taskgate.config import ConfigurationError, GatewayConfig, effective, load, schema
+from taskgate.config.numbers import read_rate
 from taskgate.config.units import read_duration, read_size, write_duration, write_size
 
 Loads = Callable[..., GatewayConfig]
@@ -73,7 +74,41 @@ authorization:
     - {effect: deny}
   scope_implies: {"$a": ["$$b", "true"], "null": []}
 """
-TEXTS = {"minimal": None, "other": OTHER, "tokens": TOKENS}
+LIMITS = """\
+version: 1
+auth: {mode: required, issuers: {a: {issuer: "https://a", claims: {tenant: org}}}}
+upstreams:
+  a:
+    path: /a
+    url: http://a
+    retries: {attempts: 10, when: [], backoff: 1ms, max_backoff: 1ms}
+    health: null
+    circuit_breaker: null
+    concurrency: 1
+    queue: {size: 0, max_wait: 1ms}
+  b: {path: /b, url: "http://b", health: {method: ping, unhealthy_after: 9}, circuit_breaker: {half_open: 2}}
+tasks:
+  upgrade:
+    - {upstream: a, tool: x, mode: auto, inline_grace: 0s, hints: {readOnlyHint: true, destructiveHint: false}}
+    - {tool: y, mode: always, ttl: 2h, ttl_min: 1h, ttl_max: 7d, deadline: 1ms, cap: 1, on_lost: rerun}
+    - {tool: "*", mode: sync, join_retries: 90s, shadow: true}
+  poll_interval: {base: 1s, min: 1s, max: 1s, adaptive: false, jitter: 0, target_utilization: 1}
+  early_poll: {tolerance: 0.25, reject_above: 1}
+limits:
+  reject_as: http
+  expose_quota: true
+  rate:
+    - {name: "null", scope: tenant, rate: 90/m, methods: ["tasks/*", "?ools/call"], tool: "[[]$$*", upstream: a}
+    - {name: "1", scope: ip, rate: 999999999/h, burst: 1, event: auth_failure, mode: shadow}
+  concurrency: {tasks_per_tenant: null, tasks_global: null, kept_per_context: 1536KiB, kept_global: null}
+  overrides:
+    - match: {tenant: "null", claims: {"a b": ["1", "~"]}}
+      rate: {"null": 1/s}
+      concurrency: {kept_global: 1TiB}
+      ttl_max: 7d
+    - match: {}
+"""
+TEXTS = {"minimal": None, "other": OTHER, "tokens": TOKENS, "limits": LIMITS}
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -176,58 +211,11 @@ def test_a_size_is_written_as_it_is_read(size: int) -> None:
     assert read_size(write_size(size)) == size
 
 
-def test_the_flags_mean_one_upstream_at_mcp() -> None:
-    config = for_upstream("http://127.0.0.1:3000/mcp", "[::1]:0", "127.0.0.1:1")
-    assert {name: section.path for name, section in config.upstreams.items()} == {"default": "/mcp"}
-    assert config.upstreams["default"].url == "http://127.0.0.1:3000/mcp"
-    assert (config.server.listen, config.admin.listen) == (Listen(host="::1", port=0), Listen(host="127.0.0.1", port=1))
-    assert (config.auth.mode, config.store.backend) == ("none", "sqlite")
-
-
-def test_a_flag_that_is_not_given_is_as_in_a_file(loads: Loads) -> None:
-    text = "version: 1\nauth: {mode: none}\nupstreams: {default: {path: /mcp, url: 'http://a'}}\n"
-    assert for_upstream("http://a", None, None) == loads(text)
-
-
-def test_a_flag_holds_no_references() -> None:
-    assert for_upstream("http://a/${A}$", None, None).upstreams["default"].url == "http://a/${A}$"
-
-
-@pytest.mark.parametrize(
-    ("flags", "told"),
-    [
-        (("a", None, None), ["--upstream: must be an absolute http or https URL, in ASCII and without spaces"]),
-        (("http://u:p@a", None, None), ["--upstream: must not hold a user name or password"]),
-        (
-            ("http://a", "0.0.0.0:80", None),
-            [
-                "--listen: must be a loopback address (127.0.0.1, [::1] or localhost) with auth.mode none, "
-                "unless auth.allow_insecure is true"
-            ],
-        ),
-        (
-            ("", "80", ""),
-            [
-                "--listen: must be HOST:PORT or [IPV6]:PORT, such as 127.0.0.1:8080",
-                "--admin: must be HOST:PORT or [IPV6]:PORT, such as 127.0.0.1:8080",
-                "--upstream: must be an absolute http or https URL, in ASCII and without spaces",
-            ],
-        ),
-        (("http://a", "127.0.0.1:1", "127.0.0.1:1"), ["--listen: must not be --admin"]),
-        (
-            ("http://a", "127.0.0.1:9464", None),
-            ["--listen: must not be --admin, which is 127.0.0.1:9464 unless given"],
-        ),
-        (
-            ("http://a", None, "127.0.0.1:8080"),
-            ["--admin: must not be --listen, which is 127.0.0.1:8080 unless given"],
-        ),
-    ],
-)
-def test_what_is_wrong_with_flags_is_told_by_their_names(flags: tuple[str, str, str], told: list[str]) -> None:
-    with pytest.raises(ConfigurationError) as refused:
-        for_upstream(*flags)
-    assert sorted(str(refused.value).splitlines()) == sorted(told)
+@given(count=st.integers(1, 999_999_999), unit=st.sampled_from("smh"))
+def test_a_rate_is_written_as_it_is_read(count: int, unit: str) -> None:
+    rate = read_rate(f"{count}/{unit}")
+    assert (str(rate), read_rate(rate)) == (f"{count}/{unit}", rate)
+    assert rate.every * count == pytest.approx({"s": 1, "m": 60, "h": 3600}[unit])
 
 
 WRONG = [
@@ -239,6 +227,8 @@ WRONG = [
     "version: 1\nauth: {mode: none}\nupstreams: {a: {path: a, url: 'http://a'}}",
     "version: 1\nauth: {mode: none}\nupstreams: {a: {path: /a, url: 'ftp://a'}}",
     "version: 1\nauth: {mode: none}\nupstreams: {a: {path: /a, url: 'http://a'}}\nserver: {max_body: 4}",
+    "version: 1\nauth: {mode: none}\nupstreams: {a: {path: /a, url: 'http://a', health: {interval: 1}}}",
+    "version: 1\nauth: {mode: none}\nupstreams: {a: {path: /a, url: 'http://a'}}\nlimits: {rate: [{name: a}]}",
     "version: 1\nauth: {mode: none}\nupstreams: {a: {path: /a, url: 'http://a'}}\ntracing: {}",
 ]
 
@@ -250,8 +240,10 @@ def test_the_schema_is_one_and_takes_what_loads(loads: Loads, minimal: str) -> N
         minimal,
         OTHER,
         TOKENS,
+        LIMITS,
         effective(loads(OTHER)),
         effective(loads(TOKENS)),
+        effective(loads(LIMITS)),
         minimal.replace("http://127.0.0.1:3000/mcp", "${URL}"),
     ):
         assert [error.message for error in judge.iter_errors(YAML(typ="safe").load(text))] == []

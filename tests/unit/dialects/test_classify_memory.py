@@ -22,6 +22,8 @@ from unit.dialects.stateless import (
     said,
 )
 
+KEY = "io.taskgate/idempotency-key"
+
 SAID = st.fixed_dictionaries(
     {"version": st.sampled_from(["2026-07-28", "2031-01-01", 1, None])},
     optional={
@@ -29,6 +31,7 @@ SAID = st.fixed_dictionaries(
         CLIENT: st.sampled_from([None, {}, {"name": "h"}, "h"]),
         LEVEL: st.sampled_from([None, "error", "loud", {}]),
         "progressToken": st.sampled_from([7, "t", "}", None, 1.5]),
+        KEY: st.sampled_from(["k", "}", 7, None, {"progressToken": 1}]),
         "a/b": st.sampled_from(["progressToken", 0, {"progressToken": 1}]),
     },
 )
@@ -58,6 +61,22 @@ def test_what_is_remembered_knows_no_progress_token(tokens: list[Any]) -> None:
     one, other = [routed("tools/call", TASKS, **{"progressToken": token, LEVEL: "error"}) for token in tokens]
     assert one.peer is other.peer
     assert [one.progress_token, other.progress_token] == tokens
+
+
+@given(keys=st.lists(TOKENS, min_size=2, max_size=2), tokens=st.lists(st.none() | TOKENS, min_size=2, max_size=2))
+def test_what_is_remembered_knows_no_idempotency_key(keys: list[Any], tokens: list[Any]) -> None:
+    # With and without a token in front of it, or behind it.
+    for first in (True, False):
+        one, other = [
+            routed("tools/call", TASKS, **dict(said if first else reversed(said)))
+            for said in (
+                [(KEY, key), ("progressToken", "t" if token is None else token)]
+                for key, token in zip(keys, tokens, strict=True)
+            )
+        ]
+        assert one.peer is other.peer
+    bare, again = [routed("tools/call", TASKS, **{KEY: key}) for key in keys]
+    assert bare.peer is again.peer
 
 
 def test_requests_that_say_the_same_are_of_the_same_host() -> None:

@@ -9,8 +9,7 @@ import pytest
 
 from helpers.schema import check_server_message
 from taskgate import errors
-from taskgate.dialects.faults import CANCELLED, Fault, call_ended, call_failed, error_object, fault
-from taskgate.tasks.record import FaultReason
+from taskgate.dialects.faults import Fault, call_failed, error_object, fault
 
 
 class Face(NamedTuple):
@@ -69,9 +68,43 @@ TABLE: dict[str, tuple[Exception, Face]] = {
             200,
             429,
             "Too many unfinished tasks (limit 16)",
-            ours("concurrency", limit=16, retryAfterMs=2000),
+            ours("concurrency", limit=16, scope="context", retryAfterMs=2000),
             AGAIN,
         ),
+    ),
+    "decisions 19, a cap of many": (
+        errors.TooManyTasks(5, scope="tenant"),
+        Face(
+            200,
+            429,
+            "Too many unfinished tasks (limit 5)",
+            ours("concurrency", limit=5, scope="tenant", retryAfterMs=2000),
+            AGAIN,
+        ),
+    ),
+    "decisions 19, bytes": (
+        errors.TooManyBytes(1024, scope="global"),
+        Face(
+            200,
+            429,
+            "Too much is kept of earlier tasks (limit 1024 bytes)",
+            ours("bytes", limit=1024, scope="global", retryAfterMs=2000),
+            AGAIN,
+        ),
+    ),
+    "decisions 19, a rate": (
+        errors.RateLimited(timedelta(seconds=1.5), "calls"),
+        Face(
+            200,
+            429,
+            "Rate limit exceeded",
+            ours("rate", policy="calls", retryAfterMs=1500),
+            AGAIN,
+        ),
+    ),
+    "decisions 19, a queue": (
+        errors.QueueFull("No turn", retry_after=timedelta(seconds=10)),
+        Face(200, 429, "No turn", ours("queue", retryAfterMs=10_000), (("Retry-After", "10"),)),
     ),
     "decisions 19, the store": (
         errors.StoreUnavailable("/var/lib/taskgate/tasks.db: disk I/O error"),
@@ -151,6 +184,31 @@ def test_a_failed_call_says_why_and_whether_it_may_have_run(reason: errors.Upstr
     check_server_message(seen.message(1), request_method="tools/call")
 
 
+def test_a_server_that_is_left_alone_for_a_while_says_until_when() -> None:
+    error = errors.UpstreamFailed(
+        errors.UpstreamReason.UNREACHABLE, "The server is gone", dispatched=False, retry_after=timedelta(seconds=2.2)
+    )
+    data = {"origin": "upstream", "reason": "unreachable", "dispatched": False}
+    seen = fault(error)
+    assert (seen.status, seen.code, seen.data) == (200, -32603, {**data, "retryAfterMs": 2200})
+    assert seen.headers == (("Retry-After", "3"),)
+    assert json.loads(call_failed(error).error)["data"] == seen.data
+
+
+@pytest.mark.parametrize(
+    ("wait", "told"),
+    [
+        (timedelta(seconds=2.1), " Try again in 3 seconds."),
+        (timedelta(seconds=0.2), " Try again in 1 second."),
+        (None, ""),
+    ],
+)
+def test_a_refusal_as_a_result_is_one_that_a_model_can_act_on(wait: timedelta | None, told: str) -> None:
+    result = Fault(status=200, code=429, text="Rate limit exceeded", retry_after=wait).tool_result
+    said = {"type": "text", "text": f"The tool was not called: Rate limit exceeded.{told}"}
+    assert json.loads(result) == {"content": [said], "isError": True}
+
+
 def every_kind(root: type[errors.GatewayError]) -> Iterator[type[errors.GatewayError]]:
     yield root
     for kind in root.__subclasses__():
@@ -180,13 +238,15 @@ def test_what_is_told_of_unforeseen_errors_holds_none_of_their_text() -> None:
     ("patience", "field", "milliseconds"),
     [
         (timedelta(), "0", 0),
-        (timedelta(microseconds=1), "1", 0),
+        (timedelta(microseconds=1), "1", 1),
         (timedelta(milliseconds=1), "1", 1),
         (timedelta(seconds=1), "1", 1_000),
-        (timedelta(minutes=2, microseconds=1), "121", 120_000),
+        (timedelta(minutes=2, microseconds=1), "121", 120_001),
     ],
 )
-def test_seconds_of_patience_are_rounded_up(patience: timedelta, field: str, milliseconds: int) -> None:
+def test_patience_is_rounded_up_lest_anybody_comes_too_early(
+    patience: timedelta, field: str, milliseconds: int
+) -> None:
     seen = fault(errors.Draining(patience))
     assert seen.headers == (("Retry-After", field),)
     assert seen.data is not None
@@ -200,32 +260,6 @@ def test_every_verb_that_is_served_is_told() -> None:
 def test_every_refusal_has_data_of_its_own() -> None:
     first = fault(errors.Draining(timedelta(seconds=1)))
     assert fault(errors.Draining(timedelta(seconds=9))).data != first.data
-
-
-# --- how tasks end -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("reason", errors.UpstreamReason)
-def test_a_task_whose_call_failed_keeps_what_a_plain_call_would_have_told(reason: errors.UpstreamReason) -> None:
-    error = errors.UpstreamFailed(reason, "The server é gone", dispatched=True)
-    ended = call_failed(error)
-    assert json.loads(ended.error) == json.loads(fault(error).message(1))["error"]
-    assert ended.reason is FaultReason(reason.value)
-    assert ended.message == "The server é gone"
-
-
-@pytest.mark.parametrize("reason", [FaultReason.CALL_LOST, FaultReason.SHUTDOWN, FaultReason.INTERNAL])
-@pytest.mark.parametrize("dispatched", [True, False])
-def test_a_task_that_the_gateway_gives_up_says_so(reason: FaultReason, dispatched: bool) -> None:
-    ended = call_ended(reason, "Gone", dispatched=dispatched)
-    data = {"origin": "gateway", "reason": reason.value, "dispatched": dispatched}
-    assert json.loads(ended.error) == {"code": -32603, "message": "Gone", "data": data}
-    assert (ended.reason, ended.message) == (reason, "Gone")
-
-
-def test_a_cancelled_task_has_an_error_outside_the_reserved_codes() -> None:
-    # AMB-1.
-    assert json.loads(CANCELLED) == {"code": -32800, "message": "Task was cancelled"}
 
 
 def test_an_error_without_data_has_no_data_member() -> None:

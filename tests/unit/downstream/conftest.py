@@ -6,6 +6,9 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from unit.downstream.gate import PLANTED, Gate, opened
+from unit.downstream.operating import operated
+
+__all__ = ["operated"]
 
 
 @pytest.fixture(autouse=True)

@@ -2,62 +2,15 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
 
-import orjson
 import pytest
 
-from helpers.raw_http import RawAnswer, RawHost, raw_host, request_head
+from helpers.raw_http import RawHost, raw_host, request_head
 from helpers.waiting import bounded, eventually
 from taskgate.downstream import operations
-from taskgate.downstream.operations import OperatorsListener
 from taskgate.telemetry.audit import HttpAnswered
-from taskgate.telemetry.metrics import PrometheusAudit
 from unit.downstream.gate import PLANTED
-
-
-@dataclass
-class Operated:
-    """An operators' listener that is open, and what it is told of the gateway."""
-
-    checks: dict[str, bool] = field(default_factory=lambda: {"started": True, "store": True})
-    fault: Exception | None = None
-    holds: asyncio.Event | None = None
-    asked: int = 0
-
-    def __post_init__(self) -> None:
-        self.metrics = PrometheusAudit(upstreams={"reports": "reports"}, backend="memory")
-        self.listener = OperatorsListener(metrics=self.metrics, ready=self._ready)
-        self.address = ("", 0)
-
-    async def ask(self, path: str, method: str = "GET", **headers: str) -> RawAnswer:
-        async with raw_host(self.address) as host:
-            return await host.ask(request_head(method, path, Host="localhost", **headers))
-
-    async def _ready(self) -> Mapping[str, bool]:
-        self.asked += 1
-        if self.fault is not None:
-            raise self.fault
-        if self.holds is not None:
-            await self.holds.wait()
-        return self.checks
-
-
-@pytest.fixture
-async def operated() -> AsyncIterator[Operated]:
-    operated = Operated()
-    operated.address = await operated.listener.start("127.0.0.1", 0)
-    yield operated
-    async with bounded():
-        await operated.listener.close()
-
-
-def told(answer: RawAnswer) -> object:
-    """The document of an answer, whose headers are as they always are."""
-    assert answer.headers["content-type"] == "application/json"
-    assert (answer.headers["server"], answer.headers["cache-control"]) == ("taskgate", "no-store")
-    return orjson.loads(answer.body)
+from unit.downstream.operating import Operated, told
 
 
 async def test_a_process_that_answers_is_alive_whatever_it_lacks(operated: Operated) -> None:

@@ -21,6 +21,7 @@ from taskgate.tasks.events import CallSucceeded, CancelRequested
 from taskgate.tasks.record import Faulted, TaskRecord, TaskStatus
 from taskgate.upstream import failures
 from taskgate.upstream.base import Hearer
+from unit.engine.admission.live_rules import live
 from unit.engine.facts import Facts
 
 
@@ -63,8 +64,8 @@ class House:
     def __init__(self, store: Store) -> None:
         self.clock, self.store = ManualClock(), store
         changes = Changes(store=store, audit=Facts(), clock=self.clock)
-        dialect, streams = LegacyDownstream("1"), object()
-        hearing = Hearing(changes=changes, streams=streams, dialect=dialect, bounds=Bounds(timedelta(hours=1), 8))  # type: ignore[arg-type]
+        dialect, streams, rules = LegacyDownstream("1"), object(), live(questions=Bounds(timedelta(hours=1), 8))
+        hearing = Hearing(changes=changes, streams=streams, dialect=dialect, live=rules)  # type: ignore[arg-type]
         self.runner = Runner(
             holder=HOLDER,
             store=store,

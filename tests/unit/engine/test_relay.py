@@ -11,6 +11,7 @@ from helpers.waiting import bounded
 from taskgate.auth.context import ANONYMOUS
 from taskgate.engine.relay import Asked, Relaying
 from taskgate.errors import CutOff
+from unit.engine.facts import Facts
 from unit.engine.stateless.calling import Talk
 
 
@@ -28,8 +29,12 @@ class Silent:
             raise
 
 
+def new_relaying() -> Relaying:
+    return Relaying(dialect=None, patience=timedelta(seconds=60), joining=None, audit=Facts())  # type: ignore[arg-type]
+
+
 async def test_a_call_that_begins_after_the_others_were_given_up_is_cut_off_too() -> None:
-    relaying = Relaying(dialect=None, patience=timedelta(seconds=60))  # type: ignore[arg-type]
+    relaying = new_relaying()
     server = Silent()
     host_session: Any = SimpleNamespace(upstream=server, calls={})
     relaying.stop()

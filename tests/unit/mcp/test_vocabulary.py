@@ -99,6 +99,7 @@ def test_our_own_codes_stand_outside_the_reserved_range_and_apart() -> None:
 
 def test_the_keys_of_meta_are_spelt_as_the_specification_spells_them() -> None:
     spelt = {value for value in vars(vocabulary).values() if isinstance(value, str) and value.startswith("io.")}
+    spelt.remove(vocabulary.IDEMPOTENCY_KEY)
     assert {key.removeprefix("io.modelcontextprotocol/") for key in spelt} == {
         "related-task",
         "model-immediate-response",
@@ -113,6 +114,10 @@ def test_the_keys_of_meta_are_spelt_as_the_specification_spells_them() -> None:
     assert vocabulary.RELATED_TASK == "io.modelcontextprotocol/related-task"
     assert vocabulary.PROTOCOL_VERSION == "io.modelcontextprotocol/protocolVersion"
     assert vocabulary.TASKS_EXTENSION == "io.modelcontextprotocol/tasks"
+
+
+def test_a_key_of_ours_looks_like_none_of_the_protocols() -> None:
+    assert vocabulary.IDEMPOTENCY_KEY == "io.taskgate/idempotency-key"
 
 
 def test_headers_are_spelt_as_the_specification_spells_them() -> None:

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.manual_clock import EPOCH
-from helpers.records import new_call, new_input, new_lease, new_peer, new_record
+from helpers.records import new_call, new_input, new_lease, new_record
 from taskgate.errors import StoreUnavailable
 from taskgate.mcp.versions import Peer, Revision
 from taskgate.stores import codec
 from taskgate.tasks.listing import listed
-from taskgate.tasks.record import Faulted, FaultReason, Lease, Outcome, OwnerKey, Succeeded, TaskRecord, TaskStatus
+from taskgate.tasks.record import Lease, OwnerKey, Succeeded, TaskRecord, TaskStatus
 
 # Every code point, those that no encoding knows included.
 texts = st.text(st.characters(exclude_categories=()), max_size=12)
@@ -60,6 +59,10 @@ heads = st.builds(
     answers=st.dictionaries(texts, texts, max_size=2),
     tool_error=st.booleans(),
     lease=leases,
+    tenant=st.none() | texts,
+    deadline=st.none() | spans,
+    reruns=st.integers(0, 3),
+    repeat_key=st.none() | texts,
 )
 
 
@@ -95,6 +98,26 @@ def test_a_head_is_an_array_that_starts_with_the_schema() -> None:
     assert orjson.loads(codec.pack_head(new_record()))[0] == codec.SCHEMA
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{"tenant": "t"}, {"deadline": timedelta(seconds=9)}, {"reruns": 1}, {"repeat_key": "k"}],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_what_few_records_have_is_in_their_heads_alone(changes: dict[str, Any]) -> None:
+    plain, rare = (len(orjson.loads(codec.pack_head(record))) for record in (new_record(), new_record(**changes)))
+    assert (plain, rare) == (20, 21)
+
+
+def test_a_head_of_an_earlier_version_has_none_of_what_is_rare() -> None:
+    head = (
+        b'[1,"id","context","mount","tool",["2025-11-25",{},{}],null,null,"working",null,'
+        b"1767225600000000,1767225600000000,3600000000,1000000,0,false,[],0,{},false]"
+    )
+    record = codec.unpack_head(head, None)
+    assert (record.tenant, record.deadline, record.reruns, record.repeat_key) == (None, None, 0, None)
+    assert codec.pack_head(record) == head
+
+
 def _changed(place: int, value: object) -> bytes:
     fields = json.loads(codec.pack_head(new_record()))
     fields[place] = value
@@ -116,6 +139,9 @@ def _changed(place: int, value: object) -> bytes:
         b" \xff",
         codec.pack_head(new_record())[:-1],
         codec.pack_head(new_record())[:-1] + b",0]",
+        codec.pack_head(new_record())[:-1] + b",[null,null,0]]",
+        codec.pack_head(new_record())[:-1] + b',[null,"soon",0,null]]',
+        codec.pack_head(new_record(reruns=1))[:-1] + b",0]",
         _changed(5, ["1999-01-01", {}, {}]),
         _changed(5, None),
         _changed(8, "paused"),
@@ -140,6 +166,8 @@ def test_a_head_that_cannot_be_read_is_refused(head: bytes) -> None:
         b" " + b"[" * 100_000,
         7,
         codec.pack_head(new_record())[:-1] + b",0]",
+        codec.pack_head(new_record())[:-1] + b",[null,null,0]]",
+        codec.pack_head(new_record(reruns=1))[:-1] + b",0]",
         _changed(8, "paused"),
         _changed(8, ["working"]),
         _changed(10, "now"),
@@ -168,131 +196,3 @@ def test_only_short_heads_are_remembered(length: int) -> None:
 def test_a_head_of_another_schema_is_refused_by_name(schema: object) -> None:
     with pytest.raises(StoreUnavailable, match="another version"):
         codec.unpack_head(_changed(0, schema), None)
-
-
-# --- bodies ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("record", [new_record(params=None), new_record(status=TaskStatus.CANCELLED, params=None)])
-def test_a_head_is_its_own_head(record: TaskRecord) -> None:
-    assert codec.as_head(record) is record
-
-
-@pytest.mark.parametrize("outcome", [None, Succeeded(result="{}", tool_error=False)])
-@pytest.mark.parametrize("params", [None, "{}"])
-def test_a_head_has_no_bodies(params: str | None, outcome: Outcome | None) -> None:
-    head = codec.as_head(new_record(params=params, outcome=outcome))
-    assert (head.call.params, head.outcome) == (None, None)
-
-
-def test_a_record_is_its_head_with_its_bodies() -> None:
-    record = new_record(params="[1]", outcome=Succeeded(result="2", tool_error=False))
-    head = codec.as_head(record)
-    assert (head.call.params, head.outcome) == (None, None)
-    assert codec.with_bodies(head, record.call.params, record.outcome) == record
-
-
-OUTCOMES: list[Outcome] = [
-    Succeeded(result='{"content":[]}', tool_error=False),
-    Succeeded(result="\ud800\0ä", tool_error=True),
-    *(Faulted(error='{"code":-32603}', reason=reason) for reason in FaultReason),
-]
-
-
-@pytest.mark.parametrize("outcome", OUTCOMES)
-def test_an_outcome_comes_back_as_it_was(outcome: Outcome) -> None:
-    assert codec.unpack_outcome(*codec.pack_outcome(outcome)) == outcome
-
-
-def test_every_kind_of_outcome_has_a_name_of_its_own() -> None:
-    kinds = {codec.pack_outcome(outcome)[0] for outcome in OUTCOMES}
-    assert len(kinds) == len(OUTCOMES)
-
-
-@pytest.mark.parametrize(("kind", "body"), [("unknown", b"{}"), ("", b""), ("result", b"\xff"), ("closed", b"\xc3")])
-def test_an_outcome_that_cannot_be_read_is_refused(kind: str, body: bytes) -> None:
-    with pytest.raises(StoreUnavailable, match="cannot be read"):
-        codec.unpack_outcome(kind, body)
-
-
-@given(texts)
-def test_a_text_comes_back_as_it_was(text: str) -> None:
-    assert codec.unpack_text(codec.pack_text(text)) == text
-
-
-@pytest.mark.parametrize("odd", ["\ud800", 10**30])
-def test_what_the_fast_encoder_refuses_comes_back_as_it_was(odd: object) -> None:
-    peer = new_peer(info={"name": odd})
-    assert codec.unpack_peer(codec.pack_peer(peer)) == peer
-
-
-def test_a_text_that_utf_8_knows_is_kept_as_utf_8() -> None:
-    assert codec.pack_text('"ä\N{ROCKET}"') == '"ä\N{ROCKET}"'.encode()
-
-
-# --- sessions, names, times ------------------------------------------------------------------------------------------
-
-
-@given(peers)
-def test_a_peer_comes_back_as_it_was(peer: Peer) -> None:
-    assert codec.unpack_peer(codec.pack_peer(peer)) == peer
-
-
-@pytest.mark.parametrize("text", [b"", b"[]", b"7", b'[1,"2025-11-25",{}]', b'[1,"1999-01-01",{},{}]', b"[1,[],{},{}]"])
-def test_a_peer_that_cannot_be_read_is_refused(text: bytes) -> None:
-    with pytest.raises(StoreUnavailable, match="cannot be read"):
-        codec.unpack_peer(text)
-
-
-def test_a_peer_of_another_schema_is_refused_by_name() -> None:
-    text = codec.pack_peer(new_peer()).replace(b"[1,", b"[2,", 1)
-    with pytest.raises(StoreUnavailable, match="another version"):
-        codec.unpack_peer(text)
-
-
-@given(st.frozensets(texts, max_size=4))
-def test_names_are_a_json_array(names: frozenset[str]) -> None:
-    packed: list[Any] = json.loads(codec.pack_names(names))
-    assert len(packed) == len(names)
-    assert frozenset(packed) == names
-
-
-@given(moments)
-def test_a_moment_comes_back_to_the_microsecond(moment: datetime) -> None:
-    assert codec.unpack_time(codec.pack_time(moment)) == moment
-
-
-@given(moments, moments)
-def test_packed_moments_are_ordered_as_moments_are(one: datetime, other: datetime) -> None:
-    assert (codec.pack_time(one) < codec.pack_time(other)) == (one < other)
-
-
-def test_times_are_microseconds_since_1970() -> None:
-    assert codec.pack_time(datetime(1970, 1, 2, 0, 0, 1, 5, tzinfo=UTC)) == 86_401_000_005
-    assert codec.pack_span(timedelta(days=1, seconds=2, microseconds=3)) == 86_402_000_003
-
-
-# --- leases ----------------------------------------------------------------------------------------------------------
-
-SHORT = new_lease()
-LONG = new_lease(until=EPOCH + timedelta(hours=1))
-FOREIGN = new_lease(holder="other", until=EPOCH)
-
-
-@pytest.mark.parametrize(
-    ("kept", "new", "expected"),
-    [
-        (None, None, None),
-        (None, SHORT, SHORT),
-        (SHORT, None, None),
-        (SHORT, SHORT, SHORT),
-        (SHORT, LONG, LONG),
-        (LONG, SHORT, LONG),
-        (LONG, FOREIGN, FOREIGN),
-        (FOREIGN, LONG, LONG),
-    ],
-)
-def test_a_swap_keeps_the_longer_lease_of_one_holder_and_else_the_new(
-    kept: Lease | None, new: Lease | None, expected: Lease | None
-) -> None:
-    assert codec.longer_lease(kept, new) == expected

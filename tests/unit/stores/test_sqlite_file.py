@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from helpers.records import new_record
 from taskgate.errors import StoreUnavailable
+from taskgate.stores.codec import pack_head
 from taskgate.stores.sqlite_file import LAYOUT, OpenFile, SqliteOptions, open_file
 
 OPENER = """
@@ -222,44 +224,68 @@ def test_an_empty_file_is_laid_out(options: SqliteOptions) -> None:
         assert pragma(file.writer, "user_version") == LAYOUT
 
 
-FIRST_LAYOUT = """
+# What a file of an earlier layout lacks, or has in another way.
+SECOND_LAYOUT = """
+    DROP INDEX tasks_repeated;
+    ALTER TABLE tasks DROP COLUMN tenant; ALTER TABLE tasks DROP COLUMN tool;
+    ALTER TABLE tasks DROP COLUMN upstream; ALTER TABLE tasks DROP COLUMN repeat;
+    PRAGMA user_version = 2;
+"""
+FIRST_LAYOUT = (
+    SECOND_LAYOUT
+    + """
     DROP INDEX tasks_created; DROP INDEX tasks_updated;
     CREATE INDEX tasks_created ON tasks (owner, created); CREATE INDEX tasks_updated ON tasks (owner, updated);
     PRAGMA user_version = 1;
 """
+)
+EARLIER = {"first": FIRST_LAYOUT, "second": SECOND_LAYOUT}
 
 
 def indexes(connection: sqlite3.Connection) -> dict[str, str]:
     return dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'index'").fetchall())
 
 
-def test_a_file_of_the_first_layout_gets_the_indexes_of_this_one_and_keeps_what_is_in_it(
-    options: SqliteOptions,
+def columns(connection: sqlite3.Connection) -> set[str]:
+    return {row[1] for row in connection.execute("PRAGMA table_info(tasks)").fetchall()}
+
+
+@pytest.mark.parametrize("layout", EARLIER.values(), ids=EARLIER)
+def test_a_file_of_an_earlier_layout_gets_what_this_one_has_and_keeps_what_is_in_it(
+    options: SqliteOptions, layout: str
 ) -> None:
     ours(options.path)
     with opened(options) as file:
-        expected = indexes(file.far)
+        expected = indexes(file.far), columns(file.far)
     with closing(sqlite3.connect(options.path)) as connection:
-        connection.executescript(FIRST_LAYOUT)
-        assert indexes(connection) != expected
+        connection.executescript(layout)
+        assert indexes(connection) != expected[0]
+        assert columns(connection) < expected[1]
     with opened(options) as file:
         assert pragma(file.writer, "user_version") == LAYOUT
-        assert indexes(file.far) == expected
+        assert (indexes(file.far), columns(file.far)) == expected
         assert file.near.execute("SELECT count(*) FROM params").fetchone() == (40,)
 
 
-def test_a_file_of_the_first_layout_that_has_no_room_for_the_new_indexes_stays_as_it_is(options: SqliteOptions) -> None:
+@pytest.mark.parametrize(("number", "layout"), list(enumerate(EARLIER.values(), 1)), ids=EARLIER)
+def test_a_file_of_an_earlier_layout_that_has_no_room_for_what_is_new_stays_as_it_is(
+    options: SqliteOptions, number: int, layout: str
+) -> None:
     ours(options.path)
-    row = "INSERT INTO tasks VALUES (NULL, ?, x'00', x'00', 0, 0, 0, 0, 'completed', 0, 0, NULL, 0, 0, '')"
+    nothing = ", ".join(["NULL"] * 4)
+    row = f"INSERT INTO tasks VALUES (NULL, ?, x'', x'', {nothing}, 0, 0, 0, 0, 'working', 0, 0, NULL, 0, 0, ?)"
+    head = pack_head(new_record())
     with opened(options) as file:
-        file.writer.executemany(row, [(f"{number:0200}",) for number in range(2000)])
+        file.writer.executemany(row, [(f"{place:0200}", head) for place in range(2000)])
+        file.writer.execute("UPDATE tasks SET unfinished = 1")
     with closing(sqlite3.connect(options.path)) as connection:
-        connection.executescript(FIRST_LAYOUT)
+        connection.executescript(layout)
         connection.execute("VACUUM")
-        old = indexes(connection)
+        old = indexes(connection), columns(connection)
     assert "full" in refusal(replace(options, max_size=options.path.stat().st_size))
     with closing(sqlite3.connect(options.path)) as connection:
-        assert (pragma(connection, "user_version"), indexes(connection)) == (1, old)
+        assert pragma(connection, "user_version") == number
+        assert (indexes(connection), columns(connection)) == old
 
 
 def test_a_file_that_was_closed_opens_again_as_it_was(options: SqliteOptions) -> None:

@@ -13,10 +13,9 @@ from helpers.manual_clock import EPOCH
 from helpers.records import OWNER, after, keep, new_input, new_lease, new_record
 from helpers.waiting import bounded
 from taskgate.errors import StoreUnavailable, TooManyTasks
-from taskgate.stores.base import Cap, CapScope
+from taskgate.limits.caps import Cap, CapScope
 from taskgate.stores.codec import pack_time
-from taskgate.stores.sqlite import BRIEF, SqliteStore
-from taskgate.stores.sqlite_file import OpenFile, SqliteOptions, open_file
+from taskgate.stores.sqlite import BRIEF
 from taskgate.tasks.events import (
     CallFaulted,
     CallSucceeded,
@@ -29,30 +28,10 @@ from taskgate.tasks.events import (
 from taskgate.tasks.listing import TaskFilter, TaskOrder, TaskState
 from taskgate.tasks.machine import advance
 from taskgate.tasks.record import FaultReason, Succeeded, TaskStatus
+from unit.stores.places import Place
 
 FAR_OFF = EPOCH + timedelta(days=365)
 ENDED = CallSucceeded(result='{"content":[]}', tool_error=False)
-
-
-class Place:
-    """A file, and the store in it, which can be opened again."""
-
-    def __init__(self, path: Path) -> None:
-        self.options = SqliteOptions(
-            path=path, synchronous="NORMAL", busy_timeout=timedelta(seconds=5), max_size=1 << 26
-        )
-        self.file: OpenFile
-        self.store = self.open()
-
-    def open(self) -> SqliteStore:
-        self.file = open_file(self.options)
-        return SqliteStore(self.file)
-
-    async def reopen(self) -> SqliteStore:
-        async with bounded():
-            await self.store.close()
-        self.store = self.open()
-        return self.store
 
 
 @pytest.fixture

@@ -13,8 +13,9 @@ from helpers.manual_clock import EPOCH
 from helpers.records import HOLDER, OWNER, after, keep, new_lease, new_record, new_session
 from helpers.waiting import bounded
 from taskgate.errors import StoreUnavailable
+from taskgate.limits.caps import Cap, CapScope
 from taskgate.stores import sqlite_statements as sql
-from taskgate.stores.base import Cap, CapScope, TaskWatch
+from taskgate.stores.base import TaskWatch
 from taskgate.stores.sqlite import LARGE, SqliteStore
 from taskgate.stores.sqlite_file import OpenFile, SqliteOptions, open_file
 from taskgate.stores.sqlite_pages import page_statement
@@ -115,7 +116,7 @@ async def test_a_record_that_cannot_be_written_harms_no_other(place: Place) -> N
         *(place.store.insert(record, caps=()) for record in (others[0], new_record(id="\ud800"), taken, *others[1:])),
         return_exceptions=True,
     )
-    assert [type(end) for end in ends] == [type(None), StoreUnavailable, StoreUnavailable, *[type(None)] * 4]
+    assert [type(end) for end in ends] == [str, StoreUnavailable, StoreUnavailable, *[str] * 4]
     for record in others:
         assert await place.store.load(OWNER, record.id, now=EPOCH, bodies=True) == record
 

@@ -71,7 +71,13 @@ events: st.SearchStrategy[TaskEvent] = st.one_of(
     st.builds(InputWithdrawn, key=_keys),
     st.builds(AnswerForwarded, key=_keys),
     st.builds(CallSucceeded, result=st.just("{}"), tool_error=st.booleans(), message=st.none() | st.just("no")),
-    st.builds(CallFaulted, error=st.just('{"code":1}'), reason=st.sampled_from(FaultReason), message=st.just("no")),
+    st.builds(
+        CallFaulted,
+        error=st.just('{"code":1}'),
+        reason=st.sampled_from(FaultReason),
+        message=st.just("no"),
+        unsent=st.booleans(),
+    ),
     st.just(CancelRequested()),
 )
 """Any event, possible in the state it meets or not."""

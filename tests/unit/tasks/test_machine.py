@@ -35,7 +35,12 @@ LATER = EPOCH + timedelta(seconds=9)
 RECORDS: dict[TaskStatus, TaskRecord] = {
     WORKING: record(inputs_made=1, answers={"input-1": "{}"}),
     INPUT_REQUIRED: record(
-        status=INPUT_REQUIRED, inputs=(question(2), question(3)), inputs_made=3, answers={"input-1": "{}"}
+        status=INPUT_REQUIRED,
+        inputs=(question(2), question(3)),
+        inputs_made=3,
+        answers={"input-1": "{}"},
+        dispatched=True,
+        reruns=1,
     ),
     COMPLETED: record(status=COMPLETED, outcome=Succeeded(result="{}", tool_error=False), lease=None),
     FAILED: record(status=FAILED, outcome=Faulted(error="{}", reason=FaultReason.CLOSED), lease=None),
@@ -64,7 +69,7 @@ def event_for(kind: type[Any], task: TaskRecord) -> TaskEvent:
 # Written out by hand: the table is compared with this, never with itself. Nothing stands for "illegal".
 EXPECTED: dict[type[Any], tuple[set[TaskStatus] | None, set[TaskStatus] | None]] = {
     # from: working, input_required
-    Dispatched: ({WORKING}, None),
+    Dispatched: ({WORKING}, {WORKING}),
     Progressed: ({WORKING}, {INPUT_REQUIRED}),
     InputRequested: ({INPUT_REQUIRED}, {INPUT_REQUIRED}),
     InputClaimed: (None, {INPUT_REQUIRED}),
@@ -107,6 +112,11 @@ RAN = {"status_message": None, "inputs": (), "answers": {}, "lease": None, "upda
 RESULT, ERROR = '{"content":[]}', '{"code":-1,"message":"m"}'
 CHANGES: dict[str, tuple[TaskStatus, TaskEvent, dict[str, Any]]] = {
     "dispatched": (WORKING, Dispatched(), {"dispatched": True}),
+    "dispatched again": (
+        INPUT_REQUIRED,
+        Dispatched(),
+        {"status": WORKING, "reruns": 0, "inputs": (), "answers": {}, "updated_at": LATER},
+    ),
     "progressed": (WORKING, Progressed(message="3/10"), {"status_message": "3/10", "updated_at": LATER}),
     "asked": (
         WORKING,
@@ -236,6 +246,12 @@ ILLEGAL: dict[str, tuple[TaskStatus, TaskEvent]] = {
 def test_an_event_that_names_what_is_not_there_is_illegal(status: TaskStatus, event: TaskEvent) -> None:
     with pytest.raises(IllegalTransition):
         advance(RECORDS[status], event, LATER)
+
+
+@pytest.mark.parametrize(("unsent", "key"), [(True, None), (False, "k")])
+def test_a_call_that_never_left_gives_its_name_back(unsent: bool, key: str | None) -> None:
+    fault = CallFaulted(error=ERROR, reason=FaultReason.QUEUE, message="Too late", unsent=unsent)
+    assert advance(replace(RECORDS[WORKING], repeat_key="k"), fault, LATER).repeat_key == key
 
 
 def test_a_call_is_dispatched_once() -> None:

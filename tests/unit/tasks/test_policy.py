@@ -8,20 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskgate.tasks.policy import USUAL_RESPONSE, Mode, Policy, Rule, TaskSupport
+from unit.tasks.policies import policy
 
 HOUR = timedelta(hours=1)
 modes = st.sampled_from(Mode)
 spans = st.timedeltas(min_value=timedelta(days=-400), max_value=timedelta(days=400))
-
-
-def policy(*rules: tuple[str | None, str, Mode], **changes: timedelta) -> Policy:
-    spans = {"ttl_default": HOUR, "ttl_min": timedelta(minutes=1), "ttl_max": 24 * HOUR, **changes}
-    return Policy(
-        rules=tuple(Rule(upstream=upstream, tool=tool, mode=mode) for upstream, tool, mode in rules),
-        poll_interval=timedelta(seconds=5),
-        tasks_per_context=10,
-        **spans,
-    )
 
 
 # --- which rule ----------------------------------------------------------------------------------------------------
@@ -176,14 +167,14 @@ def test_a_tools_name_is_told_as_it_is(tool: str) -> None:
     ],
 )
 def test_a_time_to_live_is_brought_to_the_nearest_allowed(asked: timedelta | None, granted: timedelta) -> None:
-    assert policy().clamp_ttl(asked) == granted
+    assert policy().decide("a", "x").clamp_ttl(asked) == granted
 
 
 @given(spans | st.none())
 def test_what_is_granted_is_within_the_bounds_and_would_be_granted_again(
     asked: timedelta | None,
 ) -> None:
-    rules = policy()
-    granted = rules.clamp_ttl(asked)
-    assert rules.ttl_min <= granted <= rules.ttl_max
-    assert rules.clamp_ttl(granted) == granted
+    terms = policy().decide("a", "x")
+    granted = terms.clamp_ttl(asked)
+    assert terms.ttl_min <= granted <= terms.ttl_max
+    assert terms.clamp_ttl(granted) == granted

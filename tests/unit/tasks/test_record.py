@@ -7,7 +7,7 @@ import pytest
 
 from helpers.manual_clock import EPOCH
 from taskgate.errors import UpstreamReason
-from taskgate.tasks.record import FaultReason, OwnerKey, TaskRecord, TaskStatus
+from taskgate.tasks.record import FaultReason, OwnerKey, TaskRecord, TaskStatus, altered
 from unit.tasks.records import record
 
 
@@ -46,7 +46,26 @@ def test_a_record_is_not_changed_in_place() -> None:
     assert not hasattr(task, "__dict__")
 
 
+def test_an_altered_record_is_another_one_that_differs_in_what_was_named_alone() -> None:
+    task = record()
+    before = replace(task)
+    other = altered(task, status=TaskStatus.FAILED, revision=1)
+    assert other == replace(task, status=TaskStatus.FAILED, revision=1)
+    assert task == before
+    assert altered(task) == task
+    assert altered(task) is not task
+    with pytest.raises(KeyError):
+        altered(task, state=TaskStatus.FAILED)
+
+
 def test_a_new_record_has_nothing_yet() -> None:
     task: TaskRecord = record()
     assert (task.revision, task.dispatched, task.inputs, task.answers, task.outcome) == (0, False, (), {}, None)
     assert record().answers is not task.answers
+
+
+@pytest.mark.parametrize(
+    ("dispatched", "reruns", "may"), [(False, 0, True), (False, 1, True), (True, 1, True), (True, 0, False)]
+)
+def test_a_call_may_be_sent_that_was_not_or_may_run_again(dispatched: bool, reruns: int, may: bool) -> None:
+    assert record(dispatched=dispatched, reruns=reruns).may_be_sent is may

@@ -33,11 +33,12 @@ def clock() -> SetClock:
 def metrics(clock: SetClock) -> PrometheusAudit:
     """Fresh metrics of a gateway with the mounts `m` and `n`, whose upstreams are `reports` and `search`.
 
-    Its issuers are `corp` and `partner`.
+    Its issuers are `corp` and `partner`, its rate policies `calls` and `polls`.
     """
     return PrometheusAudit(
         upstreams={"m": "reports", "n": "search"},
         issuers=["corp", "partner"],
+        policies=["calls", "polls"],
         backend="sqlite",
         revision="abc123",
         clock=clock,

@@ -1,185 +1,24 @@
 """Every fact moves exactly its families, with the right labels."""
 
 from collections.abc import Callable
-from datetime import timedelta
 from time import time
 from typing import Any, Protocol, get_args, get_type_hints
 
 import pytest
 
-from taskgate.errors import AuthReason
 from taskgate.tasks.record import TaskStatus
 from taskgate.telemetry import audit
 from taskgate.telemetry.metrics import PrometheusAudit
+from unit.telemetry.fact_table import FACTS, KEYS_AT, UNFINISHED, UP
 
 Moved = Callable[[], dict[str, float]]
-
-_UP = "upstream=reports"
-_STORE = "backend=sqlite,operation=load,result="
-_KEYS_AT = "taskgate_jwks_last_success_timestamp_seconds{issuer=corp}"
+Page = Callable[[], dict[tuple[str, tuple[tuple[str, str], ...]], float]]
 
 
 class SetClock(Protocol):
     """See conftest."""
 
     seconds: float
-
-
-def _observed(name: str, labels: str, value: float) -> dict[str, float]:
-    return {f"{name}_count{{{labels}}}": 1, f"{name}_sum{{{labels}}}": value}
-
-
-def _seconds(value: float) -> timedelta:
-    return timedelta(seconds=value)
-
-
-FACTS: list[tuple[audit.Fact, dict[str, float]]] = [
-    (
-        audit.HttpAnswered("mcp", "POST", 200, 0.5),
-        _observed(
-            "http_server_request_duration_seconds",
-            "http_request_method=POST,http_response_status_code=200,http_route=mcp",
-            0.5,
-        ),
-    ),
-    (audit.HttpRefused("bad_host"), {"taskgate_http_rejections_total{reason=bad_host}": 1}),
-    (audit.HttpRefused("header_mismatch"), {"taskgate_http_rejections_total{reason=header_mismatch}": 1}),
-    (audit.HttpRefused("unauthenticated"), {"taskgate_http_rejections_total{reason=unauthenticated}": 1}),
-    (audit.HttpRefused("insufficient_scope"), {"taskgate_http_rejections_total{reason=insufficient_scope}": 1}),
-    (audit.HttpRefused("jwks_unavailable"), {"taskgate_http_rejections_total{reason=jwks_unavailable}": 1}),
-    (
-        audit.HttpAnswered("mcp", "POST", 401, 0.5),
-        _observed(
-            "http_server_request_duration_seconds",
-            "http_request_method=POST,http_response_status_code=401,http_route=mcp",
-            0.5,
-        ),
-    ),
-    (audit.StreamOpened("downstream", "get"), {"taskgate_streams{kind=get,side=downstream}": 1}),
-    (audit.StreamEnded("upstream", "response"), {"taskgate_streams{kind=response,side=upstream}": -1}),
-    (
-        audit.RpcAnswered("m", "tools/call", "2025-11-25", 2.0, None),
-        _observed("mcp_server_operation_duration_seconds", f"error_type=,mcp_method_name=tools/call,{_UP}", 2.0)
-        | {"taskgate_requests_by_protocol_total{mcp_protocol_version=2025-11-25}": 1},
-    ),
-    (
-        audit.RpcAnswered("m", "tasks/get", "2025-06-18", 0.25, "-32602"),
-        _observed("mcp_server_operation_duration_seconds", f"error_type=-32602,mcp_method_name=tasks/get,{_UP}", 0.25)
-        | {"taskgate_requests_by_protocol_total{mcp_protocol_version=2025-06-18}": 1},
-    ),
-    (
-        audit.RpcAnswered("m", "tasks/list", "2025-11-25", 0.25, "403"),
-        _observed("mcp_server_operation_duration_seconds", f"error_type=403,mcp_method_name=tasks/list,{_UP}", 0.25)
-        | {"taskgate_requests_by_protocol_total{mcp_protocol_version=2025-11-25}": 1},
-    ),
-    (
-        audit.UpstreamAnswered("m", "tools/list", 4.0, "timeout"),
-        _observed("mcp_client_operation_duration_seconds", f"error_type=timeout,mcp_method_name=tools/list,{_UP}", 4.0),
-    ),
-    (audit.ToolCalled("m", "sum", "task"), {f"taskgate_tool_calls_total{{disposition=task,tool=sum,{_UP}}}": 1}),
-    (
-        audit.ToolCalled("m", None, "rejected"),
-        {f"taskgate_tool_calls_total{{disposition=rejected,tool=_OTHER,{_UP}}}": 1},
-    ),
-    (
-        audit.TaskCreated("m", _seconds(60), None),
-        {f"taskgate_tasks_started_total{{{_UP}}}": 1} | _observed("taskgate_task_ttl_seconds", _UP, 60),
-    ),
-    (
-        audit.TaskCreated("m", _seconds(3600), "clamped_max"),
-        {
-            f"taskgate_tasks_started_total{{{_UP}}}": 1,
-            f"taskgate_ttl_adjustments_total{{action=clamped_max,{_UP}}}": 1,
-        }
-        | _observed("taskgate_task_ttl_seconds", _UP, 3600),
-    ),
-    (audit.TaskDispatched("m", _seconds(0.5)), _observed("taskgate_task_queue_wait_seconds", _UP, 0.5)),
-    (
-        audit.TaskMoved("m", TaskStatus.WORKING, TaskStatus.COMPLETED),
-        {f"taskgate_task_transitions_total{{from_status=working,to_status=completed,{_UP}}}": 1},
-    ),
-    (
-        audit.TaskFinished("m", TaskStatus.COMPLETED, "ok", _seconds(8), 2048),
-        {f"taskgate_tasks_finished_total{{reason=ok,status=completed,{_UP}}}": 1}
-        | _observed("taskgate_task_duration_seconds", f"status=completed,{_UP}", 8)
-        | _observed("taskgate_task_result_bytes", _UP, 2048),
-    ),
-    (
-        audit.TaskFinished("m", TaskStatus.FAILED, "call_lost", _seconds(8), None),
-        {f"taskgate_tasks_finished_total{{reason=call_lost,status=failed,{_UP}}}": 1}
-        | _observed("taskgate_task_duration_seconds", f"status=failed,{_UP}", 8),
-    ),
-    (audit.TaskExpired("m", "working"), {f"taskgate_task_expirations_total{{phase=working,{_UP}}}": 1}),
-    (audit.TaskPurged(TaskStatus.CANCELLED), {"taskgate_tasks_purged_total{status=cancelled}": 1}),
-    (
-        audit.TaskCancelAsked("m", "propagated"),
-        {f"taskgate_task_cancel_requests_total{{outcome=propagated,{_UP}}}": 1},
-    ),
-    (audit.TaskRecovered("m", "retried"), {f"taskgate_task_recoveries_total{{outcome=retried,{_UP}}}": 1}),
-    (
-        audit.TaskDenied("m", "tasks/result"),
-        {f"taskgate_task_access_denials_total{{mcp_method_name=tasks/result,{_UP}}}": 1},
-    ),
-    (audit.TokenJudged("corp", "ok"), {"taskgate_auth_requests_total{issuer=corp,reason=,result=accepted}": 1}),
-    (
-        audit.TokenJudged("partner", "jwks_unavailable"),
-        {"taskgate_auth_requests_total{issuer=partner,reason=jwks_unavailable,result=rejected}": 1},
-    ),
-    *(
-        (
-            audit.TokenJudged("_OTHER", reason.value),
-            {f"taskgate_auth_requests_total{{issuer=_OTHER,reason={reason.value},result=rejected}}": 1.0},
-        )
-        for reason in AuthReason
-    ),
-    (
-        audit.KeysFetched("corp", "ok", 3),
-        {
-            "taskgate_jwks_refreshes_total{issuer=corp,result=ok}": 1,
-            "taskgate_jwks_keys{issuer=corp}": 3,
-            _KEYS_AT: 1_800_000_000.5,
-        },
-    ),
-    (
-        audit.KeysFetched("corp", "stale", 2),
-        {"taskgate_jwks_refreshes_total{issuer=corp,result=stale}": 1, "taskgate_jwks_keys{issuer=corp}": 2},
-    ),
-    (audit.KeysFetched("corp", "failed", 0), {"taskgate_jwks_refreshes_total{issuer=corp,result=failed}": 1}),
-    (
-        audit.AccessRefused("m", "tools/call", shadow=False),
-        {f"taskgate_access_refusals_total{{mcp_method_name=tools/call,mode=enforced,{_UP}}}": 1},
-    ),
-    (
-        audit.AccessRefused("m", "tasks/get", shadow=True),
-        {f"taskgate_access_refusals_total{{mcp_method_name=tasks/get,mode=shadow,{_UP}}}": 1},
-    ),
-    (
-        audit.CredentialsGot("m", 0.25, True),
-        _observed("taskgate_token_exchange_duration_seconds", f"result=ok,{_UP}", 0.25),
-    ),
-    (
-        audit.CredentialsGot("m", 0.25, False),
-        _observed("taskgate_token_exchange_duration_seconds", f"result=error,{_UP}", 0.25),
-    ),
-    (audit.EnumerationSuspected("m"), {"taskgate_security_events_total{type=enumeration_suspected}": 1}),
-    (audit.LateAnswerDropped("m"), {f"taskgate_task_late_answers_total{{{_UP}}}": 1}),
-    (audit.SessionLost("m"), {f"taskgate_upstream_sessions_lost_total{{{_UP}}}": 1}),
-    (
-        audit.StoreUsed("load", 0.125, True),
-        _observed("taskgate_store_operation_duration_seconds", f"{_STORE}ok", 0.125)
-        | {"taskgate_store_up{backend=sqlite}": 1},
-    ),
-    (
-        audit.StoreUsed("load", 0.125, False),
-        _observed("taskgate_store_operation_duration_seconds", f"{_STORE}error", 0.125),
-    ),
-    (
-        audit.StoreCounted({TaskStatus.WORKING: 3}, 4096),
-        {"taskgate_store_tasks{status=working}": 3, "taskgate_store_size_bytes{backend=sqlite}": 4096},
-    ),
-    (audit.StoreCounted({TaskStatus.FAILED: 1}, None), {"taskgate_store_tasks{status=failed}": 1}),
-    (audit.CallsRunning("m", 7), {f"taskgate_tasks_running{{{_UP}}}": 7}),
-]
 
 
 def test_the_table_has_every_fact() -> None:
@@ -201,7 +40,11 @@ def test_the_same_fact_again_counts_again(
     metrics.record(fact)
     metrics.record(fact)
     stores = ("taskgate_store_tasks", "taskgate_store_size", "taskgate_store_up")
-    sets = (*stores, "taskgate_tasks_running", "taskgate_jwks_keys", "taskgate_jwks_last")
+    slots = ("taskgate_concurrency_in_use", "taskgate_concurrency_limit", "taskgate_queue_depth")
+    servers = ("taskgate_poll_interval", "taskgate_upstream_circuit", "taskgate_upstream_up")
+    configuration = ("taskgate_config_last", "taskgate_config_hash")
+    keys = ("taskgate_jwks_keys", "taskgate_jwks_last")
+    sets = (*stores, *slots, *servers, *configuration, *keys, "taskgate_tasks_running")
     assert moved() == {name: value * (1 if name.startswith(sets) else 2) for name, value in expected.items()}
 
 
@@ -211,9 +54,9 @@ def test_keys_that_did_not_come_leave_the_time_of_the_last_that_did(
     for seconds, result in ((1000, "ok"), (2000, "stale"), (3000, "failed")):
         clock.seconds = seconds
         metrics.record(audit.KeysFetched("corp", result, 1))
-        assert moved()[_KEYS_AT] == 1000
+        assert moved()[KEYS_AT] == 1000
     metrics.record(audit.KeysFetched("corp", "ok", 1))
-    assert moved()[_KEYS_AT] == 3000
+    assert moved()[KEYS_AT] == 3000
 
 
 def test_an_issuer_whose_keys_are_gone_is_shown_with_none(metrics: PrometheusAudit, moved: Moved) -> None:
@@ -241,6 +84,67 @@ def test_a_status_that_the_store_no_longer_holds_is_shown_as_none(metrics: Prome
     metrics.record(audit.StoreCounted({TaskStatus.WORKING: 3, TaskStatus.FAILED: 1}, None))
     metrics.record(audit.StoreCounted({TaskStatus.FAILED: 2}, None))
     assert moved() == {"taskgate_store_tasks{status=failed}": 2}
+
+
+def test_unfinished_tasks_are_counted_in_all_whatever_they_wait_for(metrics: PrometheusAudit, moved: Moved) -> None:
+    metrics.record(audit.StoreCounted({TaskStatus.WORKING: 3, TaskStatus.INPUT_REQUIRED: 4, TaskStatus.FAILED: 9}, 0))
+    assert moved()[UNFINISHED] == 7
+
+
+def test_a_circuit_is_shown_open_until_it_is_closed_again(metrics: PrometheusAudit, moved: Moved) -> None:
+    for state, shown in (("open", 1), ("half_open", 1), ("open", 1), ("closed", 0)):
+        metrics.record(audit.CircuitMoved("m", state))
+        assert moved().get(f"taskgate_upstream_circuit_open{{{UP}}}", 0) == shown
+
+
+def test_whether_an_upstream_is_up_is_not_shown_before_it_is_known(metrics: PrometheusAudit, samples: Page) -> None:
+    for up, shown in ((None, set()), (False, {0.0}), (True, {1.0})):
+        metrics.record(audit.HealthChecked("m", True, up))
+        assert {value for (name, _), value in samples().items() if name == "taskgate_upstream_up"} == shown
+
+
+def test_what_was_known_of_a_server_is_not_shown_of_the_one_that_takes_its_place(
+    metrics: PrometheusAudit, moved: Moved
+) -> None:
+    metrics.record(audit.CircuitMoved("m", "open"))
+    metrics.record(audit.HealthChecked("m", True, True))
+    metrics.record(audit.UpstreamBegun("m"))
+    assert moved() == {f"taskgate_upstream_health_checks_total{{result=ok,{UP}}}": 1}
+
+
+def test_a_configuration_that_was_refused_leaves_the_last_one_shown(
+    metrics: PrometheusAudit, moved: Moved, clock: SetClock
+) -> None:
+    def shown(seconds: int, fingerprint: int) -> dict[str, float]:
+        return {
+            "taskgate_config_last_reload_successful{}": 1,
+            "taskgate_config_last_reload_success_timestamp_seconds{}": seconds,
+            "taskgate_config_hash{}": fingerprint,
+        }
+
+    def now() -> dict[str, float]:
+        return {name: value for name, value in moved().items() if "reloads" not in name}
+
+    clock.seconds = 1000
+    metrics.show_configuration(77)
+    assert moved() == shown(1000, 77), "to begin is no reload"
+    clock.seconds = 2000
+    metrics.record(audit.ConfigReloaded("invalid", 78))
+    refused = shown(1000, 77)
+    del refused["taskgate_config_last_reload_successful{}"]
+    assert now() == refused
+    for seconds, result in ((3000, "unchanged"), (4000, "needs_restart"), (5000, "success")):
+        clock.seconds = seconds
+        metrics.record(audit.ConfigReloaded(result, seconds + 1))
+        assert now() == shown(seconds, seconds + 1)
+
+
+def test_a_limit_that_is_taken_away_is_not_shown_any_more(metrics: PrometheusAudit, moved: Moved) -> None:
+    metrics.show_task_limit(None)
+    metrics.show_task_limit(1000)
+    assert moved() == {"taskgate_concurrency_limit{scope=global,upstream=}": 1000}
+    metrics.show_task_limit(None)
+    assert moved() == {}
 
 
 def test_a_fact_that_cannot_be_counted_disturbs_nobody(

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from taskgate.telemetry import audit, catalogue
-from taskgate.telemetry.catalogue import FAMILIES, MAX_TOOLS, Family, Label
+from taskgate.telemetry import audit, catalogue, labels
+from taskgate.telemetry.catalogue import FAMILIES, Family
+from taskgate.telemetry.labels import MAX_TOOLS, Label
 from taskgate.telemetry.metrics import PrometheusAudit
 from taskgate.telemetry.series import Registry
 
@@ -36,18 +37,27 @@ STRANGE = [
     (audit.KeysFetched("gone", "ok", 1), {"issuer"}),
     (audit.KeysFetched("corp", "late", 1), {"result"}),
     (audit.AccessRefused("gone", "tools/steal", True), {"upstream", "mcp_method_name"}),
+    (audit.RateJudged("mine", "galaxy", "maybe"), {"policy", "scope", "decision"}),
+    (audit.CapRefused("calls", "ip"), {"policy", "scope"}),
+    (audit.CallJoined("m", "luck"), {"how"}),
+    (audit.SlotsUsed("gone", 1, 2, 3), {"upstream"}),
+    (audit.QueueRefused("m", "mood"), {"reason"}),
+    (audit.TaskPolled("m", "late"), {"result"}),
+    (audit.UpstreamRetried("m", "mood"), {"reason"}),
+    (audit.CircuitMoved("gone", "open"), {"upstream"}),
+    (audit.ConfigReloaded("odd", 1), {"result"}),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("fact", "labels"), STRANGE, ids=lambda each: repr(each)[:40])
+@pytest.mark.parametrize(("fact", "folded"), STRANGE, ids=lambda each: repr(each)[:40])
 def test_a_value_outside_its_set_is_other_and_is_counted(
-    metrics: PrometheusAudit, moved: Moved, fact: audit.Fact, labels: set[str]
+    metrics: PrometheusAudit, moved: Moved, fact: audit.Fact, folded: set[str]
 ) -> None:
     metrics.record(fact)
     changed = moved()
     overflows = {name for name in changed if name.startswith("taskgate_metrics_label_overflows_total")}
-    assert overflows == {f"taskgate_metrics_label_overflows_total{{label={label}}}" for label in labels}
-    assert {label for name in changed for label in labels if f"{label}=_OTHER" in name} == labels
+    assert overflows == {f"taskgate_metrics_label_overflows_total{{label={label}}}" for label in folded}
+    assert {label for name in changed for label in folded if f"{label}=_OTHER" in name} == folded
 
 
 def test_a_strange_value_is_counted_every_time(metrics: PrometheusAudit, moved: Moved) -> None:
@@ -65,7 +75,7 @@ def test_a_token_of_no_issuer_is_nothing_strange(metrics: PrometheusAudit, moved
 
 
 def test_a_strange_value_is_not_remembered() -> None:
-    series = Registry({}).counter(catalogue.REJECTIONS)
+    series = Registry().counter(catalogue.REJECTIONS)
     for reason in ("bad_host", *map(str, range(100))):
         series[reason,].inc()
     assert set(series) == {("bad_host",)}
@@ -96,21 +106,36 @@ def test_a_tool_with_an_unfit_name_has_no_label(metrics: PrometheusAudit, moved:
 
 
 def _bound(family: Family) -> int:
-    """How many children the family may have: closed sets and `_OTHER`, two upstreams and issuers, the tools of each."""
+    """How many children it may have: closed sets and `_OTHER`, two upstreams, issuers and rates, the tools of each."""
 
     def values(label: Label) -> int:
-        if label in (catalogue.UPSTREAM, catalogue.ISSUER):
+        if label in (labels.UPSTREAM, labels.ISSUER, labels.POLICY):
             return 3
-        if label is catalogue.TOOL:
+        if label is labels.TOOL:
             return 2 * MAX_TOOLS + 1
-        if label is catalogue.FOLDED:
+        if label is labels.FOLDED:
             return len({each.name for one in FAMILIES for each in one.labels})
         return 1 if label.values is None else len(label.values) + 1
 
     return prod(values(label) for label in family.labels) * max(1, len(family.buckets) + 3 if family.buckets else 1)
 
 
-_KNOWN = ["m", "n", "mcp", "other", "tools/call", "task", "-32602", "response", "corp", "_OTHER", "ok", "alg", "stale"]
+_KNOWN = [
+    "m",
+    "n",
+    "calls",
+    "mcp",
+    "other",
+    "tools/call",
+    "task",
+    "-32602",
+    "response",
+    "corp",
+    "_OTHER",
+    "ok",
+    "alg",
+    "stale",
+]
 _text = st.text(max_size=8) | st.sampled_from(_KNOWN)
 _length = st.timedeltas(timedelta(), timedelta(days=400))
 _facts = st.one_of(
@@ -127,6 +152,12 @@ _facts = st.one_of(
     st.builds(audit.AccessRefused, _text, _text, st.booleans()),
     st.builds(audit.EnumerationSuspected, _text),
     st.builds(audit.StoreUsed, _text, st.floats(0, 1e9), st.booleans()),
+    st.builds(audit.RateJudged, _text, _text, _text),
+    st.builds(audit.CapRefused, _text, _text),
+    st.builds(audit.SlotsUsed, _text, st.integers(0, 99), st.integers(0, 99), st.integers(0, 99)),
+    st.builds(audit.TaskPolled, _text, _text),
+    st.builds(audit.PollAdvised, _text, _length),
+    st.builds(audit.HealthChecked, _text, st.booleans(), st.none() | st.booleans()),
 )
 
 
@@ -149,4 +180,5 @@ def test_no_stream_of_facts_makes_more_series_than_the_sets_allow(
 
 def test_no_label_of_the_catalogue_is_open_but_those_that_the_gateway_itself_bounds() -> None:
     open_labels = {label.name for family in FAMILIES for label in family.labels if label.values is None}
-    assert open_labels == {"version", "revision", "python_version", "upstream", "issuer", "tool", "backend", "label"}
+    configured = {"upstream", "issuer", "policy", "backend"}
+    assert open_labels == configured | {"version", "revision", "python_version", "tool", "label"}

@@ -9,7 +9,7 @@ import pytest
 
 from helpers.exchange_server import ExchangeServer
 from helpers.scripted_upstream import ScriptedServer
-from taskgate.clock import SystemClock
+from taskgate.clock import Clock, SystemClock
 from taskgate.dialects.base import Params
 from taskgate.dialects.legacy.upstream import LegacyUpstream
 from taskgate.dialects.modern.upstream import ModernUpstream
@@ -51,6 +51,10 @@ class Heard:
     answered: list[tuple[str, str | None]] = field(default_factory=list)
     lost: int = 0
     streams: list[str] = field(default_factory=list)
+    begun: int = 0
+    retried: list[str] = field(default_factory=list)
+    circuit: list[str] = field(default_factory=list)
+    health: list[tuple[bool, bool | None]] = field(default_factory=list)
 
     @property
     def session(self) -> list[Notification]:
@@ -66,11 +70,18 @@ class Heard:
         def lose() -> None:
             self.lost += 1
 
+        def begin() -> None:
+            self.begun += 1
+
         return UpstreamObserver(
             answered=lambda method, seconds, error: self.answered.append((method, error)),
             session_lost=lose,
             stream_opened=lambda kind: self.streams.append(f"{kind} opened"),
             stream_ended=lambda kind: self.streams.append(f"{kind} ended"),
+            begun=begin,
+            retried=self.retried.append,
+            circuit=self.circuit.append,
+            health=lambda ok, up: self.health.append((ok, up)),
         )
 
 
@@ -137,7 +148,7 @@ def settings_for(url: str, **changes: Any) -> UpstreamSettings:
     return UpstreamSettings(**({"name": "reports", "url": url} | plain | changes))
 
 
-def new_caller(url: str, host: Peer | None = None, **changes: Any) -> Caller:
+def new_caller(url: str, host: Peer | None = None, *, clock: Clock | None = None, **changes: Any) -> Caller:
     """A caller of whatever is at that address, for a host; to be closed."""
     heard = Heard()
     upstream = HttpUpstream(
@@ -145,7 +156,7 @@ def new_caller(url: str, host: Peer | None = None, **changes: Any) -> Caller:
         dialect=LegacyUpstream("1.0"),
         modern=ModernUpstream("1.0"),
         observer=heard.observer(),
-        clock=SystemClock(),
+        clock=clock or SystemClock(),
     )
     return Caller(upstream, upstream.session(heard.of_session, speaks_for_anybody, host), heard)
 
@@ -211,8 +222,8 @@ async def transport_to(new_settings: Callable[..., Any]) -> AsyncIterator[Callab
     """Makes transports, which are closed in the end."""
     transports: list[HttpTransport] = []
 
-    def make(url: str, **changes: Any) -> HttpTransport:
-        transports.append(HttpTransport(new_settings(url, **changes)))
+    def make(url: str, *, retried: Callable[[str], None] = lambda reason: None, **changes: Any) -> HttpTransport:
+        transports.append(HttpTransport(new_settings(url, **changes), retried))
         return transports[-1]
 
     yield make

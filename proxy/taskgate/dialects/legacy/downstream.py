@@ -34,7 +34,8 @@ from taskgate.dialects.legacy.filters import FILTER_CAPABILITY, listing_of
 from taskgate.dialects.legacy.params import cursor_of, kept, passage, task_wish
 from taskgate.dialects.legacy.tasks import create_result, list_result, task_object, with_related_task
 from taskgate.dialects.legacy.tools import amend_tools, fitting_tools
-from taskgate.dialects.reading import task_id, text_member, tool_name, value_of
+from taskgate.dialects.reading import meta_of, task_id, text_member, tool_name, value_of
+from taskgate.dialects.repeats import repeat_key
 from taskgate.errors import InvalidParams, SessionRequired, UnknownMethod
 from taskgate.mcp import vocabulary as words
 from taskgate.mcp.jsonrpc import (
@@ -231,6 +232,7 @@ def _call_tool(request: Request, *, has_tasks: bool) -> CallTool:
         progress_token=ready.token,
         wants_task=wish is not None,
         ttl=wish.ttl if wish else None,
+        repeat_key=repeat_key(meta_of(request.params)),
     )
 
 

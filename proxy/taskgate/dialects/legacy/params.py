@@ -1,7 +1,7 @@
 """Reading the parameters of a host's messages in the initialize era: types checked, the host's text kept.
 
 Everything of the wrong type is InvalidParams (decisions b). What belongs to the gateway (`task`, the progress token,
-the related-task key) is cut out of the text; every other byte stays.
+the related-task key, the idempotency key) is cut out of the text; every other byte stays.
 """
 
 from datetime import timedelta
@@ -11,7 +11,7 @@ from taskgate.dialects.base import Params
 from taskgate.dialects.reading import cut, text_member, value_of
 from taskgate.errors import InvalidParams
 from taskgate.mcp.jsonrpc import Members, RawJson, Request, RequestId, is_id, removals
-from taskgate.mcp.vocabulary import RELATED_TASK
+from taskgate.mcp.vocabulary import IDEMPOTENCY_KEY, RELATED_TASK
 
 MAX_TTL: Final = timedelta(days=36_500)
 """Anything longer is as good as this, and no overflow."""
@@ -89,6 +89,6 @@ def _cuts(params: Members, meta: Members, names: tuple[str, ...]) -> list[tuple[
     return cuts + removals(meta, names) if not meta.keys().isdisjoint(names) else cuts
 
 
-_NOT_PASSED: Final = (RELATED_TASK,)
-_NOT_KEPT: Final = (RELATED_TASK, "progressToken")
+_NOT_PASSED: Final = (RELATED_TASK, IDEMPOTENCY_KEY)
+_NOT_KEPT: Final = (*_NOT_PASSED, "progressToken")
 _MILLISECOND = timedelta(milliseconds=1)

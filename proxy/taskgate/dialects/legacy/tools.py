@@ -8,6 +8,7 @@ from typing import Final
 
 from taskgate.dialects.amending import Change, changed
 from taskgate.dialects.base import SupportOf
+from taskgate.dialects.catalogue import hints_of
 from taskgate.dialects.legacy.results import OTHER_ERA
 from taskgate.dialects.reading import Edits, value_of
 from taskgate.errors import MalformedMessage
@@ -87,7 +88,7 @@ def _tool_edits(listed: str, tool: Member, fields: Members, name: str, support: 
         return removals(fields, ("execution",))
     said = (execution.members or {}).get("taskSupport") if execution is not None else None
     native = said.value if said is not None and isinstance(said.value, str) else None
-    word = support(name, TaskSupport(native) if native in _WORDS else None)
+    word = support(name, TaskSupport(native) if native in _WORDS else None, hints_of(tool.value))
     if said is not None:
         return [(said.start, said.end, f'"{word}"')]
     if execution is not None and execution.members is not None:

@@ -20,6 +20,7 @@ from taskgate.dialects.base import (
     ToolPage,
     Withdrawn,
 )
+from taskgate.dialects.catalogue import hints_of
 from taskgate.dialects.legacy import capabilities, upstream_questions, url_elicitation
 from taskgate.dialects.reading import value_of
 from taskgate.errors import MalformedMessage, UnparsableMessage, UpstreamFailed, UpstreamReason
@@ -180,7 +181,7 @@ def _listed(tool: dict[str, Any]) -> ListedTool:
     except ValueError:
         # Servers of this era need not know of headers; what looks like one of theirs is none.
         mirrored = {}
-    return ListedTool(_native_support(tool), mirrored)
+    return ListedTool(_native_support(tool), mirrored, hints_of(tool))
 
 
 def _native_support(tool: dict[str, Any]) -> TaskSupport | None:

@@ -16,7 +16,8 @@ from taskgate.dialects.modern.capabilities import discover_result
 from taskgate.dialects.modern.tools import modern_tools
 from taskgate.dialects.modern.words import IN_ROUNDS, RELAYED
 from taskgate.dialects.questions import Answer, Question
-from taskgate.dialects.reading import task_id, tool_name
+from taskgate.dialects.reading import meta_of, task_id, tool_name
+from taskgate.dialects.repeats import repeat_key
 from taskgate.dialects.stateless import (
     Discover,
     Listen,
@@ -147,6 +148,7 @@ def _call_tool(request: Request, said: Stateless, *, may_be_task: bool) -> CallT
         progress_token=said.progress_token,
         wants_task=False,
         ttl=None,
+        repeat_key=repeat_key(meta_of(request.params)),
     )
     return _next_round(request, call) or call
 

@@ -1,7 +1,7 @@
 """Reading the parameters of requests of this era: types checked, the host's text kept.
 
 Everything of the wrong type is InvalidParams (decisions b). What belongs to this hop alone (`task`, which means nothing
-here, the answers of a retry, the protocol's own keys of `_meta`) is cut out; every other byte stays.
+here, the answers of a retry, the protocol's own keys of `_meta`, and ours) is cut out; every other byte stays.
 """
 
 from collections.abc import Collection
@@ -14,6 +14,7 @@ from taskgate.dialects.reading import cut, is_task_id, meta_of, value_of, writte
 from taskgate.dialects.stateless import Subscription
 from taskgate.errors import InvalidParams
 from taskgate.mcp.jsonrpc import Members, RawJson, Request, removals
+from taskgate.mcp.vocabulary import IDEMPOTENCY_KEY
 
 
 def passage(request: Request, *, less: Collection[str] = ()) -> Params:
@@ -48,13 +49,13 @@ _META: Final = ("_meta",)
 
 @lru_cache(maxsize=8)
 def _without(*names: str) -> Change:
-    return Change(drop=("task", *names))
+    return Change(drop=("task", *names), meta_drop=(IDEMPOTENCY_KEY,))
 
 
 def kept(request: Request, *, less: Collection[str] = ()) -> RawJson:
     """The same parameters as a record keeps them: without any progress token."""
     begin = request.params_at
-    change = Change(drop=("task", *less), meta_drop=("progressToken",))
+    change = Change(drop=("task", *less), meta_drop=("progressToken", IDEMPOTENCY_KEY))
     edits = edits_of(request.params, begin, change)
     return cut(request.text, begin, begin + len(request.params_text), edits)
 

@@ -3,9 +3,7 @@
 What the server wants handed back crosses the gateway sealed (`tasks/states.py`), all else to the byte. Pure.
 """
 
-import json
 from hashlib import sha256
-from operator import itemgetter
 from typing import Any
 
 from taskgate.dialects.amending import Change, edits_of
@@ -14,6 +12,7 @@ from taskgate.dialects.modern.declared import lacking
 from taskgate.dialects.needs import together
 from taskgate.dialects.params import Params
 from taskgate.dialects.reading import value_of
+from taskgate.dialects.repeats import content
 from taskgate.dialects.stateless import Retry, Round
 from taskgate.mcp.jsonrpc import Member, RawJson, RequestId, Response, dump, members, splice
 from taskgate.mcp.versions import Peer
@@ -73,18 +72,8 @@ def digest(request: CallTool | Relay) -> str:
     """What two sendings of the same request have in common, however they are written: a hexadecimal SHA-256."""
     method = TOOLS_CALL if isinstance(request, CallTool) else request.method
     params = (request.params or Params("{}")).with_token(0)
-    # Numbers count as they are written: no two of them that a server could tell apart are one.
-    found = json.loads(params, object_pairs_hook=_sorted, parse_int=_number, parse_float=_number)
-    said = [pair for pair in found[1] if pair[0] != "_meta"]
+    said = [pair for pair in content(params) if pair[0] != "_meta"]
     return sha256(ascii((method, said)).encode()).hexdigest()
-
-
-def _sorted(pairs: list[tuple[str, Any]]) -> tuple[str, Any]:
-    return "object", sorted(pairs, key=itemgetter(0))
-
-
-def _number(text: str) -> tuple[str, str]:
-    return "number", text
 
 
 def _is_map(requests: Member | None) -> bool:

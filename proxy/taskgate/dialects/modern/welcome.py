@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from taskgate.dialects.base import ListedTool, Server, ToolPage
+from taskgate.dialects.catalogue import hints_of
 from taskgate.dialects.hiding import without_hidden
 from taskgate.dialects.modern.breaches import broke, refused
 from taskgate.dialects.reading import value_of
@@ -58,7 +59,7 @@ def read_tools(response: Response) -> CataloguePage:
         if mirrored is None:
             unsound.append(tool["name"])
         else:
-            tools[tool["name"]] = ListedTool(mirrored=mirrored)
+            tools[tool["name"]] = ListedTool(mirrored=mirrored, hints=hints_of(tool))
     return CataloguePage(
         page=ToolPage(tools=tools, cursor=_string(text, found, "nextCursor")),
         refused=tuple(unsound),

@@ -6,8 +6,9 @@ What must not live here: what the rules say (`auth/authorization`).
 from collections.abc import Callable
 from logging import getLogger
 
-from taskgate.auth.authorization import AccessPolicy
+from taskgate.auth.authorization import AccessPolicy, Effect
 from taskgate.auth.context import AuthContext
+from taskgate.engine.admission.rules import Live
 from taskgate.errors import Forbidden, InsufficientScope
 from taskgate.mcp.vocabulary import TOOLS_CALL
 from taskgate.telemetry.audit import AccessRefused, Audit
@@ -16,22 +17,22 @@ log = getLogger("taskgate.access")
 
 
 class Access:
-    """What callers may do."""
+    """What callers may do by the rules as they are now."""
 
-    def __init__(self, policy: AccessPolicy, audit: Audit) -> None:
-        self._policy = policy
+    def __init__(self, live: Live, audit: Audit) -> None:
+        self._live = live
         self._audit = audit
-        # Nearly every request of nearly every gateway: not even the caller's scopes are looked at.
-        self._is_open = policy == OPEN
 
     def check(self, caller: AuthContext, mount: str, method: str, tool: str | None = None) -> None:
         """Let one operation pass. Raises Forbidden, or InsufficientScope where scopes would help.
 
         `tool` is the one that is called, or that the task runs which the operation is about.
         """
-        if self._is_open:
+        policy = self._live.now.access
+        # Nearly every request of nearly every gateway: not even the caller's scopes are looked at.
+        if _lets_all(policy):
             return
-        decision = self._policy.judge(caller.identity, method=method, upstream=mount, tool=tool)
+        decision = policy.judge(caller.identity, method=method, upstream=mount, tool=tool)
         for shadowed in decision.shadowed:
             self._tell(mount, method, shadowed.rule, shadow=True)
         if decision.allowed:
@@ -47,14 +48,18 @@ class Access:
 
     def permits(self, caller: AuthContext, mount: str, method: str, tool: str) -> bool:
         """Whether one operation would pass; nothing is counted."""
-        return self._policy.judge(caller.identity, method=method, upstream=mount, tool=tool).allowed
+        return self._live.now.access.judge(caller.identity, method=method, upstream=mount, tool=tool).allowed
 
     def shown_to(self, caller: AuthContext, mount: str) -> Callable[[str], bool] | None:
         """Whether the caller is told of a tool: whether it might call it. None where everybody is told of all."""
-        if self._is_open:
+        if _lets_all(self._live.now.access):
             return None
         return lambda tool: self.permits(caller, mount, TOOLS_CALL, tool)
 
 
 OPEN = AccessPolicy()
 """No rules: whoever got in may do everything."""
+
+
+def _lets_all(policy: AccessPolicy) -> bool:
+    return not policy.rules and policy.default is Effect.ALLOW

@@ -6,65 +6,69 @@ words, after the same steps, whether it is somebody else's, was never there, or 
 
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import timedelta
 from typing import Final
 
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
+from taskgate.engine.admission.polls import Polls
 from taskgate.engine.guard.access import Access
-from taskgate.engine.guard.incidents import Incidents
-from taskgate.engine.guard.penalties import Penalties
+from taskgate.engine.guard.misses import Misses
 from taskgate.engine.messages import Exchange
-from taskgate.errors import InvalidParams, Penalized, TaskNotFound
+from taskgate.errors import InvalidParams, TaskNotFound
 from taskgate.mcp.vocabulary import TASKS_GET
 from taskgate.stores.base import TaskStore
-from taskgate.tasks.cursors import CursorKeys
+from taskgate.tasks.cursors import Cursors
 from taskgate.tasks.listing import ListedTask, Position, TaskFilter, TaskOrder, mark, merged
 from taskgate.tasks.record import OwnerKey, TaskId, TaskRecord
-from taskgate.telemetry.audit import Audit, EnumerationSuspected, TaskDenied
 
 PAGE: Final = 100
 """Tasks of one page of a list."""
 
 
 class Lookups:
-    """Reads of tasks by callers. `penalties` is None where those are all one; `met` hears of what was found."""
+    """Reads of tasks by callers. `misses` hears of what was not found, `met` of what was, `polls` of each poll."""
 
     def __init__(
         self,
         *,
         store: TaskStore,
         access: Access,
-        cursors: CursorKeys,
-        penalties: Penalties | None,
-        incidents: Incidents,
-        audit: Audit,
+        cursors: Cursors,
+        misses: Misses,
+        polls: Polls,
         clock: Clock,
         met: Callable[[TaskId], None] = lambda _: None,
     ) -> None:
         self._store = store
         self._access = access
         self._cursors = cursors
-        self._penalties = penalties
-        self._incidents = incidents
-        self._audit = audit
+        self._misses = misses
+        self._polls = polls
         self._clock = clock
         self._met = met
 
     async def find(self, exchange: Exchange, caller: AuthContext, mount: str, task: TaskId, method: str) -> TaskRecord:
-        """The head of a task of the caller's.
+        """The head of a task of the caller's; for `tasks/get`, which is a poll, with the interval to advise now.
 
         Raises TaskNotFound; Penalized while the caller is in the penalty box; Forbidden or InsufficientScope where the
-        rules do not let it do `method` with the tool that the task runs.
+        rules do not let it do `method` with the tool that the task runs; RateLimited where it polls far too often.
         """
-        self._expect_no_penalty(caller)
+        record = await self.see(exchange, caller, mount, task, method)
+        if method != TASKS_GET:
+            return record
+        self._polls.looked(record)
+        return self._polls.advised(record)
+
+    async def see(self, exchange: Exchange, caller: AuthContext, mount: str, task: TaskId, method: str) -> TaskRecord:
+        """The same, but no poll, whatever the method: the caller is about to be told of the task unasked."""
+        self._misses.expect_no_penalty(caller)
         for owner in caller.owners(mount):
             record = await self._store.load(owner, task, now=self._clock.now())
             if record is not None:
                 self._access.check(caller, mount, method, record.call.tool)
                 self._met(task)
                 return record
-        self._missed(exchange, caller, mount, method)
+        await self._misses.missed(exchange, caller, mount, method)
         raise TaskNotFound
 
     async def again(self, record: TaskRecord) -> TaskRecord:
@@ -84,7 +88,7 @@ class Lookups:
 
         Raises InvalidParams for a cursor that is not the caller's for this mount, filter and order, and Penalized.
         """
-        self._expect_no_penalty(caller)
+        self._misses.expect_no_penalty(caller)
         owners, listing, now = caller.owners(mount), mark(where, order), self._clock.now()
         after = None if cursor is None else self._opened(cursor, owners, listing)
         pages = [
@@ -94,22 +98,11 @@ class Lookups:
         found = merged(pages, order, PAGE)
         tools = {task.tool for task in found.tasks}
         shown = {tool for tool in tools if self._access.permits(caller, mount, TASKS_GET, tool)}
-        tasks = found.tasks if shown == tools else tuple(task for task in found.tasks if task.tool in shown)
+        seen = found.tasks if shown == tools else tuple(task for task in found.tasks if task.tool in shown)
+        tasks = self._polls.listed(mount, seen)
         if found.next is None:
             return tasks, None
         return tasks, self._cursors.seal(found.next, context=owners[0].context, mount=mount, listing=listing)
-
-    def _missed(self, exchange: Exchange, caller: AuthContext, mount: str, method: str) -> None:
-        self._audit.record(TaskDenied(mount, method))
-        if self._penalties is not None and self._penalties.failed(caller.key, self._clock.elapsed()):
-            self._audit.record(EnumerationSuspected(mount))
-            self._incidents.enumerating(exchange, mount)
-
-    def _expect_no_penalty(self, caller: AuthContext) -> None:
-        if self._penalties is not None:
-            left = self._penalties.left(caller.key, self._clock.elapsed())
-            if left > 0:
-                raise Penalized(timedelta(seconds=left))
 
     def _opened(self, cursor: str, owners: tuple[OwnerKey, ...], listing: str) -> Position:
         """Where the cursor stands; one that was sealed for the caller's earlier key is as good."""

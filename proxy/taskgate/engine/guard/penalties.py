@@ -34,11 +34,19 @@ class Penalties:
         self._failures: dict[str, deque[float]] = {}
         self._boxed: dict[str, float] = {}
 
+    def adjust(self, threshold: int, window: timedelta, penalty: timedelta) -> None:
+        """Go on with other numbers; who is in the box stays there for as long as it was told."""
+        self._threshold = threshold
+        self._window = window.total_seconds()
+        self._penalty = penalty.total_seconds()
+
     def failed(self, context: str, now: float) -> bool:
         """Note a failed look-up; True exactly when this one put the context into the box."""
         self._let_out(now)
-        if context in self._boxed:
+        if self.left(context, now) > 0:
             return False
+        # It may be over behind one that is longer, from before `adjust`.
+        self._boxed.pop(context, None)
         failures = self._failures.pop(context, None) or deque()
         while failures and now - failures[0] >= self._window:
             failures.popleft()

@@ -1,10 +1,11 @@
 """What a host gets instead of what it asked for: the error's face, and how to be let in where that is the matter.
 
-What must not live here: what an error means to a host (`dialects/faults`).
+What must not live here: what an error means to a host (`dialects/faults`), and how else a limit may be told (`limits`).
 """
 
 from taskgate.auth.metadata import challenge, scope_challenge
 from taskgate.dialects.faults import fault
+from taskgate.engine.admission.rates import OverRate
 from taskgate.engine.messages import Reply
 from taskgate.engine.mounts import Mount
 from taskgate.errors import InsufficientScope, MalformedMessage, Unauthenticated
@@ -21,19 +22,21 @@ def refusal(error: Exception, mount: Mount, message: Message | None, era: Era = 
     `era` is that of the message, the initialize era until it is known.
     """
     seen = fault(error, era)
-    headers = seen.headers + _challenges(error, mount)
+    headers = seen.headers + _more_headers(error, mount)
     if isinstance(message, Request):
         return Reply(status=seen.status, body=seen.message(message.id), headers=headers), seen.code
     # Without a request there is nobody to read a 200: the status alone must say it.
     status = seen.status if seen.status != 200 else _PLAIN_STATUS.get(seen.code, 400)
     id_ = error.id if isinstance(error, MalformedMessage) else None
-    return Reply(status=status, body=seen.message(id_), headers=headers), seen.code
+    return Reply(status=status, body=None if status == 429 else seen.message(id_), headers=headers), seen.code
 
 
-def _challenges(error: Exception, mount: Mount) -> tuple[tuple[str, str], ...]:
+def _more_headers(error: Exception, mount: Mount) -> tuple[tuple[str, str], ...]:
     match error:
         case Unauthenticated():
             return (("WWW-Authenticate", challenge(mount.metadata, token_sent=error.token_sent, scopes=mount.scopes)),)
         case InsufficientScope():
             return (("WWW-Authenticate", scope_challenge(mount.metadata, error.scopes)),)
+        case OverRate():
+            return error.quota
     return ()

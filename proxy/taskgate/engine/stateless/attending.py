@@ -62,6 +62,14 @@ class Attending:
         finally:
             self._waiting.discard(scope)
 
+    async def meet(self, exchange: Exchange, said: Stateless, work: Awaitable[Awaited]) -> Awaited:
+        """What comes of `work`, for which a server is met before a request goes to it. Raises as `wait`.
+
+        The host waits for it as for an answer, but hears no progress yet: that begins with the request, and only grows.
+        """
+        with self.telling(exchange, said._replace(progress_token=None)):
+            return await self.wait(exchange, work)
+
     def stop(self) -> None:
         """Give up what still waits, or begins to: hosts are told so."""
         self._stopping = True

@@ -2,39 +2,43 @@
 
 A call that may take long becomes a task where its host knows tasks and the operator wants it (decisions 3, 5); where
 its server asks the host something, that is an input of the task, or else the call is held and its host sent for the
-answers (decisions 18). What must not live here: how a request is waited for (`attending`), where a call waits for its
-host (`holds`), and how rounds of questions and answers are written and read (`rounds`).
+answers (decisions 18). What must not live here: how a request is waited for (`attending`) and comes to its turn
+(`turns`), what may become a task and how it does (`promotion`), where a call waits for its host (`holds`), and how
+rounds of questions and answers are written and read (`rounds`).
 """
 
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable
 from datetime import timedelta
 from functools import partial
-from logging import getLogger
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock, Entropy
 from taskgate.dialects.intents import CallTool, Relay
 from taskgate.dialects.stateless import Retry, Stateless, StatelessDialect
+from taskgate.engine.admission.joining import Asking, Joining
+from taskgate.engine.admission.rules import Live
 from taskgate.engine.background import Background
 from taskgate.engine.guard.callers import speaker
-from taskgate.engine.inputs import Bounds
 from taskgate.engine.messages import Exchange
+from taskgate.engine.places import asked_of
 from taskgate.engine.spoken import Spoken, error_of
 from taskgate.engine.stateless.attending import Attending
 from taskgate.engine.stateless.errands import IN_ROUNDS, Errand
 from taskgate.engine.stateless.flights import Flight
 from taskgate.engine.stateless.holds import Held, Holds
-from taskgate.engine.stateless.lines import Line, asked_of
+from taskgate.engine.stateless.lines import Line
+from taskgate.engine.stateless.promotion import Promotion
 from taskgate.engine.stateless.rounds import Rounds
+from taskgate.engine.stateless.turns import Turns
 from taskgate.engine.task_service import TaskService
-from taskgate.errors import GatewayError, InvalidParams, TaskSupportMismatch
+from taskgate.errors import InvalidParams, TaskSupportMismatch
 from taskgate.mcp.jsonrpc import Response
 from taskgate.mcp.versions import Era
-from taskgate.tasks.policy import Mode, Policy
+from taskgate.tasks.policy import Decision, Mode
 from taskgate.tasks.record import TaskRecord
-from taskgate.tasks.states import HeldCall, StateKeys
-from taskgate.telemetry.audit import Audit, ToolCalled
+from taskgate.tasks.states import HeldCall, States
+from taskgate.telemetry.audit import Audit, WouldPromote
 
 QUIET: Final = 0.05
 """Seconds without a question after which a server is taken to have asked all that it asks at once: messages that were
@@ -42,14 +46,11 @@ sent together arrive together but for a network's jitter, and nobody who is aske
 
 Met = TypeVar("Met")
 
-log = getLogger("taskgate.stateless")
-
 
 class Waits(NamedTuple):
-    """How long a host may take to bring answers, a call to become a task, and a silence to become a stream."""
+    """How long a host may take to bring answers, which may change, and a silence to become a stream."""
 
-    bounds: Bounds
-    grace: timedelta
+    live: Live
     patience: timedelta
 
 
@@ -61,42 +62,52 @@ class Calls:
         *,
         dialect: StatelessDialect,
         tasks: TaskService,
-        policy: Policy,
-        states: StateKeys,
+        joining: Joining,
+        states: States,
         waits: Waits,
         audit: Audit,
         clock: Clock,
         entropy: Entropy,
     ) -> None:
         self._tasks = tasks
-        self._policy = policy
         self._dialect = dialect
-        self._most = waits.bounds.outstanding
-        self._grace = waits.grace.total_seconds()
         self._audit = audit
         self._attending = Attending(dialect=dialect, patience=waits.patience)
-        self._holds = Holds(bounds=waits.bounds, clock=clock, entropy=entropy)
-        self._rounds = Rounds(dialect=dialect, states=states, holds=self._holds, wait=waits.bounds.wait, clock=clock)
+        self._turns = Turns(joining=joining, audit=audit)
+        self._promotion = Promotion(
+            tasks=tasks, joining=joining, turns=self._turns, attending=self._attending, clock=clock
+        )
+        self._holds = Holds(live=waits.live, clock=clock, entropy=entropy)
+        self._rounds = Rounds(dialect=dialect, states=states, holds=self._holds, live=waits.live, clock=clock)
         self._flying = Background()
 
-    def call(
+    async def call(
         self, exchange: Exchange, caller: AuthContext, line: Line, said: Stateless, intent: CallTool
-    ) -> Coroutine[Any, Any, Spoken]:
+    ) -> Spoken:
         """The answer to a `tools/call`: its result, the handle of a task, or what the host is asked first.
 
-        Raises TaskSupportMismatch for a tool that runs only as a task and a host without them, UpstreamFailed, what
+        Raises TaskSupportMismatch for a tool that runs only as a task and a host without them, UpstreamFailed,
+        QueueFull where it does not come to its turn, InvalidParams for an idempotency key of another call, what
         TaskService.create does where a task is made at once, Interrupted when the host left, and CutOff when the
         gateway ends.
         """
-        errand = self._errand(exchange, caller, line, said, intent)
-        return self._made_or_carried(errand) if errand.may_become_task else self._carry(errand)
+        decision = await self._decision(exchange, line, said, intent)
+        if decision.would_promote and said.declares_tasks:
+            self._audit.record(WouldPromote(line.mount.name))
+        errand = self._ruled(_errand(exchange, caller, line, said, intent), intent, decision)
+        if intent.repeat_key is not None and not errand.may_become_task:
+            await self._refuse_what_is_a_task(errand, intent)
+        if intent.repeat_key is not None or decision.join_retries is not None:
+            asking = Asking(line.owner, intent, decision.join_retries, era=Era.STATELESS, asks=asked_of(line.peer))
+            errand = errand._replace(asking=asking)
+        return await self._made_or_carried(errand)
 
     async def relay(
         self, exchange: Exchange, caller: AuthContext, line: Line, said: Stateless, intent: Relay
     ) -> Spoken:
         """The answer to any other request: its server's, or what the host is asked first. Raises as `call`."""
         if intent.method in IN_ROUNDS:
-            return await self._carry(self._errand(exchange, caller, line, said, intent))
+            return await self._carry(_errand(exchange, caller, line, said, intent))
         response = await self.forward(exchange, caller, line, said, intent)
         answer = self._dialect.answer(intent.id, intent.method, response, line.upstream.era)
         return Spoken(answer, error_of(response))
@@ -105,7 +116,7 @@ class Calls:
         self, exchange: Exchange, caller: AuthContext, line: Line, said: Stateless, intent: Relay
     ) -> Response:
         """The server's response to a request of which the host is asked nothing. Raises as `call`."""
-        errand = self._errand(exchange, caller, line, said, intent)
+        errand = _errand(exchange, caller, line, said, intent)
         with self._attending.telling(exchange, said) as telling:
             return await self._attending.wait(exchange, errand.send(telling))
 
@@ -119,24 +130,21 @@ class Calls:
         """
         state = self._rounds.opened(caller, line, intent)
         if isinstance(state, HeldCall):
+            errand = await self._let_in(exchange, caller, line, said, intent.request)
+            # Nothing is waited for from here until it is taken: it counts once.
             held = self._holds.find(caller.owners(line.mount.name), state.id, state.round)
-            return await self._resume(held, exchange, caller, said, intent)
+            return await self._resume(held, errand._replace(line=held.line), intent)
         # A server of the initialize era knows no rounds: what it never asked for is left out (M-MRTR-5).
         await self.meet(exchange, said, line.upstream.open())
-        errand = self._errand(exchange, caller, line, said, intent.request)
+        errand = await self._let_in(exchange, caller, line, said, intent.request)
         if line.upstream.era is Era.STATELESS:
             errand = errand._replace(sends=self._dialect.again(intent, None if state is None else state.state))
         # Answers alone make no call one that was let in before.
-        made = await self._made(errand) if state is None else None
-        return made or await self._carry(errand)
+        return await (self._made_or_carried(errand) if state is None else self._carry(errand))
 
     async def meet(self, exchange: Exchange, said: Stateless, work: Awaitable[Met]) -> Met:
-        """What comes of `work`, for which a server is met before a request goes to it. Raises as `call`.
-
-        The host waits for it as for an answer, but hears no progress yet: that begins with the request, and only grows.
-        """
-        with self._attending.telling(exchange, said._replace(progress_token=None)):
-            return await self._attending.wait(exchange, work)
+        """What comes of `work`, for which a server is met before a request goes to it; see Attending."""
+        return await self._attending.meet(exchange, said, work)
 
     def sweep(self) -> None:
         """Give up the held calls whose host did not come back in time."""
@@ -154,77 +162,82 @@ class Calls:
 
     # --- what becomes of a request ----------------------------------------------------------------------------------
 
-    def _errand(
+    async def _decision(self, exchange: Exchange, line: Line, said: Stateless, call: CallTool) -> Decision:
+        decision = self._tasks.decided(line, call.tool)
+        if decision is None:
+            # The server's own word of the tool is needed, and it may have to be met for it.
+            decision = await self.meet(exchange, said, self._tasks.decide(line, call.tool))
+        return decision
+
+    async def _let_in(
         self, exchange: Exchange, caller: AuthContext, line: Line, said: Stateless, request: CallTool | Relay
     ) -> Errand:
-        """A request that is let in. Raises TaskSupportMismatch."""
-        may = False
-        if isinstance(request, CallTool):
-            mount, mode = line.mount.name, self._policy.mode(line.mount.name, request.tool)
-            if mode is Mode.REQUIRED and not said.declares_tasks:
-                self._audit.record(ToolCalled(mount, None, "rejected"))
-                raise TaskSupportMismatch("The tool runs only as a task")
-            may = mode is not Mode.SYNC and said.declares_tasks and request.kept is not None
-            if not may:
-                self._count(line, request, "direct")
-        return Errand(
-            exchange=exchange,
-            caller=caller,
-            line=line,
-            said=said,
-            request=request,
-            sends=request,
-            may_become_task=may,
-        )
+        """A request that is sent again. Raises TaskSupportMismatch."""
+        errand = _errand(exchange, caller, line, said, request)
+        if not isinstance(request, CallTool):
+            return errand
+        return self._ruled(errand, request, await self._decision(exchange, line, said, request))
+
+    def _ruled(self, errand: Errand, call: CallTool, decision: Decision) -> Errand:
+        """A call that is let in, on the terms of its tool. Raises TaskSupportMismatch."""
+        mode, declares_tasks = decision.mode, errand.said.declares_tasks
+        if mode is Mode.REQUIRED and not declares_tasks:
+            self._turns.refused(errand)
+            raise TaskSupportMismatch("The tool runs only as a task")
+        if mode is Mode.SYNC or not declares_tasks or call.kept is None:
+            return errand
+        return errand._replace(may_become_task=True, mode=mode, grace=decision.inline_grace)
+
+    async def _refuse_what_is_a_task(self, errand: Errand, call: CallTool) -> None:
+        """Refuse a call whose key stands for a task, where its host cannot be given one. Raises TaskSupportMismatch."""
+        if await self._tasks.earlier(errand.caller, errand.line, call) is not None:
+            self._turns.refused(errand)
+            raise TaskSupportMismatch("The call with that idempotency key runs as a task")
 
     async def _made_or_carried(self, errand: Errand) -> Spoken:
-        return await self._made(errand) or await self._carry(errand)
-
-    async def _made(self, errand: Errand) -> Spoken | None:
-        """The handle of a task that is made before the call leaves; None where that is not wanted, or cannot be."""
-        request, mount = errand.request, errand.line.mount.name
-        if not errand.may_become_task or not isinstance(request, CallTool):
-            return None
-        if self._policy.mode(mount, request.tool) is Mode.AUTO:
-            return None
-        try:
-            # While the server is met, the host may still leave without a task.
-            await self.meet(errand.exchange, errand.said, errand.line.upstream.tools())
-            record = await self._tasks.create(errand.caller, errand.line, request)
-            self._abandon_with(errand, record)
-        except (TaskSupportMismatch, InvalidParams):
-            # The host did not ask for a task, so nothing is refused: the server says what it says.
-            return None
-        except GatewayError:
-            self._audit.record(ToolCalled(mount, None, "rejected"))
-            raise
-        self._count(errand.line, request, "task")
-        return Spoken(self._dialect.task_created(request.id, record))
+        record = await self._promotion.made(errand)
+        return await self._carry(errand) if record is None else self._handle(errand, record)
 
     async def _carry(self, errand: Errand) -> Spoken:
-        if not errand.may_outlive:
-            with self._attending.telling(errand.exchange, errand.said, passes_rounds=True) as telling:
-                response = await self._attending.wait(errand.exchange, errand.send(telling))
-            return self._rounds.answered(errand, response, telling.missing)
-        flight = Flight(most=self._most)
-        flight.leave(errand.line, self._flying, errand.send)
+        if errand.may_outlive:
+            return await self._fly(errand)
+        with self._attending.telling(errand.exchange, errand.said, passes_rounds=True) as telling:
+            response = await self._attending.wait(errand.exchange, self._turns.send(errand, telling))
+        return self._rounds.answered(errand, response, telling.missing)
+
+    async def _fly(self, errand: Errand) -> Spoken:
+        """Carry a call that may outlive its request."""
+        flight = Flight(most=self._holds.most)
+        if errand.asking is not None:
+            record = await self._promotion.earlier(errand)
+            if record is not None:
+                self._turns.count(errand, "task")
+                return self._handle(errand, record)
+            flight.leave(errand.line, self._flying, partial(self._turns.send, errand))
+            return await self._follow(errand, flight, None)
+        ticket = self._turns.ask(errand)
+        if not ticket.granted:
+            came = await self._promotion.queued(errand, ticket)
+            if isinstance(came, TaskRecord):
+                return self._handle(errand, came)
+            errand = came
+        self._turns.left(errand)
+        flight.leave(errand.line, self._flying, errand.send, ticket)
         return await self._follow(errand, flight, None)
 
-    async def _resume(
-        self, held: Held, exchange: Exchange, caller: AuthContext, said: Stateless, intent: Retry
-    ) -> Spoken:
+    async def _resume(self, held: Held, errand: Errand, intent: Retry) -> Spoken:
         """Go on with a held call; where what the host brings cannot be taken, it stays held for a better try."""
         flight = held.flight
-        if asked_of(said.peer) != asked_of(held.line.peer):
+        if asked_of(errand.said.peer) != asked_of(held.line.peer):
             raise InvalidParams("The request does not declare the capabilities that it was first sent with")
         for key, answer in intent.answers.items():
             question = flight.questions.get(key)
             if question is not None and not self._dialect.fits(question.question.method, answer):
                 raise InvalidParams("An answer does not fit what was asked")
-        errand = self._errand(exchange, caller, held.line, said, intent.request)
+        self._turns.left(errand)
         self._holds.take(held)
         for key, answer in intent.answers.items():
-            flight.answer(key, answer, speaker(caller))
+            flight.answer(key, answer, speaker(errand.caller))
         return await self._follow(errand, flight, held)
 
     async def _follow(self, errand: Errand, flight: Flight, held: Held | None) -> Spoken:
@@ -241,7 +254,7 @@ class Calls:
         return spoken
 
     async def _outcome(self, errand: Errand, flight: Flight, held: Held | None) -> Spoken:
-        record = await self._promoted(errand, flight)
+        record = await self._promotion.promoted(errand, flight)
         while record is None:
             await self._attending.wait(errand.exchange, flight.stirs(None))
             if not flight.is_over:
@@ -253,40 +266,12 @@ class Calls:
         if held is not None:
             self._holds.end(held)
         if record is not None:
-            return Spoken(self._dialect.task_created(errand.request.id, record))
+            return self._handle(errand, record)
         return self._rounds.answered(errand, await flight.response(), flight.missing)
 
-    async def _promoted(self, errand: Errand, flight: Flight) -> TaskRecord | None:
-        """The task that the call is from now on; None where it cannot become one, or has no need to."""
-        request = errand.request
-        if not errand.may_become_task or not isinstance(request, CallTool):
-            return None
-        record = None
-        try:
-            await self._attending.wait(errand.exchange, flight.stirs(self._grace))
-            if not flight.is_over:
-                record = await self._promote(errand, request, flight)
-        finally:
-            self._count(errand.line, request, "direct" if record is None else "task")
-        return record
+    def _handle(self, errand: Errand, record: TaskRecord) -> Spoken:
+        return Spoken(self._dialect.task_created(errand.request.id, record))
 
-    async def _promote(self, errand: Errand, request: CallTool, flight: Flight) -> TaskRecord | None:
-        # What the server asks from here on is a matter of the task (M-MRTR-8).
-        flight.passes_rounds = False
-        try:
-            record = await self._tasks.promote(errand.caller, errand.line, request, flight)
-        except GatewayError as refusal:
-            # The host did not ask for a task, so it just goes on to wait (R-RES-6).
-            log.debug("a call does not become a task", extra={"reason": refusal.reason})
-            flight.passes_rounds = True
-            return None
-        self._abandon_with(errand, record)
-        return record
 
-    def _abandon_with(self, errand: Errand, record: TaskRecord) -> None:
-        """Let a task be cancelled if its host leaves, or has left, without knowing of it: that cancels the request."""
-        errand.exchange.when_gone(partial(self._tasks.abandon, record.owner, record.id))
-
-    def _count(self, line: Line, request: CallTool, disposition: str) -> None:
-        listed = None if line.upstream.listed(request.tool) is None else request.tool
-        self._audit.record(ToolCalled(line.mount.name, listed, disposition))
+def _errand(exchange: Exchange, caller: AuthContext, line: Line, said: Stateless, request: CallTool | Relay) -> Errand:
+    return Errand(exchange=exchange, caller=caller, line=line, said=said, request=request, sends=request)

@@ -7,11 +7,13 @@ from typing import Any, Final, NamedTuple
 from taskgate.auth.context import AuthContext
 from taskgate.dialects.intents import CallTool, Relay
 from taskgate.dialects.stateless import Stateless
+from taskgate.engine.admission.joining import Asking
 from taskgate.engine.guard.callers import speaker
 from taskgate.engine.messages import Exchange
 from taskgate.engine.stateless.lines import Line
 from taskgate.mcp import vocabulary as words
 from taskgate.mcp.jsonrpc import Response
+from taskgate.tasks.policy import Mode
 from taskgate.upstream.base import Hearer
 
 IN_ROUNDS: Final = frozenset({words.TOOLS_CALL, "prompts/get", "resources/read"})
@@ -24,7 +26,9 @@ _NO_BOUND: Final = timedelta(days=36_500)
 class Errand(NamedTuple):
     """One request. `sends` is it as its server gets it, which differs where it brings answers to a server's round.
 
-    `may_become_task` is as far as can be told without the server's catalogue.
+    `may_become_task` is as far as can be told without the server's catalogue; then `mode` is what the operator wants of
+    it, and `grace` how long it may take without becoming one.
+    `asking` is what it has in common with calls that it may join, None where it joins none.
     """
 
     exchange: Exchange
@@ -34,6 +38,9 @@ class Errand(NamedTuple):
     request: CallTool | Relay
     sends: CallTool | Relay
     may_become_task: bool = False
+    mode: Mode = Mode.SYNC
+    grace: timedelta = timedelta()
+    asking: Asking | None = None
 
     @property
     def method(self) -> str:
@@ -41,9 +48,18 @@ class Errand(NamedTuple):
         return words.TOOLS_CALL if isinstance(self.request, CallTool) else self.request.method
 
     @property
+    def tool(self) -> str | None:
+        """The tool that it calls, if it calls one."""
+        return self.request.tool if isinstance(self.request, CallTool) else None
+
+    @property
     def may_outlive(self) -> bool:
         """Whether the call may go on after its request was answered: as a task, or until its host brings answers."""
         return self.may_become_task or (self.line.may_be_asked and self.method in IN_ROUNDS)
+
+    def with_less_grace(self, seconds: float) -> "Errand":
+        """The same errand, after it has waited for so long."""
+        return self._replace(grace=max(self.grace - timedelta(seconds=seconds), timedelta()))
 
     def send(self, hearer: Hearer) -> Coroutine[Any, Any, Response]:
         """The request on its way; see UpstreamSession."""

@@ -12,9 +12,11 @@ from typing import Any
 
 from taskgate.dialects.needs import together
 from taskgate.dialects.questions import Answer
+from taskgate.engine.admission.bulkhead import Ticket
 from taskgate.engine.background import Background
 from taskgate.engine.inputs import MAX_QUESTION
 from taskgate.engine.places import Place
+from taskgate.errors import QueueFull
 from taskgate.mcp.jsonrpc import Notification, Response
 from taskgate.mcp.vocabulary import NOTE_PROGRESS
 from taskgate.upstream.base import Hearer, ServerQuestion, Speaker
@@ -58,12 +60,16 @@ class Flight:
         self._call: asyncio.Task[Response] | None = None
 
     def leave(
-        self, place: Place, background: Background, work: Callable[[Hearer], Coroutine[Any, Any, Response]]
+        self,
+        place: Place,
+        background: Background,
+        work: Callable[[Hearer], Coroutine[Any, Any, Response]],
+        ticket: Ticket | None = None,
     ) -> None:
-        """Begin the call, `work`, over its place, which stays open until it is over."""
+        """Begin the call, `work`, over its place, which stays open until it is over; so long it has its ticket."""
         place.hold()
         self._call = background.begin(partial(work, self))
-        self._call.add_done_callback(lambda _: self._landed(place))
+        self._call.add_done_callback(lambda _: self._landed(place, ticket))
 
     # --- what its server says
 
@@ -82,6 +88,10 @@ class Flight:
         """See Hearer."""
         if self._heir is not None:
             self._heir.asked(question)
+            return
+        if self._call is None:
+            # It goes on for others who make the same call, and nobody here can be asked any more.
+            question.refuse()
             return
         size = _size(question) + sum(map(_size, self._questions.values()))
         if len(self._questions) >= self._most or size > MAX_QUESTION:
@@ -115,6 +125,17 @@ class Flight:
     def is_over(self) -> bool:
         """Whether the response is there, or will never be."""
         return self._call is None or self._call.done()
+
+    @property
+    def was_refused(self) -> bool:
+        """Whether it has not left, because it did not come to its turn."""
+        call = self._call
+        return call is not None and call.done() and not call.cancelled() and isinstance(call.exception(), QueueFull)
+
+    @property
+    def is_adopted(self) -> bool:
+        """Whether it is the call of a task."""
+        return self._heir is not None
 
     def tell(self, hearer: Hearer | None) -> None:
         """Tell `hearer` from now on what the server says; None tells nobody."""
@@ -184,7 +205,9 @@ class Flight:
     def _forget(self, key: str) -> None:
         self._questions.pop(key, None)
 
-    def _landed(self, place: Place) -> None:
+    def _landed(self, place: Place, ticket: Ticket | None) -> None:
+        if ticket is not None:
+            ticket.close()
         place.release()
         self._change.set()
 

@@ -11,7 +11,7 @@ from logging import getLogger
 from typing import Final
 
 from taskgate.clock import Clock, Entropy
-from taskgate.engine.inputs import Bounds
+from taskgate.engine.admission.rules import Live
 from taskgate.engine.stateless.flights import Flight
 from taskgate.engine.stateless.lines import Line
 from taskgate.errors import InvalidParams
@@ -38,10 +38,10 @@ class Held:
 
 
 class Holds:
-    """The held calls of this process: `bounds.outstanding` of one context, and MAX_HELD of all."""
+    """The held calls of this process: as many of one context as the rules allow it questions, and MAX_HELD of all."""
 
-    def __init__(self, *, bounds: Bounds, clock: Clock, entropy: Entropy) -> None:
-        self._bounds = bounds
+    def __init__(self, *, live: Live, clock: Clock, entropy: Entropy) -> None:
+        self._live = live
         self._clock = clock
         self._entropy = entropy
         self._held: dict[str, Held] = {}
@@ -52,12 +52,12 @@ class Holds:
     @property
     def most(self) -> int:
         """How many calls of one context may wait at once."""
-        return self._bounds.outstanding
+        return self._live.now.questions.outstanding
 
     def new(self, line: Line, flight: Flight) -> Held | None:
         """A place for a call to wait in, which is to be ended; None where there is none left."""
         context = line.owner.context
-        if not self._is_open or len(self._held) >= MAX_HELD or self._counts[context] >= self._bounds.outstanding:
+        if not self._is_open or len(self._held) >= MAX_HELD or self._counts[context] >= self.most:
             if not self._has_told:
                 # Once until there is room: how often it happens is for others to decide.
                 self._has_told = True
@@ -71,7 +71,7 @@ class Holds:
     def leave(self, held: Held) -> None:
         """Its host goes away with the questions of the next round."""
         held.round += 1
-        held.until = self._clock.elapsed() + self._bounds.wait.total_seconds()
+        held.until = self._clock.elapsed() + self._live.now.questions.wait.total_seconds()
         held.flight.tell(None)
 
     def find(self, owners: Sequence[OwnerKey], id: str, round: int) -> Held:

@@ -15,6 +15,7 @@ from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.engine.guard.callers import speaker
 from taskgate.engine.mounts import Mount
+from taskgate.engine.places import asked_of
 from taskgate.errors import InvalidParams
 from taskgate.mcp.jsonrpc import Notification
 from taskgate.mcp.versions import Peer
@@ -117,6 +118,8 @@ class Lines:
         self._clock = clock
         self._idle = idle.total_seconds()
         self._live: dict[OwnerKey, dict[_Kind, Line]] = {}
+        # To servers that are spoken to in another way by now: they end with what goes over them.
+        self._retired: set[Line] = set()
         # By the objects themselves, which stay while they are here: what hosts say again and again is read as the same.
         self._kinds: dict[int, tuple[Peer, _Kind]] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -133,6 +136,8 @@ class Lines:
             its = self._live[owner] = {}
         # Last in the order from here on: those in front are the ones that were not asked for the longest.
         line = its.pop(kind, None)
+        if line is not None and line.mount is not mount:
+            line = self._moved(line, mount)
         if line is None:
             # Who the host says it is is no capability: hosts that share a line must not be taken for each other.
             line = Line(
@@ -152,13 +157,20 @@ class Lines:
                     self._discard(its.pop(kind))
             if not its:
                 del self._live[owner]
+        for line in tuple(self._retired):
+            if not line.busy:
+                self._retired.discard(line)
+                self._discard(line)
 
     async def close(self) -> None:
         """Close every line, whatever goes over it."""
         for its in self._live.values():
             for line in its.values():
                 self._discard(line)
+        for line in self._retired:
+            self._discard(line)
         self._live.clear()
+        self._retired.clear()
         while self._closing:
             await asyncio.wait(tuple(self._closing))
 
@@ -173,6 +185,17 @@ class Lines:
             self._kinds[id(peer)] = peer, kind
         return kind
 
+    def _moved(self, line: Line, mount: Mount) -> Line | None:
+        """The line of a mount that was made anew; None where its server is spoken to in another way."""
+        if line.mount.upstream is not mount.upstream:
+            if line.busy:
+                self._retired.add(line)
+            else:
+                self._discard(line)
+            return None
+        line.mount = mount
+        return line
+
     def _make_room(self, its: "dict[_Kind, Line]") -> None:
         """Let go of the idle line that was not asked for the longest, where there are too many."""
         idle = [kind for kind, line in its.items() if not line.busy]
@@ -184,14 +207,6 @@ class Lines:
         closing = asyncio.get_running_loop().create_task(line.upstream.close())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
-
-
-def asked_of(peer: Peer) -> dict[str, Any]:
-    """What a host says that it can be asked."""
-    return {name: peer.capabilities[name] for name in _ASKED if name in peer.capabilities}
-
-
-_ASKED: Final = ("elicitation", "roots", "sampling")
 
 
 class _Kind(NamedTuple):

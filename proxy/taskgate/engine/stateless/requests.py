@@ -23,6 +23,8 @@ from taskgate.dialects.stateless import (
     StatelessIntent,
     UpdateTask,
 )
+from taskgate.engine.admission.rates import Quota, RateGate
+from taskgate.engine.admission.streams import OpenStreams
 from taskgate.engine.guard.access import Access
 from taskgate.engine.messages import Exchange, Reply
 from taskgate.engine.mounts import Mount
@@ -45,6 +47,8 @@ class StatelessRequests:
     """Does what hosts of the stateless era ask."""
 
     dialect: StatelessDialect
+    gate: RateGate
+    streams: OpenStreams
     access: Access
     lines: Lines
     calls: Calls
@@ -59,27 +63,28 @@ class StatelessRequests:
         left."""
         # 1. What the request asks, in neutral words; its parameters are checked here.
         intent = self.dialect.decode(request, said, offers_tasks=mount.offers_tasks)
-        # 2. About a task: the operator's rules look at its tool, so they are asked where it is found.
-        if isinstance(intent, _ABOUT_TASKS):
-            spoken = await self._about_a_task(exchange, caller, mount.name, intent)
-            return _answered(spoken, said)
-        # 3. Whether the rules let this caller do it.
         asking = intent.request if isinstance(intent, Retry) else intent
         tool = asking.tool if isinstance(asking, CallTool) else None
+        # 2. Whether this caller asks no more often than it may.
+        quota = await self.gate.request(caller, exchange, mount.name, request.method, tool)
+        # 3. About a task: the operator's rules look at its tool, so they are asked where it is found.
+        if isinstance(intent, _ABOUT_TASKS):
+            spoken = await self._about_a_task(exchange, caller, mount.name, intent)
+            return _answered(spoken, said, quota)
+        # 4. Whether the rules let this caller do it.
         self.access.check(caller, mount.name, request.method, tool)
         line = self.lines.take(mount, caller, said.peer)
         # Whoever waits for tasks to end waits for what may yet become one, too.
         with line if not _may_become_task(asking) else self.runner.expecting(line):
             if tool is not None:
-                # 4. Whether the headers say of the arguments what the body says: only the server's catalogue tells.
+                # 5. Whether the headers say of the arguments what the body says: only the server's catalogue tells.
                 listed = line.upstream.listed(tool) or await self._look_up(exchange, line, said, tool)
                 if listed is not None and listed.mirrored:
                     check_params(exchange.inbound.repeated(), request, listed.mirrored)
-            # 5. Do it.
+            # 6. Do it.
             if isinstance(intent, Listen):
-                reply = await self.subscriptions.serve(exchange, caller, line, intent)
-                return Answered(reply, said.peer.revision)
-            return _answered(await self._perform(exchange, caller, line, said, intent), said)
+                return Answered(await self._listen(exchange, caller, line, intent), said.peer.revision)
+            return _answered(await self._perform(exchange, caller, line, said, intent), said, quota)
 
     def _about_a_task(
         self, exchange: Exchange, caller: AuthContext, at: str, intent: GetTask | UpdateTask | CancelTask | OfLegacyTask
@@ -110,6 +115,12 @@ class StatelessRequests:
                 return self._discover(exchange, line, said, intent)
         raise AssertionError(f"{type(intent).__name__} needs no line, or was served before")
 
+    async def _listen(self, exchange: Exchange, caller: AuthContext, line: Line, intent: Listen) -> Reply:
+        if intent.wants.tasks:
+            await self.gate.before_lookups(caller, exchange, line.mount.name)
+        with self.streams.one(caller):
+            return await self.subscriptions.serve(exchange, caller, line, intent)
+
     async def _discover(self, exchange: Exchange, line: Line, said: Stateless, intent: Discover) -> Spoken:
         server = await self.calls.meet(exchange, said, line.upstream.open())
         return Spoken(self.dialect.discovered(intent.id, server, offers_tasks=line.mount.offers_tasks))
@@ -136,10 +147,11 @@ def _may_become_task(asking: StatelessIntent) -> bool:
     return isinstance(asking, CallTool) and asking.kept is not None
 
 
-def _answered(spoken: Spoken, said: Stateless) -> Answered:
+def _answered(spoken: Spoken, said: Stateless, quota: Quota) -> Answered:
     """An error of a server has the status that the era gives it, as long as there is no stream to tell it on."""
     status = 200
     if spoken.error not in (None, TOOL_ERROR):
         # By the code that its host is told, which need not be the server's own.
         status = modern_status(json.loads(spoken.message)["error"]["code"])
-    return Answered(Reply(status, spoken.message, spoken.headers), said.peer.revision, spoken.error)
+    reply = Reply(status, spoken.message, spoken.headers + quota)
+    return Answered(reply, said.peer.revision, spoken.error)

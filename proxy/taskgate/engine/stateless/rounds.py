@@ -5,12 +5,12 @@ here: what becomes of the call meanwhile (`calls`, `holds`).
 """
 
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any
 
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.dialects.stateless import Retry, StatelessDialect
+from taskgate.engine.admission.rules import Live
 from taskgate.engine.spoken import Spoken, error_of
 from taskgate.engine.stateless.errands import Errand
 from taskgate.engine.stateless.flights import Flight
@@ -19,19 +19,17 @@ from taskgate.engine.stateless.lines import Line
 from taskgate.errors import MissingCapability, TooManyTasks
 from taskgate.mcp.jsonrpc import Response
 from taskgate.mcp.versions import Era
-from taskgate.tasks.states import HeldCall, Passed, StateKeys
+from taskgate.tasks.states import HeldCall, Passed, States
 
 
 class Rounds:
-    """Writes and reads them; a state is good for `wait`."""
+    """Writes and reads them; a state is good for as long as the rules let a host take."""
 
-    def __init__(
-        self, *, dialect: StatelessDialect, states: StateKeys, holds: Holds, wait: timedelta, clock: Clock
-    ) -> None:
+    def __init__(self, *, dialect: StatelessDialect, states: States, holds: Holds, live: Live, clock: Clock) -> None:
         self._dialect = dialect
         self._states = states
         self._holds = holds
-        self._wait = wait
+        self._live = live
         self._clock = clock
 
     def answered(self, errand: Errand, response: Response, missing: Mapping[str, Any]) -> Spoken:
@@ -75,5 +73,5 @@ class Rounds:
 
     def _sealed(self, errand: Errand, what: HeldCall | Passed) -> str:
         owner, digest = errand.line.owner, self._dialect.digest(errand.request)
-        until = self._clock.now() + self._wait
+        until = self._clock.now() + self._live.now.questions.wait
         return self._states.seal(what, context=owner.context, mount=owner.mount, digest=digest, until=until)

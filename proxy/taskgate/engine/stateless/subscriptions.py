@@ -6,16 +6,15 @@ granted (M-NOTIF-2, M-NOTIF-7).
 """
 
 import asyncio
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from functools import partial
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.dialects.faults import RETRY_AFTER
 from taskgate.dialects.stateless import Listen, StatelessDialect, Subscription
+from taskgate.engine.admission.polls import Polls
 from taskgate.engine.guard.access import Access
 from taskgate.engine.guard.lookups import Lookups
 from taskgate.engine.messages import Exchange, Reply
@@ -24,15 +23,12 @@ from taskgate.engine.stateless.listen_stream import ListenStream
 from taskgate.engine.stateless.resource_subscriptions import ResourceSubscriptions
 from taskgate.engine.stateless.told_tasks import ToldTasks
 from taskgate.engine.stateless.wishes import check_bounds, concerns_server, declares, is_granted
-from taskgate.errors import Draining, Forbidden, InsufficientScope, InvalidParams, TaskNotFound, TooManyTasks
+from taskgate.errors import Draining, Forbidden, InsufficientScope, InvalidParams, TaskNotFound
 from taskgate.interruption import Interrupted
 from taskgate.mcp import vocabulary as words
 from taskgate.mcp.jsonrpc import Notification, RequestId
 from taskgate.stores.base import TaskStore
 from taskgate.tasks.record import TaskId, TaskRecord
-
-MAX_LISTENS: Final = 64
-"""Streams of one caller that may be open at once."""
 
 
 class _Found(NamedTuple):
@@ -46,44 +42,50 @@ class Subscriptions:
     """The open streams of this process."""
 
     def __init__(
-        self, *, dialect: StatelessDialect, store: TaskStore, lookups: Lookups, access: Access, clock: Clock
+        self,
+        *,
+        dialect: StatelessDialect,
+        store: TaskStore,
+        lookups: Lookups,
+        access: Access,
+        polls: Polls,
+        clock: Clock,
     ) -> None:
         self._dialect = dialect
         self._store = store
         self._lookups = lookups
         self._access = access
+        self._polls = polls
         self._clock = clock
         self._resources = ResourceSubscriptions()
-        self._open: Counter[str] = Counter()
         self._streams: set[ListenStream] = set()
         self._finishing = False
 
     async def serve(self, exchange: Exchange, caller: AuthContext, line: Line, intent: Listen) -> Reply:
         """Tell the host what it wants to hear, as far as it may, until it leaves, its token ends, or the gateway does.
 
-        The reply ends the stream (M-NOTIF-6). Raises InvalidParams for wishes out of bounds, TooManyTasks, Draining,
+        The reply ends the stream (M-NOTIF-6). Raises InvalidParams for wishes out of bounds, Draining,
         Penalized for who names too many tasks that are not theirs, StoreUnavailable, UpstreamFailed, and Interrupted
         where host or token are gone before anything was said: no result comes before the acknowledgement.
         """
         if not exchange.inbound.accepts_stream:
             raise InvalidParams("What is listened to is told on an event stream, which the request does not accept")
         check_bounds(intent.wants)
-        with self._counted(caller):
-            found = await self._find(exchange, caller, line.mount.name, intent.wants.tasks or ())
-            if self._finishing:
-                raise Draining(RETRY_AFTER)
-            stream = ListenStream(exchange, caller.good_until, self._clock)
-            self._streams.add(stream)
-            try:
-                with line, stream.kept():
-                    await self._tell(stream, caller, line, intent, found)
-            except Interrupted:
-                if not stream.has_begun:
-                    if self._finishing:
-                        raise Draining(RETRY_AFTER) from None
-                    raise
-            finally:
-                self._streams.discard(stream)
+        found = await self._find(exchange, caller, line.mount.name, intent.wants.tasks or ())
+        if self._finishing:
+            raise Draining(RETRY_AFTER)
+        stream = ListenStream(exchange, caller.good_until, self._clock)
+        self._streams.add(stream)
+        try:
+            with line, stream.kept():
+                await self._tell(stream, caller, line, intent, found)
+        except Interrupted:
+            if not stream.has_begun:
+                if self._finishing:
+                    raise Draining(RETRY_AFTER) from None
+                raise
+        finally:
+            self._streams.discard(stream)
         return Reply(body=self._dialect.listened(intent.id))
 
     def finish(self) -> None:
@@ -97,18 +99,6 @@ class Subscriptions:
         self.finish()
         await self._resources.close()
 
-    @contextmanager
-    def _counted(self, caller: AuthContext) -> Iterator[None]:
-        if self._open[caller.key] >= MAX_LISTENS:
-            raise TooManyTasks(MAX_LISTENS, of="open subscriptions")
-        self._open[caller.key] += 1
-        try:
-            yield
-        finally:
-            self._open[caller.key] -= 1
-            if not self._open[caller.key]:
-                del self._open[caller.key]
-
     async def _find(self, exchange: Exchange, caller: AuthContext, mount: str, wanted: tuple[TaskId, ...]) -> _Found:
         """The tasks that the caller may read; the others count as look-ups that failed, and nobody can tell why."""
         if not wanted:
@@ -120,7 +110,7 @@ class Subscriptions:
         ids: list[TaskId] = []
         for task in wanted:
             with suppress(TaskNotFound, Forbidden, InsufficientScope):
-                record = await self._lookups.find(exchange, caller, mount, task, words.TASKS_GET)
+                record = await self._lookups.see(exchange, caller, mount, task, words.TASKS_GET)
                 tellers[record.owner].add(task)
                 ids.append(task)
         return _Found(tuple(ids), tuple(tellers.values()))
@@ -175,4 +165,4 @@ class Subscriptions:
 
     async def _tell_of(self, stream: ListenStream, id: RequestId, record: TaskRecord) -> None:
         await stream.room()
-        stream.say(self._dialect.task_told(id, record))
+        stream.say(self._dialect.task_told(id, self._polls.advised(record)))

@@ -11,9 +11,10 @@ from typing import Any, Final
 
 from taskgate.dialects.base import DownstreamDialect
 from taskgate.dialects.progress import read_progress
+from taskgate.engine.admission.rules import Live
 from taskgate.engine.background import Background
 from taskgate.engine.changes import Changes
-from taskgate.engine.inputs import Bounds, TaskInputs
+from taskgate.engine.inputs import TaskInputs
 from taskgate.engine.telling.task_streams import Origin, TaskStreams, origin_of
 from taskgate.mcp.jsonrpc import Notification, RequestId
 from taskgate.mcp.vocabulary import NOTE_MESSAGE, NOTE_PROGRESS
@@ -28,11 +29,11 @@ WRITE_EVERY: Final = timedelta(seconds=1)
 class Hearing:
     """What the hearers of all tasks share."""
 
-    def __init__(self, *, changes: Changes, streams: TaskStreams, dialect: DownstreamDialect, bounds: Bounds) -> None:
+    def __init__(self, *, changes: Changes, streams: TaskStreams, dialect: DownstreamDialect, live: Live) -> None:
         self.changes = changes
         self.streams = streams
         self.dialect = dialect
-        self.bounds = bounds
+        self.live = live
 
     def of(self, record: TaskRecord) -> "TaskHearer":
         """Who hears the call of one task."""
@@ -44,6 +45,7 @@ class TaskHearer:
 
     __slots__ = (
         "_background",
+        "_bounds",
         "_closed",
         "_done",
         "_hearing",
@@ -58,6 +60,8 @@ class TaskHearer:
 
     def __init__(self, hearing: Hearing, owner: OwnerKey, origin: Origin, token: RequestId | None) -> None:
         self._hearing = hearing
+        # The rules that the task began with.
+        self._bounds = hearing.live.now.questions
         self._owner = owner
         self._origin = origin
         self._token = token
@@ -104,7 +108,7 @@ class TaskHearer:
                 self._origin.task,
                 changes=hearing.changes,
                 dialect=hearing.dialect,
-                bounds=hearing.bounds,
+                bounds=self._bounds,
             )
         self._inputs.ask(question)
 

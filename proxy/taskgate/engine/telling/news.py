@@ -13,6 +13,7 @@ from typing import Final
 
 from taskgate.clock import Clock
 from taskgate.dialects.base import DownstreamDialect
+from taskgate.engine.admission.polls import Polls
 from taskgate.engine.background import Background
 from taskgate.engine.sessions import HostSession
 from taskgate.engine.telling.offers import Offers
@@ -42,11 +43,19 @@ class TaskNews:
     """Watches the tasks of owners who listen."""
 
     def __init__(
-        self, *, store: TaskStore, streams: TaskStreams, offers: Offers, dialect: DownstreamDialect, clock: Clock
+        self,
+        *,
+        store: TaskStore,
+        streams: TaskStreams,
+        offers: Offers,
+        polls: Polls,
+        dialect: DownstreamDialect,
+        clock: Clock,
     ) -> None:
         self._store = store
         self._streams = streams
         self._offers = offers
+        self._polls = polls
         self._dialect = dialect
         self._clock = clock
         self._watchers: dict[OwnerKey, asyncio.Task[None]] = {}
@@ -155,7 +164,7 @@ class TaskNews:
         is_new = record.status is TaskStatus.WORKING and record.status_message is None and task not in told
         # Who carries a question is no news: only what a host can see moves the time of the update.
         if not is_new and told.get(task) != record.updated_at:
-            self._streams.tell_session(origin_of(record), self._dialect.task_changed(record))
+            self._streams.tell_session(origin_of(record), self._dialect.task_changed(self._polls.advised(record)))
         told[task] = record.updated_at
         if record.status.is_terminal:
             del told[task]

@@ -88,7 +88,7 @@ class Conversation:
     async def ask(self, call: Call, message: str, *, first_byte: timedelta | None) -> Response:
         """The server's response to one request. Raises UpstreamFailed; to cancel it tells the server."""
         self._calls[call.id] = call
-        call.begin(self._means.alarms)
+        call.begin(self._means.alarms, self._means.running)
         try:
             with call.wait:
                 return await self._exchanges.ask(call, message, first_byte)

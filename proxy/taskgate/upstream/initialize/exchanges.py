@@ -57,7 +57,7 @@ class Exchanges:
 
     async def part(self) -> None:
         """Tell the server that the session is over. Raises UpstreamFailed."""
-        incoming = await self._means.transport.send(Outgoing(verb="DELETE", headers=self.headers))
+        incoming = await self._means.transport.send(Outgoing(verb="DELETE", headers=self.headers, follows=True))
         await incoming.release()
 
     def _post(
@@ -71,6 +71,7 @@ class Exchanges:
             idle=self._means.settings.idle if call is None else call.bounds.idle,
             speaker=speaker if call is None else call.speaker,
             left=None if call is None else call.leave,
+            follows=call is None,
         )
         return self._means.transport.send(outgoing)
 

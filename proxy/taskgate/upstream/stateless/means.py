@@ -1,11 +1,12 @@
 """What all sessions of this era with one server share. Values only."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from taskgate.alarms import Alarms
 from taskgate.dialects.stateless_server import StatelessServerDialect
 from taskgate.upstream.base import Transport
+from taskgate.upstream.calls import Running
 from taskgate.upstream.patience import Patience
 from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
 
@@ -14,8 +15,8 @@ from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
 class StatelessMeans:
     """What every session with one server shares. Ids are unique among all of them, as tokens of progress must be.
 
-    `alarms` bound the calls, for as long as `patience` says. `era_lost` is told whenever the server answers as if it
-    did not speak this era any more: it may be wrong, and must neither raise nor wait.
+    `alarms` bound the calls, for as long as `patience` says; `running` counts them. `era_lost` is told whenever the
+    server answers as if it did not speak this era any more: it may be wrong, and must neither raise nor wait.
     """
 
     transport: Transport
@@ -25,4 +26,5 @@ class StatelessMeans:
     ids: Iterator[int]
     alarms: Alarms
     patience: Patience
+    running: Running = field(default_factory=Running)
     era_lost: Callable[[], None]

@@ -213,7 +213,7 @@ class StatelessSession:
         clock, began = self._clock, self._clock.elapsed()
         error: str | None = "cancelled"
         self._calls.add(call)
-        call.begin(self._means.alarms)
+        call.begin(self._means.alarms, self._means.running)
         try:
             with call.wait:
                 response = await asked

@@ -1,10 +1,11 @@
 """Bytes to and from one server over HTTP/1.1: one pool of connections, bounded reads, and no wish of its own.
 
-It keeps no cookie, follows no redirect but one within the server's own origin, repeats nothing, reads no environment.
-No address passes from here. What a message means must not live here.
+It keeps no cookie, follows no redirect but one within the server's own origin, reads no environment, and repeats
+nothing of which a byte may have left. No address passes from here. What a message means must not live here.
 """
 
 import asyncio
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Final
 
@@ -13,12 +14,14 @@ from aiohttp.http_parser import RawResponseMessage
 from aiohttp.streams import StreamReader
 from yarl import URL
 
+from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream import failures
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.settings import UpstreamSettings
 from taskgate.upstream.wire.answer import HttpIncoming
 from taskgate.upstream.wire.connection import Connection
 from taskgate.upstream.wire.pool import Pool
+from taskgate.upstream.wire.retrying import Retrying
 from taskgate.upstream.wire.target import Target
 
 REUSE_WITHIN: Final = 2.0
@@ -31,10 +34,10 @@ _Answer = tuple[Connection, RawResponseMessage, StreamReader]
 class HttpTransport:
     """Moves bytes to and from one server. Connections are made when they are needed, as many as there are calls.
 
-    Raises TlsFileRefused.
+    `retried` is told the reason of every further try. Raises TlsFileRefused.
     """
 
-    def __init__(self, settings: UpstreamSettings) -> None:
+    def __init__(self, settings: UpstreamSettings, retried: Callable[[str], None] = lambda reason: None) -> None:
         self._limit = settings.max_result
         self._configured = self._target = Target(URL(settings.url))
         self._pool = Pool(
@@ -43,6 +46,7 @@ class HttpTransport:
             reuse_within=REUSE_WITHIN,
             tls=settings.tls,
         )
+        self._retrying = Retrying(settings.retries, settings.name, retried)
         self._closed = False
 
     async def send(self, outgoing: Outgoing) -> HttpIncoming:
@@ -65,18 +69,30 @@ class HttpTransport:
     async def close(self) -> None:
         """Drop every connection; nothing can be sent any more."""
         self._closed = True
+        self._retrying.close()
         await self._pool.close()
 
     async def _request(self, outgoing: Outgoing, target: Target, until: float | None) -> _Answer:
-        if self._closed:
-            raise failures.let_go(dispatched=False)
-        try:
-            head = target.head(outgoing)
-        except ValueError:
-            raise failures.unreachable() from None
-        connection = self._pool.take() or await self._pool.dial(until)
-        message, body = await connection.ask(head, outgoing.body, until, outgoing.left)
-        return connection, message, body
+        """One request, with as many tries to have a connection as there may be: the first that has one is the last."""
+        pauses: Iterator[float] | None = None
+        while True:
+            try:
+                if self._closed:
+                    raise failures.let_go(dispatched=False)
+                head = _head(outgoing, target)
+                connection = self._pool.take() or await self._pool.dial(until)
+                message, body = await connection.ask(head, outgoing.body, until, outgoing.left)
+                return connection, message, body
+            except UpstreamFailed as failure:
+                # A stream comes back by itself, in its own time.
+                if failure.reason != UpstreamReason.UNREACHABLE.value or outgoing.only_listens:
+                    raise
+                pauses = pauses or self._retrying.pauses()
+                pause = next(pauses, None)
+                if pause is None or not await self._retrying.wait(pause, until):
+                    raise
+                if not outgoing.checks:
+                    self._retrying.tell()
 
     async def _follow(self, outgoing: Outgoing, answer: _Answer, until: float | None) -> _Answer:
         """Go once to where the server sends us, and from now on first; only within the configured origin (22a)."""
@@ -102,6 +118,13 @@ class HttpTransport:
             return Target(url.with_fragment(None)) if inside else None
         except ValueError:
             return None
+
+
+def _head(outgoing: Outgoing, target: Target) -> bytes:
+    try:
+        return target.head(outgoing)
+    except ValueError:
+        raise failures.unreachable() from None
 
 
 def _seconds(bound: timedelta | None) -> float | None:

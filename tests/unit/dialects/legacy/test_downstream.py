@@ -188,6 +188,20 @@ CALLS: dict[str, tuple[str, CallTool]] = {
             progress_token=0,
         ),
     ),
+    "a call by a key": (
+        '{"name":"t","_meta":{"io.taskgate/idempotency-key":"k"}}',
+        a_call(False, params=Params('{"name":"t","_meta":{}}'), repeat_key="k"),
+    ),
+    "a task by a key": (
+        '{"name":"t","_meta":{"io.taskgate/idempotency-key":"k","progressToken":0},"task":{}}',
+        a_call(
+            True,
+            params=Params('{"name":"t","_meta":{"progressToken":', "}}"),
+            kept='{"name":"t","_meta":{}}',
+            progress_token=0,
+            repeat_key="k",
+        ),
+    ),
 }
 
 
@@ -232,6 +246,7 @@ BAD_CALLS = [
     ('{"name":"t","arguments":[]}', InvalidParams),
     ('{"name":"t","_meta":7}', InvalidParams),
     ('{"name":"t","_meta":{"progressToken":null}}', InvalidParams),
+    ('{"name":"t","_meta":{"io.taskgate/idempotency-key":""}}', InvalidParams),
     ('{"name":"\\ud800"}', MalformedMessage),
 ]
 

@@ -9,6 +9,7 @@ from taskgate.errors import InvalidParams
 from taskgate.mcp.jsonrpc import Members, Request, parse
 
 RELATED = '"io.modelcontextprotocol/related-task"'
+KEY = '"io.taskgate/idempotency-key"'
 
 
 def request(params: str | None) -> Request:
@@ -81,6 +82,9 @@ CUT: dict[str, tuple[str, str]] = {
     "the relation last": (f'{{"_meta":{{"x" : 2 ,{RELATED}:1}}}}', '{"_meta":{"x" : 2}}'),
     "task, then relation": (f'{{"task":{{}},"_meta":{{{RELATED}:1}},"a":1}}', '{"_meta":{},"a":1}'),
     "relation, then task": (f'{{"_meta":{{{RELATED}:1}},"task":{{}},"a":1}}', '{"_meta":{},"a":1}'),
+    "the idempotency key": (f'{{"_meta":{{{KEY}:"k"}}}}', '{"_meta":{}}'),
+    "key and relation": (f'{{"_meta":{{{KEY}:"k", "x" : 2,{RELATED}:1}},"a":1}}', '{"_meta":{"x" : 2},"a":1}'),
+    "a key further down stays": (f'{{"arguments":{{{KEY}:"k"}}}}', f'{{"arguments":{{{KEY}:"k"}}}}'),
     "trace keys stay": (
         '{"_meta":{"traceparent": "00-1","x":{"task":1}}}',
         '{"_meta":{"traceparent": "00-1","x":{"task":1}}}',
@@ -130,6 +134,16 @@ TOKENS: dict[str, tuple[str, str, str]] = {
         f'{{"_meta":{{{RELATED}:1,"progressToken":"p"}}}}',
         '{"_meta":{"progressToken":9}}',
         '{"_meta":{}}',
+    ),
+    "key before": (
+        f'{{"_meta":{{{KEY}:"k","progressToken":"p"}}}}',
+        '{"_meta":{"progressToken":9}}',
+        '{"_meta":{}}',
+    ),
+    "key after": (
+        f'{{"_meta":{{"progressToken":"p", {KEY} : "k" ,{RELATED}:1,"x":1}}}}',
+        '{"_meta":{"progressToken":9,"x":1}}',
+        '{"_meta":{"x":1}}',
     ),
     "relation after": (
         f'{{"_meta":{{"progressToken":"p",{RELATED}:1}}}}',

@@ -1,6 +1,7 @@
 """A page of tools tells which of them can be tasks, and is otherwise the server's own text."""
 
 import json
+from collections.abc import Mapping
 
 import pytest
 
@@ -14,7 +15,7 @@ from unit.dialects.legacy.judge import EVERY_HOST, check
 
 
 def always(word: TaskSupport) -> SupportOf:
-    return lambda _tool, _native: word
+    return lambda _tool, _native, _hints: word
 
 
 OPTIONAL = always(TaskSupport.OPTIONAL)
@@ -101,7 +102,7 @@ def test_the_word_is_the_one_that_is_decided_from_name_and_native_word(
 ) -> None:
     asked: list[tuple[str, TaskSupport | None]] = []
 
-    def decide(tool: str, said: TaskSupport | None) -> TaskSupport:
+    def decide(tool: str, said: TaskSupport | None, _: Mapping[str, bool]) -> TaskSupport:
         asked.append((tool, said))
         return word
 
@@ -117,12 +118,23 @@ def test_the_word_is_the_one_that_is_decided_from_name_and_native_word(
 def test_a_word_that_the_era_does_not_know_counts_as_none(said: str) -> None:
     natives: list[TaskSupport | None] = []
 
-    def decide(_: str, native: TaskSupport | None) -> TaskSupport:
+    def decide(_: str, native: TaskSupport | None, __: Mapping[str, bool]) -> TaskSupport:
         natives.append(native)
         return TaskSupport.FORBIDDEN
 
     amend_tools(f'{{"tools":[{{"name":"t","execution":{{"taskSupport":{said}}}}}]}}', decide)
     assert natives == [None]
+
+
+def test_a_decision_hears_what_the_server_hints_of_the_tool() -> None:
+    heard: list[Mapping[str, bool]] = []
+
+    def decide(_: str, __: TaskSupport | None, hints: Mapping[str, bool]) -> TaskSupport:
+        heard.append(hints)
+        return TaskSupport.OPTIONAL
+
+    amend_tools('{"tools":[{"annotations":{"readOnlyHint":true,"title":"T"},"name":"t"},{"name":"u"}]}', decide)
+    assert heard == [{"readOnlyHint": True}, {}]
 
 
 UNTOUCHED = {
@@ -162,7 +174,7 @@ def test_an_amended_page_amends_to_itself() -> None:
 def test_the_same_page_is_amended_once_for_the_same_rules() -> None:
     calls: list[str] = []
 
-    def decide(tool: str, _: TaskSupport | None) -> TaskSupport:
+    def decide(tool: str, _: TaskSupport | None, __: Mapping[str, bool]) -> TaskSupport:
         calls.append(tool)
         return TaskSupport.OPTIONAL
 
@@ -176,7 +188,7 @@ def test_the_same_page_is_amended_once_for_the_same_rules() -> None:
 def test_a_page_beyond_the_bound_is_not_remembered(beyond: int, times: int) -> None:
     calls: list[str] = []
 
-    def decide(tool: str, _: TaskSupport | None) -> TaskSupport:
+    def decide(tool: str, _: TaskSupport | None, __: Mapping[str, bool]) -> TaskSupport:
         calls.append(tool)
         return TaskSupport.REQUIRED
 

@@ -197,6 +197,11 @@ def test_a_page_tells_which_arguments_hosts_repeat_in_headers(header: str, mirro
     assert page.tools == {"t": ListedTool(mirrored=mirrored)}
 
 
+def test_a_page_tells_what_the_server_hints_of_each_tool() -> None:
+    page = DIALECT.read_tools(result('{"tools":[{"name":"t","annotations":{"readOnlyHint":true,"title":"T"}}]}'))
+    assert page.tools == {"t": ListedTool(hints={"readOnlyHint": True})}
+
+
 def test_what_is_no_tool_is_left_out() -> None:
     page = '{"tools":[null,7,"t",["name"],{},{"name":null},{"name":7},{"name":"u"},{"name":"","x":1,"x":2}]}'
     assert DIALECT.read_tools(result(page)).tools == {"u": ListedTool(), "": ListedTool()}

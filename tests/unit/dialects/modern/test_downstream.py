@@ -102,6 +102,22 @@ def test_a_call_is_kept_without_its_progress_token() -> None:
     assert found == call(params=opened, kept='{"name":"t"}', progress_token="p")
 
 
+def test_a_call_may_have_a_key_that_its_server_does_not_see() -> None:
+    found = decode(request("tools/call", '"name":"t"', '"_meta":{"io.taskgate/idempotency-key":"k"}'))
+    assert found == call(kept='{"name":"t"}', repeat_key="k")
+
+
+def test_the_key_of_a_call_is_that_of_its_next_round() -> None:
+    found = decode(request("tools/call", f'"name":"t",{ROUND}', '"_meta":{"io.taskgate/idempotency-key":"k"}'))
+    assert isinstance(found, Retry)
+    assert found.request == call(kept='{"name":"t"}', repeat_key="k")
+
+
+def test_what_can_be_no_key_is_refused() -> None:
+    with pytest.raises(InvalidParams):
+        decode(request("tools/call", '"name":"t"', '"_meta":{"io.taskgate/idempotency-key":7}'))
+
+
 BAD_CALLS = ['"name":7', '"name":"t","arguments":[]', '"arguments":{}']
 
 

@@ -14,6 +14,7 @@ from taskgate.mcp.jsonrpc import Request, parse
 
 P = "io.modelcontextprotocol/"
 OURS = f'"{P}protocolVersion":"2026-07-28","{P}clientCapabilities":{{"roots":{{}}}},"{P}clientInfo":{{}}'
+KEY = '"io.taskgate/idempotency-key"'
 ID = "7Qm2vX0cJ9rYw4LkT1eZ8A-_7Qm2vX0c"
 
 
@@ -37,6 +38,11 @@ PASSAGES: dict[str, tuple[str, str]] = {
     "keys of others": (
         f'{{"_meta":{{"x.y/z": 1.50 ,{OURS},"io.modelcontextprotocolx/a":2}}}}',
         '{"_meta":{"x.y/z": 1.50,"io.modelcontextprotocolx/a":2}}',
+    ),
+    "the idempotency key": (f'{{"name":"t","_meta":{{{KEY}:"k",{OURS}}}}}', '{"name":"t"}'),
+    "the idempotency key among others": (
+        f'{{"_meta":{{"x":1,{OURS}, {KEY} : "k" ,"y":2}}}}',
+        '{"_meta":{"x":1 ,"y":2}}',
     ),
     "keys of the other era": (f'{{"_meta":{{"{P}related-task":{{"taskId":"t"}},{OURS}}},"a":1}}', '{"a":1}'),
     "a task of the other era": (f'{{"name":"t","task":{{"ttl":1}},"_meta":{{{OURS}}}}}', '{"name":"t"}'),
@@ -72,6 +78,13 @@ def test_what_is_kept_has_no_token_but_other_keys() -> None:
     sent = request(f'{{"_meta":{{"x":1,"progressToken":2,{OURS}}}}}')
     assert params.kept(sent) == '{"_meta":{"x":1}}'
     assert params.passage(sent) == Params('{"_meta":{"x":1,"progressToken":', "}}")
+
+
+@pytest.mark.parametrize("meta", [f'{KEY}:"k", "progressToken":2', f'"progressToken":2 , {KEY}:"k"'])
+def test_the_idempotency_key_goes_on_either_side_of_the_token(meta: str) -> None:
+    sent = request(f'{{"a":1,"_meta":{{{meta},"x":1}}}}')
+    assert json.loads(params.passage(sent).with_token(3)) == {"a": 1, "_meta": {"progressToken": 3, "x": 1}}
+    assert params.kept(sent) == '{"a":1,"_meta":{"x":1}}'
 
 
 def test_members_that_are_named_go_on_either_side_of_the_token() -> None:

@@ -112,6 +112,11 @@ def test_a_tool_tells_what_headers_repeat() -> None:
     assert found.page.tools["a"].mirrored == {"Region": ("region",)}
 
 
+def test_a_tool_tells_what_its_server_hints() -> None:
+    found = read_tools(response({"tools": [tool("a") | {"annotations": {"idempotentHint": False}}]}))
+    assert found.page.tools["a"].hints == {"idempotentHint": False}
+
+
 @covers("H-MOD-5")
 def test_a_tool_whose_annotations_are_not_sound_is_left_out_and_named() -> None:
     odd = tool("odd", n={"type": "number", "x-mcp-header": "N"})

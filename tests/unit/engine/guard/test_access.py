@@ -10,6 +10,8 @@ from taskgate.engine.guard.access import OPEN, Access
 from taskgate.errors import Forbidden, InsufficientScope
 from taskgate.telemetry.audit import AccessRefused
 from unit.auth.identities import identity
+from unit.engine.admission.live_rules import live
+from unit.engine.admission.live_rules import rules as generation
 from unit.engine.facts import Facts
 
 
@@ -23,7 +25,7 @@ def caller(*scopes: str) -> AuthContext:
 
 def access(*rules: AccessRule, default: Effect = Effect.ALLOW) -> tuple[Access, Facts]:
     facts = Facts()
-    return Access(AccessPolicy(rules=rules, default=default), facts), facts
+    return Access(live(access=AccessPolicy(rules=rules, default=default)), facts), facts
 
 
 def test_what_a_rule_allows_passes_and_nothing_is_counted() -> None:
@@ -91,7 +93,7 @@ def test_to_ask_whether_something_would_pass_counts_nothing() -> None:
 
 
 def test_without_rules_everybody_is_told_of_every_tool() -> None:
-    assert Access(OPEN, Facts()).shown_to(caller(), "reports") is None
+    assert Access(live(access=OPEN), Facts()).shown_to(caller(), "reports") is None
     assert access()[0].shown_to(ANONYMOUS, "reports") is None
 
 
@@ -106,3 +108,17 @@ def test_a_caller_is_told_of_the_tools_it_could_call_there() -> None:
     assert [shown(tool) for tool in ("build", "delete_all")] == [True, False]
     assert elsewhere("delete_all")
     assert facts.all == []
+
+
+def test_other_rules_count_from_the_moment_they_are_there() -> None:
+    at = live()
+    rules = Access(at, Facts())
+    rules.check(caller(), "reports", "tools/call", "build")
+    assert rules.shown_to(caller(), "reports") is None
+    at.now = generation(access=AccessPolicy(rules=(rule(effect=Effect.DENY),)))
+    with pytest.raises(Forbidden):
+        rules.check(caller(), "reports", "tools/call", "build")
+    assert not rules.permits(caller(), "reports", "tools/call", "build")
+    shown = rules.shown_to(caller(), "reports")
+    assert shown is not None
+    assert not shown("build")

@@ -6,6 +6,7 @@ import pytest
 
 from helpers.manual_clock import ManualClock
 from taskgate.auth.context import ANONYMOUS, AuthContext
+from taskgate.engine.admission.bulkhead import Bulkhead
 from taskgate.engine.guard.callers import Bearers, Everybody, speaker
 from taskgate.engine.guard.incidents import Incidents
 from taskgate.engine.messages import Inbound, Verb
@@ -22,8 +23,9 @@ MOUNT = Mount(
     path="/reports/mcp",
     upstream=cast("Upstream", None),
     offers_tasks=True,
-    support=lambda tool, native: TaskSupport.OPTIONAL,
+    support=lambda tool, native, hints: TaskSupport.OPTIONAL,
     resource=RESOURCE,
+    bulkhead=cast("Bulkhead", None),
 )
 ALICE = AuthContext(key="alice")
 

@@ -1,37 +1,21 @@
-"""Finding tasks for a caller: under every key of its own, in pages that go through all of them, within the rules."""
+"""Finding a task for a caller: under every key of its own, within the rules."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
-from itertools import chain, product
 from typing import Any
 
 import pytest
 
-from helpers.manual_clock import EPOCH, ManualClock
-from helpers.records import new_call, new_record
-from taskgate.auth.authorization import AccessPolicy, AccessRule, Effect
-from taskgate.auth.context import AuthContext
-from taskgate.engine.guard.access import Access
-from taskgate.engine.guard.incidents import Incidents
-from taskgate.engine.guard.lookups import Lookups
-from taskgate.engine.guard.penalties import Penalties
-from taskgate.errors import InsufficientScope, InvalidParams, Penalized, TaskNotFound
+from taskgate.engine.admission.polls import BURST
+from taskgate.errors import InsufficientScope, Penalized, RateLimited, TaskNotFound
+from taskgate.limits.gcra import RateLimit
+from taskgate.limits.rates import Event, RatePolicies, RatePolicy, Scope
 from taskgate.stores.base import Store
 from taskgate.stores.open import SqliteOptions, open_store
-from taskgate.tasks.cursors import CursorKeys
-from taskgate.tasks.listing import EVERY, NEWEST_FIRST, ListedTask, OrderBy, TaskFilter, TaskOrder, listed
-from taskgate.tasks.record import OwnerKey, TaskRecord
-from taskgate.telemetry.audit import AccessRefused, EnumerationSuspected, TaskDenied
-from unit.auth.identities import identity
+from taskgate.telemetry.audit import AccessRefused, EnumerationSuspected, PollAdvised, TaskDenied, TaskPolled
 from unit.engine.asked import Asked
-from unit.engine.facts import Facts
-
-ALICE = AuthContext(key="alice", identity=identity("read"))
-BOB = AuthContext(key="bob", identity=identity("read"))
-ROTATED = AuthContext(key="alice-new", earlier="alice", identity=identity("read"))
-CURSORS = CursorKeys(32 * b"c")
-ADMIN_ONLY = AccessRule(name="r", tool="delete_*", require_scopes=frozenset({"admin"}))
+from unit.engine.guard.lookup_desk import ADMIN_ONLY, ALICE, BOB, ROTATED, Desk
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -42,67 +26,6 @@ async def store(request: pytest.FixtureRequest, tmp_path: Any) -> AsyncIterator[
     opened = await open_store(request.param, options if request.param == "sqlite" else None)
     yield opened
     await opened.close()
-
-
-class Desk:
-    """Lookups over a store, and what they report."""
-
-    def __init__(self, store: Store, *rules: AccessRule, threshold: int | None = None, cursors: Any = CURSORS) -> None:
-        self.store, self.clock, self.facts = store, ManualClock(), Facts()
-        self.lookups = Lookups(
-            store=store,
-            access=Access(AccessPolicy(rules=rules), self.facts),
-            cursors=cursors,
-            penalties=None if threshold is None else Penalties(threshold),
-            incidents=Incidents(self.clock),
-            audit=self.facts,
-            clock=self.clock,
-        )
-
-    async def add(self, context: str, count: int = 1, mount: str = "reports", tool: str = "build") -> list[TaskRecord]:
-        """Tasks of a context, each a second older than the one before."""
-        made = []
-        for number in range(count):
-            at = EPOCH - timedelta(seconds=number)
-            made.append(
-                new_record(
-                    owner=OwnerKey(context, mount), call=replace(new_call(), tool=tool), created_at=at, updated_at=at
-                )
-            )
-            await self.store.insert(made[-1], caps=())
-        return made
-
-    async def find(self, caller: AuthContext, task: str, mount: str = "reports") -> str:
-        return (await self.lookups.find(Asked(), caller, mount, task, "tasks/get")).id
-
-    async def page(
-        self,
-        caller: AuthContext,
-        cursor: str | None = None,
-        mount: str = "reports",
-        where: TaskFilter = EVERY,
-        order: TaskOrder = NEWEST_FIRST,
-    ) -> tuple[tuple[ListedTask, ...], str | None]:
-        return await self.lookups.page(caller, mount, cursor, where, order)
-
-    async def pages(
-        self,
-        caller: AuthContext,
-        mount: str = "reports",
-        where: TaskFilter = EVERY,
-        order: TaskOrder = NEWEST_FIRST,
-    ) -> list[list[str]]:
-        found, cursor = [], None
-        while True:
-            tasks, cursor = await self.page(caller, cursor, mount, where, order)
-            found.append([task.id for task in tasks])
-            if cursor is None:
-                return found
-            assert len(found) < 10
-
-
-def ids(records: list[TaskRecord]) -> list[str]:
-    return [record.id for record in records]
 
 
 # --- one task ------------------------------------------------------------------------------------------------------
@@ -171,95 +94,71 @@ async def test_where_callers_cannot_be_told_apart_nobody_is_kept_out(store: Stor
     assert desk.facts.all == [TaskDenied("reports", "tasks/get")] * 100
 
 
-# --- lists ---------------------------------------------------------------------------------------------------------
+# --- polls ---------------------------------------------------------------------------------------------------------
 
 
-async def test_who_has_no_tasks_gets_an_empty_page_and_no_cursor(store: Store) -> None:
-    assert await Desk(store).page(ALICE) == ((), None)
-
-
-@pytest.mark.parametrize(("count", "sizes"), [(99, [99]), (100, [100]), (101, [100, 1]), (201, [100, 100, 1])])
-async def test_pages_hold_a_hundred_and_the_last_has_no_cursor(store: Store, count: int, sizes: list[int]) -> None:
+async def test_to_get_a_task_is_a_poll_that_is_advised_and_may_be_refused(store: Store) -> None:
     desk = Desk(store)
-    made = await desk.add("alice", count)
-    await desk.add("bob", 3)
-    await desk.add("alice", 3, mount="books")
-    pages = await desk.pages(ALICE)
-    assert [len(page) for page in pages] == sizes
-    assert list(chain(*pages)) == ids(made)
-
-
-ORDERS = [TaskOrder(by=by, descending=descending) for by in OrderBy for descending in (True, False)]
-
-
-@pytest.mark.parametrize("order", ORDERS, ids=str)
-@pytest.mark.parametrize(("new", "old"), [(0, 0), (0, 101), (1, 0), (60, 70), (101, 100), (150, 1), (3, 199)])
-async def test_a_list_goes_through_what_is_bound_to_either_key_in_one_order_each_task_once(
-    store: Store, new: int, old: int, order: TaskOrder
-) -> None:
-    desk = Desk(store)
-    made = [listed(record) for record in (*await desk.add("alice-new", new), *await desk.add("alice", old))]
-    pages = await desk.pages(ROTATED, order=order)
-    made.sort(key=lambda task: task.place(order.by), reverse=order.descending)
-    assert list(chain(*pages)) == [task.id for task in made]
-    assert all(len(page) == 100 for page in pages[:-1])
-
-
-async def test_a_list_is_of_what_the_filter_lets_through_in_the_order_asked_for(store: Store) -> None:
-    desk = Desk(store)
-    mine, old, (foreign,) = await desk.add("alice-new", 3), await desk.add("alice", 3), await desk.add("bob")
-    wanted = {mine[2].id, old[0].id, foreign.id, "unknown"}
-    order = TaskOrder(by=OrderBy.CREATED, descending=False)
-    assert await desk.pages(ROTATED, where=TaskFilter(ids=frozenset(wanted)), order=order) == [[mine[2].id, old[0].id]]
-    assert await desk.pages(ROTATED, where=TaskFilter(states=frozenset())) == [[]]
-
-
-async def test_a_cursor_is_of_one_filter_and_one_order(store: Store) -> None:
-    desk = Desk(store)
-    made = await desk.add("alice", 101)
-    since = TaskFilter(created_after=EPOCH - timedelta(days=1))
-    lists: list[dict[str, Any]] = [{"where": where, "order": order} for where in (EVERY, since) for order in ORDERS]
-    cursors = [(await desk.page(ALICE, **asked))[1] for asked in lists]
-    for asked, cursor in product(lists, cursors):
-        assert cursor is not None
-        if asked is lists[cursors.index(cursor)]:
-            (last,), _ = await desk.page(ALICE, cursor, **asked)
-            assert last.id == (made[100] if asked["order"].descending else made[0]).id
-            continue
-        with pytest.raises(InvalidParams, match=r"^Invalid cursor$"):
-            await desk.page(ALICE, cursor, **asked)
-
-
-async def test_a_cursor_from_before_the_key_was_replaced_goes_on(store: Store) -> None:
-    before, after = CURSORS, CursorKeys(32 * b"d", 32 * b"c")
-    made = await Desk(store).add("alice", 110)
-    _, cursor = await Desk(store, cursors=before).page(ALICE)
-    records, last = await Desk(store, cursors=after).page(ROTATED, cursor)
-    assert ([task.id for task in records], last) == (ids(made)[100:], None)
-
-
-async def test_a_cursor_is_its_callers_at_its_mount(store: Store) -> None:
-    desk = Desk(store)
-    await desk.add("alice", 101)
-    _, cursor = await desk.page(ALICE)
-    assert cursor is not None
-    for caller, mount, text in (
-        (BOB, "reports", cursor),
-        (ALICE, "books", cursor),
-        (ALICE, "reports", cursor[:-1]),
-        (ALICE, "reports", ""),
-        (ROTATED, "reports", "nonsense"),
-    ):
-        with pytest.raises(InvalidParams, match=r"^Invalid cursor$"):
-            await desk.page(caller, text, mount)
-
-
-async def test_a_list_leaves_out_what_the_rules_would_refuse_and_counts_nothing(store: Store) -> None:
-    # Judged as tasks/get, whatever the rules say of other methods.
-    listing = AccessRule(name="l", methods=("tasks/list", "tools/call"), effect=Effect.DENY)
-    desk = Desk(store, replace(ADMIN_ONLY, methods=("tasks/get",)), listing)
-    await desk.add("alice", 100, tool="delete_all")
-    older = new_record(owner=OwnerKey("alice", "reports"), created_at=EPOCH - timedelta(minutes=2))
-    await store.insert(older, caps=())
-    assert await desk.pages(ALICE) == [[], [older.id]]
+    (task,) = await desk.add("alice")
+    found = await desk.lookups.find(Asked(), ALICE, "reports", task.id, "tasks/get")
+    assert found == replace(task, call=found.call, poll_interval=timedelta(seconds=2))
+    assert desk.polled.all == [TaskPolled("reports", "changed"), PollAdvised("reports", timedelta(seconds=2))]
+    for _ in range(BURST - 1):
+        await desk.find(ALICE, task.id)
+    with pytest.raises(RateLimited):
+        await desk.find(ALICE, task.id)
+    # It is no look-up that failed.
     assert desk.facts.all == []
+
+
+@pytest.mark.parametrize("method", ["tasks/cancel", "tasks/result", "tasks/update"])
+async def test_nothing_else_that_is_asked_of_a_task_is_a_poll(store: Store, method: str) -> None:
+    desk = Desk(store)
+    (task,) = await desk.add("alice")
+    for _ in range(2 * BURST):
+        found = await desk.lookups.find(Asked(), ALICE, "reports", task.id, method)
+        assert found.poll_interval == task.poll_interval
+    assert desk.polled.all == []
+
+
+async def test_to_see_what_will_be_told_unasked_is_no_poll(store: Store) -> None:
+    desk = Desk(store)
+    (task,) = await desk.add("alice")
+    for _ in range(2 * BURST):
+        await desk.lookups.see(Asked(), ALICE, "reports", task.id, "tasks/get")
+    assert desk.polled.all == []
+
+
+async def test_a_list_advises_for_each_task_of_it(store: Store) -> None:
+    desk = Desk(store)
+    await desk.add("alice", 3)
+    tasks, _ = await desk.page(ALICE)
+    assert [task.poll_interval for task in tasks] == [timedelta(seconds=2)] * 3
+
+
+# --- misses --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_look_up_that_fails_is_taken_from_the_rate_for_such(store: Store) -> None:
+    policy = RatePolicy(
+        name="lookups",
+        scope=Scope.CONTEXT,
+        limit=RateLimit(every=60.0, burst=2),
+        methods=None,
+        upstream=None,
+        tool=None,
+        event=Event.LOOKUP_FAILURE,
+    )
+    desk = Desk(store, rates=RatePolicies((policy,)))
+    await desk.gate.request(ALICE, Asked(), "reports", "tasks/get")
+    for unknown in ("a", "b"):
+        with pytest.raises(TaskNotFound):
+            await desk.find(ALICE, unknown)
+    with pytest.raises(RateLimited):
+        await desk.gate.request(ALICE, Asked(), "reports", "tasks/get")
+    await desk.gate.request(BOB, Asked(), "reports", "tasks/get")
+    # One request may name many.
+    with pytest.raises(RateLimited):
+        await desk.find(ALICE, "c")
+    with pytest.raises(TaskNotFound):
+        await desk.find(BOB, "c")

@@ -208,3 +208,22 @@ def test_memory_is_bounded_by_contexts_and_by_failures(threshold: int) -> None:
         kept = [len(failures) for failures in box._failures.values()]
         assert len(kept) + len(box._boxed) <= 5
         assert max(kept, default=0) <= threshold
+
+
+def test_other_numbers_count_from_now_on_and_let_nobody_out() -> None:
+    box = penalties(threshold=0, window=10, penalty=100, size=5)
+    assert box.failed("early", 0)
+    box.adjust(1, timedelta(seconds=20), timedelta(seconds=5))
+    assert box.left("early", 1) == 99
+    assert [box.failed("late", 1), box.failed("late", 15)] == [False, True]
+    assert box.left("late", 15) == 5
+
+
+def test_a_penalty_that_is_over_behind_a_longer_one_is_over() -> None:
+    box = penalties(threshold=0, window=10, penalty=100, size=5)
+    box.failed("long", 0)
+    box.adjust(0, timedelta(seconds=10), timedelta(seconds=5))
+    assert box.failed("short", 0)
+    assert not box.failed("short", 4)
+    assert box.failed("short", 5)
+    assert box.left("short", 5) == 5

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from taskgate import errors
+from taskgate.engine.admission.rates import OverRate
 from taskgate.engine.guard.refusals import refusal
 from taskgate.errors import AuthReason, Unauthenticated
 from taskgate.mcp.jsonrpc import Message, parse
@@ -15,6 +16,7 @@ from unit.engine.guard.test_callers import MOUNT
 METADATA = "https://mcp.example.com/.well-known/oauth-protected-resource/reports/mcp"
 TOLD = replace(MOUNT, metadata=METADATA, scopes=("b", "a", "offline_access"))
 REQUEST = parse(b'{"jsonrpc":"2.0","id":"q","method":"ping"}', max_depth=8)
+CALL = parse(b'{"jsonrpc":"2.0","id":"c","method":"tools/call","params":{"name":"build"}}', max_depth=8)
 NOTE = parse(b'{"jsonrpc":"2.0","method":"notifications/initialized"}', max_depth=8)
 
 
@@ -70,7 +72,6 @@ def test_keys_that_cannot_be_had_are_503_whatever_was_asked_and_never_401(messag
 WITHOUT_READER: list[tuple[Exception, int]] = [
     (errors.Draining(timedelta(seconds=3)), 503),
     (errors.StoreUnavailable(), 503),
-    (errors.TooManyTasks(1), 429),
     (errors.SessionNotFound("gone"), 404),
     (errors.InvalidParams("no"), 400),
     (RuntimeError("planted"), 400),
@@ -84,6 +85,33 @@ def test_without_a_request_the_status_says_it(error: Exception, status: int, mes
     assert reply.status == status
     assert "id" not in json.loads(reply.body or "")
     assert "planted" not in (reply.body or "")
+
+
+OVER_LIMITS: list[errors.DownstreamError] = [
+    errors.RateLimited(timedelta(seconds=2.1), "calls"),
+    errors.TooManyTasks(1),
+    errors.TooManyBytes(1),
+    errors.QueueFull("No turn", retry_after=timedelta(seconds=2.1)),
+    errors.Penalized(timedelta(seconds=2.1)),
+]
+over_limits = pytest.mark.parametrize("error", OVER_LIMITS, ids=lambda error: error.reason)
+
+
+@over_limits
+@pytest.mark.parametrize("message", [NOTE, None], ids=["notification", "unread"])
+def test_a_limit_says_nothing_but_the_status_where_no_request_is(
+    error: errors.DownstreamError, message: Message | None
+) -> None:
+    reply, code = refusal(error, TOLD, message)
+    assert (reply.status, reply.body, code) == (429, None, 429)
+    assert [name for name, _ in reply.headers] == ["Retry-After"]
+
+
+@pytest.mark.parametrize("message", [CALL, NOTE, None], ids=["request", "notification", "unread"])
+def test_a_rate_tells_what_is_left_where_that_is_told(message: Message | None) -> None:
+    error = OverRate(timedelta(seconds=3), "calls", (("RateLimit", '"calls";r=0;t=3'),))
+    reply, _ = refusal(error, TOLD, message)
+    assert reply.headers == (("Retry-After", "3"), ("RateLimit", '"calls";r=0;t=3'))
 
 
 def test_a_malformed_message_is_answered_under_the_id_that_could_be_read() -> None:

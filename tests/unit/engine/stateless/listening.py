@@ -11,16 +11,12 @@ from typing import Any
 from helpers.manual_clock import ManualClock
 from helpers.records import OWNER, keep, new_peer
 from helpers.waiting import bounded, eventually
-from taskgate.auth.authorization import AccessPolicy, AccessRule
+from taskgate.auth.authorization import AccessRule
 from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.dialects.base import Server
 from taskgate.dialects.modern.downstream import ModernDownstream
 from taskgate.dialects.stateless import Listen, Subscription
 from taskgate.engine.changes import Changes
-from taskgate.engine.guard.access import Access
-from taskgate.engine.guard.incidents import Incidents
-from taskgate.engine.guard.lookups import Lookups
-from taskgate.engine.guard.penalties import Penalties
 from taskgate.engine.messages import Feed, Reply
 from taskgate.engine.stateless.lines import Line
 from taskgate.engine.stateless.subscriptions import Subscriptions
@@ -28,11 +24,11 @@ from taskgate.engine.streams.line import Line as Wire
 from taskgate.errors import UpstreamFailed
 from taskgate.mcp.jsonrpc import Notification, Response, parse
 from taskgate.mcp.versions import Revision
-from taskgate.tasks.cursors import CursorKeys
 from taskgate.tasks.events import CallSucceeded
 from taskgate.tasks.record import TaskRecord
 from unit.engine.asked import Asked
 from unit.engine.facts import Facts
+from unit.engine.guarding import Guard
 
 EVERYTHING = {
     "tools": {"listChanged": True},
@@ -158,18 +154,15 @@ class World:
 
     def __init__(self, store: Any, *rules: AccessRule, threshold: int | None = None) -> None:
         self.store, self.clock, self.facts, self.server = store, ManualClock(), Facts(), Counterpart()
-        access = Access(AccessPolicy(rules=rules), self.facts)
-        self.lookups = Lookups(
-            store=store,
-            access=access,
-            cursors=CursorKeys(32 * b"c"),
-            penalties=None if threshold is None else Penalties(threshold),
-            incidents=Incidents(self.clock),
-            audit=self.facts,
-            clock=self.clock,
-        )
+        guard = Guard(store, self.clock, self.facts, *rules, threshold=threshold)
+        self.lookups, self.polled = guard.lookups, guard.polled
         self.subscriptions = Subscriptions(
-            dialect=ModernDownstream("1"), store=store, lookups=self.lookups, access=access, clock=self.clock
+            dialect=ModernDownstream("1"),
+            store=store,
+            lookups=guard.lookups,
+            access=guard.access,
+            polls=guard.polls,
+            clock=self.clock,
         )
         self.changes = Changes(store=store, audit=self.facts, clock=self.clock)
         self.line = new_line(self.server, self.clock)

@@ -7,27 +7,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from helpers.failing_store import HoldingStore
-from helpers.manual_clock import ManualClock, SeededEntropy
+from helpers.manual_clock import ManualClock
 from helpers.records import OWNER, after, keep, new_input, new_peer, new_record
-from taskgate.auth.authorization import AccessPolicy, AccessRule
+from taskgate.auth.authorization import AccessRule
 from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.dialects.intents import CancelTask, GetTask
 from taskgate.dialects.modern.downstream import ModernDownstream
 from taskgate.dialects.stateless import OfLegacyTask, UpdateTask
 from taskgate.engine.changes import Changes
-from taskgate.engine.guard.access import Access
-from taskgate.engine.guard.incidents import Incidents
-from taskgate.engine.guard.lookups import Lookups
-from taskgate.engine.guard.penalties import Penalties
 from taskgate.engine.spoken import Spoken
 from taskgate.engine.stateless.task_requests import TaskRequests
 from taskgate.engine.task_service import TaskService
 from taskgate.mcp.versions import Revision
-from taskgate.tasks.cursors import CursorKeys
 from taskgate.tasks.events import CallFaulted, CallSucceeded, Dispatched, InputRequested
 from taskgate.tasks.record import FaultReason, OwnerKey, TaskRecord
 from unit.engine.asked import Asked
 from unit.engine.facts import Facts
+from unit.engine.guarding import Guard
 
 AT = OWNER.mount
 MODERN = new_peer(revision=Revision.R2026_07_28)
@@ -76,24 +72,18 @@ class World:
         self.store, self.clock, self.facts, self.desk = store, ManualClock(), Facts(), AnswerDesk()
         self.changes = Changes(store=store, audit=self.facts, clock=self.clock)
         runner: Any = self.desk
-        no_policy: Any = None  # nothing is made here
-        lookups = Lookups(
-            store=store,
-            access=Access(AccessPolicy(rules=rules), self.facts),
-            cursors=CursorKeys(32 * b"c"),
-            penalties=None if threshold is None else Penalties(threshold),
-            incidents=Incidents(self.clock),
-            audit=self.facts,
-            clock=self.clock,
-        )
+        nothing: Any = None  # no task is made here
+        self.guard = Guard(store, self.clock, self.facts, *rules, threshold=threshold)
+        lookups = self.guard.lookups
         tasks = TaskService(
             store=store,
             lookups=lookups,
             runner=runner,
-            policy=no_policy,
+            terms=nothing,
+            polls=self.guard.polls,
+            joining=nothing,
             audit=self.facts,
             clock=self.clock,
-            entropy=SeededEntropy(),
         )
         self.requests = TaskRequests(
             dialect=ModernDownstream("1"),

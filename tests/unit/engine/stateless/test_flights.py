@@ -1,6 +1,8 @@
 """A call that may outlive its request: who hears it, what it asks, and how it ends."""
 
 import asyncio
+from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from helpers.waiting import bounded, eventually
 from taskgate.engine.background import Background
 from taskgate.engine.inputs import MAX_QUESTION
 from taskgate.engine.stateless.flights import Flight
+from taskgate.errors import QueueFull
 from taskgate.upstream.base import Hearer, Speaker
 from unit.engine.stateless.calling import Ear, Wonder, noted
 
@@ -214,3 +217,30 @@ async def test_what_its_server_was_refused_for_want_of_is_known_of_a_call_as_lon
     assert flight.missing == {"roots": {}, "sampling": {}}
     assert heir.lacks == [{"elicitation": {}}]
     flight.close()
+
+
+async def test_its_slot_is_given_back_when_it_is_over(errand: Errand) -> None:
+    given_back: list[bool] = []
+    flight = Flight(most=1)
+    ticket: Any = SimpleNamespace(close=lambda: given_back.append(True))
+    flight.leave(errand.spot, errand.flying, errand, ticket)  # type: ignore[arg-type]
+    errand.answer.set_result("r")
+    await eventually(lambda: given_back == [True])
+
+
+async def test_one_that_did_not_come_to_its_turn_was_refused_and_no_other(errand: Errand) -> None:
+    flight = errand.begin()
+    assert (flight.was_refused, flight.is_adopted) == (False, False)
+    errand.answer.set_exception(QueueFull("full", retry_after=timedelta(seconds=1)))
+    async with bounded():
+        await flight.stirs(None)
+    assert flight.was_refused
+    flight.close()
+    assert not flight.was_refused
+
+
+async def test_what_a_server_asks_of_one_that_goes_on_for_others_alone_is_refused(errand: Errand) -> None:
+    flight, question = errand.begin(), Wonder()
+    flight.close()
+    flight.asked(question)
+    assert question.replies == ["refused"]

@@ -11,6 +11,7 @@ from taskgate.engine.stateless import holds as module
 from taskgate.engine.stateless.holds import Held, Holds
 from taskgate.errors import InvalidParams
 from taskgate.tasks.record import OwnerKey
+from unit.engine.admission.live_rules import live
 
 ALICE, BOB = OwnerKey("alice", "reports"), OwnerKey("bob", "reports")
 WAIT = timedelta(seconds=20)
@@ -49,7 +50,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def holds(clock: ManualClock) -> Holds:
-    return Holds(bounds=Bounds(WAIT, 2), clock=clock, entropy=SeededEntropy())
+    return Holds(live=live(questions=Bounds(WAIT, 2)), clock=clock, entropy=SeededEntropy())
 
 
 def place(holds: Holds, owner: OwnerKey = ALICE) -> Held | None:

@@ -120,7 +120,6 @@ async def test_nothing_is_left_of_a_host_that_leaves(world: World) -> None:
     await eventually(lambda: not world.line.busy)
     assert waiters(world) == 0
     assert world.line._listeners == []
-    assert not world.subscriptions._open
     assert not world.subscriptions._streams
     assert not world.subscriptions._resources._interests
 
@@ -212,7 +211,6 @@ async def test_a_server_that_cannot_be_met_is_the_answer_and_nothing_is_left(wor
         await listener.end()
     assert listener.heard == []
     assert not world.line.busy
-    assert not world.subscriptions._open
 
 
 async def test_a_store_that_is_not_available_refuses_before_there_is_a_stream() -> None:

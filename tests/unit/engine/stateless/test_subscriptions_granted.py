@@ -12,12 +12,10 @@ from helpers.stateless_schema import SUBSCRIPTION
 from helpers.waiting import eventually
 from taskgate.auth.authorization import AccessRule, Effect
 from taskgate.auth.context import AuthContext
-from taskgate.engine.stateless.subscriptions import MAX_LISTENS
 from taskgate.engine.stateless.wishes import MAX_TASKS
 from taskgate.errors import (
     InvalidParams,
     Penalized,
-    TooManyTasks,
 )
 from taskgate.stores.open import open_store
 from taskgate.tasks.events import (
@@ -147,19 +145,6 @@ async def test_a_few_tasks_that_are_gone_harm_nobody() -> None:
 
 
 # --- bounds -----------------------------------------------------------------------------------------------------------
-
-
-async def test_one_stream_too_many_is_refused_until_another_ends(world: World) -> None:
-    many = [world.listen(tasks=()) for _ in range(MAX_LISTENS)]
-    for listener in many:
-        await listener.hears(1)
-    refused = world.listen(tasks=())
-    with pytest.raises(TooManyTasks, match="open subscriptions"):
-        await refused.end()
-    await world.listen(ALICE, tasks=()).hears(1)
-    many[0].leave()
-    await many[0].end()
-    await world.listen(tasks=()).hears(1)
 
 
 @pytest.mark.parametrize(

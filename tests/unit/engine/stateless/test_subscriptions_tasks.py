@@ -22,6 +22,7 @@ from taskgate.tasks.events import (
     InputRequested,
     Progressed,
 )
+from taskgate.telemetry.audit import PollAdvised
 from unit.engine.stateless.listening import DONE, RESULT, World, said, told_all, waiters
 
 
@@ -211,3 +212,13 @@ async def test_an_outcome_that_is_larger_than_what_may_wait_is_told_all_the_same
     assert listener.told == [(record.id, "completed")]
     assert listener.feed is not None
     assert not listener.feed.closed
+
+
+async def test_what_is_told_of_a_task_advises_how_soon_to_ask_for_it_and_is_no_poll(world: World) -> None:
+    # Two seconds, whatever the record was made with.
+    record = new_record()
+    await world.keep(record)
+    listener = world.listen(tasks=(record.id,))
+    _, told = await listener.hears(2)
+    assert told["params"]["pollIntervalMs"] == 2000
+    assert world.polled.all == [PollAdvised("reports", timedelta(seconds=2))]

@@ -121,7 +121,14 @@ async def test_a_question_on_a_stream_of_the_other_era_is_answered_and_taken_bac
     dialect = LegacyDownstream("1")
     offers = Offers(holder="here", changes=world.changes, dialect=dialect)
     nowhere: Any = type("Nowhere", (), {"asking": lambda *_: None, "tell_session": lambda *_: False})()
-    news = TaskNews(store=world.store, streams=nowhere, offers=offers, dialect=dialect, clock=world.clock)
+    news = TaskNews(
+        store=world.store,
+        streams=nowhere,
+        offers=offers,
+        polls=world.guard.polls,
+        dialect=dialect,
+        clock=world.clock,
+    )
     session: Any = type("Session", (), {"id": "session-1"})()
     await offers.offer(await world.now(record), Feed(line), new_peer())
     assert (await world.now(record)).inputs[0].claimed_by is not None

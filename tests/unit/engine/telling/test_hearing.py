@@ -16,6 +16,7 @@ from taskgate.engine.telling.task_streams import Origin
 from taskgate.mcp.jsonrpc import Notification, parse
 from taskgate.tasks.events import Progressed
 from taskgate.tasks.record import OwnerKey, TaskId
+from unit.engine.admission.live_rules import live
 
 RECORD = new_record()
 
@@ -60,7 +61,7 @@ def changes(monkeypatch: pytest.MonkeyPatch) -> SlowChanges:
 @pytest.fixture
 def hearer(changes: SlowChanges) -> TaskHearer:
     bounds = Bounds(timedelta(seconds=20), 8)
-    shared = Hearing(changes=changes, streams=Streams(), dialect=LegacyDownstream("1"), bounds=bounds)  # type: ignore[arg-type]
+    shared = Hearing(changes=changes, streams=Streams(), dialect=LegacyDownstream("1"), live=live(questions=bounds))  # type: ignore[arg-type]
     return shared.of(RECORD)
 
 

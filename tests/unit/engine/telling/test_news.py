@@ -25,6 +25,7 @@ from taskgate.stores.open import open_store
 from taskgate.tasks.events import Dispatched, InputRequested
 from taskgate.tasks.record import TaskRecord
 from unit.engine.facts import Facts
+from unit.engine.guarding import Guard
 
 SESSION = "session-1"
 
@@ -89,6 +90,7 @@ class World:
             store=store,
             streams=streams,  # type: ignore[arg-type]
             offers=self.offers,
+            polls=Guard(store, self.clock, Facts()).polls,
             dialect=dialect,
             clock=self.clock,
         )
@@ -166,3 +168,10 @@ async def test_a_record_that_is_never_readable_is_given_up_some_time(
     await eventually(catching_up.done)
     await catching_up
     assert world.asked(record) == [0]
+
+
+async def test_news_of_a_task_advise_how_soon_to_ask_for_it(world: World) -> None:
+    # Two seconds, whatever the record was made with.
+    record = await world.asking()
+    world.store.news.put_nowait(News(place=1, changes=(Change(id=record.id, revision=record.revision),)))
+    await eventually(lambda: any(b'"pollInterval":2000' in piece for piece, _ in world.line._waiting))

@@ -1,0 +1,1 @@
+"""Who may use how much: rates, room for tasks, turns at a server, polls, and calls that are made twice."""

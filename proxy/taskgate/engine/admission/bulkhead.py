@@ -1,0 +1,271 @@
+"""The turns at one server: so many calls at once, and a bounded queue, fair between contexts, of those that wait.
+
+A bulkhead knows no call: whoever wants to make one has a ticket, and gives it back. What holds: a slot belongs to the
+ticket that it was granted to until that is closed, whatever ends the call, and to nobody while somebody waits.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from taskgate.errors import QueueFull
+from taskgate.limits.fairness import FairQueue
+from taskgate.telemetry.audit import Audit, QueueRefused, SlotsUsed
+
+MOVED_EVERY: Final = 1.0
+"""Seconds between two looks at who has moved up, for those who want to be told."""
+NOTED_EVERY: Final = 0.25
+"""Seconds within which what is noted of slots is noted once: a fact for each call would cost more than its turn."""
+BRIEFLY: Final = timedelta(seconds=10)
+"""How long a call may wait for its turn whose host waits for the answer itself."""
+USUAL_PACE: Final = 2.0
+"""Seconds between two turns as long as none has told better."""
+LEAST_ADVICE: Final = timedelta(seconds=1)
+NEWEST: Final = 0.2
+"""How much the newest turn tells of the pace."""
+
+FULL: Final = "Too many calls wait for the server"
+NO_QUEUE: Final = "The server has as many calls as it may"
+TOO_LONG: Final = "The call waited too long for its turn at the server"
+
+
+def queued(ahead: int) -> str:
+    """What a task that waits for its turn says of itself."""
+    return f"Queued ({ahead} ahead)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkheadSettings:
+    """How many calls of a server may run at once, how many may wait for a turn, and for how long a task may."""
+
+    concurrency: int
+    queue: int
+    max_wait: timedelta
+
+
+class Bulkhead:
+    """The slots of the server `name`, and who waits for one. For one thread, and inside an event loop."""
+
+    def __init__(self, name: str, settings: BulkheadSettings, *, audit: Audit) -> None:
+        self.name = name
+        self.in_use = 0
+        self._settings = settings
+        self._queue: FairQueue[Ticket] = FairQueue(settings.queue)
+        self._audit = audit
+        self._noting: asyncio.TimerHandle | None = None
+        self._looking: asyncio.TimerHandle | None = None
+        self._pace: float | None = None
+        # While somebody waits: when the last turn was, or else when they began to.
+        self._last_turn: float | None = None
+
+    @property
+    def limit(self) -> int:
+        """How many calls may run at once."""
+        return self._settings.concurrency
+
+    @property
+    def queued(self) -> int:
+        """How many wait for a turn."""
+        return len(self._queue)
+
+    @property
+    def utilization(self) -> float:
+        """How much is asked of the server, as a part of what it may be asked at once: above 1 where somebody waits."""
+        waiting = 0 if self._last_turn is None else len(self._queue)
+        return (self.in_use + waiting) / self._settings.concurrency
+
+    @property
+    def max_wait(self) -> timedelta:
+        """How long a task may wait for its turn."""
+        return self._settings.max_wait
+
+    def ask(self, context: str, *, must: bool = False) -> "Ticket":
+        """A ticket of a context, to be closed: granted at once where a slot is free, else it waits.
+
+        Raises QueueFull where no more may wait; `must` lets it wait all the same.
+        """
+        ticket = Ticket(self)
+        if self.in_use < self._settings.concurrency:
+            # Nobody waits, or the slot would be theirs.
+            self.in_use += 1
+            ticket.granted = True
+        elif not self._queue.put(context, ticket, must=must):
+            self._audit.record(QueueRefused(self.name, "full"))
+            raise QueueFull(FULL if self._settings.queue else NO_QUEUE, retry_after=self._advice(1))
+        elif self._last_turn is None:
+            self._last_turn = asyncio.get_running_loop().time()
+        if self._noting is None:
+            self._note_soon()
+        return ticket
+
+    def adjust(self, settings: BulkheadSettings) -> None:
+        """Have other bounds from now on. No slot is taken away, nor a place in the queue; what fits is granted."""
+        self._settings = settings
+        self._queue.limit = settings.queue
+        self._grant()
+        self._note_soon()
+
+    # --- for tickets
+
+    def ahead(self, ticket: "Ticket") -> int:
+        """How many have their turn before one that waits; see FairQueue."""
+        return self._queue.ahead(ticket) if ticket in self._queue else 0
+
+    def give_back(self, ticket: "Ticket") -> None:
+        """One that was granted a slot, or waits, needs neither any more."""
+        if ticket.granted:
+            self.in_use -= 1
+        else:
+            self._queue.remove(ticket)
+        if self._last_turn is not None:
+            # Somebody waits, or did until now.
+            self._grant()
+            if not self._queue:
+                self._last_turn = None
+        if self._noting is None:
+            self._note_soon()
+
+    def overdue(self, ticket: "Ticket") -> QueueFull:
+        """That one has waited for too long; it leaves the queue."""
+        ticket.close()
+        self._audit.record(QueueRefused(self.name, "timeout"))
+        return QueueFull(TOO_LONG, retry_after=self._advice(len(self._queue) + 1))
+
+    def look(self) -> None:
+        """Let those who want to know be told now and then how far they have moved."""
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().call_later(MOVED_EVERY, self._tell_moved)
+
+    def _grant(self) -> None:
+        while self.in_use < self._settings.concurrency:
+            ticket = self._queue.take()
+            if ticket is None:
+                return
+            self.in_use += 1
+            self._measure()
+            ticket.grant()
+
+    def _measure(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if self._last_turn is not None:
+            took = now - self._last_turn
+            self._pace = took if self._pace is None else self._pace + NEWEST * (took - self._pace)
+        self._last_turn = now
+
+    def _advice(self, turns: int) -> timedelta:
+        """When so many have had their turn, if it goes on as it went, and none comes sooner than the last one did."""
+        pace = USUAL_PACE if self._pace is None else self._pace
+        if self._last_turn is not None:
+            pace = max(pace, asyncio.get_running_loop().time() - self._last_turn)
+        return max(LEAST_ADVICE, min(timedelta(seconds=pace * turns), self._settings.max_wait))
+
+    def _tell_moved(self) -> None:
+        self._looking = None
+        for place, ticket in enumerate(self._queue.order()):
+            if ticket.cares:
+                self.look()
+                ticket.moved_to(place)
+
+    def _note_soon(self) -> None:
+        if self._noting is None:
+            self._noting = asyncio.get_running_loop().call_later(NOTED_EVERY, self._note)
+
+    def _note(self) -> None:
+        self._noting = None
+        self._audit.record(SlotsUsed(self.name, self.in_use, self._settings.concurrency, len(self._queue)))
+
+
+class Ticket:
+    """The right to make one call, now or in its turn; to be closed, whatever comes of it."""
+
+    __slots__ = ("_bulkhead", "_closed", "_place", "_waiter", "granted")
+
+    def __init__(self, bulkhead: Bulkhead) -> None:
+        self.granted = False
+        self._bulkhead = bulkhead
+        self._closed = False
+        self._place: int | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def ahead(self) -> int:
+        """How many have their turn before it; never too few, as it is now."""
+        return self._bulkhead.ahead(self)
+
+    @property
+    def max_wait(self) -> timedelta:
+        """How long a task may wait for its turn."""
+        return self._bulkhead.max_wait
+
+    @property
+    def cares(self) -> bool:
+        """Whether somebody wants to know where it is."""
+        return self._place is not None
+
+    async def turn(self, within: timedelta, moved: "Moved | None" = None) -> None:
+        """Wait for its turn. Raises QueueFull where it is not there in time; then it has left the queue.
+
+        `moved` is told, at most once a second, that it moved by a tenth of its place or more; what it does is cut short
+        when the time is over.
+        """
+        if not (self.granted or await self.comes(within, moved)):
+            raise self._bulkhead.overdue(self)
+
+    async def comes(self, within: timedelta, moved: "Moved | None" = None) -> bool:
+        """Wait for its turn as `turn`, but where it is not there in time it only says so, and stays in its place."""
+        if moved is not None:
+            self._place = self.ahead
+            self._bulkhead.look()
+        try:
+            async with asyncio.timeout(within.total_seconds()):
+                while not self.granted:
+                    self._waiter = asyncio.get_running_loop().create_future()
+                    await self._waiter
+                    if moved is not None and self._place is not None and not self.granted:
+                        await moved(self._place)
+        except TimeoutError:
+            # It may have come with the last moment; see below.
+            pass
+        finally:
+            self._waiter = self._place = None
+        return self.granted
+
+    async def brief_turn(self, waited: float = 0.0) -> None:
+        """As `turn`, while a host waits for the answer itself; where it does not come to its turn, it is closed.
+
+        `waited` is for how many seconds it did before.
+        """
+        try:
+            await self.turn(max(min(BRIEFLY, self.max_wait) - timedelta(seconds=waited), timedelta()))
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Give the slot back, or leave the queue. A second close does nothing."""
+        if not self._closed:
+            self._closed = True
+            self._bulkhead.give_back(self)
+
+    # --- for its bulkhead
+
+    def grant(self) -> None:
+        """It is its turn."""
+        self.granted = True
+        self._wake()
+
+    def moved_to(self, place: int) -> None:
+        """So many are before it now."""
+        if self._place is not None and abs(place - self._place) >= max(1, self._place // 10):
+            self._place = place
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+Moved = Callable[[int], Awaitable[None]]
+"""Told how many are before a ticket."""

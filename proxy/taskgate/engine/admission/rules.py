@@ -1,0 +1,53 @@
+"""The operator's rules that may change while the gateway runs, and the one place that has the present ones.
+
+What must not live here: what a rule means. What holds: the rules change all at once, and whoever asks twice within one
+step may be answered by two generations, so a step asks once.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from taskgate.auth.authorization import AccessPolicy
+from taskgate.engine.inputs import Bounds
+from taskgate.limits.caps import Caps
+from taskgate.limits.overrides import Overrides
+from taskgate.limits.rates import RatePolicies
+from taskgate.tasks.policy import Policy
+from taskgate.tasks.polling import Polling
+
+
+class RejectAs(StrEnum):
+    """How a call is told that a limit refuses it."""
+
+    JSONRPC = "jsonrpc"
+    """An error of JSON-RPC under HTTP 200, which every released host survives."""
+    HTTP = "http"
+    """The same error under HTTP 429."""
+    TOOL_ERROR = "tool_error"
+    """Of `tools/call`: a result with isError, which models get to read; everything else as JSONRPC."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """One generation. `sessions` and `streams` are the most that one caller may have open of either."""
+
+    policy: Policy
+    polling: Polling
+    access: AccessPolicy
+    rates: RatePolicies
+    caps: Caps
+    overrides: Overrides
+    questions: Bounds
+    reject_as: RejectAs = RejectAs.JSONRPC
+    exposes_quota: bool = False
+    sessions: int = 100
+    streams: int = 16
+
+
+class Live:
+    """The rules as they are now."""
+
+    __slots__ = ("now",)
+
+    def __init__(self, rules: Rules) -> None:
+        self.now = rules

@@ -1,0 +1,135 @@
+"""An upstream that knows how many of its sessions are open, so that it can be let go once nobody needs it.
+
+What must not live here: why it is let go, and what takes its place.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import timedelta
+from typing import Any
+
+from taskgate.dialects.base import ListedTool, Params, Server
+from taskgate.mcp.jsonrpc import Notification, RawJson, Response
+from taskgate.mcp.versions import Era, Peer
+from taskgate.tasks.events import CallFaulted, CallSucceeded
+from taskgate.upstream.base import Hearer, Speaker, Speaks, Upstream, UpstreamSession, Vitals
+
+
+class CountedUpstream:
+    """Hands everything to `inner`, and counts the sessions that are not closed yet; see Upstream."""
+
+    def __init__(self, inner: Upstream) -> None:
+        self.name = inner.name
+        self._inner = inner
+        self._present: Callable[[], Upstream | None] | None = None
+        self._sessions = 0
+        self._closing: asyncio.Task[None] | None = None
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    def open(self) -> None:
+        """See Upstream."""
+        self._inner.open()
+
+    def vitals(self) -> Vitals:
+        """See Upstream."""
+        return self._inner.vitals()
+
+    def session(self, hearer: Hearer, speaks: Speaks, host: Peer | None = None) -> UpstreamSession:
+        """A new session, which is that of whoever is in its place; see Upstream."""
+        present = None if self._present is None else self._present()
+        if present is not None:
+            return present.session(hearer, speaks, host)
+        session = self._inner.session(hearer, speaks, host)
+        self._sessions += 1
+        self._empty.clear()
+        return _CountedSession(session, self._part)
+
+    def yield_to(self, present: Callable[[], Upstream | None]) -> None:
+        """Begin no session any more where another has its place: whoever still asks here gets one of that.
+
+        It is asked for each time: to keep each one's successor would keep all that ever were.
+        """
+        self._present = present
+
+    async def left(self) -> None:
+        """Wait until every session that was begun here is closed."""
+        await self._empty.wait()
+
+    async def close(self) -> None:
+        """See Upstream; its sessions are cut off. Once begun it goes on, though nobody waits for it any more."""
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._inner.close())
+        await asyncio.shield(self._closing)
+
+    def _part(self) -> None:
+        self._sessions -= 1
+        if not self._sessions:
+            self._empty.set()
+
+
+class _CountedSession:
+    """See UpstreamSession. `part` is called once, when it is closed."""
+
+    __slots__ = ("_inner", "_part")
+
+    def __init__(self, inner: UpstreamSession, part: Callable[[], None]) -> None:
+        self._inner = inner
+        self._part: Callable[[], None] | None = part
+
+    @property
+    def era(self) -> Era:
+        return self._inner.era
+
+    def open(self) -> Coroutine[Any, Any, Server]:
+        return self._inner.open()
+
+    def relay(
+        self,
+        method: str,
+        params: Params | None,
+        *,
+        hearer: Hearer,
+        tool: str | None = None,
+        speaker: Speaker | None = None,
+        log_level: str | None = None,
+        repeated: Mapping[str, str] | None = None,
+    ) -> Coroutine[Any, Any, Response]:
+        return self._inner.relay(
+            method, params, hearer=hearer, tool=tool, speaker=speaker, log_level=log_level, repeated=repeated
+        )
+
+    def run(
+        self,
+        tool: str,
+        params: RawJson,
+        *,
+        within: timedelta,
+        hearer: Hearer,
+        speaker: Speaker | None = None,
+        log_level: str | None = None,
+        repeated: Mapping[str, str] | None = None,
+    ) -> Coroutine[Any, Any, Response]:
+        return self._inner.run(
+            tool, params, within=within, hearer=hearer, speaker=speaker, log_level=log_level, repeated=repeated
+        )
+
+    def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
+        return self._inner.outcome(response)
+
+    def tell(self, notification: Notification) -> None:
+        self._inner.tell(notification)
+
+    def tools(self) -> Coroutine[Any, Any, Mapping[str, ListedTool]]:
+        return self._inner.tools()
+
+    def listed(self, tool: str) -> ListedTool | None:
+        return self._inner.listed(tool)
+
+    async def close(self) -> None:
+        try:
+            await self._inner.close()
+        finally:
+            part, self._part = self._part, None
+            if part is not None:
+                part()

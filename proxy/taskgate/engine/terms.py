@@ -1,0 +1,112 @@
+"""On what terms a call is let in, and becomes a task: the operator's rules, put to one call of one caller.
+
+What must not live here: keeping and running tasks (`task_service`), and what a rule means (`tasks/policy`).
+"""
+
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from taskgate.auth.context import AuthContext
+from taskgate.clock import Clock, Entropy
+from taskgate.dialects.base import CallTool
+from taskgate.engine.admission.joining import repeat_key
+from taskgate.engine.admission.rules import Live
+from taskgate.engine.admission.standing import Standings
+from taskgate.engine.places import Place
+from taskgate.errors import InvalidParams, TaskSupportMismatch, UpstreamFailed
+from taskgate.limits.caps import Cap
+from taskgate.tasks.policy import Decision, OnLost, TaskSupport, support
+from taskgate.tasks.record import Lease, TaskRecord, TaskStatus, ToolCall
+
+ID_BYTES: Final = 24
+
+RERUNS: Final = 1
+"""How often a call is sent again that may be: one that brings its process down must not do so for ever."""
+
+_NO_CAPS: Final[Mapping[str, int]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A record that is to be kept, for which call, and what it is held against."""
+
+    record: TaskRecord
+    intent: CallTool
+    caps: tuple[Cap, ...]
+
+
+class Terms:
+    """The rules as they are at each call."""
+
+    def __init__(self, *, live: Live, standings: Standings, clock: Clock, entropy: Entropy) -> None:
+        self._live = live
+        self._standings = standings
+        self._clock = clock
+        self._entropy = entropy
+
+    def decided(self, place: Place, tool: str) -> Decision | None:
+        """What the operator's rules say of a call; None where that depends on what the server lists of the tool."""
+        policy, mount = self._live.now.policy, place.mount.name
+        return None if policy.needs_hints(mount) else policy.decide(mount, tool)
+
+    async def decide(self, place: Place, tool: str) -> Decision:
+        """What the operator's rules say of a call.
+
+        Waits only where they ask for annotations and the server's catalogue was not read yet. Where it cannot be read,
+        no annotation is known.
+        """
+        decision = self.decided(place, tool)
+        if decision is not None:
+            return decision
+        try:
+            listed = (await place.upstream.tools()).get(tool)
+        except UpstreamFailed:
+            listed = None
+        return self._live.now.policy.decide(place.mount.name, tool, None if listed is None else listed.hints)
+
+    async def admit(self, place: Place, intent: CallTool) -> Decision:
+        """What the rules say of a call that is to be a task.
+
+        Raises InvalidParams for a tool the server does not list, TaskSupportMismatch for one that cannot be a task, and
+        UpstreamFailed where the catalogue cannot be read.
+        """
+        listed = place.upstream.listed(intent.tool) or (await place.upstream.tools()).get(intent.tool)
+        if listed is None:
+            raise InvalidParams("Unknown tool")
+        decision = self._live.now.policy.decide(place.mount.name, intent.tool, listed.hints)
+        if support(decision.mode, listed.support) is TaskSupport.FORBIDDEN:
+            raise TaskSupportMismatch("The tool cannot run as a task")
+        return decision
+
+    def draft(self, caller: AuthContext, place: Place, intent: CallTool, decision: Decision, holder: str) -> Draft:
+        """The record of a new task that `holder` is to run and that was not sent, and what it is held against."""
+        now, rules, standing = self._clock.now(), self._live.now, self._standings.of(caller)
+        override = standing.override
+        ttl = decision.clamp_ttl(intent.ttl, None if override is None else override.ttl_max)
+        record = TaskRecord(
+            id=urlsafe_b64encode(self._entropy.token(ID_BYTES)).decode(),
+            owner=caller.owner(place.mount.name),
+            call=ToolCall(
+                tool=intent.tool,
+                peer=place.peer,
+                host_session=place.host_session,
+                # Without a session there is no stream that could still carry progress under it.
+                progress_token=None if place.host_session is None else intent.progress_token,
+                params=intent.kept,
+            ),
+            status=TaskStatus.WORKING,
+            created_at=now,
+            updated_at=now,
+            ttl=ttl,
+            poll_interval=rules.polling.base,
+            lease=Lease(holder=holder, until=now + ttl),
+            tenant=standing.tenant,
+            deadline=decision.deadline,
+            reruns=RERUNS if decision.on_lost is OnLost.RERUN else 0,
+            repeat_key=None if intent.repeat_key is None else repeat_key(intent.repeat_key),
+        )
+        mine = _NO_CAPS if override is None else override.caps
+        return Draft(record=record, intent=intent, caps=rules.caps.of(mine, decision.cap, standing.tenant is not None))

@@ -1,0 +1,151 @@
+"""What was found, as text for people: a line for each finding, and at its end where the file says so.
+
+What must not live here: asking a rule.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+_REFUSALS: Final = {
+    "jsonrpc": "an error of JSON-RPC under HTTP 200",
+    "http": "an error of JSON-RPC under HTTP 429",
+    "tool_error": "a result with isError for tools/call, else an error of JSON-RPC under HTTP 200",
+}
+_RATES: Final = {
+    "before_auth": "Rates before it is known who calls",
+    "tools/call": "Rates of tools/call",
+    "tasks/get": "Rates of tasks/get",
+    "auth_failure": "Rates of refused tokens",
+    "lookup_failure": "Rates of tasks that were not found",
+}
+_PROMOTION: Final = {
+    "mode": "mode",
+    "inline_grace": "inline grace",
+    "ttl": "time to live",
+    "ttl_min": "at least",
+    "ttl_max": "at most",
+    "deadline": "deadline",
+    "cap": "cap of the tool",
+    "on_lost": "when lost",
+    "join_retries": "retries join for",
+}
+_OF_AUTO: Final = frozenset({"inline_grace"})
+_IDLE: Final = {"auto": frozenset[str](), "sync": _PROMOTION.keys() - {"mode", "join_retries"}}
+"""What is of no consequence in a mode."""
+_CAPS: Final = {
+    "tasks_per_context": "of the caller",
+    "tasks_per_tenant": "of the tenant",
+    "tasks_per_tool": "of the tool",
+    "tasks_per_upstream": "of the upstream",
+    "tasks_global": "of all",
+    "kept_per_context": "kept of the caller",
+    "kept_global": "kept of all",
+}
+_POLLS: Final = {"interval": "advised every", "reject_above": "refused above"}
+_LOOKUPS: Final = {"threshold": "passed over", "window": "within", "penalty": "then none for"}
+_SERVER: Final = {
+    "concurrency": "at once",
+    "queue.size": "that may wait",
+    "queue.max_wait": "for",
+    "timeouts.connect": "to connect",
+    "timeouts.idle": "silent for",
+    "timeouts.call": "without progress",
+    "timeouts.ceiling": "altogether",
+    "circuit_breaker": "failures",
+    "circuit_breaker.failures": "failures",
+    "circuit_breaker.window": "within",
+    "circuit_breaker.open_for": "then none for",
+}
+
+
+def worded(found: Mapping[str, Any]) -> str:
+    """The findings as lines, in the order of what happens to a call, and an empty line before each heading."""
+    return "\n".join(_lines(found)) + "\n"
+
+
+def _lines(found: Mapping[str, Any]) -> Iterator[str]:
+    call = found["call"]
+    yield f"Caller: {_caller(found['caller'])}"
+    yield f"Call: {call['tool']} of {call['upstream']} at {call['path']}"
+    if call["hints"]:
+        yield f"Annotations: {_hints(call['hints'])}"
+    yield from _authorization(found["authorization"])
+    for key, heading in _RATES.items():
+        yield from _headed(heading, [_rate(each) for each in found["rates"][key]])
+    yield from _promotion(found["promotion"])
+    yield from _headed("Unfinished tasks", [_row(_CAPS[cap["key"]], cap) for cap in found["caps"]])
+    yield from _headed("Open at once, of the caller", [_row(key, each) for key, each in found["open"].items()])
+    yield from _headed(
+        "Polls of a task", [_row(_POLLS[key], _often(key, each)) for key, each in found["polls"].items()]
+    )
+    lookups = [_row(_LOOKUPS[key], each) for key, each in found["lookups"].items()]
+    yield from _headed("Failed look-ups of tasks by the caller", lookups)
+    yield from _headed("Calls of the server", [_row(_SERVER[key], each) for key, each in found["server"].items()])
+    refusals = found["refusals"]
+    yield from _headed("A limit is told as", [f"{_REFUSALS[refusals['value']]}  {_from(refusals)}"])
+
+
+def _headed(heading: str, lines: list[str]) -> Iterator[str]:
+    yield ""
+    yield heading
+    yield from (f"  {line}" for line in lines or ["none"])
+
+
+def _caller(caller: Mapping[str, Any]) -> str:
+    if caller["anonymous"]:
+        words = ["everybody: auth.mode is none, so all hosts are one caller"]
+    else:
+        words = [f"{caller['subject']} of the issuer {caller['issuer']}"]
+        words += [f"{key} {caller[key]}" for key in ("client", "tenant") if caller[key] is not None]
+        words.append(f"scopes {' '.join(caller['scopes']) or 'none'}")
+    if caller["override"] is not None:
+        words.append(f"limits of {caller['override']}")
+    return ", ".join(words)
+
+
+def _authorization(found: Mapping[str, Any]) -> Iterator[str]:
+    lacking = f", for want of the scopes {' '.join(found['missing_scopes'])}" if found["missing_scopes"] else ""
+    verdict = "allowed" if found["allowed"] else f"refused{lacking}"
+    named = f" ({found['name']})" if found["name"] and not found["from"].endswith(found["name"]) else ""
+    shadow = [
+        f"would be refused by {each['rule']}, which is in shadow"
+        + (f", for want of the scopes {' '.join(each['missing_scopes'])}" if each["missing_scopes"] else "")
+        for each in found["shadow"]
+    ]
+    yield from _headed("Authorization", [f"{verdict}  {_from(found)}{named}", *shadow])
+
+
+def _promotion(found: Mapping[str, Any]) -> Iterator[str]:
+    mode = found["mode"]["value"]
+    lines = [_row(name, found[key]) for key, name in _PROMOTION.items() if key not in _IDLE.get(mode, _OF_AUTO)]
+    if found["rule"] is None:
+        lines = [f"sync: no rule is for this tool, so it is never a task  {_from(found['mode'])}"]
+    lines += [f"{each['rule']} would decide, but is in shadow: mode {each['mode']}" for each in found["shadow"]]
+    for each in found["hints_wanted"]:
+        shadow = ", but is in shadow" if each["shadow"] else ""
+        wanted = _hints(each["hints"])
+        lines.append(f"{each['rule']} would decide if the server lists {wanted}{shadow}: mode {each['mode']}")
+    yield from _headed("Promotion", lines)
+
+
+def _rate(rate: Mapping[str, Any]) -> str:
+    cost = f", cost {rate['cost']}" if rate["cost"] > 1 else ""
+    shadow = ", in shadow" if rate["shadow"] else ""
+    return f"{rate['policy']}: {rate['rate']} by {rate['scope']}, burst {rate['burst']}{cost}{shadow}  {_from(rate)}"
+
+
+def _row(name: str, said: Mapping[str, Any]) -> str:
+    value = "none" if said["value"] is None else said["value"]
+    return f"{name + ':':<20}{value}  {_from(said)}"
+
+
+def _often(key: str, said: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**said, "value": f"{said['value']:g} times as often"} if key == "reject_above" else said
+
+
+def _from(said: Mapping[str, Any]) -> str:
+    return f"[{said['from']}{', by default' if said['default'] else ''}]"
+
+
+def _hints(hints: Mapping[str, bool]) -> str:
+    return ", ".join(f"{name}: {'true' if value else 'false'}" for name, value in hints.items())

@@ -1,0 +1,87 @@
+"""What caps are held against, in a store that one process holds: unfinished tasks by every scope, and kept bytes.
+
+Belongs to one event loop, so that looking and taking room are one step. Knows keys, times and sizes; no store.
+"""
+
+from collections import Counter
+from collections.abc import Hashable
+from typing import Final, NamedTuple
+
+from taskgate.errors import TooManyBytes, TooManyTasks
+from taskgate.limits.caps import Cap, CapScope
+from taskgate.mcp.jsonrpc import RawJson
+from taskgate.stores.codec import pack_text
+from taskgate.stores.unfinished import Unfinished
+from taskgate.tasks.record import Outcome, Succeeded
+
+EVERYBODY: Final = b""
+"""What all records share."""
+_TOO_MANY: Final = {
+    CapScope.CONTEXT: "unfinished tasks",
+    CapScope.TENANT: "unfinished tasks of the tenant",
+    CapScope.TOOL: "unfinished tasks of the tool, whoever made them",
+    CapScope.UPSTREAM: "unfinished tasks of the server, whoever made them",
+    CapScope.GLOBAL: "unfinished tasks of all callers",
+}
+
+
+class Shares(NamedTuple):
+    """What a record has in common with others, one key for each CapScope, in their order; None where it has nothing."""
+
+    context: Hashable
+    tenant: Hashable | None
+    tool: Hashable | None
+    upstream: Hashable | None
+    everybody: Hashable = EVERYBODY
+
+
+class Room:
+    """How much of it is taken."""
+
+    def __init__(self) -> None:
+        self._unfinished = tuple(Unfinished() for _ in CapScope)
+        self._bytes: Counter[Hashable] = Counter()
+
+    def refusal(self, shares: Shares, caps: tuple[Cap, ...], now: int) -> TooManyTasks | TooManyBytes | None:
+        """What the first of the caps that has no room for one more says at `now`, in microseconds since 1970."""
+        for cap in caps:
+            place, limit = cap.place, cap.limit
+            key = shares[place]
+            if cap.bytes:
+                if self._bytes[key] >= limit:
+                    return TooManyBytes(limit, scope=cap.scope.value)
+            elif key is not None and self._unfinished[place].count(key, now) >= limit:
+                return TooManyTasks(limit, _TOO_MANY[cap.scope], scope=cap.scope.value)
+        return None
+
+    def begin(self, shares: Shares, expires: int) -> None:
+        """There is one more unfinished task."""
+        for unfinished, key in zip(self._unfinished, shares, strict=True):
+            if key is not None:
+                unfinished.add(key, expires)
+
+    def end(self, shares: Shares, expires: int) -> None:
+        """One is unfinished no more; one that never began is passed over."""
+        for unfinished, key in zip(self._unfinished, shares, strict=True):
+            if key is not None:
+                unfinished.remove(key, expires)
+
+    def keep(self, context: Hashable, size: int) -> None:
+        """So many more bytes of a context are kept; fewer where `size` is below 0."""
+        kept = self._bytes[context] = self._bytes[context] + size
+        if not kept:
+            # As many contexts are remembered as have anything.
+            del self._bytes[context]
+        self._bytes[EVERYBODY] += size
+
+
+def stored_size(params: RawJson | None, outcome: Outcome | None) -> int:
+    """The bytes that bodies take as they are stored."""
+    size = 0 if params is None else _size(params)
+    if outcome is not None:
+        size += _size(outcome.result if isinstance(outcome, Succeeded) else outcome.error)
+    return size
+
+
+def _size(text: RawJson) -> int:
+    return len(text) if text.isascii() else len(pack_text(text))

@@ -1,0 +1,39 @@
+"""What the file is asked that may take long: one statement each, and what is made of its rows.
+
+Knows no loop, no thread and no lock. What cannot be read is left out of lists.
+"""
+
+import sqlite3
+from typing import Any
+
+from taskgate.stores import sqlite_statements as sql
+from taskgate.stores import sqlite_works as works
+from taskgate.stores.base import Census
+from taskgate.stores.codec import unpack_time
+from taskgate.tasks.listing import Page, Position
+from taskgate.tasks.record import TaskRecord, TaskStatus
+
+
+def load_whole(connection: sqlite3.Connection, values: sql.Values) -> TaskRecord | None:
+    """One record with its bodies."""
+    row = connection.execute(sql.LOAD_WHOLE, values).fetchone()
+    return None if row is None else works.unpack_whole(row)
+
+
+def load_page(connection: sqlite3.Connection, statement: str, values: dict[str, Any], limit: int) -> Page:
+    """A page of what the statement finds, which looks for one more than `limit`."""
+    rows = connection.execute(statement, values).fetchall()
+    read = (works.read_listed(head) for head, _, _ in rows[:limit])
+    found = tuple(task for task in read if task is not None)
+    if len(rows) <= limit:
+        return Page(tasks=found, next=None)
+    # Of the row, not of a head: the last one may be unreadable.
+    _, time, id = rows[limit - 1]
+    return Page(tasks=found, next=Position(unpack_time(time), id))
+
+
+def count(connection: sqlite3.Connection) -> Census:
+    """How many tasks there are of each status, and how large the file is."""
+    counts = {TaskStatus(status): number for status, number in connection.execute(sql.CENSUS).fetchall()}
+    ((size,),) = connection.execute(sql.SIZE).fetchall()
+    return Census(tasks=dict.fromkeys(TaskStatus, 0) | counts, size=size)

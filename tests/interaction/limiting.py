@@ -1,0 +1,77 @@
+"""Gateways with rates, and hosts that ask too often of them."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from helpers.manual_clock import ManualClock
+from helpers.mcp_host import Answer, McpHost
+from helpers.scripted_upstream import ScriptedServer
+from helpers.stateless_host import StatelessHost
+from helpers.token_issuer import TokenIssuer, guarded
+from helpers.whole_gateway import WholeGateway, configuration, running
+from taskgate.assembly import Surroundings
+
+Opens = Callable[..., AbstractAsyncContextManager[WholeGateway]]
+Host = McpHost | StatelessHost
+TASK = "A" * 32
+CALLS = {"name": "calls", "scope": "context", "rate": "1/m", "burst": 2, "methods": ["tools/call"]}
+both_eras = pytest.mark.parametrize("era", ["initialize", "stateless"])
+
+
+def present() -> ManualClock:
+    """A clock that stands still; at the present, for the sake of tokens."""
+    return ManualClock(datetime.now(UTC))
+
+
+@asynccontextmanager
+async def limited(
+    server: ScriptedServer, clock: ManualClock, *rates: dict[str, Any], **limits: Any
+) -> AsyncIterator[WholeGateway]:
+    """A gateway with these rates, in front of one server under two names."""
+    servers = {"reports": server.url, "search": server.url}
+    config = configuration(servers, limits={"rate": list(rates), **limits})
+    async with running(config, Surroundings(clock=clock)) as gateway:
+        yield gateway
+
+
+@asynccontextmanager
+async def limited_by_token(
+    server: ScriptedServer,
+    issuer: TokenIssuer,
+    clock: ManualClock,
+    *rates: dict[str, Any],
+    tenants: bool = False,
+    **limits: Any,
+) -> AsyncIterator[WholeGateway]:
+    """The same, but who asks is known by a token, and its tenant, where `tenants`, by the claim `org`."""
+    section = {**issuer.section, **({"claims": {"tenant": "org"}} if tenants else {})}
+    config = guarded(
+        {"reports": server.url},
+        issuer,
+        auth={"issuers": {"corp": section}},
+        limits={"rate": list(rates), **limits},
+    )
+    async with running(config, Surroundings(clock=clock)) as gateway:
+        yield gateway
+
+
+async def come(gateway: WholeGateway, era: str, mount: str = "reports", token: str | None = None) -> Host:
+    """A host of that era that may ask."""
+    if era == "stateless":
+        return gateway.stateless(mount, token)
+    return await gateway.greeted(mount=mount, token=token)
+
+
+async def passes(host: Host, *tools: str) -> list[bool]:
+    """Of calls of these tools, one after the other, which were let through."""
+    return [not is_refused(await host.call(tool)) for tool in tools]
+
+
+def is_refused(answer: Answer) -> bool:
+    """Whether a limit refused it."""
+    message = answer.message
+    return message is not None and "error" in message and message["error"].get("code") == 429

@@ -1,0 +1,31 @@
+"""A gateway that is given another configuration."""
+
+from typing import Any
+
+from helpers.waiting import bounded
+from helpers.whole_gateway import WholeGateway
+from taskgate.config.models import GatewayConfig
+from taskgate.reload import Reloaded
+
+SUCCESS = Reloaded(result="success")
+DONE: dict[str, Any] = {"content": []}
+
+
+async def reloaded(gateway: WholeGateway, config: GatewayConfig) -> Reloaded:
+    async with bounded():
+        return await gateway.service.reload(config)
+
+
+async def echoed(host: Any) -> Any:
+    """What a call of `echo` came to."""
+    return (await host.call("echo", {"from": "the first"})).result["structuredContent"]["from"]
+
+
+def refused(answer: Any) -> tuple[int, str]:
+    """The code and the reason of a refusal."""
+    return answer.code, answer.error["data"]["reason"]
+
+
+def with_paths(gateway: WholeGateway, **paths: str) -> WholeGateway:
+    """The same gateway, which is known to have more paths."""
+    return WholeGateway(service=gateway.service, http=gateway.http, paths={**gateway.paths, **paths})

@@ -1,0 +1,97 @@
+"""A task that failed without its call having left gives its idempotency key back: the next call with it runs."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from helpers.manual_clock import ManualClock
+from helpers.scripted_upstream import ScriptedServer, resets, result
+from helpers.waiting import bounded, eventually
+from helpers.whole_gateway import WholeGateway, configuration, running
+from interaction.queueing import DONE, OneByOne, narrowly
+from interaction.repeating import ERAS, KEY, YEAR, calls, completed, new_host, upgrade
+from taskgate.assembly import Surroundings
+
+
+@pytest.fixture
+def slow(server: ScriptedServer) -> OneByOne:
+    """The tool `report`, which answers when it is let to."""
+    server.script["report"] = slow = OneByOne()
+    return slow
+
+
+async def failed(gateway: WholeGateway, task: str) -> dict[str, Any]:
+    """The error that a task failed with."""
+    async with bounded():
+        found: dict[str, Any] = (await gateway.stateless().until(task, "failed"))["error"]
+    return found
+
+
+async def unsent(gateway: WholeGateway, era: str, slow: OneByOne) -> str:
+    """A task of the key k that waited too long for its turn; the server is free again."""
+    host = await new_host(gateway, era)
+    await host.start(None)
+    await slow.comes(1)
+    task = await host.start()
+    assert (await failed(gateway, task))["data"]["dispatched"] is False
+    slow.let_all_go()
+    await eventually(lambda: slow.left == 0)
+    return task
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_same_key_makes_a_new_task_that_runs(server: ScriptedServer, slow: OneByOne, era: str) -> None:
+    async with narrowly(server, wait="50ms", tasks=upgrade()) as gateway:
+        first = await unsent(gateway, era, slow)
+        host = await new_host(gateway, era)
+        second = await host.start()
+        assert second != first
+        await completed(host, second)
+        assert await host.start() == second
+        assert len(calls(server)) == 2
+
+
+async def test_a_plain_call_with_it_runs(server: ScriptedServer, slow: OneByOne) -> None:
+    async with narrowly(server, wait="50ms", tasks=upgrade()) as gateway:
+        await unsent(gateway, "initialize", slow)
+        legacy = await gateway.greeted()
+        answer = await legacy.ask("tools/call", {"name": "report", "arguments": YEAR, "_meta": {KEY: "k"}})
+        assert answer.result["content"] == DONE["content"]
+        assert "_meta" not in answer.result
+        assert len(calls(server)) == 2
+
+
+async def test_so_does_one_of_the_stateless_era_without_tasks(server: ScriptedServer, slow: OneByOne) -> None:
+    async with narrowly(server, wait="50ms", tasks=upgrade()) as gateway:
+        await unsent(gateway, "stateless", slow)
+        answer = await gateway.stateless(tasks=False).call("report", YEAR, meta={KEY: "k"})
+        assert answer.result["content"] == DONE["content"]
+        assert len(calls(server)) == 2
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_an_open_circuit_tells_when_to_come_back_and_then_the_same_key_runs(
+    server: ScriptedServer, era: str
+) -> None:
+    server.script["report"] = resets()
+    breaker = {"failures": 1, "open_for": "20s"}
+    section = {"path": "/reports/mcp", "url": server.url, "retries": {"attempts": 1}, "circuit_breaker": breaker}
+    config = configuration({}, upstreams={"reports": section}, tasks=upgrade())
+    clock = ManualClock()
+    async with running(config, Surroundings(clock=clock)) as gateway:
+        host = await new_host(gateway, era)
+        sent = await host.start("l")
+        assert (await failed(gateway, sent))["data"]["dispatched"] is True
+        server.script["report"] = result(DONE)
+        first = await host.start()
+        data = (await failed(gateway, first))["data"]
+        assert (data["reason"], data["dispatched"]) == ("unreachable", False)
+        assert data["retryAfterMs"] == 20_000
+        clock.advance(timedelta(milliseconds=data["retryAfterMs"]))
+        second = await host.start()
+        assert second != first
+        await completed(host, second)
+        # What may have run is not made again.
+        assert await host.start("l") == sent
+        assert len(calls(server)) == 2

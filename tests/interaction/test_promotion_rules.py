@@ -1,0 +1,224 @@
+"""On what terms calls become tasks, rule by rule, as hosts of both eras meet them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from helpers.mcp_host import McpHost
+from helpers.scripted_upstream import Hold, ScriptedServer, error
+from helpers.stateless_host import StatelessHost
+from helpers.token_issuer import TokenIssuer, guarded
+from helpers.waiting import bounded
+from helpers.whole_gateway import WholeGateway, configuration, running
+from interaction.conftest import Told
+from interaction.questioning import DONE
+from requirements import covers
+from taskgate.assembly import Surroundings
+from taskgate.clock import SystemClock
+from taskgate.stores.base import Store
+from taskgate.stores.open import open_store
+from taskgate.tasks.record import OwnerKey, TaskRecord
+from taskgate.telemetry.audit import WouldPromote
+
+NEVER = {"inline_grace": "1h"}
+both_eras = pytest.mark.parametrize("era", ["initialize", "stateless"])
+
+
+def ruled(server: ScriptedServer, *upgrade: dict[str, Any], **tasks: Any) -> Any:
+    """A configuration with these rules."""
+    return configuration({"reports": server.url}, tasks={"upgrade": list(upgrade), **tasks})
+
+
+async def come(gateway: WholeGateway, era: str, token: str | None = None) -> McpHost | StatelessHost:
+    """A host of that era that may ask."""
+    return gateway.stateless(token=token) if era == "stateless" else await gateway.greeted(token=token)
+
+
+def lifetime(task: dict[str, Any]) -> int:
+    """What a host is told of how long its task lives, in milliseconds."""
+    return int(task["ttl"] if "ttl" in task else task["ttlMs"])
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[Store]:
+    """The store of a gateway, to look into."""
+    opened = await open_store("memory", None)
+    yield opened
+    await opened.close()
+
+
+async def kept(store: Store, task: dict[str, Any]) -> TaskRecord:
+    record = await store.load(OwnerKey("anonymous", "reports"), task["taskId"], now=SystemClock().now())
+    assert record is not None
+    return record
+
+
+# --- what a server hints at ------------------------------------------------------------------------------------------
+
+READING = {"tool": "*", "mode": "always", "hints": {"readOnlyHint": True}}
+
+
+@pytest.fixture
+def hinting(server: ScriptedServer) -> ScriptedServer:
+    """A server that says of `echo` that it only reads, and of `report` that it does not."""
+    server.tools = [
+        {"name": "echo", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
+        {"name": "report", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": False}},
+        {"name": "broken", "inputSchema": {"type": "object"}},
+    ]
+    return server
+
+
+async def test_a_tool_tells_its_task_support_by_what_its_server_hints_at(hinting: ScriptedServer) -> None:
+    async with running(ruled(hinting, READING)) as gateway:
+        listed = (await (await gateway.greeted()).ask("tools/list")).result["tools"]
+    assert [tool["execution"]["taskSupport"] for tool in listed] == ["optional", "forbidden", "forbidden"]
+
+
+async def test_a_task_is_made_where_the_server_hints_at_what_the_rule_asks_for(hinting: ScriptedServer) -> None:
+    async with running(ruled(hinting, READING)) as gateway:
+        host = await gateway.greeted()
+        assert (await host.start("echo"))["status"] == "working"
+        assert [(await host.call(tool, task={})).code for tool in ("report", "broken")] == [-32601] * 2
+        stateless = gateway.stateless()
+        assert (await stateless.start("echo"))["resultType"] == "task"
+        assert (await stateless.call("report")).result["resultType"] == "complete"
+
+
+async def test_a_tool_that_must_be_a_task_by_its_hints_is_one_from_the_first_call_on(hinting: ScriptedServer) -> None:
+    rule = {"tool": "*", "mode": "required", "hints": {"readOnlyHint": False}}
+    async with running(ruled(hinting, rule)) as gateway:
+        assert (await (await gateway.greeted()).call("report")).code == -32601
+    async with running(ruled(hinting, rule)) as gateway:
+        refused = await gateway.stateless(tasks=False).call("report")
+        assert refused.code == -32021
+    assert hinting.heard("tools/call") == []
+
+
+@both_eras
+async def test_while_the_catalogue_cannot_be_read_no_rule_that_asks_for_hints_decides(
+    hinting: ScriptedServer, era: str
+) -> None:
+    hinting.methods["tools/list"] = error(-32603, "no")
+    async with running(ruled(hinting, READING)) as gateway:
+        host = await come(gateway, era)
+        assert (await host.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
+
+
+# --- rules in shadow -------------------------------------------------------------------------------------------------
+
+
+@both_eras
+async def test_a_rule_in_shadow_makes_no_task_and_tells_that_it_would(
+    server: ScriptedServer, told: Told, era: str
+) -> None:
+    shadow = {"tool": "echo", "mode": "always", "shadow": True}
+    async with running(ruled(server, shadow, {"tool": "*", "mode": "sync"})) as gateway:
+        host = await come(gateway, era)
+        assert (await host.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
+        assert (await host.call("report", {"a": 1})).result["structuredContent"] == {"a": 1}
+        assert await gateway.count("taskgate_tasks_started_total") == 0
+    assert told.of(WouldPromote) == [WouldPromote("reports")]
+
+
+async def test_a_rule_in_shadow_would_make_no_task_for_a_host_without_them(server: ScriptedServer, told: Told) -> None:
+    async with running(ruled(server, {"tool": "*", "mode": "always", "shadow": True})) as gateway:
+        await gateway.stateless(tasks=False).call("echo")
+        await (await gateway.greeted("2025-06-18")).call("echo")
+    assert told.of(WouldPromote) == []
+
+
+# --- how long --------------------------------------------------------------------------------------------------------
+
+
+@covers("R-RES-2")
+@pytest.mark.parametrize(
+    ("asked", "granted"),
+    [({}, 2_400_000), ({"ttl": 1}, 600_000), ({"ttl": 700_000}, 700_000), ({"ttl": 10**12}, 3_000_000)],
+)
+async def test_a_rule_bounds_the_time_to_live_of_its_tools_and_no_others(
+    server: ScriptedServer, asked: dict[str, Any], granted: int
+) -> None:
+    rule = {"tool": "echo", "mode": "auto", "ttl": "40m", "ttl_min": "10m", "ttl_max": "50m"}
+    async with running(ruled(server, rule, {"tool": "*", "mode": "auto"})) as gateway:
+        host = await gateway.greeted()
+        task = await host.start("echo", **asked)
+        assert task["ttl"] == (await host.task(task["taskId"]))["ttl"] == granted
+        assert (await host.start("report"))["ttl"] == 3_600_000
+
+
+async def test_a_host_of_the_stateless_era_is_told_the_time_to_live_of_the_rule(server: ScriptedServer) -> None:
+    async with running(ruled(server, {"tool": "echo", "mode": "always", "ttl": "20m"})) as gateway:
+        host = gateway.stateless()
+        task = await host.start("echo")
+        assert task["ttlMs"] == (await host.get(task["taskId"]))["ttlMs"] == 1_200_000
+
+
+@both_eras
+async def test_a_tenant_may_keep_its_tasks_for_longer(server: ScriptedServer, issuer: TokenIssuer, era: str) -> None:
+    section = {**issuer.section, "claims": {"tenant": "org"}}
+    config = guarded(
+        {"reports": server.url},
+        issuer,
+        auth={"issuers": {"corp": section}},
+        tasks={"upgrade": [{"tool": "*", "mode": "always", "ttl": "30m", "ttl_max": "40m"}]},
+        limits={"rate": [], "overrides": [{"match": {"tenant": "gold"}, "ttl_max": "20m"}]},
+    )
+    async with running(config) as gateway:
+        ttls = []
+        for tenant in ("gold", "iron"):
+            host = await come(gateway, era, issuer.token(gateway.url(), org=tenant))
+            ttls.append(lifetime(await host.start("echo")))
+        assert ttls == [1_200_000, 1_800_000]
+
+
+# --- what a record starts with ---------------------------------------------------------------------------------------
+
+
+@both_eras
+async def test_a_record_has_the_deadline_and_the_reruns_of_its_rule(
+    server: ScriptedServer, store: Store, era: str
+) -> None:
+    rule = {"tool": "echo", "mode": "always", "deadline": "5m", "on_lost": "rerun"}
+    config = ruled(server, rule, {"tool": "*", "mode": "always"})
+    async with running(config, Surroundings(store=store)) as gateway:
+        host = await come(gateway, era)
+        bound, plain = await kept(store, await host.start("echo")), await kept(store, await host.start("report"))
+    assert (bound.deadline, bound.reruns) == (timedelta(minutes=5), 1)
+    assert (plain.deadline, plain.reruns) == (None, 0)
+
+
+async def test_a_call_that_becomes_a_task_on_its_way_has_the_terms_of_its_rule(
+    server: ScriptedServer, store: Store
+) -> None:
+    server.script["report"] = hold = Hold()
+    rule = {"tool": "report", "mode": "auto", "inline_grace": "0s", "deadline": "5m", "on_lost": "rerun", "ttl": "20m"}
+    config = ruled(server, rule, {"tool": "*", "mode": "auto"}, **NEVER)
+    async with running(config, Surroundings(store=store)) as gateway:
+        host = gateway.stateless()
+        task = await host.start("report")
+        record = await kept(store, task)
+        hold.release(DONE)
+    assert task["ttlMs"] == 1_200_000
+    assert (record.deadline, record.reruns, record.ttl) == (timedelta(minutes=5), 1, timedelta(minutes=20))
+    assert record.dispatched
+
+
+async def test_each_rule_has_a_grace_of_its_own(server: ScriptedServer) -> None:
+    server.script["report"] = server.script["echo"] = hold = Hold()
+    config = ruled(
+        server, {"tool": "report", "mode": "auto", "inline_grace": "0s"}, {"tool": "*", "mode": "auto"}, **NEVER
+    )
+    async with running(config) as gateway:
+        host = gateway.stateless()
+        assert (await host.start("report"))["resultType"] == "task"
+        waiting = asyncio.create_task(host.call("echo"))
+        async with bounded():
+            while len(hold.turns) < 2:
+                await asyncio.sleep(0)
+        hold.release(DONE)
+        async with bounded():
+            assert (await waiting).result["resultType"] == "complete"

@@ -1,0 +1,240 @@
+"""Calls that wait for their turn at a server with one slot: plain ones of both eras, and tasks."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from helpers.scripted_upstream import ScriptedServer
+from helpers.token_issuer import TokenIssuer, guarded
+from helpers.waiting import bounded
+from helpers.whole_gateway import WholeGateway, configuration, running
+from interaction.queueing import (
+    DONE,
+    OneByOne,
+    expect_all_given_back,
+    narrow,
+    narrowly,
+    queued,
+    refused_in_queue,
+)
+from requirements import covers
+from taskgate.engine.admission import bulkhead as turns
+
+ALWAYS = {"upgrade": [{"tool": "*", "mode": "always"}]}
+ERAS = ("2025-11-25", "2026-07-28")
+REJECTED = {"disposition": "rejected"}
+
+
+@pytest.fixture
+def slow(server: ScriptedServer) -> OneByOne:
+    """The tool `report`, which answers when it is let to."""
+    server.script["report"] = slow = OneByOne()
+    return slow
+
+
+async def guest(gateway: WholeGateway, era: str, **more: Any) -> Any:
+    """A host of that era, which does not get tasks unless it asks for them."""
+    if era == "2026-07-28":
+        return gateway.stateless(tasks=False, **more)
+    return await gateway.greeted(era, **more)
+
+
+def begin(*calls: Any) -> "list[asyncio.Task[Any]]":
+    return [asyncio.create_task(call) for call in calls]
+
+
+# --- plain calls ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_turns_go_round_between_callers_whoever_came_first(
+    server: ScriptedServer, slow: OneByOne, issuer: TokenIssuer, era: str
+) -> None:
+    config = guarded({}, issuer, upstreams=narrow(server))
+    async with running(config) as gateway:
+        alice, bob = [
+            await guest(gateway, era, token=issuer.token(gateway.url(), subject=name)) for name in ("alice", "bob")
+        ]
+        calls = begin(*(alice.call("report", {"of": f"alice-{number}"}) for number in range(4)))
+        await slow.comes(1)
+        await queued(gateway, 3)
+        calls += begin(*(bob.call("report", {"of": f"bob-{number}"}) for number in range(2)))
+        await queued(gateway, 5)
+        for number in range(1, 6):
+            slow.let_go()
+            await slow.comes(number + 1)
+        slow.let_go()
+        async with bounded():
+            answers = await asyncio.gather(*calls)
+        assert [answer.result["content"] for answer in answers] == [DONE["content"]] * 6
+        assert [each["of"].split("-")[0] for each in slow.arrived] == ["alice", "alice", "bob", "alice", "bob", "alice"]
+        await expect_all_given_back(gateway)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_call_is_refused_where_no_more_may_wait_and_it_is_counted(
+    server: ScriptedServer, slow: OneByOne, era: str
+) -> None:
+    async with narrowly(server, size=1) as gateway:
+        host = await guest(gateway, era)
+        calls = begin(host.call("report"), host.call("report"))
+        await slow.comes(1)
+        await queued(gateway, 1)
+        await refused_in_queue(host.call("report"))
+        await refused_in_queue(host.call("report"))
+        assert await gateway.count("taskgate_tool_calls_total", **REJECTED) == 2
+        slow.let_all_go()
+        async with bounded():
+            assert [(await call).result["content"] for call in calls] == [DONE["content"]] * 2
+        assert await gateway.count("taskgate_tool_calls_total", disposition="direct") == 2
+        assert len(slow.arrived) == 2
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_refused_call_is_counted_under_its_tool_where_the_list_was_read(
+    server: ScriptedServer, slow: OneByOne, era: str
+) -> None:
+    async with narrowly(server, size=0, tasks=ALWAYS) as gateway:
+        # The gateway reads the list to make a task.
+        host = gateway.stateless() if era == ERAS[1] else await guest(gateway, era)
+        await host.start("report")
+        await slow.comes(1)
+        host = await guest(gateway, era) if era == ERAS[1] else host
+        for tool in ("report", "invented"):
+            await refused_in_queue(host.call(tool))
+        for tool in ("report", "_OTHER"):
+            assert await gateway.count("taskgate_tool_calls_total", tool=tool, **REJECTED) == 1
+        slow.let_all_go()
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_plain_call_waits_briefly_and_is_then_refused_with_nothing_sent(
+    server: ScriptedServer, slow: OneByOne, era: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert turns.BRIEFLY.total_seconds() == 10
+    monkeypatch.setattr(turns, "BRIEFLY", turns.BRIEFLY / 200)
+    async with narrowly(server) as gateway:
+        host = await guest(gateway, era)
+        (first,) = begin(host.call("report"))
+        await slow.comes(1)
+        await refused_in_queue(host.call("report"))
+        slow.let_all_go()
+        async with bounded():
+            await first
+        assert len(slow.arrived) == 1
+        await expect_all_given_back(gateway)
+
+
+@pytest.mark.parametrize("method", ["prompts/get", "resources/read"])
+@pytest.mark.parametrize("era", ERAS)
+async def test_what_may_take_long_takes_a_turn_and_nothing_else_does(
+    server: ScriptedServer, slow: OneByOne, era: str, method: str
+) -> None:
+    server.capabilities |= {"prompts": {}, "resources": {}}
+    params = {"name": "p"} if method == "prompts/get" else {"uri": "file:///x"}
+    async with narrowly(server, wait="20ms", size=4) as gateway:
+        host = await guest(gateway, era)
+        (first,) = begin(host.call("report"))
+        await slow.comes(1)
+        await refused_in_queue(host.ask(method, params))
+        assert (await host.ask("tools/list")).result["tools"]
+        slow.let_all_go()
+        async with bounded():
+            await first
+        assert server.heard(method) == []
+
+
+@covers("H-LEG-10")
+async def test_a_call_that_its_host_cancels_or_leaves_while_it_waits_has_left_the_queue(
+    server: ScriptedServer, slow: OneByOne
+) -> None:
+    async with narrowly(server) as gateway:
+        host = await gateway.greeted()
+        (first,) = begin(host.call("report"))
+        await slow.comes(1)
+        cancelled, left = begin(host.ask("tools/call", {"name": "report"}, id="c"), host.call("report"))
+        await queued(gateway, 2)
+        await host.tell("notifications/cancelled", {"requestId": "c"})
+        await queued(gateway, 1)
+        async with bounded():
+            assert (await cancelled).status == 202
+        left.cancel()
+        await queued(gateway, 0)
+        slow.let_all_go()
+        async with bounded():
+            await first
+        assert (len(slow.arrived), slow.left) == (1, 0)
+        await expect_all_given_back(gateway)
+
+
+@covers("H-LEG-10")
+async def test_a_host_of_the_initialize_era_that_leaves_later_does_not_stop_its_call(
+    server: ScriptedServer, slow: OneByOne
+) -> None:
+    async with narrowly(server) as gateway:
+        host = await gateway.greeted()
+        (first,) = begin(host.call("report"))
+        await slow.comes(1)
+        (second,) = begin(host.call("report"))
+        await queued(gateway, 1)
+        slow.let_go()
+        await slow.comes(2)
+        second.cancel()
+        await asyncio.wait([first, second])
+        await gateway.metrics()
+        assert slow.left == 0
+        slow.let_go()
+        await expect_all_given_back(gateway)
+
+
+@covers("H-MOD-9")
+@pytest.mark.parametrize("capabilities", [{}, {"elicitation": {}}], ids=["plain", "may be held"])
+async def test_a_stateless_host_that_leaves_while_it_waits_has_left_the_queue(
+    server: ScriptedServer, slow: OneByOne, capabilities: dict[str, Any]
+) -> None:
+    async with narrowly(server) as gateway:
+        host = gateway.stateless(tasks=False, capabilities=capabilities)
+        (first,) = begin(host.call("report"))
+        await slow.comes(1)
+        async with host.asking("tools/call", {"name": "report", "arguments": {}}) as asked:
+            await queued(gateway, 1)
+            await asked.leave()
+        await queued(gateway, 0)
+        slow.let_all_go()
+        async with bounded():
+            await first
+        assert len(slow.arrived) == 1
+        await expect_all_given_back(gateway)
+
+
+async def test_a_slow_server_does_not_hold_up_another(server: ScriptedServer, slow: OneByOne) -> None:
+    async with ScriptedServer() as other:
+        upstreams = narrow(server) | {"quick": {"path": "/quick/mcp", "url": other.url, "concurrency": 1}}
+        async with running(configuration({}, upstreams=upstreams)) as gateway:
+            host, quick = await gateway.greeted(), await gateway.greeted(mount="quick")
+            calls = begin(*(host.call("report") for _ in range(10)))
+            await slow.comes(1)
+            await queued(gateway, 9)
+            for number in range(20):
+                assert (await quick.call("echo", {"n": number})).result["structuredContent"] == {"n": number}
+            slow.let_all_go()
+            async with bounded():
+                await asyncio.gather(*calls)
+
+
+async def test_what_waits_and_what_runs_is_shown(
+    server: ScriptedServer, slow: OneByOne, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "NOTED_EVERY", 0.0)
+    async with narrowly(server) as gateway:
+        host = await gateway.greeted()
+        calls = begin(*(host.call("report") for _ in range(3)))
+        await slow.comes(1)
+        await queued(gateway, 2)
+        async with bounded():
+            while await gateway.count("taskgate_queue_depth", upstream="reports") != 2:
+                await asyncio.sleep(0)
+        slow.let_all_go()
+        async with bounded():
+            await asyncio.gather(*calls)

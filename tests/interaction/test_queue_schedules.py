@@ -1,0 +1,227 @@
+"""Whatever order calls, cancels, departures, expiries, failures and reloads come in: no slot is lost or used twice.
+
+One random history a seed, over the whole gateway: both eras, plain calls and tasks, a store that takes its time.
+"""
+
+import asyncio
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from helpers.mcp_host import McpHost
+from helpers.scripted_upstream import ScriptedServer, Turn, error, resets, result, status
+from helpers.waiting import bounded, eventually
+from helpers.whole_gateway import WholeGateway, configuration, running
+from interaction.queueing import bulkhead
+from taskgate.assembly import Surroundings, over_http
+from taskgate.config.models import GatewayConfig
+from taskgate.upstream.settings import UpstreamSettings
+
+STEPS = 120
+WIDEST = 4
+DONE = {"content": []}
+ENDS = (result(DONE), result(DONE), result(DONE), error(-32000, "no"), status(500), resets())
+
+
+class Watched:
+    """An upstream, or a session with one: `running` are the calls that are being made over any of them."""
+
+    def __init__(self, inner: Any, root: "Watched | None" = None) -> None:
+        self._inner = inner
+        self._root = root or self
+        self.running = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def session(self, *asked: Any) -> "Watched":
+        return Watched(self._inner.session(*asked), self._root)
+
+    async def relay(self, method: str, *asked: Any, **more: Any) -> Any:
+        relay = self._inner.relay(method, *asked, **more)
+        return await (self._counted(relay) if method == "tools/call" else relay)
+
+    async def run(self, *asked: Any, **more: Any) -> Any:
+        return await self._counted(self._inner.run(*asked, **more))
+
+    async def _counted(self, call: Any) -> Any:
+        root = self._root
+        root.running += 1
+        try:
+            return await call
+        finally:
+            root.running -= 1
+
+
+class Crowd:
+    """Hosts that do whatever comes to mind, and a server that does too; `seen` counts the calls that came there."""
+
+    def __init__(
+        self, gateway: WholeGateway, servers: Sequence[ScriptedServer], folder: Path | None, chance: random.Random
+    ) -> None:
+        self.gateway, self.servers, self.folder, self.chance = gateway, servers, folder, chance
+        self.seen: Counter[int] = Counter()
+        self.number = 0
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.known: list[tuple[Any, str]] = []
+        self.hosts: list[McpHost] = []
+        for server in servers:
+            server.script["report"] = self.answer
+
+    async def answer(self, turn: Turn) -> web.StreamResponse:
+        self.seen[turn.message["params"]["arguments"]["n"]] += 1
+        await self.dawdle(300)
+        return await self.chance.choice(ENDS)(turn)
+
+    async def dawdle(self, turns: int) -> None:
+        for _ in range(self.chance.randrange(turns)):
+            await asyncio.sleep(0)
+
+    def begin(self, work: Callable[..., Coroutine[Any, Any, Any]], *given: Any, **more: Any) -> None:
+        task = asyncio.create_task(self._through(partial(work, *given, **more)))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def _through(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        # What hosts are answered is not looked at here; what they lost by leaving is nobody's failure.
+        with suppress(aiohttp.ClientError, AssertionError, KeyError):
+            await work()
+
+    def next(self) -> dict[str, int]:
+        self.number += 1
+        return {"n": self.number}
+
+    # --- what happens
+
+    async def step(self) -> None:
+        mostly = (self.plain, self.task, self.stateless, self.give_up, self.cancel)
+        reloads = [self.reload] * (1 if len(self.servers) == 1 else 4)
+        await self.chance.choice((*mostly, *mostly, self.short, self.part, *reloads))()
+        await self.dawdle(40)
+
+    async def host(self) -> McpHost:
+        if len(self.hosts) < 2:
+            self.hosts.append(await self.gateway.greeted())
+        return self.chance.choice(self.hosts)
+
+    async def plain(self) -> None:
+        host, id = await self.host(), f"p{self.number}"
+        self.begin(host.ask, "tools/call", {"name": "report", "arguments": self.next()}, id=id)
+        if self.chance.random() < 0.3:
+            await self.dawdle(60)
+            self.begin(host.tell, "notifications/cancelled", {"requestId": id})
+
+    async def task(self, **more: Any) -> None:
+        host = await self.host()
+
+        async def start() -> None:
+            self.known.append((host, (await host.start("report", self.next(), **more))["taskId"]))
+
+        self.begin(start)
+
+    async def short(self) -> None:
+        await self.task(ttl=1)
+
+    async def stateless(self) -> None:
+        host = self.gateway.stateless()
+
+        async def start() -> None:
+            found = (await host.call("report", self.next())).result
+            if found["resultType"] == "task":
+                self.known.append((host, found["taskId"]))
+
+        self.begin(start)
+
+    async def give_up(self) -> None:
+        if self.tasks:
+            self.chance.choice(sorted(self.tasks, key=lambda task: task.get_name())).cancel()
+
+    async def cancel(self) -> None:
+        if self.known:
+            host, id = self.chance.choice(self.known)
+            self.begin(host.ask, "tasks/cancel", {"taskId": id})
+
+    async def part(self) -> None:
+        if self.hosts and self.chance.random() < 0.3:
+            self.begin(self.hosts.pop().leave)
+
+    async def reload(self) -> None:
+        server, turns = self.chance.choice(self.servers), self.chance.randint(1, WIDEST)
+        config = configured(server, turns, self.chance.choice((2, 8, 64)), self.folder)
+        async with bounded():
+            assert (await self.gateway.service.reload(config)).result in ("success", "unchanged")
+
+
+def configured(server: ScriptedServer, turns: int, size: int = 8, folder: Path | None = None) -> GatewayConfig:
+    section = {"path": "/reports/mcp", "url": server.url, "concurrency": turns}
+    section |= {"queue": {"size": size, "max_wait": "1s"}, "circuit_breaker": None}
+    limits = {"rate": [], "concurrency": {"tasks_per_context": 1000}}
+    tasks = {"ttl": {"min": "50ms", "default": "1h", "max": "1h"}, "inline_grace": "5ms"}
+    return configuration({}, folder=folder, upstreams={"reports": section}, limits=limits, tasks=tasks)
+
+
+async def history(servers: Sequence[ScriptedServer], folder: Path | None, seed: int, end: Callable[..., Any]) -> None:
+    watched: defaultdict[str, list[Watched]] = defaultdict(list)
+
+    def watch(settings: UpstreamSettings, *made_of: Any) -> Any:
+        watched[settings.url].append(Watched(over_http(settings, *made_of)))
+        return watched[settings.url][-1]
+
+    async with running(configured(servers[0], 2, folder=folder), Surroundings(make_upstream=watch)) as gateway:
+        crowd = Crowd(gateway, servers, folder, random.Random(seed))
+        all_turns = {bulkhead(gateway)}
+        for _ in range(STEPS):
+            await crowd.step()
+            all_turns.add(bulkhead(gateway))
+            for at_one in watched.values():
+                assert sum(each.running for each in at_one) <= WIDEST, "whoever moved the server, and back"
+            in_use = sum(turns.in_use for turns in all_turns)
+            assert sum(each.running for each in chain(*watched.values())) <= in_use, "who makes a call has a slot"
+        await end(gateway, crowd)
+        for task in tuple(crowd.tasks):
+            task.cancel()
+        if crowd.tasks:
+            await asyncio.wait(crowd.tasks)
+        await eventually(lambda: {(turns.in_use, turns.queued) for turns in all_turns} == {(0, 0)})
+        assert all(each.running == 0 for each in chain(*watched.values()))
+        assert set(crowd.seen.values()) <= {1}, "no call is sent twice"
+        assert len(crowd.seen) > STEPS // 10
+        assert not gateway.service._house.runner._runs  # type: ignore[union-attr]
+    assert not set().union(*(server.live for server in servers)), "every session with a server has ended"
+
+
+async def all_ends(gateway: WholeGateway, crowd: Crowd) -> None:
+    async with bounded(10):
+        while crowd.tasks:
+            await asyncio.wait(tuple(crowd.tasks))
+        await gateway.service._house.runner.idle()  # type: ignore[union-attr]
+
+
+async def drained(gateway: WholeGateway, crowd: Crowd) -> None:
+    async with bounded(10):
+        await gateway.drain()
+
+
+@pytest.mark.parametrize("end", [all_ends, drained])
+@pytest.mark.parametrize("kept", ["memory", "file"])
+@pytest.mark.parametrize("seed", range(3))
+async def test_no_slot_is_lost(server: ScriptedServer, tmp_path: Path, kept: str, seed: int, end: Any) -> None:
+    await history([server], tmp_path if kept == "file" else None, seed, end)
+
+
+@pytest.mark.parametrize("end", [all_ends, drained])
+@pytest.mark.parametrize("seed", [1, 3, 8, 9])
+async def test_nor_where_the_server_is_moved_to_and_fro(
+    server: ScriptedServer, other: ScriptedServer, seed: int, end: Any
+) -> None:
+    other.tools = server.tools
+    await history([server, other], None, seed, end)

@@ -1,0 +1,230 @@
+"""Tasks that wait for their turn at a server: what their hosts see of it, and what becomes of them."""
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.records import keep, new_record
+from helpers.scripted_upstream import ScriptedServer
+from helpers.waiting import bounded, eventually
+from helpers.whole_gateway import configuration, running
+from interaction.queueing import DONE, OneByOne, bulkhead, expect_all_given_back, narrow, narrowly, queued
+from requirements import covers
+from taskgate.assembly import Surroundings
+from taskgate.clock import SystemClock, SystemEntropy
+from taskgate.engine.admission import bulkhead as turns
+from taskgate.stores.open import SqliteOptions, open_store
+from taskgate.tasks.record import Lease, OwnerKey, TaskRecord
+
+ALWAYS: dict[str, Any] = {"upgrade": [{"tool": "*", "mode": "always"}]}
+
+
+@pytest.fixture
+def slow(server: ScriptedServer) -> OneByOne:
+    """The tool `report`, which answers when it is let to."""
+    server.script["report"] = slow = OneByOne()
+    return slow
+
+
+async def says(host: Any, task: str, told: str) -> None:
+    """Wait until a task of a stateless host says that."""
+    async with bounded():
+        while (await host.get(task)).get("statusMessage") != told:
+            await asyncio.sleep(0.005)
+
+
+async def test_a_queued_task_works_and_tells_its_place_until_its_call_leaves(
+    server: ScriptedServer, slow: OneByOne, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "MOVED_EVERY", 0.01)
+    async with narrowly(server, tasks=ALWAYS) as gateway:
+        legacy, host = await gateway.greeted(), gateway.stateless()
+        first = await legacy.start("report")
+        assert "statusMessage" not in first
+        await slow.comes(1)
+        second, third = await legacy.start("report"), await host.start("report")
+        assert (second["status"], second["statusMessage"]) == ("working", "Queued (0 ahead)")
+        assert (third["status"], third["statusMessage"]) == ("working", "Queued (1 ahead)")
+        slow.let_go()
+        await slow.comes(2)
+        await says(host, third["taskId"], "Queued (0 ahead)")
+        running_one = await legacy.task(second["taskId"])
+        assert (running_one["status"], "statusMessage" in running_one) == ("working", False)
+        slow.let_go()
+        await slow.comes(3)
+        assert "statusMessage" not in await host.get(third["taskId"])
+        slow.let_go()
+        assert (await host.until(third["taskId"], "completed"))["result"]["content"] == DONE["content"]
+        await expect_all_given_back(gateway)
+
+
+async def test_a_queued_task_is_cancelled_at_once_and_nothing_of_it_is_sent(
+    server: ScriptedServer, slow: OneByOne
+) -> None:
+    async with narrowly(server, tasks=ALWAYS) as gateway:
+        host = await gateway.greeted()
+        first = await host.start("report", {"n": 0})
+        await slow.comes(1)
+        second, third = await host.start("report", {"n": 1}), await host.start("report", {"n": 2})
+        cancelled = await host.ask("tasks/cancel", {"taskId": second["taskId"]})
+        assert cancelled.result["status"] == "cancelled"
+        await queued(gateway, 1)
+        slow.let_all_go()
+        for task in (first, third):
+            async with bounded():
+                assert (await host.ask("tasks/result", {"taskId": task["taskId"]})).result["content"] == DONE["content"]
+        assert [each["n"] for each in slow.arrived] == [0, 2]
+        assert server.cancelled == []
+
+
+async def test_a_task_that_waits_too_long_fails_with_429_unsent_however_long_it_may_run(
+    server: ScriptedServer, slow: OneByOne
+) -> None:
+    async with narrowly(server, wait="50ms", tasks=ALWAYS) as gateway:
+        host = await gateway.greeted()
+        first = await host.start("report")
+        await slow.comes(1)
+        late = await host.start("report")
+        async with bounded():
+            error = (await host.ask("tasks/result", {"taskId": late["taskId"]})).error
+        assert (error["code"], error["data"]["origin"], error["data"]["reason"]) == (429, "gateway", "queue")
+        assert error["data"]["dispatched"] is False
+        assert (await host.task(late["taskId"]))["status"] == "failed"
+        # Running is another matter than waiting.
+        assert (await host.task(first["taskId"]))["status"] == "working"
+        slow.let_all_go()
+        async with bounded():
+            await host.ask("tasks/result", {"taskId": first["taskId"]})
+        assert len(slow.arrived) == 1
+
+
+async def test_a_task_is_refused_where_no_more_may_wait(server: ScriptedServer, slow: OneByOne) -> None:
+    async with narrowly(server, size=1, tasks=ALWAYS) as gateway:
+        host = await gateway.greeted()
+        tasks = [await host.start("report") for _ in range(2)]
+        await slow.comes(1)
+        refused = await host.call("report", task={})
+        assert (refused.status, refused.code, refused.error["data"]["reason"]) == (200, 429, "queue")
+        assert await gateway.count("taskgate_tasks_started_total") == 2
+        slow.let_all_go()
+        for task in tasks:
+            async with bounded():
+                await host.ask("tasks/result", {"taskId": task["taskId"]})
+
+
+async def test_a_deadline_ends_a_call_and_does_not_count_while_it_waits(server: ScriptedServer, slow: OneByOne) -> None:
+    rules = {"upgrade": [{"tool": "report", "mode": "always", "deadline": "300ms"}]}
+    async with narrowly(server, tasks=rules) as gateway:
+        host = await gateway.greeted()
+        tasks = [await host.start("report") for _ in range(2)]
+        for task in tasks:
+            async with bounded():
+                error = (await host.ask("tasks/result", {"taskId": task["taskId"]})).error
+            assert error["message"] == "The call took longer than its deadline"
+            assert (error["data"]["reason"], error["data"]["dispatched"]) == ("timeout", True)
+        assert len(slow.arrived) == 2
+        await expect_all_given_back(gateway)
+
+
+async def test_a_stop_ends_queued_tasks_unsent_where_running_ones_are_not_waited_for(
+    server: ScriptedServer, slow: OneByOne, tmp_path: Path
+) -> None:
+    drain = {"drain": {"delay": "0s", "timeout": "2s", "running_tasks": "fail"}}
+    config = configuration({}, upstreams=narrow(server), tasks=ALWAYS, server=drain | {"listen": "127.0.0.1:0"})
+    async with running(config) as gateway:
+        host = await gateway.greeted()
+        await host.start("report")
+        await slow.comes(1)
+        late = await host.start("report")
+        waiting = asyncio.create_task(host.ask("tasks/result", {"taskId": late["taskId"]}))
+        await gateway.metrics()
+        async with bounded():
+            await gateway.drain()
+            answer = await waiting
+    assert answer.error["data"] == {"origin": "gateway", "reason": "shutdown", "dispatched": False}
+    assert len(slow.arrived) == 1
+
+
+# --- after a fall -----------------------------------------------------------------------------------------------------
+
+
+def left(**changes: Any) -> TaskRecord:
+    """A task that an earlier process left unfinished."""
+    now = SystemClock().now()
+    return new_record(
+        id=SystemEntropy().token(16).hex(),
+        owner=OwnerKey("anonymous", "reports"),
+        created_at=now,
+        updated_at=now,
+        params='{"name":"report","arguments":{}}',
+        lease=Lease(holder="gone", until=now + timedelta(hours=1)),
+        **changes,
+    )
+
+
+async def leave_behind(folder: Path, *records: TaskRecord) -> None:
+    """A store as a process leaves it that fell with these tasks unfinished."""
+    file = SqliteOptions(
+        path=folder / "taskgate.db", synchronous="FULL", busy_timeout=timedelta(seconds=5), max_size=2**30
+    )
+    store = await open_store("sqlite", file)
+    await keep(store, *records)
+    await store.close()
+
+
+async def test_after_a_fall_queued_tasks_run_in_their_turn_however_many_there_are(
+    server: ScriptedServer, slow: OneByOne, tmp_path: Path
+) -> None:
+    records = [left(status_message="Queued (7 ahead)") for _ in range(6)]
+    await leave_behind(tmp_path, *records)
+    config = configuration({}, upstreams=narrow(server, size=2), folder=tmp_path)
+    async with running(config) as gateway:
+        host = gateway.stateless()
+        await slow.comes(1)
+        await queued(gateway, 5)
+        slow.let_all_go()
+        for record in records:
+            await host.until(record.id, "completed")
+        assert len(slow.arrived) == 6
+        assert bulkhead(gateway).queued == 0
+
+
+@covers("S-SEC-9")
+async def test_after_a_fall_what_may_have_run_runs_again_only_where_its_rule_says_so(
+    server: ScriptedServer, slow: OneByOne, tmp_path: Path
+) -> None:
+    again, lost = left(dispatched=True, reruns=1), left(dispatched=True)
+    await leave_behind(tmp_path, again, lost)
+    slow.let_all_go()
+    config = configuration({"reports": server.url}, folder=tmp_path)
+    async with running(config) as gateway:
+        host = gateway.stateless()
+        assert (await host.until(again.id, "completed"))["result"]["content"] == DONE["content"]
+        assert (await host.until(lost.id, "failed"))["error"]["data"]["reason"] == "call_lost"
+        assert await gateway.count("taskgate_task_recoveries_total", outcome="retried") == 1
+    assert len(slow.arrived) == 1
+
+
+async def test_a_rule_that_reruns_what_was_lost_is_kept_with_the_task_and_counts_once(
+    server: ScriptedServer, slow: OneByOne, tmp_path: Path
+) -> None:
+    rules = {"upgrade": [{"tool": "report", "mode": "always", "on_lost": "rerun"}]}
+    store = await open_store("memory", None)
+    async with running(configuration({"reports": server.url}, tasks=rules), Surroundings(store=store)) as gateway:
+        host = await gateway.greeted()
+        task = await host.start("report")
+        await slow.comes(1)
+        record = await store.load(
+            OwnerKey("anonymous", "reports"), task["taskId"], now=SystemClock().now(), bodies=True
+        )
+        assert record is not None
+        assert (record.dispatched, record.reruns) == (True, 1)
+        await leave_behind(tmp_path, record)
+        slow.let_all_go()
+        await eventually(lambda: len(slow.arrived) == 1)
+    async with running(configuration({"reports": server.url}, folder=tmp_path)) as gateway:
+        await gateway.stateless().until(record.id, "completed")
+    assert len(slow.arrived) == 2

@@ -1,0 +1,172 @@
+"""Servers that are moved, added or taken away while the gateway runs, and nothing is cut off."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from helpers.mcp_host import McpHost
+from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.waiting import bounded, eventually
+from helpers.whole_gateway import WholeGateway, configuration, running
+from interaction.reloading import DONE, SUCCESS, echoed, reloaded, with_paths
+from taskgate.config.models import GatewayConfig
+
+# --- servers -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_server_that_was_moved_is_found_by_new_sessions_and_stateless_requests_and_old_ones_go_on(
+    server: ScriptedServer, other: ScriptedServer, gateway: WholeGateway
+) -> None:
+    old, stateless = await gateway.greeted(), gateway.stateless()
+    assert await echoed(stateless) == "the first"
+    assert await reloaded(gateway, configuration({"reports": other.url})) == SUCCESS
+    assert [await echoed(host) for host in (old, stateless, await gateway.greeted())] == [
+        "the first",
+        "the other",
+        "the other",
+    ]
+
+
+async def test_calls_over_a_server_that_was_moved_end_there_and_then_it_is_let_go(
+    server: ScriptedServer, other: ScriptedServer, gateway: WholeGateway
+) -> None:
+    hold = server.script["report"] = Hold()
+    old, stateless = await gateway.greeted(), gateway.stateless()
+    task = await old.start("report")
+    plain = asyncio.create_task(stateless.call("report"))
+    await eventually(lambda: len(hold.turns) == 2)
+    mounting = gateway.service._house.mounting  # type: ignore[union-attr]
+    before = mounting.mounts.by_name["reports"].upstream
+    assert await reloaded(gateway, configuration({"reports": other.url})) == SUCCESS
+    assert (await old.task(task["taskId"]))["status"] == "working"
+    assert before in mounting._leaving
+    hold.release(DONE)
+    async with bounded():
+        assert (await plain).result["content"] == []
+        assert (await old.ask("tasks/result", {"taskId": task["taskId"]})).result["content"] == []
+    assert await old.leave() == 200
+    assert await echoed(stateless) == "the other"
+    await gateway.service._house.sweeper.tidy()  # type: ignore[union-attr]
+    await eventually(lambda: before not in mounting._leaving)
+    assert len(server.verbs("DELETE")) == len(server.heard("initialize")) == 2
+
+
+async def test_a_server_is_added_and_another_taken_away_whose_tasks_go_on(
+    server: ScriptedServer, other: ScriptedServer, gateway: WholeGateway
+) -> None:
+    hold = server.script["report"] = Hold()
+    host = await gateway.greeted()
+    task = await host.start("report")
+    await hold.begun.wait()
+    assert await reloaded(gateway, configuration({"books": other.url})) == SUCCESS
+    assert (await host.ask("tasks/get", {"taskId": task["taskId"]})).status == 404
+    books = with_paths(gateway, books="/books/mcp")
+    assert await echoed(await books.greeted(mount="books")) == "the other"
+    hold.release(DONE)
+    await eventually(lambda: not gateway.service._house.runner._runs)  # type: ignore[union-attr]
+    assert await reloaded(gateway, configuration({"reports": server.url})) == SUCCESS
+    again = await gateway.greeted()
+    assert (await again.ask("tasks/result", {"taskId": task["taskId"]})).result["content"] == []
+    assert (await books.host("books").ask("ping")).status == 404
+
+
+async def test_a_path_changes_without_a_new_session_at_the_server(
+    server: ScriptedServer, gateway: WholeGateway
+) -> None:
+    stateless = gateway.stateless()
+    assert await echoed(stateless) == "the first"
+    config = configuration({}, upstreams={"reports": {"path": "/elsewhere", "url": server.url}})
+    assert await reloaded(gateway, config) == SUCCESS
+    assert (await stateless.call("echo")).status == 404
+    moved = with_paths(gateway, reports="/elsewhere")
+    assert await echoed(moved.stateless()) == "the first"
+    assert len(server.heard("initialize")) == 1
+
+
+async def test_the_end_of_a_gateway_ends_its_sessions_at_a_server_that_it_was_about_to_let_go(
+    server: ScriptedServer, other: ScriptedServer
+) -> None:
+    """A session of a host was the last thing to hold it; the gateway's own, in which it is checked, ends too."""
+    first, second = (
+        configuration({}, upstreams={"reports": {"path": "/reports/mcp", "url": url, "health": {"interval": "1h"}}})
+        for url in (server.url, other.url)
+    )
+    async with running(first) as gateway:
+        await gateway.greeted()
+        await eventually(lambda: server.heard("tools/list"))
+        assert await reloaded(gateway, second) == SUCCESS
+    assert len(server.verbs("DELETE")) == len(server.heard("initialize")) == 2
+
+
+# --- under load ----------------------------------------------------------------------------------------------------
+
+RELOADS = 20
+
+
+async def plain_calls(host: Any, over: asyncio.Event, answered: list[int]) -> None:
+    """Calls of one host, one after the other, each answered with what it asked."""
+    while not over.is_set():
+        number = len(answered)
+        answer = await host.call("echo", {"number": number})
+        assert answer.status == 200
+        assert answer.result["structuredContent"] == {"number": number}
+        answered.append(number)
+
+
+async def tasks_in_session(host: McpHost, over: asyncio.Event, ended: list[int]) -> None:
+    while not over.is_set():
+        number = len(ended)
+        task = await host.start("report", {"number": number})
+        answer = await host.ask("tasks/result", {"taskId": task["taskId"]})
+        assert answer.result["structuredContent"] == {"number": number}
+        ended.append(number)
+
+
+async def stateless_tasks(host: Any, over: asyncio.Event, ended: list[int]) -> None:
+    while not over.is_set():
+        number = len(ended)
+        task = await host.start("report", {"number": number})
+        found = await host.until(task["taskId"], "completed")
+        assert found["result"]["structuredContent"] == {"number": number}
+        ended.append(number)
+
+
+@pytest.mark.timeout(120)
+async def test_nothing_is_dropped_by_twenty_reloads_under_load(server: ScriptedServer) -> None:
+    """The server moves to and fro between two addresses, rates and turns change; every answer is the right one."""
+    async with ScriptedServer() as other:
+        other.tools = server.tools
+
+        def config(turn: int) -> GatewayConfig:
+            url = (server, other)[turn % 2].url
+            upstreams = {"reports": {"path": "/reports/mcp", "url": url, "concurrency": 4 + turn % 3}}
+            rates = [{"name": f"rate-{turn % 5}", "scope": "context", "rate": "10000/s", "burst": 10000}]
+            tasks = {"upgrade": [{"tool": "report", "mode": "always"}, {"tool": "echo", "mode": "sync"}]}
+            return configuration({}, upstreams=upstreams, limits={"rate": rates}, tasks=tasks)
+
+        async with running(config(0)) as gateway:
+            over, counts = asyncio.Event(), [list[int]() for _ in range(4)]
+            loads = [
+                asyncio.create_task(load)
+                for load in (
+                    plain_calls(await gateway.greeted(), over, counts[0]),
+                    plain_calls(gateway.stateless(), over, counts[1]),
+                    tasks_in_session(await gateway.greeted(), over, counts[2]),
+                    stateless_tasks(gateway.stateless(), over, counts[3]),
+                )
+            ]
+            for turn in range(1, RELOADS + 1):
+                seen = [len(count) for count in counts]
+                assert await reloaded(gateway, config(turn)) == SUCCESS
+                await eventually(
+                    lambda seen=seen: (
+                        any(task.done() for task in loads)
+                        or all(len(count) > before for count, before in zip(counts, seen, strict=True))
+                    )
+                )
+            over.set()
+            async with bounded(20):
+                await asyncio.gather(*loads)
+    assert len(server.heard("tools/call")) >= RELOADS // 2
+    assert len(other.heard("tools/call")) >= RELOADS // 2

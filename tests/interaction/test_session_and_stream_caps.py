@@ -1,0 +1,246 @@
+"""How many sessions and streams one caller may have open: counted exactly, and free again however one ends."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from helpers.manual_clock import ManualClock
+from helpers.mcp_host import McpHost
+from helpers.scripted_upstream import ScriptedServer
+from helpers.token_issuer import TokenIssuer, guarded
+from helpers.waiting import bounded, eventually
+from helpers.whole_gateway import WholeGateway, configuration, running
+from interaction.conftest import Told
+from taskgate.assembly import Surroundings
+from taskgate.telemetry.audit import CapRefused, HttpRefused
+
+Opens = Callable[..., AbstractAsyncContextManager[WholeGateway]]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(datetime.now(UTC))
+
+
+@pytest.fixture
+def opens(server: ScriptedServer, issuer: TokenIssuer, clock: ManualClock) -> Opens:
+    """A gateway that lets each caller have so many sessions and so many streams."""
+
+    @asynccontextmanager
+    async def opened(*, sessions: int = 100, streams: int = 16, asks: bool = False) -> Any:
+        sections: dict[str, Any] = {
+            "limits": {"rate": [], "concurrency": {"sessions_per_context": sessions}},
+            "server": {
+                "listen": "127.0.0.1:0",
+                "drain": {"delay": "0s", "timeout": "2s"},
+                "max_streams_per_context": streams,
+            },
+        }
+        servers = {"reports": server.url, "search": server.url}
+        config = guarded(servers, issuer, **sections) if asks else configuration(servers, **sections)
+        async with running(config, Surroundings(clock=clock)) as gateway:
+            yield gateway
+
+    return opened
+
+
+async def listening(host: McpHost) -> int:
+    """The status of one more GET stream, which is dropped at once."""
+    head = {"Accept": "text/event-stream", **host._head()}
+    async with bounded(), host.http.get(host.url, headers=head) as response:
+        return response.status
+
+
+# --- sessions --------------------------------------------------------------------------------------------------------
+
+
+async def test_one_session_too_many_is_refused_in_words_and_nothing_of_it_is_left(
+    opens: Opens, server: ScriptedServer, told: Told
+) -> None:
+    async with opens(sessions=2) as gateway:
+        first, second = await gateway.greeted(), await gateway.greeted(mount="search")
+        met = len(server.heard("initialize"))
+        answer = await gateway.host().ask(
+            "initialize",
+            {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "h", "version": "1"}},
+        )
+        assert (answer.status, answer.headers["Retry-After"]) == (200, "2")
+        assert "Mcp-Session-Id" not in answer.headers
+        assert answer.error == {
+            "code": 429,
+            "message": "Too many sessions (limit 2)",
+            "data": {
+                "origin": "gateway",
+                "reason": "concurrency",
+                "limit": 2,
+                "scope": "context",
+                "retryAfterMs": 2000,
+            },
+        }
+        assert len(server.heard("initialize")) == met
+        assert (await second.ask("ping")).result == {}
+        assert await first.leave() == 200
+        assert await (await gateway.greeted()).leave() == 200
+    assert told.of(CapRefused) == [CapRefused("sessions", "context")]
+
+
+async def test_sessions_of_others_do_not_count(opens: Opens, issuer: TokenIssuer) -> None:
+    async with opens(sessions=1, asks=True) as gateway:
+        ann, bob = (issuer.token(gateway.url(), subject=name) for name in ("ann", "bob"))
+        await gateway.greeted(token=ann)
+        await gateway.greeted(token=bob)
+        with pytest.raises(AssertionError, match="Too many sessions"):
+            await gateway.greeted(token=ann)
+
+
+async def test_a_session_that_was_idle_for_too_long_leaves_its_place(opens: Opens, clock: ManualClock) -> None:
+    async with opens(sessions=1) as gateway:
+        await gateway.greeted()
+        clock.advance(timedelta(hours=2))
+        assert gateway.service._house is not None
+        await gateway.service._house.sessions.sweep()
+        await gateway.greeted()
+
+
+async def test_a_session_that_could_not_be_opened_takes_no_place(opens: Opens, server: ScriptedServer) -> None:
+    async with opens(sessions=1) as gateway:
+        await server.stop()
+        for _ in range(3):
+            answer = await gateway.host().ask(
+                "initialize",
+                {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "h", "version": "1"}},
+            )
+            assert answer.code == -32603
+
+
+async def test_a_session_that_a_restart_left_counts_once_it_is_used_and_is_never_refused(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    limits = {"rate": [], "concurrency": {"sessions_per_context": 1}}
+    config = configuration({"reports": server.url}, folder=tmp_path, limits=limits)
+    async with running(config) as gateway:
+        before = await gateway.greeted()
+    async with running(config) as gateway:
+        after = gateway.host()
+        after.session, after.revision = before.session, before.revision
+        other = await gateway.greeted()
+        assert (await after.ask("ping")).result == {}
+        assert await other.leave() == 200
+        with pytest.raises(AssertionError, match="Too many sessions"):
+            await gateway.greeted()
+        assert await after.leave() == 200
+        await gateway.greeted()
+
+
+async def test_many_that_open_at_once_get_no_more_than_there_are(opens: Opens) -> None:
+    asked = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "h", "version": "1"}}
+    async with opens(sessions=5) as gateway:
+        answers = await asyncio.gather(*(gateway.host().ask("initialize", asked) for _ in range(30)))
+        opened = ["Mcp-Session-Id" in answer.headers for answer in answers]
+        assert sum(opened) == 5
+
+
+# --- streams ---------------------------------------------------------------------------------------------------------
+
+
+async def test_one_get_stream_too_many_is_a_plain_429(opens: Opens, told: Told) -> None:
+    async with opens(streams=2) as gateway:
+        host, other = await gateway.greeted(), await gateway.greeted(mount="search")
+        async with host.listen(), other.listen():
+            head = {"Accept": "text/event-stream", **host._head()}
+            async with host.http.get(host.url, headers=head) as response:
+                assert (response.status, await response.text()) == (429, "")
+                assert response.headers["Retry-After"] == "2"
+            # What is asked meanwhile is answered.
+            assert (await host.ask("ping")).result == {}
+        await eventually(lambda: _free(gateway))
+        assert await listening(host) == 200
+        assert await gateway.count("taskgate_http_rejections_total", reason="concurrency") == 1
+    assert told.of(CapRefused) == [CapRefused("streams", "context")]
+    assert told.of(HttpRefused) == [HttpRefused("concurrency")]
+
+
+async def test_one_stream_too_many_of_the_stateless_era_is_an_error(opens: Opens) -> None:
+    async with opens(streams=2) as gateway:
+        host = gateway.stateless()
+        async with host.listen(toolsListChanged=True), host.listen(toolsListChanged=True):
+            answer = await host.ask("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+            assert (answer.status, answer.code, answer.headers["Retry-After"]) == (200, 429, "2")
+            assert answer.error["data"]["limit"] == 2
+            assert not answer.streamed
+        await eventually(lambda: _free(gateway))
+        async with host.listen(toolsListChanged=True):
+            pass
+
+
+async def test_streams_of_both_eras_count_together(opens: Opens) -> None:
+    async with opens(streams=1) as gateway:
+        host = await gateway.greeted()
+        async with host.listen():
+            wishes = {"notifications": {"toolsListChanged": True}}
+            assert (await gateway.stateless().ask("subscriptions/listen", wishes)).code == 429
+        await eventually(lambda: _free(gateway))
+        async with gateway.stateless().listen(toolsListChanged=True):
+            assert await listening(host) == 429
+
+
+async def test_streams_of_others_do_not_count(opens: Opens, issuer: TokenIssuer) -> None:
+    async with opens(streams=1, asks=True) as gateway:
+        hosts = [await gateway.greeted(token=issuer.token(gateway.url(), subject=name)) for name in ("ann", "bob")]
+        async with hosts[0].listen(), hosts[1].listen():
+            assert [await listening(host) for host in hosts] == [429, 429]
+
+
+@pytest.mark.parametrize("end", ["the host leaves", "the session ends", "another stream takes its place"])
+async def test_a_stream_leaves_its_place_however_it_ends(opens: Opens, end: str) -> None:
+    async with opens(streams=9) as gateway:
+        host = await gateway.greeted()
+        async with AsyncExitStack() as streams:
+            heard = [await streams.enter_async_context(host.listen()) for _ in range(8)]
+            if end == "the session ends":
+                assert await host.leave() == 200
+                for each in heard:
+                    await each.end()
+            elif end == "another stream takes its place":
+                # A session has eight: the ninth ends the first.
+                await streams.enter_async_context(host.listen())
+                await heard[0].end()
+                assert await listening(host) == 200
+        await eventually(lambda: _free(gateway))
+
+
+async def test_a_stream_that_was_refused_for_something_else_takes_no_place(opens: Opens) -> None:
+    async with opens(streams=1) as gateway:
+        host = await gateway.greeted()
+        stateless = gateway.stateless()
+        for _ in range(3):
+            head = {"Accept": "text/event-stream", **host._head(), "Last-Event-ID": "nonsense"}
+            async with host.http.get(host.url, headers=head) as response:
+                assert response.status == 400
+            assert (await stateless.ask("subscriptions/listen", {"notifications": {"taskIds": 7}})).code == -32602
+        assert _free(gateway)
+
+
+async def test_a_host_that_breaks_off_leaves_its_place(opens: Opens) -> None:
+    async with opens(streams=1) as gateway:
+        host = await gateway.greeted()
+        for _ in range(3):
+            async with aiohttp.ClientSession() as http:
+                head = {"Accept": "text/event-stream", **host._head()}
+                response = await http.get(host.url, headers=head)
+                assert response.status == 200
+                response.close()
+            await eventually(lambda: _free(gateway))
+
+
+def _free(gateway: WholeGateway) -> bool:
+    """Whether nobody has a stream that counts."""
+    assert gateway.service._house is not None
+    rooms = gateway.service._house.gateway._in_session._rooms
+    return not rooms.streams._open

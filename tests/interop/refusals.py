@@ -1,0 +1,83 @@
+"""What released hosts make of refusals: the table, and its part of `docs/compatibility.md`, which `matrix.py` writes.
+
+`test_refusals.py` holds the table against what the hosts really say. Nothing of taskgate is known here.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A released host; `title` is what pages call it, and `makes_tasks` whether it has words for tasks."""
+
+    name: str
+    title: str
+    era: Literal["initialize", "stateless"]
+    makes_tasks: bool = True
+
+
+KINDS = (
+    Kind(name="python-1-23", title="`mcp` 1.23", era="initialize"),
+    Kind(name="python", title="`mcp` 1.30", era="initialize"),
+    Kind(name="python-2-initialize", title="`mcp` 2.3", era="initialize", makes_tasks=False),
+    Kind(name="python-2", title="`mcp` 2.3", era="stateless", makes_tasks=False),
+    Kind(name="fastmcp-4", title="`fastmcp[tasks]` 4.1", era="stateless"),
+    Kind(name="sdk", title="`@modelcontextprotocol/sdk` 1.32", era="initialize"),
+    Kind(name="client", title="`@modelcontextprotocol/client` 2.4", era="initialize"),
+    Kind(name="client-stateless", title="`@modelcontextprotocol/client` 2.4", era="stateless"),
+)
+
+WAYS = {
+    "jsonrpc": "a limit, `reject_as: jsonrpc`",
+    "tool_error": "a limit, `reject_as: tool_error`",
+    "http": "a limit, `reject_as: http`",
+    "door": "429 without a body",
+    "scopes": "403 for want of scopes",
+}
+
+DATA = "code and data"
+RESULT = "a result with `isError`"
+STATUS_AND_BODY = "status, and the body as text"
+STATUS = "status"
+FAILED = "that it failed"
+SCOPES = "the scopes that it lacks"
+ENDS = "its connection ends"
+
+
+def expected(kind: Kind, way: str) -> str:
+    """What the code that made a call gets to know, in the words above. But for `ENDS` the next call is answered."""
+    if way in ("jsonrpc", "tool_error"):
+        return DATA if way == "jsonrpc" else RESULT
+    if kind.name in ("python-1-23", "python"):
+        return ENDS
+    if kind.name in ("python-2-initialize", "python-2", "fastmcp-4"):
+        return FAILED if way == "door" else DATA
+    if way == "scopes" and kind.name != "sdk":
+        return SCOPES
+    return STATUS if way == "door" else STATUS_AND_BODY
+
+
+_HEAD = """## What a host sees of a refusal
+
+What the code that made a call gets to know when taskgate refuses it, tried by `tests/interop/test_refusals.py`. With
+*code and data* it can read `data.reason` and `data.retryAfterMs`. *A result with `isError`* is for models, and says in
+words when to try again. Where *its connection ends*, the SDK gives up the whole session at the first such status, and
+the host has to connect anew; all others go on in the same session. No SDK here tries again of its own accord.
+
+- *a limit*: rates, caps, queues, what is kept, and the penalty for guessing tasks, as `limits.reject_as` has it told.
+  What asks for a task is never told a result.
+  Refusals by `authorization.rules` and of a store that is down look like `reject_as: jsonrpc` in any case.
+- *429 without a body*: whatever is refused before it is read, as by a rate with `before_auth`; and notifications.
+- *403 for want of scopes*: `authorization.rules[].require_scopes`, with the scopes in `WWW-Authenticate`.
+"""
+
+
+def section() -> str:
+    """The part of the page."""
+    lines = [f"| host | speaks | {' | '.join(WAYS.values())} |", "|---" * (len(WAYS) + 2) + "|"]
+    for kind in KINDS:
+        speaks = "2025-11-25" if kind.era == "initialize" else "2026-07-28"
+        lines.append(f"| {kind.title} | {speaks} | {' | '.join(expected(kind, way) for way in WAYS)} |")
+    table = "\n".join(lines)
+    return f"{_HEAD}\n{table}\n"

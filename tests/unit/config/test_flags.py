@@ -1,0 +1,63 @@
+"""The flags instead of a file: what they mean, and what is wrong with them."""
+
+from collections.abc import Callable
+
+import pytest
+
+from taskgate.config import ConfigurationError, GatewayConfig, Listen, for_upstream
+
+Loads = Callable[..., GatewayConfig]
+
+
+def test_the_flags_mean_one_upstream_at_mcp() -> None:
+    config = for_upstream("http://127.0.0.1:3000/mcp", "[::1]:0", "127.0.0.1:1")
+    assert {name: section.path for name, section in config.upstreams.items()} == {"default": "/mcp"}
+    assert config.upstreams["default"].url == "http://127.0.0.1:3000/mcp"
+    assert (config.server.listen, config.admin.listen) == (Listen(host="::1", port=0), Listen(host="127.0.0.1", port=1))
+    assert (config.auth.mode, config.store.backend) == ("none", "sqlite")
+
+
+def test_a_flag_that_is_not_given_is_as_in_a_file(loads: Loads) -> None:
+    text = "version: 1\nauth: {mode: none}\nupstreams: {default: {path: /mcp, url: 'http://a'}}\n"
+    assert for_upstream("http://a", None, None) == loads(text)
+
+
+def test_a_flag_holds_no_references() -> None:
+    assert for_upstream("http://a/${A}$", None, None).upstreams["default"].url == "http://a/${A}$"
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (("a", None, None), ["--upstream: must be an absolute http or https URL, in ASCII and without spaces"]),
+        (("http://u:p@a", None, None), ["--upstream: must not hold a user name or password"]),
+        (
+            ("http://a", "0.0.0.0:80", None),
+            [
+                "--listen: must be a loopback address (127.0.0.1, [::1] or localhost) with auth.mode none, "
+                "unless auth.allow_insecure is true"
+            ],
+        ),
+        (
+            ("", "80", ""),
+            [
+                "--listen: must be HOST:PORT or [IPV6]:PORT, such as 127.0.0.1:8080",
+                "--admin: must be HOST:PORT or [IPV6]:PORT, such as 127.0.0.1:8080",
+                "--upstream: must be an absolute http or https URL, in ASCII and without spaces",
+            ],
+        ),
+        (("http://a", "127.0.0.1:1", "127.0.0.1:1"), ["--listen: must not be --admin"]),
+        (
+            ("http://a", "127.0.0.1:9464", None),
+            ["--listen: must not be --admin, which is 127.0.0.1:9464 unless given"],
+        ),
+        (
+            ("http://a", None, "127.0.0.1:8080"),
+            ["--admin: must not be --listen, which is 127.0.0.1:8080 unless given"],
+        ),
+    ],
+)
+def test_what_is_wrong_with_flags_is_told_by_their_names(flags: tuple[str, str, str], told: list[str]) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        for_upstream(*flags)
+    assert sorted(str(refused.value).splitlines()) == sorted(told)

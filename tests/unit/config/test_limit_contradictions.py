@@ -1,0 +1,129 @@
+"""What the keys about limits say together, and which of them need tenants or tokens."""
+
+from collections.abc import Callable
+
+import pytest
+
+from taskgate.config import GatewayConfig
+from taskgate.config.coherence import contradictions
+from taskgate.config.models import USUAL
+
+Tells = Callable[..., list[str]]
+Loads = Callable[..., GatewayConfig]
+
+POLICIES = [
+    ("scope: context, event: auth_failure",
+     "scope: must be ip with event auth_failure: nobody knows whose request it was"),
+    ("scope: context, before_auth: true", "scope: must be ip with before_auth: nobody knows yet whose request it is"),
+    ("scope: ip, before_auth: true, event: auth_failure", "before_auth: must be false with an event"),
+    ("scope: tool, event: lookup_failure",
+     "scope: must not be tool with event lookup_failure: what was not found has none"),
+    ("scope: ip, event: auth_failure, methods: [tools/call]",
+     "methods: must be null with an event, which is no request"),
+    ("scope: context, event: lookup_failure, tool: a", "tool: must be null with an event, which is no request"),
+    ("scope: ip, before_auth: true, methods: ['*']", "methods: must be null with before_auth: nothing is read yet"),
+    ("scope: ip, before_auth: true, tool: a", "tool: must be null with before_auth: nothing is read yet"),
+    ("scope: ip, methods: ['*', tools/call]",
+     "methods: must not hold more than *, which means what no other policy of the scope names"),
+    ("scope: ip, cost: 2",
+     "cost: must be at most the number of the rate, where burst is not given, or nothing would ever pass"),
+    ("scope: ip, cost: 4, burst: 3", "cost: must be at most limits.rate[0].burst, or nothing would ever pass"),
+    ("scope: ip, upstream: report", "upstream: must be the name of an upstream of this file"),
+    ("scope: tenant", "scope: must not be tenant unless an issuer has claims.tenant: nobody has a tenant"),
+]  # fmt: skip
+GOOD = [
+    "scope: ip, event: auth_failure, upstream: reports",
+    "scope: ip, before_auth: true, upstream: reports",
+    "scope: context, event: lookup_failure",
+    "scope: ip, methods: ['*']",
+    "scope: ip, methods: ['tasks/*', tools/call]",
+    "scope: context, methods: ['notifications/*', notifications/progress]",
+    "scope: ip, cost: 3, burst: 3",
+    "scope: global, mode: shadow",
+]
+OVERRIDES = [
+    ("match: {}, rate: {call: 1/s}", "rate.call: must be the name of a policy of limits.rate"),
+    ("match: {}, rate: {ip: 1/s}",
+     "rate.ip: must be the name of a policy of scope context or tenant: others have no caller"),
+    ("match: {tenant: gold}", "match.tenant: must be null unless an issuer has claims.tenant: nobody has a tenant"),
+    ("match: {}, concurrency: {tasks_per_tenant: 1}",
+     "concurrency.tasks_per_tenant: must be null unless an issuer has claims.tenant: nobody has a tenant"),
+]  # fmt: skip
+WITH_TENANTS = (
+    "version: 1\nauth: {mode: required, issuers: {corp: {issuer: 'https://idp.example.com/', claims: {tenant: org}}}}\n"
+    "upstreams:\n  reports: {path: /reports/mcp, url: 'http://127.0.0.1:3000/mcp'}\n"
+)
+
+
+@pytest.mark.parametrize(("policy", "told"), POLICIES)
+def test_a_policy_that_could_never_do_what_it_says_is_refused(
+    tells: Tells, with_tokens: str, policy: str, told: str
+) -> None:
+    text = f"{with_tokens}limits:\n  rate:\n    - {{name: a, rate: 1/s, {policy}}}\n"
+    assert tells(text) == [f"f:7: limits.rate[0].{told}"]
+
+
+@pytest.mark.parametrize("policy", GOOD)
+def test_a_policy_that_makes_sense_is_taken(loads: Loads, with_tokens: str, policy: str) -> None:
+    config = loads(f"{with_tokens}limits:\n  rate:\n    - {{name: a, rate: 1/s, {policy}}}\n")
+    assert [each.name for each in config.limits.rate] == ["a"]
+
+
+def test_a_name_is_given_once(tells: Tells, minimal: str) -> None:
+    twice = "    - {name: a, scope: ip, rate: 1/s}\n" * 2
+    assert tells(f"{minimal}limits:\n  rate:\n{twice}") == [
+        "f:8: limits.rate[1].name: must not be the name of another policy"
+    ]
+
+
+@pytest.mark.parametrize(("override", "told"), OVERRIDES)
+def test_an_override_that_could_never_count_is_refused(
+    tells: Tells, with_tokens: str, override: str, told: str
+) -> None:
+    text = f"{with_tokens}limits:\n  overrides:\n    - {{{override}}}\n"
+    assert tells(text) == [f"f:7: limits.overrides[0].{told}"]
+
+
+def test_an_override_names_the_policies_that_are_written_where_any_are(tells: Tells, minimal: str) -> None:
+    more = "limits:\n  rate: [{name: mine, scope: context, rate: 1/s}]\n  overrides:\n"
+    assert tells(f"{minimal}{more}    - {{match: {{}}, rate: {{mine: 2/s, calls: 2/s}}}}\n") == [
+        "f:8: limits.overrides[0].rate.calls: must be the name of a policy of limits.rate"
+    ]
+
+
+def test_with_tenants_there_are_limits_of_theirs(loads: Loads) -> None:
+    config = loads(
+        WITH_TENANTS + "limits:\n  rate: [{name: a, scope: tenant, rate: 1/s}]\n"
+        "  overrides: [{match: {tenant: gold}, rate: {a: 2/s}, concurrency: {tasks_per_tenant: 2}, ttl_max: 7d}]\n"
+    )
+    assert config.limits.overrides[0].match.tenant == "gold"
+
+
+def test_without_authentication_nobody_has_a_tenant_or_claims(tells: Tells, minimal: str) -> None:
+    override = "{match: {tenant: gold, claims: {a: [b]}}, concurrency: {tasks_per_tenant: 1}, ttl_max: 2h}"
+    rate = "{name: a, scope: tenant, rate: 1/s}"
+    assert tells(f"{minimal}limits:\n  rate: [{rate}]\n  overrides: [{override}]\n") == [
+        "f:6: limits.rate[0].scope: must not be tenant with auth.mode none, where nobody has a tenant",
+        "f:7: limits.overrides[0].concurrency.tasks_per_tenant: "
+        "must be null with auth.mode none, where nobody has a tenant",
+        "f:7: limits.overrides[0].match.claims: must be empty with auth.mode none, where nobody has claims",
+        "f:7: limits.overrides[0].match.tenant: must be null with auth.mode none, where nobody has a tenant",
+        "f:7: limits.overrides[0].ttl_max: must be at most 1h with auth.mode none",
+    ]
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        None,
+        {"rate": {}},
+        {"rate": [None, 1, {}, {"name": 1}, {"scope": []}, {"name": "a", "rate": 5, "cost": 9}]},
+        {"rate": [{"rate": "1/s", "cost": "2"}, {"burst": "many", "cost": 2}, {"burst": 0, "cost": 2}]},
+        {"rate": [{"methods": "*"}, {"methods": [1]}]},
+        {"overrides": {}},
+        {"overrides": [None, {}, {"match": 1, "rate": [], "concurrency": None, "ttl_max": "soon"}]},
+    ],
+    ids=str,
+)
+def test_malformed_limits_contradict_nothing(limits: object) -> None:
+    assert contradictions({"limits": limits}, usual=USUAL) == []

@@ -1,0 +1,108 @@
+"""How much a server gets to do: what may be written together, and what the floors below make of it."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from taskgate.config import GatewayConfig
+from taskgate.config.coherence import contradictions
+from taskgate.config.models import USUAL
+from taskgate.config.rules import bulkhead_settings
+from taskgate.config.servers import upstream_settings
+from taskgate.engine.admission.bulkhead import BulkheadSettings
+from taskgate.upstream.settings import Breaker, Health, Retries
+
+Tells = Callable[..., list[str]]
+Loads = Callable[..., GatewayConfig]
+
+SECOND = timedelta(seconds=1)
+EXCHANGE = (
+    "credentials: {mode: token_exchange, token_url: 'https://idp.example.com/token', client_id: gw, "
+    "client_secret: s, audience: a}"
+)
+
+
+def _with(text: str, keys: str) -> str:
+    return text.replace("mcp'}\n", f"mcp', {keys}}}\n")
+
+
+def test_the_defaults_protect_a_server(loads: Loads, minimal: str) -> None:
+    settings = upstream_settings(loads(minimal), "reports")
+    assert (settings.retries, settings.breaker, settings.health) == (Retries(), Breaker(), Health())
+    assert bulkhead_settings(loads(minimal), "reports") == BulkheadSettings(
+        concurrency=32, queue=256, max_wait=300 * SECOND
+    )
+
+
+def test_what_is_written_is_what_a_server_is_made_with(loads: Loads, minimal: str) -> None:
+    config = loads(
+        _with(
+            minimal,
+            "retries: {attempts: 4, backoff: 1s, max_backoff: 2s}, concurrency: 3, queue: {size: 0, max_wait: 4s}, "
+            "health: {method: ping, interval: 5s, timeout: 6s, unhealthy_after: 7, healthy_after: 8}, "
+            "circuit_breaker: {failures: 9, window: 10s, open_for: 11s, half_open: 12}",
+        )
+    )
+    settings = upstream_settings(config, "reports")
+    assert settings.retries == Retries(attempts=4, backoff=SECOND, max_backoff=2 * SECOND)
+    assert settings.health == Health(
+        method="ping", interval=5 * SECOND, timeout=6 * SECOND, unhealthy_after=7, healthy_after=8
+    )
+    assert settings.breaker == Breaker(failures=9, window=10 * SECOND, open_for=11 * SECOND, half_open=12)
+    assert bulkhead_settings(config, "reports") == BulkheadSettings(concurrency=3, queue=0, max_wait=4 * SECOND)
+
+
+def test_each_can_be_left_out(loads: Loads, minimal: str) -> None:
+    config = loads(_with(minimal, "retries: {when: []}, health: null, circuit_breaker: null"))
+    settings = upstream_settings(config, "reports")
+    assert (settings.retries, settings.breaker, settings.health) == (None, None, None)
+
+
+def test_a_server_that_takes_tokens_of_callers_alone_is_not_asked_how_it_is(loads: Loads, with_tokens: str) -> None:
+    config = loads(_with(with_tokens, EXCHANGE) + "  other: {path: /b, url: 'http://b'}\n")
+    assert upstream_settings(config, "reports").health is None
+    assert upstream_settings(config, "other").health == Health()
+
+
+def test_to_ask_it_all_the_same_is_refused(tells: Tells, with_tokens: str) -> None:
+    assert tells(_with(with_tokens, f"{EXCHANGE}, health: {{}}")) == [
+        "f:4: upstreams.reports.health: must be null with credentials.mode token_exchange: "
+        "without a caller there is no token to exchange"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("retries", "told"),
+    [
+        ("backoff: 6s", "backoff: must be at most upstreams.reports.retries.max_backoff, which is 5s unless given"),
+        ("max_backoff: 1ms", "max_backoff: must be at least upstreams.reports.retries.backoff, "
+         "which is 200ms unless given"),
+        ("backoff: 2s, max_backoff: 1s", "backoff: must be at most upstreams.reports.retries.max_backoff"),
+    ],
+)  # fmt: skip
+def test_a_pause_is_no_longer_than_the_longest(tells: Tells, minimal: str, retries: str, told: str) -> None:
+    assert tells(_with(minimal, f"retries: {{{retries}}}")) == [f"f:4: upstreams.reports.retries.{told}"]
+
+
+def test_a_key_that_is_misspelt_in_a_section_that_may_be_null_is_told_with_what_it_may_be(
+    tells: Tells, minimal: str
+) -> None:
+    assert tells(_with(minimal, "health: {intervall: 1s}")) == [
+        "f:4: upstreams.reports.health.intervall: unknown key (did you mean interval?)"
+    ]
+
+
+@pytest.mark.parametrize(
+    "upstreams",
+    [
+        [],
+        {"a": None},
+        {"a": {"credentials": "token_exchange", "health": 1}},
+        {"a": {"retries": []}},
+        {"a": {"retries": {"backoff": "soon", "max_backoff": 1}}},
+    ],
+    ids=str,
+)
+def test_malformed_parts_contradict_nothing(upstreams: object) -> None:
+    assert contradictions({"upstreams": upstreams}, usual=USUAL) == []

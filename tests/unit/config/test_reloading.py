@@ -1,0 +1,106 @@
+"""What of another configuration waits for a restart, and when two configurations are the same."""
+
+from collections.abc import Callable
+
+import pytest
+
+from taskgate.config import ConfigurationError, GatewayConfig
+from taskgate.config.reloading import fingerprint, restart_needed, with_kept
+
+Loads = Callable[..., GatewayConfig]
+
+OTHER = """\
+server: {max_body: 1MiB, max_streams_per_context: 3, drain: {delay: 1s}, tls: {min_version: "1.3"}}
+admin: {listen: 127.0.0.1:1}
+store: {backend: memory, sqlite: {busy_timeout: 1s}}
+tasks: {inline_grace: 1s}
+limits: {reject_as: http}
+logging: {level: debug}
+"""
+
+
+def test_the_keys_that_wait_for_a_restart_are_named_in_the_order_of_the_file(loads: Loads, minimal: str) -> None:
+    assert restart_needed(loads(minimal), loads(minimal + OTHER)) == (
+        "server.tls.min_version",
+        "server.max_body",
+        "server.drain.delay",
+        "admin.listen",
+        "store.backend",
+        "store.sqlite.busy_timeout",
+    )
+
+
+def test_nothing_waits_where_nothing_changed_or_all_takes_effect(loads: Loads, minimal: str) -> None:
+    old = loads(minimal)
+    assert restart_needed(old, loads(minimal)) == ()
+    assert restart_needed(old, loads(minimal + "server: {max_streams_per_context: 3}\nlimits: {rate: []}\n")) == ()
+
+
+def test_what_waits_stays_as_it_was_and_the_rest_is_new(loads: Loads, minimal: str) -> None:
+    old, new = loads(minimal), loads(minimal + OTHER)
+    mixed = with_kept(old, new)
+    assert (mixed.admin, mixed.store) == (old.admin, old.store)
+    assert mixed.server == old.server.model_copy(update={"max_streams_per_context": 3})
+    assert (mixed.tasks, mixed.limits, mixed.logging) == (new.tasks, new.limits, new.logging)
+
+
+def test_another_mode_waits_with_all_that_depends_on_it(loads: Loads, minimal: str, with_tokens: str) -> None:
+    old, new = loads(minimal), loads(with_tokens + "tasks: {inline_grace: 1s}\n")
+    assert restart_needed(old, new) == ("auth.mode", "tasks.ttl.max")
+    mixed = with_kept(old, new)
+    assert (mixed.auth, mixed.tasks.ttl, mixed.longest_ttl) == (old.auth, old.tasks.ttl, old.longest_ttl)
+    assert mixed.tasks.inline_grace == new.tasks.inline_grace
+
+
+def test_issuers_do_not_wait(loads: Loads, with_tokens: str) -> None:
+    old, new = loads(with_tokens), loads(with_tokens.replace("idp.", "id."))
+    assert restart_needed(old, new) == ()
+    assert with_kept(old, new) == new
+
+
+def test_names_that_come_and_go_do_not_wait(loads: Loads, with_tokens: str) -> None:
+    issuers = with_tokens.replace("{corp:", "{other: {issuer: 'https://other.example.com'}, corp:")
+    extra = with_tokens.replace("{mode:", "{protected_resource_metadata: {extra: {x: 1}}, mode:")
+    assert len(loads(issuers).auth.issuers) == 2
+    assert loads(extra).auth.protected_resource_metadata.extra
+    for more in (issuers, extra):
+        old, new = loads(more), loads(with_tokens)
+        assert restart_needed(old, new) == restart_needed(new, old) == ()
+        assert with_kept(old, new) == new
+
+
+def test_what_is_kept_and_what_is_new_may_not_contradict_each_other(
+    loads: Loads, minimal: str, with_tokens: str
+) -> None:
+    new = loads(with_tokens + "authorization:\n  rules: [{require_scopes: [a]}]\n")
+    with pytest.raises(ConfigurationError) as refused:
+        with_kept(loads(minimal), new)
+    assert str(refused.value) == (
+        "authorization.rules[0].require_scopes: must be empty with auth.mode none, where nobody has scopes "
+        "(without a restart)"
+    )
+
+
+def test_the_same_configuration_has_the_same_fingerprint_however_it_is_written(loads: Loads, minimal: str) -> None:
+    one = loads(minimal + "tasks: {inline_grace: 60s}\nlogging: {level: info}\n")
+    other = loads("logging: {}\ntasks: {inline_grace: 1m, max_result: 16MiB}\n" + minimal)
+    assert fingerprint(one) == fingerprint(other)
+    assert 0 <= fingerprint(one) < 2**48
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "tasks: {inline_grace: 1m}\n",
+        "limits: {rate: []}\n",
+        "admin: {listen: 127.0.0.1:1}\n",
+        "  b: {path: /b, url: 'http://b'}\n",
+    ],
+)
+def test_another_configuration_has_another_fingerprint(loads: Loads, minimal: str, change: str) -> None:
+    assert fingerprint(loads(minimal)) != fingerprint(loads(minimal + change))
+
+
+def test_another_secret_makes_another_fingerprint(loads: Loads, minimal: str) -> None:
+    text = minimal.replace("mcp'}", "mcp', credentials: {mode: header, header: X-Key, value: '${S}'}}")
+    assert fingerprint(loads(text, {"S": "one"})) != fingerprint(loads(text, {"S": "two"}))

@@ -1,0 +1,55 @@
+"""Open streams are counted by caller, exactly, however they end."""
+
+import asyncio
+
+import pytest
+
+from taskgate.auth.context import AuthContext
+from taskgate.engine.admission.streams import OpenStreams
+from taskgate.errors import TooManyTasks
+from taskgate.telemetry.audit import CapRefused
+from unit.engine.admission.live_rules import live, rules
+from unit.engine.facts import Facts
+
+ANN, BOB = AuthContext(key="ann"), AuthContext(key="bob")
+
+
+def test_one_more_than_may_be_open_is_refused_and_counted() -> None:
+    facts = Facts()
+    streams = OpenStreams(live=live(streams=2), audit=facts)
+    with streams.one(ANN), streams.one(ANN):
+        with pytest.raises(TooManyTasks, match=r"^Too many streams \(limit 2\)$") as refusal, streams.one(ANN):
+            pytest.fail("it is let in")
+        assert (refusal.value.limit, refusal.value.scope) == (2, "context")
+        with streams.one(BOB):
+            assert (streams.of(ANN), streams.of(BOB)) == (2, 1)
+    assert facts.all == [CapRefused("streams", "context")]
+
+
+@pytest.mark.parametrize("error", [ValueError, asyncio.CancelledError, KeyboardInterrupt])
+def test_a_stream_that_ends_in_whatever_way_is_open_no_more(error: type[BaseException]) -> None:
+    streams = OpenStreams(live=live(streams=1), audit=Facts())
+    for _ in range(3):
+        with pytest.raises(error), streams.one(ANN):
+            raise error
+    assert streams.of(ANN) == 0
+    assert not streams._open
+
+
+def test_a_refusal_leaves_the_count_alone() -> None:
+    streams = OpenStreams(live=live(streams=0), audit=Facts())
+    for _ in range(3):
+        with pytest.raises(TooManyTasks), streams.one(ANN):
+            pytest.fail("it is let in")
+    assert not streams._open
+
+
+def test_a_limit_that_changes_counts_what_is_open_already() -> None:
+    at = live(streams=1)
+    streams = OpenStreams(live=at, audit=Facts())
+    with streams.one(ANN):
+        at.now = rules(streams=2)
+        with streams.one(ANN):
+            at.now = rules(streams=1)
+        with pytest.raises(TooManyTasks), streams.one(ANN):
+            pytest.fail("it is let in")

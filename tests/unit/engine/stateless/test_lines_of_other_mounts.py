@@ -1,0 +1,80 @@
+"""What becomes of a line when its server is mounted anew: it goes on, or ends with what goes over it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from helpers.manual_clock import ManualClock
+from helpers.records import new_peer
+from helpers.waiting import bounded, eventually
+from taskgate.auth.context import ANONYMOUS
+from taskgate.engine.stateless.lines import Lines
+
+
+class Session:
+    """A session with a server."""
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def server() -> Any:
+    """A server that gives sessions."""
+    return SimpleNamespace(session=lambda *_: Session())
+
+
+def mounted(server: Any) -> Any:
+    """A mount of a server."""
+    return SimpleNamespace(name="reports", upstream=server)
+
+
+@pytest.fixture
+async def lines() -> AsyncIterator[Lines]:
+    lines = Lines(clock=ManualClock(), idle=timedelta(minutes=5))
+    yield lines
+    await lines.close()
+
+
+async def test_a_line_to_the_same_server_goes_on_at_the_new_mount(lines: Lines) -> None:
+    one = server()
+    old, new = mounted(one), mounted(one)
+    line = lines.take(old, ANONYMOUS, new_peer())
+    assert lines.take(new, ANONYMOUS, new_peer()) is line
+    assert line.mount is new
+
+
+async def test_an_idle_line_to_a_server_that_is_spoken_to_in_another_way_ends_at_once(lines: Lines) -> None:
+    line: Any = lines.take(mounted(server()), ANONYMOUS, new_peer())
+    assert lines.take(mounted(server()), ANONYMOUS, new_peer()) is not line
+    await eventually(lambda: line.upstream.closed)
+
+
+async def test_a_busy_one_is_not_cut_and_ends_when_nothing_goes_over_it(lines: Lines) -> None:
+    line: Any = lines.take(mounted(server()), ANONYMOUS, new_peer())
+    with line:
+        other = lines.take(mounted(server()), ANONYMOUS, new_peer())
+        assert other is not line
+        lines.sweep()
+        # Whatever is closed is so in the background.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not line.upstream.closed
+    lines.sweep()
+    await eventually(lambda: line.upstream.closed)
+    assert not other.upstream.closed  # type: ignore[attr-defined]
+
+
+async def test_at_the_end_what_is_still_busy_is_closed_too(lines: Lines) -> None:
+    line: Any = lines.take(mounted(server()), ANONYMOUS, new_peer())
+    line.hold()
+    lines.take(mounted(server()), ANONYMOUS, new_peer())
+    async with bounded():
+        await lines.close()
+    assert line.upstream.closed

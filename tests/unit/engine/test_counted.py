@@ -1,0 +1,156 @@
+"""An upstream knows whether a session with it is open, and hands who comes too late to the one in its place."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+
+from helpers.waiting import bounded
+from taskgate.engine.counted import CountedUpstream
+from taskgate.engine.telling.hearing import NOBODY
+from taskgate.mcp.versions import Era
+from taskgate.upstream.base import Speaker, Upstream, UpstreamSession, Vitals
+
+SPEAKER = Speaker(context="c")
+
+
+class Session:
+    """Notes what it is asked; `fault` is what its end raises."""
+
+    era = Era.STATELESS
+
+    def __init__(self, fault: Exception | None = None) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self.fault = fault
+
+    def __getattr__(self, name: str) -> Any:
+        def note(*arguments: Any, **more: Any) -> Any:
+            self.asked.append((name, *arguments, more))
+            return name
+
+        return note
+
+    async def close(self) -> None:
+        self.asked.append(("close",))
+        if self.fault is not None:
+            raise self.fault
+
+
+class Server:
+    """Gives out sessions, and notes that it was opened and closed."""
+
+    name = "reports"
+
+    def __init__(self, fault: Exception | None = None) -> None:
+        self.sessions: list[Session] = []
+        self.told: list[str] = []
+        self.fault = fault
+
+    def open(self) -> None:
+        self.told.append("open")
+
+    def vitals(self) -> Vitals:
+        return Vitals(up=True, circuit="closed")
+
+    def session(self, hearer: Any, speaks: Any, host: Any = None) -> UpstreamSession:
+        self.sessions.append(Session(self.fault))
+        return cast("UpstreamSession", self.sessions[-1])
+
+    async def close(self) -> None:
+        self.told.append("close")
+
+
+def session_of(upstream: Upstream) -> UpstreamSession:
+    return upstream.session(NOBODY, lambda: SPEAKER)
+
+
+async def test_it_is_left_once_every_session_was_closed() -> None:
+    upstream = CountedUpstream(Server())
+    async with bounded():
+        await upstream.left()
+    sessions = [session_of(upstream) for _ in range(2)]
+    left = asyncio.ensure_future(upstream.left())
+    await sessions[0].close()
+    await sessions[0].close()
+    await asyncio.sleep(0)
+    assert not left.done(), "a second end of one session is no end of the other"
+    await sessions[1].close()
+    async with bounded():
+        await left
+
+
+async def test_a_session_whose_end_fails_has_ended() -> None:
+    upstream = CountedUpstream(Server(fault=OSError("no")))
+    session = session_of(upstream)
+    with pytest.raises(OSError, match="no"):
+        await session.close()
+    async with bounded():
+        await upstream.left()
+
+
+def test_who_comes_too_late_gets_a_session_of_the_one_in_its_place() -> None:
+    first, second, third = Server(), Server(), Server()
+    before, between, now = (CountedUpstream(server) for server in (first, second, third))
+    before.yield_to(lambda: between)
+    between.yield_to(lambda: now)
+    session_of(before)
+    assert (len(first.sessions), len(second.sessions), len(third.sessions)) == (0, 0, 1)
+
+
+def test_without_one_in_its_place_it_gives_its_own() -> None:
+    server = Server()
+    upstream = CountedUpstream(server)
+    upstream.yield_to(lambda: None)
+    session_of(upstream)
+    assert len(server.sessions) == 1
+
+
+async def test_an_end_that_has_begun_goes_on_though_nobody_waits_and_is_made_once() -> None:
+    """Else what was half let go would be let go by nobody."""
+
+    class Slow(Server):
+        ends = asyncio.Event()
+
+        async def close(self) -> None:
+            await self.ends.wait()
+            await super().close()
+
+    server = Slow()
+    upstream = CountedUpstream(server)
+    first = asyncio.create_task(upstream.close())
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.wait([first])
+    second = asyncio.create_task(upstream.close())
+    server.ends.set()
+    async with bounded():
+        await second
+    assert server.told == ["close"]
+
+
+async def test_everything_else_is_handed_on_as_it_came() -> None:
+    server = Server()
+    upstream = CountedUpstream(server)
+    upstream.open()
+    await upstream.close()
+    assert (upstream.name, upstream.vitals(), server.told) == ("reports", Vitals(True, "closed"), ["open", "close"])
+    session = cast("Any", session_of(upstream))
+    more = {"hearer": NOBODY, "speaker": SPEAKER, "log_level": "info", "repeated": {"a": "b"}}
+    assert session.era is Era.STATELESS
+    assert session.open() == "open"
+    assert session.relay("ping", None, tool="t", **more) == "relay"
+    assert session.run("t", "{}", within=timedelta(1), **more) == "run"
+    assert session.outcome("response") == "outcome"
+    assert session.tools() == "tools"
+    assert session.listed("t") == "listed"
+    session.tell("note")
+    assert server.sessions[0].asked == [
+        ("open", {}),
+        ("relay", "ping", None, {"tool": "t", **more}),
+        ("run", "t", "{}", {"within": timedelta(1), **more}),
+        ("outcome", "response", {}),
+        ("tools", {}),
+        ("listed", "t", {}),
+        ("tell", "note", {}),
+    ]

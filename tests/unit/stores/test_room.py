@@ -1,0 +1,109 @@
+"""What caps are held against: each scope by itself, unfinished tasks until they expire, bytes until they are let go."""
+
+from typing import Any
+
+import pytest
+
+from taskgate.errors import TooManyBytes, TooManyTasks
+from taskgate.limits.caps import Cap, CapScope
+from taskgate.stores.room import Room, Shares, stored_size
+from taskgate.tasks.record import Faulted, FaultReason, Outcome, Succeeded
+
+MINE = Shares("context", "tenant", "tool", "upstream")
+
+
+def at_most(limit: int, scope: CapScope = CapScope.CONTEXT, **changes: Any) -> tuple[Cap, ...]:
+    return (Cap(scope=scope, limit=limit, **changes),)
+
+
+@pytest.mark.parametrize("scope", CapScope)
+def test_every_scope_counts_what_shares_it(scope: CapScope) -> None:
+    room, place = Room(), list(CapScope).index(scope)
+    shares = Shares(*(key if at == place else f"other {key}" for at, key in enumerate(MINE)))
+    room.begin(shares, 10)
+    refusal = room.refusal(MINE, at_most(1, scope), 9)
+    assert isinstance(refusal, TooManyTasks)
+    assert (refusal.limit, refusal.scope) == (1, scope.value)
+    assert room.refusal(MINE, at_most(1, scope), 10) is None
+    assert room.refusal(MINE, at_most(2, scope), 9) is None
+    for other in CapScope:
+        assert other is scope or room.refusal(MINE, at_most(1, other), 9) is None
+    room.end(shares, 10)
+    assert room.refusal(MINE, at_most(1, scope), 9) is None
+
+
+@pytest.mark.parametrize(
+    ("scope", "whose"),
+    [
+        (CapScope.CONTEXT, ""),
+        (CapScope.TENANT, " of the tenant"),
+        (CapScope.TOOL, " of the tool, whoever made them"),
+        (CapScope.UPSTREAM, " of the server, whoever made them"),
+        (CapScope.GLOBAL, " of all callers"),
+    ],
+)
+def test_a_refusal_says_whose_tasks_are_too_many(scope: CapScope, whose: str) -> None:
+    """Where a model reads the text alone, it is to know whether tasks of its own are in the way."""
+    assert str(Room().refusal(MINE, at_most(0, scope), 0)) == f"Too many unfinished tasks{whose} (limit 0)"
+
+
+@pytest.mark.parametrize("missing", ["tenant", "tool", "upstream"])
+def test_what_a_record_has_not_is_shared_with_nobody(missing: str) -> None:
+    room, shares = Room(), MINE._replace(**{missing: None})
+    room.begin(shares, 10)
+    assert room.refusal(shares, at_most(0, CapScope(missing)), 0) is None
+    assert room.refusal(MINE, at_most(1, CapScope(missing)), 0) is None
+    assert room.refusal(shares, at_most(1), 0) is not None
+    room.end(shares, 10)
+    assert room.refusal(shares, at_most(1), 0) is None
+
+
+def test_the_first_cap_without_room_refuses() -> None:
+    room = Room()
+    room.begin(MINE, 10)
+    room.keep(MINE.context, 5)
+    caps = (*at_most(2), *at_most(1, CapScope.UPSTREAM), *at_most(1, CapScope.GLOBAL), *at_most(5, bytes=True))
+    refusals = [room.refusal(MINE, caps[place:], 0) for place in range(5)]
+    scopes = [(type(refusal), refusal.scope) for refusal in refusals if refusal is not None]
+    assert scopes == [
+        (TooManyTasks, "upstream"),
+        (TooManyTasks, "upstream"),
+        (TooManyTasks, "global"),
+        (TooManyBytes, "context"),
+    ]
+    assert refusals[-1] is None
+
+
+def test_bytes_are_kept_of_a_context_and_of_everybody() -> None:
+    room = Room()
+    room.keep("context", 4)
+    room.keep("other", 3)
+    for scope, kept in ((CapScope.CONTEXT, 4), (CapScope.GLOBAL, 7)):
+        refusal = room.refusal(MINE, at_most(kept, scope, bytes=True), 0)
+        assert isinstance(refusal, TooManyBytes)
+        assert (refusal.limit, refusal.scope) == (kept, scope.value)
+        assert room.refusal(MINE, at_most(kept + 1, scope, bytes=True), 0) is None
+    room.keep("other", -3)
+    room.keep("context", -4)
+    assert room.refusal(MINE, at_most(1, bytes=True), 0) is None
+    assert room.refusal(MINE, at_most(1, CapScope.GLOBAL, bytes=True), 0) is None
+
+
+def test_where_nothing_may_be_kept_nothing_is_taken() -> None:
+    assert isinstance(Room().refusal(MINE, at_most(0, bytes=True), 0), TooManyBytes)
+
+
+@pytest.mark.parametrize(
+    ("params", "outcome", "size"),
+    [
+        (None, None, 0),
+        ("abc", None, 3),
+        ("\xe4\N{ROCKET}\ud800", None, 2 + 4 + 3),
+        (None, Succeeded(result="abcd", tool_error=True), 4),
+        ("abc", Faulted(error="\xe4", reason=FaultReason.CLOSED), 5),
+    ],
+)
+def test_bodies_count_in_the_bytes_that_they_are_stored_in(
+    params: str | None, outcome: Outcome | None, size: int
+) -> None:
+    assert stored_size(params, outcome) == size

@@ -1,0 +1,20 @@
+"""Checks that follow on each other as fast as a test wants them to, and what they found."""
+
+from datetime import timedelta
+from typing import Any
+
+from helpers.waiting import eventually
+from taskgate.upstream.settings import Health
+from unit.upstream.conftest import Caller
+
+
+def soon(**changes: Any) -> Health:
+    """A health with the changes that the test wants."""
+    fast = {"interval": timedelta(milliseconds=5), "timeout": timedelta(seconds=5)}
+    return Health(**(fast | changes))
+
+
+async def checks(caller: Caller, count: int) -> list[tuple[bool, bool | None]]:
+    """The first checks, once so many are over."""
+    await eventually(lambda: len(caller.heard.health) >= count)
+    return caller.heard.health[:count]
