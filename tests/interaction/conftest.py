@@ -1,17 +1,21 @@
 """A scripted server and the whole gateway in front of it."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from helpers import schema
+from helpers.manual_clock import ManualClock
 from helpers.mcp_host import McpHost
 from helpers.scripted_upstream import ScriptedServer, result
 from helpers.talking_tool import TalkingTool
 from helpers.token_issuer import TokenIssuer
 from helpers.told import Told
 from helpers.whole_gateway import WholeGateway, configuration, running
+from interaction.limiting import Opens, limited, limited_by_token, present
+from interaction.queueing import OneByOne
 
 __all__ = ["Told", "gateway", "host", "issuer", "other", "server"]
 
@@ -64,3 +68,28 @@ async def host(gateway: WholeGateway) -> McpHost:
 def issuer(tmp_path: Path) -> TokenIssuer:
     """An issuer whose keys are in a file."""
     return TokenIssuer(tmp_path)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """The clock of the gateways that `opens` and `opens_guarded` open."""
+    return present()
+
+
+@pytest.fixture
+def opens(server: ScriptedServer, clock: ManualClock) -> Opens:
+    """Opens a gateway with the rates that it is given."""
+    return partial(limited, server, clock)
+
+
+@pytest.fixture
+def opens_guarded(server: ScriptedServer, issuer: TokenIssuer, clock: ManualClock) -> Opens:
+    """The same, where callers are known by their tokens."""
+    return partial(limited_by_token, server, issuer, clock)
+
+
+@pytest.fixture
+def slow(server: ScriptedServer) -> OneByOne:
+    """The tool `report`, which answers when it is let to."""
+    server.script["report"] = slow = OneByOne()
+    return slow

@@ -53,6 +53,11 @@ class OneByOne:
                 waiting.set_result(None)
 
 
+def begin(*calls: Any) -> "list[asyncio.Task[Any]]":
+    """Let them go on beside what comes next."""
+    return [asyncio.create_task(call) for call in calls]
+
+
 def narrow(server: ScriptedServer, *, size: int = 16, wait: str = "300s", **more: Any) -> dict[str, Any]:
     """The section of upstreams with one slot."""
     section = {"path": "/reports/mcp", "url": server.url, "concurrency": 1, "queue": {"size": size, "max_wait": wait}}

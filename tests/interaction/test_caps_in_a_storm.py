@@ -14,7 +14,6 @@ from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import running
-from interaction.limiting import present
 from interaction.storming import CAPS, DORA, KEPT, MOUNTS, Ledger, Storm
 from requirements import covers
 from taskgate.assembly import Surroundings
@@ -22,11 +21,6 @@ from taskgate.assembly import Surroundings
 LIVES = (200, 40, 12)
 """How much happens at once in each."""
 LONGER_THAN_ANY = timedelta(minutes=11)
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return present()
 
 
 def config(server: ScriptedServer, issuer: TokenIssuer, folder: Path) -> Any:

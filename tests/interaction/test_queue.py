@@ -12,6 +12,7 @@ from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.queueing import (
     DONE,
     OneByOne,
+    begin,
     expect_all_given_back,
     narrow,
     narrowly,
@@ -26,22 +27,11 @@ ERAS = ("2025-11-25", "2026-07-28")
 REJECTED = {"disposition": "rejected"}
 
 
-@pytest.fixture
-def slow(server: ScriptedServer) -> OneByOne:
-    """The tool `report`, which answers when it is let to."""
-    server.script["report"] = slow = OneByOne()
-    return slow
-
-
 async def guest(gateway: WholeGateway, era: str, **more: Any) -> Any:
     """A host of that era, which does not get tasks unless it asks for them."""
     if era == "2026-07-28":
         return gateway.stateless(tasks=False, **more)
     return await gateway.greeted(era, **more)
-
-
-def begin(*calls: Any) -> "list[asyncio.Task[Any]]":
-    return [asyncio.create_task(call) for call in calls]
 
 
 # --- plain calls ------------------------------------------------------------------------------------------------------

@@ -1,24 +1,10 @@
 """Calls of the stateless era that wait for their turn at a server with one slot, and may become tasks meanwhile."""
 
 import asyncio
-from typing import Any
-
-import pytest
 
 from helpers.scripted_upstream import ScriptedServer
 from helpers.waiting import bounded, eventually
-from interaction.queueing import DONE, OneByOne, expect_all_given_back, narrowly, queued
-
-
-@pytest.fixture
-def slow(server: ScriptedServer) -> OneByOne:
-    """The tool `report`, which answers when it is let to."""
-    server.script["report"] = slow = OneByOne()
-    return slow
-
-
-def begin(*calls: Any) -> "list[asyncio.Task[Any]]":
-    return [asyncio.create_task(call) for call in calls]
+from interaction.queueing import DONE, OneByOne, begin, expect_all_given_back, narrowly, queued
 
 
 async def test_a_queued_call_whose_grace_is_over_becomes_a_task_that_keeps_its_place(

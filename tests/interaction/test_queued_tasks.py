@@ -22,13 +22,6 @@ from taskgate.tasks.record import Lease, OwnerKey, TaskRecord
 ALWAYS: dict[str, Any] = {"upgrade": [{"tool": "*", "mode": "always"}]}
 
 
-@pytest.fixture
-def slow(server: ScriptedServer) -> OneByOne:
-    """The tool `report`, which answers when it is let to."""
-    server.script["report"] = slow = OneByOne()
-    return slow
-
-
 async def says(host: Any, task: str, told: str) -> None:
     """Wait until a task of a stateless host says that."""
     async with bounded():

@@ -1,9 +1,6 @@
 """What is counted before it is known who asks, and what counts when it has happened."""
 
 from datetime import timedelta
-from functools import partial
-
-import pytest
 
 from helpers.manual_clock import ManualClock
 from helpers.raw_http import post, raw_host
@@ -16,29 +13,10 @@ from interaction.limiting import (
     Opens,
     both_eras,
     come,
-    limited,
-    limited_by_token,
     passes,
-    present,
 )
 from requirements import covers
 from taskgate.telemetry.audit import HttpRefused
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return present()
-
-
-@pytest.fixture
-def opens(server: ScriptedServer, clock: ManualClock) -> Opens:
-    return partial(limited, server, clock)
-
-
-@pytest.fixture
-def opens_guarded(server: ScriptedServer, issuer: TokenIssuer, clock: ManualClock) -> Opens:
-    return partial(limited_by_token, server, issuer, clock)
-
 
 # --- before it is known who asks -------------------------------------------------------------------------------------
 

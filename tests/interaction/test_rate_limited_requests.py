@@ -3,10 +3,7 @@
 import asyncio
 import json
 from datetime import timedelta
-from functools import partial
 from typing import Any
-
-import pytest
 
 from helpers.manual_clock import ManualClock
 from helpers.scripted_upstream import ScriptedServer
@@ -18,21 +15,9 @@ from interaction.limiting import (
     both_eras,
     come,
     is_refused,
-    limited,
     passes,
-    present,
 )
 from taskgate.telemetry.audit import HttpRefused, RateJudged
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return present()
-
-
-@pytest.fixture
-def opens(server: ScriptedServer, clock: ManualClock) -> Opens:
-    return partial(limited, server, clock)
 
 
 @both_eras

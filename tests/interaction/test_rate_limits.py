@@ -1,7 +1,6 @@
 """How often hosts may ask: a budget of each scope, for hosts of either era, and when there is room again."""
 
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import pytest
@@ -16,29 +15,10 @@ from interaction.limiting import (
     Opens,
     both_eras,
     come,
-    limited,
-    limited_by_token,
     passes,
-    present,
 )
 from requirements import covers
 from taskgate.assembly import Surroundings
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return present()
-
-
-@pytest.fixture
-def opens(server: ScriptedServer, clock: ManualClock) -> Opens:
-    return partial(limited, server, clock)
-
-
-@pytest.fixture
-def opens_guarded(server: ScriptedServer, issuer: TokenIssuer, clock: ManualClock) -> Opens:
-    return partial(limited_by_token, server, issuer, clock)
-
 
 # --- refused, and let in again ---------------------------------------------------------------------------------------
 

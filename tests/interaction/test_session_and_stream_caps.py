@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,6 @@ from taskgate.assembly import Surroundings
 from taskgate.telemetry.audit import CapRefused, HttpRefused
 
 Opens = Callable[..., AbstractAsyncContextManager[WholeGateway]]
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock(datetime.now(UTC))
 
 
 @pytest.fixture

@@ -2,41 +2,21 @@
 
 import asyncio
 from datetime import timedelta
-from functools import partial
 from typing import Any
-
-import pytest
 
 from helpers.failing_store import HoldingStore
 from helpers.manual_clock import ManualClock
 from helpers.scripted_upstream import Hold, ScriptedServer
-from helpers.token_issuer import TokenIssuer
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import configuration, running
 from interaction.conftest import Told
-from interaction.limiting import CALLS, Opens, limited, limited_by_token, passes, present
+from interaction.limiting import CALLS, Opens, passes
 from interaction.questioning import DONE
 from interaction.reloading import SUCCESS, reloaded
 from interaction.repeating import KEY, YEAR, calls, upgrade
 from taskgate.assembly import Surroundings
 from taskgate.stores.open import open_store
 from taskgate.telemetry.audit import TaskDenied
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return present()
-
-
-@pytest.fixture
-def opens(server: ScriptedServer, clock: ManualClock) -> Opens:
-    return partial(limited, server, clock)
-
-
-@pytest.fixture
-def opens_guarded(server: ScriptedServer, issuer: TokenIssuer, clock: ManualClock) -> Opens:
-    return partial(limited_by_token, server, issuer, clock)
-
 
 # --- what is owed of a rate ------------------------------------------------------------------------------------------
 
