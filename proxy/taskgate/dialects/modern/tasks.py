@@ -59,7 +59,8 @@ def _task(record: TaskRecord) -> str:
     message = "" if record.status_message is None else f',"statusMessage":{dump(record.status_message)}'
     return (
         f'"taskId":{dump(record.id)},"status":"{presented_status(record).value}",'
-        f"{_times(record.created_at, record.updated_at, record.ttl, record.poll_interval)}{message}"
+        f"{_times(record.created_at, record.updated_at, record.ttl)}"
+        f',"pollIntervalMs":{record.poll_interval // _MILLISECOND}{message}'
     )
 
 
@@ -83,11 +84,10 @@ def _meta(key: str, value: RawJson) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _times(created_at: datetime, updated_at: datetime, ttl: timedelta, poll_interval: timedelta) -> str:
-    return (
-        f'"createdAt":"{_timestamp(created_at)}","lastUpdatedAt":"{_timestamp(updated_at)}",'
-        f'"ttlMs":{ttl // _MILLISECOND},"pollIntervalMs":{poll_interval // _MILLISECOND}'
-    )
+def _times(created_at: datetime, updated_at: datetime, ttl: timedelta) -> str:
+    # The poll interval is left out: it is another one in each answer.
+    times = f'"createdAt":"{_timestamp(created_at)}","lastUpdatedAt":"{_timestamp(updated_at)}"'
+    return f'{times},"ttlMs":{ttl // _MILLISECOND}'
 
 
 def _timestamp(moment: datetime) -> str:
