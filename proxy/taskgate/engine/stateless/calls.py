@@ -100,7 +100,7 @@ class Calls:
         if intent.repeat_key is not None or decision.join_retries is not None:
             asking = Asking(line.owner, intent, decision.join_retries, era=Era.STATELESS, asks=asked_of(line.peer))
             errand = errand._replace(asking=asking)
-        return await self._made_or_carried(errand)
+        return await (self._made_or_carried(errand) if errand.may_become_task else self._carry(errand))
 
     async def relay(
         self, exchange: Exchange, caller: AuthContext, line: Line, said: Stateless, intent: Relay

@@ -3,10 +3,12 @@
 What must not live here: what a host is told meanwhile (`attending`), and what its call becomes (`calls`).
 """
 
+from collections.abc import Coroutine
 from functools import partial
+from typing import Any
 
 from taskgate.engine.admission.bulkhead import Ticket
-from taskgate.engine.admission.joining import Joining
+from taskgate.engine.admission.joining import Asking, Joining
 from taskgate.engine.stateless.errands import Errand
 from taskgate.errors import QueueFull
 from taskgate.mcp.jsonrpc import Response
@@ -37,16 +39,12 @@ class Turns:
             self.refused(errand)
             raise
 
-    async def send(self, errand: Errand, hearer: Hearer) -> Response:
+    def send(self, errand: Errand, hearer: Hearer) -> Coroutine[Any, Any, Response]:
         """The server's response, to this request or to an equal one that runs. Raises QueueFull, and as `Errand.send`.
 
         Such a one goes on for as long as anybody waits for it.
         """
-        if errand.asking is None:
-            return await self._in_turn(errand, hearer)
-        response = await self._joining.once(errand.asking, partial(self._shared, errand, hearer))
-        assert isinstance(response, Response), "what is sent comes to no task"
-        return response
+        return self._in_turn(errand, hearer) if errand.asking is None else self._once(errand, errand.asking, hearer)
 
     def left(self, errand: Errand) -> None:
         """Count a call that leaves; one that may become a task is counted when that is known."""
@@ -63,6 +61,11 @@ class Turns:
         tool, upstream = errand.tool, errand.line.upstream
         is_listed = tool is not None and upstream.listed(tool) is not None
         self._audit.record(ToolCalled(errand.line.mount.name, tool if is_listed else None, disposition))
+
+    async def _once(self, errand: Errand, asking: Asking, hearer: Hearer) -> Response:
+        response = await self._joining.once(asking, partial(self._shared, errand, hearer))
+        assert isinstance(response, Response), "what is sent comes to no task"
+        return response
 
     async def _shared(self, errand: Errand, hearer: Hearer) -> Response:
         # Whoever else comes to wait for it does so over another line.
