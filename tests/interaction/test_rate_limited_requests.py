@@ -154,6 +154,10 @@ async def test_what_a_host_began_it_may_always_end(opens: Opens, server: Scripte
         assert (await host.ask("ping")).code == 429
         notes = ("notifications/initialized", "notifications/cancelled")
         assert [(await host.tell(note, {"requestId": 1})).status for note in notes] == [202, 202]
+        stateless = gateway.stateless()
+        bodies = [json.dumps({"jsonrpc": "2.0", "method": note, "params": {"requestId": 1}}).encode() for note in notes]
+        answers = [await stateless.post(body, {"MCP-Protocol-Version": "2026-07-28"}) for body in bodies]
+        assert [answer.status for answer in answers] == [202, 202]
 
 
 async def test_each_element_of_a_batch_counts(opens: Opens, server: ScriptedServer) -> None:

@@ -18,8 +18,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from taskgate.config.units import DurationIn, SizeIn
 from taskgate.mcp.vocabulary import (
     METHODS_OF_HOSTS,
-    NOTE_CANCELLED,
-    NOTE_INITIALIZED,
     NOTE_PROGRESS,
     NOTE_ROOTS_CHANGED,
 )
@@ -37,7 +35,8 @@ _GLOB = re.compile(r"(?:[^\[]|\[!?+\]?+[^\]]*+\])*+")
 # RFC 6749, 3.3.
 _SCOPE = r"^[!#-\[\]-~]{1,256}$"
 
-_NOTICES_OF_HOSTS = frozenset({NOTE_CANCELLED, NOTE_INITIALIZED, NOTE_PROGRESS, NOTE_ROOTS_CHANGED})
+# The others always pass, so a rate for one of them alone would do nothing.
+_COUNTED_NOTICES = frozenset({NOTE_PROGRESS, NOTE_ROOTS_CHANGED})
 
 _List = TypeVar("_List", bound=Sequence[object])
 
@@ -63,7 +62,7 @@ def _of_requests(written: str) -> str:
 
 
 def _of_messages(written: str) -> str:
-    return written if any(fnmatchcase(notice, written) for notice in _NOTICES_OF_HOSTS) else _of_requests(written)
+    return written if any(fnmatchcase(notice, written) for notice in _COUNTED_NOTICES) else _of_requests(written)
 
 
 def _scope(written: str) -> str:

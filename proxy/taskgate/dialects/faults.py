@@ -30,6 +30,9 @@ from taskgate.mcp.vocabulary import (
 from taskgate.tasks.events import CallFaulted
 from taskgate.tasks.record import FaultReason
 
+CUT_OFF: Final = "The gateway shut down while the call was running; it may or may not have completed"
+"""What is said of a call, or of the task that it is, where the gateway ends before it does."""
+
 RETRY_AFTER = timedelta(seconds=2)
 """When to try again where nothing tells better."""
 
@@ -107,7 +110,7 @@ def _face(error: Exception) -> Fault:
             return _unavailable(UNAVAILABLE, str(error), _ours(error.reason), error.retry_after)
         case errors.CutOff():
             data = {**_ours(error.reason), "dispatched": True}
-            return Fault(status=200, code=INTERNAL_ERROR, text=str(error), data=data)
+            return Fault(status=200, code=INTERNAL_ERROR, text=CUT_OFF, data=data)
         case errors.KeysUnavailable():
             # Never 401, for which hosts throw their tokens away.
             seen = _unavailable(UNAVAILABLE, str(error), _ours(error.reason), RETRY_AFTER)

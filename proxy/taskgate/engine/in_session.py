@@ -97,9 +97,9 @@ class InSessionMessages:
         # 2. What the message asks, in neutral words; its parameters are checked here.
         intent = self._dialect.decode(message, peer, offers_tasks=mount.offers_tasks)
         tool = intent.tool if isinstance(intent, CallTool) else None
-        # 3. Whether this caller asks no more often than it may. What it was asked, or began, it may always end.
+        # 3. Whether this caller asks no more often than it may. What was asked of the host it may always answer.
         quota: Quota = ()
-        if not isinstance(message, Response) and message.method not in _ENDS:
+        if not isinstance(message, Response):
             quota = await self._rooms.gate.request(caller, exchange, mount.name, message.method, tool)
         if not isinstance(message, Request):
             assert host_session is not None, "only a request opens a session"
@@ -215,7 +215,5 @@ def _foreign(host_session: HostSession, method: str) -> Foreign | None:
 
 
 _NO_METHOD: Final = ""
-_ENDS: Final = (words.NOTE_INITIALIZED, words.NOTE_CANCELLED)
-"""What ends something that was let in: refused, it would cost released hosts their connection, or a server a call."""
 """What a stream is opened by has no method, so it is among the rest."""
 _ABOUT_A_TASK = (GetTask, AwaitTask, CancelTask)

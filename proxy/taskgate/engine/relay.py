@@ -33,7 +33,6 @@ STEP: Final = 1e-6
 """How much further each sign of life of ours says that a call is: it must grow, and get in no server's way."""
 
 
-CUT_OFF: Final = "The gateway shut down while the call was running; it may or may not have completed"
 IN_TURN: Final = frozenset({TOOLS_CALL, "prompts/get", "resources/read"})
 """What may take a server long, and so waits for its turn there; everything else goes at once."""
 
@@ -127,7 +126,7 @@ class Relaying:
                 return await send()
         except Interrupted:
             if self._stopping:
-                raise CutOff(CUT_OFF) from None
+                raise CutOff from None
             raise
         finally:
             if ticket is not None:

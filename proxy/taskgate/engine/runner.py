@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
-from taskgate.dialects.faults import call_ended, call_failed
+from taskgate.dialects.faults import CUT_OFF, call_ended, call_failed
 from taskgate.engine.admission.bulkhead import Ticket
 from taskgate.engine.background import Background
 from taskgate.engine.deadlines import Call, bounded, time_left, wholly_bounded
@@ -39,7 +39,6 @@ log = getLogger("taskgate.runner")
 
 OUTCOME_UNKNOWN: Final = "The gateway stopped while the call was running; it may or may not have completed"
 NEVER_SENT: Final = "The gateway stopped before the call was sent, and its server is no longer configured"
-SHUT_DOWN: Final = "The gateway shut down while the call was running; it may or may not have completed"
 NOT_MADE: Final = "The task was not made: the task store was not available"
 UNFORESEEN: Final = "The gateway failed while the call was running; it may or may not have completed"
 MAX_DISOWNED: Final = 256
@@ -284,7 +283,7 @@ class Runner:
         finally:
             if ticket is not None:
                 ticket.close()
-        return call_ended(FaultReason.SHUTDOWN, SHUT_DOWN, dispatched=True) if run.is_shut_down else None
+        return call_ended(FaultReason.SHUTDOWN, CUT_OFF, dispatched=True) if run.is_shut_down else None
 
     async def _settle(self, run: Run, event: CallSucceeded | CallFaulted) -> None:
         await self._endings.settle(run.owner, run.id, event, written=run.wrote)

@@ -46,7 +46,10 @@ LISTS: list[tuple[str, str, list[str]]] = [
     (
         "must match a request that hosts can send, such as tools/call, tasks/* or resources/read",
         "limits.rate[0].methods[0]",
-        ["[{name: a, scope: ip, rate: 1/s, methods: [tools/calls]}]"],
+        [
+            "[{name: a, scope: ip, rate: 1/s, methods: [tools/calls]}]",
+            "[{name: a, scope: context, rate: 1/s, methods: [notifications/cancelled]}]",
+        ],
     ),
     ("must not be empty", "limits.rate[0].methods", ["[{name: a, scope: ip, rate: 1/s, methods: []}]"]),
     ("must be 'enforce' or 'shadow'", "limits.rate[0].mode", ["[{name: a, scope: ip, rate: 1/s, mode: off}]"]),

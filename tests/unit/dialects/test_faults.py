@@ -9,7 +9,7 @@ import pytest
 
 from helpers.schema import check_server_message
 from taskgate import errors
-from taskgate.dialects.faults import Fault, call_failed, error_object, fault
+from taskgate.dialects.faults import CUT_OFF, Fault, call_failed, error_object, fault
 
 
 class Face(NamedTuple):
@@ -39,8 +39,8 @@ TABLE: dict[str, tuple[Exception, Face]] = {
     "L-TOOL-2, L-TOOL-3, AMB-4": (errors.TaskSupportMismatch("no"), Face(200, -32601, "no")),
     "H-LEG-6, AMB-11": (errors.UnsupportedVersion("no"), Face(400, -32600, "no", {"supported": SUPPORTED})),
     "decisions 19, a shutdown": (
-        errors.CutOff("gone"),
-        Face(200, -32603, "gone", ours("shutdown", dispatched=True)),
+        errors.CutOff("secret"),
+        Face(200, -32603, CUT_OFF, ours("shutdown", dispatched=True)),
     ),
     "V-META-1": (errors.IncompleteMeta("no"), Face(400, -32602, "no")),
     "H-MOD-1": (errors.HeaderMismatch("no"), Face(400, -32020, "no")),

@@ -26,7 +26,6 @@ from taskgate.telemetry.audit import Audit, CallJoined
 MOST: Final = 10_000
 """Calls that can be joined at once, and tasks; of more calls each runs for itself."""
 
-CUT_OFF: Final = "The gateway shut down while the call was running; it may or may not have completed"
 OF_ANOTHER: Final = "The idempotency key was used for another call"
 NO_TASK: Final = "The call with that idempotency key runs, and is no task"
 
@@ -203,7 +202,7 @@ class Joining:
                 await _given_up(task)
         try:
             if task.cancelled():
-                raise CutOff(CUT_OFF)
+                raise CutOff
             return task.result()
         finally:
             del task

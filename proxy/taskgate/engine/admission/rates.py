@@ -18,6 +18,7 @@ from taskgate.engine.messages import Exchange
 from taskgate.errors import RateLimited
 from taskgate.limits.gcra import RateLimit, Verdict
 from taskgate.limits.rates import Demand, Event, RatePolicies, RatePolicy, Subject
+from taskgate.mcp.vocabulary import NOTE_CANCELLED, NOTE_INITIALIZED
 from taskgate.stores.base import RateStore
 from taskgate.telemetry.audit import Audit, RateJudged
 
@@ -27,6 +28,8 @@ Quota = tuple[tuple[str, str], ...]
 LONGEST: Final = timedelta(days=1)
 """What is told of a wait that has no end."""
 _ABOUT_TASKS: Final = "tasks/"
+_ENDS: Final = frozenset({NOTE_INITIALIZED, NOTE_CANCELLED})
+"""What ends something that was let in: refused, it would cost released hosts their connection, or a server a call."""
 _NONE: Final[Mapping[str, RateLimit]] = {}
 
 
@@ -70,9 +73,12 @@ class RateGate:
     async def request(
         self, caller: AuthContext, exchange: Exchange, mount: str, method: str, tool: str | None = None
     ) -> Quota:
-        """A caller sent a message with a method; `tool` is the one that it calls. Raises RateLimited."""
+        """A caller sent a message with a method; `tool` is the one that it calls. Raises RateLimited.
+
+        The end of a handshake and cancels take from nothing, and pass.
+        """
         rates = self._live.now.rates
-        if not rates.heed_requests:
+        if not rates.heed_requests or method in _ENDS:
             return ()
         subject, own = self._stands(caller, exchange, rates)
         if method.startswith(_ABOUT_TASKS) and (event := rates.of_event(Event.LOOKUP_FAILURE, subject, own, mount)):

@@ -13,7 +13,6 @@ from taskgate.alarms import Alarms
 from taskgate.dialects.stateless import Stateless, StatelessDialect
 from taskgate.engine.messages import Exchange
 from taskgate.engine.pulse import Pulse
-from taskgate.engine.relay import CUT_OFF
 from taskgate.engine.stateless.hearing import Telling
 from taskgate.errors import CutOff
 from taskgate.interruption import Interrupted, Interruptible
@@ -57,7 +56,7 @@ class Attending:
                 return await work
         except Interrupted:
             if self._stopping:
-                raise CutOff(CUT_OFF) from None
+                raise CutOff from None
             raise
         finally:
             self._waiting.discard(scope)
