@@ -6,15 +6,17 @@ PY = .venv/bin/python
 STAMP = .venv/made-from-pyproject
 DEBIAN = On Debian 12 or newer: apt-get install python3 python3-venv
 
-.PHONY: help setup run test environments provider peers check bench fmt clean
+.PHONY: help setup run test environments provider peers check bench dashboards fmt clean
 
 help:
 	@echo 'make setup   what all others need: .venv with taskgate in it'
 	@echo 'make run     an example server, taskgate before it, and a host that calls a slow tool as a task; ONCE=1 ends after that'
 	@echo '             AUTH=1: with an issuer of tokens, and two users, each with tasks of their own'
+	@echo '             OBSERVE=1: with a Prometheus that scrapes it (Debian: apt-get install --no-install-recommends prometheus)'
 	@echo 'make test    every test'
 	@echo 'make check   ruff, mypy and the import contracts'
 	@echo 'make bench   the benchmarks'
+	@echo 'make dashboards  writes grafana/dashboards anew'
 	@echo 'make fmt     formats the code'
 	@echo 'make clean   removes all that was made here'
 
@@ -33,7 +35,7 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 run: $(STAMP)
-	@ONCE='$(ONCE)' AUTH='$(AUTH)' LISTEN='$(LISTEN)' ADMIN='$(ADMIN)' $(PY) example/run.py
+	@ONCE='$(ONCE)' AUTH='$(AUTH)' OBSERVE='$(OBSERVE)' LISTEN='$(LISTEN)' ADMIN='$(ADMIN)' $(PY) example/run.py
 
 # Releases of the SDK, a host, and a Node.js, each in an environment of its own, for the interop tests.
 environments: $(STAMP)
@@ -58,6 +60,9 @@ check: $(STAMP)
 
 bench: $(STAMP)
 	$(PY) -m bench
+
+dashboards: $(STAMP)
+	$(PY) -m grafana.src
 
 fmt: $(STAMP)
 	.venv/bin/ruff check --fix-only .

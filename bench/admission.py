@@ -31,7 +31,8 @@ from taskgate.engine.messages import Exchange
 from taskgate.mcp.versions import Peer, Revision
 from taskgate.stores.rates import MemoryRateStore
 from taskgate.tasks.record import OwnerKey, TaskRecord, TaskStatus, ToolCall
-from taskgate.telemetry.metrics import PrometheusAudit
+from taskgate.telemetry.metrics.prometheus import PrometheusAudit
+from taskgate.telemetry.metrics.settings import Configured
 
 GOAL: Final = 30.0
 """Microseconds of CPU for all checks of a call together."""
@@ -135,11 +136,9 @@ class Checks:
         config = configuration(strangers)
         self.live = Live(rules_of(config))
         clock = _Hurrying()
+        names = [policy.name for policy in self.live.now.rates.policies]
         self.audit = PrometheusAudit(
-            upstreams={"reports": "reports"},
-            policies=[policy.name for policy in self.live.now.rates.policies],
-            backend="memory",
-            clock=clock,
+            Configured(backend="memory", upstreams={"reports": "reports"}, policies=names), clock=clock
         )
         self.standings = Standings(self.live)
         self.gate = RateGate(

@@ -5,13 +5,14 @@ Every program started here ends with `ended`, and with the benchmark itself, how
 
 import contextlib
 import ctypes
+import os
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -30,13 +31,17 @@ def _die_with_parent() -> None:
 class Program:
     """A started program."""
 
-    def __init__(self, name: str, command: Sequence[str], *, piped: bool = False) -> None:
+    def __init__(
+        self, name: str, command: Sequence[str], *, piped: bool = False, environment: Mapping[str, str] | None = None
+    ) -> None:
+        """`environment` comes on top of that of the benchmark."""
         self.name = name
         self.words: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `ended`
         pipe = subprocess.PIPE if piped else subprocess.DEVNULL
         self.popen = subprocess.Popen(
             command,
             cwd=ROOT,
+            env={**os.environ, **(environment or {})},
             stdin=pipe,
             stdout=pipe if piped else self.words,
             stderr=self.words,

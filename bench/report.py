@@ -54,7 +54,8 @@ def machine() -> dict[str, Any]:
     return {"python": python, "cores": cores, "cpu": cpu, "kernel": platform.release(), **versions}
 
 
-def _finding(what: str, values: Sequence[float], at_most: float | None) -> Finding:
+def finding(what: str, values: Sequence[float], at_most: float | None) -> Finding:
+    """Those figures, one of each round, with their median and its goal."""
     middle = statistics.median(values)
     return Finding(what=what, value=middle, low=min(values), high=max(values), at_most=at_most)
 
@@ -65,8 +66,8 @@ def _ratio(outcome: Outcome, ratio: Ratio) -> Finding:
     what = f"{outcome.scenario.name}: {FIGURES[ratio.figure]}"
     if ratio.absolute:
         what = f"{what} {_UNITS[ratio.figure]}, {ratio.of} - {ratio.to} (depends on the machine)"
-        return _finding(what, [above - below for above, below in figures], ratio.at_most)
-    return _finding(f"{what}, {ratio.of} / {ratio.to}", [above / below for above, below in figures], ratio.at_most)
+        return finding(what, [above - below for above, below in figures], ratio.at_most)
+    return finding(f"{what}, {ratio.of} / {ratio.to}", [above / below for above, below in figures], ratio.at_most)
 
 
 def findings(outcomes: Sequence[Outcome], held: Sequence[Held], waited: Sequence[Waited] = ()) -> list[Finding]:
@@ -84,19 +85,19 @@ def findings(outcomes: Sequence[Outcome], held: Sequence[Held], waited: Sequence
         other = by_target[kind, "bare" if kind == "call" else "least"]
         values = [above / max(below, _LEAST_KIB) for above, below in zip(one.kib, other.kib, strict=True)]
         found.append(
-            _finding(f"memory per held {kind}: taskgate / {other.target}", values, GOALS.get((kind, other.target)))
+            finding(f"memory per held {kind}: taskgate / {other.target}", values, GOALS.get((kind, other.target)))
         )
         if kind == "task":
-            found.append(_finding("memory per held task: taskgate, KiB", one.kib, TASK_GOAL))
-    return [*found, *(finding for one in waited for finding in _waiting(one))]
+            found.append(finding("memory per held task: taskgate, KiB", one.kib, TASK_GOAL))
+    return [*found, *(each for one in waited for each in _waiting(one))]
 
 
 def _waiting(waited: Waited) -> list[Finding]:
     judged = waited.count >= GOALS_FROM
     what = f"{waited.count:,} running tasks and as many waiters: taskgate"
     return [
-        _finding(f"{what}, MiB resident", waited.mib, MIB_GOAL if judged else None),
-        _finding(f"{what}, p99 of `tasks/get` in ms", waited.p99, P99_GOAL if judged else None),
+        finding(f"{what}, MiB resident", waited.mib, MIB_GOAL if judged else None),
+        finding(f"{what}, p99 of `tasks/get` in ms", waited.p99, P99_GOAL if judged else None),
     ]
 
 

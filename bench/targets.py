@@ -7,7 +7,7 @@ import sys
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bench import host
@@ -43,7 +43,9 @@ _GUARDED = """\
 class Place:
     """Where a target stands: its port, the stub's, an empty folder of its own, and whose tokens it asks for, if any.
 
-    `revision` is the one that the server is spoken to in.
+    `revision` is the one that the server is spoken to in. `more` is what taskgate's configuration has besides, and
+    `tree` the checkout that it is run from, if another one than this. What it keeps without being told where is in the
+    folder too.
     """
 
     port: int
@@ -51,6 +53,15 @@ class Place:
     folder: Path
     issuer: Issuer | None = None
     revision: str = "auto"
+    more: str = ""
+    tree: Path | None = None
+    admin_port: int = field(default_factory=free_port)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the program finds in its environment."""
+        code = {} if self.tree is None else {"PYTHONPATH": str(self.tree / "proxy")}
+        return {"TASKGATE_DATA_DIR": str(self.folder), **code}
 
     @property
     def url(self) -> str:
@@ -67,6 +78,8 @@ class Running:
     port: int
     sessions: tuple[host.Heads, ...]
     issuer: Issuer | None = None
+    admin_port: int = 0
+    """Where taskgate answers operators."""
 
 
 def _bare(place: Place) -> list[str]:
@@ -87,7 +100,7 @@ def _taskgate(place: Place) -> list[str]:
     text = _CONFIGURATION.format(
         port=place.port,
         auth=_auth(place),
-        admin_port=free_port(),
+        admin_port=place.admin_port,
         mount=MOUNT,
         path=host.PATH,
         url=place.url,
@@ -97,7 +110,7 @@ def _taskgate(place: Place) -> list[str]:
         concurrency=_CONCURRENCY,
         unbounded=_UNBOUNDED,
     )
-    file.write_text(text)
+    file.write_text(text + place.more)
     return [str(Path(sys.executable).parent / "taskgate"), "serve", "--config", str(file)]
 
 
@@ -132,17 +145,27 @@ def started_stub(*, get_stream: bool) -> Iterator[Running]:
 
 
 @contextlib.contextmanager
-def started(name: str, stub: Running, folder: Path, *, sessions: int, revision: str = "auto") -> Iterator[Running]:
-    """The target `name`, with host sessions open. `BenchFailed` if it does not come up."""
+def started(
+    name: str,
+    stub: Running,
+    folder: Path,
+    *,
+    sessions: int,
+    revision: str = "auto",
+    more: str = "",
+    tree: Path | None = None,
+) -> Iterator[Running]:
+    """The target `name`, with host sessions open; for the rest see Place. `BenchFailed` if it does not come up."""
     port = free_port()
     issuer = Issuer(f"http://127.0.0.1:{port}{host.PATH}") if name == "guarded" else None
-    place = Place(port=port, stub_port=stub.port, folder=folder, issuer=issuer, revision=revision)
+    place = Place(port=port, stub_port=stub.port, folder=folder, issuer=issuer, revision=revision, more=more, tree=tree)
     try:
-        program = Program(name, _COMMANDS[name](place))
+        program = Program(name, _COMMANDS[name](place), environment=place.environment)
     except OSError as failure:
         raise BenchFailed(f"{name} cannot be started: {failure}") from failure
     with ended(program):
-        yield _await_ready(name, program, port, sessions=sessions, issuer=issuer)
+        running = _await_ready(name, program, port, sessions=sessions, issuer=issuer)
+        yield replace(running, admin_port=place.admin_port)
 
 
 def _await_ready(name: str, program: Program, port: int, *, sessions: int, issuer: Issuer | None = None) -> Running:

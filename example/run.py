@@ -2,7 +2,7 @@
 
 Then taskgate goes on serving until Ctrl-C, so that one can try it by hand. With ONCE=1 it ends after the host has run,
 with 0 or 1, on free ports and in a folder of its own. With AUTH=1 taskgate asks for tokens, there is an issuer of them,
-and the host is two users. All that is written goes under `.run/`.
+and the host is two users. With OBSERVE=1 a Prometheus scrapes taskgate. All that is written goes under `.run/`.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from pathlib import Path
 
 from addresses import Address, AddressUnusable, free_addresses, is_ready, parse_address, refuse_taken
 from environments import NEWEST, EnvironmentNotMade, ensure, python_of, unsupported
+from observing import NotObserved, Observer, check_that_prometheus_is_here, observing, where_to_look
 from processes import UVICORN_LISTENS, Child, ChildEnded, bound_to_us, end, running
 
 EXAMPLE = Path(__file__).resolve().parent
@@ -29,7 +30,7 @@ SERVER_ENVIRONMENT = "mcp-1.12.4"
 READY_WITHIN = 30.0
 HOST_WITHIN = 120.0
 LOG_LINES = 200
-LOGS = ("server.log", "issuer.log", "gateway.log")
+LOGS = ("server.log", "issuer.log", "gateway.log", "prometheus.log")
 ISSUER_LISTENS = rb"Tokens are issued at (http://\S+)\n"
 INITIALIZE = (
     '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},'
@@ -63,24 +64,27 @@ class Plan:
 
     once: bool
     auth: bool
+    observe: bool
     listen: Address
     admin: Address
     folder: Path
 
 
-def plan_from(environment: Mapping[str, str], *, once: bool, auth: bool) -> Plan:
-    """Reads LISTEN and ADMIN for a plain run. Raises AddressUnusable where they cannot be had."""
+def plan_from(environment: Mapping[str, str], *, once: bool, auth: bool, observe: bool) -> Plan:
+    """Reads LISTEN and ADMIN for a plain run. Raises AddressUnusable and NotObserved where something cannot be had."""
+    if observe:
+        check_that_prometheus_is_here()
     RUN.mkdir(exist_ok=True)
     if once:
         listen, admin = free_addresses()
         folder = Path(tempfile.mkdtemp(prefix="once-", dir=RUN))
-        return Plan(once=True, auth=auth, listen=listen, admin=admin, folder=folder)
+        return Plan(once=True, auth=auth, observe=observe, listen=listen, admin=admin, folder=folder)
     listen = parse_address("LISTEN", environment.get("LISTEN") or "127.0.0.1:8080")
     admin = parse_address("ADMIN", environment.get("ADMIN") or "127.0.0.1:9464")
     refuse_taken(listen, admin)
     for log in LOGS:
         (RUN / log).unlink(missing_ok=True)
-    return Plan(once=False, auth=auth, listen=listen, admin=admin, folder=RUN)
+    return Plan(once=False, auth=auth, observe=observe, listen=listen, admin=admin, folder=RUN)
 
 
 async def run(plan: Plan, python: Path) -> None:
@@ -101,10 +105,18 @@ async def run(plan: Plan, python: Path) -> None:
         needed["taskgate"] = gateway = await children.enter_async_context(gateway_before(options, plan))
         await wait_until_ready(gateway, plan.admin)
         url = f"http://{plan.listen}/mcp"
-        print(f"taskgate is in front of it at    {url}\n", flush=True)
+        print(f"taskgate is in front of it at    {url}", flush=True)
+        observer = None
+        if plan.observe:
+            observer = await children.enter_async_context(observing(plan.admin, plan.folder))
+            needed["Prometheus"] = observer.child
+            print(f"Prometheus scrapes it, and is at http://{observer.address}", flush=True)
+        print(flush=True)
         await run_host("users.py" if plan.auth else "host.py", url)
+        if observer is not None:
+            await observer.show()
         if not plan.once:
-            print(farewell(url, plan.admin, issuer), flush=True)
+            print(farewell(url, plan.admin, issuer, observer), flush=True)
             await wait_for_any_to_end(needed)
 
 
@@ -177,13 +189,13 @@ async def wait_for_any_to_end(needed: Mapping[str, Child]) -> None:
     raise RunFailed(f"{done.pop().get_name()} ended by itself")
 
 
-def farewell(url: str, admin: Address, issuer: str | None) -> str:
+def farewell(url: str, admin: Address, issuer: str | None, observer: Observer | None) -> str:
     """What to try while it serves."""
     return f"""
 taskgate goes on serving until Ctrl-C.
   for hosts      {url}
   for operators  http://{admin}/metrics, its log is {RUN.name}/gateway.log
-
+{"" if observer is None else where_to_look(observer, RUN.name)}
 Try it:{"" if issuer is None else get_token(url, issuer)}
   curl -i {url} {"" if issuer is None else '-H "Authorization: Bearer $TOKEN" '}\\
     -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \\
@@ -225,7 +237,7 @@ def carry_out(plan: Plan) -> int:
         if ensure(name):
             print(f"Made the server's environment, {name}.", flush=True)
         finished = asyncio.run(run_until_stopped(plan, python_of(name)))
-    except (RunFailed, EnvironmentNotMade) as failure:
+    except (RunFailed, NotObserved, EnvironmentNotMade) as failure:
         print_logs(plan.folder)
         print(f"make run: {failure}", file=sys.stderr, flush=True)
         return 1
@@ -247,10 +259,10 @@ def main() -> int:
     """One run; returns the exit status."""
     # Until the event loop listens for it, SIGTERM is to end what pip is doing just as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    once, auth = (os.environ.get(name, "") not in {"", "0"} for name in ("ONCE", "AUTH"))
+    once, auth, observe = (os.environ.get(name, "") not in {"", "0"} for name in ("ONCE", "AUTH", "OBSERVE"))
     try:
-        return carry_out(plan_from(os.environ, once=once, auth=auth))
-    except AddressUnusable as failure:
+        return carry_out(plan_from(os.environ, once=once, auth=auth, observe=observe))
+    except (AddressUnusable, NotObserved) as failure:
         print(f"make run: {failure}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

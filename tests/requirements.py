@@ -3,10 +3,9 @@
 A test says which it shows with `@covers("L-CREATE-1")`; `tests/house/test_requirements.py` compares both ways. What is
 not built is not listed; where only part of a requirement applies so far, the words here say which.
 
-What does not apply: L-GET-4, F-FILTER-8 and M-NEG-8, since no server is asked for a task or a list of them, and when a
-server polls its host's tasks is its own affair. V-INIT-6, since a counter-offer is made. V-ERA-6, since servers are
-reached over HTTP alone. M-CREATE-5 and M-GET-5, which allow what is not done. S-SEC-5, since no OAuth flow passes
-through the gateway. S-SEC-10, since a mount has one server.
+What does not apply: L-GET-4, F-FILTER-8 and M-NEG-8, as no server is asked for tasks, and how a server polls is its own
+affair. V-INIT-6, as a counter-offer is made. V-ERA-6, as servers are reached over HTTP alone. M-CREATE-5 and M-GET-5,
+which allow what is not done. S-SEC-5, as no OAuth flow passes through. S-SEC-10, as a mount has one server.
 """
 
 from collections.abc import Callable
@@ -14,9 +13,12 @@ from typing import Final, TypeVar
 
 import pytest
 
+from requirements_of_operators import FOR_OPERATORS
+
 _Test = TypeVar("_Test", bound=Callable[..., object])
 
 REQUIREMENTS: Final = {
+    **FOR_OPERATORS,
     # Lifecycle and revisions
     "V-INIT-1": "initialize is answered with the host's revision, or with the newest of the era",
     "V-INIT-2": "a host hears nothing but answers before it has said it is initialized",
@@ -295,5 +297,4 @@ def covers(*ids: str) -> Callable[[_Test], _Test]:
     """Says which requirements a test shows."""
     unknown = [id for id in ids if id not in REQUIREMENTS]
     assert not unknown, f"no such requirement: {unknown}"
-    mark: Callable[[_Test], _Test] = pytest.mark.requirement(*ids)
-    return mark
+    return pytest.mark.requirement(*ids)

@@ -6,6 +6,7 @@ wait runs out.
 
 import asyncio
 from collections.abc import Callable
+from contextvars import Context
 from typing import Protocol
 
 
@@ -37,7 +38,8 @@ class Alarms:
         alarm = _Alarm(loop.time() + seconds, ring, self._waiting)
         self._waiting[alarm] = None
         if self._timer is None:
-            self._timer = loop.call_at(alarm.due, self._tick, loop)
+            # It rings for others, too: nothing that is ambient here is theirs.
+            self._timer = loop.call_at(alarm.due, self._tick, loop, context=Context())
         return alarm
 
     def close(self) -> None:

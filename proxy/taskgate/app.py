@@ -7,7 +7,7 @@ and exit codes (`cli`).
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
@@ -24,14 +24,16 @@ from taskgate.engine.measured import MeasuredStore
 from taskgate.errors import StoreUnavailable
 from taskgate.gate import Gate
 from taskgate.gatehouse import build_gatehouse, deployment_keys, operators_token
+from taskgate.observation import Observation
+from taskgate.parting import part, unless
 from taskgate.reload import Reload, Reloaded, Stage
 from taskgate.stores.base import Store
 from taskgate.tasks.record import OwnerKey
 from taskgate.telemetry.lag import LoopLag
-from taskgate.telemetry.metrics import PrometheusAudit
+from taskgate.telemetry.metrics.limit_families import PENALIZED
+from taskgate.telemetry.metrics.message_families import ACTIVE_REQUESTS
+from taskgate.telemetry.metrics.server_families import IN_FLIGHT
 
-LAST_WORDS: Final = timedelta(seconds=2)
-"""What a shutdown always leaves for answers that are being written."""
 NOT_NOW: Final = Reloaded(result="invalid", problems=("the gateway is starting or ending",))
 _NOBODY: Final = OwnerKey("", "")
 
@@ -74,15 +76,14 @@ class Service:
         self._around = surroundings or Surroundings()
         self._source = source
         self._closers = AsyncExitStack()
-        self._metrics = PrometheusAudit(
-            upstreams={name: name for name in config.upstreams},
-            issuers=config.auth.issuers,
-            policies=[policy.name for policy in config.limits.rate],
-            backend=config.store.backend,
-            clock=self._around.clock,
-        )
+        around = self._around
+        self._sight = Observation(config, data_directory=data_directory, clock=around.clock, entropy=around.entropy)
         self._admin = OperatorsListener(
-            metrics=self._metrics, ready=self._ready, servers=self._servers, reload=self._report_reread
+            metrics=self._sight.metrics,
+            ready=self._ready,
+            servers=self._servers,
+            reload=self._report_reread,
+            audit=self._sight,
         )
         self._store: Store | None = None
         self._house: House | None = None
@@ -97,7 +98,8 @@ class Service:
     async def start(self) -> None:
         """Open everything, and listen; what an earlier process left is settled meanwhile.
 
-        Raises ListenFailed, KeyFileRefused, TlsRefused, TlsFileRefused or StoreUnavailable; nothing is left open then.
+        Raises ListenFailed, KeyFileRefused, TlsRefused, TlsFileRefused, StoreUnavailable, AuditUnavailable or
+        TracingUnavailable; nothing is left open then.
         """
         try:
             await self._open()
@@ -129,6 +131,10 @@ class Service:
                 return self._reload.fail(error)
             return await self.reload(config)
 
+    def reopen(self) -> None:
+        """Open the files of the audit log anew: somebody moved them. Never raises."""
+        self._sight.reopen()
+
     async def drain(self, *, delay: timedelta, hurry: asyncio.Event) -> None:
         """Stop in good order: not ready, then for `delay` as before, then no new work while calls and answers end.
 
@@ -138,18 +144,19 @@ class Service:
         assert self._listener is not None
         rules, clock = self._config.server.drain, self._around.clock
         self._ending = True
+        self._sight.wind_down()
         self._admin.drain()
         log.info("draining")
-        await _unless(hurry, asyncio.sleep(delay.total_seconds()))
+        await unless(hurry, asyncio.sleep(delay.total_seconds()))
         self._listener.stop_accepting()
         self._house.gateway.drain(rules.timeout)
         deadline = clock.elapsed() + rules.timeout.total_seconds()
         if rules.running_tasks == "wait":
-            await _unless(hurry, self._house.runner.idle(), within=rules.timeout)
+            await unless(hurry, self._house.runner.idle(), within=rules.timeout)
         await self._house.sweeper.close()
         await self._house.runner.stop()
         left = max(timedelta(seconds=deadline - clock.elapsed()), timedelta())
-        await _unless(hurry, _part(self._listener, self._house, left))
+        await unless(hurry, part(self._listener, self._house, left))
         # A task that was being made when the runner stopped has come to it since.
         await self._house.runner.stop()
 
@@ -160,14 +167,14 @@ class Service:
             await self._closers.aclose()
 
     async def _open(self) -> None:
-        config, clock, closers = self._config, self._around.clock, self._closers
+        config, clock, closers, sight = self._config, self._around.clock, self._closers, self._sight
         token = operators_token(config)
         try:
             self.admin_address = await self._admin.start(config.admin.listen.host, config.admin.listen.port, token)
         except OSError as error:
             raise _refused("admin.listen", config.admin.listen, error) from None
         closers.push_async_callback(self._admin.close)
-        lag = LoopLag(self._metrics.observe_lag)
+        lag = LoopLag(sight.metrics.observe_lag)
         lag.start()
         closers.callback(lag.stop)
         # The port before the store: whoever starts a second gateway by mistake is to hear of the port.
@@ -175,27 +182,41 @@ class Service:
         closers.callback(bound.close)
         store = self._around.store or await open_configured_store(config, self._data_directory)
         closers.push_async_callback(store.close)
-        self._store = MeasuredStore(store, audit=self._metrics, clock=clock)
+        # Before what has something to tell, and after it; but whoever starts a second gateway is to hear of the store.
+        closers.push_async_callback(sight.close)
+        await sight.open(config)
+        closers.callback(sight.end)
+        self._store = MeasuredStore(store, audit=sight.audit, clock=clock)
         entropy = self._around.entropy
         keys = deployment_keys(config, self._data_directory, entropy)
-        gate = Gate(build_gatehouse(config, keys, self._metrics, clock, entropy))
+        gate = Gate(build_gatehouse(config, keys, sight.audit, clock, entropy))
         closers.push_async_callback(gate.close)
         gate.open()
         port = bound.getsockname()[1]
-        self._house = house = await build_house(config, self._store, gate, self._metrics, self._around, port)
-        if (penalties := house.penalties) is not None:
-            self._metrics.watch_penalties(lambda: penalties.boxed(clock.elapsed()))
+        self._house = house = await build_house(config, self._store, gate, sight, self._around, port)
         self._open_house(house)
-        self._listener = build_listener(config, house, port, self._metrics, clock)
+        self._listener = build_listener(config, house, port, sight, self._around)
+        self._watch(house, self._listener)
         self.address = await self._listener.start(bound)
         closers.push_async_callback(self._listener.close, timedelta())
         mark = await asyncio.to_thread(fingerprint, config)
         self._reload = Reload(config, self._stage(house, self._listener, port), mark)
+        sight.begin(mark)
         if config.auth.mode == "none":
             log.warning("without authentication everybody who reaches the listener is the same caller")
 
+    def _watch(self, house: House, listener: PublicListener) -> None:
+        """What is looked at when metrics are asked for, instead of being told each time it changes."""
+        metrics, clock = self._sight.metrics, self._around.clock
+        metrics.watch(ACTIVE_REQUESTS, listener.active)
+        metrics.watch(IN_FLIGHT, house.mounting.requests.read)
+        if (penalties := house.penalties) is not None:
+            metrics.watch(PENALIZED, lambda: {(): penalties.boxed(clock.elapsed())})
+
     def _open_house(self, house: House) -> None:
         closers = self._closers
+        # What still waits is told of denied look-ups; the store is there for that.
+        closers.push_async_callback(house.lookups.close)
         closers.push_async_callback(house.mounting.close)
         closers.push_async_callback(house.sessions.close)
         closers.push_async_callback(house.lines.close)
@@ -236,41 +257,12 @@ class Service:
         stage = Stage(
             house=house,
             listener=listener,
-            metrics=self._metrics,
+            sight=self._sight,
             around=self._around,
             data_directory=self._data_directory,
             port=port,
         )
         return stage if self._source is None else replace(stage, relog=self._source.relog)
-
-
-async def _part(listener: PublicListener, house: House, left: timedelta) -> None:
-    """End the streams that nobody else would end, and wait for answers; what takes longer is answered as cut off."""
-    house.subscriptions.finish()
-    cutting = asyncio.get_running_loop().call_later(left.total_seconds(), _cut_off, house)
-    try:
-        await listener.close(left + LAST_WORDS)
-    finally:
-        cutting.cancel()
-        # Nobody can come back any more for the calls that wait for that.
-        house.calls.stop()
-
-
-def _cut_off(house: House) -> None:
-    house.relaying.stop()
-    house.calls.stop()
-
-
-async def _unless(hurry: asyncio.Event, work: Coroutine[Any, Any, None], *, within: timedelta | None = None) -> None:
-    """Wait for `work`, at most `within`; when hurry is called for, or time is up, it is cancelled."""
-    working, hurrying = asyncio.ensure_future(work), asyncio.ensure_future(hurry.wait())
-    patience = None if within is None else within.total_seconds()
-    await asyncio.wait((working, hurrying), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-    for task in (working, hurrying):
-        task.cancel()
-    await asyncio.wait((working, hurrying))
-    if not working.cancelled():
-        working.result()
 
 
 def _bind(listen: Listen) -> socket.socket:

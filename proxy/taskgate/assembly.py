@@ -20,6 +20,7 @@ from taskgate.downstream.listener import PublicListener
 from taskgate.engine.admission.joining import Joining
 from taskgate.engine.admission.rules import Live
 from taskgate.engine.gateway import Gateway, Rules
+from taskgate.engine.guard.lookups import Lookups
 from taskgate.engine.guard.penalties import Penalties
 from taskgate.engine.in_session import InSessionMessages, Rooms
 from taskgate.engine.listen import Listening
@@ -36,13 +37,14 @@ from taskgate.engine.stateless.task_requests import TaskRequests
 from taskgate.engine.sweeper import Sweeper, Waiting
 from taskgate.engine.telling.following import Following
 from taskgate.engine.telling.offers import Offers
+from taskgate.engine.traced import traced
 from taskgate.gate import Gate, SealedStates
 from taskgate.gatehouse import build_penalties, metadata_documents
 from taskgate.ground import Base, Ground, build_ground
 from taskgate.mounting import MakeUpstream, Mounting
+from taskgate.observation import Observation
 from taskgate.stores.base import Store
 from taskgate.stores.open import open_store
-from taskgate.telemetry.audit import Audit
 from taskgate.upstream.base import Upstream
 from taskgate.upstream.http import HttpUpstream, UpstreamObserver, UpstreamSettings
 
@@ -73,6 +75,7 @@ class House:
     mounting: Mounting
     sessions: HostSessions
     lines: Lines
+    lookups: Lookups
     runner: Runner
     sweeper: Sweeper
     listening: Listening
@@ -91,28 +94,34 @@ async def open_configured_store(config: GatewayConfig, data_directory: Path | No
     return await open_store("sqlite", sqlite_options(config, data_directory))
 
 
-def build_listener(config: GatewayConfig, house: House, port: int, audit: Audit, clock: Clock) -> PublicListener:
+def build_listener(
+    config: GatewayConfig, house: House, port: int, sight: Observation, around: Surroundings
+) -> PublicListener:
     """The public listener of a house, that is bound to `port`."""
     return PublicListener(
         listener_settings(config, port),
         answer=house.gateway.answer,
         documents=metadata_documents(config, port),
         is_mount=house.mounting.mounts.serve,
-        audit=audit,
-        clock=clock,
+        audit=sight.audit,
+        trail=sight.trail,
+        clock=around.clock,
+        entropy=around.entropy,
     )
 
 
 async def build_house(
-    config: GatewayConfig, store: Store, callers: Gate, audit: Audit, around: Surroundings, port: int
+    config: GatewayConfig, store: Store, callers: Gate, sight: Observation, around: Surroundings, port: int
 ) -> House:
     """Every part over `store`, for `callers`; none has begun yet. `port` is the public listener's.
 
     Raises TlsFileRefused.
     """
-    clock, rules = around.clock, rules_of(config)
+    clock, audit, rules = around.clock, sight.audit, rules_of(config)
     live = Live(rules)
-    mounting = Mounting(live=live, make=around.make_upstream, audit=audit, clock=clock, port=port)
+    mounting = Mounting(
+        live=live, make=traced(around.make_upstream, sight.tracing), audit=audit, clock=clock, port=port
+    )
     prepared = await mounting.prepare(config, rules)
     base = Base(config, live, store, callers, build_penalties(config), mounting.mounts, audit, clock, around.entropy)
     ground = build_ground(base)
@@ -139,6 +148,7 @@ async def build_house(
         audit=audit,
         clock=clock,
     )
+    gateway.trace(sight.tracing)
     return House(
         live=live,
         callers=callers,
@@ -146,6 +156,7 @@ async def build_house(
         mounting=mounting,
         sessions=ground.sessions,
         lines=lines,
+        lookups=ground.lookups,
         runner=ground.runner,
         sweeper=sweeper,
         listening=listening,
@@ -221,6 +232,12 @@ def _build_stateless(base: Base, ground: Ground, lines: Lines) -> StatelessReque
         runner=ground.runner,
         tasks=tasks,
         subscriptions=Subscriptions(
-            dialect=dialect, store=store, lookups=lookups, access=access, polls=polls, clock=clock
+            dialect=dialect,
+            store=store,
+            lookups=lookups,
+            access=access,
+            polls=polls,
+            changes=ground.changes,
+            clock=clock,
         ),
     )

@@ -1,4 +1,4 @@
-"""The command line: `serve`, `check`, `schema`, `explain`; signals, log lines and exit codes.
+"""The command line: `serve`, signals, log lines and exit codes; the other commands are in `commands`.
 
 What must not live here: what the commands do. Exit codes: 0 done, 1 the gateway could not start, or
 a token is refused, 2 the command line or the configuration is wrong.
@@ -17,22 +17,20 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import click
-import orjson
 
 from taskgate import __version__
 from taskgate import config as settings
 from taskgate.app import ListenFailed, Service, Source
 from taskgate.auth.keyfile import KeyFileRefused
+from taskgate.commands import COULD_NOT_START, WRONG, AnyFile, audit, check, explain, give_up, load, metrics, schema
 from taskgate.config import ConfigurationError, GatewayConfig
 from taskgate.downstream.tls import TlsRefused
 from taskgate.errors import StoreUnavailable
-from taskgate.explain import TokenRefused, explained, read_hints, read_token, who_is, worded
 from taskgate.telemetry import logs
+from taskgate.telemetry.auditlog.settings import AuditUnavailable
+from taskgate.telemetry.opentelemetry.extra import TracingUnavailable
 from taskgate.upstream.wire.trust import TlsFileRefused
 from taskgate.watching import FileWatch
-
-COULD_NOT_START: Final = 1
-WRONG: Final = 2
 
 LOOK_EVERY: Final = 2.0
 """Seconds between two looks at whether the configuration file was changed."""
@@ -40,9 +38,9 @@ LOOK_EVERY: Final = 2.0
 _LEARNT: Final = 31 * 1024 * 1024
 """Bytes: glibc learns from nothing that takes more than 32 MiB."""
 
-log = getLogger("taskgate.cli")
+_UNSEEN: Final = (AuditUnavailable, TracingUnavailable)
 
-_File = click.Path(path_type=Path)
+log = getLogger("taskgate.cli")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -51,8 +49,12 @@ def main() -> None:
     """A gateway that turns blocking MCP tool calls into durable tasks, in front of unmodified servers."""
 
 
+for _command in (check, schema, explain, metrics, audit):
+    main.add_command(_command)
+
+
 @main.command()
-@click.option("--config", "file", type=_File, help="The configuration file.")
+@click.option("--config", "file", type=AnyFile, help="The configuration file.")
 @click.option("--upstream", metavar="URL", help="Without a file: the MCP server to put at /mcp.")
 @click.option("--listen", metavar="HOST:PORT", help="With --upstream: where hosts connect; 127.0.0.1:8080.")
 @click.option("--admin", metavar="HOST:PORT", help="With --upstream: where operators look; 127.0.0.1:9464.")
@@ -60,7 +62,8 @@ def main() -> None:
 def serve(file: Path | None, upstream: str | None, listen: str | None, admin: str | None, no_watch: bool) -> None:
     """Serve until SIGTERM or SIGINT; SIGTERM drains first. A second signal ends the drain.
 
-    SIGHUP, and a change of the file, has the file read again: what can change while it serves does.
+    SIGHUP, and a change of the file, has the file read again: what can change while it serves does. SIGHUP also has
+    the files of the audit log opened anew.
     """
     if (file is None) == (upstream is None):
         raise click.UsageError("Give either --config FILE or --upstream URL.")
@@ -68,66 +71,16 @@ def serve(file: Path | None, upstream: str | None, listen: str | None, admin: st
         raise click.UsageError("--listen and --admin belong to --upstream; a file has keys for both.")
     watch = None if file is None else FileWatch(file)
     try:
-        chosen = _load(file) if file is not None else settings.for_upstream(upstream or "", listen, admin)
+        chosen = load(file) if file is not None else settings.for_upstream(upstream or "", listen, admin)
         directory = settings.open_data_directory(os.environ) if _needs_directory(chosen) else None
     except ConfigurationError as wrong:
-        _give_up(wrong, WRONG)
+        give_up(wrong, WRONG)
     _log_as(chosen)
-    source = None if file is None else Source(read=partial(_load, file), relog=_log_as)
+    source = None if file is None else Source(read=partial(load, file), relog=_log_as)
     try:
         asyncio.run(_serve(chosen, directory, source, None if no_watch else watch))
-    except (ListenFailed, TlsRefused, TlsFileRefused, KeyFileRefused, StoreUnavailable) as refusal:
-        _give_up(refusal, COULD_NOT_START)
-
-
-@main.command()
-@click.option("--config", "file", type=_File, required=True, help="The configuration file.")
-def check(file: Path) -> None:
-    """Check a configuration and print it as it takes effect, every key shown, secrets as ********."""
-    try:
-        click.echo(settings.effective(_load(file)), nl=False)
-    except ConfigurationError as wrong:
-        _give_up(wrong, WRONG)
-
-
-@main.command()
-def schema() -> None:
-    """Print the JSON Schema of the configuration file."""
-    click.echo(orjson.dumps(settings.schema(), option=orjson.OPT_INDENT_2))
-
-
-@main.command()
-@click.option("--config", "file", type=_File, required=True, help="The configuration file.")
-@click.option("--upstream", metavar="NAME", required=True, help="The name of an upstream of the file.")
-@click.option("--tool", metavar="NAME", required=True, help="The name of the tool.")
-@click.option("--token", "token_file", type=_File, help="The file with the bearer token of the caller.")
-@click.option("--hint", "hints", metavar="NAME=true|false", multiple=True, help="What the server lists of the tool.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def explain(
-    file: Path, upstream: str, tool: str, token_file: Path | None, hints: tuple[str, ...], as_json: bool
-) -> None:
-    """Print which rules decide over a call of a tool, and the limits that apply; the server is not asked."""
-    try:
-        config = _load(file)
-        if upstream not in config.upstreams:
-            raise click.UsageError(f"--upstream must be one of {', '.join(config.upstreams)}")
-        try:
-            listed, token = read_hints(hints), read_token(token_file)
-        except ValueError as wrong:
-            raise click.UsageError(str(wrong)) from None
-        identity = asyncio.run(who_is(config, upstream, token))
-    except ConfigurationError as wrong:
-        _give_up(wrong, WRONG)
-    except TokenRefused as refused:
-        _give_up(refused, COULD_NOT_START)
-    if token is not None and identity is None:
-        click.echo("taskgate: --token is ignored: auth.mode is none, so all hosts are one caller", err=True)
-    found = explained(config, upstream, tool, identity=identity, hints=listed)
-    click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2) if as_json else worded(found), nl=as_json)
-
-
-def _load(file: Path) -> GatewayConfig:
-    return settings.load(file, os.environ)
+    except (ListenFailed, TlsRefused, TlsFileRefused, KeyFileRefused, StoreUnavailable, *_UNSEEN) as refusal:
+        give_up(refusal, COULD_NOT_START)
 
 
 def _log_as(chosen: GatewayConfig) -> None:
@@ -137,12 +90,11 @@ def _log_as(chosen: GatewayConfig) -> None:
 def _needs_directory(chosen: GatewayConfig) -> bool:
     """Whether something that must outlive the process has no place of its own."""
     makes_key = chosen.auth.mode == "required" and chosen.auth.context.key_file is None
-    return chosen.store.backend == "sqlite" and (chosen.store.sqlite.path is None or makes_key)
-
-
-def _give_up(error: Exception, status: int) -> NoReturn:
-    click.echo(f"taskgate: {error}" if status == COULD_NOT_START else str(error), err=True)
-    sys.exit(status)
+    if chosen.store.backend == "sqlite" and (chosen.store.sqlite.path is None or makes_key):
+        return True
+    audit = chosen.audit
+    has_file = any(sink.type == "file" and sink.path is None for sink in audit.sinks)
+    return audit.enabled and (has_file or audit.hmac_key_file is None)
 
 
 async def _serve(chosen: GatewayConfig, directory: Path | None, source: Source | None, watch: FileWatch | None) -> None:
@@ -183,6 +135,8 @@ async def _follow(service: Service, again: asyncio.Event, watch: FileWatch | Non
             async with asyncio.timeout(None if watch is None else LOOK_EVERY):
                 await again.wait()
         is_another = watch is not None and watch.changed()
+        if again.is_set():
+            service.reopen()
         if again.is_set() or is_another:
             again.clear()
             if await service.reread() is None:

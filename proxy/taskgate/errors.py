@@ -50,9 +50,10 @@ class IncompleteMeta(DownstreamError):
 
 
 class HeaderMismatch(DownstreamError):
-    """A header that repeats a part of the body is missing, malformed, sent twice, or says something else."""
+    """A header that repeats a part of the body is missing, malformed, sent twice, or `contradicts` the body."""
 
     reason = "header_mismatch"
+    contradicts = False
 
 
 class MissingCapability(DownstreamError):

@@ -135,7 +135,7 @@ def build_gatehouse(
         bind=ContextKeys(deployment.current, deployment.previous, bind).bind,
         bound=bind,
         clock=clock,
-        heard=lambda issuer, reason: audit.record(TokenJudged(issuer, reason)),
+        heard=lambda *judged: audit.record(TokenJudged(*judged)),
         cache_size=cache.size,
         cache_ttl=cache.max_ttl,
     )

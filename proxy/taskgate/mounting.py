@@ -19,7 +19,7 @@ from taskgate.config.servers import upstream_settings
 from taskgate.engine.admission.bulkhead import Bulkhead
 from taskgate.engine.admission.rules import Live, Rules
 from taskgate.engine.background import Background
-from taskgate.engine.counted import CountedUpstream
+from taskgate.engine.counted import CountedUpstream, Requests
 from taskgate.engine.mounts import Mount, Mounts
 from taskgate.gatehouse import metadata_url, resource_of
 from taskgate.tasks.policy import TaskSupport
@@ -100,6 +100,7 @@ class Mounting:
     def __init__(self, *, live: Live, make: MakeUpstream, audit: Audit, clock: Clock, port: int) -> None:
         """`port` is the public listener's."""
         self.mounts = Mounts()
+        self.requests = Requests()
         self._live = live
         self._make = make
         self._audit = audit
@@ -168,7 +169,7 @@ class Mounting:
             upstream = self._make(settings, _observer(name, report), self._clock)
         except TlsFileRefused as refused:
             raise TlsFileRefused(f"upstreams.{name}.{refused}") from None
-        return _Server(settings=settings, files=files, upstream=CountedUpstream(upstream), report=report)
+        return _Server(settings=settings, files=files, upstream=CountedUpstream(upstream, self.requests), report=report)
 
     def _berth(self, config: GatewayConfig, rules: Rules, name: str, server: _Server) -> _Berth:
         known, section = self._berths.get(name), config.upstreams[name]

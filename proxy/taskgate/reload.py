@@ -19,8 +19,9 @@ from taskgate.config.rules import rules_of
 from taskgate.downstream.listener import PublicListener
 from taskgate.gate import opened
 from taskgate.gatehouse import Gatehouse, build_gatehouse, deployment_keys, metadata_documents
+from taskgate.observation import Observation
 from taskgate.telemetry.audit import ConfigReloaded
-from taskgate.telemetry.metrics import PrometheusAudit
+from taskgate.telemetry.auditlog.settings import AuditUnavailable
 from taskgate.upstream.wire.trust import TlsFileRefused
 
 SUCCESS: Final = "success"
@@ -50,7 +51,7 @@ class Stage:
 
     house: House
     listener: PublicListener
-    metrics: PrometheusAudit
+    sight: Observation
     around: Surroundings
     data_directory: Path | None
     port: int
@@ -66,8 +67,6 @@ class Reload:
         self._stage = stage
         self._mark = mark
         self._refused: tuple[str, ...] = ()
-        stage.metrics.show_configuration(mark)
-        stage.metrics.show_task_limit(stage.house.live.now.caps.tasks_global)
 
     async def apply(self, config: GatewayConfig) -> Reloaded:
         """Have that configuration from now on, but for what needs a restart. Never raises."""
@@ -81,7 +80,7 @@ class Reload:
             return self.fail(error)
         self._mark, self._refused = mark, ()
         result = NEEDS_RESTART if waits else SUCCESS if changed else UNCHANGED
-        self._stage.metrics.record(ConfigReloaded(result, mark))
+        self._stage.sight.record(ConfigReloaded(result, mark, waits=waits))
         log.info("configuration read again", extra={"result": result})
         if waits:
             log.warning("keys that changed need a restart", extra={"keys": ", ".join(waits)})
@@ -96,7 +95,7 @@ class Reload:
             for problem in problems:
                 log.warning("the configuration stays as it was", extra={"problem": problem})
         self._refused = problems
-        self._stage.metrics.record(ConfigReloaded(INVALID, self._mark))
+        self._stage.sight.record(ConfigReloaded(INVALID, self._mark, problems=problems))
         return Reloaded(result=INVALID, problems=problems)
 
     def fail(self, error: Exception) -> Reloaded:
@@ -104,23 +103,31 @@ class Reload:
         match error:
             case ConfigurationError(problems=problems):
                 return self.refuse(tuple(map(str, problems)))
-            case TlsFileRefused() | KeyFileRefused():
+            case TlsFileRefused() | KeyFileRefused() | AuditUnavailable():
                 return self.refuse((str(error),))
         # Its class alone: what it says may quote the file, and so its secrets.
         return self.refuse((f"failed in a way that was not foreseen: {type(error).__name__}",))
 
     async def _take(self, config: GatewayConfig) -> bool:
-        """Whether anything is different from before. Raises TlsFileRefused or KeyFileRefused; then nothing is."""
+        """Whether anything is different from before.
+
+        Raises TlsFileRefused, KeyFileRefused or AuditUnavailable; then nothing is.
+        """
         mounting, rules = self._stage.house.mounting, rules_of(config)
         documents = metadata_documents(config, self._stage.port)
         prepared = await mounting.prepare(config, rules)
+        gatehouse = None
         try:
             gatehouse = await self._gatehouse(config)
+            seen = await self._stage.sight.prepare(config)
         except BaseException:
             await mounting.discard(prepared)
+            if gatehouse is not None:
+                await gatehouse.close(self._stage.house.callers.gatehouse)
             raise
         before, self._config = self._config, config
-        if config == before and gatehouse is None and not prepared.is_new:
+        if config == before and gatehouse is None and not prepared.is_new and not seen.is_new:
+            await self._stage.sight.discard(seen)
             return False
         # From here on nothing waits and nothing fails.
         house, stage = self._stage.house, self._stage
@@ -132,12 +139,7 @@ class Reload:
             failures = config.auth.lookup_failures
             house.penalties.adjust(failures.threshold, failures.window, failures.penalty)
         stage.listener.show(documents)
-        stage.metrics.adopt(
-            upstreams={name: name for name in config.upstreams},
-            issuers=config.auth.issuers,
-            policies=[policy.name for policy in config.limits.rate],
-        )
-        stage.metrics.show_task_limit(rules.caps.tasks_global)
+        stage.sight.switch(seen)
         if config.logging != before.logging:
             stage.relog(config)
         return True
@@ -149,7 +151,7 @@ class Reload:
         keys = deployment_keys(config, stage.data_directory, entropy, before=present.deployment)
         if config.auth == self._config.auth and keys == present.deployment:
             return None
-        gatehouse = build_gatehouse(config, keys, stage.metrics, stage.around.clock, entropy, before=present)
+        gatehouse = build_gatehouse(config, keys, stage.sight.audit, stage.around.clock, entropy, before=present)
         try:
             await opened(gatehouse, present)
         except BaseException:

@@ -9,7 +9,8 @@ import pytest
 from helpers.records import HOLDER, OWNER, after, keep, new_lease, new_record
 from helpers.waiting import bounded
 from taskgate.stores.base import Change, HolderWatch, News, OwnerWatch, Store, TaskWatch, Watch
-from taskgate.tasks.events import CallSucceeded, CancelRequested, Progressed
+from taskgate.stores.codec import as_head
+from taskgate.tasks.events import CallSucceeded, CancelRequested, Progressed, ResultRetrieved
 from taskgate.tasks.record import OwnerKey, TaskRecord
 
 LONG = timedelta(hours=1)
@@ -91,6 +92,20 @@ class TestEveryWatch:
         assert not waiting.done()
         assert await store.swap(after(record, ENDED), expected=0)
         assert (await waiting).changes == (Change(record.id, 1),)
+
+    async def test_is_not_woken_by_what_becomes_of_a_task_that_has_ended(self, store: Store, kind: int) -> None:
+        """Nobody waits for more of it: that it was looked at is no news."""
+        record = after(new_record(lease=new_lease()), ENDED)
+        await keep(store, replace(record, lease=new_lease()))
+        since = await place(store, OwnerWatch(owner=OWNER))
+        waiting = await begin(store, watches(record)[kind])
+        assert await store.swap(as_head(after(record, ResultRetrieved())), expected=record.revision)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        if kind:
+            assert (await news(store, watches(record, since)[kind], MOMENT)).changes == ()
 
     async def test_wakes_everybody_who_waits(self, store: Store, kind: int) -> None:
         record = new_record(lease=new_lease())

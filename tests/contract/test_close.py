@@ -19,6 +19,7 @@ VERBS: dict[str, Callable[[Store], Awaitable[object]]] = {
     "insert": lambda store: store.insert(new_record(), caps=()),
     "load": lambda store: store.load(OWNER, RECORD.id, now=EPOCH),
     "load bodies": lambda store: store.load(OWNER, RECORD.id, now=EPOCH, bodies=True),
+    "owner_of": lambda store: store.owner_of(RECORD.id),
     "swap": lambda store: store.swap(RECORD, expected=0),
     "page": lambda store: store.page(OWNER, where=TaskFilter(), order=TaskOrder(), after=None, limit=1, now=EPOCH),
     "changed task": lambda store: store.changed(TaskWatch(id=RECORD.id, revision=0), timeout=NONE),

@@ -44,6 +44,7 @@ EVENTS: Final = st.one_of(
         events.CallFaulted, error=texts, reason=st.sampled_from(FaultReason), message=texts, unsent=st.booleans()
     ),
     st.just(events.CancelRequested()),
+    st.just(events.ResultRetrieved()),
     st.just("ask"),
 )
 
@@ -91,6 +92,7 @@ class Histories(RuleBasedStateMachine):
                 "call": st.builds(new_call, tool=st.sampled_from(["f", "g"]), params=st.none() | texts),
                 "reruns": st.integers(0, 1),
                 "repeat_key": st.sampled_from([None, None, "k", "l"]),
+                "trace": st.none() | texts,
             }
         ),
         scopes=st.sets(st.sampled_from(CapScope)),
@@ -138,7 +140,9 @@ class Histories(RuleBasedStateMachine):
             moved = advance(record, event, self.clock.now())
         except IllegalTransition:
             return
-        shown = replace(moved, call=as_head(moved).call) if head else moved
+        # The outcome of what has ended is there already.
+        whole = replace(moved, call=as_head(moved).call) if head else moved
+        shown = as_head(moved) if record.status.is_terminal else whole
         won = self.runner.run(self.store.swap(shown, expected=record.revision - stale))
         assert won == (stale == 0)
         if won:

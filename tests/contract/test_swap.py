@@ -11,7 +11,7 @@ from helpers.records import HOLDER, OWNER, after, keep, new_lease, new_record
 from helpers.waiting import bounded
 from taskgate.stores.base import Store
 from taskgate.stores.codec import as_head
-from taskgate.tasks.events import CallFaulted, CallSucceeded, Dispatched, Progressed, TaskEvent
+from taskgate.tasks.events import CallFaulted, CallSucceeded, Dispatched, Progressed, ResultRetrieved, TaskEvent
 from taskgate.tasks.record import FaultReason, TaskRecord
 
 SUCCEEDED = CallSucceeded(result='{"content":[{"type":"text","text":"\ud800"}]}', tool_error=False)
@@ -47,6 +47,18 @@ async def test_a_swap_of_an_ended_head_keeps_the_outcome(store: Store) -> None:
     later = replace(ended, revision=2, status_message="seen")
     assert await store.swap(as_head(later), expected=1)
     assert await whole(store, ended) == later
+
+
+async def test_a_retrieval_is_kept_beside_the_outcome_and_leaves_everything_else(store: Store) -> None:
+    record = new_record(params="{}", trace="00-1-2-01")
+    await keep(store, record)
+    ended = after(record, SUCCEEDED)
+    assert await store.swap(ended, expected=0)
+    assert await store.swap(as_head(after(ended, ResultRetrieved())), expected=1)
+    assert await whole(store, record) == replace(ended, revision=2, retrieved=True)
+    assert await store.load(OWNER, record.id, now=EPOCH) == as_head(replace(ended, revision=2, retrieved=True))
+    (purged,) = await store.purge(now=record.expires_at, limit=9)
+    assert (purged.retrieved, purged.trace) == (True, "00-1-2-01")
 
 
 async def test_a_swap_of_another_revision_changes_nothing(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""What gateways tell whom it does not concern: log lines, facts, labels of metrics, errors. It must hold no secret.
+"""What gateways tell whom it does not concern: log lines, facts, audit lines, labels, errors. It must hold no secret.
 
 Ears are put up once in a run. The fixture `told`, which every test gets, judges what they heard during that test. What
 hosts get, and what a gateway in a process of its own tells, comes here by `now()` from those who speak to it. Nothing
@@ -9,6 +9,7 @@ import logging
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import wraps
 from typing import Any
 
@@ -19,6 +20,9 @@ from helpers import secrets
 MARKER = "unheard(reason): nothing that the test tells is judged; tests/house/test_told.py lists every such test"
 _LABEL = re.compile(r'="([^"]*)"')
 _STOCK = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_TRACE = re.compile(r"""(trace_id["']?: ?["'])[0-9a-f]{32}""")
+_FOR_LISTENERS = ("task", "owner")
+"""What facts hold for listeners, who show none of it: their own words are what is judged."""
 _ours = logging.getLogger("taskgate")
 
 
@@ -35,8 +39,8 @@ class Told:
         return [fact for fact in self.facts if isinstance(fact, kind)]
 
     def hear(self, text: str) -> None:
-        """Take note of a text, to be judged when the test ends."""
-        self.texts.append(text)
+        """Take note of a text, to be judged when the test ends. Ids of traces look like others, and are told."""
+        self.texts.append(_TRACE.sub(r"\1", text) if "trace_id" in text else text)
 
     def hear_page(self, page: str) -> None:
         """Take note of the labels of a page of metrics."""
@@ -45,7 +49,7 @@ class Told:
     def leaks(self) -> list[str]:
         """Every secret in all of it, with what stands before it."""
         pages = [" ".join(_LABEL.findall(audit.render(None)[0].decode())) for audit in self.audits.values()]
-        texts = dict.fromkeys([*self.texts, *map(repr, self.facts), *pages])
+        texts = dict.fromkeys([*self.texts, *map(_said, self.facts), *pages])
         return secrets.found_in("\n".join(texts)) if texts else []
 
 
@@ -63,6 +67,7 @@ def told(request: pytest.FixtureRequest) -> Iterator[Told]:
     global _now
     _now, before = Told(), secrets.known()
     _put_up_an_ear_for_facts()
+    _put_up_an_ear_for_audit_lines()
     leaked: list[str] = []
     if request.node.get_closest_marker("unheard") is None:
         yield _now
@@ -74,6 +79,11 @@ def told(request: pytest.FixtureRequest) -> Iterator[Told]:
     secrets.forget(before)
     if leaked:
         pytest.fail(f"secrets were told: {leaked}", pytrace=False)
+
+
+def _said(fact: Any) -> str:
+    hidden = {name: None for name in _FOR_LISTENERS if name in getattr(fact, "__dataclass_fields__", ())}
+    return repr(replace(fact, **hidden) if hidden else fact)
 
 
 def _words(record: logging.LogRecord) -> str:
@@ -106,7 +116,7 @@ class _Ear(logging.Handler):
 
 
 def _put_up_an_ear_for_facts() -> None:
-    metrics = sys.modules.get("taskgate.telemetry.metrics")
+    metrics = sys.modules.get("taskgate.telemetry.metrics.prometheus")
     if metrics is None or hasattr(metrics.PrometheusAudit.record, "__wrapped__"):
         return
     record = metrics.PrometheusAudit.record
@@ -118,6 +128,22 @@ def _put_up_an_ear_for_facts() -> None:
         record(audit, fact)
 
     metrics.PrometheusAudit.record = recording
+
+
+def _put_up_an_ear_for_audit_lines() -> None:
+    chain = sys.modules.get("taskgate.telemetry.auditlog.chain")
+    if chain is None or hasattr(chain.Chain.add, "__wrapped__"):
+        return
+    add = chain.Chain.add
+
+    @wraps(add)
+    def adding(its: Any, document: Any) -> bytes:
+        line: bytes = add(its, document)
+        # On a thread of its own, perhaps: to append is all that is done.
+        _now.hear(line.decode())
+        return line
+
+    chain.Chain.add = adding
 
 
 _ours.addHandler(_Ear())

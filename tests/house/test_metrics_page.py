@@ -3,19 +3,33 @@
 import re
 from pathlib import Path
 
+import orjson
 import pytest
 
-from taskgate.telemetry.catalogue import FAMILIES, Family, Label
+from taskgate.config.metrics_models import MetricsSection
+from taskgate.telemetry.metrics.bounds import series_bound
+from taskgate.telemetry.metrics.catalogue import FAMILIES, PARTS, Family
+from taskgate.telemetry.metrics.labels import Label
+from taskgate.telemetry.metrics.settings import Configured
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
 def _rows(heading: str | None) -> list[list[str]]:
-    """The cells of every table row: of the section with that heading, or of all sections before `Labels`."""
+    """The cells of every table row: of the section with that heading, or of all those of families before `Labels`."""
     text = PAGE.read_text(encoding="utf-8")
-    families, _, labels = text.partition("\n## Labels\n")
-    rows = re.findall(r"^\| (`.*) \|$", labels if heading else families, re.MULTILINE)
-    return [[cell.strip() for cell in row.split("|")] for row in rows]
+    families, _, labels = text[text.index("\n## The process\n") :].partition("\n## Labels\n")
+    return _cells(labels if heading else families)
+
+
+def _keys() -> list[list[str]]:
+    """The cells of the table of keys."""
+    text = PAGE.read_text(encoding="utf-8")
+    return _cells(text[: text.index("\n## The process\n")])
+
+
+def _cells(text: str) -> list[list[str]]:
+    return [[cell.strip() for cell in row.split("|")] for row in re.findall(r"^\| (`.*) \|$", text, re.MULTILINE)]
 
 
 def _quoted(cell: str) -> list[str]:
@@ -60,9 +74,36 @@ def test_the_page_explains_no_label_that_no_family_has() -> None:
         assert label in {one for one, _ in known}
 
 
+def test_every_part_of_the_catalogue_has_its_heading() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    headings = [heading for heading in re.findall(r"^## (.*)$", text, re.MULTILINE) if heading in PARTS]
+    assert headings == list(PARTS)
+
+
+def test_the_page_explains_every_key_of_the_section_with_its_default() -> None:
+    usual = MetricsSection().model_dump(mode="json")
+    shown = {_quoted(key)[0]: _quoted(default) for key, default, _ in _keys()}
+    assert shown == {
+        key: [value if isinstance(value, str) else orjson.dumps(value).decode()] for key, value in usual.items()
+    }
+
+
+def test_the_page_is_right_about_how_many_series_there_can_be() -> None:
+    def bound(upstreams: int) -> int:
+        names = {str(number): str(number) for number in range(upstreams)}
+        rates = ("ip", "auth_failures", "calls", "polls", "rest")
+        sinks = ("file", "stdout")
+        return series_bound(
+            Configured(backend="sqlite", upstreams=names, issuers=("corp",), policies=rates, sinks=sinks)
+        )
+
+    said = re.search(r"at most about\s+(\d+), and (\d+) more for each", PAGE.read_text(encoding="utf-8"))
+    assert said is not None
+    each = bound(4) - bound(3)
+    assert int(said[1]) == pytest.approx(bound(3) - 3 * each, abs=50)
+    assert int(said[2]) == pytest.approx(each, abs=10)
+
+
 def test_the_dashboards_page_points_here() -> None:
     folder = PAGE.parents[1] / "grafana"
-    text = (folder / "README.md").read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)]+)\)", text):
-        assert (folder / target).resolve() == PAGE
-    assert "docs/metrics.md" in text
+    assert "(../docs/metrics.md)" in (folder / "README.md").read_text(encoding="utf-8")

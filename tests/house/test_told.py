@@ -24,9 +24,12 @@ from aiohttp import ClientSession, web
 from helpers import gateway_process, secrets
 from helpers.leaks import no_task_left_behind, nothing_left_behind
 from helpers.mcp_host import McpHost
+from helpers.records import new_record
 from helpers.told import MARKER, now, told
 from taskgate.telemetry import audit
-from taskgate.telemetry.metrics import PrometheusAudit
+from taskgate.telemetry.auditlog.chain import NOTHING, Chain
+from taskgate.telemetry.metrics.prometheus import PrometheusAudit
+from taskgate.telemetry.metrics.settings import Configured
 
 ID = "q7Zr0_XbV3mKtY9-hLwPs5Dc8NfGj2Ae"
 JWT = "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJhbGljZSJ9.c2lnbmF0dXJl"
@@ -114,11 +117,15 @@ def test_leaks_by_the_cause_of_an_exception(secret):
 
 @SECRETS
 def test_leaks_by_a_fact(secret):
-    PrometheusAudit(upstreams={}, backend="memory").record(audit.HttpRefused(secret))
+    PrometheusAudit(Configured(backend="memory")).record(audit.HttpRefused(secret))
+
+@SECRETS
+def test_leaks_by_a_line_of_an_audit_log(secret):
+    Chain(NOTHING, None).add({"v": 1, "event": "task.created", "data": {"said": secret}})
 
 @SECRETS
 def test_leaks_by_a_label(secret, monkeypatch):
-    counter = PrometheusAudit(upstreams={secret: secret}, backend="memory")
+    counter = PrometheusAudit(Configured(backend="memory", upstreams={secret: secret}))
     counter.record(audit.SessionLost(secret))
     now().facts.clear()
 
@@ -152,6 +159,13 @@ def test_lines_without_secrets_are_told():
 
 def test_a_library_is_not_ours():
     logging.getLogger("library").warning(JWT)
+
+def test_a_fact_holds_the_record_that_it_is_about():
+    PrometheusAudit(Configured(backend="memory")).record(audit.TaskPurged(new_record(id=ID)))
+
+def test_ids_of_traces_are_told():
+    log.info("asked", extra={"trace_id": "0af7651916cd43dd8448eb211c80319c"})
+    Chain(NOTHING, None).add({"v": 1, "event": "e", "trace": {"trace_id": "0af7651916cd43dd8448eb211c80319c"}})
 
 async def test_a_result_may_hold_whatever_a_server_said():
     await asked(json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"token": JWT, "error": ID}}))

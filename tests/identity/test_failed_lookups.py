@@ -188,6 +188,9 @@ async def test_failures_are_forgotten_after_the_window(scene: Scene) -> None:
 async def test_operators_are_told_of_each_caller_that_enumerates_once(scene: Scene) -> None:
     async def told() -> tuple[float, float, float]:
         count = scene.gateway.count
+        # Why they failed is looked up a while after.
+        assert scene.gateway.service._house is not None
+        await scene.gateway.service._house.lookups.close()
         return (
             await count("taskgate_security_events_total", type="enumeration_suspected"),
             await count("taskgate_penalized_contexts"),

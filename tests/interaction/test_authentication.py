@@ -42,7 +42,12 @@ async def test_without_a_good_token_nothing_is_done_and_the_challenge_says_where
     assert [fact for fact in told.of(StoreUsed) if fact.operation != "count"] == before
     assert told.of(HttpRefused) == [HttpRefused("unauthenticated")]
     (judged,) = told.of(TokenJudged)
-    assert judged.issuer == "_OTHER"
+    assert (judged.issuer, judged.caller) == ("_OTHER", None)
+
+
+def refused(issuer: str, reason: str) -> TokenJudged:
+    """What is told of a token that is not good, and so was never found good before."""
+    return TokenJudged(issuer, reason, known=False)
 
 
 def bad_tokens(gateway: WholeGateway, issuer: TokenIssuer, folder: Path) -> dict[str, tuple[str, TokenJudged]]:
@@ -51,14 +56,14 @@ def bad_tokens(gateway: WholeGateway, issuer: TokenIssuer, folder: Path) -> dict
     good = issuer.token(here)
     stranger = TokenIssuer(folder, number=1)
     return {
-        "expired": (issuer.token(here, exp=now - 60), TokenJudged("corp", "expired")),
-        "not yet valid": (issuer.token(here, nbf=now + 600), TokenJudged("corp", "not_yet_valid")),
-        "of another audience": (issuer.token(here + "/"), TokenJudged("corp", "audience")),
-        "of another issuer": (issuer.token(here, iss="https://idp.example.com"), TokenJudged("_OTHER", "issuer")),
-        "signed by somebody else": (good.rpartition(".")[0] + ".c2ln", TokenJudged("corp", "signature")),
-        "of an unknown key": (stranger.token(here, iss=issuer.issuer), TokenJudged("corp", "unknown_kid")),
-        "without a subject": (issuer.token(here, sub=...), TokenJudged("corp", "claim")),
-        "cut off": (good[:-50].rpartition(".")[0], TokenJudged("_OTHER", "malformed")),
+        "expired": (issuer.token(here, exp=now - 60), refused("corp", "expired")),
+        "not yet valid": (issuer.token(here, nbf=now + 600), refused("corp", "not_yet_valid")),
+        "of another audience": (issuer.token(here + "/"), refused("corp", "audience")),
+        "of another issuer": (issuer.token(here, iss="https://idp.example.com"), refused("_OTHER", "issuer")),
+        "signed by somebody else": (good.rpartition(".")[0] + ".c2ln", refused("corp", "signature")),
+        "of an unknown key": (stranger.token(here, iss=issuer.issuer), refused("corp", "unknown_kid")),
+        "without a subject": (issuer.token(here, sub=...), refused("corp", "claim")),
+        "cut off": (good[:-50].rpartition(".")[0], refused("_OTHER", "malformed")),
     }
 
 

@@ -91,5 +91,5 @@ async def test_what_is_wrong_with_a_body_is_told_to_whoever_may_send_one(
             assert answer.headers["content-type"].startswith("text/plain")
             assert await host.at_end()
     assert told.of(HttpRefused) == [HttpRefused(reason) for reason in reasons]
-    assert told.of(TokenJudged) == [TokenJudged("corp", "ok")]
+    assert [(judged.issuer, judged.reason) for judged in told.of(TokenJudged)] == [("corp", "ok")]
     assert told.of(RpcAnswered) == []

@@ -41,7 +41,7 @@ async def test_without_keys_a_token_cannot_be_judged_and_that_is_503_and_no_reas
                 }
             assert await gateway.ready() == 503
             assert told.of(HttpRefused) == [HttpRefused("jwks_unavailable")] * 3
-            assert told.of(TokenJudged) == [TokenJudged("corp", "jwks_unavailable")] * 3
+            assert told.of(TokenJudged) == [TokenJudged("corp", "jwks_unavailable", known=False)] * 3
             keys.publish(issuer.jwk())
             await eventually(lambda: gateway.service._house and gateway.service._house.callers.gatehouse.ready)
             assert await gateway.ready() == 200

@@ -13,7 +13,7 @@ from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.conftest import Told
 from requirements import covers
-from taskgate.telemetry.audit import AccessRefused, HttpRefused
+from taskgate.telemetry.audit import AccessRefused, HttpRefused, ToolCalled
 
 Opens = Callable[..., AbstractAsyncContextManager[WholeGateway]]
 WRITING = {"tool": "write_*", "require_scopes": ["reports.write", "reports.read"]}
@@ -82,7 +82,10 @@ async def test_too_few_scopes_are_403_that_names_them_all_and_the_server_hears_n
         assert answer.message["id"] == "mine"
         assert (await host.call("read", {"a": 1})).result["structuredContent"] == {"a": 1}
     assert [call["params"]["name"] for call in server.heard("tools/call")] == ["read"]
-    assert told.of(AccessRefused) == [AccessRefused("reports", "tools/call", shadow=False)]
+    refused = AccessRefused("reports", "tools/call", shadow=False, rule="rules[0]", tool="write_all")
+    assert told.of(AccessRefused) == [refused]
+    # It was a call of a tool all the same.
+    assert [call.disposition for call in told.of(ToolCalled)] == ["rejected", "direct"]
     assert told.of(HttpRefused) == [HttpRefused("insufficient_scope")]
 
 
@@ -132,7 +135,10 @@ async def test_a_rule_in_shadow_is_counted_and_refuses_nothing(opens: Opens, com
         host = await come(gateway)
         assert (await host.call("write_one", {"a": 1})).result["structuredContent"] == {"a": 1}
         assert [tool["name"] for tool in (await host.ask("tools/list")).result["tools"]][-1] == "write_one"
-    assert told.of(AccessRefused) == [AccessRefused("reports", "tools/call", shadow=True)] * 2
+    assert told.of(AccessRefused) == [
+        AccessRefused("reports", "tools/call", shadow=True, rule=rule, tool="write_one")
+        for rule in ("rules[0]", "rules[1]")
+    ]
 
 
 async def test_a_rule_is_for_its_mount(server: ScriptedServer, issuer: TokenIssuer) -> None:

@@ -83,7 +83,7 @@ async def test_one_that_could_become_a_task_is_refused_and_counted_so_where_its_
         async with bounded():
             assert (await running).result["resultType"] == "complete"
         assert await gateway.count("taskgate_tool_calls_total", disposition="rejected") == 1
-        assert await gateway.count("taskgate_tool_calls_total", disposition="direct") == 1
+        assert await gateway.count("taskgate_tool_calls_total", disposition="inline") == 1
 
 
 async def test_a_joined_call_that_became_a_task_while_it_waited_fails_unsent_where_it_waits_too_long(

@@ -54,6 +54,21 @@ async def test_a_queued_task_works_and_tells_its_place_until_its_call_leaves(
         await expect_all_given_back(gateway)
 
 
+async def test_only_what_is_with_the_server_is_shown_as_running(server: ScriptedServer, slow: OneByOne) -> None:
+    shown = 'taskgate_tasks_running{upstream="reports"}'
+    async with narrowly(server, tasks=ALWAYS) as gateway:
+        host = await gateway.greeted()
+        await host.start("report")
+        await slow.comes(1)
+        waiting = await host.start("report")
+        assert f"{shown} 1.0" in await gateway.metrics()
+        await host.ask("tasks/cancel", {"taskId": waiting["taskId"]})
+        slow.let_go()
+        async with bounded():
+            while f"{shown} 0.0" not in await gateway.metrics():
+                await asyncio.sleep(0.005)
+
+
 async def test_a_queued_task_is_cancelled_at_once_and_nothing_of_it_is_sent(
     server: ScriptedServer, slow: OneByOne
 ) -> None:

@@ -57,7 +57,7 @@ async def test_a_call_that_is_quick_enough_is_answered_and_makes_no_task(patient
     assert (answer.result["resultType"], answer.result["structuredContent"]) == ("complete", {"a": 1})
     assert not answer.streamed
     assert await patient.count("taskgate_tasks_started_total") == 0
-    assert await patient.count("taskgate_tool_calls_total", tool="echo", disposition="direct") == 1
+    assert await patient.count("taskgate_tool_calls_total", tool="echo", disposition="inline") == 1
 
 
 @covers("M-CREATE-1", "M-CREATE-2")

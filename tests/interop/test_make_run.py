@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import socket
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from example import environments
 
 from helpers import told
+from helpers.prometheus_server import require_prometheus
 from helpers.waiting import bounded, eventually
 from interop.servers import require_environment
 
@@ -46,6 +48,19 @@ AUTH_LINES = (
     'error="insufficient_scope", scope="reports.admin"',
     "Everything went as expected.",
 )
+OBSERVE_LINES = (
+    "Prometheus scrapes it, and is at http://127.0.0.1:",
+    "Everything went as expected.",
+    "What Prometheus saw:",
+    "sum by (upstream) (taskgate_tasks_started_total)\n             3  upstream=default",
+    "1  reason=client, status=cancelled",
+    "1  reason=ok, status=completed",
+    "1  reason=tool_error, status=completed",
+    "1  disposition=direct, tool=quick_sum",
+    "mcp_method_name=tools/call",
+    "3  event=task.created",
+    '    ALERTS{alertstate="firing"}\n',
+)
 
 
 async def run_script(**environment: str) -> tuple[int | None, str, str]:
@@ -56,7 +71,7 @@ async def run_script(**environment: str) -> tuple[int | None, str, str]:
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "ONCE": "", "AUTH": "", "LISTEN": "", "ADMIN": "", **environment},
+        env={**os.environ, "ONCE": "", "AUTH": "", "OBSERVE": "", "LISTEN": "", "ADMIN": "", **environment},
     )
     try:
         async with bounded(50):
@@ -79,8 +94,8 @@ async def log_of_the_run_after(before: set[Path], once: "asyncio.Task[Any]") -> 
     return there()[0].open()
 
 
-async def expect_one_run(lines: tuple[str, ...], **environment: str) -> None:
-    """That one run ends well, says these lines in their order, and leaves nothing."""
+async def expect_one_run(lines: tuple[str, ...], **environment: str) -> str:
+    """That one run ends well, says these lines in their order, and leaves nothing; returns its output."""
     name = environments.NEWEST if environments.unsupported("mcp-1.12.4") else "mcp-1.12.4"
     require_environment(name.removeprefix("mcp-"))
     before = set(ROOT.glob(".run/once-*"))
@@ -93,6 +108,7 @@ async def expect_one_run(lines: tuple[str, ...], **environment: str) -> None:
     assert -1 not in places, output
     assert places == sorted(places), output
     assert set(ROOT.glob(".run/once-*")) <= before, "a run that went well leaves its folder"
+    return output
 
 
 async def test_one_run_shows_a_task_that_completes_one_cancelled_one_failed_and_a_plain_call() -> None:
@@ -101,6 +117,24 @@ async def test_one_run_shows_a_task_that_completes_one_cancelled_one_failed_and_
 
 async def test_one_run_with_tokens_shows_that_a_task_is_its_owners_alone_and_that_a_tool_needs_a_scope() -> None:
     await expect_one_run(AUTH_LINES, AUTH="1")
+
+
+async def test_one_run_with_prometheus_shows_what_that_saw_and_no_alert_fires() -> None:
+    require_prometheus()
+    output = await expect_one_run(OBSERVE_LINES, OBSERVE="1")
+    assert output.endswith(OBSERVE_LINES[-1]), "an alert fires"
+
+
+async def test_a_run_that_is_to_be_observed_says_that_prometheus_is_missing_before_it_starts_anything(
+    tmp_path: Path,
+) -> None:
+    before = set(ROOT.glob(".run/once-*"))
+    status, output, errors = await run_script(ONCE="1", OBSERVE="1", PATH=str(tmp_path))
+    assert (status, output) == (1, "")
+    assert re.fullmatch(
+        r"make run: OBSERVE=1 needs Prometheus, but there is no prometheus here \(Debian: .*\)\n", errors
+    )
+    assert set(ROOT.glob(".run/once-*")) <= before
 
 
 @pytest.mark.parametrize("name", ["LISTEN", "ADMIN"])

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
@@ -122,3 +123,19 @@ def test_many_waits_leave_one_timer_and_none_after_they_are_closed() -> None:
         assert rung == [100]
 
     run(scenario())
+
+
+def test_the_timer_that_all_share_is_nobodys() -> None:
+    whose = ContextVar("whose", default="nobody's")
+    rung: list[str] = []
+
+    async def scenario() -> None:
+        alarms = Alarms(USUAL)
+        whose.set("Alice's")
+        alarms.after(USUAL, lambda: rung.append(whose.get()))
+        whose.set("Bob's")
+        alarms.after(USUAL, lambda: rung.append(whose.get()))
+        await by_hand().at(USUAL)
+
+    run(scenario())
+    assert rung == ["nobody's"] * 2

@@ -101,8 +101,12 @@ async def test_a_token_is_judged_and_what_is_found_is_reported(houses: Any, issu
         await who(house, issuer, exp=NOW - 60)
     with pytest.raises(Unauthenticated):
         await house.callers.identify(Asked(), MOUNT)
-    judged = [("corp", "ok"), ("corp", "expired"), ("_OTHER", "missing")]
-    assert facts.all == [KeysFetched("corp", "ok", 1), *(TokenJudged(*each) for each in judged)]
+    judged = [
+        TokenJudged("corp", "ok", known=False, caller=caller),
+        TokenJudged("corp", "expired", known=False),
+        TokenJudged("_OTHER", "missing"),
+    ]
+    assert facts.all == [KeysFetched("corp", "ok", 1), *judged]
 
 
 async def test_each_issuer_has_its_keys_and_all_are_needed_to_be_ready(houses: Any, tmp_path: Path) -> None:

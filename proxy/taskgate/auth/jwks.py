@@ -8,6 +8,7 @@ next one waiting, which may be the first of a key that is new.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextvars import Context
 from datetime import timedelta
 from logging import getLogger
 from math import inf
@@ -152,7 +153,8 @@ class IssuerKeys:
 
     def _flying(self, *, hurry: bool) -> asyncio.Task[None]:
         if self._flight is None:
-            self._flight = asyncio.get_running_loop().create_task(self._fly(hurry=hurry))
+            # For all who wait: nothing that is ambient where the first one asks is ambient in it.
+            self._flight = asyncio.get_running_loop().create_task(self._fly(hurry=hurry), context=Context())
         return self._flight
 
     async def _fly(self, *, hurry: bool) -> None:

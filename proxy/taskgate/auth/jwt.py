@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from jwt import PyJWK
 
@@ -34,12 +34,21 @@ ALGORITHMS: Final = frozenset(
 """What an operator can choose from: whoever can check such a signature cannot make one."""
 
 
+class TokenHeard(Protocol):
+    """Told of every outcome: the issuer's name or `OTHER`, and a reason or `OK`.
+
+    `known` tells whether the token was found good before; `caller` is whose it is, where it is good.
+    """
+
+    def __call__(self, issuer: str, reason: str, known: bool, caller: AuthContext | None = None) -> None: ...
+
+
 class Verifier:
     """Tells whose a token is, by the rules and keys of the issuer that it names.
 
     A good token is remembered for `cache_ttl`, never beyond its end: so long the removal of a key may go unnoticed.
     Refusals are not remembered: whoever floods us sends another token each time. `bound` are the parts that `bind`
-    makes a context of. `heard` is told of every outcome: the issuer's name or `OTHER`, and a reason or `OK`.
+    makes a context of. `heard` is told of every outcome.
     """
 
     def __init__(
@@ -48,7 +57,7 @@ class Verifier:
         *,
         bind: Callable[[Identity, str], AuthContext],
         clock: Clock,
-        heard: Callable[[str, str], None],
+        heard: TokenHeard,
         cache_size: int = 10_000,
         cache_ttl: timedelta = timedelta(seconds=60),
         bound: Collection[str] = PARTS,
@@ -73,7 +82,7 @@ class Verifier:
         place = (sha256(token.encode("utf-8", "surrogatepass")).digest(), audience)
         known = self._good.find(place, self._clock.now())
         if known is not None:
-            self._heard(known.issuer, OK)
+            self._heard(known.issuer, OK, True, known.context)
             return known.context
         issuer = OTHER
         try:
@@ -85,11 +94,11 @@ class Verifier:
             now = self._clock.now()
             identity = self._identity(seen, settings, audience, now)
         except (Unauthenticated, KeysUnavailable) as refusal:
-            self._heard(issuer, refusal.reason)
+            self._heard(issuer, refusal.reason, False)
             raise
         context = self._bind(identity, token)
         self._good.add(place, context, issuer, now, identity.expires_at - now)
-        self._heard(issuer, OK)
+        self._heard(issuer, OK, False, context)
         return context
 
     def _issuer_of(self, seen: Unverified) -> tuple[IssuerSettings, Keys]:

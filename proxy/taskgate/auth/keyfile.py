@@ -33,12 +33,15 @@ class DeploymentKeys(NamedTuple):
     previous: bytes | None
 
 
-def read_keys(path: Path) -> DeploymentKeys:
-    """The keys of a file: one or two lines of base64url, the present key first. Raises KeyFileRefused."""
+def read_keys(path: Path, *, of: str = "auth contexts") -> DeploymentKeys:
+    """The keys of a file: one or two lines of base64url, the present key first. Raises KeyFileRefused.
+
+    `of` is what the log calls them.
+    """
     try:
         with path.open("rb") as file:
             if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o007:
-                log.warning("everybody on this machine may read the key of auth contexts")
+                log.warning("everybody on this machine may read the key of %s", of)
             text = file.read(_LONGEST + 1)
     except OSError as error:
         raise KeyFileRefused(f"the key file cannot be read: {os.strerror(error.errno or 0)}") from None
@@ -48,15 +51,18 @@ def read_keys(path: Path) -> DeploymentKeys:
     return DeploymentKeys(keys[0], keys[1] if len(keys) == 2 else None)
 
 
-def made_keys(path: Path, entropy: Entropy) -> DeploymentKeys:
-    """The keys of a file that is made, for its owner alone, where there is none. Raises KeyFileRefused."""
+def made_keys(path: Path, entropy: Entropy, *, of: str = "auth contexts") -> DeploymentKeys:
+    """The keys of a file that is made, for its owner alone, where there is none; see `read_keys`.
+
+    Raises KeyFileRefused.
+    """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not path.exists():
             _make(path, urlsafe_b64encode(entropy.token(MIN_KEY)) + b"\n")
     except OSError as error:
         raise KeyFileRefused(f"the key file cannot be made: {os.strerror(error.errno or 0)}") from None
-    return read_keys(path)
+    return read_keys(path, of=of)
 
 
 def _make(path: Path, text: bytes) -> None:

@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from taskgate.config.addresses import Listen, read_listen
+from taskgate.config.audit_coherence import audit_contradictions
 from taskgate.config.auth_coherence import auth_contradictions
 from taskgate.config.credential_coherence import credential_contradictions
 from taskgate.config.limit_coherence import limit_contradictions
+from taskgate.config.metrics_coherence import metrics_contradictions
 from taskgate.config.problems import dotted
 from taskgate.config.protection_coherence import protection_contradictions
 from taskgate.config.retention import retention_contradictions
 from taskgate.config.task_coherence import task_contradictions
 from taskgate.config.timeout_coherence import timeout_contradictions
 from taskgate.config.tls import tls_contradictions
+from taskgate.config.tracing_models import tracing_contradictions
 from taskgate.config.written import Contradiction, listed, read, section, told
 
 
@@ -36,6 +39,9 @@ def contradictions(written: object, *, usual: object) -> list[Contradiction]:
         *task_contradictions(written, usual),
         *limit_contradictions(written, usual),
         *tls_contradictions(written),
+        *audit_contradictions(written),
+        *metrics_contradictions(written),
+        *tracing_contradictions(written),
     ]
 
 

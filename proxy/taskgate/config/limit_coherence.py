@@ -31,8 +31,8 @@ def limit_contradictions(written: object, usual: object) -> Iterator[Contradicti
         if isinstance(name, str) and policies.setdefault(name, policy) is not policy:
             yield (*here, "name"), "must not be the name of another policy"
         yield from _of_policy(policy, here)
-        if policy.get("scope") == "tenant" and not _has_tenants(written):
-            yield (*here, "scope"), f"must not be tenant {_without_tenants(written)}"
+        if policy.get("scope") == "tenant" and not has_tenants(written):
+            yield (*here, "scope"), f"must not be tenant {without_tenants(written)}"
     if _RATES[1] not in section(written, _RATES[0]):
         policies = {str(each["name"]): each for each in map(section, listed(usual, *_RATES))}
     for index, override in enumerate(map(section, listed(written, *_OVERRIDES))):
@@ -80,12 +80,12 @@ def _of_burst(policy: Mapping[str, object], here: Location) -> Iterator[Contradi
 def _of_match(override: Mapping[str, object], here: Location, written: object) -> Iterator[Contradiction]:
     where = (*here, "match")
     match = section(override, "match")
-    if match.get("tenant") is not None and not _has_tenants(written):
-        yield (*where, "tenant"), f"must be null {_without_tenants(written)}"
+    if match.get("tenant") is not None and not has_tenants(written):
+        yield (*where, "tenant"), f"must be null {without_tenants(written)}"
     if section(match, "claims") and mode_of(written) == "none":
         yield (*where, "claims"), "must be empty with auth.mode none, where nobody has claims"
-    if section(override, "concurrency").get("tasks_per_tenant") is not None and not _has_tenants(written):
-        yield (*here, "concurrency", "tasks_per_tenant"), f"must be null {_without_tenants(written)}"
+    if section(override, "concurrency").get("tasks_per_tenant") is not None and not has_tenants(written):
+        yield (*here, "concurrency", "tasks_per_tenant"), f"must be null {without_tenants(written)}"
 
 
 def _of_rates(
@@ -112,12 +112,12 @@ def _of_length(override: Mapping[str, object], here: Location, written: object) 
         yield (*here, "ttl_max"), f"must be at most {write_duration(longest)} with auth.mode {mode_of(written)}"
 
 
-def _has_tenants(written: object) -> bool:
+def has_tenants(written: object) -> bool:
     issuers = section(written, "auth", "issuers")
     return any(section(each, "claims").get("tenant") is not None for each in issuers.values())
 
 
-def _without_tenants(written: object) -> str:
+def without_tenants(written: object) -> str:
     if mode_of(written) == "none":
         return "with auth.mode none, where nobody has a tenant"
     return "unless an issuer has claims.tenant: nobody has a tenant"

@@ -1,9 +1,10 @@
 """The configuration: every key that a file may hold, with its type, its default and its bounds.
 
 What lives here: the sections as frozen models, but for those about who may do what (auth_models), about servers
-(upstream_models), about tasks (task_models) and about limits (limits_models). What must not: reading files; anything
-that lower floors import, since the composition root hands each of them values of its own. What holds: a GatewayConfig
-can be served as it is, and its `model_dump(mode="json")` is in the words of the file.
+(upstream_models), about tasks (task_models), about limits (limits_models) and about what operators see (audit_models,
+metrics_models, tracing_models). What must not: reading files; anything that lower floors import, since the composition
+root hands each of them values of its own. What holds: a GatewayConfig can be served as it is, and its
+`model_dump(mode="json")` is in the words of the file.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from taskgate.config.addresses import DatabasePath, FilePath, Host, Listen, ListenAddress, Origin, PublicUrl
+from taskgate.config.audit_coherence import with_files
+from taskgate.config.audit_models import AuditSection
 from taskgate.config.auth_models import AuthorizationSection, AuthSection
 from taskgate.config.coherence import contradictions
 from taskgate.config.fields import (
@@ -33,12 +36,14 @@ from taskgate.config.fields import (
     ZeroOrMore,
 )
 from taskgate.config.limits_models import LimitsSection
+from taskgate.config.metrics_models import MetricsSection
 from taskgate.config.networks import Network
 from taskgate.config.protection_coherence import without_health
 from taskgate.config.protection_models import RetriesSection
 from taskgate.config.retention import completed, usual_longest
 from taskgate.config.task_models import TasksSection
 from taskgate.config.tls import TlsSection
+from taskgate.config.tracing_models import TracingSection
 from taskgate.config.units import DurationIn, SizeIn
 from taskgate.config.upstream_models import UpstreamSection
 
@@ -157,6 +162,9 @@ class GatewayConfig(Section):
     authorization: AuthorizationSection = AuthorizationSection()
     limits: LimitsSection = LimitsSection()
     store: StoreSection = StoreSection()
+    audit: AuditSection = AuditSection()
+    metrics: MetricsSection = MetricsSection()
+    tracing: TracingSection = TracingSection()
     logging: LoggingSection = LoggingSection()
 
     @property
@@ -167,7 +175,7 @@ class GatewayConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _completed(cls, written: object) -> object:
-        return without_health(completed(written))
+        return with_files(without_health(completed(written)))
 
     @model_validator(mode="after")
     def _holds_together(self) -> Self:

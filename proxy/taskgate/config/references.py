@@ -12,7 +12,7 @@ from pathlib import Path
 
 LARGEST_SECRET = 2**16
 
-_REFERENCE = re.compile(r"\$(?:(?P<dollar>\$)|\{(?P<body>[^}]*)\})?")
+_REFERENCE = re.compile(r"\$(?:(?P<dollar>\$|(?=[.\[]))|\{(?P<body>[^}]*)\})?")
 _BODY = re.compile(r"(?:file:(?P<file>/.*?)|(?P<name>[A-Za-z_][A-Za-z0-9_]*))(?::-(?P<default>.*))?", re.DOTALL)
 
 _EXPECTED = (
@@ -30,13 +30,14 @@ def expand(text: str, environ: Mapping[str, str]) -> tuple[str, list[str]]:
 
     `${NAME}` is a variable that must be set; `${NAME:-default}` gives the default where it is unset or empty, as a
     shell does; `${file:/path}` is the content of a file without the line ends after it, with a default in the same
-    way; `$$` is one dollar sign. Any other `$` is a complaint, so that a mistyped reference is never taken literally.
+    way; `$$` is one dollar sign, and so is `$` before `.` or `[`, with which JSONPaths begin. Any other `$` is a
+    complaint, so that a mistyped reference is never taken literally.
     """
     complaints: list[str] = []
 
     def replaced(match: re.Match[str]) -> str:
         try:
-            return "$" if match["dollar"] else _resolved(match["body"], environ)
+            return "$" if match["dollar"] is not None else _resolved(match["body"], environ)
         except _Unresolved as unresolved:
             complaints.append(str(unresolved))
             return ""

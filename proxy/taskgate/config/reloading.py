@@ -15,7 +15,7 @@ from taskgate.config.coherence import contradictions
 from taskgate.config.models import GatewayConfig
 from taskgate.config.problems import ConfigurationError, Location, Problem, dotted
 
-KEPT: Final = ("server", "admin", "store")
+KEPT: Final = ("server", "admin", "store", "tracing")
 """The sections of which hardly anything takes effect before a restart."""
 _LOOKED_AT: Final = (*KEPT, "auth", "tasks")
 _STREAMS: Final = "max_streams_per_context"

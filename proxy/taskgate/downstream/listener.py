@@ -13,7 +13,7 @@ from functools import partial
 
 from aiohttp import web
 
-from taskgate.clock import Clock
+from taskgate.clock import Clock, Entropy, SystemEntropy
 from taskgate.downstream.body import Bodies
 from taskgate.downstream.documents import Documents
 from taskgate.downstream.door import Door, Refusal
@@ -23,9 +23,10 @@ from taskgate.downstream.peers import Network, Peers
 from taskgate.downstream.protocol import HostConnection
 from taskgate.downstream.stream import Terms
 from taskgate.downstream.tls import Certificates, TlsSettings
+from taskgate.downstream.visits import Visits
 from taskgate.downstream.wire import TlsWire
 from taskgate.engine.messages import Answer
-from taskgate.telemetry.audit import Audit
+from taskgate.telemetry.audit import Audit, NoTrail, Trail
 
 _BACKLOG = 512
 
@@ -59,10 +60,12 @@ class PublicListener:
         is_mount: Callable[[str], bool],
         audit: Audit,
         clock: Clock,
+        entropy: Entropy | None = None,
+        trail: Trail | None = None,
     ) -> None:
         """`answer` is the engine; `is_mount` tells whether a path, byte by byte, leads to a server now.
 
-        `documents` are for everybody, by their paths.
+        `documents` are for everybody, by their paths. `trail` has a record of every request, where there is one.
         """
         self._bounds = Bounds(
             max_header=settings.max_header,
@@ -80,13 +83,14 @@ class PublicListener:
             ),
             documents=self._documents,
             engine=answer,
+            visits=Visits(Peers(settings.trusted_proxies), entropy or SystemEntropy()),
             audit=audit,
+            trail=trail or NoTrail(),
             clock=clock,
             max_header=settings.max_header,
             terms=Terms(
                 audit=audit,
                 bodies=Bodies(max_body=settings.max_body, read_timeout=settings.read_timeout),
-                peers=Peers(settings.trusted_proxies),
                 silence=settings.sse_keepalive.total_seconds(),
             ),
         )
@@ -117,6 +121,10 @@ class PublicListener:
         """Have other documents for everybody, by their paths."""
         self._documents.replace(documents)
 
+    def active(self) -> dict[tuple[str], int]:
+        """How many requests are being answered, by the label of their route; safe on any thread."""
+        return self._endpoint.active()
+
     def stop_accepting(self) -> None:
         """Refuse new connections; those that are open go on."""
         if self._server is not None:
@@ -139,7 +147,7 @@ class _Connections(web.Server):
     def __init__(self, endpoint: Endpoint, bounds: Bounds) -> None:
         super().__init__(endpoint.answer)
         self._bounds = bounds
-        self._note_garbage: Callable[[Refusal], None] = endpoint.note_garbage
+        self._note_garbage: Callable[[web.BaseRequest, Refusal], None] = endpoint.note_garbage
         self._tasks: set[asyncio.Task[None]] = set()
         self._open: set[HostConnection] = set()
         self._wires: set[TlsWire] = set()

@@ -15,7 +15,8 @@ from typing import Any, Final
 import orjson
 from aiohttp import web
 
-from taskgate.telemetry.metrics import PrometheusAudit
+from taskgate.telemetry.audit import Audit, OperatorAsked
+from taskgate.telemetry.metrics.prometheus import PrometheusAudit
 
 _log = logging.getLogger(__name__)
 
@@ -35,19 +36,28 @@ READY_SECONDS: Final = 2.0
 """How long that may take before it counts as a no."""
 
 _RELOAD: Final = "/-/reload"
+_LIVEZ, _READYZ = "/livez", "/readyz"
+
+TAKEN: Final = (_LIVEZ, _READYZ, "/healthz", "/-", "/api")
+"""Where no metrics can be: what is there, or below, is something else's."""
+
 _CLOSE_SECONDS: Final = 2.0
 _IDLE_SECONDS: Final = 75.0
 """Longer than scrapers wait between two scrapes, so that they keep their connection."""
 
 
 class OperatorsListener:
-    """Serves `/livez`, `/readyz`, `/metrics` and `/-/reload` on a port of their own.
+    """Serves `/livez`, `/readyz`, the metrics where they want to be, and `/-/reload` on a port of their own.
 
     `ready` is asked at every probe and every scrape. It should answer from what is known or touch the store once.
+    `audit` is told of whoever asked for what needs the token.
     """
 
-    def __init__(self, *, metrics: PrometheusAudit, ready: Ready, servers: Servers, reload: Reload) -> None:
+    def __init__(
+        self, *, metrics: PrometheusAudit, ready: Ready, servers: Servers, reload: Reload, audit: Audit
+    ) -> None:
         self._metrics = metrics
+        self._audit = audit
         self._ready = ready
         self._servers = servers
         self._reload = reload
@@ -56,9 +66,8 @@ class OperatorsListener:
         self._rendering = asyncio.Lock()
         self._runner: web.ServerRunner | None = None
         self._routes: dict[str, Callable[[web.BaseRequest], Awaitable[web.Response]]] = {
-            "/livez": self._answer_livez,
-            "/readyz": self._answer_readyz,
-            "/metrics": self._answer_metrics,
+            _LIVEZ: self._answer_livez,
+            _READYZ: self._answer_readyz,
             _RELOAD: self._answer_reload,
         }
 
@@ -93,10 +102,12 @@ class OperatorsListener:
     async def _answer(self, received: web.BaseRequest) -> web.Response:
         if not _names_an_address(received.headers.get("Host", "")):
             return _json(421, {"error": "no such host here"})
-        route = self._routes.get(received.path)
+        path = received.path
+        # Asked each time: a configuration that is read again may have them elsewhere, or nowhere.
+        route = self._answer_metrics if path == self._metrics.path else self._routes.get(path)
         if route is None:
             return _json(404, {"error": "not found"})
-        allowed = "POST" if received.path == _RELOAD else "GET"
+        allowed = "POST" if path == _RELOAD else "GET"
         if received.method != allowed:
             return _json(405, {"error": "method not allowed"}, Allow=allowed)
         return await route(received)
@@ -116,12 +127,19 @@ class OperatorsListener:
 
     async def _answer_metrics(self, received: web.BaseRequest) -> web.Response:
         await self._check()
-        # One at a time: rendering holds a thread of the pool that others need too.
+        # One at a time: it holds a thread of the pool that others need too.
         async with self._rendering:
-            body, content_type = await asyncio.to_thread(self._metrics.render, received.headers.get("Accept"))
+            body, content_type = await self._metrics.scrape(received.headers.get("Accept"))
         return web.Response(body=body, headers={"Content-Type": content_type, **_PLAIN})
 
     async def _answer_reload(self, received: web.BaseRequest) -> web.Response:
+        answer = await self._reload_for(received)
+        # `remote` is None for whoever has left meanwhile.
+        address = received.remote or ""
+        self._audit.record(OperatorAsked(received.method, _RELOAD, answer.status, address))
+        return answer
+
+    async def _reload_for(self, received: web.BaseRequest) -> web.Response:
         if self._token is None:
             return _json(403, {"error": "not allowed: admin.token_file is not configured"})
         if not _shows(received, self._token):

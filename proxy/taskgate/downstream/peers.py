@@ -38,8 +38,10 @@ class Peers:
 
     def __init__(self, trusted: Sequence[Network] = ()) -> None:
         self._trusted = tuple(trusted)
+        self.trusts_any = bool(trusted)
+        """Whether headers may say where a request comes from; else nobody need look at them."""
 
-    def address_of(self, peer: str | None, forwarded: Sequence[str], forwarded_for: Sequence[str]) -> str:
+    def address_of(self, peer: str | None, forwarded: Sequence[str] = (), forwarded_for: Sequence[str] = ()) -> str:
         """The nearest address that is not of a trusted proxy, from the other end of the connection outwards.
 
         The headers, of which `Forwarded` wins wherever it is there, are looked at for trusted peers only. Where they

@@ -20,6 +20,7 @@ from aiohttp.web_protocol import _ErrInfo
 
 from taskgate.downstream.door import BAD_REQUEST, HEAD_TOO_LARGE, TOO_SLOW, Refusal
 from taskgate.downstream.patience import Bounds, HeadWatch, WriteWatch
+from taskgate.telemetry.visit import nobody
 
 SERVER_NAME: Final = "taskgate"
 
@@ -66,7 +67,7 @@ class HostConnection(web.RequestHandler):
         server: web.Server,
         bounds: Bounds,
         tasks: set[asyncio.Task[None]],
-        on_garbage: Callable[[Refusal], None],
+        on_garbage: Callable[[web.BaseRequest, Refusal], None],
     ) -> None:
         """`tasks` holds the connection's task while it runs; `on_garbage` is told of what never became a request."""
         super().__init__(
@@ -176,7 +177,9 @@ class HostConnection(web.RequestHandler):
     def resume_reading(self, resume_parser: bool = True) -> None:
         """A reader asks for it whenever it has taken something; unless reading was paused there is nothing to parse."""
         if self._reading_paused:
-            super().resume_reading(resume_parser)
+            # What is read from here on need not be of the request that is being read now.
+            with nobody():
+                super().resume_reading(resume_parser)
 
     def _give_up_on_head(self) -> None:
         if self._head.size:
@@ -253,7 +256,7 @@ class HostConnection(web.RequestHandler):
         refusal = err_info.exc.refusal
 
         async def answer(http: web.BaseRequest) -> web.StreamResponse:
-            self._on_garbage(refusal)
+            self._on_garbage(http, refusal)
             return await self.refuse(http, refusal)
 
         return answer

@@ -17,13 +17,13 @@ from aiohttp.http import HttpVersion11
 from multidict import CIMultiDict
 
 from taskgate.downstream.body import Bodies
-from taskgate.downstream.peers import Peers
 from taskgate.downstream.protocol import SERVER_NAME
-from taskgate.engine.messages import Inbound, Verb
+from taskgate.engine.messages import UNKNOWN, Inbound, Verb
 from taskgate.engine.streams.feed import Feed, LastingFeed
 from taskgate.engine.streams.line import Line
 from taskgate.engine.streams.trails import Trails
 from taskgate.mcp import sse
+from taskgate.telemetry import visit
 from taskgate.telemetry.audit import Audit, StreamEnded, StreamOpened
 
 _HEADERS: Final = CIMultiDict(
@@ -44,12 +44,14 @@ class Terms:
 
     audit: Audit
     bodies: Bodies
-    peers: Peers
     silence: float
 
 
 class HostExchange:
-    """One request of a host, as the engine is offered it. `asked` tells whether the engine wanted the body."""
+    """One request of a host, as the engine is offered it. `asked` tells whether the engine wanted the body.
+
+    Whoever has it do something, it does that for the visit in which it was made.
+    """
 
     __slots__ = (
         "_feed",
@@ -64,12 +66,16 @@ class HostExchange:
         "_response",
         "_terms",
         "_trails",
+        "_visit",
         "_writer",
+        "address",
         "asked",
     )
 
-    def __init__(self, http: web.BaseRequest, inbound: Inbound, terms: Terms) -> None:
+    def __init__(self, http: web.BaseRequest, inbound: Inbound, terms: Terms, address: str = UNKNOWN) -> None:
         self.asked = False
+        self.address = address
+        self._visit = visit.current()
         self._http = http
         self._inbound = inbound
         self._terms = terms
@@ -93,13 +99,6 @@ class HostExchange:
     def version(self) -> HttpVersion:
         """The HTTP that the host speaks."""
         return self._http.version
-
-    @property
-    def address(self) -> str:
-        """Where the request comes from; found out anew each time, because hardly any request is asked."""
-        headers = self._http.headers
-        forwarded, forwarded_for = headers.getall(hdrs.FORWARDED, ()), headers.getall(hdrs.X_FORWARDED_FOR, ())
-        return self._terms.peers.address_of(self._http.remote, forwarded, forwarded_for)
 
     def body(self) -> Coroutine[Any, Any, bytes]:
         """The whole body, to be awaited. Raises Refused then, of which this exchange ends."""
@@ -142,10 +141,11 @@ class HostExchange:
         A host that has all of its answer may leave before we are done with it: it left after the answer.
         """
         self._gone = True
-        self._part()
-        waiting, self._forget = self._forget, []
-        for forget in () if self._has_answer else waiting:
-            self.when_gone(forget)
+        with visit.within(self._visit):
+            self._part()
+            waiting, self._forget = self._forget, []
+            for forget in () if self._has_answer else waiting:
+                self.when_gone(forget)
 
     def settle(self) -> None:
         """The answer leaves right now, and not as a stream: a host whose connection has ended by now has no answer."""
@@ -205,9 +205,10 @@ class HostExchange:
         if self._http.version != HttpVersion11:
             # Without chunks only the end of the connection marks the end of the stream.
             response.force_close()
-        self._terms.audit.record(StreamOpened("downstream", self._kind))
-        self._writer = asyncio.get_running_loop().create_task(self._write(response, line))
-        self._writer.add_done_callback(self._ended)
+        with visit.within(self._visit):
+            self._terms.audit.record(StreamOpened("downstream", self._kind))
+            self._writer = asyncio.get_running_loop().create_task(self._write(response, line))
+            self._writer.add_done_callback(self._ended)
 
     async def _write(self, response: web.StreamResponse, line: Line) -> None:
         await response.prepare(self._http)

@@ -1,7 +1,7 @@
 """Changes of a record that somebody else may be changing at the same moment: read, advance, swap, and again.
 
-What must not live here: what an event means (`tasks/machine`), and ends of tasks, which have to be written however long
-that takes (`endings`).
+What must not live here: what an event means (`tasks/machine`), what is told of it (`reports`), and ends of tasks, which
+have to be written however long that takes (`endings`).
 """
 
 import asyncio
@@ -9,12 +9,15 @@ from collections.abc import Callable
 from typing import Final
 
 from taskgate.clock import Clock
+from taskgate.engine.reports import report
+from taskgate.engine.retrievals import Retrievals
+from taskgate.engine.suspicions import Suspicions
 from taskgate.errors import IllegalTransition, StoreUnavailable
 from taskgate.stores.base import TaskStore
 from taskgate.tasks.events import TaskEvent
 from taskgate.tasks.machine import advance
 from taskgate.tasks.record import OwnerKey, TaskId, TaskRecord
-from taskgate.telemetry.audit import Audit, TaskMoved
+from taskgate.telemetry.audit import Audit
 
 RETRY_FIRST: Final = 0.1
 RETRY_MOST: Final = 5.0
@@ -31,6 +34,9 @@ class Changes:
         self._store = store
         self._audit = audit
         self._clock = clock
+        self._suspicions = Suspicions(audit, clock)
+        self.retrievals = Retrievals(store=store, audit=audit, clock=clock)
+        """The one change that nobody waits for."""
 
     async def make(self, owner: OwnerKey, task: TaskId, choose: Choose) -> TaskRecord | None:
         """The record after what `choose` wants; None where that cannot be, because of its state or for want of it.
@@ -48,8 +54,7 @@ class Changes:
             except IllegalTransition:
                 return None
             if await self._store.swap(changed, expected=record.revision):
-                if changed.status is not record.status:
-                    self._audit.record(TaskMoved(owner.mount, record.status, changed.status))
+                report(self._audit, record, event, changed)
                 return changed
 
     async def insist(self, owner: OwnerKey, task: TaskId, choose: Choose) -> TaskRecord | None:
@@ -61,3 +66,7 @@ class Changes:
             except StoreUnavailable:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, RETRY_MOST)
+
+    def unasked(self, owner: OwnerKey) -> None:
+        """Somebody answered what a task of theirs was never asked: that is told of, and nothing else comes of it."""
+        self._suspicions.raise_once("input_key_unknown", owner.context, owner.mount)

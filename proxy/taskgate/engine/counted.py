@@ -1,9 +1,11 @@
 """An upstream that knows how many of its sessions are open, so that it can be let go once nobody needs it.
 
-What must not live here: why it is let go, and what takes its place.
+It also counts the requests that it has not answered yet, for operators. What must not live here: why it is let go, and
+what takes its place.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
 from typing import Any
@@ -15,12 +17,35 @@ from taskgate.tasks.events import CallFaulted, CallSucceeded
 from taskgate.upstream.base import Hearer, Speaker, Speaks, Upstream, UpstreamSession, Vitals
 
 
+class Requests:
+    """How many requests of hosts and calls of tasks are under way, by the name of their upstream.
+
+    What was replaced counts with what took its place, for as long as it still has some.
+    """
+
+    def __init__(self) -> None:
+        self._under_way: Counter[str] = Counter()
+
+    def read(self) -> dict[tuple[str], int]:
+        """How many there are now; names that never had any are not there."""
+        return {(name,): count for name, count in self._under_way.items()}
+
+    def begin(self, name: str) -> None:
+        """One more."""
+        self._under_way[name] += 1
+
+    def end(self, name: str) -> None:
+        """One that began has been answered, or given up."""
+        self._under_way[name] -= 1
+
+
 class CountedUpstream:
     """Hands everything to `inner`, and counts the sessions that are not closed yet; see Upstream."""
 
-    def __init__(self, inner: Upstream) -> None:
+    def __init__(self, inner: Upstream, requests: Requests | None = None) -> None:
         self.name = inner.name
         self._inner = inner
+        self._requests = requests or Requests()
         self._present: Callable[[], Upstream | None] | None = None
         self._sessions = 0
         self._closing: asyncio.Task[None] | None = None
@@ -43,7 +68,7 @@ class CountedUpstream:
         session = self._inner.session(hearer, speaks, host)
         self._sessions += 1
         self._empty.clear()
-        return _CountedSession(session, self._part)
+        return _CountedSession(session, self._part, self.name, self._requests)
 
     def yield_to(self, present: Callable[[], Upstream | None]) -> None:
         """Begin no session any more where another has its place: whoever still asks here gets one of that.
@@ -71,11 +96,13 @@ class CountedUpstream:
 class _CountedSession:
     """See UpstreamSession. `part` is called once, when it is closed."""
 
-    __slots__ = ("_inner", "_part")
+    __slots__ = ("_inner", "_name", "_part", "_requests")
 
-    def __init__(self, inner: UpstreamSession, part: Callable[[], None]) -> None:
+    def __init__(self, inner: UpstreamSession, part: Callable[[], None], name: str, requests: Requests) -> None:
         self._inner = inner
         self._part: Callable[[], None] | None = part
+        self._name = name
+        self._requests = requests
 
     @property
     def era(self) -> Era:
@@ -84,7 +111,7 @@ class _CountedSession:
     def open(self) -> Coroutine[Any, Any, Server]:
         return self._inner.open()
 
-    def relay(
+    async def relay(
         self,
         method: str,
         params: Params | None,
@@ -94,12 +121,16 @@ class _CountedSession:
         speaker: Speaker | None = None,
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
-    ) -> Coroutine[Any, Any, Response]:
-        return self._inner.relay(
-            method, params, hearer=hearer, tool=tool, speaker=speaker, log_level=log_level, repeated=repeated
-        )
+    ) -> Response:
+        self._requests.begin(self._name)
+        try:
+            return await self._inner.relay(
+                method, params, hearer=hearer, tool=tool, speaker=speaker, log_level=log_level, repeated=repeated
+            )
+        finally:
+            self._requests.end(self._name)
 
-    def run(
+    async def run(
         self,
         tool: str,
         params: RawJson,
@@ -109,10 +140,14 @@ class _CountedSession:
         speaker: Speaker | None = None,
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
-    ) -> Coroutine[Any, Any, Response]:
-        return self._inner.run(
-            tool, params, within=within, hearer=hearer, speaker=speaker, log_level=log_level, repeated=repeated
-        )
+    ) -> Response:
+        self._requests.begin(self._name)
+        try:
+            return await self._inner.run(
+                tool, params, within=within, hearer=hearer, speaker=speaker, log_level=log_level, repeated=repeated
+            )
+        finally:
+            self._requests.end(self._name)
 
     def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
         return self._inner.outcome(response)

@@ -13,6 +13,7 @@ from taskgate.clock import Clock
 from taskgate.dialects.faults import call_ended
 from taskgate.engine.admission.bulkhead import Ticket, queued
 from taskgate.engine.changes import Changes
+from taskgate.engine.reports import report
 from taskgate.engine.runs import Run
 from taskgate.errors import QueueFull, StoreUnavailable
 from taskgate.interruption import Interrupted
@@ -20,6 +21,7 @@ from taskgate.stores.base import TaskStore
 from taskgate.tasks.events import CallFaulted, Dispatched, Progressed
 from taskgate.tasks.machine import advance
 from taskgate.tasks.record import FaultReason, TaskRecord
+from taskgate.telemetry.audit import Audit, TaskDispatched
 
 SHUT_DOWN_UNSENT: Final = "The gateway shut down before the call was sent"
 NO_STORE: Final = "The call was not sent: the task store was not available"
@@ -28,13 +30,14 @@ NO_STORE: Final = "The call was not sent: the task store was not available"
 class Departures:
     """Lets calls of tasks leave."""
 
-    def __init__(self, *, store: TaskStore, changes: Changes, clock: Clock) -> None:
+    def __init__(self, *, store: TaskStore, changes: Changes, audit: Audit, clock: Clock) -> None:
         self._store = store
         self._changes = changes
+        self._audit = audit
         self._clock = clock
 
     async def leave(self, run: Run, record: TaskRecord, ticket: Ticket) -> CallFaulted | None:
-        """Wait until the call may leave, which the record says from then on; else how the task is to end, unsent.
+        """Wait until the call may leave, which its record says from then on; else how the task is to end, unsent.
 
         Raises Interrupted where somebody else ended it.
         """
@@ -45,18 +48,13 @@ class Departures:
                 await self._wait(run, record, ticket)
             if run.is_shut_down:
                 return unsent(FaultReason.SHUTDOWN, SHUT_DOWN_UNSENT)
-            if run.revision == record.revision:
-                # Nothing was done to it since it was made, as is usual.
-                marked = advance(record, Dispatched(), self._clock.now())
-                # Before it is written: its news comes first.
-                run.wrote(marked.revision)
-                if await self._store.swap(marked, expected=record.revision):
-                    return None
-            await self._mark(run)
+            if run.revision != record.revision or (marked := await self._mark_at_once(run, record)) is None:
+                marked = await self._mark(run)
         except QueueFull as full:
             return unsent(FaultReason.QUEUE, str(full), retry_after=full.retry_after)
         except StoreUnavailable:
             return unsent(FaultReason.INTERNAL, NO_STORE)
+        self._audit.record(TaskDispatched(marked, self._clock.now() - record.created_at))
         return None
 
     async def _wait(self, run: Run, record: TaskRecord, ticket: Ticket) -> None:
@@ -88,7 +86,18 @@ class Departures:
             if await self._changes.make(run.owner, run.id, place) is None:
                 raise Interrupted
 
-    async def _mark(self, run: Run) -> None:
+    async def _mark_at_once(self, run: Run, record: TaskRecord) -> TaskRecord | None:
+        """As `_mark`, where nothing was done to the record since it was made, as is usual; else None."""
+        leaving = Dispatched()
+        marked = advance(record, leaving, self._clock.now())
+        # Before it is written: its news comes first.
+        run.wrote(marked.revision)
+        if not await self._store.swap(marked, expected=record.revision):
+            return None
+        report(self._audit, record, leaving, marked)
+        return marked
+
+    async def _mark(self, run: Run) -> TaskRecord:
         """Say that the call leaves, whatever the record is now: from here on it counts as having run."""
 
         def leaving(found: TaskRecord) -> Dispatched:
@@ -96,5 +105,7 @@ class Departures:
             return Dispatched()
 
         # Its place was told meanwhile, a host answered what an earlier run asked, or somebody ended it.
-        if await self._changes.make(run.owner, run.id, leaving) is None:
+        marked = await self._changes.make(run.owner, run.id, leaving)
+        if marked is None:
             raise Interrupted
+        return marked

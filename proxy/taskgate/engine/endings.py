@@ -8,12 +8,13 @@ from collections.abc import Callable
 
 from taskgate.clock import Clock
 from taskgate.engine.changes import RETRY_FIRST, RETRY_MOST
+from taskgate.engine.reports import report
 from taskgate.errors import IllegalTransition, StoreUnavailable
 from taskgate.stores.base import TaskStore
 from taskgate.tasks.events import CallFaulted, CallSucceeded, CancelRequested, TaskEvent
 from taskgate.tasks.machine import advance
 from taskgate.tasks.record import OwnerKey, Succeeded, TaskId, TaskRecord
-from taskgate.telemetry.audit import Audit, LateAnswerDropped, TaskFinished, TaskMoved
+from taskgate.telemetry.audit import Audit, LateAnswerDropped, TaskFinished
 
 Written = Callable[[int], None]
 """Told the revision that is about to be written."""
@@ -54,7 +55,7 @@ class Endings:
         written(ended.revision)
         if not await self._store.swap(ended, expected=record.revision):
             return False
-        self._audit.record(TaskMoved(owner.mount, record.status, ended.status))
+        report(self._audit, record, event, ended)
         self._audit.record(_finished(ended, event))
         return True
 
@@ -70,4 +71,4 @@ def _finished(record: TaskRecord, event: TaskEvent) -> TaskFinished:
         case _:
             reason = "ok"
     size = len(record.outcome.result) if isinstance(record.outcome, Succeeded) else None
-    return TaskFinished(record.owner.mount, record.status, reason, record.updated_at - record.created_at, size)
+    return TaskFinished(record, record.status, reason, record.updated_at - record.created_at, size)

@@ -1,4 +1,4 @@
-"""Which session a request belongs to, by its head and its caller.
+"""Which session a request belongs to, by its head and its caller; and what is told of requests on their way in.
 
 What must not live here: what a session is (`sessions`), and messages that need none (`gateway`).
 """
@@ -7,11 +7,13 @@ from collections.abc import Coroutine
 from typing import Any
 
 from taskgate.auth.context import AuthContext
-from taskgate.engine.messages import Inbound
+from taskgate.engine.messages import UNKNOWN, Inbound
 from taskgate.engine.mounts import Mount
 from taskgate.engine.sessions import HostSession, HostSessions
 from taskgate.errors import SessionRequired, UnsupportedVersion
-from taskgate.mcp.versions import find_revision
+from taskgate.mcp.versions import Peer, find_revision
+from taskgate.telemetry import visit
+from taskgate.telemetry.visit import Visit
 
 
 def session_of(
@@ -27,3 +29,15 @@ def session_of(
     if inbound.host_session is None:
         raise SessionRequired("The message needs a session: send initialize first")
     return sessions.find(mount, caller, inbound.host_session)
+
+
+def present() -> Visit:
+    """The visit of the request that is served now; for one that came through no listener, one that nobody reads."""
+    return visit.current() or Visit("", UNKNOWN, "", "")
+
+
+def note_peer(peer: Peer) -> None:
+    """Let it say what its host speaks, and what it said of itself."""
+    seen = visit.current()
+    if seen is not None:
+        seen.revision, seen.client = peer.revision, peer.info

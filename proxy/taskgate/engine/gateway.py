@@ -1,37 +1,55 @@
 """The life of a request, from the door to the answer. Read `answer` top to bottom; the order is part of the security.
 
+What becomes known of a request on its way is written into its visit, for whoever tells of it; nothing is read there.
+
 Before this page the listener has checked what needs no body (`downstream/door.py`): host, origin, path, method, media
 types, size as it is declared. From here on a refusal is a JSON-RPC error wherever there is an id to answer to. Behind
 it each era goes its own way: `in_session` and `stateless`.
 """
 
+from asyncio import CancelledError
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from logging import getLogger
+from typing import Final
 
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.dialects.classify import Dropped, Route, check_verb, classify
+from taskgate.dialects.reading import is_task_id, value_of
 from taskgate.dialects.stateless import Stateless
 from taskgate.engine.admission.rates import RateGate
 from taskgate.engine.admission.rules import Live
 from taskgate.engine.batches import answer_all
+from taskgate.engine.entry import note_peer, present
 from taskgate.engine.guard.callers import Callers
+from taskgate.engine.guard.denials import LENGTH_OF_ID
 from taskgate.engine.guard.limits import Rejections
-from taskgate.engine.guard.refusals import refusal
+from taskgate.engine.guard.refusals import refusal, refused_for
 from taskgate.engine.in_session import InSessionMessages
 from taskgate.engine.messages import Exchange, Inbound, ListenerRefused, Reply, Verb
 from taskgate.engine.mounts import Mount
+from taskgate.engine.spoken import TOOL_ERROR, Answered
 from taskgate.engine.stateless.requests import StatelessRequests
-from taskgate.errors import Draining, GatewayError, MalformedMessage, Unauthenticated
+from taskgate.engine.suspicions import Suspicions
+from taskgate.errors import (
+    Draining,
+    GatewayError,
+    HeaderMismatch,
+    MalformedMessage,
+    TaskNotFound,
+    Unauthenticated,
+)
 from taskgate.interruption import Interrupted
 from taskgate.mcp import vocabulary as words
 from taskgate.mcp.batches import is_array, split
 from taskgate.mcp.jsonrpc import Message, Notification, Request, Response, parse
 from taskgate.mcp.versions import Era
-from taskgate.telemetry.audit import Audit, HttpRefused, RpcAnswered
+from taskgate.telemetry.audit import Audit, HttpRefused, PartAnswered, RpcAnswered, TaskDenied
+from taskgate.telemetry.tracing import UNTRACED, Tracing
+from taskgate.telemetry.visit import Visit, within
 
 log = getLogger("taskgate.gateway")
 
@@ -72,7 +90,13 @@ class Gateway:
         self._rejections = Rejections(rules.live, stateless.dialect)
         self._audit = audit
         self._clock = clock
+        self._tracing: Tracing = UNTRACED
+        self._suspicions = Suspicions(audit, clock)
         self._draining: timedelta | None = None
+
+    def trace(self, tracing: Tracing) -> None:
+        """Have a span made of every request that comes from now on."""
+        self._tracing = tracing
 
     def drain(self, patience: timedelta) -> None:
         """Refuse whatever still comes; `patience` is when to try again, elsewhere."""
@@ -81,12 +105,13 @@ class Gateway:
     async def answer(self, exchange: Exchange) -> Reply:
         """The reply to one exchange; raises nothing but cancellation, and what the listener says of a body."""
         begun = self._clock.elapsed()
-        mount = self._mounts[exchange.inbound.path]
+        mount, seen = self._mounts[exchange.inbound.path], present()
+        seen.mount, seen.revision = mount.name, exchange.inbound.revision
         try:
             # 1. Whether no more comes from there than may, nor too many tokens that are not accepted.
             await self._gate.arrived(exchange, mount.name)
             # 2. Who asks. Nothing is looked at for somebody who does not say, nor is a body waited for.
-            caller = await self._identify(exchange, mount)
+            caller = seen.caller = await self._identify(exchange, mount)
             body = await exchange.body()
             begun = self._clock.elapsed()
             # 3. A stream or a goodbye has no message, and only one era has either.
@@ -96,14 +121,36 @@ class Gateway:
                 return await self._in_session.serve(exchange, mount, caller)
             # 4. The body is judged once: JSON, then one JSON-RPC message, or what an older revision has as well.
             if is_array(body) and await self._in_session.takes_batches(exchange, mount, caller):
+                elements = split(body, max_depth=self._rules.max_depth)
+                seen.parts = len(elements)
                 each = partial(self._answer_one_of_many, exchange, mount, caller, begun)
-                return await answer_all(exchange, split(body, max_depth=self._rules.max_depth), each)
+                return await answer_all(exchange, elements, each)
             message = parse(body, max_depth=self._rules.max_depth)
         except ListenerRefused:
             raise
         except Exception as error:
             return self._refuse(error, mount, exchange, None, begun)
-        return await self._answer_message(exchange, mount, caller, message, begun)
+        seen.message = message
+        return await self._serve(exchange, mount, caller, message, begun)
+
+    async def _serve(
+        self, exchange: Exchange, mount: Mount, caller: AuthContext, message: Message, begun: float
+    ) -> Reply:
+        """The reply to one message, in a span of its own where it is a request."""
+        if not isinstance(message, Request):
+            return await self._answer_message(exchange, mount, caller, message, begun)
+        seen, inbound = present(), exchange.inbound
+        span = seen.span = self._tracing.serving(
+            message, mount=mount.name, revision=inbound.revision, fields=inbound.fields
+        )
+        try:
+            return await self._answer_message(exchange, mount, caller, message, begun)
+        except CancelledError:
+            self._give_up(mount, message, begun)
+            raise
+        finally:
+            if span is not None:
+                span.finish(seen.error)
 
     async def _answer_message(
         self, exchange: Exchange, mount: Mount, caller: AuthContext, message: Message, begun: float
@@ -119,6 +166,7 @@ class Gateway:
             # 7. What it asks, whether rates and rules let this caller do it, and the doing: as the era has it.
             if isinstance(route, Stateless):
                 assert isinstance(message, Request), "nothing else is of the stateless era"
+                note_peer(route.peer)
                 answered = await self._stateless.answer(exchange, mount, caller, message, route)
             elif isinstance(route, Dropped):
                 assert isinstance(message, Notification), "nothing else is taken and dropped"
@@ -129,10 +177,13 @@ class Gateway:
                 answered = await self._in_session.answer(exchange, mount, caller, message)
         except Interrupted:
             # The host gave its request up, or left: nobody waits for an answer.
+            self._give_up(mount, message, begun)
             return Reply(status=202)
         except Exception as error:
+            self._suspect(error, mount, caller, message)
             return self._refuse(error, mount, exchange, message, begun, era)
         if isinstance(message, Request):
+            _note_answered(present(), message, answered)
             self._count(mount, message, answered.revision, begun, answered.error)
         return answered.reply
 
@@ -140,13 +191,19 @@ class Gateway:
         self, exchange: Exchange, mount: Mount, caller: AuthContext, begun: float, element: bytes
     ) -> str | None:
         """What one element of a batch is answered; None for what nobody waits for an answer to."""
-        try:
-            message = parse(element, max_depth=self._rules.max_depth)
-            if isinstance(message, Request) and message.method == words.INITIALIZE:
-                raise MalformedMessage("No session is opened in a batch", id=message.id)
-        except GatewayError as error:
-            return refusal(error, mount, None)[0].body
-        reply = await self._answer_message(exchange, mount, caller, message, begun)
+        seen = present().part(None)
+        with within(seen):
+            try:
+                message = seen.message = parse(element, max_depth=self._rules.max_depth)
+                if isinstance(message, Request) and message.method == words.INITIALIZE:
+                    raise MalformedMessage("No session is opened in a batch", id=message.id)
+                reply = await self._serve(exchange, mount, caller, message, begun)
+            except GatewayError as error:
+                reply, code = refusal(error, mount, None)
+                seen.refusal, seen.error = refused_for(error), str(code)
+                return reply.body
+            finally:
+                self._audit.record(PartAnswered())
         return reply.body if isinstance(message, Request) else None
 
     # --- the steps, in the order of `answer` ------------------------------------------------------------------------
@@ -187,6 +244,8 @@ class Gateway:
         if not isinstance(error, GatewayError):
             log.error("A request failed in a way that was not foreseen", exc_info=error)
         reply, code = refusal(error, mount, message, era)
+        seen = present()
+        seen.refusal, seen.error = refused_for(error), str(code)
         if code == words.OVER_LIMIT and isinstance(message, Request):
             reply = self._rejections.retold(reply, error, message, era)
         if reply.status != 200 and not exchange.streams:
@@ -194,6 +253,23 @@ class Gateway:
         if isinstance(message, Request):
             self._count(mount, message, exchange.inbound.revision, begun, str(code))
         return reply
+
+    def _suspect(self, error: Exception, mount: Mount, caller: AuthContext, message: Message) -> None:
+        """Tell of what an error shows of its caller, besides that it is one."""
+        if isinstance(error, HeaderMismatch) and error.contradicts:
+            self._suspicions.raise_once("header_mismatch", caller.key, mount.name)
+        elif isinstance(error, TaskNotFound) and isinstance(message, Request):
+            asked = value_of(message.params, "taskId")
+            if not is_task_id(asked):
+                # Nobody looked for it: no store has what can be no id.
+                task = asked[:LENGTH_OF_ID] if isinstance(asked, str) else ""
+                self._audit.record(TaskDenied(mount.name, message.method, "malformed_id", task, None))
+
+    def _give_up(self, mount: Mount, message: Message, begun: float) -> None:
+        seen = present()
+        seen.error = _CANCELLED
+        if isinstance(message, Request):
+            self._count(mount, message, seen.revision, begun, _CANCELLED)
 
     def _count(self, mount: Mount, message: Request, revision: str | None, begun: float, error: str | None) -> None:
         seconds = self._clock.elapsed() - begun
@@ -203,3 +279,15 @@ class Gateway:
 def _answers(message: Message) -> bool:
     """Whether a message may hold what a server asked for: each era has its own way to say that."""
     return isinstance(message, Response) or (isinstance(message, Request) and message.method == words.TASKS_UPDATE)
+
+
+def _note_answered(seen: Visit, request: Request, answered: Answered) -> None:
+    seen.error = answered.error
+    if answered.revision is not None:
+        seen.revision = answered.revision
+    if request.method == words.TOOLS_CALL and answered.error in (None, TOOL_ERROR) and answered.reply.body is not None:
+        seen.result_bytes = len(answered.reply.body)
+
+
+_CANCELLED: Final = "cancelled"
+"""What a request counts as that its host gave up."""

@@ -24,7 +24,7 @@ from taskgate.dialects.base import (
 )
 from taskgate.engine.admission.rates import Quota, RateGate
 from taskgate.engine.admission.streams import OpenStreams
-from taskgate.engine.entry import session_of
+from taskgate.engine.entry import note_peer, session_of
 from taskgate.engine.guard.access import Access
 from taskgate.engine.guard.lookups import Lookups
 from taskgate.engine.messages import Exchange, Reply, Verb
@@ -73,11 +73,13 @@ class InSessionMessages:
         if exchange.inbound.host_session is None:
             return False
         host_session = await self._session(exchange, mount, caller)
+        note_peer(host_session.peer)
         return host_session.peer.revision is Revision.R2025_03_26
 
     async def serve(self, exchange: Exchange, mount: Mount, caller: AuthContext) -> Reply:
         """Carry a stream of a session, or end it: what has no message. Raises GatewayError."""
         host_session = await self._session(exchange, mount, caller)
+        note_peer(host_session.peer)
         if exchange.inbound.verb is Verb.GET:
             await self._rooms.gate.request(caller, exchange, mount.name, _NO_METHOD)
             with host_session, self._rooms.streams.one(caller):
@@ -92,22 +94,30 @@ class InSessionMessages:
         if not (isinstance(message, Request) and message.method == words.INITIALIZE):
             host_session = await self._session(exchange, mount, caller)
             peer = host_session.peer
+            note_peer(peer)
             if host_session.trails is not None:
                 exchange.keep(host_session.trails)
         # 2. What the message asks, in neutral words; its parameters are checked here.
         intent = self._dialect.decode(message, peer, offers_tasks=mount.offers_tasks)
         tool = intent.tool if isinstance(intent, CallTool) else None
-        # 3. Whether this caller asks no more often than it may. What was asked of the host it may always answer.
+        if isinstance(intent, OpenSession):
+            note_peer(intent.peer)
         quota: Quota = ()
-        if not isinstance(message, Response):
-            quota = await self._rooms.gate.request(caller, exchange, mount.name, message.method, tool)
+        try:
+            # 3. Whether this caller asks no more often than it may. What was asked of the host it may always answer.
+            if not isinstance(message, Response):
+                quota = await self._rooms.gate.request(caller, exchange, mount.name, message.method, tool)
+            # 4. Whether the operator's rules let this caller do it; where a task is meant, they look at its tool.
+            if isinstance(message, Request) and not isinstance(intent, _ABOUT_A_TASK):
+                self._rooms.access.check(caller, mount.name, message.method, tool)
+        except GatewayError:
+            if host_session is not None and tool is not None:
+                self._count_refused(host_session, tool)
+            raise
         if not isinstance(message, Request):
             assert host_session is not None, "only a request opens a session"
             await self._rooms.notes.take(caller, host_session, intent)
             return Answered(Reply(status=202))
-        # 4. Whether the operator's rules let this caller do it; where a task is meant, they look at its tool.
-        if not isinstance(intent, _ABOUT_A_TASK):
-            self._rooms.access.check(caller, mount.name, message.method, tool)
         # 5. Do it.
         with host_session or nullcontext():
             spoken = await self._perform(exchange, mount, caller, host_session, intent)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from taskgate.dialects.base import DownstreamDialect
 from taskgate.engine.background import Background
 from taskgate.engine.changes import Changes
-from taskgate.tasks.events import AnswerForwarded, InputRequested, InputWithdrawn, TaskEvent
+from taskgate.tasks.events import AnswerForwarded, InputRequested, InputWithdrawn, Settled, TaskEvent
 from taskgate.tasks.record import InputRequest, OwnerKey, TaskId, TaskRecord
 from taskgate.upstream.base import ServerQuestion, Speaker
 
@@ -90,7 +90,7 @@ class TaskInputs:
             last = None if params is None else self._dialect.settles(method, params.with_token(""), answer)
             if last is not None and last in kept:
                 # What the host kept a task for is answered only now (L-HOST-5).
-                self._end(kept[last])
+                self._end(kept[last], Settled.ANSWERED)
 
     def find(self, key: str) -> ServerQuestion | None:
         """The open question under a key."""
@@ -126,10 +126,10 @@ class TaskInputs:
             self._free(slot)
             slot.question.refuse()
         elif slot.question in self._slots:
-            slot.question.when_withdrawn(partial(self._withdraw, slot))
+            slot.question.when_withdrawn(partial(self._withdraw, slot, Settled.SUPERSEDED))
         elif slot.key is not None:
             # Its time was up before it could be seen there.
-            self._make(InputWithdrawn(key=slot.key))
+            self._make(InputWithdrawn(key=slot.key, settled=Settled.EXPIRED))
 
     def _request(self, key: str, question: ServerQuestion) -> InputRequest:
         method, params = question.question
@@ -140,18 +140,18 @@ class TaskInputs:
         slot = self._slots[question]
         log.info("a question of a server was not answered in time", extra={"upstream": self._mount})
         question.refuse()
-        self._withdraw(slot)
+        self._withdraw(slot, Settled.EXPIRED)
 
-    def _withdraw(self, slot: _Slot) -> None:
+    def _withdraw(self, slot: _Slot, settled: Settled) -> None:
         if slot.question in self._slots:
             self._free(slot)
             if slot.is_there and slot.key is not None:
-                self._make(InputWithdrawn(key=slot.key))
+                self._make(InputWithdrawn(key=slot.key, settled=settled))
 
-    def _end(self, key: str) -> None:
+    def _end(self, key: str, settled: Settled) -> None:
         slot = self._of(key)
         if slot is not None:
-            self._withdraw(slot)
+            self._withdraw(slot, settled)
 
     def _of(self, key: str) -> _Slot | None:
         return next((slot for slot in self._slots.values() if slot.key == key), None)

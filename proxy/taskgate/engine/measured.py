@@ -66,6 +66,9 @@ class MeasuredStore:
     async def repeated(self, owner: OwnerKey, key: str, *, now: datetime) -> TaskId | None:
         return await self._timed("repeated", self._inner.repeated(owner, key, now=now))
 
+    async def owner_of(self, id: TaskId) -> OwnerKey | None:
+        return await self._timed("owner_of", self._inner.owner_of(id))
+
     async def page(
         self,
         owner: OwnerKey,

@@ -32,7 +32,8 @@ from taskgate.mcp.jsonrpc import Response
 from taskgate.stores.base import TaskStore
 from taskgate.tasks.events import CallFaulted, CallSucceeded, CancelRequested
 from taskgate.tasks.record import FaultReason, OwnerKey, TaskId, TaskRecord
-from taskgate.telemetry.audit import Audit, CallsRunning, TaskDispatched, TaskRecovered
+from taskgate.telemetry.audit import Audit, CallsRunning, TaskRecovered
+from taskgate.telemetry.visit import within
 from taskgate.upstream.base import ServerQuestion, Speaker, UpstreamSession
 
 log = getLogger("taskgate.runner")
@@ -68,7 +69,7 @@ class Runner:
         self._clock = clock
         self._runs: dict[TaskId, Run] = {}
         self._counts: Counter[str] = Counter()
-        self._departures = Departures(store=store, changes=hearing.changes, clock=clock)
+        self._departures = Departures(store=store, changes=hearing.changes, audit=audit, clock=clock)
         self._endings = Endings(store=store, audit=audit, clock=clock)
         self._lookout = Lookout(holder=holder, store=store, runs=self._runs, clock=clock)
         self._watcher: asyncio.Task[None] | None = None
@@ -122,7 +123,7 @@ class Runner:
             text = OUTCOME_UNKNOWN if record.dispatched else NEVER_SENT
             lost = call_ended(FaultReason.CALL_LOST, text, dispatched=record.dispatched)
             await self._endings.settle(record.owner, record.id, lost)
-            self._audit.record(TaskRecovered(record.owner.mount, "failed"))
+            self._audit.record(TaskRecovered(record, "failed"))
             return
         # Tokens are not stored, so where one is needed the call ends unsent.
         owner = Speaker(context=record.owner.context, is_known=False)
@@ -135,7 +136,7 @@ class Runner:
             self._sessions.discard(upstream)
 
         self._launch(run, self._run(run, record, _Way(upstream, None, ticket)), part)
-        self._audit.record(TaskRecovered(record.owner.mount, "retried"))
+        self._audit.record(TaskRecovered(record, "retried"))
 
     def cancel(self, owner: OwnerKey, task: TaskId) -> None:
         """Cancel a task in the background, however long the store takes to be there: its host left (H-MOD-9)."""
@@ -172,19 +173,18 @@ class Runner:
         self._stopping = True
         for run in tuple(self._runs.values()):
             run.shut_down()
-        ending = self._tasks()
-        if waited_for := (*ending, *self._ending.running):
+        ending = [run.task for run in self._runs.values() if run.task is not None]
+        others = self._ending, self._hearing.changes.retrievals.background
+        if waited_for := (*ending, *(task for other in others for task in other.running)):
             await asyncio.wait(waited_for, timeout=ENDING_PATIENCE)
         for task in ending:
             task.cancel()
-        await self._ending.close()
+        for other in others:
+            await other.close()
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
             watcher.cancel()
             await asyncio.gather(watcher, return_exceptions=True)
-
-    def _tasks(self) -> "list[asyncio.Task[None]]":
-        return [run.task for run in self._runs.values() if run.task is not None]
 
     def _new_run(self, record: TaskRecord, *, ran: bool = False) -> Run:
         run = self._runs[record.id] = Run(record, self._hearing.of(record), ran=ran)
@@ -193,16 +193,16 @@ class Runner:
         return run
 
     def _launch(self, run: Run, work: Coroutine[Any, Any, None], part: Callable[[], None]) -> None:
-        run.task = asyncio.get_running_loop().create_task(work)
-        run.task.add_done_callback(lambda _: self._forget(run))
-        run.task.add_done_callback(lambda _: part())
-        self._count(run.owner.mount, 1)
+        # What is done when it ends, too: a context keeps its visit, and that its message.
+        with within(run.visit()):
+            run.task = asyncio.get_running_loop().create_task(work)
+            run.task.add_done_callback(lambda _: self._forget(run))
+            run.task.add_done_callback(lambda _: part())
 
     def _forget(self, run: Run) -> None:
         run.hearer.close()
         del self._runs[run.id]
         self._change.set()
-        self._count(run.owner.mount, -1)
 
     def _expect(self) -> None:
         self._expected += 1
@@ -225,9 +225,8 @@ class Runner:
             way.ticket.close()
             await self._settle(run, unsent)
             return
-        now = self._clock.now()
-        self._audit.record(TaskDispatched(run.owner.mount, now - record.created_at))
         # For whoever asked, and not for whom the session was last used by: their token may be good for more.
+        now = self._clock.now()
         call = partial(
             way.upstream.run,
             record.call.tool,
@@ -248,7 +247,11 @@ class Runner:
         outcome: Callable[[Response], CallSucceeded | CallFaulted],
         ticket: Ticket | None = None,
     ) -> None:
-        event = await self._call(run, call, outcome, ticket)
+        self._count(run.owner.mount, 1)
+        try:
+            event = await self._call(run, call, outcome, ticket)
+        finally:
+            self._count(run.owner.mount, -1)
         # Before the end is written: nothing is told of a task after it.
         run.hearer.close()
         if event is not None:

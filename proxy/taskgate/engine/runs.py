@@ -14,6 +14,8 @@ from taskgate.errors import StoreUnavailable
 from taskgate.interruption import Interruptible
 from taskgate.stores.base import Change, HolderWatch, TaskStore
 from taskgate.tasks.record import OwnerKey, TaskId, TaskRecord
+from taskgate.telemetry.tracing import past
+from taskgate.telemetry.visit import Visit, current
 
 PATIENCE: Final = timedelta(seconds=30)
 RETRY_WATCH: Final = timedelta(seconds=1)
@@ -23,10 +25,10 @@ RETRY_WATCH: Final = timedelta(seconds=1)
 class Run:
     """One call in this process. `revision` is the newest of the record that this process wrote.
 
-    `ran` is whether an earlier process may have made the call.
+    `ran` is whether an earlier process may have made the call. `trace` is where the request stands that made its task.
     """
 
-    __slots__ = ("hearer", "id", "is_shut_down", "owner", "ran", "revision", "scope", "stopped", "task")
+    __slots__ = ("hearer", "id", "is_shut_down", "owner", "ran", "revision", "scope", "stopped", "task", "trace")
 
     def __init__(self, record: TaskRecord, hearer: TaskHearer, *, ran: bool = False) -> None:
         self.ran = ran
@@ -34,10 +36,22 @@ class Run:
         self.id: TaskId = record.id
         self.owner: OwnerKey = record.owner
         self.revision = record.revision
+        self.trace = record.trace
         self.stopped = False
         self.is_shut_down = False
         self.scope = Interruptible()
         self.task: asyncio.Task[None] | None = None
+
+    def visit(self) -> Visit:
+        """What its call belongs to: what is left of the request that makes it, or, where there is none, itself."""
+        here = current()
+        if here is not None:
+            visit = here.behind()
+        else:
+            visit = Visit("", "", "", "")
+            visit.span = past(self.trace)
+        visit.mount, visit.task, visit.background = self.owner.mount, self.id, True
+        return visit
 
     def stop(self) -> None:
         """Give the call up, now or as soon as it would leave. What is being written is still written."""

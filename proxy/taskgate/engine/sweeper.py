@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from taskgate.clock import Clock
 from taskgate.engine.mounts import Mount
+from taskgate.engine.reports import report_unanswered
 from taskgate.engine.runner import Runner
 from taskgate.engine.sessions import HostSessions
 from taskgate.engine.stateless.calls import Calls
@@ -128,11 +129,11 @@ class Sweeper:
         self._audit.record(StoreCounted(census.tasks, census.size))
 
     def _report(self, record: TaskRecord) -> None:
-        mount = record.owner.mount
         if not record.status.is_terminal:
-            self._audit.record(TaskExpired(mount, record.status.value))
-            self._audit.record(TaskFinished(mount, TaskStatus.FAILED, "expired", record.ttl, None))
-        self._audit.record(TaskPurged(record.status))
+            report_unanswered(self._audit, record)
+            self._audit.record(TaskExpired(record, record.status.value if record.dispatched else "queued"))
+            self._audit.record(TaskFinished(record, TaskStatus.FAILED, "expired", record.ttl, None))
+        self._audit.record(TaskPurged(record))
 
     async def _repeat(self, step: Callable[[], Awaitable[None]], every: timedelta) -> None:
         while True:

@@ -19,6 +19,7 @@ from taskgate.engine.admission.polls import Polls
 from taskgate.engine.guard.lookups import Lookups
 from taskgate.engine.messages import Exchange
 from taskgate.engine.places import Place, Underway, asked_of
+from taskgate.engine.reports import report
 from taskgate.engine.runner import Runner
 from taskgate.engine.terms import Draft, Terms
 from taskgate.errors import (
@@ -32,7 +33,7 @@ from taskgate.stores.base import TaskStore
 from taskgate.tasks.events import CancelRequested
 from taskgate.tasks.machine import advance
 from taskgate.tasks.policy import Decision
-from taskgate.tasks.record import OwnerKey, TaskId, TaskRecord, TaskStatus
+from taskgate.tasks.record import OwnerKey, TaskId, TaskRecord
 from taskgate.telemetry.audit import (
     Audit,
     CallJoined,
@@ -41,8 +42,8 @@ from taskgate.telemetry.audit import (
     TaskCreated,
     TaskDispatched,
     TaskFinished,
-    TaskMoved,
 )
+from taskgate.telemetry.visit import current
 
 
 class TaskService:
@@ -96,7 +97,7 @@ class TaskService:
                 draft = self._terms.draft(caller, place, intent, decision, self._runner.holder)
                 start = partial(self._started, draft, caller, place, ticket)
                 record = await self._once(draft, place, decision, start)
-                is_new = record.id == draft.record.id
+                is_new = _is_made(draft, record)
             else:
                 is_new = False
         if ticket is not None and not is_new:
@@ -113,7 +114,7 @@ class TaskService:
             draft = self._terms.draft(caller, place, intent, decision, self._runner.holder)
             draft = replace(draft, record=replace(draft.record, dispatched=True))
             record = await self._once(draft, place, decision, partial(self._adopted, draft, place, underway))
-        if record.id != draft.record.id:
+        if not _is_made(draft, record):
             underway.close()
         return self._polls.advised(record)
 
@@ -140,16 +141,16 @@ class TaskService:
         while True:
             record = await self.get(exchange, caller, mount, task, method)
             if record.status.is_terminal:
-                self._audit.record(TaskCancelAsked(mount, "already_terminal"))
+                self._audit.record(TaskCancelAsked(record, "already_terminal"))
                 raise TaskAlreadyFinished("The task has already ended")
             now = self._clock.now()
-            cancelled = advance(record, CancelRequested(), now)
+            asked = CancelRequested()
+            cancelled = advance(record, asked, now)
             if await self._store.swap(cancelled, expected=record.revision):
                 break
-        self._audit.record(TaskCancelAsked(mount, "propagated"))
-        self._audit.record(TaskMoved(mount, record.status, cancelled.status))
-        age = now - record.created_at
-        self._audit.record(TaskFinished(mount, TaskStatus.CANCELLED, "client", age, None))
+        self._audit.record(TaskCancelAsked(record, "propagated"))
+        report(self._audit, record, asked, cancelled)
+        self._audit.record(TaskFinished(cancelled, cancelled.status, "client", now - record.created_at, None))
         return cancelled
 
     def _once(
@@ -187,7 +188,7 @@ class TaskService:
     async def _adopted(self, draft: Draft, place: Place, underway: Underway) -> TaskRecord:
         record = await self._kept(draft)
         if record.id == draft.record.id:
-            self._audit.record(TaskDispatched(place.mount.name, timedelta()))
+            self._audit.record(TaskDispatched(record, timedelta()))
             self._runner.adopt(record, underway, place)
         return record
 
@@ -206,8 +207,7 @@ class TaskService:
                 self._audit.record(CapRefused(cap, refusal.scope))
                 raise
             if id == record.id:
-                asked, mount = draft.intent.ttl, record.owner.mount
-                self._audit.record(TaskCreated(mount, record.ttl, _adjustment(asked, record.ttl)))
+                self._audit.record(TaskCreated(record, _adjustment(draft.intent.ttl, record.ttl)))
                 return record
             # It may be purged meanwhile, or have ended unsent; then there is none that has the key.
             stands = await self._named(record.owner, id, record.created_at)
@@ -237,6 +237,14 @@ class TaskService:
         check_repeat(record, intent)
         self._audit.record(CallJoined(record.owner.mount, "key"))
         return record
+
+
+def _is_made(draft: Draft, record: TaskRecord) -> bool:
+    """Whether the record is the draft's own; then the request that is being answered made that task."""
+    is_new, visit = record.id == draft.record.id, current()
+    if is_new and visit is not None:
+        visit.task = record.id
+    return is_new
 
 
 def _adjustment(asked: timedelta | None, granted: timedelta) -> str | None:

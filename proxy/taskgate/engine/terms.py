@@ -20,6 +20,7 @@ from taskgate.errors import InvalidParams, TaskSupportMismatch, UpstreamFailed
 from taskgate.limits.caps import Cap
 from taskgate.tasks.policy import Decision, OnLost, TaskSupport, support
 from taskgate.tasks.record import Lease, TaskRecord, TaskStatus, ToolCall
+from taskgate.telemetry.visit import current
 
 ID_BYTES: Final = 24
 
@@ -107,6 +108,13 @@ class Terms:
             deadline=decision.deadline,
             reruns=RERUNS if decision.on_lost is OnLost.RERUN else 0,
             repeat_key=None if intent.repeat_key is None else repeat_key(intent.repeat_key),
+            trace=_trace(),
         )
         mine = _NO_CAPS if override is None else override.caps
         return Draft(record=record, intent=intent, caps=rules.caps.of(mine, decision.cap, standing.tenant is not None))
+
+
+def _trace() -> str | None:
+    """Where the request that is being answered stands in its trace."""
+    visit = current()
+    return None if visit is None or visit.span is None else visit.span.traceparent

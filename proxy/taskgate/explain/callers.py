@@ -48,7 +48,7 @@ async def who_is(config: GatewayConfig, upstream: str, token: str | None) -> Ide
         bind=ContextKeys(SystemEntropy().token(32), bind=bind).bind,
         bound=bind,
         clock=clock,
-        heard=lambda issuer, reason: None,
+        heard=lambda *_: None,
     )
     audience = resource_of(config, config.server.listen.port, config.upstreams[upstream].path)
     try:

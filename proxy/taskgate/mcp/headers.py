@@ -162,7 +162,7 @@ def _expect(header: str, sent: str | None, value: str, what: str) -> None:
     if sent is None:
         raise HeaderMismatch(f"{header} is missing")
     if sent != value or not (sent in _KNOWN or _PLAIN.fullmatch(sent)):
-        raise HeaderMismatch(f"{header} does not equal {what}")
+        raise _contradiction(header, what)
 
 
 def _expect_encoded(header: str, sent: str | None, value: object, what: str) -> None:
@@ -175,7 +175,13 @@ def _expect_encoded(header: str, sent: str | None, value: object, what: str) -> 
     except ValueError:
         raise HeaderMismatch(f"{header} is malformed") from None
     if not _says(meant, value):
-        raise HeaderMismatch(f"{header} does not equal {what}")
+        raise _contradiction(header, what)
+
+
+def _contradiction(header: str, what: str) -> HeaderMismatch:
+    mismatch = HeaderMismatch(f"{header} does not equal {what}")
+    mismatch.contradicts = True
+    return mismatch
 
 
 def _says(meant: str, value: object) -> bool:

@@ -119,6 +119,11 @@ SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
 SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
 
+# Keys of `_meta` that carry a trace, as headers of HTTP do (SEP-414): they alone have no prefix.
+TRACEPARENT: Final = "traceparent"
+TRACESTATE: Final = "tracestate"
+BAGGAGE: Final = "baggage"
+
 IDEMPOTENCY_KEY: Final = "io.taskgate/idempotency-key"
 """Ours, in the `_meta` of a `tools/call`: two calls with the same text there are one."""
 

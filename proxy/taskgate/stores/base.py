@@ -88,11 +88,19 @@ class TaskStore(Protocol):
         """The record, as a head unless `bodies`. Unknown, expired and foreign are the same None."""
         ...
 
+    async def owner_of(self, id: TaskId) -> OwnerKey | None:
+        """Whose a record is, expired or not, as long as it is kept; None where there is none.
+
+        For operators alone: no answer to a host may depend on it, nor wait for it.
+        """
+        ...
+
     async def swap(self, record: TaskRecord, *, expected: int) -> bool:
         """Replace the head whose revision is `expected`, durably, and keep the outcome if the record has one.
 
         A record that has no `repeat_key` any more stands for that no longer, from this same step on.
-        Exactly one of several racers wins; the others, and a swap of a record that is gone, get False.
+        Exactly one of several racers wins; the others, and a swap of a record that is gone, get False. What is swapped
+        of a record that had ended before is no news: nobody waits for it.
         """
         ...
 

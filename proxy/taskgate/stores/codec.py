@@ -2,8 +2,9 @@
 
 A head is one JSON array that starts with its schema number; lease and bodies are not in it, because they change, or
 are written, apart from it. What few records have is one more member, which the others, and all of earlier versions, do
-without. Parameters, results and errors stay the text they came in. Times are microseconds since
-1970, spans microseconds. Pure: knows no backend. What cannot be read back raises StoreUnavailable.
+without: what came with a later version stands at the end of that, where it is there at all. Parameters, results and
+errors stay the text they came in. Times are microseconds since 1970, spans microseconds. Pure: knows no backend. What
+cannot be read back raises StoreUnavailable.
 """
 
 import json
@@ -63,9 +64,12 @@ def pack_head(record: TaskRecord) -> bytes:
         record.answers,
         record.tool_error,
     ]
-    deadline = record.deadline
+    deadline, waits = record.deadline, record.waiting_since
     rare = [record.tenant, None if deadline is None else pack_span(deadline), record.reruns, record.repeat_key]
-    if rare != _NOTHING_RARE:
+    late = [record.trace, None if waits is None else pack_time(waits), record.retrieved]
+    if late != _NOTHING_LATE:
+        fields.append(rare + late)
+    elif rare != _NOTHING_RARE:
         fields.append(rare)
     return _dump(fields)
 
@@ -192,6 +196,7 @@ _REVISIONS: Final = {revision.value: revision for revision in Revision}
 _RESULT: Final = "result"
 _TOOL_ERROR: Final = "tool_error"
 _NOTHING_RARE: Final[list[Any]] = [None, None, 0, None]
+_NOTHING_LATE: Final[list[Any]] = [None, None, False]
 _SLOW_PATH: Final = b" "
 """Stands before what the standard encoder wrote: only the standard decoder gives that back unchanged."""
 
@@ -200,28 +205,12 @@ def _unpack_head(head: bytes, lease: Lease | None) -> TaskRecord:
     schema, *fields = _load(head)
     _expect_schema(schema)
     (
-        task_id,
-        context,
-        mount,
-        tool,
-        (peer_revision, capabilities, info),
-        host_session,
-        progress_token,
-        status,
-        status_message,
-        created_at,
-        updated_at,
-        ttl,
-        poll_interval,
-        revision,
-        dispatched,
-        inputs,
-        inputs_made,
-        answers,
-        tool_error,
-        *rare,
-    ) = fields
-    ((tenant, deadline, reruns, repeat_key),) = rare or (_NOTHING_RARE,)
+        task_id, context, mount, tool, (peer_revision, capabilities, info), host_session, progress_token, status,
+        status_message, created_at, updated_at, ttl, poll_interval, revision, dispatched, inputs, inputs_made, answers,
+        tool_error, *rare,
+    ) = fields  # fmt: skip
+    ((tenant, deadline, reruns, repeat_key, *late),) = rare or (_NOTHING_RARE,)
+    trace, waits, retrieved = late or _NOTHING_LATE
     return TaskRecord(
         id=task_id,
         owner=OwnerKey(context, mount),
@@ -249,6 +238,9 @@ def _unpack_head(head: bytes, lease: Lease | None) -> TaskRecord:
         deadline=None if deadline is None else timedelta(0, 0, deadline),
         reruns=reruns,
         repeat_key=repeat_key,
+        trace=trace,
+        waiting_since=None if waits is None else unpack_time(waits),
+        retrieved=retrieved,
     )
 
 
@@ -257,7 +249,8 @@ def _unpack_listed(head: bytes) -> ListedTask:
     _expect_schema(schema)
     _, _, _, _, _, tool_error, *rare = rest
     if rare:
-        ((_, _, _, _),) = rare
+        ((_, _, _, _, *late),) = rare
+        _, _, _ = late or _NOTHING_LATE
     made, life = unpack_time(created), _span(ttl)
     _ = made + life
     changed = made if updated == created else unpack_time(updated)

@@ -105,13 +105,19 @@ class MemoryStore:
             return None
         return kept.whole() if bodies else kept.head
 
+    async def owner_of(self, id: TaskId) -> OwnerKey | None:
+        """See TaskStore.owner_of."""
+        self._check()
+        kept = self._kept.get(id)
+        return None if kept is None else kept.head.owner
+
     async def swap(self, record: TaskRecord, *, expected: int) -> bool:
         """See TaskStore.swap."""
         self._check()
         kept = self._kept.get(record.id)
         if kept is None or kept.head.revision != expected:
             return False
-        lease = kept.head.lease
+        lease, is_news = kept.head.lease, not kept.head.status.is_terminal
         self._lists[record.owner].move(kept.head, record)
         self._counts[kept.head.status] -= 1
         self._counts[record.status] += 1
@@ -127,7 +133,8 @@ class MemoryStore:
             self._end(record)
         elif record.id not in self._unfinished:
             self._begin(record)
-        self._journal.note(record, held_by=lease.holder if lease else None)
+        if is_news:
+            self._journal.note(record, held_by=lease.holder if lease else None)
         return True
 
     async def page(

@@ -104,13 +104,18 @@ class SqliteStore:
         row = self._reader.row(sql.LOAD_WHOLE, values)
         return None if row is None else works.unpack_whole(row)
 
+    async def owner_of(self, id: TaskId) -> OwnerKey | None:
+        """See TaskStore.owner_of."""
+        return await self._reader.look(partial(looks.find_owner, id=id))
+
     async def swap(self, record: TaskRecord, *, expected: int) -> bool:
         """See TaskStore.swap."""
 
         def tell(swapped: works.Swapped | None) -> None:
             if swapped is not None:
                 self._moved(record, swapped)
-                self._journal.note(record, held_by=swapped.held_by)
+                if swapped.was_unfinished:
+                    self._journal.note(record, held_by=swapped.held_by)
 
         swapping = self._writer.submit(works.swap(record, expected), tell, is_brief=_is_brief(record.outcome))
         return await swapping is not None

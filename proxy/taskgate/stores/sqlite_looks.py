@@ -9,15 +9,21 @@ from typing import Any
 from taskgate.stores import sqlite_statements as sql
 from taskgate.stores import sqlite_works as works
 from taskgate.stores.base import Census
-from taskgate.stores.codec import unpack_time
+from taskgate.stores.codec import unpack_head, unpack_time
 from taskgate.tasks.listing import Page, Position
-from taskgate.tasks.record import TaskRecord, TaskStatus
+from taskgate.tasks.record import OwnerKey, TaskId, TaskRecord, TaskStatus
 
 
 def load_whole(connection: sqlite3.Connection, values: sql.Values) -> TaskRecord | None:
     """One record with its bodies."""
     row = connection.execute(sql.LOAD_WHOLE, values).fetchone()
     return None if row is None else works.unpack_whole(row)
+
+
+def find_owner(connection: sqlite3.Connection, id: TaskId) -> OwnerKey | None:
+    """Whose a record is: no column tells, for those hold digests."""
+    row = connection.execute(sql.FIND_HEAD, (sql.name(id),)).fetchone()
+    return None if row is None else unpack_head(row[0], None).owner
 
 
 def load_page(connection: sqlite3.Connection, statement: str, values: dict[str, Any], limit: int) -> Page:

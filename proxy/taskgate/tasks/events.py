@@ -1,9 +1,19 @@
 """What can happen to a task. The runner and the machine speak in these; nothing is translated between them."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from taskgate.mcp.jsonrpc import RawJson
 from taskgate.tasks.record import FaultReason, InputRequest
+
+
+class Settled(StrEnum):
+    """How a question came to wait no more: `declined` is a host's refusal, `superseded` that nobody needs an answer."""
+
+    ANSWERED = "answered"
+    DECLINED = "declined"
+    EXPIRED = "expired"
+    SUPERSEDED = "superseded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +68,7 @@ class InputWithdrawn:
     """Nobody waits for an answer any more: the server gave the question up, has its answer, or was refused one."""
 
     key: str
+    settled: Settled = Settled.SUPERSEDED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +105,11 @@ class CancelRequested:
     """The host gave the task up."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultRetrieved:
+    """The outcome was given to the task's owner, for the first time."""
+
+
 TaskEvent = (
     Dispatched
     | Progressed
@@ -106,4 +122,5 @@ TaskEvent = (
     | CallSucceeded
     | CallFaulted
     | CancelRequested
+    | ResultRetrieved
 )

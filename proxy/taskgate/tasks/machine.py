@@ -1,8 +1,8 @@
 """The only place where a task's state changes.
 
 `TRANSITIONS` says which event is possible in which state and what state it may lead to; an event without a row is
-illegal there. Terminal states have no rows: they absorb. Which of two allowed states an event leads to (an answer
-may or may not be the last outstanding one) is decided by what the new record holds.
+illegal there. Terminal states absorb: all that can still happen is that the outcome is retrieved. Which of two allowed
+states an event leads to (an answer may or may not be the last outstanding one) is decided by what the new record holds.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,6 +24,7 @@ from taskgate.tasks.events import (
     InputRequested,
     InputWithdrawn,
     Progressed,
+    ResultRetrieved,
     TaskEvent,
 )
 from taskgate.tasks.record import Faulted, Succeeded, TaskRecord, TaskStatus, altered
@@ -51,10 +52,12 @@ TRANSITIONS: Final[Mapping[tuple[TaskStatus, type[Any]], frozenset[TaskStatus]]]
         (INPUT_REQUIRED, CallSucceeded): frozenset({COMPLETED}),
         (INPUT_REQUIRED, CallFaulted): frozenset({FAILED}),
         (INPUT_REQUIRED, CancelRequested): frozenset({CANCELLED}),
+        (COMPLETED, ResultRetrieved): frozenset({COMPLETED}),
+        (FAILED, ResultRetrieved): frozenset({FAILED}),
     }
 )
 
-_UNSEEN = (InputClaimed, InputKept, AnswerForwarded)
+_UNSEEN = (InputClaimed, InputKept, AnswerForwarded, ResultRetrieved)
 """Events that change nothing a host can see, and so leave `updated_at` alone."""
 
 
@@ -74,6 +77,8 @@ def advance(record: TaskRecord, event: TaskEvent, now: datetime) -> TaskRecord:
         changes.update(inputs=(), answers={}, lease=None)
     if not isinstance(event, _UNSEEN) and not (isinstance(event, Dispatched) and _looks_the_same(record, changes)):
         changes["updated_at"] = max(record.updated_at, now)
+    if (status is INPUT_REQUIRED) is not (record.status is INPUT_REQUIRED):
+        changes["waiting_since"] = changes["updated_at"] if status is INPUT_REQUIRED else None
     return altered(record, revision=record.revision + 1, **changes)
 
 
@@ -160,6 +165,12 @@ def _cancel_requested(_: TaskRecord, event: CancelRequested) -> dict[str, Any]:
     return {"status": CANCELLED, "status_message": "Cancelled on request"}
 
 
+def _result_retrieved(record: TaskRecord, _: ResultRetrieved) -> dict[str, Any]:
+    if record.retrieved:
+        raise IllegalTransition("retrieved for the first time twice")
+    return {"retrieved": True}
+
+
 def _unanswered(record: TaskRecord, key: str) -> None:
     if all(request.key != key or request.kept_as is not None for request in record.inputs):
         raise IllegalTransition(f"no unanswered input under {key}")
@@ -183,5 +194,6 @@ _CHANGES: Final[Mapping[type[Any], Callable[[TaskRecord, Any], dict[str, Any]]]]
         CallSucceeded: _call_succeeded,
         CallFaulted: _call_faulted,
         CancelRequested: _cancel_requested,
+        ResultRetrieved: _result_retrieved,
     }
 )

@@ -14,6 +14,9 @@ from typing import Any, Final, NamedTuple
 from taskgate.mcp.jsonrpc import RawJson, RequestId
 from taskgate.mcp.versions import Peer
 
+_LONGEST_NUMBER: Final = 19
+"""Digits: no task is asked more often than can be counted with fewer."""
+
 TaskId = str
 """192 random bits, base64url without padding."""
 
@@ -130,6 +133,9 @@ class TaskRecord:
     once it has left. `reruns` is how many more times the call may be sent after its process was lost. `repeat_key` is a
     digest of what the host named the call by, shown to nobody: the same of the same owner is the same call. It is gone
     where the task ended without its call having left.
+
+    `trace` is the W3C traceparent of the request that made the task, None where that was not traced. `waiting_since` is
+    since when it is input_required, None in every other state. `retrieved` is whether its owner was given the outcome.
     """
 
     id: TaskId
@@ -153,11 +159,20 @@ class TaskRecord:
     deadline: timedelta | None = None
     reruns: int = 0
     repeat_key: str | None = None
+    trace: str | None = None
+    waiting_since: datetime | None = None
+    retrieved: bool = False
 
     @property
     def next_input_key(self) -> str:
         """The key that the next input request must have: none is ever used twice in a task (M-UPD-4)."""
         return f"input-{self.inputs_made + 1}"
+
+    def was_asked(self, key: str) -> bool:
+        """Whether there ever was an input request under that key."""
+        prefix, _, number = key.rpartition("-")
+        is_number = number.isascii() and number.isdigit() and number[0] != "0" and len(number) < _LONGEST_NUMBER
+        return prefix == "input" and is_number and int(number) <= self.inputs_made
 
     @property
     def may_be_sent(self) -> bool:

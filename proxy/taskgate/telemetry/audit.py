@@ -1,15 +1,15 @@
 """The facts that the gateway reports, and the port it reports them to.
 
-A fact is a small value about something that happened. It holds no argument, result, token, address, session id or task
-id. Whoever listens (metrics now) decides what becomes of it. Listeners never raise and never block.
+A fact is a small value about something that happened. It holds no token, address or session id, and no argument or
+result but where it has the record of a task. Whose request it is of tells the `visit`. Whoever listens (metrics and the
+audit log) decides what becomes of it. Listeners never raise and never block.
 """
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import NamedTuple, Protocol
 
 from taskgate.tasks.record import TaskStatus
-from taskgate.telemetry.limit_facts import (
+from taskgate.telemetry.facts.limits import (
     CallJoined,
     CapRefused,
     PollAdvised,
@@ -19,7 +19,37 @@ from taskgate.telemetry.limit_facts import (
     TaskPolled,
     WouldPromote,
 )
-from taskgate.telemetry.upstream_facts import (
+from taskgate.telemetry.facts.security import (
+    AccessRefused,
+    KeysFetched,
+    OperatorAsked,
+    SuspicionRaised,
+    TokenJudged,
+)
+from taskgate.telemetry.facts.tasks import (
+    InputAsked,
+    InputSettled,
+    InputWaited,
+    PollsCounted,
+    TaskCancelAsked,
+    TaskCreated,
+    TaskDenied,
+    TaskDispatched,
+    TaskExpired,
+    TaskFinished,
+    TaskMoved,
+    TaskPurged,
+    TaskRecovered,
+    TaskRetrieved,
+)
+from taskgate.telemetry.facts.trail import (
+    AuditDropped,
+    AuditNoted,
+    AuditWritten,
+    ConfigReloaded,
+    GatewayMoved,
+)
+from taskgate.telemetry.facts.upstreams import (
     CircuitMoved,
     CredentialsGot,
     HealthChecked,
@@ -31,14 +61,22 @@ from taskgate.telemetry.upstream_facts import (
 )
 
 __all__ = [
-    "Audit", "CallJoined", "CapRefused", "CircuitMoved", "CredentialsGot", "Fact", "HealthChecked",
-    "LateAnswerDropped", "PollAdvised", "QueueRefused", "RateJudged", "SessionLost", "SlotsUsed", "TaskPolled",
-    "UpstreamAnswered", "UpstreamBegun", "UpstreamRetried", "WouldPromote",
+    "AccessRefused", "Audit", "AuditDropped", "AuditNoted", "AuditWritten", "CallJoined", "CapRefused",
+    "CircuitMoved", "ConfigReloaded", "CredentialsGot", "Fact", "GatewayMoved", "HealthChecked", "InputAsked",
+    "InputSettled", "InputWaited", "KeysFetched", "LateAnswerDropped", "OperatorAsked", "PollAdvised",
+    "PollsCounted", "QueueRefused", "RateJudged", "SessionLost", "SlotsUsed", "SuspicionRaised", "TaskCancelAsked",
+    "TaskCreated", "TaskDenied", "TaskDispatched", "TaskExpired", "TaskFinished", "TaskMoved", "TaskPolled",
+    "TaskPurged", "TaskRecovered", "TaskRetrieved", "TokenJudged", "UpstreamAnswered", "UpstreamBegun",
+    "UpstreamRetried", "WouldPromote",
 ]  # fmt: skip
 
 
 class HttpAnswered(NamedTuple):
-    """The public listener answered; `route` is `mcp` for a mount, else `other`."""
+    """The public listener was done with a request, or with what is none; the last fact of its visit.
+
+    `route` is `mcp` for a mount, `prm` for a document about one, else `other`. `status` is 0 where no
+    answer left: its host did before, or the listener ended.
+    """
 
     route: str
     verb: str
@@ -51,6 +89,11 @@ class HttpRefused:
     """Refused before it was JSON-RPC; `reason` is of the closed set of `taskgate_http_rejections_total`."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartAnswered:
+    """One of several messages that came in one request was answered, or given up; the visit is its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +115,8 @@ class StreamEnded:
 class RpcAnswered(NamedTuple):
     """A request of a host was answered; `error` is None, a JSON-RPC code, or `tool_error`.
 
+    Or it is `cancelled`: the host gave it up or left, or the gateway cut it off.
+
     `revision` is the session's, or what a refused message named; None where neither is known.
     """
 
@@ -83,129 +128,15 @@ class RpcAnswered(NamedTuple):
 
 
 class ToolCalled(NamedTuple):
-    """A `tools/call` was let in or refused; `disposition` is task, direct or rejected.
+    """A `tools/call` was let in or refused; `disposition` says what became of it.
 
-    `tool` is a name that the server listed, or None.
+    It is task, inline (it could have become one, and ended before that), direct (it could not, or nothing came of it)
+    or rejected (ours refused it before it left). `tool` is a name that the server listed, or None.
     """
 
     mount: str
     tool: str | None
     disposition: str
-
-
-@dataclass(frozen=True, slots=True)
-class TaskCreated:
-    """A task is durable and acknowledged; `adjustment` says how its TTL differs from what was asked."""
-
-    mount: str
-    ttl: timedelta
-    adjustment: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class TaskDispatched:
-    """A task's call left for the server `waited` after the task was created."""
-
-    mount: str
-    waited: timedelta
-
-
-@dataclass(frozen=True, slots=True)
-class TaskMoved:
-    """A task changed its state."""
-
-    mount: str
-    before: TaskStatus
-    after: TaskStatus
-
-
-@dataclass(frozen=True, slots=True)
-class TaskFinished:
-    """A task ended; `reason` is ok, tool_error, client (cancelled) or a FaultReason."""
-
-    mount: str
-    status: TaskStatus
-    reason: str
-    age: timedelta
-    result_bytes: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class TaskExpired:
-    """The time to live of an unfinished task ran out; `phase` is working or input_required."""
-
-    mount: str
-    phase: str
-
-
-@dataclass(frozen=True, slots=True)
-class TaskPurged:
-    """A record was removed after its retention."""
-
-    status: TaskStatus
-
-
-@dataclass(frozen=True, slots=True)
-class TaskCancelAsked:
-    """A host asked for a cancel; `outcome` is propagated or already_terminal."""
-
-    mount: str
-    outcome: str
-
-
-@dataclass(frozen=True, slots=True)
-class TaskRecovered:
-    """A task of an earlier process was taken over; `outcome` is failed (it may have run) or retried (never sent)."""
-
-    mount: str
-    outcome: str
-
-
-@dataclass(frozen=True, slots=True)
-class TaskDenied:
-    """A look-up found no task; why is not told apart."""
-
-    mount: str
-    method: str
-
-
-@dataclass(frozen=True, slots=True)
-class TokenJudged:
-    """A token was accepted, or a request was not for want of a good one.
-
-    `reason` is ok, an AuthReason or jwks_unavailable; `issuer` is the operator's name of it, or `_OTHER`.
-    """
-
-    issuer: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class KeysFetched:
-    """An attempt to get an issuer's keys ended; `keys` is how many are usable now.
-
-    `result` is ok, stale (none came, and the last ones serve on) or failed (none came, and there are none).
-    """
-
-    issuer: str
-    result: str
-    keys: int
-
-
-@dataclass(frozen=True, slots=True)
-class AccessRefused:
-    """A rule refused an operation, or would have if it were not in shadow."""
-
-    mount: str
-    method: str
-    shadow: bool
-
-
-@dataclass(frozen=True, slots=True)
-class EnumerationSuspected:
-    """A caller looked for so many tasks that it does not have that it may look for none for a while."""
-
-    mount: str
 
 
 class StoreUsed(NamedTuple):
@@ -226,26 +157,16 @@ class StoreCounted:
 
 @dataclass(frozen=True, slots=True)
 class CallsRunning:
-    """How many upstream calls of tasks this process holds for one mount now."""
+    """How many calls of tasks are with the upstream of one mount now."""
 
     mount: str
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigReloaded:
-    """A configuration was read again; `result` is success, invalid, unchanged or needs_restart.
-
-    `fingerprint` is a number of 48 bits that is the same for the same effective configuration.
-    """
-
-    result: str
-    fingerprint: int
-
-
 Fact = (
     HttpAnswered
     | HttpRefused
+    | PartAnswered
     | StreamOpened
     | StreamEnded
     | RpcAnswered
@@ -259,12 +180,18 @@ Fact = (
     | TaskPurged
     | TaskCancelAsked
     | TaskRecovered
+    | TaskRetrieved
     | TaskDenied
+    | InputAsked
+    | InputSettled
+    | InputWaited
+    | PollsCounted
     | TokenJudged
     | KeysFetched
     | CredentialsGot
     | AccessRefused
-    | EnumerationSuspected
+    | SuspicionRaised
+    | OperatorAsked
     | LateAnswerDropped
     | SessionLost
     | StoreUsed
@@ -283,6 +210,10 @@ Fact = (
     | CircuitMoved
     | HealthChecked
     | ConfigReloaded
+    | GatewayMoved
+    | AuditNoted
+    | AuditWritten
+    | AuditDropped
 )
 
 
@@ -292,3 +223,38 @@ class Audit(Protocol):
     def record(self, fact: Fact) -> None:
         """Take note of a fact. Never raises, never waits."""
         ...
+
+
+class Trail(Protocol):
+    """What keeps a record of every request: whoever lets requests in asks it for room first."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a request would have to wait for room, or do without."""
+        ...
+
+    async def room(self) -> bool:
+        """Wait for room, as long as the operator allows. False where the request is not to be let in without."""
+        ...
+
+
+class NoTrail:
+    """Keeps none, and has room for all."""
+
+    is_full = False
+
+    async def room(self) -> bool:
+        """See Trail."""
+        return True
+
+
+class Listeners:
+    """Tells several listeners of each fact, in their order."""
+
+    def __init__(self, *listeners: Audit) -> None:
+        self._listeners = tuple(each.record for each in listeners)
+
+    def record(self, fact: Fact) -> None:
+        """See Audit."""
+        for tell in self._listeners:
+            tell(fact)

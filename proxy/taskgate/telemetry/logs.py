@@ -1,8 +1,9 @@
 """Log lines: one for each record of the gateway's own loggers, and a bare mention of what libraries say.
 
-`configure` owns the root logger, so `logging.getLogger(...)` and `structlog.get_logger(...)` both end here. Holds: a
-record is one line of printable characters; no text of an exception and no word of a library is ever written, because
-either may quote a request, a token or a path.
+`configure` owns the root logger, so `logging.getLogger(...)` and `structlog.get_logger(...)` both end here. A line says
+which request it belongs to, if to any, by the ids that the audit log and traces have. Holds: a record is one line of
+printable characters; no text of an exception and no word of a library is ever written, because either may quote a
+request, a token or a path.
 """
 
 import json
@@ -17,6 +18,8 @@ from typing import Any, Final, Literal, TextIO
 
 import structlog
 
+from taskgate.telemetry.visit import current
+
 Format = Literal["json", "logfmt", "console"]
 
 _OWN: Final = "taskgate"
@@ -25,7 +28,9 @@ _WITHHELD: Final = "a library reported something; its words are withheld"
 _FIELDS: Final = "taskgate_fields"
 """Where a structlog event carries its fields: any other name could be one that `logging` keeps for itself."""
 _STOCK: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", _FIELDS}
-_OURS: Final = frozenset({"time", "level", "logger", "event", "exception", "causes", "at"})
+_OURS: Final = frozenset(
+    {"time", "level", "logger", "event", "request_id", "trace_id", "ctx", "exception", "causes", "at"}
+)
 _LONGEST: Final = 2048
 _MOST: Final = 8
 """Of frames, and of causes."""
@@ -100,6 +105,7 @@ def _describe(record: logging.LogRecord) -> dict[str, Any]:
         "event": _event(record) if own else _WITHHELD,
     }
     if own:
+        line.update(_whose())
         for key, value in _fields(record):
             line[f"{key}_" if key in _OURS else key] = _plain(value)
     if record.exc_info is not None and record.exc_info[1] is not None:
@@ -108,6 +114,18 @@ def _describe(record: logging.LogRecord) -> dict[str, Any]:
         found = {"exception": type(error).__qualname__, "causes": causes, "at": list(_places(error.__traceback__))}
         line.update({key: value for key, value in found.items() if value})
     return line
+
+
+def _whose() -> Iterator[tuple[str, str]]:
+    """What tells the present request from others; whoever asks is shown as the audit log shows them."""
+    visit = current()
+    if visit is None:
+        return
+    yield "request_id", visit.id
+    if visit.span is not None:
+        yield "trace_id", visit.span.trace_id
+    if visit.caller is not None:
+        yield "ctx", f"c_{visit.caller.key}"
 
 
 def _event(record: logging.LogRecord) -> str:

@@ -165,7 +165,10 @@ class UpstreamSession(Protocol):
         ...
 
     def listed(self, tool: str) -> ListedTool | None:
-        """The tool as the catalogue that was last read has it; None where it has not, which is no reason to read it."""
+        """The tool as the server last listed it, to us or to the host; None where it did not.
+
+        That it did not is no reason to read the catalogue.
+        """
         ...
 
     async def close(self) -> None:

@@ -8,6 +8,7 @@ not be sent for want of credentials says nothing.
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextvars import Context
 from itertools import count
 from logging import getLogger
 from typing import Any, Final, NamedTuple
@@ -114,7 +115,7 @@ class Checks:
     def begin(self) -> None:
         """Check it from now on, the first time at once. A second time does nothing."""
         if self._round is None:
-            self._round = asyncio.get_running_loop().create_task(self._go_round())
+            self._round = asyncio.get_running_loop().create_task(self._go_round(), context=Context())
 
     async def close(self) -> None:
         """Check it no more, and end the session."""

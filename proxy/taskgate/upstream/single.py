@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextvars import Context
 from typing import Any, Generic, TypeVar
 
 Value = TypeVar("Value")
@@ -14,7 +15,8 @@ class Abandoned(Exception):
 class SingleFlight(Generic[Value]):
     """What `make` comes to, made when first asked for and kept until it is forgotten; a failure is not kept.
 
-    The work runs in a task of its own: whoever stops waiting for it stops nobody else.
+    The work runs in a task of its own: whoever stops waiting for it stops nobody else. Nothing that is ambient where it
+    is asked for first is ambient in it, for it is done for all of them.
     """
 
     def __init__(self, make: Callable[[], Coroutine[Any, Any, Value]]) -> None:
@@ -33,7 +35,7 @@ class SingleFlight(Generic[Value]):
         """The value. Raises what `make` raises, or Abandoned."""
         task = self._current
         if task is None:
-            task = self._current = asyncio.get_running_loop().create_task(self._make())
+            task = self._current = asyncio.get_running_loop().create_task(self._make(), context=Context())
             self._running.add(task)
             task.add_done_callback(self._ended)
         if not task.done():

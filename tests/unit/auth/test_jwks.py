@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from contextvars import ContextVar
 from datetime import timedelta
 
 import pytest
@@ -246,3 +247,20 @@ async def test_a_log_line_says_which_issuer_and_why_and_never_where(
     ]
     assert all("idp.example.com" not in str(record.__dict__) for record in caplog.records)
     assert all(record.exc_info is None for record in caplog.records)
+
+
+async def test_a_fetch_is_for_all_who_wait_and_so_of_no_request(
+    fetch: ScriptedFetch, clock: ManualClock, heard: Heard
+) -> None:
+    whose: ContextVar[str] = ContextVar("whose", default="nobody's")
+    fetched_for: list[str] = []
+
+    async def answer() -> Fetched:
+        fetched_for.append(whose.get())
+        return key_set(FIRST)
+
+    fetch.answers[URI] = answer
+    whose.set("Alice's")
+    async with closing(IssuerKeys(settings_of(uri=URI), fetch, clock, heard)) as keys:
+        assert await found(keys) == ["first"]
+    assert fetched_for == ["nobody's"]

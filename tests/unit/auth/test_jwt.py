@@ -142,6 +142,15 @@ async def test_a_good_token_is_checked_once_and_told_of_each_time() -> None:
     assert gate.heard == 2 * [("corp", "ok")]
 
 
+async def test_it_is_told_whether_a_token_was_known_and_whose_it_is() -> None:
+    gate, sent = Gate(), token()
+    context = await gate.verify(sent)
+    await gate.verify(sent)
+    with pytest.raises(Unauthenticated):
+        await gate.verify(f"{sent[:-4]}AAAA")
+    assert gate.known == [(False, context), (True, context), (False, None)]
+
+
 async def a_memory_of(gate: Gate, sent: str, audience: str = MOUNT) -> bool:
     """Whether a token that is good was taken without looking at it."""
     before = len(gate.keys.asked)

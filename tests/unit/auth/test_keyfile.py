@@ -159,3 +159,10 @@ def test_a_disk_that_is_full_leaves_no_file_that_would_be_refused_next_time(
             made_keys(file, SeededEntropy(1))
     assert os.listdir(file.parent) == []
     assert made_keys(file, SeededEntropy(2)).current == SeededEntropy(2).token(32)
+
+
+def test_the_log_calls_a_key_by_what_it_is_for(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    written(file, LINES[0], 0o644)
+    read_keys(file, of="the audit log")
+    made_keys(file, SeededEntropy(), of="the audit log")
+    assert caplog.messages == ["everybody on this machine may read the key of the audit log"] * 2

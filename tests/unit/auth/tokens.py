@@ -165,13 +165,18 @@ class Gate:
         self.clock = clock or ManualClock()
         self.keys = KnownKeys(*all_keys())
         self.heard: list[tuple[str, str]] = []
+        self.known: list[tuple[bool, AuthContext | None]] = []
         self.verifier = Verifier(
             issuers or [(CORP, self.keys)],
             bind=BINDING.bind,
             clock=self.clock,
-            heard=lambda issuer, outcome: self.heard.append((issuer, outcome)),
+            heard=self._hear,
             **options,
         )
+
+    def _hear(self, issuer: str, outcome: str, known: bool, caller: AuthContext | None = None) -> None:
+        self.heard.append((issuer, outcome))
+        self.known.append((known, caller))
 
     async def verify(self, token: str, audience: str = MOUNT) -> AuthContext:
         return await self.verifier.verify(token, audience=audience)

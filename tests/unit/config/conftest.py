@@ -80,7 +80,7 @@ def value_at() -> Callable[[GatewayConfig, str], Any]:
 
 @pytest.fixture
 def short_at() -> Callable[[GatewayConfig, str], Any]:
-    """As `value_at`, with rules for tasks and policies of rates as tuples of what tells them apart."""
+    """As `value_at`, with rules for tasks, policies of rates and sinks as tuples of what tells them apart."""
     return _short_at
 
 
@@ -103,6 +103,8 @@ def _short_at(config: GatewayConfig, key: str) -> Any:
             (each.name, each.scope, str(each.rate), each.burst, each.methods, each.event, each.before_auth)
             for each in value
         ]
+    if key == "audit.sinks":
+        return [(each.name, each.type, each.path, each.events, each.fsync) for each in value]
     return [(rule.upstream, rule.tool, rule.mode) for rule in value] if key == "tasks.upgrade" else value
 
 

@@ -106,7 +106,7 @@ tasks:
     max: 20m
     default: 25m
 admin: *server
-tracing: {}
+cache: {}
 stor: {}
 """
     names = "a-z, 0-9, _ and -, at most 64 long, with a letter or digit first"
@@ -121,7 +121,7 @@ stor: {}
         "f:12: tasks.upgrade[0].upstream: must be the name of an upstream of this file",
         "f:14: tasks.ttl.min: must be at most tasks.ttl.max",
         "f:17: admin: must not be an alias: write the value out",
-        "f:18: tracing: unknown key",
+        "f:18: cache: unknown key",
         "f:19: stor: unknown key (did you mean store?)",
     ]
 

@@ -229,7 +229,7 @@ WRONG = [
     "version: 1\nauth: {mode: none}\nupstreams: {a: {path: /a, url: 'http://a'}}\nserver: {max_body: 4}",
     "version: 1\nauth: {mode: none}\nupstreams: {a: {path: /a, url: 'http://a', health: {interval: 1}}}",
     "version: 1\nauth: {mode: none}\nupstreams: {a: {path: /a, url: 'http://a'}}\nlimits: {rate: [{name: a}]}",
-    "version: 1\nauth: {mode: none}\nupstreams: {a: {path: /a, url: 'http://a'}}\ntracing: {}",
+    "version: 1\nauth: {mode: none}\nupstreams: {a: {path: /a, url: 'http://a'}}\ncache: {}",
 ]
 
 

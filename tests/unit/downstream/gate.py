@@ -1,18 +1,19 @@
 """The public listener on a free port, in front of an engine that says what the test wants."""
 
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
-from helpers.manual_clock import ManualClock
+from helpers.manual_clock import ManualClock, SeededEntropy
 from helpers.raw_http import RawHost
 from helpers.waiting import bounded
 from taskgate.downstream.listener import ListenerSettings, PublicListener
 from taskgate.engine.messages import Exchange, Inbound, Reply
-from taskgate.telemetry.audit import Fact, HttpAnswered, HttpRefused
+from taskgate.telemetry.audit import Fact, HttpAnswered, HttpRefused, Trail
+from taskgate.telemetry.visit import Visit, current
 
 PLANTED: Final = "planted-7f3a91"
 """Part of what tests send, in tokens, paths and bodies: must never come back or be logged."""
@@ -45,12 +46,18 @@ class ScriptedEngine:
 
 @dataclass
 class Facts:
-    """An audit that remembers."""
+    """An audit that remembers; `visits` are those that the facts were told in, each with its fact."""
 
     all: list[Fact] = field(default_factory=list)
+    visits: list[tuple[Fact, Visit | None]] = field(default_factory=list)
 
     def record(self, fact: Fact) -> None:
         self.all.append(fact)
+        self.visits.append((fact, current()))
+
+    def closing(self) -> list[Visit]:
+        """The visits that are over."""
+        return [visit for fact, visit in self.visits if isinstance(fact, HttpAnswered) and visit is not None]
 
     def answered(self) -> list[tuple[str, str, int]]:
         """Route, verb and status of every answer."""
@@ -85,7 +92,14 @@ class Gate:
             await self.listener.close(grace)
 
 
-def new_listener(engine: ScriptedEngine | None = None, facts: Facts | None = None, **changes: Any) -> PublicListener:
+def new_listener(
+    engine: ScriptedEngine | None = None,
+    facts: Facts | None = None,
+    *,
+    documents: Mapping[str, bytes] | None = None,
+    trail: Trail | None = None,
+    **changes: Any,
+) -> PublicListener:
     """A listener that has not started. `changes` are settings; all the timeouts are long unless given."""
     settings: dict[str, Any] = {
         "allowed_hosts": frozenset({"gate.example"}),
@@ -99,10 +113,12 @@ def new_listener(engine: ScriptedEngine | None = None, facts: Facts | None = Non
     return PublicListener(
         ListenerSettings(**settings | changes),
         answer=(engine or ScriptedEngine()).answer,
-        documents={},
+        documents=documents or {},
         is_mount={"/mcp", "/other/mcp"}.__contains__,
         audit=facts or Facts(),
         clock=ManualClock(),
+        entropy=SeededEntropy(),
+        trail=trail,
     )
 
 

@@ -11,9 +11,12 @@ import pytest
 from helpers.raw_http import RawAnswer, raw_host, request_head
 from helpers.waiting import bounded
 from taskgate.downstream.operations import OperatorsListener
-from taskgate.telemetry.metrics import PrometheusAudit
+from taskgate.telemetry.audit import Fact
+from taskgate.telemetry.metrics.prometheus import PrometheusAudit
+from taskgate.telemetry.metrics.settings import Configured
 
 TOKEN = "operators-token-0123456789"
+CONFIGURED = Configured(backend="memory", upstreams={"reports": "reports"})
 SERVERS = {"reports": {"up": False, "circuit": "open", "in_use": 1, "limit": 32, "queued": 0}}
 
 
@@ -29,15 +32,20 @@ class Operated:
     reloads: int = 0
 
     def __post_init__(self) -> None:
-        self.metrics = PrometheusAudit(upstreams={"reports": "reports"}, backend="memory")
+        self.metrics = PrometheusAudit(CONFIGURED)
+        self.noted: list[Fact] = []
         self.listener = OperatorsListener(
-            metrics=self.metrics, ready=self._ready, servers=lambda: SERVERS, reload=self._reload
+            metrics=self.metrics, ready=self._ready, servers=lambda: SERVERS, reload=self._reload, audit=self
         )
         self.address = ("", 0)
 
     async def ask(self, path: str, method: str = "GET", **headers: str) -> RawAnswer:
         async with raw_host(self.address) as host:
             return await host.ask(request_head(method, path, Host="localhost", **headers))
+
+    def record(self, fact: Fact) -> None:
+        """See Audit."""
+        self.noted.append(fact)
 
     async def _ready(self) -> Mapping[str, bool]:
         self.asked += 1

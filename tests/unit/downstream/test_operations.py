@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from dataclasses import replace
 
 import pytest
 
@@ -9,8 +10,9 @@ from helpers.raw_http import RawHost, raw_host, request_head
 from helpers.waiting import bounded, eventually
 from taskgate.downstream import operations
 from taskgate.telemetry.audit import HttpAnswered
+from taskgate.telemetry.metrics.settings import MetricsSettings
 from unit.downstream.gate import PLANTED
-from unit.downstream.operating import Operated, told
+from unit.downstream.operating import CONFIGURED, Operated, told
 
 
 async def test_a_process_that_answers_is_alive_whatever_it_lacks(operated: Operated) -> None:
@@ -97,6 +99,18 @@ async def test_a_scrape_shows_what_was_counted(operated: Operated) -> None:
     assert (await operated.ask("/metrics", Accept="application/openmetrics-text")).body.endswith(b"# EOF\n")
 
 
+async def test_metrics_are_where_the_configuration_wants_them_and_nowhere_without(operated: Operated) -> None:
+    async def statuses() -> list[int]:
+        return [(await operated.ask(path)).status for path in ("/metrics", "/elsewhere", "/livez")]
+
+    assert await statuses() == [200, 404, 200]
+    operated.metrics.adopt(replace(CONFIGURED, settings=MetricsSettings(path="/elsewhere")))
+    assert await statuses() == [404, 200, 200]
+    operated.metrics.adopt(replace(CONFIGURED, settings=MetricsSettings(enabled=False)))
+    assert await statuses() == [404, 404, 200]
+    assert (await operated.ask("/readyz")).status == 200
+
+
 async def test_a_scraper_keeps_its_connection(operated: Operated) -> None:
     async with raw_host(operated.address) as host:
         for _ in range(3):
@@ -135,10 +149,10 @@ async def test_a_bad_request_is_refused_and_repeated_nowhere(operated: Operated,
 async def test_a_fault_of_ours_is_told_without_its_reason(
     operated: Operated, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(_: str | None) -> tuple[bytes, str]:
+    async def fail(_: str | None) -> tuple[bytes, str]:
         raise ValueError(PLANTED)
 
-    monkeypatch.setattr(operated.metrics, "render", fail)
+    monkeypatch.setattr(operated.metrics, "scrape", fail)
     answer = await operated.ask("/metrics")
     assert (answer.status, told(answer)) == (500, {"error": "internal error"})
     assert [vars(record)["error"] for record in caplog.records if record.levelname == "ERROR"] == ["ValueError"]
@@ -147,7 +161,10 @@ async def test_a_fault_of_ours_is_told_without_its_reason(
 async def test_an_answer_that_cannot_be_written_ends_the_connection(
     operated: Operated, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(operated.metrics, "render", lambda _: (b"", f"text/plain\r\nX-More: {PLANTED}"))
+    async def split(_: str | None) -> tuple[bytes, str]:
+        return b"", f"text/plain\r\nX-More: {PLANTED}"
+
+    monkeypatch.setattr(operated.metrics, "scrape", split)
     async with raw_host(operated.address) as host:
         await host.send(request_head("GET", "/metrics", Host="127.0.0.1:9464"))
         assert await host.at_end()

@@ -3,6 +3,7 @@
 import pytest
 
 from helpers.waiting import bounded
+from taskgate.telemetry.audit import OperatorAsked
 from unit.downstream.operating import SERVERS, TOKEN, Operated, told
 
 # --- how each server does -----------------------------------------------------------------------------------------
@@ -86,3 +87,23 @@ async def test_nobody_has_it_read_again_where_no_token_is_configured() -> None:
 async def test_reading_it_again_is_a_post(operated: Operated) -> None:
     answer = await operated.ask("/-/reload", Authorization=BEARER)
     assert (answer.status, answer.headers["allow"], operated.reloads) == (405, "POST", 0)
+
+
+# --- who asked for it -----------------------------------------------------------------------------------------------
+
+
+async def test_whoever_asks_for_what_needs_the_token_is_told_of_with_what_they_got(operated: Operated) -> None:
+    for headers in ({"Authorization": BEARER}, {"Authorization": "Bearer wrong"}, {}):
+        await operated.ask("/-/reload", "POST", **headers)
+    operated.reloaded = None
+    await operated.ask("/-/reload", "POST", Authorization=BEARER)
+    assert operated.noted == [
+        OperatorAsked("POST", "/-/reload", status, "127.0.0.1") for status in (200, 401, 401, 409)
+    ]
+
+
+async def test_of_probes_and_scrapes_nobody_is_told(operated: Operated) -> None:
+    for path in ("/livez", "/readyz", "/metrics", "/nowhere"):
+        await operated.ask(path)
+    await operated.ask("/-/reload")
+    assert operated.noted == []

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from helpers.waiting import bounded
-from taskgate.engine.counted import CountedUpstream
+from taskgate.engine.counted import CountedUpstream, Requests
 from taskgate.engine.telling.hearing import NOBODY
 from taskgate.mcp.versions import Era
 from taskgate.upstream.base import Speaker, Upstream, UpstreamSession, Vitals
@@ -23,6 +23,14 @@ class Session:
     def __init__(self, fault: Exception | None = None) -> None:
         self.asked: list[tuple[Any, ...]] = []
         self.fault = fault
+
+    async def relay(self, *arguments: Any, **more: Any) -> Any:
+        self.asked.append(("relay", *arguments, more))
+        return "relay"
+
+    async def run(self, *arguments: Any, **more: Any) -> Any:
+        self.asked.append(("run", *arguments, more))
+        return "run"
 
     def __getattr__(self, name: str) -> Any:
         def note(*arguments: Any, **more: Any) -> Any:
@@ -139,8 +147,8 @@ async def test_everything_else_is_handed_on_as_it_came() -> None:
     more = {"hearer": NOBODY, "speaker": SPEAKER, "log_level": "info", "repeated": {"a": "b"}}
     assert session.era is Era.STATELESS
     assert session.open() == "open"
-    assert session.relay("ping", None, tool="t", **more) == "relay"
-    assert session.run("t", "{}", within=timedelta(1), **more) == "run"
+    assert await session.relay("ping", None, tool="t", **more) == "relay"
+    assert await session.run("t", "{}", within=timedelta(1), **more) == "run"
     assert session.outcome("response") == "outcome"
     assert session.tools() == "tools"
     assert session.listed("t") == "listed"
@@ -154,3 +162,76 @@ async def test_everything_else_is_handed_on_as_it_came() -> None:
         ("listed", "t", {}),
         ("tell", "note", {}),
     ]
+
+
+# --- what is under way ----------------------------------------------------------------------------------------------
+
+
+class Pending(Server):
+    """Its sessions answer when `answers` is set, with the fault that they have."""
+
+    def __init__(self, fault: Exception | None = None) -> None:
+        super().__init__(fault)
+        self.answers = asyncio.Event()
+
+    def session(self, hearer: Any, speaks: Any, host: Any = None) -> UpstreamSession:
+        server = self
+
+        class Slow(Session):
+            async def relay(self, *arguments: Any, **more: Any) -> Any:
+                await server.answers.wait()
+                if self.fault is not None:
+                    raise self.fault
+
+            run = relay
+
+        return cast("UpstreamSession", Slow(self.fault))
+
+
+def asked(session: UpstreamSession) -> list[asyncio.Task[Any]]:
+    """A request and a call, which have begun."""
+    session_, more = cast("Any", session), {"hearer": NOBODY}
+    loop = asyncio.get_running_loop()
+    return [
+        loop.create_task(session_.relay("ping", None, **more)),
+        loop.create_task(session_.run("t", "{}", within=timedelta(1), **more)),
+    ]
+
+
+@pytest.mark.parametrize("ends", ["answer", "fault", "cancel"])
+async def test_a_request_is_under_way_from_its_beginning_to_whatever_end(ends: str) -> None:
+    requests, server = Requests(), Pending(OSError("no") if ends == "fault" else None)
+    session = session_of(CountedUpstream(server, requests))
+    assert requests.read() == {}
+    under_way = asked(session)
+    await asyncio.sleep(0)
+    assert requests.read() == {("reports",): 2}
+    if ends == "cancel":
+        for task in under_way:
+            task.cancel()
+    server.answers.set()
+    async with bounded():
+        await asyncio.wait(under_way)
+    assert {type(task.exception()) for task in under_way if not task.cancelled()} == {
+        "answer": {type(None)}, "fault": {OSError}, "cancel": set()
+    }[ends]  # fmt: skip
+    assert requests.read() == {("reports",): 0}
+
+
+async def test_what_was_replaced_counts_with_what_took_its_place() -> None:
+    requests, first, second = Requests(), Pending(), Pending()
+    under_way = [task for server in (first, second) for task in asked(session_of(CountedUpstream(server, requests)))]
+    await asyncio.sleep(0)
+    assert requests.read() == {("reports",): 4}
+    first.answers.set()
+    second.answers.set()
+    async with bounded():
+        await asyncio.wait(under_way)
+    assert requests.read() == {("reports",): 0}
+
+
+async def test_a_request_that_never_began_is_not_under_way() -> None:
+    requests = Requests()
+    session = session_of(CountedUpstream(Pending(), requests))
+    cast("Any", session).relay("ping", None, hearer=NOBODY).close()
+    assert requests.read() == {}

@@ -248,7 +248,7 @@ async def test_a_call_that_left_becomes_a_task_that_has_left(house: House) -> No
     record = await house.tasks.promote(CALLER, house.place, call(), underway)
     assert record.dispatched
     assert (house.adopted, underway.closed) == ([record], False)
-    assert house.of(TaskDispatched) == [TaskDispatched("reports", timedelta())]
+    assert house.of(TaskDispatched) == [TaskDispatched(record, timedelta())]
     assert house.bulkhead.in_use == 0
 
 

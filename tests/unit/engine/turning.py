@@ -71,6 +71,7 @@ class House:
     def __init__(self, store: Store) -> None:
         self.clock, self.store, self.facts = ManualClock(), store, Facts()
         changes = Changes(store=store, audit=Facts(), clock=self.clock)
+        self.retrievals = changes.retrievals
         rules = live(questions=Bounds(timedelta(hours=1), 8))
         hearing = Hearing(changes=changes, streams=object(), dialect=LegacyDownstream("1"), live=rules)  # type: ignore[arg-type]
         self.runner = Runner(

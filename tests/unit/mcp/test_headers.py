@@ -37,6 +37,7 @@ def said(method: str | None, name: str | None = None, version: str | None = VERS
 def refusal(headers: RequestHeaders, message: Request, *, strict_names: bool = False) -> str:
     with pytest.raises(HeaderMismatch) as refused:
         check_headers(headers, message, VERSION, strict_names=strict_names)
+    assert refused.value.contradicts is ("does not equal" in str(refused.value))
     return str(refused.value)
 
 

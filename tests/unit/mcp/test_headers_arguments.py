@@ -29,6 +29,7 @@ def check(arguments: Any, **params: str) -> None:
 def refused_argument(arguments: Any, **params: str) -> str:
     with pytest.raises(HeaderMismatch) as refused:
         check(arguments, **params)
+    assert refused.value.contradicts is ("does not equal" in str(refused.value))
     return str(refused.value)
 
 

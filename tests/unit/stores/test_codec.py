@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.manual_clock import EPOCH
 from helpers.records import new_call, new_input, new_lease, new_record
 from taskgate.errors import StoreUnavailable
 from taskgate.mcp.versions import Peer, Revision
@@ -63,6 +64,9 @@ heads = st.builds(
     deadline=st.none() | spans,
     reruns=st.integers(0, 3),
     repeat_key=st.none() | texts,
+    trace=st.none() | texts,
+    waiting_since=st.none() | moments,
+    retrieved=st.booleans(),
 )
 
 
@@ -100,7 +104,15 @@ def test_a_head_is_an_array_that_starts_with_the_schema() -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"tenant": "t"}, {"deadline": timedelta(seconds=9)}, {"reruns": 1}, {"repeat_key": "k"}],
+    [
+        {"tenant": "t"},
+        {"deadline": timedelta(seconds=9)},
+        {"reruns": 1},
+        {"repeat_key": "k"},
+        {"trace": "00-1-2-01"},
+        {"waiting_since": EPOCH},
+        {"retrieved": True},
+    ],
     ids=lambda changes: next(iter(changes)),
 )
 def test_what_few_records_have_is_in_their_heads_alone(changes: dict[str, Any]) -> None:
@@ -115,7 +127,21 @@ def test_a_head_of_an_earlier_version_has_none_of_what_is_rare() -> None:
     )
     record = codec.unpack_head(head, None)
     assert (record.tenant, record.deadline, record.reruns, record.repeat_key) == (None, None, 0, None)
+    assert (record.trace, record.waiting_since, record.retrieved) == (None, None, False)
     assert codec.pack_head(record) == head
+
+
+def test_a_head_of_an_earlier_version_with_what_was_rare_then_has_none_of_what_came_later() -> None:
+    head = (
+        b'[1,"id","context","mount","tool",["2025-11-25",{},{}],null,null,"working",null,'
+        b'1767225600000000,1767225600000000,3600000000,1000000,0,false,[],0,{},false,["tenant",9000000,1,"key"]]'
+    )
+    record = codec.unpack_head(head, None)
+    assert (record.tenant, record.deadline) == ("tenant", timedelta(seconds=9))
+    assert (record.reruns, record.repeat_key) == (1, "key")
+    assert (record.trace, record.waiting_since, record.retrieved) == (None, None, False)
+    assert codec.pack_head(record) == head
+    assert codec.unpack_listed(head) == listed(record)
 
 
 def _changed(place: int, value: object) -> bytes:
@@ -141,6 +167,9 @@ def _changed(place: int, value: object) -> bytes:
         codec.pack_head(new_record())[:-1] + b",0]",
         codec.pack_head(new_record())[:-1] + b",[null,null,0]]",
         codec.pack_head(new_record())[:-1] + b',[null,"soon",0,null]]',
+        codec.pack_head(new_record())[:-1] + b",[null,null,0,null,null]]",
+        codec.pack_head(new_record())[:-1] + b",[null,null,0,null,null,null,false,0]]",
+        codec.pack_head(new_record())[:-1] + b',[null,null,0,null,null,"then",false]]',
         codec.pack_head(new_record(reruns=1))[:-1] + b",0]",
         _changed(5, ["1999-01-01", {}, {}]),
         _changed(5, None),
@@ -167,6 +196,7 @@ def test_a_head_that_cannot_be_read_is_refused(head: bytes) -> None:
         7,
         codec.pack_head(new_record())[:-1] + b",0]",
         codec.pack_head(new_record())[:-1] + b",[null,null,0]]",
+        codec.pack_head(new_record())[:-1] + b",[null,null,0,null,null]]",
         codec.pack_head(new_record(reruns=1))[:-1] + b",0]",
         _changed(8, "paused"),
         _changed(8, ["working"]),

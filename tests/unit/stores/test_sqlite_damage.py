@@ -85,6 +85,12 @@ class TestEveryDamage:
         with pytest.raises(StoreUnavailable):
             await place.store.load(OWNER, record.id, now=EPOCH, bodies=bodies)
 
+    async def test_is_nobodys_to_who_asks_whose_it_is(self, place: Place, head: object) -> None:
+        await keep(place.store, record := new_record())
+        place.damage(record, head=head)
+        with pytest.raises(StoreUnavailable):
+            await place.store.owner_of(record.id)
+
     async def test_is_left_out_wherever_many_are_looked_at(self, place: Place, head: object) -> None:
         old, damaged, young = aged(3)
         await keep(place.store, old, damaged, young)

@@ -19,6 +19,8 @@ from taskgate.tasks.events import (
     InputRequested,
     InputWithdrawn,
     Progressed,
+    ResultRetrieved,
+    Settled,
     TaskEvent,
 )
 from taskgate.tasks.record import FaultReason, InputRequest, Lease, OwnerKey, TaskRecord, TaskStatus, ToolCall
@@ -35,6 +37,7 @@ EVENTS = (
     CallSucceeded,
     CallFaulted,
     CancelRequested,
+    ResultRetrieved,
 )
 
 
@@ -68,7 +71,7 @@ events: st.SearchStrategy[TaskEvent] = st.one_of(
     st.builds(InputClaimed, key=_keys, stream=st.sampled_from(["a", "b", None])),
     st.builds(InputAnswered, key=_keys, response=st.sampled_from(['{"x":1}', "{}"])),
     st.builds(InputKept, key=_keys, response=st.just("{}"), kept_as=st.just("theirs")),
-    st.builds(InputWithdrawn, key=_keys),
+    st.builds(InputWithdrawn, key=_keys, settled=st.sampled_from(Settled)),
     st.builds(AnswerForwarded, key=_keys),
     st.builds(CallSucceeded, result=st.just("{}"), tool_error=st.booleans(), message=st.none() | st.just("no")),
     st.builds(
@@ -79,5 +82,6 @@ events: st.SearchStrategy[TaskEvent] = st.one_of(
         unsent=st.booleans(),
     ),
     st.just(CancelRequested()),
+    st.just(ResultRetrieved()),
 )
 """Any event, possible in the state it meets or not."""

@@ -21,6 +21,7 @@ from taskgate.tasks.events import (
     InputRequested,
     InputWithdrawn,
     Progressed,
+    ResultRetrieved,
     TaskEvent,
 )
 from taskgate.tasks.machine import TRANSITIONS, advance
@@ -41,6 +42,7 @@ RECORDS: dict[TaskStatus, TaskRecord] = {
         answers={"input-1": "{}"},
         dispatched=True,
         reruns=1,
+        waiting_since=EPOCH,
     ),
     COMPLETED: record(status=COMPLETED, outcome=Succeeded(result="{}", tool_error=False), lease=None),
     FAILED: record(status=FAILED, outcome=Faulted(error="{}", reason=FaultReason.CLOSED), lease=None),
@@ -62,6 +64,7 @@ def event_for(kind: type[Any], task: TaskRecord) -> TaskEvent:
         CallSucceeded: CallSucceeded(result='{"content":[]}', tool_error=False),
         CallFaulted: CallFaulted(error='{"code":-1,"message":"m"}', reason=FaultReason.TIMEOUT, message="Too late"),
         CancelRequested: CancelRequested(),
+        ResultRetrieved: ResultRetrieved(),
     }
     return made[kind]
 
@@ -80,11 +83,15 @@ EXPECTED: dict[type[Any], tuple[set[TaskStatus] | None, set[TaskStatus] | None]]
     CallSucceeded: ({COMPLETED}, {COMPLETED}),
     CallFaulted: ({FAILED}, {FAILED}),
     CancelRequested: ({CANCELLED}, {CANCELLED}),
+    ResultRetrieved: (None, None),
 }
 
 
 def expected(status: TaskStatus, kind: type[Any]) -> set[TaskStatus] | None:
-    return None if status.is_terminal else EXPECTED[kind][status is INPUT_REQUIRED]
+    if status.is_terminal:
+        # A cancelled task has no outcome that anybody could be given.
+        return {status} if kind is ResultRetrieved and status is not CANCELLED else None
+    return EXPECTED[kind][status is INPUT_REQUIRED]
 
 
 @covers("L-STAT-1")
@@ -108,20 +115,22 @@ def test_the_table_has_no_other_rows_and_cannot_be_written() -> None:
 
 # --- what each event changes, and that it changes nothing else -----------------------------------------------------
 
-RAN = {"status_message": None, "inputs": (), "answers": {}, "lease": None, "updated_at": LATER}
+OVER: dict[str, Any] = {"inputs": (), "answers": {}, "waiting_since": None, "updated_at": LATER}
+RAN = {**OVER, "status_message": None, "lease": None}
+ASKED = {"status": INPUT_REQUIRED, "inputs": (question(2),), "inputs_made": 2, "waiting_since": LATER}
 RESULT, ERROR = '{"content":[]}', '{"code":-1,"message":"m"}'
 CHANGES: dict[str, tuple[TaskStatus, TaskEvent, dict[str, Any]]] = {
     "dispatched": (WORKING, Dispatched(), {"dispatched": True}),
     "dispatched again": (
         INPUT_REQUIRED,
         Dispatched(),
-        {"status": WORKING, "reruns": 0, "inputs": (), "answers": {}, "updated_at": LATER},
+        {**OVER, "status": WORKING, "reruns": 0},
     ),
     "progressed": (WORKING, Progressed(message="3/10"), {"status_message": "3/10", "updated_at": LATER}),
     "asked": (
         WORKING,
         InputRequested(request=question(2)),
-        {"status": INPUT_REQUIRED, "inputs": (question(2),), "inputs_made": 2, "updated_at": LATER},
+        {**ASKED, "updated_at": LATER},
     ),
     "asked again": (
         INPUT_REQUIRED,
@@ -178,6 +187,8 @@ CHANGES: dict[str, tuple[TaskStatus, TaskEvent, dict[str, Any]]] = {
         CancelRequested(),
         {**RAN, "status": CANCELLED, "status_message": "Cancelled on request"},
     ),
+    "retrieved": (COMPLETED, ResultRetrieved(), {"retrieved": True}),
+    "a fault retrieved": (FAILED, ResultRetrieved(), {"retrieved": True}),
 }
 
 
@@ -275,6 +286,7 @@ def test_a_clock_that_went_back_does_not_take_the_update_back(now: datetime) -> 
         (WORKING, Dispatched()),
         (INPUT_REQUIRED, InputClaimed(key="input-2", stream="s")),
         (WORKING, AnswerForwarded(key="input-1")),
+        (COMPLETED, ResultRetrieved()),
     ],
     ids=lambda part: type(part).__name__,
 )

@@ -1,6 +1,6 @@
 """Whatever happens to a task in whatever order, what its record promises holds after every event."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from hypothesis import given, settings
@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from helpers.manual_clock import EPOCH
 from taskgate.errors import IllegalTransition
-from taskgate.tasks.events import Dispatched, InputAnswered, InputKept, InputRequested, Progressed, TaskEvent
+from taskgate.tasks.events import (
+    Dispatched,
+    InputAnswered,
+    InputKept,
+    InputRequested,
+    Progressed,
+    ResultRetrieved,
+    TaskEvent,
+)
 from taskgate.tasks.machine import TRANSITIONS, advance
 from taskgate.tasks.record import Faulted, Succeeded, TaskRecord, TaskStatus
 from unit.tasks.records import EVENTS, events, question, record
@@ -50,7 +58,10 @@ def test_what_a_record_promises_holds_after_any_history(history: list[tuple[Task
     for step in steps(history):
         task = step.after or step.before
         assert not task.tool_error or task.status is TaskStatus.COMPLETED
-        assert bool(task.inputs) is (task.status is INPUT_REQUIRED)
+        assert bool(task.inputs) is (task.status is INPUT_REQUIRED) is (task.waiting_since is not None)
+        assert not task.retrieved or task.outcome is not None
+        assert all(task.was_asked(asked.key) for asked in task.inputs)
+        assert not task.was_asked(task.next_input_key)
         assert isinstance(task.outcome, Succeeded) is (task.status is TaskStatus.COMPLETED)
         assert isinstance(task.outcome, Faulted) is (task.status is TaskStatus.FAILED)
         assert task.updated_at >= task.created_at
@@ -80,9 +91,11 @@ def test_an_update_that_a_host_can_see_moves_the_time_of_it(history: list[tuple[
 
 @given(histories, events)
 def test_a_terminal_state_absorbs_whatever_comes(history: list[tuple[TaskEvent, datetime]], event: TaskEvent) -> None:
+    """But for one retrieval of its outcome, which nothing shows."""
     for step in steps([*history, (event, EPOCH)]):
-        if step.before.status.is_terminal:
-            assert step.after is None
+        if step.before.status.is_terminal and step.after is not None:
+            assert isinstance(step.event, ResultRetrieved)
+            assert step.after == replace(step.before, retrieved=True, revision=step.after.revision)
 
 
 @given(histories)

@@ -69,3 +69,23 @@ def test_a_new_record_has_nothing_yet() -> None:
 )
 def test_a_call_may_be_sent_that_was_not_or_may_run_again(dispatched: bool, reruns: int, may: bool) -> None:
     assert record(dispatched=dispatched, reruns=reruns).may_be_sent is may
+
+
+@pytest.mark.parametrize("key", ["input-1", "input-9", "input-12"])
+def test_a_key_was_asked_that_was_given(key: str) -> None:
+    assert record(inputs_made=12).was_asked(key)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "", "input-", "input-0", "input-13", "input-01", "input--1", "input-1 ", "input-\u0661", "input-\u00b2",
+        "Input-1", "output-1", "1", "-1", "input1", "input-1-1", "input-" + "1" * 5000,
+    ],
+)  # fmt: skip
+def test_a_key_that_was_never_given_was_not_asked_however_it_is_written(key: str) -> None:
+    assert not record(inputs_made=12).was_asked(key)
+
+
+def test_a_task_that_was_asked_nothing_knows_no_key() -> None:
+    assert not record().was_asked("input-1")

@@ -6,9 +6,18 @@ from datetime import UTC, datetime
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from taskgate.telemetry.metrics import PrometheusAudit
+from taskgate.telemetry.metrics.prometheus import PrometheusAudit
+from taskgate.telemetry.metrics.settings import Configured
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+CONFIGURED = Configured(
+    backend="sqlite",
+    upstreams={"m": "reports", "n": "search"},
+    issuers=["corp", "partner"],
+    policies=["calls", "polls"],
+    sinks=["file"],
+)
 
 
 class SetClock:
@@ -33,16 +42,15 @@ def clock() -> SetClock:
 def metrics(clock: SetClock) -> PrometheusAudit:
     """Fresh metrics of a gateway with the mounts `m` and `n`, whose upstreams are `reports` and `search`.
 
-    Its issuers are `corp` and `partner`, its rate policies `calls` and `polls`.
+    Its issuers are `corp` and `partner`, its rate policies `calls` and `polls`, its audit log has the sink `file`.
     """
-    return PrometheusAudit(
-        upstreams={"m": "reports", "n": "search"},
-        issuers=["corp", "partner"],
-        policies=["calls", "polls"],
-        backend="sqlite",
-        revision="abc123",
-        clock=clock,
-    )
+    return PrometheusAudit(CONFIGURED, revision="abc123", clock=clock)
+
+
+@pytest.fixture
+def configured() -> Configured:
+    """What `metrics` was told of its configuration."""
+    return CONFIGURED
 
 
 @pytest.fixture

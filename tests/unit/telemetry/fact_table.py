@@ -1,29 +1,24 @@
 """Every fact, and what it moves on the page of fresh metrics; see the fixtures `metrics` and `moved`."""
 
-from datetime import timedelta
-
 from taskgate.errors import AuthReason
 from taskgate.tasks.record import TaskStatus
 from taskgate.telemetry import audit
+from unit.telemetry.task_fact_table import TASK, TASK_FACTS, UP, observed, seconds
 
-UP = "upstream=reports"
+__all__ = ["FACTS", "KEYS_AT", "SUSPICIONS", "TASK", "UNFINISHED", "UP"]
+
 _STORE = "backend=sqlite,operation=load,result="
 UNFINISHED = "taskgate_concurrency_in_use{scope=global,upstream=}"
 KEYS_AT = "taskgate_jwks_last_success_timestamp_seconds{issuer=corp}"
 
 
-def _observed(name: str, labels: str, value: float) -> dict[str, float]:
-    return {f"{name}_count{{{labels}}}": 1, f"{name}_sum{{{labels}}}": value}
-
-
-def _seconds(value: float) -> timedelta:
-    return timedelta(seconds=value)
-
+SUSPICIONS = ("enumeration_suspected", "cross_context_access", "excessive_polling", "header_mismatch",
+              "auth_bruteforce", "input_key_unknown")  # fmt: skip
 
 FACTS: list[tuple[audit.Fact, dict[str, float]]] = [
     (
         audit.HttpAnswered("mcp", "POST", 200, 0.5),
-        _observed(
+        observed(
             "http_server_request_duration_seconds",
             "http_request_method=POST,http_response_status_code=200,http_route=mcp",
             0.5,
@@ -36,7 +31,7 @@ FACTS: list[tuple[audit.Fact, dict[str, float]]] = [
     (audit.HttpRefused("jwks_unavailable"), {"taskgate_http_rejections_total{reason=jwks_unavailable}": 1}),
     (
         audit.HttpAnswered("mcp", "POST", 401, 0.5),
-        _observed(
+        observed(
             "http_server_request_duration_seconds",
             "http_request_method=POST,http_response_status_code=401,http_route=mcp",
             0.5,
@@ -46,68 +41,52 @@ FACTS: list[tuple[audit.Fact, dict[str, float]]] = [
     (audit.StreamEnded("upstream", "response"), {"taskgate_streams{kind=response,side=upstream}": -1}),
     (
         audit.RpcAnswered("m", "tools/call", "2025-11-25", 2.0, None),
-        _observed("mcp_server_operation_duration_seconds", f"error_type=,mcp_method_name=tools/call,{UP}", 2.0)
+        observed(
+            "mcp_server_operation_duration_seconds",
+            f"error_type=,gen_ai_tool_name=,mcp_method_name=tools/call,{UP}",
+            2.0,
+        )
         | {"taskgate_requests_by_protocol_total{mcp_protocol_version=2025-11-25}": 1},
     ),
     (
         audit.RpcAnswered("m", "tasks/get", "2025-06-18", 0.25, "-32602"),
-        _observed("mcp_server_operation_duration_seconds", f"error_type=-32602,mcp_method_name=tasks/get,{UP}", 0.25)
+        observed(
+            "mcp_server_operation_duration_seconds",
+            f"error_type=-32602,gen_ai_tool_name=,mcp_method_name=tasks/get,{UP}",
+            0.25,
+        )
         | {"taskgate_requests_by_protocol_total{mcp_protocol_version=2025-06-18}": 1},
     ),
     (
         audit.RpcAnswered("m", "tasks/list", "2025-11-25", 0.25, "403"),
-        _observed("mcp_server_operation_duration_seconds", f"error_type=403,mcp_method_name=tasks/list,{UP}", 0.25)
+        observed(
+            "mcp_server_operation_duration_seconds",
+            f"error_type=403,gen_ai_tool_name=,mcp_method_name=tasks/list,{UP}",
+            0.25,
+        )
         | {"taskgate_requests_by_protocol_total{mcp_protocol_version=2025-11-25}": 1},
     ),
     (
         audit.UpstreamAnswered("m", "tools/list", 4.0, "timeout"),
-        _observed("mcp_client_operation_duration_seconds", f"error_type=timeout,mcp_method_name=tools/list,{UP}", 4.0),
+        observed("mcp_client_operation_duration_seconds", f"error_type=timeout,mcp_method_name=tools/list,{UP}", 4.0),
     ),
-    (audit.ToolCalled("m", "sum", "task"), {f"taskgate_tool_calls_total{{disposition=task,tool=sum,{UP}}}": 1}),
+    (audit.ToolCalled("m", "sum", "task"), {f"taskgate_tool_calls_total{{disposition=task,tenant=,tool=sum,{UP}}}": 1}),
     (
         audit.ToolCalled("m", None, "rejected"),
-        {f"taskgate_tool_calls_total{{disposition=rejected,tool=_OTHER,{UP}}}": 1},
+        {f"taskgate_tool_calls_total{{disposition=rejected,tenant=,tool=_OTHER,{UP}}}": 1},
     ),
-    (
-        audit.TaskCreated("m", _seconds(60), None),
-        {f"taskgate_tasks_started_total{{{UP}}}": 1} | _observed("taskgate_task_ttl_seconds", UP, 60),
-    ),
-    (
-        audit.TaskCreated("m", _seconds(3600), "clamped_max"),
-        {
-            f"taskgate_tasks_started_total{{{UP}}}": 1,
-            f"taskgate_ttl_adjustments_total{{action=clamped_max,{UP}}}": 1,
-        }
-        | _observed("taskgate_task_ttl_seconds", UP, 3600),
-    ),
-    (audit.TaskDispatched("m", _seconds(0.5)), _observed("taskgate_task_queue_wait_seconds", UP, 0.5)),
-    (
-        audit.TaskMoved("m", TaskStatus.WORKING, TaskStatus.COMPLETED),
-        {f"taskgate_task_transitions_total{{from_status=working,to_status=completed,{UP}}}": 1},
-    ),
-    (
-        audit.TaskFinished("m", TaskStatus.COMPLETED, "ok", _seconds(8), 2048),
-        {f"taskgate_tasks_finished_total{{reason=ok,status=completed,{UP}}}": 1}
-        | _observed("taskgate_task_duration_seconds", f"status=completed,{UP}", 8)
-        | _observed("taskgate_task_result_bytes", UP, 2048),
-    ),
-    (
-        audit.TaskFinished("m", TaskStatus.FAILED, "call_lost", _seconds(8), None),
-        {f"taskgate_tasks_finished_total{{reason=call_lost,status=failed,{UP}}}": 1}
-        | _observed("taskgate_task_duration_seconds", f"status=failed,{UP}", 8),
-    ),
-    (audit.TaskExpired("m", "working"), {f"taskgate_task_expirations_total{{phase=working,{UP}}}": 1}),
-    (audit.TaskPurged(TaskStatus.CANCELLED), {"taskgate_tasks_purged_total{status=cancelled}": 1}),
-    (
-        audit.TaskCancelAsked("m", "propagated"),
-        {f"taskgate_task_cancel_requests_total{{outcome=propagated,{UP}}}": 1},
-    ),
-    (audit.TaskRecovered("m", "retried"), {f"taskgate_task_recoveries_total{{outcome=retried,{UP}}}": 1}),
-    (
-        audit.TaskDenied("m", "tasks/result"),
-        {f"taskgate_task_access_denials_total{{mcp_method_name=tasks/result,{UP}}}": 1},
-    ),
+    *TASK_FACTS,
     (audit.TokenJudged("corp", "ok"), {"taskgate_auth_requests_total{issuer=corp,reason=,result=accepted}": 1}),
+    *(
+        (
+            audit.TokenJudged("corp", "ok", known=known),
+            {
+                "taskgate_auth_requests_total{issuer=corp,reason=,result=accepted}": 1.0,
+                f"taskgate_token_cache_lookups_total{{result={result}}}": 1.0,
+            },
+        )
+        for known, result in ((True, "hit"), (False, "miss"))
+    ),
     (
         audit.TokenJudged("partner", "jwks_unavailable"),
         {"taskgate_auth_requests_total{issuer=partner,reason=jwks_unavailable,result=rejected}": 1},
@@ -142,23 +121,57 @@ FACTS: list[tuple[audit.Fact, dict[str, float]]] = [
     ),
     (
         audit.CredentialsGot("m", 0.25, True),
-        _observed("taskgate_token_exchange_duration_seconds", f"result=ok,{UP}", 0.25),
+        observed("taskgate_token_exchange_duration_seconds", f"result=ok,{UP}", 0.25),
     ),
     (
         audit.CredentialsGot("m", 0.25, False),
-        _observed("taskgate_token_exchange_duration_seconds", f"result=error,{UP}", 0.25),
+        observed("taskgate_token_exchange_duration_seconds", f"result=error,{UP}", 0.25),
     ),
-    (audit.EnumerationSuspected("m"), {"taskgate_security_events_total{type=enumeration_suspected}": 1}),
+    *(
+        (audit.SuspicionRaised(kind, "m"), {f"taskgate_security_events_total{{type={kind}}}": 1.0})
+        for kind in SUSPICIONS
+    ),
+    (audit.PartAnswered(), {}),
+    (audit.OperatorAsked("POST", "/-/reload", 200, "192.0.2.7"), {}),
+    (audit.GatewayMoved("started", "1.0", 77), {}),
+    (
+        audit.AuditNoted("task.created", "success"),
+        {"taskgate_audit_events_total{event=task.created,outcome=success}": 1},
+    ),
+    (
+        audit.AuditWritten("file", 0.125, 5, 0),
+        observed("taskgate_audit_write_duration_seconds", "sink=file", 0.125),
+    ),
+    (
+        audit.AuditDropped("file", "queue_full", 3),
+        {"taskgate_audit_dropped_total{reason=queue_full,sink=file}": 3},
+    ),
+    (audit.HttpRefused("audit"), {"taskgate_http_rejections_total{reason=audit}": 1}),
+    (
+        audit.HttpAnswered("prm", "GET", 200, 0.5),
+        observed(
+            "http_server_request_duration_seconds",
+            "http_request_method=GET,http_response_status_code=200,http_route=prm",
+            0.5,
+        ),
+    ),
+    *(
+        (
+            audit.ToolCalled("m", "sum", how),
+            {f"taskgate_tool_calls_total{{disposition={how},tenant=,tool=sum,{UP}}}": 1.0},
+        )
+        for how in ("inline", "direct")
+    ),
     (audit.LateAnswerDropped("m"), {f"taskgate_task_late_answers_total{{{UP}}}": 1}),
     (audit.SessionLost("m"), {f"taskgate_upstream_sessions_lost_total{{{UP}}}": 1}),
     (
         audit.StoreUsed("load", 0.125, True),
-        _observed("taskgate_store_operation_duration_seconds", f"{_STORE}ok", 0.125)
+        observed("taskgate_store_operation_duration_seconds", f"{_STORE}ok", 0.125)
         | {"taskgate_store_up{backend=sqlite}": 1},
     ),
     (
         audit.StoreUsed("load", 0.125, False),
-        _observed("taskgate_store_operation_duration_seconds", f"{_STORE}error", 0.125),
+        observed("taskgate_store_operation_duration_seconds", f"{_STORE}error", 0.125),
     ),
     (
         audit.StoreCounted({TaskStatus.WORKING: 3}, 4096),
@@ -175,9 +188,9 @@ FACTS: list[tuple[audit.Fact, dict[str, float]]] = [
         for reason in ("rate", "concurrency", "queue", "bytes", "penalty")
     ),
     (
-        audit.TaskFinished("m", TaskStatus.FAILED, "queue", _seconds(8), None),
+        audit.TaskFinished(TASK, TaskStatus.FAILED, "queue", seconds(8), None),
         {f"taskgate_tasks_finished_total{{reason=queue,status=failed,{UP}}}": 1}
-        | _observed("taskgate_task_duration_seconds", f"status=failed,{UP}", 8),
+        | observed("taskgate_task_duration_seconds", f"status=failed,{UP}", 8),
     ),
     (audit.StreamOpened("upstream", "listen"), {"taskgate_streams{kind=listen,side=upstream}": 1}),
     *(
@@ -206,7 +219,7 @@ FACTS: list[tuple[audit.Fact, dict[str, float]]] = [
     ),
     (audit.QueueRefused("m", "timeout"), {f"taskgate_queue_rejections_total{{reason=timeout,{UP}}}": 1}),
     (audit.TaskPolled("m", "early"), {f"taskgate_task_polls_total{{result=early,{UP}}}": 1}),
-    (audit.PollAdvised("m", _seconds(2.5)), {f"taskgate_poll_interval_seconds{{{UP}}}": 2.5}),
+    (audit.PollAdvised("m", seconds(2.5)), {f"taskgate_poll_interval_seconds{{{UP}}}": 2.5}),
     (audit.UpstreamBegun("m"), {}),
     (audit.UpstreamRetried("m", "connect"), {f"taskgate_upstream_retries_total{{reason=connect,{UP}}}": 1}),
     (audit.CircuitMoved("m", "open"), {f"taskgate_upstream_circuit_open{{{UP}}}": 1}),

@@ -6,7 +6,8 @@ from datetime import timedelta
 import pytest
 
 from taskgate.telemetry import audit
-from taskgate.telemetry.metrics import PrometheusAudit
+from taskgate.telemetry.metrics.prometheus import PrometheusAudit
+from taskgate.telemetry.metrics.settings import Configured
 
 Page = Callable[[], dict[tuple[str, tuple[tuple[str, str], ...]], float]]
 
@@ -19,7 +20,7 @@ SHOWN = {"taskgate_concurrency_in_use": 3, "taskgate_concurrency_limit": 32, "ta
 
 def adopt(metrics: PrometheusAudit, *upstreams: str, issuers: str = "corp", policies: str = "calls") -> None:
     names = dict(pair.split("=") for pair in upstreams)
-    metrics.adopt(upstreams=names, issuers=[issuers], policies=[policies])
+    metrics.adopt(Configured(backend="sqlite", upstreams=names, issuers=[issuers], policies=[policies], sinks=["file"]))
 
 
 def of(samples: Page, upstream: str) -> dict[str, float]:
@@ -39,7 +40,7 @@ def test_a_new_upstream_has_its_series_at_once_and_its_facts_are_counted(
     assert of(samples, "prices")["taskgate_upstream_sessions_lost_total"] == 0
     record(metrics, audit.SessionLost("p"), audit.ToolCalled("p", "sum", "task"))
     assert of(samples, "prices")["taskgate_upstream_sessions_lost_total"] == 1
-    labels = (("disposition", "task"), ("tool", "sum"), ("upstream", "prices"))
+    labels = (("disposition", "task"), ("tenant", ""), ("tool", "sum"), ("upstream", "prices"))
     assert samples()["taskgate_tool_calls_total", labels] == 1
     assert of(samples, "_OTHER")["taskgate_upstream_sessions_lost_total"] == 1
 

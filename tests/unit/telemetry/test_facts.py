@@ -1,15 +1,17 @@
 """Every fact moves exactly its families, with the right labels."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from time import time
-from typing import Any, Protocol, get_args, get_type_hints
+from typing import Any, Protocol, get_args
 
 import pytest
 
 from taskgate.tasks.record import TaskStatus
 from taskgate.telemetry import audit
-from taskgate.telemetry.metrics import PrometheusAudit
-from unit.telemetry.fact_table import FACTS, KEYS_AT, UNFINISHED, UP
+from taskgate.telemetry.metrics.prometheus import PrometheusAudit
+from taskgate.telemetry.metrics.settings import Configured
+from unit.telemetry.fact_table import FACTS, KEYS_AT, TASK, UNFINISHED, UP
 
 Moved = Callable[[], dict[str, float]]
 Page = Callable[[], dict[tuple[str, tuple[tuple[str, str], ...]], float]]
@@ -48,6 +50,15 @@ def test_the_same_fact_again_counts_again(
     assert moved() == {name: value * (1 if name.startswith(sets) else 2) for name, value in expected.items()}
 
 
+def test_turns_are_shown_as_they_are_now(metrics: PrometheusAudit, moved: Moved) -> None:
+    for in_use, limit, queued in ((3, 32, 5), (3, 32, 0), (4, 32, 7), (1, 16, 7), (0, 16, 0), (0, 16, 2)):
+        metrics.record(audit.SlotsUsed("m", in_use, limit, queued))
+        shown = {f"taskgate_concurrency_in_use{{scope=upstream,{UP}}}": in_use,
+                 f"taskgate_concurrency_limit{{scope=upstream,{UP}}}": limit,
+                 f"taskgate_queue_depth{{{UP}}}": queued}  # fmt: skip
+        assert moved() == {name: value for name, value in shown.items() if value}
+
+
 def test_keys_that_did_not_come_leave_the_time_of_the_last_that_did(
     metrics: PrometheusAudit, moved: Moved, clock: SetClock
 ) -> None:
@@ -66,7 +77,7 @@ def test_an_issuer_whose_keys_are_gone_is_shown_with_none(metrics: PrometheusAud
 
 
 def test_the_time_is_the_systems_unless_another_clock_is_given() -> None:
-    metrics = PrometheusAudit(upstreams={}, issuers=["corp"], backend="memory")
+    metrics = PrometheusAudit(Configured(backend="memory", issuers=["corp"]))
     before = time()
     metrics.record(audit.KeysFetched("corp", "ok", 1))
     page = metrics.render(None)[0].decode()
@@ -139,11 +150,21 @@ def test_a_configuration_that_was_refused_leaves_the_last_one_shown(
         assert now() == shown(seconds, seconds + 1)
 
 
-def test_a_limit_that_is_taken_away_is_not_shown_any_more(metrics: PrometheusAudit, moved: Moved) -> None:
-    metrics.show_task_limit(None)
-    metrics.show_task_limit(1000)
-    assert moved() == {"taskgate_concurrency_limit{scope=global,upstream=}": 1000}
-    metrics.show_task_limit(None)
+def test_limits_are_shown_for_as_long_as_there_are_any(
+    metrics: PrometheusAudit, configured: Configured, moved: Moved
+) -> None:
+    limited = replace(
+        configured, task_limit=1000, queue_limits={"m": 256, "n": 0}, store_limit=4096, audit_queue=10_000
+    )
+    metrics.adopt(configured)
+    metrics.adopt(limited)
+    assert moved() == {
+        "taskgate_concurrency_limit{scope=global,upstream=}": 1000,
+        f"taskgate_queue_limit{{{UP}}}": 256,
+        "taskgate_store_size_limit_bytes{backend=sqlite}": 4096,
+        "taskgate_audit_queue_limit{sink=file}": 10_000,
+    }
+    metrics.adopt(configured)
     assert moved() == {}
 
 
@@ -160,6 +181,8 @@ def test_a_fact_that_cannot_be_counted_disturbs_nobody(
     ]
 
 
-def test_no_fact_has_a_field_for_an_identity() -> None:
-    names = {name for fact in get_args(audit.Fact) for name in get_type_hints(fact)}
-    assert not names & {"id", "task_id", "session", "session_id", "owner", "context", "address", "token", "arguments"}
+def test_whatever_facts_hold_the_page_names_nobody(metrics: PrometheusAudit) -> None:
+    for fact, _ in FACTS:
+        metrics.record(fact)
+    page = metrics.render(None)[0].decode()
+    assert not [word for word in (TASK.id, "context-of-somebody", "192.0.2.7", "input-1") if word in page]

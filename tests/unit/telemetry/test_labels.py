@@ -1,23 +1,25 @@
 """What peers choose never makes a series of its own."""
 
 from collections.abc import Callable
-from datetime import timedelta
-from math import prod
+from functools import partial
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from taskgate.telemetry import audit, catalogue, labels
-from taskgate.telemetry.catalogue import FAMILIES, Family
-from taskgate.telemetry.labels import MAX_TOOLS, Label
-from taskgate.telemetry.metrics import PrometheusAudit
-from taskgate.telemetry.series import Registry
+from taskgate.engine.measured import MeasuredStore
+from taskgate.mcp.vocabulary import METHODS_OF_HOSTS
+from taskgate.telemetry import audit
+from taskgate.telemetry.metrics.bounds import STRANGE
+from taskgate.telemetry.metrics.catalogue import FAMILIES
+from taskgate.telemetry.metrics.labels import OPERATION
+from taskgate.telemetry.metrics.message_families import REJECTIONS, SERVED
+from taskgate.telemetry.metrics.prometheus import PrometheusAudit
+from taskgate.telemetry.metrics.registry import Registry
+from taskgate.telemetry.metrics.settings import Configured
+from unit.telemetry.fact_table import TASK
 
 Moved = Callable[[], dict[str, float]]
-Page = Callable[[], dict[tuple[str, tuple[tuple[str, str], ...]], float]]
 
-STRANGE = [
+STRANGERS = [
     (audit.HttpAnswered("/x", "BREW", 799, 0.0), {"http_route", "http_request_method", "http_response_status_code"}),
     (audit.HttpRefused("because"), {"reason"}),
     (audit.StreamOpened("sideways", "post"), {"side", "kind"}),
@@ -25,11 +27,16 @@ STRANGE = [
      {"mcp_method_name", "mcp_protocol_version", "error_type"}),
     (audit.UpstreamAnswered("gone", "tools/call", 0.0, None), {"upstream"}),
     (audit.ToolCalled("gone", "sum", "lost"), {"upstream", "disposition"}),
-    (audit.TaskCreated("m", timedelta(), "halved"), {"action"}),
-    (audit.TaskExpired("m", "asleep"), {"phase"}),
-    (audit.TaskCancelAsked("m", "ignored"), {"outcome"}),
-    (audit.TaskRecovered("m", "buried"), {"outcome"}),
-    (audit.TaskDenied("m", "tasks/steal"), {"mcp_method_name"}),
+    (audit.TaskCreated(TASK, "halved"), {"action"}),
+    (audit.TaskExpired(TASK, "asleep"), {"phase"}),
+    (audit.TaskCancelAsked(TASK, "ignored"), {"outcome"}),
+    (audit.TaskRecovered(TASK, "buried"), {"outcome"}),
+    (audit.TaskDenied("m", "tasks/steal", "mood", "id", None), {"mcp_method_name", "reason"}),
+    (audit.InputSettled(TASK, "key", "poem", "burnt"), {"kind", "outcome"}),
+    (audit.SuspicionRaised("mood", "m"), {"type"}),
+    (audit.AuditNoted("gateway.sang", "applause"), {"event", "outcome"}),
+    (audit.AuditDropped("gone", "queue_full", 1), {"sink"}),
+    (audit.AuditDropped("file", "mood", 1), {"reason"}),
     (audit.StoreUsed("drop table", 0.0, True), {"operation"}),
     (audit.TokenJudged("https://evil.example", "ok"), {"issuer"}),
     (audit.TokenJudged("corp", "mood"), {"reason"}),
@@ -49,7 +56,7 @@ STRANGE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("fact", "folded"), STRANGE, ids=lambda each: repr(each)[:40])
+@pytest.mark.parametrize(("fact", "folded"), STRANGERS, ids=lambda each: repr(each)[:40])
 def test_a_value_outside_its_set_is_other_and_is_counted(
     metrics: PrometheusAudit, moved: Moved, fact: audit.Fact, folded: set[str]
 ) -> None:
@@ -75,110 +82,110 @@ def test_a_token_of_no_issuer_is_nothing_strange(metrics: PrometheusAudit, moved
 
 
 def test_a_strange_value_is_not_remembered() -> None:
-    series = Registry().counter(catalogue.REJECTIONS)
+    series = Registry().counter(REJECTIONS)
     for reason in ("bad_host", *map(str, range(100))):
         series[reason,].inc()
     assert set(series) == {("bad_host",)}
 
 
-def test_the_first_tools_of_each_upstream_have_labels_of_their_own(metrics: PrometheusAudit, moved: Moved) -> None:
+def test_the_first_tools_of_each_upstream_have_labels_of_their_own(
+    metrics: PrometheusAudit, moved: Moved, configured: Configured
+) -> None:
+    most = configured.settings.max_tools
     for mount in ("m", "n"):
-        for number in range(MAX_TOOLS + 5):
+        for number in range(most + 5):
             metrics.record(audit.ToolCalled(mount, f"{mount}{number}", "direct"))
         metrics.record(audit.ToolCalled(mount, f"{mount}0", "direct"))
     changed = moved()
     assert changed["taskgate_metrics_label_overflows_total{label=tool}"] == 10
     for mount, upstream in (("m", "reports"), ("n", "search")):
-        name = "taskgate_tool_calls_total{{disposition=direct,tool={},upstream={}}}".format
+        name = "taskgate_tool_calls_total{{disposition=direct,tenant=,tool={},upstream={}}}".format
         assert changed[name(f"{mount}0", upstream)] == 2
-        assert changed[name(f"{mount}{MAX_TOOLS - 1}", upstream)] == 1
+        assert changed[name(f"{mount}{most - 1}", upstream)] == 1
         assert changed[name("_OTHER", upstream)] == 5
-        assert name(f"{mount}{MAX_TOOLS}", upstream) not in changed
+        assert name(f"{mount}{most}", upstream) not in changed
 
 
 @pytest.mark.parametrize("tool", ["a" * 129, "a\nb", "\x1b[31m", "\ud800"], ids=ascii)
 def test_a_tool_with_an_unfit_name_has_no_label(metrics: PrometheusAudit, moved: Moved, tool: str) -> None:
     metrics.record(audit.ToolCalled("m", tool, "direct"))
     assert moved() == {
-        "taskgate_tool_calls_total{disposition=direct,tool=_OTHER,upstream=reports}": 1,
+        "taskgate_tool_calls_total{disposition=direct,tenant=,tool=_OTHER,upstream=reports}": 1,
         "taskgate_metrics_label_overflows_total{label=tool}": 1,
     }
 
 
-def _bound(family: Family) -> int:
-    """How many children it may have: closed sets and `_OTHER`, two upstreams, issuers and rates, the tools of each."""
-
-    def values(label: Label) -> int:
-        if label in (labels.UPSTREAM, labels.ISSUER, labels.POLICY):
-            return 3
-        if label is labels.TOOL:
-            return 2 * MAX_TOOLS + 1
-        if label is labels.FOLDED:
-            return len({each.name for one in FAMILIES for each in one.labels})
-        return 1 if label.values is None else len(label.values) + 1
-
-    return prod(values(label) for label in family.labels) * max(1, len(family.buckets) + 3 if family.buckets else 1)
+def test_of_names_that_nobody_configured_there_are_few_series(metrics: PrometheusAudit, moved: Moved) -> None:
+    for method in sorted(METHODS_OF_HOSTS):
+        metrics.record(audit.UpstreamAnswered("gone", method, 1.0, None))
+    name = "mcp_client_operation_duration_seconds_count"
+    counts = {key: value for key, value in moved().items() if key.startswith(name)}
+    others = "error_type=,mcp_method_name=_OTHER,upstream=_OTHER"
+    assert (len(counts), counts[f"{name}{{{others}}}"]) == (STRANGE + 1, len(METHODS_OF_HOSTS) - STRANGE)
 
 
-_KNOWN = [
-    "m",
-    "n",
-    "calls",
-    "mcp",
-    "other",
-    "tools/call",
-    "task",
-    "-32602",
-    "response",
-    "corp",
-    "_OTHER",
-    "ok",
-    "alg",
-    "stale",
-]
-_text = st.text(max_size=8) | st.sampled_from(_KNOWN)
-_length = st.timedeltas(timedelta(), timedelta(days=400))
-_facts = st.one_of(
-    st.builds(audit.HttpAnswered, _text, _text, st.integers(), st.floats(0, 1e9)),
-    st.builds(audit.HttpRefused, _text),
-    st.builds(audit.StreamOpened, _text, _text),
-    st.builds(audit.RpcAnswered, _text, _text, _text, st.floats(0, 1e9), st.none() | _text),
-    st.builds(audit.UpstreamAnswered, _text, _text, st.floats(0, 1e9), st.none() | _text),
-    st.builds(audit.ToolCalled, _text, st.none() | _text, _text),
-    st.builds(audit.TaskCreated, _text, _length, st.none() | _text),
-    st.builds(audit.TaskDenied, _text, _text),
-    st.builds(audit.TokenJudged, _text, _text),
-    st.builds(audit.KeysFetched, _text, _text, st.integers(0, 99)),
-    st.builds(audit.AccessRefused, _text, _text, st.booleans()),
-    st.builds(audit.EnumerationSuspected, _text),
-    st.builds(audit.StoreUsed, _text, st.floats(0, 1e9), st.booleans()),
-    st.builds(audit.RateJudged, _text, _text, _text),
-    st.builds(audit.CapRefused, _text, _text),
-    st.builds(audit.SlotsUsed, _text, st.integers(0, 99), st.integers(0, 99), st.integers(0, 99)),
-    st.builds(audit.TaskPolled, _text, _text),
-    st.builds(audit.PollAdvised, _text, _length),
-    st.builds(audit.HealthChecked, _text, st.booleans(), st.none() | st.booleans()),
-)
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
-@given(st.lists(_facts, max_size=60))
-def test_no_stream_of_facts_makes_more_series_than_the_sets_allow(
-    metrics: PrometheusAudit, samples: Page, caplog: pytest.LogCaptureFixture, facts: list[audit.Fact]
+def test_faults_that_are_too_many_for_their_upstream_are_one_and_successes_stay(
+    metrics: PrometheusAudit, moved: Moved
 ) -> None:
-    for fact in facts:
-        metrics.record(fact)
-    found: dict[str, int] = {}
-    for name, _ in samples():
-        family = next(each.name for each in FAMILIES if name.startswith(each.name))
-        found[family] = found.get(family, 0) + 1
-    assert {family.name: found.get(family.name, 0) > _bound(family) for family in FAMILIES} == dict.fromkeys(
-        (family.name for family in FAMILIES), False
-    )
-    assert not caplog.records
+    """Whoever provokes every error that there is hides neither how long calls take nor why they fail."""
+    for method in sorted(METHODS_OF_HOSTS):
+        for error in ("-32600", "-32601", "-32602", "403"):
+            metrics.record(audit.RpcAnswered("m", method, "2025-11-25", 1.0, error))
+    metrics.record(audit.RpcAnswered("m", "tasks/get", "2025-11-25", 1.0, None))
+    metrics.record(audit.RpcAnswered("m", "tools/call", "2025-11-25", 1.0, "-32603"))
+    metrics.record(audit.RpcAnswered("n", "tasks/get", "2025-11-25", 1.0, "429"))
+    name = "mcp_server_operation_duration_seconds_count"
+    counts = {key: value for key, value in moved().items() if key.startswith(name)}
+    reports = [value for key, value in counts.items() if "upstream=reports" in key]
+    own, shared = SERVED.room.most or 0, SERVED.room.shared
+    # What is for all upstreams together is used up by whoever comes first.
+    most = own + shared
+    assert (len(reports), sum(reports)) == (most + 3, 4 * len(METHODS_OF_HOSTS) + 2)
+    labels = "error_type={},gen_ai_tool_name=,mcp_method_name={},upstream={}".format
+    for shown in (("", "tasks/get", "reports"), ("-32603", "tools/call", "reports"), ("429", "tasks/get", "search")):
+        assert counts[f"{name}{{{labels(*shown)}}}"] == 1
+    assert moved()["taskgate_metrics_label_overflows_total{label=error_type}"] == sum(reports) - most - 2
+
+
+@pytest.mark.parametrize(
+    ("name", "fact"),
+    [
+        ("mcp_server_operation_duration_seconds", partial(audit.RpcAnswered, "m", revision=None)),
+        ("mcp_client_operation_duration_seconds", partial(audit.UpstreamAnswered, "m")),
+    ],
+    ids=["hosts", "servers"],
+)
+def test_what_went_well_is_no_error_though_there_is_no_room_for_it(
+    metrics: PrometheusAudit, moved: Moved, name: str, fact: Callable[..., audit.Fact]
+) -> None:
+    """Else whoever uses the room up makes alerts of errors fire, and nothing was wrong."""
+    for method in sorted(METHODS_OF_HOSTS):
+        for error in ("-32600", "-32601", "-32602", "403"):
+            metrics.record(fact(method=method, seconds=1.0, error=error))
+    before = moved()
+    for method in sorted(METHODS_OF_HOSTS):
+        metrics.record(fact(method=method, seconds=1.0, error=None))
+    new = {key: value - before.get(key, 0) for key, value in moved().items() if key.startswith(f"{name}_count")}
+    assert sum(value for key, value in new.items() if "error_type=," in key) == len(METHODS_OF_HOSTS)
+    assert not any(value for key, value in new.items() if "error_type=," not in key)
+
+
+def test_whoever_leaves_before_an_answer_has_no_status_and_is_no_overflow(
+    metrics: PrometheusAudit, moved: Moved
+) -> None:
+    metrics.record(audit.HttpAnswered("mcp", "POST", 0, 0.1))
+    labels = "http_request_method=POST,http_response_status_code=,http_route=mcp"
+    assert moved()[f"http_server_request_duration_seconds_count{{{labels}}}"] == 1
+    assert not any("overflows" in key for key in moved())
+
+
+def test_every_operation_of_a_store_that_is_timed_has_a_label() -> None:
+    """`changed` waits on purpose, and closing is the end."""
+    does = {name for name, verb in vars(MeasuredStore).items() if not name.startswith("_") and callable(verb)}
+    assert set(OPERATION.values or ()) == does - {"changed", "close"}
 
 
 def test_no_label_of_the_catalogue_is_open_but_those_that_the_gateway_itself_bounds() -> None:
     open_labels = {label.name for family in FAMILIES for label in family.labels if label.values is None}
-    configured = {"upstream", "issuer", "policy", "backend"}
-    assert open_labels == configured | {"version", "revision", "python_version", "tool", "label"}
+    configured = {"upstream", "issuer", "policy", "backend", "sink", "tenant"}
+    assert open_labels == configured | {"version", "revision", "python_version", "tool", "gen_ai_tool_name"}

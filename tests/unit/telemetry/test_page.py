@@ -9,8 +9,13 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from taskgate import __version__
-from taskgate.telemetry.catalogue import FAMILIES, Family, Kind
-from taskgate.telemetry.metrics import PrometheusAudit
+from taskgate.telemetry.metrics.catalogue import FAMILIES, Family, Kind
+from taskgate.telemetry.metrics.labels import FOLDED
+from taskgate.telemetry.metrics.limit_families import PENALIZED
+from taskgate.telemetry.metrics.prometheus import PrometheusAudit
+from taskgate.telemetry.metrics.server_families import IN_FLIGHT
+from taskgate.telemetry.metrics.settings import Configured
+from unit.telemetry.fact_table import SUSPICIONS
 
 Moved = Callable[[], dict[str, float]]
 Page = Callable[[], dict[tuple[str, tuple[tuple[str, str], ...]], float]]
@@ -69,8 +74,9 @@ def test_the_build_is_shown(samples: Page) -> None:
 def test_series_of_each_upstream_are_there_before_their_first_event(samples: Page) -> None:
     shown = samples()
     for upstream in ("reports", "search"):
-        for name in ("taskgate_tasks_started_total", "taskgate_task_late_answers_total", "taskgate_tasks_running"):
+        for name in ("taskgate_task_late_answers_total", "taskgate_tasks_running"):
             assert shown[name, (("upstream", upstream),)] == 0
+        assert shown["taskgate_tasks_started_total", (("tenant", ""), ("upstream", upstream))] == 0
 
 
 def test_series_of_each_issuer_are_there_before_its_keys_are(samples: Page) -> None:
@@ -81,14 +87,53 @@ def test_series_of_each_issuer_are_there_before_its_keys_are(samples: Page) -> N
 
 
 def test_security_events_are_there_before_their_first(samples: Page) -> None:
-    assert samples()["taskgate_security_events_total", (("type", "enumeration_suspected"),)] == 0
+    shown = samples()
+    for kind in SUSPICIONS:
+        assert shown["taskgate_security_events_total", (("type", kind),)] == 0
 
 
-def test_penalties_are_counted_anew_at_every_render(metrics: PrometheusAudit, samples: Page) -> None:
+def test_what_an_alert_waits_for_is_there_before_the_first_time(samples: Page) -> None:
+    """A counter that begins with 1 has never increased."""
+    shown = samples()
+    begun = {
+        "taskgate_task_access_denials_total": 2 * 4 * 4,
+        "taskgate_audit_dropped_total": 3,
+        "taskgate_jwks_refreshes_total": 2 * 3,
+        "taskgate_metrics_label_overflows_total": len(FOLDED.values or ()),
+        "taskgate_task_recoveries_total": 2 * 2,
+        "taskgate_queue_rejections_total": 2 * 2,
+        "taskgate_task_expirations_total": 2 * 3,
+        "taskgate_tasks_undelivered_total": 2 * 2,
+    }
+    for family, series in begun.items():
+        assert [value for (name, _), value in shown.items() if name == family] == [0] * series
+
+
+def test_what_somebody_else_counts_is_asked_for_at_every_render(metrics: PrometheusAudit, samples: Page) -> None:
     counts = [0, 2, 3]
     assert samples()["taskgate_penalized_contexts", ()] == 0
-    metrics.watch_penalties(counts.pop)
+    metrics.watch(PENALIZED, lambda: {(): counts.pop()})
     assert [samples()["taskgate_penalized_contexts", ()] for _ in range(3)] == [3, 2, 0]
+
+
+def test_of_what_is_asked_for_only_what_was_told_is_shown(metrics: PrometheusAudit, samples: Page) -> None:
+    def shown() -> dict[tuple[tuple[str, str], ...], float]:
+        return {labels: value for (name, labels), value in samples().items() if name == IN_FLIGHT.name}
+
+    told = [{("m",): 5, ("gone",): 1}, {("n",): 2}, {}]
+    metrics.watch(IN_FLIGHT, lambda: told.pop(0))
+    assert [shown() for _ in range(3)] == [{(("upstream", "reports"),): 5}, {(("upstream", "search"),): 2}, {}]
+
+
+def test_what_cannot_be_asked_for_leaves_the_rest_of_the_page(
+    metrics: PrometheusAudit, samples: Page, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken() -> dict[tuple[str], float]:
+        raise OSError("secret")
+
+    metrics.watch(IN_FLIGHT, broken)
+    assert samples()["taskgate_ready", ()] == 0
+    assert [(record.message, record.family) for record in caplog.records] == [("a gauge was not read", IN_FLIGHT.name)]
 
 
 def test_readiness_and_draining_are_shown(metrics: PrometheusAudit, moved: Moved) -> None:
@@ -105,7 +150,7 @@ def test_lag_is_counted(metrics: PrometheusAudit, moved: Moved) -> None:
 
 
 def test_two_gateways_in_one_process_count_apart(metrics: PrometheusAudit, moved: Moved) -> None:
-    other = PrometheusAudit(upstreams={}, backend="memory")
+    other = PrometheusAudit(Configured(backend="memory"))
     other.show_ready(True)
     assert moved() == {}
     assert 'revision="unknown"' in other.render(None)[0].decode()
@@ -117,7 +162,7 @@ def test_a_family_is_named_by_the_rules_of_the_format(family: Family) -> None:
     assert family.name.endswith("_total") is (family.kind is Kind.COUNTER)
     assert not family.name.endswith(("_created", "_bucket", "_count", "_sum"))
     if family.kind is Kind.HISTOGRAM:
-        assert family.name.endswith(("_seconds", "_bytes"))
+        assert family.name.endswith(("_seconds", "_bytes", "_polls_per_task"))
         assert list(family.buckets) == sorted(set(family.buckets))
     else:
         assert family.buckets == ()

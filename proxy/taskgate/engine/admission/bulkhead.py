@@ -13,6 +13,7 @@ from typing import Final
 from taskgate.errors import QueueFull
 from taskgate.limits.fairness import FairQueue
 from taskgate.telemetry.audit import Audit, QueueRefused, SlotsUsed
+from taskgate.telemetry.visit import nobody
 
 MOVED_EVERY: Final = 1.0
 """Seconds between two looks at who has moved up, for those who want to be told."""
@@ -136,7 +137,8 @@ class Bulkhead:
     def look(self) -> None:
         """Let those who want to know be told now and then how far they have moved."""
         if self._looking is None:
-            self._looking = asyncio.get_running_loop().call_later(MOVED_EVERY, self._tell_moved)
+            with nobody():
+                self._looking = asyncio.get_running_loop().call_later(MOVED_EVERY, self._tell_moved)
 
     def _grant(self) -> None:
         while self.in_use < self._settings.concurrency:
@@ -170,7 +172,8 @@ class Bulkhead:
 
     def _note_soon(self) -> None:
         if self._noting is None:
-            self._noting = asyncio.get_running_loop().call_later(NOTED_EVERY, self._note)
+            with nobody():
+                self._noting = asyncio.get_running_loop().call_later(NOTED_EVERY, self._note)
 
     def _note(self) -> None:
         self._noting = None

@@ -16,7 +16,7 @@ from taskgate.limits.gcra import RateLimit, gcra
 from taskgate.tasks.listing import ListedTask
 from taskgate.tasks.polling import Polling, advise
 from taskgate.tasks.record import TaskId, TaskRecord, altered
-from taskgate.telemetry.audit import Audit, PollAdvised, TaskPolled
+from taskgate.telemetry.audit import Audit, PollAdvised, PollsCounted, TaskPolled
 
 POLICY: Final = "polling"
 """What a host is told refuses it; the name of no rate of the operator's."""
@@ -32,9 +32,9 @@ _AT_ONCE: Final = 256
 
 
 class _Seen:
-    """What is remembered of one task. Times are in seconds of the stopwatch."""
+    """What is remembered of one task. Times are in seconds of the stopwatch; `polls` is None once they were told."""
 
-    __slots__ = ("advised", "advised_at", "arrival", "polled_at", "revision")
+    __slots__ = ("advised", "advised_at", "arrival", "polled_at", "polls", "revision")
 
     def __init__(self) -> None:
         self.advised: timedelta | None = None
@@ -42,6 +42,7 @@ class _Seen:
         self.polled_at: float | None = None
         self.revision: int | None = None
         self.arrival: float | None = None
+        self.polls: int | None = 0
 
 
 class Polls:
@@ -101,6 +102,15 @@ class Polls:
         is_early = seen.polled_at is not None and now - seen.polled_at < interval * polling.tolerance
         self._audit.record(TaskPolled(mount, "early" if is_early else _result(record, seen.revision)))
         seen.polled_at, seen.revision = now, record.revision
+        if seen.polls is not None:
+            self._count(seen, record, seen.polls + 1)
+
+    def _count(self, seen: _Seen, record: TaskRecord, polls: int) -> None:
+        """Count a poll that was let through; the one that finds the task ended tells how many it took."""
+        seen.polls = polls
+        if record.status.is_terminal:
+            seen.polls = None
+            self._audit.record(PollsCounted(record.owner.mount, polls))
 
     def _listed(self, task: ListedTask, mount: str, now: datetime, elapsed: float) -> ListedTask:
         seen = self._remember(task.id)

@@ -15,6 +15,7 @@ from taskgate.clock import Clock
 from taskgate.engine.admission.rules import Live
 from taskgate.engine.admission.standing import Standings
 from taskgate.engine.messages import Exchange
+from taskgate.engine.suspicions import Suspicions
 from taskgate.errors import RateLimited
 from taskgate.limits.gcra import RateLimit, Verdict
 from taskgate.limits.rates import Demand, Event, RatePolicies, RatePolicy, Subject
@@ -50,6 +51,7 @@ class RateGate:
         self._store = store
         self._audit = audit
         self._clock = clock
+        self._suspicions = Suspicions(audit, clock)
 
     async def arrived(self, exchange: Exchange, mount: str) -> None:
         """A request came, of which nothing is known but where from and where to. Raises RateLimited.
@@ -60,7 +62,11 @@ class RateGate:
         if not rates.heed_arrivals:
             return
         address = block_of(exchange.address)
-        await self._expect_room(rates.of_event(Event.AUTH_FAILURE, Subject("", None, address), {}, mount))
+        try:
+            await self._expect_room(rates.of_event(Event.AUTH_FAILURE, Subject("", None, address), {}, mount))
+        except RateLimited:
+            self._suspicions.raise_once("auth_bruteforce", address, mount)
+            raise
         await self._take(rates.before_auth(address, mount))
 
     async def failed_auth(self, exchange: Exchange, mount: str) -> None:

@@ -34,17 +34,18 @@ class Access:
             return
         decision = policy.judge(caller.identity, method=method, upstream=mount, tool=tool)
         for shadowed in decision.shadowed:
-            self._tell(mount, method, shadowed.rule, shadow=True)
+            self._tell(AccessRefused(mount, method, shadow=True, rule=shadowed.rule, tool=tool))
         if decision.allowed:
             return
-        self._tell(mount, method, decision.rule, shadow=False)
+        self._tell(AccessRefused(mount, method, shadow=False, rule=decision.rule, tool=tool))
         if decision.missing_scopes:
             raise InsufficientScope(decision.missing_scopes)
         raise Forbidden("Not allowed")
 
-    def _tell(self, mount: str, method: str, rule: str | None, *, shadow: bool) -> None:
-        self._audit.record(AccessRefused(mount, method, shadow=shadow))
-        log.info("refused by a rule", extra={"upstream": mount, "method": method, "rule": rule, "shadow": shadow})
+    def _tell(self, refused: AccessRefused) -> None:
+        self._audit.record(refused)
+        of = {"upstream": refused.mount, "method": refused.method, "rule": refused.rule, "shadow": refused.shadow}
+        log.info("refused by a rule", extra=of)
 
     def permits(self, caller: AuthContext, mount: str, method: str, tool: str) -> bool:
         """Whether one operation would pass; nothing is counted."""

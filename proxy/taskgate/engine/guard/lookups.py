@@ -12,14 +12,16 @@ from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.engine.admission.polls import Polls
 from taskgate.engine.guard.access import Access
+from taskgate.engine.guard.denials import Missed
 from taskgate.engine.guard.misses import Misses
 from taskgate.engine.messages import Exchange
-from taskgate.errors import InvalidParams, TaskNotFound
+from taskgate.errors import InvalidParams, RateLimited, TaskNotFound
 from taskgate.mcp.vocabulary import TASKS_GET
 from taskgate.stores.base import TaskStore
 from taskgate.tasks.cursors import Cursors
 from taskgate.tasks.listing import ListedTask, Position, TaskFilter, TaskOrder, mark, merged
 from taskgate.tasks.record import OwnerKey, TaskId, TaskRecord
+from taskgate.telemetry.pointing import point_at
 
 PAGE: Final = 100
 """Tasks of one page of a list."""
@@ -56,7 +58,11 @@ class Lookups:
         record = await self.see(exchange, caller, mount, task, method)
         if method != TASKS_GET:
             return record
-        self._polls.looked(record)
+        try:
+            self._polls.looked(record)
+        except RateLimited:
+            self._misses.polled_too_often(caller, mount)
+            raise
         return self._polls.advised(record)
 
     async def see(self, exchange: Exchange, caller: AuthContext, mount: str, task: TaskId, method: str) -> TaskRecord:
@@ -67,8 +73,9 @@ class Lookups:
             if record is not None:
                 self._access.check(caller, mount, method, record.call.tool)
                 self._met(task)
+                point_at(record)
                 return record
-        await self._misses.missed(exchange, caller, mount, method)
+        await self._misses.missed(exchange, caller, Missed(mount, method, task, self._store.owner_of))
         raise TaskNotFound
 
     async def again(self, record: TaskRecord) -> TaskRecord:
@@ -103,6 +110,10 @@ class Lookups:
         if found.next is None:
             return tasks, None
         return tasks, self._cursors.seal(found.next, context=owners[0].context, mount=mount, listing=listing)
+
+    async def close(self) -> None:
+        """Tell of what was not found and is not told of yet. The store is still needed."""
+        await self._misses.close()
 
     def _opened(self, cursor: str, owners: tuple[OwnerKey, ...], listing: str) -> Position:
         """Where the cursor stands; one that was sealed for the caller's earlier key is as good."""

@@ -1,5 +1,7 @@
 """What a host gets instead of what it asked for: the error's face, and how to be let in where that is the matter.
 
+And what operators are told of it: whether a request was refused, or let in and then failed.
+
 What must not live here: what an error means to a host (`dialects/faults`), and how else a limit may be told (`limits`).
 """
 
@@ -8,11 +10,21 @@ from taskgate.dialects.faults import fault
 from taskgate.engine.admission.rates import OverRate
 from taskgate.engine.messages import Reply
 from taskgate.engine.mounts import Mount
-from taskgate.errors import InsufficientScope, MalformedMessage, Unauthenticated
+from taskgate.errors import (
+    CutOff,
+    GatewayError,
+    InsufficientScope,
+    MalformedMessage,
+    StoreUnavailable,
+    TaskAlreadyFinished,
+    Unauthenticated,
+    UpstreamFailed,
+)
 from taskgate.mcp.jsonrpc import Message, Request
 from taskgate.mcp.versions import Era
 from taskgate.mcp.vocabulary import OVER_LIMIT, UNAVAILABLE
 
+_LET_IN = (UpstreamFailed, StoreUnavailable, CutOff, TaskAlreadyFinished)
 _PLAIN_STATUS = {OVER_LIMIT: 429, UNAVAILABLE: 503}
 
 
@@ -40,3 +52,23 @@ def _more_headers(error: Exception, mount: Mount) -> tuple[tuple[str, str], ...]
         case OverRate():
             return error.quota
     return ()
+
+
+def refused_for(error: Exception) -> str | None:
+    """Why a request was not let do what it asks: the reason of its kind of error, or None where it was let in.
+
+    | met | refused for |
+    |---|---|
+    | whatever is wrong with the message, its session, its stream or its parameters | its reason |
+    | whoever asks: no good token, whatever is wrong with it | unauthenticated |
+    | whoever asks: no keys to judge the token, a rule, a scope, the penalty box | its reason |
+    | a limit: a rate, a cap, the room there is, the queue of a server | its reason |
+    | the gateway drains | draining |
+    | a task that is not the caller's, or is not there | task_not_found |
+    | the caller's own task has ended, and cannot be cancelled any more | None |
+    | the server failed, answered with an error, or its tool did | None |
+    | the store failed, the gateway shut down under a call, or something unforeseen happened | None |
+    """
+    if not isinstance(error, GatewayError) or isinstance(error, _LET_IN):
+        return None
+    return type(error).reason

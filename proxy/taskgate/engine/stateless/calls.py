@@ -38,7 +38,7 @@ from taskgate.mcp.versions import Era
 from taskgate.tasks.policy import Decision, Mode
 from taskgate.tasks.record import TaskRecord
 from taskgate.tasks.states import HeldCall, States
-from taskgate.telemetry.audit import Audit, WouldPromote
+from taskgate.telemetry.audit import Audit, ToolCalled, WouldPromote
 
 QUIET: Final = 0.05
 """Seconds without a question after which a server is taken to have asked all that it asks at once: messages that were
@@ -145,6 +145,10 @@ class Calls:
     async def meet(self, exchange: Exchange, said: Stateless, work: Awaitable[Met]) -> Met:
         """What comes of `work`, for which a server is met before a request goes to it; see Attending."""
         return await self._attending.meet(exchange, said, work)
+
+    def turned_away(self, mount: str, tool: str | None) -> None:
+        """Count a call that was refused before it came here; `tool` None where nobody knows whether it is listed."""
+        self._audit.record(ToolCalled(mount, tool, "rejected"))
 
     def sweep(self) -> None:
         """Give up the held calls whose host did not come back in time."""

@@ -19,6 +19,7 @@ from taskgate.engine.places import Place
 from taskgate.errors import QueueFull
 from taskgate.mcp.jsonrpc import Notification, Response
 from taskgate.mcp.vocabulary import NOTE_PROGRESS
+from taskgate.telemetry.visit import Visit, current, within
 from taskgate.upstream.base import Hearer, ServerQuestion, Speaker
 
 log = getLogger("taskgate.stateless")
@@ -41,6 +42,7 @@ class Flight:
         "_most",
         "_progress",
         "_questions",
+        "_visit",
         "missing",
         "passes_rounds",
     )
@@ -58,6 +60,7 @@ class Flight:
         self._progress: Notification | None = None
         self._change = asyncio.Event()
         self._call: asyncio.Task[Response] | None = None
+        self._visit = _visit()
 
     def leave(
         self,
@@ -68,8 +71,10 @@ class Flight:
     ) -> None:
         """Begin the call, `work`, over its place, which stays open until it is over; so long it has its ticket."""
         place.hold()
-        self._call = background.begin(partial(work, self))
-        self._call.add_done_callback(lambda _: self._landed(place, ticket))
+        # It may go on long after its request, whose message is not kept for it.
+        with within(self._visit):
+            self._call = background.begin(partial(work, self))
+            self._call.add_done_callback(lambda _: self._landed(place, ticket))
 
     # --- what its server says
 
@@ -177,6 +182,8 @@ class Flight:
     def heard_by(self, hearer: Hearer) -> None:
         """See Underway."""
         self._hearer = self._heir = hearer
+        if self._visit is not None:
+            self._visit.background = True
         self.passes_rounds = False
         if self._progress is not None:
             # How far the call was when it became a task is what its task says first.
@@ -210,6 +217,16 @@ class Flight:
             ticket.close()
         place.release()
         self._change.set()
+
+
+def _visit() -> Visit | None:
+    """What a call belongs to: what its request does, but for the message."""
+    here = current()
+    if here is None:
+        return None
+    visit = here.behind()
+    visit.background = False
+    return visit
 
 
 def _size(question: ServerQuestion) -> int:

@@ -92,16 +92,17 @@ class Promotion:
         request = errand.request
         if not errand.may_become_task or not isinstance(request, CallTool):
             return None
-        record = None
+        record, is_inline = None, False
         try:
             await self._attending.wait(errand.exchange, flight.stirs(errand.grace.total_seconds()))
-            if not flight.is_over:
+            is_inline = flight.is_over
+            if not is_inline:
                 record = await self._promote(errand, request, flight)
         finally:
             if record is not None:
                 self._turns.count(errand, "task")
             elif not flight.was_refused:
-                self._turns.count(errand, "direct")
+                self._turns.count(errand, "inline" if is_inline else "direct")
         return record
 
     async def _made_of(self, errand: Errand, request: CallTool, ticket: Ticket) -> TaskRecord | None:

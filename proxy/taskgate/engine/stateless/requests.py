@@ -34,7 +34,7 @@ from taskgate.engine.stateless.calls import Calls
 from taskgate.engine.stateless.lines import Line, Lines
 from taskgate.engine.stateless.subscriptions import Subscriptions
 from taskgate.engine.stateless.task_requests import TaskRequests
-from taskgate.errors import UpstreamFailed
+from taskgate.errors import GatewayError, UpstreamFailed
 from taskgate.mcp.headers import check_params
 from taskgate.mcp.jsonrpc import Request
 from taskgate.mcp.vocabulary import TOOLS_LIST
@@ -65,14 +65,19 @@ class StatelessRequests:
         intent = self.dialect.decode(request, said, offers_tasks=mount.offers_tasks)
         asking = intent.request if isinstance(intent, Retry) else intent
         tool = asking.tool if isinstance(asking, CallTool) else None
-        # 2. Whether this caller asks no more often than it may.
-        quota = await self.gate.request(caller, exchange, mount.name, request.method, tool)
-        # 3. About a task: the operator's rules look at its tool, so they are asked where it is found.
+        try:
+            # 2. Whether this caller asks no more often than it may.
+            quota = await self.gate.request(caller, exchange, mount.name, request.method, tool)
+            # 3. Whether the rules let this caller do it. About a task they look at its tool, where it is found.
+            if not isinstance(intent, _ABOUT_TASKS):
+                self.access.check(caller, mount.name, request.method, tool)
+        except GatewayError:
+            self._turned_away(mount, tool)
+            raise
+        # 4. About a task.
         if isinstance(intent, _ABOUT_TASKS):
             spoken = await self._about_a_task(exchange, caller, mount.name, intent)
             return _answered(spoken, said, quota)
-        # 4. Whether the rules let this caller do it.
-        self.access.check(caller, mount.name, request.method, tool)
         line = self.lines.take(mount, caller, said.peer)
         # Whoever waits for tasks to end waits for what may yet become one, too.
         with line if not _may_become_task(asking) else self.runner.expecting(line):
@@ -80,7 +85,7 @@ class StatelessRequests:
                 # 5. Whether the headers say of the arguments what the body says: only the server's catalogue tells.
                 listed = line.upstream.listed(tool) or await self._look_up(exchange, line, said, tool)
                 if listed is not None and listed.mirrored:
-                    check_params(exchange.inbound.repeated(), request, listed.mirrored)
+                    self._check_params(exchange, mount, request, tool, listed)
             # 6. Do it.
             if isinstance(intent, Listen):
                 return Answered(await self._listen(exchange, caller, line, intent), said.peer.revision)
@@ -114,6 +119,18 @@ class StatelessRequests:
             case Discover():
                 return self._discover(exchange, line, said, intent)
         raise AssertionError(f"{type(intent).__name__} needs no line, or was served before")
+
+    def _check_params(self, exchange: Exchange, mount: Mount, request: Request, tool: str, listed: ListedTool) -> None:
+        try:
+            check_params(exchange.inbound.repeated(), request, listed.mirrored)
+        except GatewayError:
+            self._turned_away(mount, tool, is_listed=True)
+            raise
+
+    def _turned_away(self, mount: Mount, tool: str | None, *, is_listed: bool = False) -> None:
+        """Count a call that does not come to its server; who is not let in has no line that could tell its tool."""
+        if tool is not None:
+            self.calls.turned_away(mount.name, tool if is_listed else None)
 
     async def _listen(self, exchange: Exchange, caller: AuthContext, line: Line, intent: Listen) -> Reply:
         if intent.wants.tasks:

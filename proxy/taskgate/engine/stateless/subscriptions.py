@@ -15,6 +15,7 @@ from taskgate.clock import Clock
 from taskgate.dialects.faults import RETRY_AFTER
 from taskgate.dialects.stateless import Listen, StatelessDialect, Subscription
 from taskgate.engine.admission.polls import Polls
+from taskgate.engine.changes import Changes
 from taskgate.engine.guard.access import Access
 from taskgate.engine.guard.lookups import Lookups
 from taskgate.engine.messages import Exchange, Reply
@@ -49,6 +50,7 @@ class Subscriptions:
         lookups: Lookups,
         access: Access,
         polls: Polls,
+        changes: Changes,
         clock: Clock,
     ) -> None:
         self._dialect = dialect
@@ -56,6 +58,7 @@ class Subscriptions:
         self._lookups = lookups
         self._access = access
         self._polls = polls
+        self._changes = changes
         self._clock = clock
         self._resources = ResourceSubscriptions()
         self._streams: set[ListenStream] = set()
@@ -166,3 +169,4 @@ class Subscriptions:
     async def _tell_of(self, stream: ListenStream, id: RequestId, record: TaskRecord) -> None:
         await stream.room()
         stream.say(self._dialect.task_told(id, self._polls.advised(record)))
+        self._changes.retrievals.note(record)

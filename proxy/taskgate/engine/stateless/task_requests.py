@@ -66,6 +66,8 @@ class TaskRequests:
         fit its question: then none is taken.
         """
         record = await self._lookups.find(exchange, caller, mount, intent.task, TASKS_UPDATE)
+        if not all(map(record.was_asked, intent.answers)):
+            self._changes.unasked(record.owner)
         asked = self._dialect.outstanding(record)
         answers = {key: answer for key, answer in intent.answers.items() if key in asked}
         if not all(self._dialect.fits(asked[key].method, answer) for key, answer in answers.items()):
@@ -107,7 +109,9 @@ class TaskRequests:
         whole = await self._store.load(record.owner, record.id, now=self._clock.now(), bodies=True)
         if whole is None:
             raise TaskNotFound
-        return self._told(whole, intent)
+        told = self._told(whole, intent)
+        self._changes.retrievals.note(whole)
+        return told
 
     def _told(self, record: TaskRecord, intent: GetTask) -> Spoken:
         return Spoken(self._dialect.task_state(intent.id, record))

@@ -76,6 +76,7 @@ class Following:
         whole = await self._store.load(record.owner, task, now=self._clock.now(), bodies=True)
         if whole is None:
             raise TaskNotFound
+        self._changes.retrievals.note(whole)
         return whole
 
     async def go_on(self, feed: Feed, peer: Peer) -> None:
@@ -94,6 +95,8 @@ class Following:
         for owner in caller.owners(mount):
             record = await self._store.load(owner, given.task, now=self._clock.now())
             if record is not None and self._access.permits(caller, mount, TASKS_RESULT, record.call.tool):
+                if not record.was_asked(given.key):
+                    self._changes.unasked(owner)
                 with self._offers.answering(given.task, given.key):
                     await self._changes.make(owner, given.task, lambda now: self._answered(now, given))
 

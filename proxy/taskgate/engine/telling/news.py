@@ -22,6 +22,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import OwnerWatch, TaskStore
 from taskgate.tasks.listing import Position, TaskFilter, TaskOrder, TaskState
 from taskgate.tasks.record import OwnerKey, TaskId, TaskRecord, TaskStatus
+from taskgate.telemetry.visit import nobody
 
 PATIENCE: Final = timedelta(seconds=30)
 """How long one wait for news lasts before the store is asked again."""
@@ -67,7 +68,9 @@ class TaskNews:
         """The session listens for the owner's tasks; to be paired with `leave`."""
         self._listening.setdefault(owner, []).append(host_session)
         if owner not in self._watchers:
-            self._watchers[owner] = asyncio.get_running_loop().create_task(self._watch(owner))
+            # It goes on for whoever listens after the one who is first.
+            with nobody():
+                self._watchers[owner] = asyncio.get_running_loop().create_task(self._watch(owner))
 
     def leave(self, owner: OwnerKey, host_session: HostSession) -> None:
         """It listens no more."""

@@ -7,6 +7,7 @@ says so and is left alone. What must not live here: what is heard.
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from contextvars import Context
 from itertools import count
 
 from taskgate.clock import Clock
@@ -42,7 +43,8 @@ class ServerStream:
         self._observer = observer
         self._clock = clock
         self._known = asyncio.Event()
-        self._task = asyncio.get_running_loop().create_task(self._listen())
+        # It is heard for whatever the session is used for later.
+        self._task = asyncio.get_running_loop().create_task(self._listen(), context=Context())
 
     async def known(self, within: float) -> None:
         """Wait until the server opened the stream or refused to, but no longer than `within` seconds."""

@@ -26,6 +26,7 @@ from taskgate.upstream.initialize.conversation import Audience, Conversation
 from taskgate.upstream.initialize.detours import MAX_ROUNDS, Detours
 from taskgate.upstream.initialize.listening import ServerStream
 from taskgate.upstream.initialize.talk import Talk, is_strange
+from taskgate.upstream.initialize.told import ToldTools
 from taskgate.upstream.lasting import Lasting
 from taskgate.upstream.single import Abandoned, SingleFlight
 
@@ -56,7 +57,8 @@ class HttpSession:
         self._clock = clock
         self._talk = SingleFlight(self._begin)
         self._catalogue = SingleFlight(self._read_catalogue)
-        self._audience = Audience(hearer=hearer, host=host, catalogue_changed=self._catalogue.forget)
+        self._told = ToldTools(means.dialect)
+        self._audience = Audience(hearer=hearer, host=host, catalogue_changed=self._forget_tools)
         self._detours = Detours(means.dialect.agrees)
         self._lasting = lasting
         self._unwelcome = unwelcome
@@ -87,6 +89,7 @@ class HttpSession:
             response = await self._after_detours(errand, response)
         if response.error is None:
             self._lasting.note(method, params)
+            self._told.note(method, params, response)
         return response
 
     async def run(
@@ -131,7 +134,7 @@ class HttpSession:
     def listed(self, tool: str) -> ListedTool | None:
         """See UpstreamSession."""
         known = self._catalogue.value
-        return None if known is None else known.get(tool)
+        return self._told.get(tool) if known is None else known.get(tool)
 
     async def close(self) -> None:
         """See UpstreamSession."""
@@ -278,12 +281,16 @@ class HttpSession:
             await self._ask(Errand(TOOLS_LIST, partial(dialect.list_tools, cursor=cursor), bounds))
         )
 
+    def _forget_tools(self) -> None:
+        self._catalogue.forget()
+        self._told.forget()
+
     def _lose(self, talk: Talk) -> None:
         """The server ended the conversation: the next call opens another. Only the first to notice does anything."""
         if self._talk.value is not talk:
             return
         self._talk.forget()
-        self._catalogue.forget()
+        self._forget_tools()
         self._means.observer.session_lost()
         dropping = asyncio.get_running_loop().create_task(talk.drop())
         self._dropping.add(dropping)

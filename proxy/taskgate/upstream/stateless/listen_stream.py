@@ -6,6 +6,7 @@ What must not live here: what is wanted, and what becomes of what is heard.
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import Context
 from itertools import count
 from typing import Protocol
 
@@ -53,7 +54,8 @@ class ListenStream:
         self._was_refused = False
         self.is_heard = False
         """Whether the server tells on it at this moment."""
-        self._task = asyncio.get_running_loop().create_task(self._listen())
+        # It is heard for everybody who comes to want the same.
+        self._task = asyncio.get_running_loop().create_task(self._listen(), context=Context())
 
     async def known(self, within: float) -> None:
         """Wait until the server tells on it, or did not open it, but no longer than `within` seconds."""

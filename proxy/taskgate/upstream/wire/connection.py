@@ -6,6 +6,7 @@ kept only if its last answer came to its end, and nothing came besides.
 
 import asyncio
 from collections.abc import Callable
+from contextvars import Context
 from typing import Final, Protocol
 
 from aiohttp import ClientPayloadError
@@ -252,4 +253,5 @@ class Connection(BaseProtocol):
     def resume_reading(self, resume_parser: bool = True) -> None:
         """A reader asks for it whenever it has taken something."""
         if self._reading_paused:
-            super().resume_reading(resume_parser)
+            # What is read from here on may be of another's request.
+            Context().run(super().resume_reading, resume_parser)

@@ -7,6 +7,7 @@ cancels a way leaves no socket.
 import asyncio
 import socket
 from collections.abc import Callable
+from contextvars import Context
 from ipaddress import ip_address
 from itertools import chain, zip_longest
 from typing import Final
@@ -37,10 +38,7 @@ class Way:
 
     async def connect(self, new: Callable[[], Connection]) -> Connection:
         """A connection made by `new` that stands. OSError where none does, ValueError for a host that cannot be one."""
-        first, *others = await self._addresses()
-        if not others:
-            return await self._reach(first, new)
-        return await self._first_of([first, *others], new)
+        return await self._first_of(await self._addresses(), new)
 
     async def _addresses(self) -> list[str]:
         try:
@@ -66,7 +64,8 @@ class Way:
         try:
             while winner is None and (addresses or running):
                 if addresses:
-                    attempt = loop.create_task(self._reach(addresses.pop(0), new))
+                    # What it will be read in serves others later.
+                    attempt = loop.create_task(self._reach(addresses.pop(0), new), context=Context())
                     started.add(attempt)
                     running.add(attempt)
                 patience = NEXT_ADDRESS if addresses else None

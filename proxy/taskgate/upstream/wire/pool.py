@@ -1,10 +1,12 @@
 """The connections to one server: made when they are needed, and kept for a moment after.
 
 What must not live here: HTTP. What holds: nobody else knows which connections there are, and after `close` there are
-none, nor one that is being made.
+none, nor one that is being made. A connection and its timers are of nobody whom they serve: nothing that is ambient
+where one is asked for is ambient in them.
 """
 
 import asyncio
+from contextvars import Context
 
 from yarl import URL
 
@@ -94,7 +96,7 @@ class Pool:
         loop = asyncio.get_running_loop()
         self._idle[connection] = loop.time()
         if self._sweeping is None:
-            self._sweeping = loop.call_later(self._reuse_within, self._sweep)
+            self._sweeping = loop.call_later(self._reuse_within, self._sweep, context=Context())
 
     def forget(self, connection: Connection) -> None:
         """Give it to nobody."""

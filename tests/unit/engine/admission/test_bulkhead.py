@@ -11,6 +11,7 @@ from taskgate.engine.admission import bulkhead as module
 from taskgate.engine.admission.bulkhead import Bulkhead, BulkheadSettings, Ticket
 from taskgate.errors import QueueFull
 from taskgate.telemetry.audit import QueueRefused, SlotsUsed
+from taskgate.telemetry.visit import Visit, current, within
 from unit.engine.facts import Facts
 
 LONG = timedelta(seconds=60)
@@ -257,3 +258,28 @@ async def test_what_is_used_is_noted_once_for_all_that_changes_within_a_moment(
     close(*reversed(tickets))
     await eventually(lambda: len(facts.all) == 2)
     assert facts.all[1] == SlotsUsed("reports", 0, 1, 0)
+
+
+async def test_what_is_noted_of_slots_belongs_to_nobodys_request(
+    bulkhead: Bulkhead, facts: Facts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One timer notes what all of them did."""
+    monkeypatch.setattr(module, "NOTED_EVERY", 0.001)
+    monkeypatch.setattr(module, "MOVED_EVERY", 0.001)
+    told_in: list[Visit | None] = []
+    monkeypatch.setattr(facts, "record", lambda _: told_in.append(current()))
+    moved_in, look = list[Visit | None](), Bulkhead._tell_moved
+
+    def tell_moved(this: Bulkhead) -> None:
+        moved_in.append(current())
+        look(this)
+
+    monkeypatch.setattr(Bulkhead, "_tell_moved", tell_moved)
+    with within(Visit("one-1", "192.0.2.7", "POST", "/reports/mcp")):
+        ticket = bulkhead.ask("a")
+        bulkhead.look()
+    async with bounded():
+        await eventually(lambda: told_in and moved_in)
+    close(ticket)
+    await eventually(lambda: len(told_in) == 2)
+    assert set(told_in + moved_in) == {None}

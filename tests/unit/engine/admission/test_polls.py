@@ -12,7 +12,7 @@ from taskgate.errors import RateLimited
 from taskgate.tasks.events import CallSucceeded, Progressed
 from taskgate.tasks.listing import listed
 from taskgate.tasks.record import TaskRecord
-from taskgate.telemetry.audit import PollAdvised, TaskPolled
+from taskgate.telemetry.audit import PollAdvised, PollsCounted, TaskPolled
 from unit.engine.admission.live_rules import live
 from unit.engine.facts import Facts
 from unit.engine.guarding import Guard, new_polls
@@ -42,11 +42,16 @@ class Desk:
         self.clock.advance(timedelta(seconds=after))
         before = len(self.facts.all)
         self.polls.looked(record)
-        (fact,) = self.facts.all[before:]
+        (fact,) = [fact for fact in self.facts.all[before:] if not isinstance(fact, PollsCounted)]
         assert isinstance(fact, TaskPolled)
         assert fact.mount == "reports"
         self.polls.advised(record)
         return fact.result
+
+    @property
+    def counted(self) -> list[int]:
+        """How many polls it took to see the end of each task."""
+        return [fact.polls for fact in self.facts.all if isinstance(fact, PollsCounted)]
 
 
 # --- the advice ----------------------------------------------------------------------------------------------------
@@ -252,3 +257,36 @@ def test_what_was_owed_under_load_is_forgiven_when_hosts_are_told_to_ask_sooner(
     assert refused.value.retry_after == 2 * SECOND
     desk.clock.advance(timedelta(seconds=0.2))
     desk.polls.looked(record)
+
+
+# --- how many it took ----------------------------------------------------------------------------------------------
+
+
+def test_the_poll_that_sees_a_task_ended_tells_how_many_it_took_once() -> None:
+    desk, record = Desk(), new_record()
+    for _ in range(3):
+        desk.poll(record, after=2)
+    assert desk.counted == []
+    done = after(record, DONE)
+    for _ in range(2):
+        desk.poll(done, after=2)
+    assert desk.facts.all.count(PollsCounted("reports", 4)) == 1
+    assert desk.counted == [4]
+
+
+def test_a_task_that_was_advised_and_listed_alone_was_not_polled() -> None:
+    desk, record = Desk(), new_record()
+    desk.advised(record)
+    desk.listed(record)
+    desk.poll(after(record, DONE))
+    assert desk.counted == [1]
+
+
+def test_a_poll_that_was_refused_is_none_that_it_took() -> None:
+    desk, record = Desk(), new_record()
+    for _ in range(BURST):
+        desk.poll(record)
+    with pytest.raises(RateLimited):
+        desk.poll(record)
+    desk.poll(after(record, DONE), after=60)
+    assert desk.counted == [BURST + 1]

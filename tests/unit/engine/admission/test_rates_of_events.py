@@ -9,7 +9,7 @@ from taskgate.errors import RateLimited
 from taskgate.limits.gcra import RateLimit
 from taskgate.limits.overrides import Override, Overrides
 from taskgate.limits.rates import Event, RatePolicies, Scope
-from taskgate.telemetry.audit import RateJudged
+from taskgate.telemetry.audit import RateJudged, SuspicionRaised
 from unit.engine.admission.gates import ALICE, BOB, HERE, THERE, Gate, policy
 from unit.engine.admission.live_rules import rules
 
@@ -42,7 +42,31 @@ class TestBeforeAuthentication:
         await at.gate.arrived(THERE, "reports")
         at.clock.advance(refusal.value.retry_after)
         await at.gate.arrived(HERE, "reports")
-        assert at.facts.all == [RateJudged("auth_failures", "ip", "rejected")]
+        assert at.facts.all == [
+            RateJudged("auth_failures", "ip", "rejected"),
+            SuspicionRaised("auth_bruteforce", "reports"),
+        ]
+
+    async def test_whoever_goes_on_with_tokens_that_are_not_accepted_is_suspected_once_a_minute(self) -> None:
+        at = Gate(policy("auth_failures", 1, every=100.0, scope=Scope.IP, event=Event.AUTH_FAILURE))
+
+        async def suspected(times: int) -> int:
+            for _ in range(times):
+                with pytest.raises(RateLimited):
+                    await at.gate.arrived(HERE, "reports")
+            return at.facts.all.count(SuspicionRaised("auth_bruteforce", "reports"))
+
+        await at.gate.failed_auth(HERE, "reports")
+        assert await suspected(3) == 1
+        at.clock.advance(timedelta(minutes=1))
+        assert await suspected(3) == 2
+
+    async def test_who_only_comes_too_often_is_not_suspected_of_trying_tokens(self) -> None:
+        at = Gate(policy("ip", 1, scope=Scope.IP, before_auth=True))
+        await at.gate.arrived(HERE, "reports")
+        with pytest.raises(RateLimited):
+            await at.gate.arrived(HERE, "reports")
+        assert not any(isinstance(fact, SuspicionRaised) for fact in at.facts.all)
 
     async def test_looking_costs_nothing(self) -> None:
         at = Gate(policy("auth_failures", 1, scope=Scope.IP, event=Event.AUTH_FAILURE))

@@ -11,6 +11,7 @@ from taskgate.auth.context import AuthContext
 from taskgate.stores.base import Store
 from taskgate.tasks.listing import EVERY, NEWEST_FIRST, ListedTask, TaskFilter, TaskOrder
 from taskgate.tasks.record import OwnerKey, TaskRecord
+from taskgate.telemetry.audit import Fact
 from unit.auth.identities import identity
 from unit.engine.asked import Asked
 from unit.engine.facts import Facts
@@ -52,6 +53,11 @@ class Desk:
 
     async def find(self, caller: AuthContext, task: str, mount: str = "reports") -> str:
         return (await self.lookups.find(Asked(), caller, mount, task, "tasks/get")).id
+
+    async def told(self) -> list[Fact]:
+        """What is reported, with why tasks were not found."""
+        await self.lookups.close()
+        return self.facts.all
 
     async def page(
         self,

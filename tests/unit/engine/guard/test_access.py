@@ -39,22 +39,28 @@ def test_missing_scopes_are_all_told_at_once_and_counted() -> None:
     with pytest.raises(InsufficientScope) as refusal:
         rules.check(caller("read"), "reports", "tools/call", "build")
     assert refusal.value.scopes == {"read", "write"}
-    assert facts.all == [AccessRefused("reports", "tools/call", shadow=False)]
+    assert facts.all == [AccessRefused("reports", "tools/call", shadow=False, rule="r", tool="build")]
 
 
 @pytest.mark.parametrize(
-    "rules", [access(rule(effect=Effect.DENY)), access(default=Effect.DENY)], ids=["a rule", "the default"]
+    ("rules", "by"),
+    [(access(rule(effect=Effect.DENY)), "r"), (access(default=Effect.DENY), None)],
+    ids=["a rule", "the default"],
 )
-def test_what_no_scope_would_help_is_refused_in_words_that_name_no_rule(rules: tuple[Access, Facts]) -> None:
+def test_what_no_scope_would_help_is_refused_in_words_that_name_no_rule(
+    rules: tuple[Access, Facts], by: str | None
+) -> None:
     with pytest.raises(Forbidden, match=r"^Not allowed$"):
         rules[0].check(caller("read"), "reports", "tools/call", "build")
-    assert rules[1].all == [AccessRefused("reports", "tools/call", shadow=False)]
+    assert rules[1].all == [AccessRefused("reports", "tools/call", shadow=False, rule=by, tool="build")]
 
 
 def test_a_rule_in_shadow_refuses_nothing_and_each_is_counted() -> None:
     rules, facts = access(rule("a", "admin", shadow=True), rule("b", shadow=True, effect=Effect.DENY))
     rules.check(caller("read"), "reports", "tasks/get", "build")
-    assert facts.all == [AccessRefused("reports", "tasks/get", shadow=True)] * 2
+    assert facts.all == [
+        AccessRefused("reports", "tasks/get", shadow=True, rule=name, tool="build") for name in ("a", "b")
+    ]
 
 
 def test_the_log_names_the_rule_that_refused_or_would_have(caplog: pytest.LogCaptureFixture) -> None:
@@ -74,7 +80,10 @@ def test_a_refusal_behind_a_rule_in_shadow_is_counted_beside_it() -> None:
     rules, facts = access(rule("a", "admin", shadow=True), rule("b", "write"))
     with pytest.raises(InsufficientScope):
         rules.check(caller("read"), "reports", "tools/call", "build")
-    assert facts.all == [AccessRefused("reports", "tools/call", shadow=shadow) for shadow in (True, False)]
+    assert facts.all == [
+        AccessRefused("reports", "tools/call", shadow=shadow, rule=name, tool="build")
+        for name, shadow in (("a", True), ("b", False))
+    ]
 
 
 def test_mount_method_and_tool_are_those_of_the_operation() -> None:

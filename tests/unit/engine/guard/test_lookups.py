@@ -13,7 +13,8 @@ from taskgate.limits.gcra import RateLimit
 from taskgate.limits.rates import Event, RatePolicies, RatePolicy, Scope
 from taskgate.stores.base import Store
 from taskgate.stores.open import SqliteOptions, open_store
-from taskgate.telemetry.audit import AccessRefused, EnumerationSuspected, PollAdvised, TaskDenied, TaskPolled
+from taskgate.tasks.record import TaskRecord
+from taskgate.telemetry.audit import AccessRefused, PollAdvised, SuspicionRaised, TaskDenied, TaskPolled
 from unit.engine.asked import Asked
 from unit.engine.guard.lookup_desk import ADMIN_ONLY, ALICE, BOB, ROTATED, Desk
 
@@ -28,6 +29,11 @@ async def store(request: pytest.FixtureRequest, tmp_path: Any) -> AsyncIterator[
     await opened.close()
 
 
+def foreign(task: TaskRecord) -> TaskDenied:
+    """What is told of somebody who asked for a task of Alice's."""
+    return TaskDenied("reports", "tasks/get", "context_mismatch", task.id, "alice")
+
+
 # --- one task ------------------------------------------------------------------------------------------------------
 
 
@@ -38,7 +44,8 @@ async def test_a_task_is_found_by_its_owner_at_its_mount_and_by_nobody_else(stor
     for caller, mount in ((BOB, "reports"), (ALICE, "books")):
         with pytest.raises(TaskNotFound):
             await desk.find(caller, task.id, mount)
-    assert desk.facts.all == [TaskDenied("reports", "tasks/get"), TaskDenied("books", "tasks/get")]
+    denials = [fact for fact in await desk.told() if isinstance(fact, TaskDenied)]
+    assert denials == [foreign(task), TaskDenied("books", "tasks/get", "not_found", task.id, "alice")]
 
 
 async def test_what_was_bound_to_the_key_before_is_still_found(store: Store) -> None:
@@ -54,7 +61,7 @@ async def test_the_rules_look_at_the_tool_that_the_task_runs(store: Store) -> No
     with pytest.raises(InsufficientScope) as refusal:
         await desk.find(ALICE, task.id)
     assert refusal.value.scopes == {"admin"}
-    assert desk.facts.all == [AccessRefused("reports", "tasks/get", shadow=False)]
+    assert desk.facts.all == [AccessRefused("reports", "tasks/get", shadow=False, rule="r", tool="delete_all")]
 
 
 async def test_a_strangers_task_is_unknown_before_any_rule_is_asked(store: Store) -> None:
@@ -62,7 +69,7 @@ async def test_a_strangers_task_is_unknown_before_any_rule_is_asked(store: Store
     (task,) = await desk.add("alice", tool="delete_all")
     with pytest.raises(TaskNotFound):
         await desk.find(BOB, task.id)
-    assert desk.facts.all == [TaskDenied("reports", "tasks/get")]
+    assert await desk.told() == [foreign(task), SuspicionRaised("cross_context_access", "reports")]
 
 
 async def test_who_tries_too_many_ids_is_kept_from_all_tasks_for_a_while_and_nobody_else_is(
@@ -73,7 +80,7 @@ async def test_who_tries_too_many_ids_is_kept_from_all_tasks_for_a_while_and_nob
     for unknown in ("a", "b"):
         with pytest.raises(TaskNotFound):
             await desk.find(ALICE, unknown)
-    assert desk.facts.all[1:] == [TaskDenied("reports", "tasks/get"), EnumerationSuspected("reports")]
+    assert desk.facts.all == [SuspicionRaised("enumeration_suspected", "reports")]
     (line,) = [vars(record) for record in caplog.records if record.name == "taskgate.security"]
     assert (line["upstream"], line["address"]) == ("reports", "192.0.2.7")
     with pytest.raises(Penalized) as penalty:
@@ -91,7 +98,8 @@ async def test_where_callers_cannot_be_told_apart_nobody_is_kept_out(store: Stor
     for number in range(100):
         with pytest.raises(TaskNotFound):
             await desk.find(ALICE, f"unknown-{number}")
-    assert desk.facts.all == [TaskDenied("reports", "tasks/get")] * 100
+    denials = [TaskDenied("reports", "tasks/get", "not_found", f"unknown-{number}", None) for number in range(100)]
+    assert await desk.told() == denials
 
 
 # --- polls ---------------------------------------------------------------------------------------------------------
@@ -105,10 +113,11 @@ async def test_to_get_a_task_is_a_poll_that_is_advised_and_may_be_refused(store:
     assert desk.polled.all == [TaskPolled("reports", "changed"), PollAdvised("reports", timedelta(seconds=2))]
     for _ in range(BURST - 1):
         await desk.find(ALICE, task.id)
-    with pytest.raises(RateLimited):
-        await desk.find(ALICE, task.id)
-    # It is no look-up that failed.
-    assert desk.facts.all == []
+    for _ in range(3):
+        with pytest.raises(RateLimited):
+            await desk.find(ALICE, task.id)
+    # It is no look-up that failed; and who keeps on is told of once.
+    assert await desk.told() == [SuspicionRaised("excessive_polling", "reports")]
 
 
 @pytest.mark.parametrize("method", ["tasks/cancel", "tasks/result", "tasks/update"])

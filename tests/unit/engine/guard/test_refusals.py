@@ -8,7 +8,7 @@ import pytest
 
 from taskgate import errors
 from taskgate.engine.admission.rates import OverRate
-from taskgate.engine.guard.refusals import refusal
+from taskgate.engine.guard.refusals import refusal, refused_for
 from taskgate.errors import AuthReason, Unauthenticated
 from taskgate.mcp.jsonrpc import Message, parse
 from unit.engine.guard.test_callers import MOUNT
@@ -124,3 +124,60 @@ def test_who_is_to_wait_is_told_how_long_with_and_without_a_request() -> None:
         reply, _ = refusal(errors.Penalized(timedelta(seconds=2.1)), TOLD, message)
         assert reply.headers == (("Retry-After", "3"),)
         assert reply.status == (429 if message is None else 200)
+
+
+# --- what operators are told ---------------------------------------------------------------------------------------
+
+REFUSED = {
+    "bad_json": errors.UnparsableMessage("x"),
+    "bad_message": errors.MalformedMessage("x"),
+    "bad_params": errors.InvalidParams("x"),
+    "bad_meta": errors.IncompleteMeta("x"),
+    "header_mismatch": errors.HeaderMismatch("x"),
+    "missing_capability": errors.MissingCapability({}),
+    "unknown_method": errors.UnknownMethod("x"),
+    "task_support": errors.TaskSupportMismatch("x"),
+    "bad_version": errors.UnsupportedVersion("x"),
+    "bad_verb": errors.VerbNotServed("POST"),
+    "no_session": errors.SessionRequired("x"),
+    "session_not_found": errors.SessionNotFound("x"),
+    "stream_not_found": errors.StreamNotFound("x"),
+    "task_not_found": errors.TaskNotFound(),
+    "unauthenticated": Unauthenticated(AuthReason.EXPIRED),
+    "policy": errors.Forbidden("x"),
+    "insufficient_scope": errors.InsufficientScope(frozenset({"a"})),
+    "penalty": errors.Penalized(timedelta(seconds=1)),
+    "concurrency": errors.TooManyTasks(1),
+    "bytes": errors.TooManyBytes(1),
+    "rate": errors.RateLimited(timedelta(seconds=1), "p"),
+    "queue": errors.QueueFull("x", retry_after=timedelta(seconds=1)),
+    "jwks_unavailable": errors.KeysUnavailable("corp"),
+    "draining": errors.Draining(timedelta(seconds=1)),
+}
+LET_IN = [
+    errors.TaskAlreadyFinished("x"),
+    errors.UpstreamFailed(errors.UpstreamReason.TIMEOUT, "x", dispatched=True),
+    errors.StoreUnavailable("x"),
+    errors.CutOff("x"),
+    ValueError("x"),
+]
+
+
+@pytest.mark.parametrize("error", REFUSED.values(), ids=REFUSED)
+def test_what_is_not_let_do_what_it_asks_was_refused_and_why(error: Exception) -> None:
+    assert refused_for(error) == next(reason for reason, each in REFUSED.items() if each is error)
+
+
+@pytest.mark.parametrize("error", LET_IN, ids=lambda error: type(error).__name__)
+def test_what_was_let_in_and_then_failed_was_not_refused(error: Exception) -> None:
+    assert refused_for(error) is None
+
+
+def test_the_table_has_every_error_that_can_be_met() -> None:
+    def kinds(of: type[Exception]) -> set[type[Exception]]:
+        return {of} | {each for below in of.__subclasses__() for each in kinds(below)}
+
+    grouping = {errors.GatewayError, errors.DownstreamError, errors.InternalError, errors.IllegalTransition}
+    told = {type(error) for error in (*REFUSED.values(), *LET_IN)} - {ValueError}
+    ours = {each for each in kinds(errors.GatewayError) if each.__module__ == errors.__name__}
+    assert ours - grouping - told == set()

@@ -156,15 +156,16 @@ class World:
         self.store, self.clock, self.facts, self.server = store, ManualClock(), Facts(), Counterpart()
         guard = Guard(store, self.clock, self.facts, *rules, threshold=threshold)
         self.lookups, self.polled = guard.lookups, guard.polled
+        self.changes = Changes(store=store, audit=self.facts, clock=self.clock)
         self.subscriptions = Subscriptions(
             dialect=ModernDownstream("1"),
             store=store,
             lookups=guard.lookups,
             access=guard.access,
             polls=guard.polls,
+            changes=self.changes,
             clock=self.clock,
         )
-        self.changes = Changes(store=store, audit=self.facts, clock=self.clock)
         self.line = new_line(self.server, self.clock)
         self.listeners: list[Listener] = []
 

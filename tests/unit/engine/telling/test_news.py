@@ -24,6 +24,7 @@ from taskgate.stores.base import Change, News, Store, Watch
 from taskgate.stores.open import open_store
 from taskgate.tasks.events import Dispatched, InputRequested
 from taskgate.tasks.record import TaskRecord
+from taskgate.telemetry.visit import Visit, current, within
 from unit.engine.facts import Facts
 from unit.engine.guarding import Guard
 
@@ -37,10 +38,12 @@ class ToldStore:
         self._inner = inner
         self.news: asyncio.Queue[News] = asyncio.Queue()
         self.patience: list[timedelta] = []
+        self.watched_in: list[Visit | None] = []
         self.unreadable: set[str] = set()
 
     async def changed(self, watch: Watch, *, timeout: timedelta) -> News:
         self.patience.append(timeout)
+        self.watched_in.append(current())
         if timeout < module.PATIENCE and self.news.empty():
             await asyncio.sleep(0)
             return News(place=1)
@@ -175,3 +178,13 @@ async def test_news_of_a_task_advise_how_soon_to_ask_for_it(world: World) -> Non
     record = await world.asking()
     world.store.news.put_nowait(News(place=1, changes=(Change(id=record.id, revision=record.revision),)))
     await eventually(lambda: any(b'"pollInterval":2000' in piece for piece, _ in world.line._waiting))
+
+
+async def test_the_watch_of_an_owner_belongs_to_none_of_those_who_listen() -> None:
+    world = World(ToldStore(await open_store("memory", None)))
+    with within(Visit("v", "address", "GET", "/mcp")):
+        world.news.attend(OWNER, world.session)  # type: ignore[arg-type]
+    await eventually(lambda: world.store.watched_in)
+    assert world.store.watched_in == [None]
+    await world.news.close()
+    world.news.leave(OWNER, world.session)  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""What operators look at: dashboards, alerts, runbooks, and what generates them."""

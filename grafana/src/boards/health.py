@@ -1,0 +1,111 @@
+"""The numbers on top of the overview: six things that are well or are not."""
+
+from typing import Final
+
+from grafana.src import thresholds
+from grafana.src.panels import BAD, GOOD, SIXTH, Ask, Panel, Shape, Told
+from grafana.src.queries import among, grown, now, select
+
+_NOT_OURS: Final = (
+    "|_OTHER|tool_error|cancelled|-32800|-32700|-32600|-32601|-32602|-32002|-32020|-32021|-32022|-32042|403|429"
+)
+OUR_ERRORS: Final = f'error_type!~"{_NOT_OURS}"'
+"""What burns the error budget: no error of a tool itself, and nothing that a host got wrong. Alerts match the same."""
+
+HEALTH: Final = (
+    Panel(
+        title="Ready",
+        shape=Shape.NUMBER,
+        asks=[Ask(now("taskgate_ready", how="min"), "ready")],
+        unit="bool_yes_no",
+        words=[("0", "not ready", BAD), ("1", "ready", GOOD)],
+        bound=thresholds.NOT_READY,
+        span=SIXTH,
+        height=4,
+        told=Told(
+            "whether every chosen instance says that it is ready.",
+            "ready; not ready for some seconds at a start and while one shuts down.",
+            "ask /readyz of the instance, its body names what is missing.",
+        ),
+        alert="TaskgateNotReady",
+    ),
+    Panel(
+        title="Upstreams that are well",
+        shape=Shape.NUMBER,
+        asks=[Ask(now("taskgate_upstream_up", how="avg"), "well")],
+        unit="percentunit",
+        bound=thresholds.UPSTREAM_DOWN,
+        span=SIXTH,
+        height=4,
+        told=Told(
+            "the share of upstreams that are thought to be well, over all instances; those without a check count not.",
+            "100 %.",
+            "open the dashboard of the upstreams: it names the one that is not.",
+        ),
+        alert="TaskgateUpstreamDown",
+    ),
+    Panel(
+        title="Tasks running",
+        shape=Shape.NUMBER,
+        asks=[Ask(now("taskgate_tasks_running"), "running")],
+        unit="short",
+        decimals=0,
+        span=SIXTH,
+        height=4,
+        told=Told(
+            "calls of tasks that are under way at the upstreams now.",
+            "what your load is; the limit is on the dashboard of the limits.",
+            "if it only grows, look for tasks that never end on the dashboard of the tasks.",
+        ),
+        alert="TaskgateConcurrencySaturated",
+    ),
+    Panel(
+        title="Errors",
+        shape=Shape.NUMBER,
+        asks=[Ask(among("mcp_server_operation_duration_seconds_count", OUR_ERRORS), "errors")],
+        unit="percentunit",
+        bound=thresholds.ERRORS,
+        span=SIXTH,
+        height=4,
+        told=Told(
+            "the share of requests that failed for no fault of the host: errors of tools and wrong requests count not.",
+            "below 0.1 %, the budget; red is where it is burnt 14.4 times as fast.",
+            "see which upstream and which error type it is in the row below.",
+        ),
+        alert="TaskgateErrorBudgetFastBurn",
+    ),
+    Panel(
+        title="Audit lines dropped",
+        shape=Shape.NUMBER,
+        asks=[Ask(f"ceil({grown('taskgate_audit_dropped_total', within='$__range')})", "dropped")],
+        unit="short",
+        decimals=0,
+        bound=thresholds.AUDIT_DROPPED,
+        span=SIXTH,
+        height=4,
+        told=Told(
+            "lines of the audit log that were lost in the time shown.",
+            "0, always.",
+            "find the sink and the reason on the dashboard of security: a full disk, or a reader that does not read.",
+        ),
+        alert="TaskgateAuditDropped",
+    ),
+    Panel(
+        title="Configurations in force",
+        shape=Shape.NUMBER,
+        asks=[
+            Ask(f'max (count by (job) (count_values by (job) ("hash", {select("taskgate_config_hash")})))', "in force")
+        ],
+        unit="short",
+        decimals=0,
+        bound=thresholds.CONFIG_DRIFT,
+        span=SIXTH,
+        height=4,
+        told=Told(
+            "how many different configurations the instances of one job run with.",
+            "1; more for the moment of a roll-out.",
+            "reload or restart the instances that were left behind; the dashboard of the runtime shows reloads.",
+        ),
+        alert="TaskgateConfigDrift",
+    ),
+)

@@ -1,0 +1,196 @@
+"""What a panel of ours is: what it asks, what a reader is told of it, and how Grafana draws it.
+
+A panel is a value; `draw` turns it into the builder of the SDK. What must not live here: what the panels ask, and where
+one stands on a dashboard.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from grafana_foundation_sdk.builders import common, heatmap, prometheus, stat, table, timeseries
+from grafana_foundation_sdk.builders.dashboard import DashboardLink, ThresholdsConfig
+from grafana_foundation_sdk.models.common import (
+    BigValueColorMode,
+    BigValueGraphMode,
+    GraphTresholdsStyleMode,
+    LegendDisplayMode,
+    LegendPlacement,
+    SortOrder,
+    StackingMode,
+    TooltipDisplayMode,
+    VisibilityMode,
+)
+from grafana_foundation_sdk.models.dashboard import (
+    DashboardLinkType,
+    DataSourceRef,
+    DataTransformerConfig,
+    Threshold,
+    ThresholdsMode,
+    ValueMap,
+    ValueMappingResult,
+)
+from grafana_foundation_sdk.models.heatmap import HeatmapColorMode
+from grafana_foundation_sdk.models.prometheus import PromQueryFormat, QueryEditorMode
+
+from grafana.src.queries import quantile
+from grafana.src.runbook import link
+from grafana.src.thresholds import Bound
+
+DATASOURCE: Final = DataSourceRef(type_val="prometheus", uid="${datasource}")
+GOOD, BAD, PLAIN = "green", "red", "blue"
+HALF, THIRD, QUARTER, SIXTH = 12, 8, 6, 4
+
+Builder = timeseries.Panel | stat.Panel | table.Panel | heatmap.Panel
+
+
+class Shape(StrEnum):
+    """How a panel is drawn."""
+
+    LINES = "lines"
+    STACK = "stack"
+    NUMBER = "number"
+    TABLE = "table"
+    HEATMAP = "heatmap"
+
+
+class Ask(NamedTuple):
+    """One query. `legend` names its series; in a table it heads the column."""
+
+    expr: str
+    legend: str
+
+
+class Told(NamedTuple):
+    """What a reader is told: what the panel shows, what is normal, and what to do when it is not."""
+
+    shows: str
+    normal: str
+    act: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """One panel. `alert` is whose section of the runbook it links to; `bound` draws that alert's line.
+
+    `words` are what values are shown as, each with its colour.
+    """
+
+    title: str
+    asks: Sequence[Ask]
+    unit: str
+    told: Told
+    alert: str
+    shape: Shape = Shape.LINES
+    bound: Bound | None = None
+    words: Sequence[tuple[str, str, str]] = ()
+    span: int = THIRD
+    height: int = 8
+    decimals: int | None = None
+    exemplars: bool = False
+
+
+def quantiles(family: str, *ranks: float, by: str = "upstream") -> list[Ask]:
+    """Quantiles of a histogram, each for each value of a label."""
+    return [Ask(quantile(rank, family, by=[by]), f"p{rank * 100:g} {{{{{by}}}}}") for rank in ranks]
+
+
+def draw(panel: Panel, number: int) -> Builder:
+    """The panel for the SDK, with its number on the dashboard."""
+    drawn = _DRAWN[panel.shape](panel)
+    drawn.id(number).title(panel.title).unit(panel.unit).datasource(DATASOURCE).span(panel.span).height(panel.height)
+    shows, normal, act = panel.told
+    drawn.description(f"**Shows:** {shows}\n\n**Normal:** {normal}\n\n**Otherwise:** {act}")
+    drawn.links([_runbook(panel.alert)])
+    for letter, ask in zip("ABCDEFGH", panel.asks, strict=False):
+        drawn.with_target(_query(panel, ask, letter))
+    if panel.words:
+        drawn.mappings([_mapping(panel.words)])
+    if panel.decimals is not None:
+        drawn.decimals(panel.decimals)
+    return drawn
+
+
+def _query(panel: Panel, ask: Ask, letter: str) -> prometheus.Dataquery:
+    query = prometheus.Dataquery().expr(ask.expr).legend_format(ask.legend).ref_id(letter).datasource(DATASOURCE)
+    query.editor_mode(QueryEditorMode.CODE)
+    if panel.shape is Shape.TABLE:
+        return query.instant().format(PromQueryFormat.TABLE)
+    if panel.shape is Shape.HEATMAP:
+        return query.range().format(PromQueryFormat.HEATMAP)
+    return query.range().exemplar(panel.exemplars)
+
+
+def _runbook(alert: str) -> DashboardLink:
+    runbook = DashboardLink(f"Runbook: {alert}").type(DashboardLinkType.LINK)
+    return runbook.url(link(alert)).target_blank(True)
+
+
+# --- shapes ----------------------------------------------------------------------------------------------------------
+
+
+def _lines(panel: Panel) -> timeseries.Panel:
+    drawn = timeseries.Panel().line_width(1).show_points(VisibilityMode.NEVER).fill_opacity(8).min(0)
+    legend = common.VizLegendOptions().display_mode(LegendDisplayMode.LIST).placement(LegendPlacement.BOTTOM)
+    drawn.legend(legend.show_legend(True)).thresholds(_steps(panel.bound))
+    drawn.tooltip(common.VizTooltipOptions().mode(TooltipDisplayMode.MULTI).sort(SortOrder.DESCENDING))
+    if panel.bound is not None:
+        drawn.thresholds_style(common.GraphThresholdsStyleConfig().mode(GraphTresholdsStyleMode.DASHED))
+    return drawn
+
+
+def _stack(panel: Panel) -> timeseries.Panel:
+    return _lines(panel).fill_opacity(40).stacking(common.StackingConfig().mode(StackingMode.NORMAL).group("A"))
+
+
+def _number(panel: Panel) -> stat.Panel:
+    plain = panel.bound is None and not panel.words
+    drawn = stat.Panel().graph_mode(BigValueGraphMode.NONE if panel.words else BigValueGraphMode.AREA)
+    drawn.color_mode(BigValueColorMode.NONE if plain else BigValueColorMode.BACKGROUND).no_value("none")
+    drawn.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(False).fields(""))
+    return drawn.thresholds(_steps(panel.bound))
+
+
+def _table(panel: Panel) -> table.Panel:
+    """One row per set of labels, one column per query; the largest of the first column comes first."""
+    first = panel.asks[0].legend
+    drawn = table.Panel().show_header(True).sort_by([common.TableSortByFieldState().display_name(first).desc(True)])
+    names = {f"Value #{letter}": ask.legend for letter, ask in zip("ABCDEFGH", panel.asks, strict=False)}
+    drawn.with_transformation(DataTransformerConfig(id_val="merge", options={}))
+    shown = {"excludeByName": {"Time": True}, "indexByName": {}, "renameByName": names}
+    drawn.with_transformation(DataTransformerConfig(id_val="organize", options=shown))
+    return drawn
+
+
+def _heatmap(panel: Panel) -> heatmap.Panel:
+    """Buckets as they are: Prometheus counts, Grafana only colours."""
+    drawn = heatmap.Panel().calculate(False).cell_gap(1).show_legend().show_tooltip()
+    colours = heatmap.HeatmapColorOptions().mode(HeatmapColorMode.SCHEME).scheme("Spectral").steps(64).reverse(False)
+    return drawn.color(colours).y_axis(heatmap.YAxisConfig().unit(panel.unit))
+
+
+_DRAWN: Final[Mapping[Shape, Callable[[Panel], Builder]]] = {
+    Shape.LINES: _lines,
+    Shape.STACK: _stack,
+    Shape.NUMBER: _number,
+    Shape.TABLE: _table,
+    Shape.HEATMAP: _heatmap,
+}
+
+
+def _steps(bound: Bound | None) -> ThresholdsConfig:
+    """Good up to the bound and bad from it on, or the other way round."""
+    steps = ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE)
+    if bound is None:
+        return steps.steps([Threshold(value=None, color=PLAIN)])
+    below, from_there = (GOOD, BAD) if bound.above else (BAD, GOOD)
+    return steps.steps([Threshold(value=None, color=below), Threshold(value=bound.coloured_from, color=from_there)])
+
+
+def _mapping(words: Sequence[tuple[str, str, str]]) -> ValueMap:
+    results = {
+        value: ValueMappingResult(text=text, color=colour, index=index)
+        for index, (value, text, colour) in enumerate(words)
+    }
+    return ValueMap(options=results)

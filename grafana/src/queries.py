@@ -1,0 +1,78 @@
+"""How expressions are written: one way to select, to add up, to take a rate, a share, a mean and a quantile.
+
+Every selector is held to the jobs and instances chosen on the dashboard, and to the upstreams where the family is told
+apart by them. What must not live here: which panel asks what.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from taskgate.telemetry.metrics.catalogue import FAMILIES, Kind
+
+FOREIGN: Final = ("process_", "python_", "scrape_", "up")
+"""What every Python process and every scrape has, beside the catalogue."""
+
+_FAMILIES: Final = {family.name: family for family in FAMILIES}
+_PARTS: Final = ("_bucket", "_sum", "_count")
+
+
+def select(metric: str, *matchers: str) -> str:
+    """The series of a metric that the dashboard is about. KeyError for a metric that is nobody's."""
+    chosen = ['job=~"$job"', 'instance=~"$instance"']
+    if "upstream" in _labels(metric):
+        chosen.append('upstream=~"$upstream"')
+    return f"{metric}{{{', '.join((*chosen, *matchers))}}}"
+
+
+def rate(metric: str, *matchers: str, by: Sequence[str] = ()) -> str:
+    """Events per second, added up."""
+    return f"{_over('sum', by)} (rate({select(metric, *matchers)}[$__rate_interval]))"
+
+
+def grown(metric: str, *matchers: str, by: Sequence[str] = (), within: str = "$__rate_interval") -> str:
+    """Events within a window, added up."""
+    return f"{_over('sum', by)} (increase({select(metric, *matchers)}[{within}]))"
+
+
+def now(metric: str, *matchers: str, by: Sequence[str] = (), how: str = "sum") -> str:
+    """A gauge over the chosen instances: their sum, or their max where all look at the same thing."""
+    return f"{_over(how, by)} ({select(metric, *matchers)})"
+
+
+def quantile(rank: float, family: str, *matchers: str, by: Sequence[str] = ()) -> str:
+    """A quantile of a histogram, at the grain of its buckets."""
+    return f"histogram_quantile({rank:g}, {rate(f'{family}_bucket', *matchers, by=('le', *by))})"
+
+
+def mean(family: str, *matchers: str, by: Sequence[str] = ()) -> str:
+    """The mean of what a histogram observed; a gap where that was nothing."""
+    total, count = (rate(f"{family}_{part}", *matchers, by=by) for part in ("sum", "count"))
+    return f"{total} / ({count} > 0)"
+
+
+def share(part: str, whole: str) -> str:
+    """How much of the whole the part is; 0 where the part has no series, and a gap where the whole is nothing."""
+    return f"({part} or {whole} * 0) / ({whole} > 0)"
+
+
+def among(counter: str, *matchers: str, by: Sequence[str] = (), of: Sequence[str] = ()) -> str:
+    """The share of a counter's events that match, of those that match `of`."""
+    return share(rate(counter, *of, *matchers, by=by), rate(counter, *of, by=by))
+
+
+def at_least_none(part: str, whole: str) -> str:
+    """The part, or 0 where it has no series and the whole has."""
+    return f"{part} or {whole} * 0"
+
+
+def _over(how: str, by: Sequence[str]) -> str:
+    return f"{how} by ({', '.join(by)})" if by else how
+
+
+def _labels(metric: str) -> tuple[str, ...]:
+    if metric.startswith(FOREIGN):
+        return ()
+    part = next((part for part in _PARTS if metric.endswith(part)), "")
+    family = _FAMILIES[metric.removesuffix(part)]
+    assert (family.kind is Kind.HISTOGRAM) is bool(part), metric
+    return tuple(label.name for label in family.labels)

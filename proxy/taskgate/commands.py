@@ -1,0 +1,141 @@
+"""The commands that look at something and end: a configuration, an audit log, the metrics there are.
+
+What must not live here: serving (`cli`), and what is told (`explain`).
+"""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Final, NoReturn
+
+import click
+import orjson
+
+from taskgate import config as settings
+from taskgate.config import ConfigurationError, GatewayConfig
+from taskgate.explain import TokenRefused, explained, read_hints, read_token, who_is, worded
+from taskgate.explain import audit as of_audit
+from taskgate.explain.series import metrics_text, series_warnings
+from taskgate.telemetry.opentelemetry.extra import TracingUnavailable, expect_installed
+from taskgate.telemetry.opentelemetry.settings import Exporter
+
+COULD_NOT_START: Final = 1
+WRONG: Final = 2
+
+AnyFile: Final = click.Path(path_type=Path)
+
+
+def load(file: Path) -> GatewayConfig:
+    """The configuration in a file, by the environment of this process. Raises ConfigurationError."""
+    return settings.load(file, os.environ)
+
+
+def give_up(error: Exception, status: int) -> NoReturn:
+    """Tell why, and end."""
+    click.echo(f"taskgate: {error}" if status == COULD_NOT_START else str(error), err=True)
+    sys.exit(status)
+
+
+@click.command()
+@click.option("--config", "file", type=AnyFile, required=True, help="The configuration file.")
+def check(file: Path) -> None:
+    """Check a configuration and print it as it takes effect, every key shown, secrets as ********."""
+    try:
+        config = load(file)
+        if config.tracing.enabled:
+            expect_installed(Exporter(config.tracing.exporter))
+    except (ConfigurationError, TracingUnavailable) as wrong:
+        give_up(wrong, WRONG)
+    click.echo(settings.effective(config), nl=False)
+    for warning in series_warnings(config):
+        click.echo(f"taskgate: {warning}", err=True)
+
+
+@click.command()
+def schema() -> None:
+    """Print the JSON Schema of the configuration file."""
+    click.echo(orjson.dumps(settings.schema(), option=orjson.OPT_INDENT_2))
+
+
+@click.command()
+@click.option("--config", "file", type=AnyFile, required=True, help="The configuration file.")
+@click.option("--upstream", metavar="NAME", required=True, help="The name of an upstream of the file.")
+@click.option("--tool", metavar="NAME", required=True, help="The name of the tool.")
+@click.option("--token", "token_file", type=AnyFile, help="The file with the bearer token of the caller.")
+@click.option("--hint", "hints", metavar="NAME=true|false", multiple=True, help="What the server lists of the tool.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def explain(
+    file: Path, upstream: str, tool: str, token_file: Path | None, hints: tuple[str, ...], as_json: bool
+) -> None:
+    """Print which rules decide over a call of a tool, and the limits that apply; the server is not asked."""
+    try:
+        config = load(file)
+        if upstream not in config.upstreams:
+            raise click.UsageError(f"--upstream must be one of {', '.join(config.upstreams)}")
+        try:
+            listed, token = read_hints(hints), read_token(token_file)
+        except ValueError as wrong:
+            raise click.UsageError(str(wrong)) from None
+        identity = asyncio.run(who_is(config, upstream, token))
+    except ConfigurationError as wrong:
+        give_up(wrong, WRONG)
+    except TokenRefused as refused:
+        give_up(refused, COULD_NOT_START)
+    if token is not None and identity is None:
+        click.echo("taskgate: --token is ignored: auth.mode is none, so all hosts are one caller", err=True)
+    found = explained(config, upstream, tool, identity=identity, hints=listed)
+    click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2) if as_json else worded(found), nl=as_json)
+
+
+@click.command()
+@click.option("--config", "file", type=AnyFile, help="The configuration file.")
+def metrics(file: Path | None) -> None:
+    """Print the metrics there are, and how many series of each there can be at most with that configuration."""
+    try:
+        config = None if file is None else load(file)
+    except ConfigurationError as wrong:
+        give_up(wrong, WRONG)
+    click.echo(metrics_text(config), nl=False)
+
+
+@click.group()
+def audit() -> None:
+    """Look at an audit log."""
+
+
+@audit.command()
+@click.argument("files", metavar="FILE...", type=AnyFile, nargs=-1, required=True)
+@click.option("--checkpoint", "checkpoints", type=AnyFile, multiple=True, help="What another sink got: checkpoints.")
+@click.option(
+    "--key", "keys", type=AnyFile, multiple=True, help="A file with the key of the log, or a PEM of its signer."
+)
+@click.option("--expect-seq", "expected", metavar="N", type=click.IntRange(min=1), help="The last line has N or more.")
+def verify(
+    files: tuple[Path, ...], checkpoints: tuple[Path, ...], keys: tuple[Path, ...], expected: int | None
+) -> None:
+    """Tell whether the lines of a log are all there, in their order, as they were written.
+
+    The files of one sink, those that were put aside too, in any order. Ends with 0 where nothing was found, with 1
+    where something was, with 2 where it cannot be said.
+    """
+    _end_with(of_audit.verify(files, checkpoints=checkpoints, keys=keys, expected=expected))
+
+
+@audit.command()
+@click.argument("task", metavar="TASK_ID")
+@click.option("--key", type=AnyFile, required=True, help="The file with the key of the log.")
+def ref(task: str, key: Path) -> None:
+    """Print what stands in a log for the id of a task."""
+    _end_with(of_audit.ref(task, key))
+
+
+@audit.command(name="schema")
+def schema_of_lines() -> None:
+    """Print the JSON Schema of the lines of a log."""
+    _end_with(of_audit.schema())
+
+
+def _end_with(report: of_audit.Report) -> NoReturn:
+    click.echo(report.text, nl=False, err=report.status == of_audit.UNUSABLE)
+    sys.exit(report.status)

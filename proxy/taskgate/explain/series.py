@@ -1,0 +1,60 @@
+"""Which metrics there are, and how many series of them there can be: `taskgate metrics`, and a warning of `check`.
+
+What must not live here: the arithmetic (`telemetry.bounds`), and counting.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from taskgate.config import GatewayConfig
+from taskgate.config.measuring import measured
+from taskgate.telemetry.metrics import bounds
+from taskgate.telemetry.metrics.catalogue import PARTS
+from taskgate.telemetry.metrics.families import Family
+from taskgate.telemetry.metrics.settings import Configured
+
+_EXAMPLE: Final = Configured(
+    backend="sqlite", upstreams={"one": "one"}, issuers=("one",), policies=("one",), sinks=("file", "stdout")
+)
+"""What a configuration is thought to be where there is none."""
+
+
+def series_bound(config: GatewayConfig) -> int:
+    """How many series a gateway of that configuration can have, whatever its hosts send."""
+    return bounds.series_bound(measured(config))
+
+
+def series_warnings(config: GatewayConfig) -> tuple[str, ...]:
+    """What `check` says of it: something where it is a lot."""
+    if not config.metrics.enabled or (most := series_bound(config)) <= bounds.MANY:
+        return ()
+    ways = "fewer metrics.buckets, a smaller metrics.max_tools, or metrics.tool_histograms off"
+    return (f"metrics may have up to {most} series, more than {bounds.MANY}: {ways} make it less",)
+
+
+def metrics_text(config: GatewayConfig | None) -> str:
+    """The catalogue with the series that each family can have, and their sum; by lines.
+
+    Without a configuration that is of one upstream, one issuer and one rate policy.
+    """
+    configured = _EXAMPLE if config is None else measured(config)
+    lines = [line for part, families in PARTS.items() for line in _told(part, families, configured)]
+    return "\n".join([*lines, *_sum(configured, config is None)]) + "\n"
+
+
+def _told(part: str, families: tuple[Family, ...], configured: Configured) -> Iterator[str]:
+    yield f"# {part}"
+    for family in families:
+        names = ",".join(label.name for label in family.labels)
+        shown = f"{family.name}{{{names}}}" if names else family.name
+        yield f"{bounds.most_series(family, configured):>6}  {family.kind:<9}  {shown}"
+        yield f"{'':>6}  {'':<9}    {family.meaning}"
+    yield ""
+
+
+def _sum(configured: Configured, is_example: bool) -> Iterator[str]:
+    of = "one upstream, one issuer and one rate policy" if is_example else "this configuration"
+    yield f"{bounds.STANDARD:>6}  process_*, python_*"
+    yield f"{bounds.series_bound(configured):>6}  series at most, with {of}"
+    if not configured.settings.enabled:
+        yield "        metrics.enabled is false: nothing is counted or shown"

@@ -1,0 +1,175 @@
+"""One sink's book: makes lines of events, ties them to those before, and has the sink take them.
+
+Everything here runs on the sink's own thread. What was made into lines and not taken by the sink stays, and is put
+first the next time. What must not live here: the event loop, and what is due when.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from logging import getLogger
+from time import perf_counter, sleep
+from typing import Any, Final, NamedTuple
+
+from taskgate.telemetry.auditlog.catalogue import FAILURE, HIGH
+from taskgate.telemetry.auditlog.chain import CHAIN_STARTED, CHECKPOINT, GAP, SIGNED, Chain, Head
+from taskgate.telemetry.auditlog.events import Event, note
+from taskgate.telemetry.auditlog.keys import Signer
+from taskgate.telemetry.auditlog.recollection import Gap
+from taskgate.telemetry.auditlog.rendering import Renderer
+from taskgate.telemetry.auditlog.sinks import Sink
+
+_AT_ONCE: Final = 32
+_BREATH: Final = 50e-6
+"""After so many lines the thread stands aside for so many seconds, so that the event loop gets the interpreter."""
+
+log = getLogger("taskgate.audit")
+
+
+class Written(NamedTuple):
+    """What a sink has taken: where its chain ends, in how many seconds the last of it went, and what is unvouched for.
+
+    `uncovered` counts the lines since the last checkpoint, `noted` names the lines of the log's own.
+    """
+
+    head: Head
+    seconds: float
+    uncovered: int
+    noted: tuple[str, ...]
+
+
+def gap_note(sink: str, now: datetime, gap: Gap) -> Event:
+    """The event that tells of what is gone."""
+    seq, digest = gap.head or (None, None)
+    said = {"sink": sink, "cause": gap.cause, "lines": gap.lines, "bytes": gap.bytes, "seq": seq, "head": digest}
+    return note(GAP, now, outcome=FAILURE, severity=HIGH, data=said)
+
+
+class Book:
+    """The lines of one sink. A method that raises OSError may be called again; `keep([])` does the rest of it."""
+
+    def __init__(self, name: str, sink: Sink, *, render: Renderer, signer: Signer | None, to_disk: bool) -> None:
+        """Without a `signer` lines are not chained. With `to_disk`, each write waits for the disk."""
+        self._name = name
+        self._sink = sink
+        self._render = render
+        self._signer = signer
+        self._to_disk = to_disk
+        self._chain = Chain(Head(0, ""), signer)
+        self._pending = bytearray()
+        self._uncovered = 0
+        self._noted: list[str] = []
+        self._cannot_rotate = False
+        self._owes_disk = False
+
+    def adjust(self, name: str, *, render: Renderer, signer: Signer | None, to_disk: bool) -> None:
+        """Be called that, and make lines in that way, from the next one on."""
+        self._name, self._render, self._signer, self._to_disk = name, render, signer, to_disk
+        self._chain.adopt(signer)
+
+    def open(self, now: datetime) -> Written:
+        """Go on where the sink's chain ended, and say so. Raises OSError or AuditUnavailable."""
+        found = self._sink.open()
+        self._chain.move(found.head)
+        try:
+            self._begin(now)
+            for gap in found.gaps:
+                log.warning("lines of the audit log are missing", extra={"sink": self._name, "cause": gap.cause})
+                self._note(gap_note(self._name, now, gap))
+            return self.keep([], now)
+        except BaseException:
+            self._sink.close()
+            raise
+
+    def keep(self, events: list[Event], now: datetime) -> Written:
+        """Have those events written, and whatever was not before; the list is empty then. Raises OSError.
+
+        They are let go before the sink is waited for: an event may hold a large message.
+        """
+        if events and self._sink.is_full and not self._pending:
+            self._rotate(now)
+        for number, event in enumerate(events, 1):
+            self._add(event)
+            if not number % _AT_ONCE:
+                sleep(_BREATH)
+        events.clear()
+        began = perf_counter()
+        while self._pending or self._owes_disk:
+            if self._pending:
+                self._sink.put(bytes(self._pending))
+                self._pending.clear()
+                self._owes_disk = self._to_disk
+            if self._owes_disk:
+                self._look(now)
+                self._owes_disk = False
+        noted, self._noted = tuple(self._noted), []
+        return Written(self._chain.head, perf_counter() - began, self._uncovered, noted)
+
+    def vouch(self, now: datetime) -> tuple[Written, Event]:
+        """Write a checkpoint, and return the one for other sinks, which vouches for that line too. Raises OSError."""
+        self._note(self._checkpoint(now))
+        self._uncovered = 0
+        return self.keep([], now), self._checkpoint(now)
+
+    def settle(self, now: datetime) -> Written:
+        """Make what was written outlast the machine. Raises OSError."""
+        self.keep([], now)
+        self._look(now)
+        return self.keep([], now)
+
+    def reopen(self, now: datetime) -> Written:
+        """Go where the sink's name leads now. Raises OSError."""
+        if self._sink.reopen(self._chain.head):
+            # What the old place did not take stands first in the new one: it is tied to what is there.
+            self._begin(now)
+        return self.keep([], now)
+
+    def close(self) -> None:
+        """Let go of the sink. Never raises."""
+        self._sink.close()
+
+    def _begin(self, now: datetime) -> None:
+        seq, digest = self._chain.head
+        said = {"sink": self._name, "seq": seq, "head": digest if seq else None}
+        self._note(note(CHAIN_STARTED, now, data=said))
+
+    def _rotate(self, now: datetime) -> None:
+        try:
+            self._sink.rotate(self._chain.head)
+        except OSError as error:
+            if not self._cannot_rotate:
+                log.warning(
+                    "an audit file cannot be put aside; it grows on", extra={"sink": self._name, "errno": error.errno}
+                )
+            self._cannot_rotate = True
+        else:
+            self._cannot_rotate = False
+            self._begin(now)
+
+    def _look(self, now: datetime) -> None:
+        gap = self._sink.sync(self._chain.head)
+        if gap is None:
+            return
+        log.warning("lines of the audit log are missing", extra={"sink": self._name, "cause": gap.cause})
+        self._begin(now)
+        self._note(gap_note(self._name, now, gap))
+
+    def _checkpoint(self, now: datetime) -> Event:
+        seq, digest = self._chain.head
+        return note(CHECKPOINT, now, data={"sink": self._name, "seq": seq, "head": digest})
+
+    def _note(self, event: Event) -> None:
+        self._noted.append(event.name)
+        self._add(event)
+
+    def _add(self, event: Event) -> None:
+        try:
+            line = self._chain.add(self._render(event))
+        except Exception as error:
+            # Whatever it holds, that it happened is told.
+            log.error("an event of the audit log cannot be told in full", extra={"told": event.name}, exc_info=error)
+            said: Mapping[str, Any] = {"unrendered": type(error).__name__}
+            bare = note(event.name, event.time, outcome=event.outcome, severity=event.severity, data=said)
+            line = self._chain.add(self._render(bare))
+        self._pending += line
+        if event.name not in SIGNED:
+            self._uncovered += 1

@@ -1,0 +1,274 @@
+"""The way of events to one sink: they wait on the event loop, and go to the sink's thread many at a time.
+
+A sink that fails is tried again for as long as the log is open; what finds no room meanwhile is lost, counted, and the
+log says how much it was. What must not live here: lines (`book`), which events go where (`log`).
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from logging import getLogger
+from typing import Any, Final
+
+from taskgate.clock import Clock
+from taskgate.telemetry.audit import Audit, AuditDropped, AuditNoted, AuditWritten
+from taskgate.telemetry.auditlog.book import Book, Written, gap_note
+from taskgate.telemetry.auditlog.catalogue import FAILURE, SUCCESS
+from taskgate.telemetry.auditlog.chain import GAP
+from taskgate.telemetry.auditlog.events import Event
+from taskgate.telemetry.auditlog.queueing import Queue
+from taskgate.telemetry.auditlog.recollection import Gap
+from taskgate.telemetry.auditlog.settings import AuditUnavailable
+from taskgate.telemetry.auditlog.worker import Worker
+
+LINGER: Final = 0.025
+"""Seconds for which the first event waits for others to go along."""
+BATCH: Final = 256
+"""How many events go at once at most."""
+SYNC_AFTER: Final = 1.0
+"""Seconds after a write at which the disk is waited for, where not each write waits for it."""
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+"""Seconds between two attempts."""
+
+log = getLogger("taskgate.audit")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How much waits at most, and when a checkpoint is due: after so many lines, or seconds; both None: never."""
+
+    queue: int
+    vouch_after: int | None
+    vouch_within: float | None
+
+
+class Lane:
+    """The way to one sink, between `open` and `close`."""
+
+    def __init__(self, name: str, book: Book, pace: Pace, *, metrics: Audit, clock: Clock) -> None:
+        self.name = name
+        self.queue = Queue(pace.queue, self._lose)
+        self.sequence: int | None = None
+        """The number of the sink's last line; None until it is open."""
+        self.on_vouched: Callable[[Lane, Event], None] = lambda _lane, _event: None
+        """Told of each checkpoint, for other sinks."""
+        self.on_taken: Callable[[], None] = lambda: None
+        """Told when there is room again."""
+        self._book = book
+        self._pace = pace
+        self._metrics = metrics
+        self._clock = clock
+        self._worker = Worker(name)
+        self._news = asyncio.Event()
+        self._ending = asyncio.Event()
+        # Until it is open, nobody is to be woken.
+        self._is_awake = True
+        self._is_failing = False
+        self._wants_reopen = False
+        self._pause = _SHORTEST_PAUSE
+        self._uncovered = 0
+        self._sync_at: float | None = None
+        self._vouch_at: float | None = None
+        self._serving: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Begin. Raises AuditUnavailable; nothing is left open then."""
+        try:
+            self._took(await self._do(self._book.open))
+        except BaseException as error:
+            self._worker.end()
+            if isinstance(error, OSError):
+                raise AuditUnavailable(f"cannot be written: {error.strerror}") from None
+            raise
+        self._serving = asyncio.create_task(self._serve())
+        self._is_awake = False
+        if self.queue.has_more:
+            self._news.set()
+
+    def accept(self, event: Event) -> None:
+        """Have an event written soon, if there is room. Never waits."""
+        if self.queue.add(event) and not self._is_awake:
+            self._is_awake = True
+            asyncio.get_running_loop().call_later(LINGER, self._news.set)
+
+    def adjust(self, name: str, pace: Pace, change: Callable[[Book], None]) -> None:
+        """Be called that and go at that pace; `change` is done to the book on its thread, between two batches."""
+        self.name, self._pace, self._vouch_at = name, pace, None
+        self.queue.size = pace.queue
+        self._worker.do(partial(change, self._book))
+        self._plan()
+        self._news.set()
+
+    def reopen(self) -> None:
+        """Go where the sink's name leads now, soon; where that cannot be opened, it is tried again."""
+        self._wants_reopen = True
+        self._news.set()
+
+    async def seal(self) -> None:
+        """Have everything written that waits, and vouched for. Afterwards nothing is written before `close`."""
+        self._ending.set()
+        self._news.set()
+        if self._serving is not None:
+            await self._serving
+        self._own_up()
+        await self._finish()
+
+    async def close(self) -> None:
+        """Have the rest written, and let go of the sink. Takes as long as the sink does."""
+        await self._finish()
+        self.queue.close()
+        await self._worker.do(self._book.close)
+        self._worker.end()
+
+    def abandon(self) -> None:
+        """Let go of a sink that is stuck, and of what it did not take."""
+        if self._serving is not None:
+            self._serving.cancel()
+        self.queue.close()
+        log.error("the audit log is closed with lines that were not written", extra={"sink": self.name})
+        self._worker.do(self._book.close)
+        self._worker.end()
+
+    # --- one turn after the other --------------------------------------------------------------------------------
+
+    async def _serve(self) -> None:
+        while not self._ending.is_set():
+            await self._until_due()
+            try:
+                await self._turn()
+            except Exception as error:
+                self._falter(error)
+            else:
+                self._recover()
+
+    async def _finish(self) -> None:
+        while True:
+            try:
+                while self.queue.has_more or self.queue.is_owed:
+                    await self._write()
+                if self._uncovered and self._pace.vouch_after is not None:
+                    await self._vouch()
+                await self._sync()
+            except Exception as error:
+                self._falter(error)
+                await asyncio.sleep(self._pause)
+            else:
+                return
+
+    async def _until_due(self) -> None:
+        if self._is_failing:
+            waiting: asyncio.Event = self._ending
+            due: float | None = asyncio.get_running_loop().time() + self._pause
+        else:
+            dues = [at for at in (self._sync_at, self._vouch_at) if at is not None]
+            waiting, due = self._news, min(dues, default=None)
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(due):
+                await waiting.wait()
+
+    async def _turn(self) -> None:
+        now = asyncio.get_running_loop().time()
+        self._news.clear()
+        if self._wants_reopen:
+            await self._reopen()
+        if self.queue.has_more or self.queue.is_owed:
+            await self._write()
+        if self._vouch_at is not None and self._vouch_at <= now:
+            await self._vouch()
+        if self._sync_at is not None and self._sync_at <= now:
+            await self._sync()
+
+    async def _reopen(self) -> None:
+        # Before it is done: whoever asks meanwhile may have moved the file after it was looked at.
+        self._wants_reopen = False
+        try:
+            self._took(await self._do(self._book.reopen))
+        except BaseException:
+            self._wants_reopen = True
+            raise
+
+    async def _write(self) -> None:
+        batch = self.queue.take(BATCH)
+        if self.queue.has_more:
+            self._news.set()
+        else:
+            self._is_awake = False
+        written = await self._do(partial(self._book.keep, batch))
+        if self.queue.done():
+            record = AuditWritten(self.name, written.seconds, written.head.seq, len(self.queue))
+            self._metrics.record(record)
+        self._took(written)
+
+    async def _vouch(self) -> None:
+        self._vouch_at = None
+        written, event = await self._do(self._book.vouch)
+        self._took(written)
+        self.on_vouched(self, event)
+
+    async def _sync(self) -> None:
+        written = await self._do(self._book.settle)
+        self._took(written)
+        self._sync_at = None
+
+    def _do(self, work: Callable[..., Any]) -> "asyncio.Future[Any]":
+        """Have something done to the book, with the time as its last argument."""
+        return self._worker.do(partial(_at, work, self._clock))
+
+    def _took(self, written: Written) -> None:
+        self.sequence, self._uncovered = written.head.seq, written.uncovered
+        for name in written.noted:
+            self._metrics.record(AuditNoted(name, FAILURE if name == GAP else SUCCESS))
+        if self._sync_at is None:
+            self._sync_at = asyncio.get_running_loop().time() + SYNC_AFTER
+        self._plan()
+        if not self.queue.is_crowded:
+            self._own_up()
+            self.on_taken()
+
+    def _plan(self) -> None:
+        after, within = self._pace.vouch_after, self._pace.vouch_within
+        if after is None or within is None or not self._uncovered:
+            self._vouch_at = None
+            return
+        now = asyncio.get_running_loop().time()
+        if self._uncovered >= after:
+            self._vouch_at = now
+        elif self._vouch_at is None:
+            self._vouch_at = now + within
+
+    # --- what goes wrong -----------------------------------------------------------------------------------------
+
+    def _lose(self, reason: str, lines: int) -> None:
+        if self.queue.is_open and self.queue.losses.total() == 1:
+            log.error("events of the audit log are lost", extra={"sink": self.name, "reason": reason})
+        self._metrics.record(AuditDropped(self.name, reason, lines))
+
+    def _own_up(self) -> None:
+        """Have the log say what it does not hold."""
+        for reason, lines in self.queue.losses.items():
+            self.queue.insist(gap_note(self.name, self._clock.now(), Gap(reason, lines=lines)))
+            self._news.set()
+        self.queue.losses.clear()
+
+    def _falter(self, error: Exception) -> None:
+        """Whatever it was, the sink is tried again after a pause, and the log of the gateway has it once."""
+        if self._is_failing:
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+            return
+        self._is_failing, self._pause = True, _SHORTEST_PAUSE
+        self.queue.reason = "write_failed"
+        why = str(error) if isinstance(error, AuditUnavailable) else getattr(error, "strerror", None)
+        told = {"sink": self.name, "reason": why or type(error).__name__}
+        log.error("the audit log cannot be written; it is tried again", extra=told, exc_info=error)
+
+    def _recover(self) -> None:
+        if self._is_failing:
+            self._is_failing, self.queue.reason = False, "queue_full"
+            self._news.set()
+            log.info("the audit log is written again", extra={"sink": self.name})
+
+
+def _at(work: Callable[..., Any], clock: Clock) -> Any:
+    return work(clock.now())

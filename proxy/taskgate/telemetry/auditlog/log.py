@@ -1,0 +1,273 @@
+"""The audit log: a listener that makes events of facts and sends each to the sinks that are to have it.
+
+On the event loop an event is made and appended to a list, and nothing else. What must not live here: what an event says
+(`table`, `rendering`), how a sink is served (`lane`), and the configuration.
+"""
+
+import asyncio
+import sys
+from collections.abc import Collection, Iterable, Mapping
+from functools import partial
+from logging import getLogger
+from typing import Final, NamedTuple
+
+from taskgate.clock import Clock
+from taskgate.telemetry import visit
+from taskgate.telemetry.audit import Audit, AuditNoted, Fact, Trail
+from taskgate.telemetry.auditlog.book import Book
+from taskgate.telemetry.auditlog.catalogue import EVENTS, matching
+from taskgate.telemetry.auditlog.chain import CHECKPOINT, SIGNED
+from taskgate.telemetry.auditlog.events import Event
+from taskgate.telemetry.auditlog.files import FileSink
+from taskgate.telemetry.auditlog.keys import Signer, SigningKeyRefused, signer_of
+from taskgate.telemetry.auditlog.lane import Lane, Pace
+from taskgate.telemetry.auditlog.queueing import Queue
+from taskgate.telemetry.auditlog.rendering import Renderer
+from taskgate.telemetry.auditlog.room import Room
+from taskgate.telemetry.auditlog.settings import AuditSettings, AuditUnavailable, SinkSettings
+from taskgate.telemetry.auditlog.sinks import STDOUT, Sink, StreamSink
+from taskgate.telemetry.auditlog.table import EventTable
+
+PATIENCE: Final = 5.0
+"""Seconds that a sink which is stuck is waited for when the log is closed."""
+_CHANGED: Final = "config.loaded"
+
+log = getLogger("taskgate.audit")
+
+
+class _Way(NamedTuple):
+    """One sink that is open, and the way to it."""
+
+    settings: SinkSettings
+    sink: Sink
+    lane: Lane
+
+
+class Prepared(NamedTuple):
+    """Other settings, with the sinks that are new in them open."""
+
+    settings: AuditSettings
+    render: Renderer
+    signer: Signer | None
+    ways: tuple[_Way, ...]
+
+
+class AuditLog:
+    """Keeps lines of what happens, from `open` to `close`. Without sinks it keeps none, and costs nothing."""
+
+    def __init__(self, settings: AuditSettings, *, metrics: Audit, clock: Clock, stdout: int = STDOUT) -> None:
+        """`metrics` is told of the log itself; `stdout` is the descriptor of standard output."""
+        self._settings = settings
+        self._metrics = metrics
+        self._clock = clock
+        self._stdout = stdout
+        self._table = EventTable(settings.telling)
+        self._ways: tuple[_Way, ...] = ()
+        self._routes: Mapping[str, tuple[Lane, ...]] = {}
+        self._tells: Collection[type] = ()
+        self._room = Room()
+        self._parting: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        """Begin. Raises AuditUnavailable; nothing is left open then."""
+        self.switch(await self.prepare(self._settings))
+
+    def record(self, fact: Fact) -> None:
+        """See Audit. What the log is to have of it waits now; facts that no sink is to have are passed over."""
+        if type(fact) not in self._tells:
+            return
+        try:
+            for event in self._table.events_of(fact, visit.current(), self._clock.now()):
+                lanes = self._routes.get(event.name)
+                if lanes:
+                    self._metrics.record(AuditNoted(event.name, event.outcome))
+                    for lane in lanes:
+                        lane.accept(event)
+        except Exception:
+            log.exception("a fact was not told in the audit log", extra={"fact": type(fact).__name__})
+
+    @property
+    def is_full(self) -> bool:
+        """See Trail: some sink has so much waiting that only what is under way already finds room."""
+        return self._room.is_full
+
+    async def room(self) -> bool:
+        """See Trail. False where the operator has requests refused rather than let in without a line."""
+        return await self._room.wait()
+
+    def depths(self) -> dict[tuple[str], int]:
+        """How many events wait for each sink, by its name. May be asked on another thread."""
+        return {(way.lane.name,): len(way.lane.queue) for way in self._ways}
+
+    def sequences(self) -> dict[tuple[str], int]:
+        """The number of the last line of each sink that is a file, by its name. May be asked on another thread.
+
+        A chain that begins anew with each process has no number worth remembering.
+        """
+        found = {(way.lane.name,): way.lane.sequence for way in self._ways if way.settings.path is not None}
+        return {name: sequence for name, sequence in found.items() if sequence is not None}
+
+    def reopen(self) -> None:
+        """Have every sink go where its name leads now: its file may have been moved away. Never raises."""
+        for way in self._ways:
+            way.lane.reopen()
+
+    # --- other settings ------------------------------------------------------------------------------------------
+
+    async def prepare(self, settings: AuditSettings) -> Prepared:
+        """What `switch` takes: sinks that are not open yet are opened. Raises AuditUnavailable; then nothing is."""
+        if self._parting:
+            # A file that is let go of may be wanted again.
+            await asyncio.wait(self._parting)
+        render = Renderer(settings.telling, key=settings.key, node=settings.node)
+        prepared = Prepared(settings, render, _signer(settings), ())
+        try:
+            for sink in settings.sinks:
+                way = self._way_to(sink.place)
+                if way is None:
+                    way = self._new(sink, prepared)
+                    await _opened(way)
+                prepared = prepared._replace(ways=(*prepared.ways, way))
+        except BaseException:
+            await self.discard(prepared)
+            raise
+        return prepared
+
+    async def discard(self, prepared: Prepared) -> None:
+        """Let go of what was opened for settings that are not to be."""
+        await _end([way.lane for way in prepared.ways if way not in self._ways])
+
+    def switch(self, prepared: Prepared) -> None:
+        """Have those settings from now on. What waits for a sink that is gone is still written.
+
+        A sink that is told of changes no more has this one yet, if it is told of before anything else can happen.
+        """
+        settings, before, knew = prepared.settings, self._ways, self._routes.get(_CHANGED, ())
+        ways = [each._replace(settings=sink) for each, sink in zip(prepared.ways, settings.sinks, strict=True)]
+        for way in ways:
+            if any(way.lane is each.lane for each in before):
+                way.lane.adjust(way.settings.name, _pace(settings), partial(_change, way, prepared))
+        gone = [each.lane for each in before if all(each.lane is not way.lane for way in ways)]
+        if settings.telling != self._settings.telling:
+            self._table = EventTable(settings.telling, before=self._table)
+        self._settings, self._ways = settings, tuple(ways)
+        self._direct()
+        self._room.adopt(_doors(self._routes), settings.on_full, settings.block_timeout)
+        if any(lane not in self._routes.get(_CHANGED, ()) for lane in knew):
+            # Nobody is to turn a log off and on again, or blind it for a while, without a trace in it.
+            lanes = dict.fromkeys((*self._routes.get(_CHANGED, ()), *knew))
+            self._routes, self._tells = {**self._routes, _CHANGED: tuple(lanes)}, self._table.tells
+            asyncio.get_running_loop().call_soon(self._direct)
+        if gone:
+            parting = asyncio.create_task(_end(gone))
+            self._parting.add(parting)
+            parting.add_done_callback(self._parting.discard)
+
+    async def close(self) -> None:
+        """Have everything written, vouched for and on the disk. A sink that is stuck is waited for a while, no longer.
+
+        What is recorded later is lost, and counted.
+        """
+        await _end([way.lane for way in self._ways if way.lane.queue.is_open])
+        if self._parting:
+            await asyncio.wait(self._parting)
+
+    def _direct(self) -> None:
+        self._routes = _routes(self._settings, self._ways)
+        self._tells = self._table.tells if self._ways else ()
+
+    def _way_to(self, place: str) -> _Way | None:
+        return next((way for way in self._ways if way.settings.place == place), None)
+
+    def _new(self, settings: SinkSettings, prepared: Prepared) -> _Way:
+        sink: Sink
+        if settings.path is None:
+            if self._stdout == STDOUT and sys.__stdout__ is None:
+                # Its number may be that of anything by now.
+                raise AuditUnavailable(f"audit.sinks ({settings.name}): there is no standard output")
+            sink = StreamSink(self._stdout)
+        else:
+            sink = FileSink(
+                settings.path, rotate_size=settings.rotate_size, keep=settings.keep, disk=settings.fsync != "never"
+            )
+        to_disk = settings.fsync == "always"
+        book = Book(settings.name, sink, render=prepared.render, signer=prepared.signer, to_disk=to_disk)
+        lane = Lane(settings.name, book, _pace(prepared.settings), metrics=self._metrics, clock=self._clock)
+        lane.on_vouched, lane.on_taken = self._vouched, self._room.freed
+        return _Way(settings, sink, lane)
+
+    def _vouched(self, lane: Lane, event: Event) -> None:
+        for other in self._routes.get(CHECKPOINT, ()):
+            if other is not lane:
+                other.accept(event)
+
+
+def _signer(settings: AuditSettings) -> Signer | None:
+    if not settings.chain.enabled:
+        return None
+    try:
+        return signer_of(settings.key, settings.chain.signing_key)
+    except SigningKeyRefused as refused:
+        raise AuditUnavailable(f"audit.chain.sign_key_file: {refused}") from None
+
+
+def _pace(settings: AuditSettings) -> Pace:
+    chain = settings.chain
+    if not chain.enabled:
+        return Pace(queue=settings.queue, vouch_after=None, vouch_within=None)
+    within = chain.checkpoint_interval.total_seconds()
+    return Pace(queue=settings.queue, vouch_after=chain.checkpoint_events, vouch_within=within)
+
+
+def _change(way: _Way, prepared: Prepared, book: Book) -> None:
+    settings, sink = way.settings, way.sink
+    book.adjust(settings.name, render=prepared.render, signer=prepared.signer, to_disk=settings.fsync == "always")
+    if isinstance(sink, FileSink):
+        sink.adjust(rotate_size=settings.rotate_size, keep=settings.keep, disk=settings.fsync != "never")
+
+
+def _routes(settings: AuditSettings, ways: Iterable[_Way]) -> dict[str, tuple[Lane, ...]]:
+    """Which sinks get what. What the log says of itself is not for the operator's filter over everything."""
+    told = matching(settings.events) | SIGNED
+    wanted = [(way.lane, matching(way.settings.events)) for way in ways]
+    return {name: tuple(lane for lane, names in wanted if name in names) for name in EVENTS if name in told}
+
+
+def _doors(routes: Mapping[str, tuple[Lane, ...]]) -> list[Queue]:
+    """What requests may have to wait for: not sinks that have nothing but what the log says of itself."""
+    lanes = dict.fromkeys(lane for name, each in routes.items() if name not in SIGNED for lane in each)
+    return [lane.queue for lane in lanes]
+
+
+async def _opened(way: _Way) -> None:
+    try:
+        await way.lane.open()
+    except AuditUnavailable as refused:
+        raise AuditUnavailable(f"audit.sinks ({way.settings.name}): {refused}") from None
+
+
+async def _end(lanes: list[Lane]) -> None:
+    """Let go of them, whatever they do: first each has its own written, then what the others vouched for."""
+    for step in (Lane.seal, Lane.close):
+        steps = {asyncio.create_task(step(lane)): lane for lane in lanes}
+        if steps:
+            await asyncio.wait(steps, timeout=PATIENCE)
+        lanes = [lane for task, lane in steps.items() if _is_well(task, lane)]
+        stuck = [task for task in steps if not task.done()]
+        if stuck:
+            await asyncio.wait(stuck)
+
+
+def _is_well(step: "asyncio.Task[None]", lane: Lane) -> bool:
+    """Whether it ended; else the lane is let go of as it is."""
+    if not step.done():
+        step.cancel()
+    elif (error := step.exception()) is None:
+        return True
+    else:
+        log.error("a sink of the audit log failed while it was closed", extra={"sink": lane.name}, exc_info=error)
+    lane.abandon()
+    return False
+
+
+_: type[Trail] = AuditLog

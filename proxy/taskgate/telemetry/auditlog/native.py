@@ -1,0 +1,195 @@
+"""A line of the audit log in our own words: from an event to a document of which every line has all parts.
+
+Runs on the thread that writes. What must not live here: other formats, which are made of this document, and what ties
+lines together. What holds: no token, no id of a task or session, and of arguments what `telling` allows.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any, Final, Literal
+
+import orjson
+
+from taskgate.telemetry.auditlog.actors import actor, context
+from taskgate.telemetry.auditlog.catalogue import VERSION
+from taskgate.telemetry.auditlog.digests import Digests
+from taskgate.telemetry.auditlog.events import Arguments, Event, Limit, Origin, Subject
+from taskgate.telemetry.auditlog.redaction import Redaction, parse
+from taskgate.telemetry.auditlog.texts import TEXT, heard, recurring, shown
+
+MOST_SHOWN: Final = 16 * 1024
+"""Letters of arguments that are shown in full; of longer ones there is the digest alone."""
+MOST_VALUES: Final = 1000
+"""Values in them, about: paths that look everywhere take 10 µs for each, and nobody may keep the thread busy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telling:
+    """How much lines tell, and in which words.
+
+    `identity` is whether callers are named; `arguments` and `results` how much is told of those. `redact` are JSONPaths
+    of what is taken out where arguments are told in full.
+    """
+
+    format: Literal["native", "ocsf", "ecs"] = "native"
+    identity: Literal["full", "pseudonymous"] = "full"
+    arguments: Literal["none", "keys", "hash", "full"] = "hash"
+    results: Literal["none", "size", "hash"] = "size"
+    redact: tuple[str, ...] = ("$..password", "$..token", "$..secret", "$..authorization")
+
+
+class Native:
+    """Makes documents. `key` is what digests are keyed with, `node` the name of this gateway among several.
+
+    Raises ValueError where `telling` has a path that is none.
+    """
+
+    def __init__(self, telling: Telling, *, key: bytes, node: str) -> None:
+        self._telling = telling
+        self._digests = Digests(key)
+        self._node = node
+        self._names_callers = telling.identity == "full"
+        self._redaction: Redaction = parse(telling.redact)
+
+    def document(self, event: Event) -> dict[str, Any]:
+        """Everything that is told of an event; what ties it to other lines is not in it yet."""
+        origin = event.origin
+        return {
+            "v": VERSION,
+            "time": _written(event.time),
+            "node": self._node,
+            "event": event.name,
+            "outcome": event.outcome,
+            "reason": None if event.reason is None else shown(event.reason),
+            "severity": event.severity,
+            "actor": actor(event, full=self._names_callers),
+            "mcp": _message(event),
+            "task": self._task(event),
+            "args": None if origin is None or origin.arguments is None else self._arguments(origin.arguments),
+            "http": None if origin is None else _request(origin),
+            "limit": None if event.limit is None else _limit(event.limit),
+            "trace": _trace(origin),
+            "data": self._facts(event),
+        }
+
+    def _task(self, event: Event) -> dict[str, Any] | None:
+        subject = event.subject
+        if subject is None:
+            if event.origin is None or event.origin.task is None:
+                return None
+            subject = Subject(event.origin.task, None, None, None, None, None)
+        return {
+            "ref": self._digests.task(subject.id),
+            "status": subject.status,
+            "owner_ctx": None if subject.owner is None else context(subject.owner),
+            "ttl_ms": None if subject.ttl is None else subject.ttl // _MILLISECOND,
+        }
+
+    def _arguments(self, place: Arguments) -> dict[str, Any]:
+        keys = None if place.keys is None else [recurring(key) for key in place.keys]
+        told: dict[str, Any] = {"keys": keys, "bytes": None, "hmac": None}
+        if place.text is None:
+            return {**told, "omitted": "memory"}
+        text = place.text[place.start : place.end]
+        told["bytes"] = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        if self._telling.arguments == "keys":
+            return told
+        told["hmac"] = self._digests.arguments(text)
+        if self._telling.arguments == "full":
+            told.update(self._in_full(text))
+        return told
+
+    def _in_full(self, text: str) -> dict[str, Any]:
+        if len(text) > MOST_SHOWN or sum(map(text.count, ",[{")) > MOST_VALUES:
+            return {"omitted": "size"}
+        try:
+            return {"values": self._redaction.applied(orjson.loads(text))}
+        except ValueError:
+            # What cannot be read as the paths want it could hold what they are to take out.
+            return {"omitted": "unreadable"}
+
+    def _facts(self, event: Event) -> dict[str, Any]:
+        told = {} if event.data is None else {name: _plain(value) for name, value in event.data.items()}
+        if "stated_reason" in told:
+            told["stated_reason"] = heard((event.data or {})["stated_reason"], TEXT)
+        if event.result is not None:
+            told["result"] = {**told.get("result", {}), "hmac": self._digests.result(event.result)}
+        if self._telling.results == "none":
+            told.pop("result", None)
+        return told
+
+
+def _message(event: Event) -> dict[str, Any] | None:
+    """Which message it was about, and at which server; None where it was about none."""
+    origin, subject = event.origin, event.subject
+    mount = event.mount or (subject and subject.mount) or (origin and origin.mount)
+    if origin is None:
+        if mount is None:
+            return None
+        return {**_NO_MESSAGE, "method": event.method, "upstream": mount, "tool": recurring(subject and subject.tool)}
+    request_id = origin.request_id
+    return {
+        "method": recurring(event.method or origin.method),
+        "protocol": recurring(origin.revision),
+        "request_id": None if request_id is None else heard(str(request_id)),
+        "upstream": mount,
+        "tool": recurring(origin.tool) or recurring(subject and subject.tool),
+        "client": None if origin.client is None else _client(*origin.client),
+    }
+
+
+@lru_cache(maxsize=256)
+def _client(name: str | None, version: str | None) -> dict[str, str | None]:
+    return {"name": heard(name), "version": heard(version)}
+
+
+def _request(origin: Origin) -> dict[str, Any]:
+    path = origin.path
+    return {
+        "peer": origin.address or None,
+        "request_id": origin.id or None,
+        "verb": recurring(origin.verb, 16),
+        "path": recurring(path.partition("?")[0]) if path else None,
+        "status": origin.status,
+        "user_agent": recurring(origin.agent, TEXT),
+    }
+
+
+def _limit(limit: Limit) -> dict[str, Any]:
+    return {"kind": limit.kind, "policy": limit.policy, "scope": limit.scope}
+
+
+def _trace(origin: Origin | None) -> dict[str, str] | None:
+    span = None if origin is None else origin.span
+    return None if span is None else {"trace_id": span.trace_id, "span_id": span.span_id}
+
+
+def _written(time: datetime) -> str:
+    """RFC 3339 in UTC, always with six digits after the point, so that lines sort by it."""
+    if time.tzinfo is not UTC:
+        time = time.astimezone(UTC)
+    text = orjson.dumps(time, option=orjson.OPT_UTC_Z)[1:-1].decode()
+    return text if time.microsecond else f"{text[:-1]}.000000Z"
+
+
+def _plain(value: Any) -> Any:
+    """A value of a fact as it may be told: texts cleaned, the rest as it is."""
+    if isinstance(value, float):
+        return round(value, 6)
+    if isinstance(value, str):
+        return shown(value, TEXT)
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return value
+
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_NO_MESSAGE: Final = {
+    "method": None,
+    "protocol": None,
+    "request_id": None,
+    "upstream": None,
+    "tool": None,
+    "client": None,
+}

@@ -1,0 +1,49 @@
+"""From an event to the document that a line is written of, in the format that the operator wants.
+
+What must not live here: numbers, chains and signatures, which are put into `own_part` by whoever writes lines.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from taskgate.telemetry.auditlog import ecs, ocsf
+from taskgate.telemetry.auditlog.events import Event
+from taskgate.telemetry.auditlog.native import Native, Telling
+
+__all__ = ["Renderer", "Telling", "own_part"]
+
+
+class Renderer:
+    """Makes documents of events, on the thread that writes. Raises ValueError where a path of `telling` is none."""
+
+    def __init__(self, telling: Telling, *, key: bytes, node: str) -> None:
+        self._native = Native(telling, key=key, node=node)
+        self._translate = _FORMATS[telling.format]
+
+    def __call__(self, event: Event) -> dict[str, Any]:
+        """A document of its own, without what ties lines together."""
+        return self._translate(self._native.document(event))
+
+
+def own_part(document: dict[str, Any]) -> dict[str, Any] | None:
+    """What is ours in a document of any format, the same in all of them; None where nothing is.
+
+    It has `v`, `event`, `data` and `node`, and is where `seq` and `prev` belong.
+    """
+    if "v" in document and isinstance(document.get("event"), str):
+        return document
+    for candidate in (document.get("unmapped"), document.get("taskgate")):
+        if isinstance(candidate, dict) and isinstance(candidate.get("event"), str) and "v" in candidate:
+            return candidate
+    return None
+
+
+def _as_it_is(native: dict[str, Any]) -> dict[str, Any]:
+    return native
+
+
+_FORMATS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    "native": _as_it_is,
+    "ocsf": ocsf.document,
+    "ecs": ecs.document,
+}

@@ -1,0 +1,142 @@
+"""Facts about requests, and who sends them, become events: one short function a fact; see `table`."""
+
+from datetime import datetime
+from typing import Any, Final
+
+from taskgate.mcp import vocabulary as words
+from taskgate.mcp.jsonrpc import Notification
+from taskgate.telemetry import audit
+from taskgate.telemetry.auditlog.catalogue import DENIED, EVENTS, FAILURE, SUCCESS
+from taskgate.telemetry.auditlog.events import Event, Limit, Origin, Subject, origin_of, text_of, weight_of
+from taskgate.telemetry.visit import Visit
+
+Told = tuple[Event, ...]
+NOTHING: Final[Told] = ()
+
+
+def told(name: str, outcome: str, reason: str | None, now: datetime, origin: Origin | None, **rest: Any) -> Told:
+    """One event, as severe as the catalogue has it."""
+    return (Event(name, outcome, reason, EVENTS[name].severities[outcome], now, origin, **rest),)
+
+
+class Requests:
+    """The one line of each request, and of each message of several that came in one."""
+
+    def __init__(self, *, keeps_arguments: bool) -> None:
+        self._keeps = keeps_arguments
+
+    def answered(self, fact: audit.HttpAnswered, visit: Visit | None, now: datetime) -> Told:
+        """A request is over."""
+        return self._line(visit, now, fact.seconds)
+
+    def part_answered(self, _: audit.PartAnswered, visit: Visit | None, now: datetime) -> Told:
+        """A message that came with others is."""
+        return self._line(visit, now, None)
+
+    def _line(self, visit: Visit | None, now: datetime, seconds: float | None) -> Told:
+        origin = origin_of(visit, keeps=self._keeps, last=True)
+        if visit is None or origin is None:
+            return NOTHING
+        facts: dict[str, Any] = {} if seconds is None else {"seconds": seconds}
+        head: tuple[str, str, str | None]
+        if visit.refusal is not None:
+            head = _REJECTED, DENIED, visit.refusal
+        else:
+            name = _CALL if origin.method == words.TOOLS_CALL else _REQUEST
+            error = visit.error if visit.error is not None or visit.status is not None or seconds is None else _GONE
+            head = name, SUCCESS if error is None else FAILURE, error
+            _add_rest(facts, visit, origin)
+        severity = _SEVERITIES[head[:2]]
+        weight = weight_of(origin)
+        return (_NEW(Event, (*head, severity, now, origin, None, None, facts, *_UNKNOWN, weight)),)
+
+
+def _add_rest(facts: dict[str, Any], visit: Visit, origin: Origin) -> None:
+    if visit.result_bytes is not None:
+        facts["result"] = {"bytes": visit.result_bytes}
+    if visit.parts:
+        facts["messages"] = visit.parts
+    if origin.method == words.NOTE_CANCELLED and type(visit.message) is Notification:
+        reason = visit.message.params.get("reason")
+        facts["stated_reason"] = text_of(reason)
+
+
+# --- who asks, and how much --------------------------------------------------------------------------------------
+
+
+def token_judged(fact: audit.TokenJudged, visit: Visit | None, now: datetime) -> Told:
+    """The first use of a token is told, and each that is not accepted."""
+    if fact.reason != "ok":
+        return told("auth.rejected", DENIED, fact.reason, now, origin_of(visit), data={"issuer": fact.issuer})
+    if fact.known is not False:
+        return NOTHING
+    issuer = {"issuer": fact.issuer}
+    return told("auth.accepted", SUCCESS, None, now, origin_of(visit), data=issuer, caller=fact.caller)
+
+
+def access_refused(fact: audit.AccessRefused, visit: Visit | None, now: datetime) -> Told:
+    """By a rule, or by one that is in shadow."""
+    name, outcome = ("access.shadow_refused", SUCCESS) if fact.shadow else ("access.refused", DENIED)
+    origin, rule = origin_of(visit), {"rule": fact.rule}
+    return told(name, outcome, "policy", now, origin, mount=fact.mount, method=fact.method, data=rule)
+
+
+def task_denied(fact: audit.TaskDenied, visit: Visit | None, now: datetime) -> Told:
+    """A look-up that found nothing of the caller's."""
+    subject = Subject(fact.task, None, fact.owner, None, fact.mount, None)
+    severity = "medium" if fact.reason == "context_mismatch" else "low"
+    origin, name = origin_of(visit), "task.access_denied"
+    return (Event(name, DENIED, fact.reason, severity, now, origin, subject, mount=fact.mount, method=fact.method),)
+
+
+def suspicion_raised(fact: audit.SuspicionRaised, visit: Visit | None, now: datetime) -> Told:
+    """One of a closed set of kinds."""
+    return told(f"security.{fact.kind}", DENIED, fact.kind, now, origin_of(visit), mount=fact.mount)
+
+
+def rate_judged(fact: audit.RateJudged, visit: Visit | None, now: datetime) -> Told:
+    """Most are allowed, and not told of."""
+    if fact.decision == "allowed":
+        return NOTHING
+    limit = Limit("rate", fact.policy, fact.scope)
+    if fact.decision == "shadow":
+        return told("limit.shadow_rejected", SUCCESS, "rate", now, origin_of(visit), limit=limit)
+    return told("limit.rate_rejected", DENIED, "rate", now, origin_of(visit), limit=limit)
+
+
+def cap_refused(fact: audit.CapRefused, visit: Visit | None, now: datetime) -> Told:
+    """A cap of any kind."""
+    limit = Limit(fact.cap, None, fact.scope)
+    return told("limit.concurrency_rejected", DENIED, fact.cap, now, origin_of(visit), limit=limit)
+
+
+def queue_refused(fact: audit.QueueRefused, visit: Visit | None, now: datetime) -> Told:
+    """No place to wait for a turn, or none came."""
+    limit = Limit("queue", None, "upstream")
+    return told("limit.queue_rejected", DENIED, fact.reason, now, origin_of(visit), limit=limit, mount=fact.mount)
+
+
+def call_joined(fact: audit.CallJoined, visit: Visit | None, now: datetime) -> Told:
+    """The call of this request is not made."""
+    return told("call.joined", SUCCESS, fact.how, now, origin_of(visit), mount=fact.mount)
+
+
+def operator_asked(fact: audit.OperatorAsked, _: Visit | None, now: datetime) -> Told:
+    """Somebody at the operators' listener, which has no visits."""
+    outcome = SUCCESS if fact.status < 400 else DENIED if fact.status in (401, 403) else FAILURE
+    plain = (None,) * 10
+    origin = Origin("", fact.address, fact.verb, fact.path, None, fact.status, *plain)
+    return told("admin.request", outcome, None, now, origin)
+
+
+_CALL, _REQUEST, _REJECTED = "rpc.call", "rpc.request", "rpc.rejected"
+_SEVERITIES: Final = {
+    (name, outcome): severity
+    for name in (_CALL, _REQUEST, _REJECTED)
+    for outcome, severity in EVENTS[name].severities.items()
+}
+_GONE: Final = "gone"
+"""The host left before it was answered."""
+_NEW: Final = tuple.__new__
+_UNKNOWN: Final = (None, None, None, None)
+"""Caller, mount, method and result: the origin of a request's own line has them."""

@@ -1,0 +1,140 @@
+"""Which fact becomes which events of the audit log, found by the fact's type.
+
+What is for metrics alone is not in the table, and costs one look-up. What must not live here: what an event is called
+and how severe it is (`catalogue`), and how a line looks.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+
+from taskgate.telemetry import audit
+from taskgate.telemetry.auditlog import request_events, task_events
+from taskgate.telemetry.auditlog.catalogue import FAILURE, SUCCESS
+from taskgate.telemetry.auditlog.events import Event
+from taskgate.telemetry.auditlog.rendering import Telling
+from taskgate.telemetry.auditlog.request_events import NOTHING, Requests, Told, told
+from taskgate.telemetry.auditlog.task_events import Tasks
+from taskgate.telemetry.visit import Visit
+
+Teller = Callable[[Any, Visit | None, datetime], Told]
+
+
+class EventTable:
+    """Makes events of facts, for lines that are told as `telling` says.
+
+    It remembers which servers were thought to be well, since that is told when it changes.
+    """
+
+    def __init__(self, telling: Telling, *, before: "EventTable | None" = None) -> None:
+        """`before` is the one whose place it takes."""
+        keeps = telling.arguments != "none"
+        shows, hashes = telling.results != "none", telling.results == "hash"
+        requests = Requests(keeps_arguments=keeps)
+        tasks = Tasks(keeps_arguments=keeps, shows_results=shows, hashes_results=hashes)
+        self._up: dict[str, bool] = {} if before is None else before._up
+        self._tellers: dict[type, Teller] = {
+            **_CONSTANT,
+            audit.HttpAnswered: requests.answered,
+            audit.PartAnswered: requests.part_answered,
+            audit.TaskCreated: tasks.created,
+            audit.TaskFinished: tasks.finished,
+            audit.UpstreamBegun: self._upstream_begun,
+            audit.HealthChecked: self._health_checked,
+        }
+        self.tells = self._tellers.keys()
+        """The types of the facts that it has anything to say of; of all others it has not."""
+
+    def events_of(self, fact: audit.Fact, visit: Visit | None, now: datetime) -> tuple[Event, ...]:
+        """What the log has to say of a fact that happened in that visit; nothing of most."""
+        teller = self._tellers.get(type(fact))
+        return NOTHING if teller is None else teller(fact, visit, now)
+
+    def _upstream_begun(self, fact: audit.UpstreamBegun, _: Visit | None, __: datetime) -> Told:
+        self._up.pop(fact.mount, None)
+        return NOTHING
+
+    def _health_checked(self, fact: audit.HealthChecked, _: Visit | None, now: datetime) -> Told:
+        if fact.up is None or fact.up is self._up.get(fact.mount):
+            return NOTHING
+        self._up[fact.mount] = fact.up
+        if fact.up:
+            return told("upstream.up", SUCCESS, None, now, None, mount=fact.mount)
+        return told("upstream.down", FAILURE, None, now, None, mount=fact.mount)
+
+
+def _circuit_moved(fact: audit.CircuitMoved, _: Visit | None, now: datetime) -> Told:
+    if fact.state == "open":
+        return told("upstream.circuit_opened", FAILURE, None, now, None, mount=fact.mount)
+    if fact.state == "closed":
+        return told("upstream.circuit_closed", SUCCESS, None, now, None, mount=fact.mount)
+    # Half open it is tried, which is no news yet.
+    return NOTHING
+
+
+def _session_lost(fact: audit.SessionLost, _: Visit | None, now: datetime) -> Told:
+    return told("upstream.session_lost", FAILURE, None, now, None, mount=fact.mount)
+
+
+def _credentials_got(fact: audit.CredentialsGot, _: Visit | None, now: datetime) -> Told:
+    name, outcome = ("credential.exchanged", SUCCESS) if fact.ok else ("credential.failed", FAILURE)
+    return told(name, outcome, None, now, None, mount=fact.mount, data={"seconds": fact.seconds})
+
+
+def _keys_fetched(fact: audit.KeysFetched, _: Visit | None, now: datetime) -> Told:
+    facts = {"issuer": fact.issuer, "keys": fact.keys}
+    if fact.result == "ok":
+        return told("auth.jwks_refreshed", SUCCESS, None, now, None, data=facts)
+    return told("auth.jwks_failed", FAILURE, fact.result, now, None, data=facts)
+
+
+def _gateway_moved(fact: audit.GatewayMoved, _: Visit | None, now: datetime) -> Told:
+    facts = {"version": fact.version, "fingerprint": _fingerprint(fact.fingerprint)}
+    return told(f"gateway.{fact.phase}", SUCCESS, None, now, None, data=facts)
+
+
+def _config_reloaded(fact: audit.ConfigReloaded, _: Visit | None, now: datetime) -> Told:
+    fingerprint = _fingerprint(fact.fingerprint)
+    if fact.result == "invalid":
+        facts = {"fingerprint": fingerprint, "problems": list(fact.problems[:_MOST])}
+        return told("config.rejected", FAILURE, fact.result, now, None, data=facts)
+    facts = {"fingerprint": fingerprint, "waits": list(fact.waits[:_MOST])}
+    reason = None if fact.result == "success" else fact.result
+    return told("config.loaded", SUCCESS, reason, now, None, data=facts)
+
+
+def _fingerprint(number: int) -> str:
+    return f"{number:012x}"
+
+
+_MOST: Final = 32
+"""How many problems, or keys, one line has."""
+
+_CONSTANT: Final[dict[type, Teller]] = {
+    audit.TokenJudged: request_events.token_judged,
+    audit.AccessRefused: request_events.access_refused,
+    audit.TaskDenied: request_events.task_denied,
+    audit.SuspicionRaised: request_events.suspicion_raised,
+    audit.RateJudged: request_events.rate_judged,
+    audit.CapRefused: request_events.cap_refused,
+    audit.QueueRefused: request_events.queue_refused,
+    audit.CallJoined: request_events.call_joined,
+    audit.OperatorAsked: request_events.operator_asked,
+    audit.TaskDispatched: task_events.dispatched,
+    audit.TaskMoved: task_events.moved,
+    audit.TaskExpired: task_events.expired,
+    audit.TaskPurged: task_events.purged,
+    audit.TaskCancelAsked: task_events.cancel_asked,
+    audit.TaskRecovered: task_events.recovered,
+    audit.TaskRetrieved: task_events.retrieved,
+    audit.InputAsked: task_events.input_asked,
+    audit.InputSettled: task_events.input_settled,
+    audit.WouldPromote: task_events.would_promote,
+    audit.CircuitMoved: _circuit_moved,
+    audit.SessionLost: _session_lost,
+    audit.CredentialsGot: _credentials_got,
+    audit.KeysFetched: _keys_fetched,
+    audit.GatewayMoved: _gateway_moved,
+    audit.ConfigReloaded: _config_reloaded,
+}
+"""For what is the same whatever is told, and needs no memory."""

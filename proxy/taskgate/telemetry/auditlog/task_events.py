@@ -1,0 +1,145 @@
+"""Facts about tasks become events: one short function a fact; see `table`.
+
+A task that expired has one end: `task.expired`, and no `task.failed` beside it.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from sys import getsizeof
+from typing import Any, Final
+
+from taskgate.tasks.record import Faulted, FaultReason, TaskRecord, TaskStatus
+from taskgate.telemetry import audit
+from taskgate.telemetry.auditlog.catalogue import EVENTS, FAILURE, SUCCESS
+from taskgate.telemetry.auditlog.events import Event, Limit, origin_of, subject_of, weight_of
+from taskgate.telemetry.auditlog.request_events import NOTHING, Told
+from taskgate.telemetry.visit import Visit
+
+
+class Tasks:
+    """What becomes of tasks."""
+
+    def __init__(self, *, keeps_arguments: bool, shows_results: bool, hashes_results: bool) -> None:
+        self._keeps = keeps_arguments
+        self._shows = shows_results
+        self._hashes = hashes_results
+
+    def created(self, fact: audit.TaskCreated, visit: Visit | None, now: datetime) -> Told:
+        """A task, and what its time to live became."""
+        origin, subject = origin_of(visit, keeps=self._keeps), subject_of(fact.task)
+        data, weight = {"adjustment": fact.adjustment}, weight_of(origin)
+        event = Event("task.created", SUCCESS, None, "info", now, origin, subject, data=data, weight=weight)
+        if fact.adjustment not in _CLAMPED:
+            return (event,)
+        bare, limit = origin_of(visit), Limit("ttl")
+        return (event, Event("limit.ttl_clamped", SUCCESS, fact.adjustment, "info", now, bare, subject, limit))
+
+    def finished(self, fact: audit.TaskFinished, visit: Visit | None, now: datetime) -> Told:
+        """The end of a task, but for one that expired."""
+        if fact.reason == FaultReason.EXPIRED:
+            return NOTHING
+        name = _ENDS[fact.status]
+        wrong = fact.status is TaskStatus.FAILED or fact.reason == "tool_error"
+        outcome = FAILURE if wrong else SUCCESS
+        facts: dict[str, Any] = {"age_seconds": seconds(fact.age)}
+        result = None
+        if name == "task.completed" and self._shows:
+            facts["result"] = {"bytes": fact.result_bytes}
+            result = _result(fact.task) if self._hashes else None
+        severity, subject = EVENTS[name].severities[outcome], subject_of(fact.task)
+        weight = 0 if result is None else getsizeof(result)
+        return (
+            Event(
+                name, outcome, fact.reason, severity, now, origin_of(visit), subject,
+                data=facts, result=result, weight=weight,
+            ),
+        )  # fmt: skip
+
+
+def dispatched(fact: audit.TaskDispatched, visit: Visit | None, now: datetime) -> Told:
+    """Its call left."""
+    return _of("task.dispatched", fact.task, visit, now, data={"waited_seconds": seconds(fact.waited)})
+
+
+def moved(fact: audit.TaskMoved, visit: Visit | None, now: datetime) -> Told:
+    """Its status is another."""
+    edge = {"from": fact.before.value, "to": fact.task.status.value}
+    return _of("task.transition", fact.task, visit, now, data=edge)
+
+
+def expired(fact: audit.TaskExpired, visit: Visit | None, now: datetime) -> Told:
+    """Its time ran out before it ended."""
+    return _of("task.expired", fact.task, visit, now, FAILURE, fact.phase)
+
+
+def purged(fact: audit.TaskPurged, visit: Visit | None, now: datetime) -> Told:
+    """Nothing is left of it."""
+    return _of("task.purged", fact.task, visit, now, data={"retrieved": fact.task.retrieved})
+
+
+def cancel_asked(fact: audit.TaskCancelAsked, visit: Visit | None, now: datetime) -> Told:
+    """Whether or not it could still be cancelled."""
+    outcome = SUCCESS if fact.outcome == "propagated" else FAILURE
+    return _of("task.cancel_requested", fact.task, visit, now, outcome, fact.outcome)
+
+
+def recovered(fact: audit.TaskRecovered, visit: Visit | None, now: datetime) -> Told:
+    """What was done with one whose process is gone."""
+    return _of("task.recovered", fact.task, visit, now, SUCCESS, fact.outcome)
+
+
+def retrieved(fact: audit.TaskRetrieved, visit: Visit | None, now: datetime) -> Told:
+    """Its owner has the outcome."""
+    delay = None if fact.delay is None else seconds(fact.delay)
+    facts = {"delay_seconds": delay, "first": delay is not None}
+    return _of("task.result_retrieved", fact.task, visit, now, data=facts)
+
+
+def input_asked(fact: audit.InputAsked, visit: Visit | None, now: datetime) -> Told:
+    """What is asked is not told, only what kind of question it is."""
+    return _of("task.input_requested", fact.task, visit, now, data={"key": fact.key, "kind": fact.kind})
+
+
+def input_settled(fact: audit.InputSettled, visit: Visit | None, now: datetime) -> Told:
+    """An answer, or why there is none."""
+    facts = {"key": fact.key, "kind": fact.kind}
+    if fact.outcome not in _ANSWERS:
+        return _of("task.input_dropped", fact.task, visit, now, FAILURE, fact.outcome, facts)
+    return _of("task.input_answered", fact.task, visit, now, _ANSWERS[fact.outcome], fact.outcome, facts)
+
+
+def would_promote(fact: audit.WouldPromote, visit: Visit | None, now: datetime) -> Told:
+    """There is no task."""
+    return (Event("task.shadow_promoted", SUCCESS, None, "info", now, origin_of(visit), mount=fact.mount),)
+
+
+def seconds(span: timedelta) -> float:
+    """As lines have them, whose clock counts microseconds."""
+    return span.total_seconds()
+
+
+def _of(
+    name: str,
+    task: TaskRecord,
+    visit: Visit | None,
+    now: datetime,
+    outcome: str = SUCCESS,
+    reason: str | None = None,
+    data: Mapping[str, Any] | None = None,
+) -> Told:
+    severity = EVENTS[name].severities[outcome]
+    return (Event(name, outcome, reason, severity, now, origin_of(visit), subject_of(task), data=data),)
+
+
+def _result(task: TaskRecord) -> str | None:
+    outcome = task.outcome
+    return None if outcome is None or isinstance(outcome, Faulted) else outcome.result
+
+
+_ENDS: Final = {
+    TaskStatus.COMPLETED: "task.completed",
+    TaskStatus.FAILED: "task.failed",
+    TaskStatus.CANCELLED: "task.cancelled",
+}
+_CLAMPED: Final = ("clamped_max", "raised_min")
+_ANSWERS: Final = {"answered": SUCCESS, "declined": FAILURE}

@@ -1,0 +1,93 @@
+"""How many callers there are, and how many of them are at a cap of their own; never who.
+
+What is remembered is bounded: the callers of the last minutes, by their keys, and of them no more than a number. What
+must not live here: what a cap is, and what becomes of whoever is at one. For one thread.
+"""
+
+from typing import Final, TypeVar
+
+from taskgate.clock import Clock
+from taskgate.limits.caps import CapScope
+from taskgate.mcp.vocabulary import INITIALIZE
+from taskgate.telemetry import audit, visit
+from taskgate.telemetry.metrics.series import Takers
+
+ACTIVE_SECONDS: Final = 300.0
+"""How long a caller counts after it asked for something, or was refused by a cap, for the last time."""
+
+MOST: Final = 100_000
+"""How many callers are remembered; beyond that those who asked longest ago are not counted."""
+
+Key = TypeVar("Key")
+
+_TASKS, _BYTES, _SESSIONS, _STREAMS = "tasks", "bytes", "sessions", "streams"
+
+
+class Contexts:
+    """Listens to facts, and counts whose visits they are of."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._active: dict[str, float] = {}
+        self._saturated: dict[tuple[str, str], float] = {}
+
+    def active(self) -> int:
+        """How many callers asked for something in the last five minutes."""
+        self._forget_older(self._active)
+        return len(self._active)
+
+    def saturated(self) -> int:
+        """How many were refused by a cap of their own since then, and have not been below it after that."""
+        self._forget_older(self._saturated)
+        return len({caller for caller, _ in self._saturated})
+
+    def takers(self) -> Takers:
+        """For the facts that tell of callers, of tasks that are theirs, and of what they hold."""
+        return {
+            audit.HttpAnswered: self._answered,
+            audit.CapRefused: self._refused,
+            audit.TaskFinished: self._finished,
+            audit.TaskPurged: self._purged,
+            audit.RpcAnswered: self._rpc_answered,
+            audit.StreamEnded: self._stream_ended,
+        }
+
+    def _answered(self, _fact: audit.HttpAnswered) -> None:
+        if (caller := _caller()) is not None:
+            self._note(self._active, caller)
+
+    def _refused(self, fact: audit.CapRefused) -> None:
+        if fact.scope == CapScope.CONTEXT and (caller := _caller()) is not None:
+            self._note(self._saturated, (caller, fact.cap))
+
+    def _finished(self, fact: audit.TaskFinished) -> None:
+        self._saturated.pop((fact.task.owner.context, _TASKS), None)
+
+    def _purged(self, fact: audit.TaskPurged) -> None:
+        self._saturated.pop((fact.task.owner.context, _BYTES), None)
+
+    def _rpc_answered(self, fact: audit.RpcAnswered) -> None:
+        # Nothing else tells that a session of somebody's has ended.
+        if fact.method == INITIALIZE and fact.error is None and (caller := _caller()) is not None:
+            self._saturated.pop((caller, _SESSIONS), None)
+
+    def _stream_ended(self, fact: audit.StreamEnded) -> None:
+        if fact.side == "downstream" and (caller := _caller()) is not None:
+            self._saturated.pop((caller, _STREAMS), None)
+
+    def _note(self, table: dict[Key, float], key: Key) -> None:
+        # The youngest stand last, so that the oldest are found at once.
+        table.pop(key, None)
+        table[key] = self._clock.elapsed()
+        if len(table) > MOST:
+            del table[next(iter(table))]
+
+    def _forget_older(self, table: dict[Key, float]) -> None:
+        oldest = self._clock.elapsed() - ACTIVE_SECONDS
+        while table and table[first := next(iter(table))] < oldest:
+            del table[first]
+
+
+def _caller() -> str | None:
+    here = visit.current()
+    return None if here is None or here.caller is None else here.caller.key

@@ -1,0 +1,1 @@
+"""Spans as OpenTelemetry has them: loaded where tracing is on, and not otherwise."""

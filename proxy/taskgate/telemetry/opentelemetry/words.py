@@ -1,0 +1,26 @@
+"""Names of attributes: those of the semantic conventions for MCP, then our own."""
+
+from typing import Final
+
+METHOD: Final = "mcp.method.name"
+REVISION: Final = "mcp.protocol.version"
+REQUEST_ID: Final = "jsonrpc.request.id"
+STATUS_CODE: Final = "rpc.response.status_code"
+ERROR_TYPE: Final = "error.type"
+OPERATION: Final = "gen_ai.operation.name"
+EXECUTE_TOOL: Final = "execute_tool"
+TOOL: Final = "gen_ai.tool.name"
+ARGUMENTS: Final = "gen_ai.tool.call.arguments"
+TRANSPORT: Final = "network.transport"
+PROTOCOL: Final = "network.protocol.name"
+
+UPSTREAM: Final = "taskgate.upstream"
+"""The name of the server in the configuration."""
+VISIT: Final = "taskgate.request.id"
+"""The id under which the audit log and log lines have the request."""
+CONTEXT: Final = "taskgate.context"
+"""Whose request it is, as the audit log says it."""
+TASK: Final = "taskgate.task.ref"
+"""What task it is about, as the audit log says it."""
+REFUSAL: Final = "taskgate.refusal"
+"""Why the request was not let do what it asks."""

@@ -1,0 +1,48 @@
+"""What a session knows of its server's tools before it has read the catalogue itself: what its host was told of them.
+
+What must not live here: the catalogue (`upstream.catalogue`), which is read for whatever must be certain of all tools.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
+
+from taskgate.dialects.base import ListedTool, Params, UpstreamDialect
+from taskgate.errors import UpstreamFailed
+from taskgate.mcp.jsonrpc import Response
+from taskgate.mcp.vocabulary import TOOLS_LIST
+
+_CURSOR: Final = '"cursor"'
+
+
+class ToldTools:
+    """The tools of the last list that the host was told whole, on one page."""
+
+    __slots__ = ("_dialect", "_mark", "_tools")
+
+    def __init__(self, dialect: UpstreamDialect) -> None:
+        self._dialect = dialect
+        self._mark: int | None = None
+        self._tools: Mapping[str, ListedTool] = {}
+
+    def note(self, method: str, params: Params | None, response: Response) -> None:
+        """The host asked for that, and has this result. What is no such list is passed over."""
+        result = response.result
+        if method != TOOLS_LIST or result is None or (params is not None and _CURSOR in params.with_token(0)):
+            return
+        mark = hash(response.text[result.start : result.end])
+        if mark == self._mark:
+            # Servers say the same again and again.
+            return
+        with suppress(UpstreamFailed):
+            page = self._dialect.read_tools(response)
+            if page.cursor is None:
+                self._mark, self._tools = mark, page.tools
+
+    def get(self, tool: str) -> ListedTool | None:
+        """A tool of that list."""
+        return self._tools.get(tool)
+
+    def forget(self) -> None:
+        """The server may have others now."""
+        self._mark, self._tools = None, {}

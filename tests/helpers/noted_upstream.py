@@ -1,0 +1,78 @@
+"""A server behind its seam that notes what it is asked, for whoever stands between it and the engine."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+
+from taskgate.dialects.base import Params
+from taskgate.mcp.jsonrpc import Response, parse
+from taskgate.mcp.versions import Era
+from taskgate.upstream.base import UpstreamSession, Vitals
+
+
+def response(text: str = '"result":{}') -> Response:
+    message = parse(f'{{"jsonrpc":"2.0","id":1,{text}}}'.encode(), max_depth=16)
+    assert isinstance(message, Response)
+    return message
+
+
+class Session:
+    """Notes what it is asked. `answer` is what a call comes to."""
+
+    era = Era.STATELESS
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self.answer: Callable[[], Coroutine[Any, Any, Response]] = self._well
+
+    def __getattr__(self, name: str) -> Any:
+        def note(*arguments: Any, **more: Any) -> Any:
+            self.asked.append((name, *arguments, more))
+            return name
+
+        return note
+
+    async def relay(self, method: str, params: Params | None, **more: Any) -> Response:
+        self.asked.append(("relay", method, params, more))
+        return await self.answer()
+
+    async def run(self, tool: str, params: str, **more: Any) -> Response:
+        self.asked.append(("run", tool, params, more))
+        return await self.answer()
+
+    def listed(self, tool: str) -> Any:
+        return tool if tool == "add" else None
+
+    async def tools(self) -> Any:
+        return {"add": "add"}
+
+    async def open(self) -> Any:
+        return "opened"
+
+    async def close(self) -> None:
+        self.asked.append(("close",))
+
+    async def _well(self) -> Response:
+        return response()
+
+
+class Server:
+    """Gives out one session, and notes that it was opened and closed."""
+
+    name = "reports"
+
+    def __init__(self) -> None:
+        self.inner = Session()
+        self.told: list[Any] = []
+
+    def open(self) -> None:
+        self.told.append("open")
+
+    def vitals(self) -> Vitals:
+        return Vitals(up=True, circuit="closed")
+
+    def session(self, hearer: Any, speaks: Any, host: Any = None) -> UpstreamSession:
+        self.told.append((hearer, host))
+        return cast("UpstreamSession", self.inner)
+
+    async def close(self) -> None:
+        self.told.append("close")

@@ -1,0 +1,55 @@
+"""Gateways that keep an audit log in a file, and what stands in it."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from jsonschema import Draft202012Validator
+
+from helpers.whole_gateway import WholeGateway, running
+from taskgate.assembly import Surroundings
+from taskgate.config.models import GatewayConfig
+from taskgate.telemetry.auditlog.schema import schema
+
+JUDGE: Final = Draft202012Validator(schema())
+REQUESTS: Final = ("rpc.call", "rpc.request", "rpc.rejected")
+
+
+def audited(folder: Path, **more: Any) -> dict[str, Any]:
+    """A section `audit` that has one file."""
+    return {"sinks": [{"name": "file", "type": "file", "path": str(folder / "audit.jsonl")}], **more}
+
+
+@asynccontextmanager
+async def kept(
+    folder: Path, config: GatewayConfig, surroundings: Surroundings | None = None
+) -> AsyncIterator[WholeGateway]:
+    """A gateway whose data directory is that folder."""
+    async with running(config, surroundings, data_directory=folder) as gateway:
+        yield gateway
+
+
+def text(folder: Path) -> str:
+    """All that was written."""
+    return (folder / "audit.jsonl").read_text(encoding="utf-8")
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    """The same line by line, each held against the schema."""
+    written: list[dict[str, Any]] = [json.loads(each) for each in text(folder).splitlines()]
+    faults = [(line["event"], fault.message) for line in written for fault in JUDGE.iter_errors(line)]
+    assert faults == []
+    assert [line["seq"] for line in written] == list(range(1, len(written) + 1))
+    return written
+
+
+def of(written: list[dict[str, Any]], *events: str) -> list[dict[str, Any]]:
+    """Those of some events."""
+    return [line for line in written if line["event"] in events]
+
+
+def said(line: dict[str, Any]) -> tuple[str, str, str | None]:
+    """What a line says in short."""
+    return line["event"], line["outcome"], line["reason"]

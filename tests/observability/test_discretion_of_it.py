@@ -1,0 +1,33 @@
+"""What everybody may read of a gateway to which everything has happened: it holds no secret that was used there."""
+
+import re
+
+import pytest
+
+from helpers import secrets
+from observability.drive import Run
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture(params=["audit log", "standard output", "metrics", "log"])
+def told(request: pytest.FixtureRequest, run: Run) -> str:
+    """All of it, as one text; of metrics the labels, since they are all that could tell anything."""
+    return {
+        "audit log": "".join(path.read_text() for sink in ("file", "spare") for path in run.sinks[sink]),
+        "standard output": "".join(path.read_text() for path in run.sinks["stdout"]),
+        "metrics": "".join(re.findall(r'="[^"]*"', "".join(run.scrapes))),
+        "log": "".join(run.logs),
+    }[request.param]
+
+
+def test_no_token_no_id_and_no_value_of_an_argument_is_in_it(run: Run, told: str) -> None:
+    assert len(run.secrets) > 100
+    assert secrets.found_in(told) == []
+    assert [secret[:4] for secret in run.secrets if secret in told] == []
+
+
+def test_neither_is_any_part_of_a_token_by_which_it_could_be_made_again(run: Run, told: str) -> None:
+    signatures = [secret.rpartition(".")[2] for secret in run.secrets if secret.startswith("eyJ")]
+    assert signatures
+    assert [signature[:4] for signature in signatures if signature in told] == []

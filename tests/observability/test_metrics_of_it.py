@@ -1,0 +1,45 @@
+"""The metrics of a gateway to which everything has happened: clean, all in the catalogue, and every one has moved."""
+
+import re
+
+import pytest
+
+from helpers.prometheus_server import promtool
+from observability.drive import Run
+from observability.reading import Archive
+from taskgate.telemetry.metrics.catalogue import FAMILIES, Family, Kind
+
+pytestmark = [pytest.mark.timeout(240), pytest.mark.asyncio(loop_scope="module")]
+
+OF_EVERY_PROGRAM = ("process_", "python_")
+
+
+def families_in(page: str) -> dict[str, str]:
+    """The families of a page, and their types."""
+    return dict(re.findall(r"^# TYPE (\S+) (\S+)$", page, re.MULTILINE))
+
+
+@pytest.mark.parametrize("place", range(4), ids=["new", "used", "new again", "at the end"])
+async def test_a_scrape_is_free_of_mistakes(run: Run, place: int) -> None:
+    assert promtool("check", "metrics", stdin=run.scrapes[place]) == (0, "")
+
+
+@pytest.mark.parametrize("place", range(4), ids=["new", "used", "new again", "at the end"])
+async def test_a_scrape_has_every_family_of_the_catalogue_and_no_other(run: Run, place: int) -> None:
+    found = {
+        name: kind for name, kind in families_in(run.scrapes[place]).items() if not name.startswith(OF_EVERY_PROGRAM)
+    }
+    assert found == {family.name: family.kind for family in FAMILIES}
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+async def test_what_happened_has_moved_it(run: Run, archive: Archive, family: Family) -> None:
+    """A counter and a histogram have counted; a gauge was now this and now that. What tells of a build is always 1."""
+    name = f"{family.name}_count" if family.kind is Kind.HISTOGRAM else family.name
+    seen = [{value for _, value in one["values"]} for one in await archive.found(name)]
+    if family.name.endswith("_info"):
+        assert seen == [{"1"}]
+    elif family.kind is Kind.GAUGE:
+        assert max(map(len, seen), default=0) > 1
+    else:
+        assert set().union(*seen) - {"0"}

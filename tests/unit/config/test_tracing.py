@@ -1,0 +1,84 @@
+"""What the section `tracing` takes, and what tracing is told of it."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from taskgate.config.tracing_models import TracingSection, tracing_contradictions, tracing_settings
+from taskgate.telemetry.opentelemetry.settings import Exporter, TracingSettings
+
+
+def test_nothing_is_traced_unless_somebody_wants_it() -> None:
+    assert tracing_settings(TracingSection()) is None
+
+
+def test_what_is_written_is_what_tracing_is_told() -> None:
+    written = {
+        "enabled": True,
+        "exporter": "otlp_grpc",
+        "endpoint": "https://collector.example.com:4317",
+        "sample_ratio": 1,
+        "trust_incoming": False,
+        "record_arguments": True,
+    }
+    assert tracing_settings(TracingSection.model_validate(written)) == TracingSettings(
+        exporter=Exporter.OTLP_GRPC,
+        endpoint="https://collector.example.com:4317",
+        sample_ratio=1.0,
+        trusts=False,
+        records_arguments=True,
+    )
+
+
+def test_the_defaults_are_told_as_they_are() -> None:
+    assert tracing_settings(TracingSection(enabled=True)) == TracingSettings(
+        exporter=Exporter.OTLP_HTTP, endpoint=None, sample_ratio=0.1, trusts=True, records_arguments=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("enabled", "yes", "valid boolean"),
+        ("exporter", "zipkin", "'otlp_http', 'otlp_grpc' or 'console'"),
+        ("endpoint", "localhost:4318", "must be an absolute http or https URL"),
+        ("endpoint", "http://user:secret@localhost", "must not hold a user name or password"),
+        ("sample_ratio", 1.5, "must be between 0 and 1"),
+        ("sample_ratio", "all", "must be a number"),
+        ("ratio", 1, "Extra inputs"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(key: str, value: Any, message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        TracingSection.model_validate({key: value})
+
+
+@pytest.mark.parametrize(
+    ("tracing", "message"),
+    [
+        ({"exporter": "console", "endpoint": "http://localhost"}, "must be null with tracing.exporter console"),
+        ({"exporter": "otlp_grpc", "endpoint": "http://localhost:4317/v1"}, "must have no path with"),
+        ({"exporter": "otlp_grpc", "endpoint": "http://localhost:4317?a=1"}, "must have no path with"),
+    ],
+)
+def test_an_endpoint_fits_its_exporter(tracing: dict[str, Any], message: str) -> None:
+    ((where, told),) = tracing_contradictions({"tracing": tracing})
+    assert (where, told[: len(message)]) == (("tracing", "endpoint"), message)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"tracing": {"exporter": "otlp_grpc", "endpoint": "http://localhost:4317/"}},
+        {"tracing": {"exporter": "otlp_grpc", "endpoint": "http://[/v1"}},
+        {"tracing": {"exporter": "otlp_grpc", "endpoint": 7}},
+        {"tracing": {"exporter": "otlp_http", "endpoint": "http://localhost:4318/v1/traces"}},
+        {"tracing": {"endpoint": "http://localhost:4318/v1/traces"}},
+        {"tracing": {"exporter": "console", "endpoint": None}},
+        {"tracing": "on"},
+        {},
+    ],
+)
+def test_all_else_goes_together(written: object) -> None:
+    assert list(tracing_contradictions(written)) == []

@@ -1,0 +1,166 @@
+"""A log that is kept: its settings, its lines as they were written, and a system whose disk does as a test says."""
+
+import asyncio
+import errno
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import orjson
+
+from helpers.manual_clock import ManualClock
+from helpers.waiting import PATIENCE, bounded
+from taskgate.telemetry.audit import Fact, GatewayMoved
+from taskgate.telemetry.auditlog.keys import KeyRing
+from taskgate.telemetry.auditlog.log import AuditLog
+from taskgate.telemetry.auditlog.rendering import own_part
+from taskgate.telemetry.auditlog.settings import AuditSettings, SinkSettings
+from taskgate.telemetry.auditlog.verifying import Verdict, Verification
+from taskgate.telemetry.auditlog.witnesses import witnesses_in
+
+KEY: Final = b"k" * 32
+RING: Final = KeyRing(keys=(KEY,))
+
+_Kind = TypeVar("_Kind")
+
+
+class Heard:
+    """A listener that remembers."""
+
+    def __init__(self) -> None:
+        self.facts: list[Any] = []
+
+    def record(self, fact: Fact) -> None:
+        self.facts.append(fact)
+
+    def of(self, kind: type[_Kind]) -> list[_Kind]:
+        return [fact for fact in self.facts if isinstance(fact, kind)]
+
+
+class ScriptedOs:
+    """The module `os` for a sink, whose `write` and `ftruncate` fail on demand; `write` waits for `gate`."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.gate.set()
+        self.writes: list[int] = []
+        self.syncs = 0
+        self.room: int | None = None
+        self.fails_to_cut = False
+        self.fails_for: int | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    def write(self, fd: int, text: bytes) -> int:
+        assert self.gate.wait(PATIENCE)
+        if self.fails_for == os.fstat(fd).st_ino:
+            raise OSError(errno.EIO, "Input/output error")
+        if self.room is not None:
+            if not self.room:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            text = text[: self.room]
+            self.room -= len(text)
+        self.writes.append(len(text))
+        return os.write(fd, text)
+
+    def ftruncate(self, fd: int, length: int) -> None:
+        if self.fails_to_cut:
+            raise OSError(errno.EIO, "Input/output error")
+        os.ftruncate(fd, length)
+
+    def fdatasync(self, fd: int) -> None:
+        self.syncs += 1
+        os.fdatasync(fd)
+
+
+def settings(*sinks: SinkSettings, **changes: Any) -> AuditSettings:
+    """Those of a log with these sinks."""
+    return AuditSettings(**{"sinks": sinks, "key": KEY, "node": "gw-1", **changes})
+
+
+def to_file(folder: Path, **changes: Any) -> SinkSettings:
+    """A sink in a file of the folder."""
+    return SinkSettings(**{"name": "file", "path": folder / "audit.jsonl", **changes})
+
+
+@asynccontextmanager
+async def opened(wanted: AuditSettings, heard: Heard | None = None, **how: Any) -> AsyncIterator[AuditLog]:
+    """A log that is open for a block."""
+    log = AuditLog(wanted, metrics=heard or Heard(), clock=ManualClock(), **how)
+    async with bounded():
+        await log.open()
+    try:
+        yield log
+    finally:
+        async with bounded():
+            await log.close()
+
+
+async def keep(wanted: AuditSettings, facts: Iterable[Fact], **how: Any) -> None:
+    """Open a log, have it told, and close it."""
+    async with opened(wanted, **how) as log:
+        for fact in facts:
+            log.record(fact)
+
+
+def moved(*phases: str) -> list[Fact]:
+    """Facts that are one line each, and nobody's."""
+    return [GatewayMoved(phase, "1.0", 7) for phase in phases]
+
+
+def many(count: int) -> list[Fact]:
+    """So many of them."""
+    return moved(*(["started"] * count))
+
+
+def own_lines(file: Path) -> list[dict[str, Any]]:
+    """What is ours of each line of a file, whatever the format."""
+    owns = [own_part(orjson.loads(line)) for line in file.read_bytes().splitlines()]
+    assert all(own is not None for own in owns)
+    return [own for own in owns if own is not None]
+
+
+def names(file: Path) -> list[str]:
+    """The events of a file's lines."""
+    return [own["event"] for own in own_lines(file)]
+
+
+def verified(
+    *files: Path, ring: KeyRing = RING, elsewhere: Iterable[Path] = (), expected: int | None = None
+) -> Verdict:
+    """The verdict on files, in their order."""
+    witnesses = [each for file in elsewhere for each in witnesses_in(file.name, file.read_bytes().splitlines())]
+    verification = Verification(ring, witnesses)
+    for file in files:
+        verification.read(file.name, file.read_bytes().splitlines(keepends=True))
+    return verification.verdict(expected=expected)
+
+
+def found_in(*files: Path, **how: Any) -> list[str]:
+    """What is wrong with files."""
+    return [str(finding) for finding in verified(*files, **how).findings]
+
+
+async def turns(predicate: Callable[[], object]) -> None:
+    """Wait until it is true, a few milliseconds at a time: another thread is at work."""
+    async with bounded():
+        while not predicate():
+            await asyncio.sleep(0.001)
+
+
+async def fill(log: AuditLog, system: ScriptedOs, count: int) -> None:
+    """Have so many lines wait, behind a write that does not end."""
+    system.gate.clear()
+    for fact in many(count):
+        log.record(fact)
+    await asyncio.sleep(0)
+
+
+async def switch(log: AuditLog, wanted: AuditSettings) -> None:
+    """Have other settings."""
+    async with bounded():
+        log.switch(await log.prepare(wanted))

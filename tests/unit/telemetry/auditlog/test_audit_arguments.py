@@ -1,0 +1,101 @@
+"""How much a line tells of arguments and results: what the operator wants, and never more than can be told safely."""
+
+from typing import Any
+
+import pytest
+
+from requirements import covers
+from taskgate.telemetry.auditlog.events import lightened
+from taskgate.telemetry.auditlog.rendering import Renderer, Telling
+from unit.telemetry.auditlog.told_facts import (
+    ANSWERED,
+    CALL,
+    COMPLETED,
+    KEY,
+    events_of,
+    line_of,
+    message_text,
+    new_visit,
+)
+
+
+@covers("O-AUD-3")
+def test_arguments_are_told_as_the_operator_wants() -> None:
+    def told(how: str) -> Any:
+        return line_of(ANSWERED, new_visit(), arguments=how)["args"]
+
+    whole = told("hash")
+    assert told("none") is None
+    assert told("keys") == {**whole, "hmac": None}
+    assert told("full") == {**whole, "values": {"city": "Oslo", "year": 2026}}
+
+
+def test_the_same_arguments_have_the_same_digest_whatever_stands_around_them() -> None:
+    def of(body: bytes) -> Any:
+        return line_of(ANSWERED, new_visit(body))["args"]["hmac"]
+
+    other = b'{"params":' + CALL.partition(b'"params": ')[2][:-1] + b', "method": "tools/call","id":9,"jsonrpc":"2.0"}'
+    assert of(other) == of(CALL)
+    assert of(CALL.replace(b"2026", b"2027")) != of(CALL)
+
+
+def test_arguments_in_full_are_told_without_what_is_to_be_taken_out() -> None:
+    arguments = {"user": "u", "password": "p1", "deep": [{"token": {"a": "p2"}}, {"secret": "p3"}]}
+    line = line_of(ANSWERED, new_visit(message_text("tools/call", name="t", arguments=arguments)), arguments="full")
+    assert line["args"]["values"] == {
+        "user": "u", "password": "[redacted]", "deep": [{"token": "[redacted]"}, {"secret": "[redacted]"}],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ('{"text":"' + "x" * 16_384 + '"}', "size"),
+        ('{"text":"\\ud800"}', "unreadable"),
+        ('{"a":' * 60 + "{}" + "}" * 60, None),
+    ],
+)
+def test_arguments_that_cannot_be_told_in_full_are_left_out_with_the_reason(arguments: str, why: str | None) -> None:
+    body = f'{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"t","arguments":{arguments}}}}}'
+    told = line_of(ANSWERED, new_visit(body.encode()), arguments="full")["args"]
+    assert (told.get("omitted"), "values" in told) == (why, why is None)
+    assert told["hmac"] is not None
+
+
+@pytest.mark.parametrize("arguments", ["7", "[1]", "null", "[" + "1," * 1000 + "1]"], ids=len)
+def test_arguments_that_are_no_object_have_no_keys(arguments: str) -> None:
+    body = f'{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"arguments":{arguments}}}}}'
+    told = line_of(ANSWERED, new_visit(body.encode()))
+    assert (told["args"]["keys"], told["args"]["bytes"]) == (None, len(arguments))
+    assert told["mcp"]["tool"] is None
+
+
+def test_a_call_without_arguments_tells_none_and_of_many_keys_the_first() -> None:
+    assert line_of(ANSWERED, new_visit(message_text("tools/call", name="t")))["args"] is None
+    many = message_text("tools/call", name="t", arguments={f"k{each}": each for each in range(50)})
+    assert len(line_of(ANSWERED, new_visit(many))["args"]["keys"]) == 32
+
+
+@pytest.mark.parametrize(("count", "is_shown"), [(900, True), (1100, False)])
+def test_arguments_of_very_many_values_are_not_searched(count: int, is_shown: bool) -> None:
+    """To do that for one call may take longer than the call."""
+    call = message_text("tools/call", name="t", arguments={"all": [{}] * (count // 2)})
+    args = line_of(ANSWERED, new_visit(call), arguments="full")["args"]
+    assert ("values" in args, args.get("omitted")) == (is_shown, None if is_shown else "size")
+
+
+def test_what_was_let_go_for_want_of_memory_is_said_to_be() -> None:
+    [event] = events_of(ANSWERED, new_visit())
+    line = Renderer(Telling(), key=KEY, node="gw-1")(lightened(event))
+    assert line["args"] == {"keys": ["city", "year"], "bytes": None, "hmac": None, "omitted": "memory"}
+
+
+def test_results_are_told_as_the_operator_wants() -> None:
+    def told(how: str) -> Any:
+        return line_of(COMPLETED, None, results=how)["data"].get("result")
+
+    assert told("none") is None
+    assert told("size") == {"bytes": 14}
+    assert told("hash") == {"bytes": 14, "hmac": told("hash")["hmac"]}
+    assert told("hash")["hmac"].startswith("r_")
+    assert "result" not in line_of(ANSWERED, new_visit(result_bytes=5), results="none")["data"]

@@ -1,0 +1,244 @@
+"""Each fact becomes its events, each event of the catalogue comes of a fact, and what is for metrics alone of none."""
+
+from dataclasses import replace
+from datetime import timedelta
+from sys import getsizeof
+from typing import get_args
+
+import pytest
+
+from requirements import covers
+from taskgate.mcp.jsonrpc import Request
+from taskgate.tasks.record import Faulted, FaultReason, TaskStatus
+from taskgate.telemetry import audit
+from taskgate.telemetry.auditlog.catalogue import EVENTS, matching
+from taskgate.telemetry.auditlog.events import Event, lightened, note
+from taskgate.telemetry.auditlog.rendering import Telling
+from taskgate.telemetry.auditlog.table import EventTable
+from taskgate.telemetry.visit import Visit
+from unit.telemetry.auditlog.told_facts import (
+    ANSWERED,
+    CASES,
+    DONE,
+    NOW,
+    UNTOLD,
+    Case,
+    Said,
+    events_of,
+    message_text,
+    new_visit,
+    of_task,
+)
+
+FOR_METRICS_ALONE = {
+    audit.HttpRefused, audit.StreamOpened, audit.StreamEnded, audit.RpcAnswered, audit.UpstreamAnswered,
+    audit.ToolCalled, audit.InputWaited, audit.PollsCounted, audit.LateAnswerDropped, audit.StoreUsed,
+    audit.StoreCounted, audit.CallsRunning, audit.SlotsUsed, audit.TaskPolled, audit.PollAdvised,
+    audit.UpstreamRetried, audit.AuditNoted, audit.AuditWritten, audit.AuditDropped,
+}  # fmt: skip
+
+
+def said_by(events: tuple[Event, ...]) -> tuple[Said, ...]:
+    return tuple(Said(each.name, each.outcome, each.reason, each.severity) for each in events)
+
+
+@covers("O-AUD-1", "O-AUD-2")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.said[0].name}-{case.said[0].reason}")
+def test_a_fact_becomes_its_events(case: Case) -> None:
+    assert said_by(events_of(case.fact, case.visit)) == case.said
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.said[0].name}-{case.said[0].reason}")
+def test_an_event_has_an_outcome_that_the_catalogue_knows(case: Case) -> None:
+    assert all(said.outcome in EVENTS[said.name].severities for said in case.said)
+
+
+def test_every_event_comes_of_a_fact_but_for_those_of_the_log_itself() -> None:
+    assert {said.name for case in CASES for said in case.said} == EVENTS.keys() - matching(["audit.*"])
+
+
+def test_every_outcome_of_the_catalogue_comes_about() -> None:
+    seen = {(said.name, said.outcome) for case in CASES for said in case.said}
+    known = {(name, outcome) for name, kind in EVENTS.items() for outcome in kind.severities if kind.topic != "audit"}
+    assert known == seen
+
+
+@pytest.mark.parametrize("fact", UNTOLD, ids=lambda fact: type(fact).__name__)
+def test_what_is_no_news_is_not_told(fact: audit.Fact) -> None:
+    assert events_of(fact, new_visit()) == ()
+
+
+def test_every_other_fact_is_for_metrics_alone() -> None:
+    told = {type(case.fact) for case in CASES} | {type(fact) for fact in UNTOLD}
+    assert set(get_args(audit.Fact)) - told == FOR_METRICS_ALONE
+    assert set(EventTable(Telling()).tells) == told
+
+
+def test_an_event_happened_when_it_is_said_to_have() -> None:
+    assert {event.time for case in CASES for event in events_of(case.fact, case.visit)} == {NOW}
+
+
+# --- servers, which are told of when they change ---------------------------------------------------------------------
+
+
+def test_a_server_that_stays_as_it_is_is_told_of_once() -> None:
+    table = EventTable(Telling())
+    states = [True, True, None, True, False, False, True]
+    told = [table.events_of(audit.HealthChecked("reports", True, up), None, NOW) for up in states]
+    assert [[event.name for event in each] for each in told] == [
+        ["upstream.up"], [], [], [], ["upstream.down"], [], ["upstream.up"],
+    ]  # fmt: skip
+
+
+def test_servers_are_told_apart_and_another_of_the_same_name_is_new() -> None:
+    table = EventTable(Telling())
+    for mount in ("reports", "search"):
+        assert table.events_of(audit.HealthChecked(mount, True, True), None, NOW) != ()
+    table.events_of(audit.UpstreamBegun("reports"), None, NOW)
+    assert table.events_of(audit.HealthChecked("search", True, True), None, NOW) == ()
+    assert table.events_of(audit.HealthChecked("reports", True, True), None, NOW) != ()
+
+
+# --- requests --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fact", [ANSWERED, audit.PartAnswered()])
+def test_what_is_no_request_has_no_line_of_one(fact: audit.Fact) -> None:
+    assert events_of(fact, None) == ()
+    assert events_of(fact, new_visit(id="")) == ()
+
+
+def test_an_event_is_of_the_visit_as_it_was_then() -> None:
+    visit = new_visit(caller=None)
+    [event] = events_of(audit.RateJudged("calls", "ip", "shadow"), visit)
+    visit.caller, visit.status = new_visit().caller, 500
+    assert event.origin is not None
+    assert (event.origin.caller, event.origin.status) == (None, None)
+
+
+def test_an_answer_of_a_host_is_told_without_its_id_which_may_hold_a_task() -> None:
+    [event] = events_of(ANSWERED, new_visit(b'{"jsonrpc":"2.0","id":"task-1 input-1","result":{}}'))
+    assert event.origin is not None
+    assert (event.name, event.origin.request_id, event.origin.method) == ("rpc.request", None, None)
+
+
+@covers("O-AUD-5")
+def test_why_a_host_cancels_is_told() -> None:
+    note_text = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3,"reason":"too slow"}}'
+    [event] = events_of(ANSWERED, new_visit(note_text))
+    assert event.data == {"seconds": 0.25, "stated_reason": "too slow"}
+    [silent] = events_of(ANSWERED, new_visit(note_text.replace(b'"reason"', b'"other"')))
+    assert silent.data == {"seconds": 0.25, "stated_reason": None}
+
+
+def test_a_request_of_several_messages_says_how_many_and_an_answer_how_large_it_is() -> None:
+    [event] = events_of(ANSWERED, new_visit(None, parts=3, result_bytes=12))
+    assert event.data == {"seconds": 0.25, "messages": 3, "result": {"bytes": 12}}
+
+
+def test_a_task_that_expired_has_one_end() -> None:
+    ends = [
+        audit.TaskExpired(of_task(), "working"),
+        audit.TaskFinished(of_task(), TaskStatus.FAILED, FaultReason.EXPIRED, timedelta(0), None),
+    ]
+    assert [event.name for fact in ends for event in events_of(fact, None)] == ["task.expired"]
+
+
+# --- what is kept in memory ------------------------------------------------------------------------------------------
+
+
+def test_an_event_keeps_neither_message_nor_record() -> None:
+    for case in CASES:
+        for event in events_of(case.fact, case.visit):
+            kept = [*event, *(event.origin or ()), *(event.subject or ())]
+            assert not [each for each in kept if isinstance(each, Visit | Request | type(of_task()))]
+
+
+def test_what_large_arguments_weigh_is_known_and_can_be_let_go() -> None:
+    large = message_text("tools/call", name="t", arguments={"text": "x" * 100_000})
+    for fact in (ANSWERED, audit.TaskCreated(of_task(), None)):
+        [event] = events_of(fact, new_visit(large))
+        assert event.weight >= 100_000
+        light = lightened(event)
+        assert light.weight == 0
+        assert light.origin is not None
+        assert light.origin.arguments is not None
+        assert light.origin.arguments.text is None
+        assert light._replace(origin=None) == event._replace(origin=None, weight=0)
+
+
+def test_letters_that_take_four_bytes_weigh_as_much() -> None:
+    large = message_text("tools/call", name="t", arguments={"text": "?" * 100_000})
+    smiling = large.replace(b"?", "\N{SLIGHTLY SMILING FACE}".encode())
+    [event] = events_of(ANSWERED, new_visit(smiling))
+    assert event.weight >= 400_000
+
+
+def test_keys_of_arguments_are_kept_as_far_as_they_are_told() -> None:
+    keys = {f"{number:02}" + "x" * 100_000: 1 for number in range(40)}
+    [event] = events_of(ANSWERED, new_visit(message_text("tools/call", name="t", arguments=keys)))
+    assert event.origin is not None
+    assert event.origin.arguments is not None
+    assert sum(map(len, event.origin.arguments.keys or ())) < 32 * 260
+
+
+def test_words_of_peers_are_kept_up_to_a_length() -> None:
+    long = "x" * 100_000
+    call = message_text("tools/call", name=long, arguments={long: 1})
+    visits = [
+        new_visit(call, client={"name": long, "version": long}, agent=long),
+        new_visit(message_text(long)),
+        new_visit(message_text("tasks/get", taskId=long)),
+        new_visit(f'{{"jsonrpc":"2.0","method":"{long}"}}'.encode()),
+        new_visit(f'{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"reason":"{long}"}}}}'.encode()),
+    ]
+    for visit in visits:
+        [event] = events_of(ANSWERED, visit)
+        assert len(repr(lightened(event))) < 5_000
+
+
+def test_arguments_that_are_not_told_are_not_kept() -> None:
+    telling = Telling(arguments="none")
+    for fact in (ANSWERED, audit.TaskCreated(of_task(), None)):
+        [event] = events_of(fact, new_visit(), telling)
+        assert event.weight == 0
+        assert event.origin is not None
+        assert event.origin.arguments is None
+
+
+def test_arguments_are_told_where_a_request_ends_and_where_a_task_is_made() -> None:
+    with_arguments = {
+        event.name
+        for case in CASES
+        for event in events_of(case.fact, case.visit)
+        if event.origin is not None and event.origin.arguments is not None
+    }
+    assert with_arguments == {"rpc.call", "rpc.rejected", "task.created"}
+
+
+def test_a_result_is_kept_only_to_be_hashed() -> None:
+    fact = audit.TaskFinished(DONE, TaskStatus.COMPLETED, "ok", timedelta(0), 14)
+    weights = [events_of(fact, None, Telling(results=how))[0].weight for how in ("none", "size", "hash")]  # type: ignore[arg-type]
+    assert weights == [0, 0, getsizeof('{"content":[]}')]
+    [event] = events_of(fact, None, Telling(results="hash"))
+    assert (event.result, lightened(event).result) == ('{"content":[]}', None)
+    for nothing in (None, Faulted(error="{}", reason=FaultReason.TIMEOUT)):
+        other = replace(fact, task=replace(DONE, outcome=nothing))
+        assert events_of(other, None, Telling(results="hash"))[0].result is None
+
+
+def test_an_event_that_keeps_nothing_is_light_as_it_is() -> None:
+    event = note("audit.gap", NOW, outcome="failure", severity="high", data={"cause": "torn"})
+    assert lightened(event) == event
+    assert said_by((event,)) == (Said("audit.gap", "failure", None, "high"),)
+
+
+# --- choosing events -------------------------------------------------------------------------------------------------
+
+
+def test_events_are_chosen_by_globs() -> None:
+    assert matching(["*"]) == EVENTS.keys()
+    assert matching(["gateway.*", "audit.gap"]) == {
+        "gateway.started", "gateway.stopping", "gateway.stopped", "audit.gap",
+    }  # fmt: skip
+    assert matching(["Gateway.*", "gateway"]) == frozenset()

@@ -1,0 +1,257 @@
+"""What a line says in our own words, and what it never says."""
+
+import hmac
+from base64 import urlsafe_b64encode
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import orjson
+import pytest
+
+from requirements import covers
+from taskgate.auth.context import ANONYMOUS, AuthContext
+from taskgate.telemetry import audit
+from taskgate.telemetry.auditlog.digests import task_ref
+from taskgate.telemetry.auditlog.events import note
+from taskgate.telemetry.auditlog.rendering import Renderer, Telling
+from unit.telemetry.auditlog.told_facts import (
+    ANSWERED,
+    CALLER,
+    IDENTITY,
+    KEY,
+    NOW,
+    OTHER,
+    TASK_ID,
+    TOKEN,
+    SetSpan,
+    line_of,
+    lines,
+    message_text,
+    new_visit,
+    of_task,
+)
+
+REF = task_ref(KEY, TASK_ID)
+
+
+def digest(kind: str, text: str) -> str:
+    """Made step by step."""
+    made = hmac.new(KEY, f"{kind}\n{text}".encode(), "sha256").digest()
+    return f"{kind}_{urlsafe_b64encode(made).decode()[:22]}"
+
+
+def test_a_call_is_told_whole() -> None:
+    assert line_of(ANSWERED, new_visit(span=SetSpan(), result_bytes=42)) == {
+        "v": 1,
+        "time": "2026-11-21T01:22:03.123456Z",
+        "node": "gw-1",
+        "event": "rpc.call",
+        "outcome": "success",
+        "reason": None,
+        "severity": "info",
+        "actor": {
+            "ctx": "c_5b0kYwq0mX1c2f8Zt4r9aA",
+            "method": "jwt",
+            "iss": "https://idp.example.com/",
+            "sub": "user-17",
+            "client_id": "agent-a",
+            "tenant": "acme",
+            "jti": "a1b2",
+            "delegation": [
+                {"iss": None, "sub": "agent-a", "client_id": None},
+                {"iss": "https://other.example/", "sub": "agent-b", "client_id": None},
+            ],
+        },
+        "mcp": {
+            "method": "tools/call",
+            "protocol": "2026-07-28",
+            "request_id": "7",
+            "upstream": "reports",
+            "tool": "build_report",
+            "client": {"name": "host", "version": "1.0"},
+        },
+        "task": None,
+        "args": {"keys": ["city", "year"], "bytes": 30, "hmac": digest("a", '{"city": "Oslo", "year": 2026}')},
+        "http": {
+            "peer": "203.0.113.9",
+            "request_id": "abcdefgh-1",
+            "verb": "POST",
+            "path": "/reports/mcp",
+            "status": 200,
+            "user_agent": "host/1.0",
+        },
+        "limit": None,
+        "trace": {"trace_id": "4bf92f3577b34da6a3ce929d0e0e4736", "span_id": "00f067aa0ba902b7"},
+        "data": {"seconds": 0.25, "result": {"bytes": 42}},
+    }
+
+
+@covers("O-AUD-1")
+def test_what_becomes_of_a_task_outside_of_any_request_is_told_of_its_owner() -> None:
+    line = line_of(audit.TaskPurged(of_task()), None)
+    assert line["actor"] == {
+        "ctx": f"c_{CALLER.key}", "method": None, "iss": None, "sub": None, "client_id": None, "tenant": None,
+        "jti": None, "delegation": [],
+    }  # fmt: skip
+    assert line["task"] == {
+        "ref": REF, "status": "working", "owner_ctx": f"c_{CALLER.key}", "ttl_ms": 3_600_000,
+    }  # fmt: skip
+    assert line["mcp"] == {
+        "method": None, "protocol": None, "request_id": None, "upstream": "reports", "tool": "build_report",
+        "client": None,
+    }  # fmt: skip
+    assert (line["http"], line["trace"], line["args"]) == (None, None, None)
+
+
+def test_whoever_is_denied_a_task_is_told_apart_from_whose_it_is() -> None:
+    denied = audit.TaskDenied("reports", "tasks/get", "context_mismatch", TASK_ID, OTHER)
+    line = line_of(denied, new_visit(message_text("tasks/get", taskId=TASK_ID)))
+    assert line["actor"]["ctx"] == f"c_{CALLER.key}"
+    assert line["task"] == {"ref": REF, "status": None, "owner_ctx": f"c_{OTHER}", "ttl_ms": None}
+    assert line["mcp"]["method"] == "tasks/get"
+    assert line_of(denied, None)["actor"] is None
+
+
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/result", "tasks/cancel", "tasks/update"])
+def test_a_request_about_a_task_and_one_that_made_it_have_the_same_reference(method: str) -> None:
+    asking = line_of(ANSWERED, new_visit(message_text(method, taskId=TASK_ID)))
+    making = line_of(ANSWERED, new_visit(task=TASK_ID))
+    assert asking["task"] == making["task"] == {"ref": REF, "status": None, "owner_ctx": None, "ttl_ms": None}
+
+
+def test_a_reference_is_nothing_but_what_the_key_makes_of_an_id() -> None:
+    assert digest("t", TASK_ID) == REF
+    assert len(REF) == 24
+    assert task_ref(b"o" * 32, TASK_ID) != REF
+    assert task_ref(KEY, f"{TASK_ID} ") != REF
+
+
+def test_a_pseudonym_has_a_reference_and_no_name() -> None:
+    line = line_of(ANSWERED, new_visit(), identity="pseudonymous")
+    assert {name for name, value in line["actor"].items() if value} == {"ctx", "method"}
+    written = orjson.dumps(lines(identity="pseudonymous")).decode()
+    assert not [each for each in (IDENTITY.issuer, IDENTITY.subject, "agent-a", "acme", "a1b2") if each in written]
+
+
+def test_without_authentication_everybody_is_the_same_caller() -> None:
+    actor = line_of(ANSWERED, new_visit(caller=ANONYMOUS))["actor"]
+    assert (actor["ctx"], actor["method"], actor["sub"]) == ("c_anonymous", "none", None)
+    assert line_of(ANSWERED, new_visit(caller=None))["actor"] is None
+
+
+def test_those_who_act_for_each_other_without_end_are_cut_off() -> None:
+    claims: dict[str, Any] = {}
+    for _ in range(20):
+        claims = {"act": {"sub": 7, **claims}}
+    identity = replace(IDENTITY, claims=claims)
+    chain = line_of(ANSWERED, new_visit(caller=AuthContext(key="k", identity=identity)))["actor"]["delegation"]
+    assert chain == [{"iss": None, "sub": None, "client_id": None}] * 8
+
+
+# --- what is never told ----------------------------------------------------------------------------------------------
+
+
+@covers("O-AUD-3")
+@pytest.mark.parametrize("format", ["native", "ocsf", "ecs"])
+@pytest.mark.parametrize("arguments", ["none", "keys", "hash"])
+def test_no_line_has_a_token_an_id_of_a_task_or_a_value_of_an_argument(format: str, arguments: str) -> None:
+    written = orjson.dumps(lines(format=format, arguments=arguments)).decode()
+    assert not [each for each in (TOKEN, TASK_ID, "Oslo", '"content"') if each in written]
+
+
+def test_words_of_peers_are_printable_and_short() -> None:
+    nasty = "a\n\x1b[31m\u202e" + "b" * 1000
+    visit = new_visit(
+        message_text("tools/call", name=nasty, arguments={nasty: 1}).replace(b'"id": 7', b'"id": "x\\ny"'),
+        agent=nasty, client={"name": nasty, "version": ["no text"]}, path=f"/{nasty}", revision=nasty, verb=nasty,
+    )  # fmt: skip
+    line = line_of(ANSWERED, visit)
+    assert line["mcp"]["client"] == {"name": "a[31m" + "b" * 120 + "…", "version": None}
+    assert line["mcp"]["request_id"] == "xy"
+    texts = [line["mcp"]["tool"], line["args"]["keys"][0], line["http"]["user_agent"], line["http"]["path"]]
+    assert all(each.isprintable() and len(each) <= 257 for each in (*texts, line["mcp"]["protocol"]))
+    assert orjson.dumps(line).count(b"\\u") == 0
+
+
+def test_what_a_host_says_of_a_cancel_is_cleaned_and_what_is_no_text_is_not_told() -> None:
+    def told(reason: Any) -> Any:
+        text = orjson.dumps({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"reason": reason}})
+        return line_of(ANSWERED, new_visit(text))["data"]["stated_reason"]
+
+    assert told("too\nslow" + "." * 500) == "tooslow" + "." * 248 + "…"
+    assert told(7) is None
+
+
+@covers("O-AUD-3")
+@pytest.mark.parametrize("format", ["native", "ocsf", "ecs"])
+def test_ids_and_tokens_that_a_host_puts_where_they_do_not_belong_are_withheld(format: str) -> None:
+    """Such as the id of a task in the reason of a cancel, or as the id of a message."""
+    words = f"of {TASK_ID}: " + "eyJhbGciOi.eyJzdWIi.c2lnbmVk"
+    call = message_text("tools/call", name=words, arguments={words: 1}).replace(
+        b'"id": 7', b'"id": "%s"' % TASK_ID.encode()
+    )
+    visits = [
+        new_visit(call, agent=words, client={"name": words, "version": words}, error="-32602"),
+        new_visit(message_text(words)),
+        new_visit(orjson.dumps({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"reason": words}})),
+    ]
+    written = "".join(orjson.dumps(line_of(ANSWERED, visit, format=format)).decode() for visit in visits)
+    assert written.count("of [withheld]: [withheld]") >= 7
+    assert TASK_ID not in written
+    assert "eyJ" not in written
+
+
+@pytest.mark.parametrize(
+    "word", ["0f" * 16, "generate_the_quarterly_report_ok", "generateTheQuarterlyReportForUs_", f"{TASK_ID}x", "a" * 32]
+)
+def test_names_of_as_many_letters_as_an_id_are_told(word: str) -> None:
+    assert line_of(ANSWERED, new_visit(message_text("tools/call", name=word, arguments={})))["mcp"]["tool"] == word
+
+
+def test_what_a_token_says_of_its_owner_is_told_though_it_looks_like_an_id() -> None:
+    caller = replace(CALLER, identity=replace(IDENTITY, client_id=TASK_ID))
+    assert line_of(ANSWERED, new_visit(caller=caller))["actor"]["client_id"] == TASK_ID
+
+
+def test_a_path_is_told_where_something_is_served_and_never_with_a_query() -> None:
+    assert line_of(ANSWERED, new_visit(path="/reports/mcp?access_token=x"))["http"]["path"] == "/reports/mcp"
+    assert line_of(ANSWERED, new_visit(path="/secret", refusal="unknown_path"))["http"]["path"] is None
+
+
+# --- the rest ---------------------------------------------------------------------------------------------------------
+
+
+def test_times_are_told_in_universal_time_with_all_digits() -> None:
+    there = datetime(2026, 11, 21, 2, 0, 0, tzinfo=timezone(timedelta(hours=2)))
+    render = Renderer(Telling(), key=KEY, node="gw-1")
+    assert render(note("audit.gap", there))["time"] == "2026-11-21T00:00:00.000000Z"
+    assert render(note("audit.gap", NOW))["time"] == "2026-11-21T01:22:03.123456Z"
+
+
+def test_a_limit_is_named() -> None:
+    line = line_of(audit.RateJudged("calls", "context", "rejected"), new_visit())
+    assert line["limit"] == {"kind": "rate", "policy": "calls", "scope": "context"}
+    line = line_of(audit.CapRefused("tasks", "tenant"), new_visit())
+    assert line["limit"] == {"kind": "tasks", "policy": None, "scope": "tenant"}
+    line = line_of(audit.QueueRefused("reports", "full"), None)
+    assert (line["limit"]["kind"], line["mcp"]["upstream"]) == ("queue", "reports")
+
+
+def test_an_operator_is_told_by_address_path_and_status() -> None:
+    line = line_of(audit.OperatorAsked("POST", "/-/reload", 401, "127.0.0.1"), None)
+    assert line["http"] == {
+        "peer": "127.0.0.1", "request_id": None, "verb": "POST", "path": "/-/reload", "status": 401, "user_agent": None,
+    }  # fmt: skip
+    assert line["actor"] is None
+
+
+def test_a_configuration_is_told_by_its_fingerprint() -> None:
+    line = line_of(audit.ConfigReloaded("invalid", 0xAB, ("a: wrong\n",) * 40), None)
+    assert line["data"] == {"fingerprint": "0000000000ab", "problems": ["a: wrong"] * 32}
+    assert line["mcp"] is None
+
+
+def test_a_rule_is_named_and_so_is_what_it_refused() -> None:
+    line = line_of(audit.AccessRefused("reports", "tasks/get", False, "no-tasks"), None)
+    assert (line["data"], line["mcp"]["method"]) == ({"rule": "no-tasks"}, "tasks/get")

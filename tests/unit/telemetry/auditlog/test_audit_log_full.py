@@ -1,0 +1,283 @@
+"""What becomes of requests and lines while a sink is slow, full or stuck."""
+
+import asyncio
+import os
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from helpers.manual_clock import ManualClock
+from helpers.waiting import bounded
+from taskgate.telemetry.audit import AuditDropped
+from taskgate.telemetry.auditlog import files
+from taskgate.telemetry.auditlog import log as logs
+from taskgate.telemetry.auditlog.book import Book
+from taskgate.telemetry.auditlog.events import note
+from taskgate.telemetry.auditlog.log import AuditLog
+from taskgate.telemetry.auditlog.rendering import Renderer, Telling
+from taskgate.telemetry.auditlog.settings import ChainSettings, SinkSettings
+from taskgate.telemetry.auditlog.sinks import StreamSink
+from unit.telemetry.auditlog.kept_logs import (
+    KEY,
+    Heard,
+    ScriptedOs,
+    fill,
+    found_in,
+    many,
+    names,
+    opened,
+    own_lines,
+    settings,
+    switch,
+    to_file,
+    turns,
+)
+from unit.telemetry.auditlog.told_facts import NOW
+
+STARTED = "audit.chain_started"
+CHECKPOINT = "audit.checkpoint"
+FAILING = "the audit log cannot be written; it is tried again"
+
+
+# --- full queues --------------------------------------------------------------------------------------------------
+
+
+async def test_requests_wait_from_three_quarters_on_until_there_is_room(tmp_path: Path, system: ScriptedOs) -> None:
+    slow = timedelta(minutes=5)
+    async with opened(settings(to_file(tmp_path), queue=100, block_timeout=slow)) as log:
+        await fill(log, system, 74)
+        assert (log.is_full, await log.room()) == (False, True)
+        log.record(*many(1))
+        assert log.is_full
+        waiting = [asyncio.create_task(log.room()) for _ in range(20)]
+        await asyncio.sleep(0)
+        assert not any(task.done() for task in waiting)
+        system.gate.set()
+        async with bounded():
+            assert await asyncio.gather(*waiting) == [True] * 20
+    assert len(names(tmp_path / "audit.jsonl")) == 77
+
+
+async def test_those_who_wait_are_let_in_as_there_is_room_and_not_all_at_once(
+    tmp_path: Path, system: ScriptedOs
+) -> None:
+    """Each will have something to tell: all of them together would fill the queue again, and lines would be lost."""
+    slow = timedelta(minutes=5)
+    async with opened(settings(to_file(tmp_path), queue=400, block_timeout=slow)) as log:
+        await fill(log, system, 300)
+        waiting = [asyncio.create_task(log.room()) for _ in range(200)]
+        await asyncio.sleep(0)
+        # One write takes 256, after which 256 places are free, and then one that takes the rest.
+        system.gate.set()
+        await turns(lambda: not log.depths()["file",])
+        assert 64 <= sum(task.done() for task in waiting) <= (256 + 300) // 4
+        await switch(log, settings(to_file(tmp_path), queue=400, block_timeout=slow))
+        async with bounded():
+            assert await asyncio.gather(*waiting) == [True] * 200
+
+
+async def test_who_leaves_while_waiting_is_not_waited_for(tmp_path: Path, system: ScriptedOs) -> None:
+    async with opened(settings(to_file(tmp_path), queue=16, block_timeout=timedelta(minutes=5))) as log:
+        await fill(log, system, 12)
+        leaving, staying = (asyncio.create_task(log.room()) for _ in range(2))
+        await asyncio.sleep(0)
+        leaving.cancel()
+        await asyncio.wait((leaving,))
+        system.gate.set()
+        async with bounded():
+            assert await staying
+
+
+async def test_nobody_waits_for_a_sink_that_has_checkpoints_alone(tmp_path: Path, system: ScriptedOs) -> None:
+    """Whoever read standard output may be gone for good."""
+    often = ChainSettings(checkpoint_events=1)
+    out = SinkSettings(name="other", path=tmp_path / "other", events=(CHECKPOINT,))
+    broken = Path(out.path or "")
+    heard = Heard()
+    async with opened(settings(to_file(tmp_path), out, chain=often, queue=16, on_full="deny"), heard) as log:
+        system.fails_for = os.stat(broken).st_ino
+        while not heard.of(AuditDropped):
+            log.record(*many(1))
+            await turns(lambda: not log.depths()["file",])
+        assert {each.sink for each in heard.of(AuditDropped)} == {"other"}
+        assert (log.is_full, await log.room()) == (False, True)
+        system.fails_for = None
+    assert found_in(tmp_path / "audit.jsonl") + found_in(broken) == []
+
+
+async def test_a_request_waits_no_longer_than_the_operator_allows_and_goes_on(
+    tmp_path: Path, system: ScriptedOs
+) -> None:
+    brief = timedelta(milliseconds=5)
+    async with opened(settings(to_file(tmp_path), queue=16, block_timeout=brief)) as log:
+        await fill(log, system, 12)
+        async with bounded():
+            assert await log.room()
+        assert log.is_full
+        system.gate.set()
+
+
+async def test_what_is_under_way_has_a_quarter_and_beyond_it_lines_are_lost_counted_and_owned_up_to(
+    tmp_path: Path, system: ScriptedOs, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard = Heard()
+    async with opened(settings(to_file(tmp_path), queue=20), heard) as log:
+        await fill(log, system, 23)
+        assert log.depths() == {("file",): 20}
+        assert heard.of(AuditDropped) == [AuditDropped("file", "queue_full", 1)] * 3
+        assert caplog.messages.count("events of the audit log are lost") == 1
+        system.gate.set()
+        await turns(lambda: not log.depths()["file",])
+        log.record(*many(1))
+    lines = own_lines(tmp_path / "audit.jsonl")
+    told = [STARTED, *["gateway.started"] * 20, "audit.gap", "gateway.started", CHECKPOINT]
+    assert [line["event"] for line in lines] == told
+    assert (lines[21]["data"]["cause"], lines[21]["data"]["lines"]) == ("queue_full", 3)
+    assert found_in(tmp_path / "audit.jsonl") == []
+
+
+async def test_strict_sites_refuse_at_once(tmp_path: Path, system: ScriptedOs) -> None:
+    async with opened(settings(to_file(tmp_path), queue=16, on_full="deny")) as log:
+        assert await log.room()
+        await fill(log, system, 12)
+        assert (log.is_full, await log.room()) == (True, False)
+        system.gate.set()
+        await turns(lambda: not log.is_full)
+        assert await log.room()
+
+
+async def test_others_let_nobody_wait(tmp_path: Path, system: ScriptedOs) -> None:
+    async with opened(settings(to_file(tmp_path), queue=16, on_full="drop")) as log:
+        await fill(log, system, 30)
+        assert not log.is_full
+        system.gate.set()
+
+
+# --- sinks that fail ----------------------------------------------------------------------------------------------
+
+
+async def test_what_a_full_disk_does_not_take_is_kept_and_tried_again(
+    tmp_path: Path, system: ScriptedOs, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard = Heard()
+    async with opened(settings(to_file(tmp_path)), heard) as log:
+        system.room = 700
+        for fact in many(5):
+            log.record(fact)
+        await turns(lambda: FAILING in caplog.messages)
+        log.record(*many(1))
+        # So that it was tried more than once.
+        await turns(lambda: not system.room)
+        system.room = None
+        await turns(lambda: log.sequences()["file",] == 7)
+        assert "the audit log is written again" in caplog.messages
+    assert caplog.messages.count(FAILING) == 1
+    assert heard.of(AuditDropped) == []
+    assert names(tmp_path / "audit.jsonl") == [STARTED, *["gateway.started"] * 6, CHECKPOINT]
+    assert found_in(tmp_path / "audit.jsonl") == []
+
+
+async def test_only_what_finds_no_room_is_lost_to_a_full_disk(
+    tmp_path: Path, system: ScriptedOs, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard = Heard()
+    async with opened(settings(to_file(tmp_path), queue=16), heard) as log:
+        system.room = 0
+        log.record(*many(1))
+        await turns(lambda: FAILING in caplog.messages)
+        for fact in many(20):
+            log.record(fact)
+        assert heard.of(AuditDropped) == [AuditDropped("file", "write_failed", 1)] * 5
+        system.room = None
+        await turns(lambda: log.sequences()["file",] == 18)
+    assert own_lines(tmp_path / "audit.jsonl")[-2]["data"]["cause"] == "write_failed"
+    assert found_in(tmp_path / "audit.jsonl") == []
+
+
+async def test_a_sink_that_is_stuck_holds_no_other_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(logs, "PATIENCE", 0.05)
+    reading, writing = os.pipe()
+    heard = Heard()
+    try:
+        out = SinkSettings(name="stdout", path=None)
+        log = AuditLog(settings(to_file(tmp_path), out), metrics=heard, clock=ManualClock(), stdout=writing)
+        async with bounded():
+            await log.open()
+        fill_pipe(writing)
+        for fact in many(5):
+            log.record(fact)
+        async with bounded():
+            await log.close()
+        # For its thread, which waits for the reader still.
+        os.read(reading, 2**16)
+    finally:
+        os.close(reading)
+        os.close(writing)
+    assert names(tmp_path / "audit.jsonl") == [STARTED, *["gateway.started"] * 5, CHECKPOINT]
+    assert found_in(tmp_path / "audit.jsonl") == []
+    assert [(each.sink, each.reason) for each in heard.of(AuditDropped)] == [("stdout", "closed")]
+    assert "the audit log is closed with lines that were not written" in caplog.messages
+
+
+def fill_pipe(fd: int) -> None:
+    """Write until it takes nothing more."""
+    os.set_blocking(fd, False)
+    for size in (4096, 1):
+        with suppress(BlockingIOError):
+            while True:
+                os.write(fd, b"x" * size)
+    os.set_blocking(fd, True)
+
+
+async def test_the_end_waits_for_a_disk_that_is_full_for_a_while(
+    tmp_path: Path, system: ScriptedOs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "PATIENCE", 0.3)
+    heard = Heard()
+    async with opened(settings(to_file(tmp_path)), heard) as log:
+        system.room = 0
+        for fact in many(3):
+            log.record(fact)
+    assert heard.of(AuditDropped) == [AuditDropped("file", "closed", 3)]
+    system.room = None
+    async with opened(settings(to_file(tmp_path)), heard):
+        pass
+    assert found_in(tmp_path / "audit.jsonl") == []
+
+
+async def test_a_mistake_of_ours_stops_no_sink(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    put = files.FileSink.put
+    mistakes = [KeyError("ours")] * 2
+
+    def fails(sink: files.FileSink, payload: bytes) -> None:
+        if mistakes:
+            raise mistakes.pop()
+        put(sink, payload)
+
+    async with opened(settings(to_file(tmp_path))) as log:
+        monkeypatch.setattr(files.FileSink, "put", fails)
+        for fact in many(3):
+            log.record(fact)
+        await turns(lambda: log.sequences()["file",] == 4)
+    assert caplog.messages.count(FAILING) == 1
+    assert found_in(tmp_path / "audit.jsonl") == []
+
+
+def test_events_are_let_go_of_before_the_sink_is_waited_for(tmp_path: Path) -> None:
+    """An event may hold a large message, and a sink may be stuck."""
+
+    class Stuck(StreamSink):
+        def put(self, payload: bytes) -> None:
+            assert events == []
+            raise OSError
+
+    events = [note("gateway.started", NOW)]
+    book = Book("file", Stuck(), render=Renderer(Telling(), key=KEY, node="gw-1"), signer=None, to_disk=False)
+    with pytest.raises(OSError):
+        book.keep(events, NOW)

@@ -1,0 +1,53 @@
+"""Paths of what is taken out of arguments: RFC 9535, read strictly."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskgate.telemetry.auditlog.redaction import REDACTED, parse
+
+
+@pytest.mark.parametrize(
+    ("paths", "value", "left"),
+    [
+        ([], {"a": 1}, {"a": 1}),
+        (["$"], {"a": 1}, REDACTED),
+        (["$.a", "$"], {"a": 1}, REDACTED),
+        (["$.a"], {"a": 1, "b": {"a": 2}}, {"a": REDACTED, "b": {"a": 2}}),
+        (["$..a"], {"a": {"a": 1}, "b": [{"a": 2}]}, {"a": REDACTED, "b": [{"a": REDACTED}]}),
+        (["$.a[1]"], {"a": [1, 2]}, {"a": [1, REDACTED]}),
+        (["$.a[?@.k == 'key'].v"], {"a": [{"k": "key", "v": 1}]}, {"a": [{"k": "key", "v": REDACTED}]}),
+        (["$..a", "$..b"], {"a": {"b": 1}, "b": 2}, {"a": REDACTED, "b": REDACTED}),
+        (["$.a"], [1], [1]),
+        (["$.a"], 7, 7),
+        (["$..A"], {"a": 1}, {"a": 1}),
+    ],
+)  # fmt: skip
+def test_what_a_path_finds_is_taken_out(paths: list[str], value: Any, left: Any) -> None:
+    assert parse(paths).applied(value) == left
+
+
+@pytest.mark.parametrize("path", ["", "password", "$..", "$.a~", "$[", "$.a | $.b", "$.a["])
+def test_what_is_no_path_is_refused_in_one_line(path: str) -> None:
+    with pytest.raises(ValueError, match="is no JSONPath") as refused:
+        parse(["$.fine", path])
+    assert "\n" not in str(refused.value)
+
+
+def test_what_is_nested_too_deep_to_be_searched_is_refused() -> None:
+    deep: Any = {}
+    for _ in range(300):
+        deep = {"a": deep}
+    with pytest.raises(ValueError, match="cannot be followed"):
+        parse(["$..password"]).applied(deep)
+
+
+@given(st.text(st.sampled_from("$.@*[]()?'\"ab0:,!<=>&|~\\ \n"), max_size=12))
+def test_any_text_is_a_path_or_refused(text: str) -> None:
+    try:
+        redaction = parse([text])
+    except ValueError:
+        return
+    redaction.applied({"a": [{"b": 1}], "b": {"a": "x"}})

@@ -1,0 +1,80 @@
+"""Who waits for room, who is let go, and in which order."""
+
+import asyncio
+from datetime import timedelta
+
+from helpers.waiting import bounded
+from taskgate.telemetry.auditlog.events import note
+from taskgate.telemetry.auditlog.queueing import Queue
+from taskgate.telemetry.auditlog.room import Room
+from unit.telemetry.auditlog.told_facts import NOW
+
+EVENT = note("gateway.started", NOW)
+
+
+def filled(count: int, size: int = 16) -> Queue:
+    queue = Queue(size, lambda _reason, _lines: None)
+    for _ in range(count):
+        queue.add(EVENT)
+    return queue
+
+
+def room_in(*queues: Queue, timeout: timedelta = timedelta(minutes=5)) -> Room:
+    room = Room()
+    room.adopt(queues, "block", timeout)
+    return room
+
+
+async def begun(room: Room, count: int) -> list["asyncio.Task[bool]"]:
+    waiting = [asyncio.create_task(room.wait()) for _ in range(count)]
+    await asyncio.sleep(0)
+    return waiting
+
+
+async def test_who_left_takes_nobodys_place() -> None:
+    queue = filled(12)
+    room = room_in(queue)
+    leaving, staying = await begun(room, 2)
+    leaving.cancel()
+    await asyncio.wait((leaving,))
+    # Room for one alone.
+    queue.take(1)
+    queue.done()
+    room.freed()
+    async with bounded():
+        assert await staying
+
+
+async def test_who_came_first_goes_first() -> None:
+    queue = filled(12)
+    room = room_in(queue)
+    first, second = await begun(room, 2)
+    queue.take(1)
+    queue.done()
+    room.freed()
+    async with bounded():
+        assert await first
+    assert not second.done()
+    room.adopt((), "block", timedelta())
+    async with bounded():
+        assert await second
+
+
+async def test_the_fullest_queue_decides() -> None:
+    empty, full = filled(0), filled(12)
+    room = room_in(empty, full)
+    assert room.is_full
+    (waiting,) = await begun(room, 1)
+    room.freed()
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    full.close()
+    room.freed()
+    async with bounded():
+        assert await waiting
+
+
+async def test_without_queues_there_is_room() -> None:
+    room = room_in()
+    room.freed()
+    assert (room.is_full, await room.wait()) == (False, True)

@@ -1,0 +1,271 @@
+"""Facts in visits, and what the audit log says of each: the table that tests of events and of every format go by."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+from helpers.records import new_record
+from taskgate.auth.context import AuthContext, Identity
+from taskgate.errors import AuthReason
+from taskgate.mcp.jsonrpc import parse
+from taskgate.tasks.record import OwnerKey, Succeeded, TaskRecord, TaskStatus
+from taskgate.telemetry import audit
+from taskgate.telemetry.auditlog.catalogue import EVENTS
+from taskgate.telemetry.auditlog.events import Event, note
+from taskgate.telemetry.auditlog.rendering import Renderer, Telling
+from taskgate.telemetry.auditlog.table import EventTable
+from taskgate.telemetry.visit import Visit
+
+NOW: Final = datetime(2026, 11, 21, 1, 22, 3, 123456, tzinfo=UTC)
+KEY: Final = b"k" * 32
+TASK_ID: Final = "Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4"
+TOKEN: Final = "eyJhbGciOi.secret.token"
+IDENTITY: Final = Identity(
+    issuer_name="corp",
+    issuer="https://idp.example.com/",
+    subject="user-17",
+    client_id="agent-a",
+    tenant="acme",
+    scopes=frozenset(),
+    expires_at=NOW,
+    claims={"jti": "a1b2", "act": {"sub": "agent-a", "act": {"sub": "agent-b", "iss": "https://other.example/"}}},
+)
+CALLER: Final = AuthContext(key="5b0kYwq0mX1c2f8Zt4r9aA", identity=IDENTITY, token=TOKEN)
+OTHER: Final = "Qm3v0aT7n1Qm3v0aT7n1Qm"
+
+
+class SetSpan:
+    """A span that says of itself what it is set to."""
+
+    trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
+    span_id = "00f067aa0ba902b7"
+
+
+def message_text(method: str, **params: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": 7, "method": method, "params": params}).encode()
+
+
+CALL: Final = message_text("tools/call", name="build_report", arguments={"city": "Oslo", "year": 2026})
+
+
+def new_visit(body: bytes | None = CALL, **changes: Any) -> Visit:
+    """The visit of a request that was answered well, but for the changes."""
+    visit = Visit("abcdefgh-1", "203.0.113.9", "POST", "/reports/mcp", "host/1.0")
+    visit.status, visit.mount, visit.caller, visit.revision = 200, "reports", CALLER, "2026-07-28"
+    visit.client = {"name": "host", "version": "1.0"}
+    visit.message = None if body is None else parse(body, max_depth=64)
+    for name, value in changes.items():
+        setattr(visit, name, value)
+    return visit
+
+
+def of_task(**changes: Any) -> TaskRecord:
+    """A task of CALLER's."""
+    return new_record(id=TASK_ID, owner=OwnerKey(CALLER.key, "reports"), **changes)
+
+
+class Said(NamedTuple):
+    """What is expected of one event."""
+
+    name: str
+    outcome: str
+    reason: str | None
+    severity: str
+
+
+class Case(NamedTuple):
+    """A fact, the visit that it happened in, and what is said of it."""
+
+    fact: audit.Fact
+    visit: Visit | None
+    said: tuple[Said, ...]
+
+
+def _case(fact: audit.Fact, visit: Visit | None, name: str, outcome: str, reason: str | None, severity: str) -> Case:
+    return Case(fact, visit, (Said(name, outcome, reason, severity),))
+
+
+FIRST_USE: Final = audit.TokenJudged("corp", "ok", False, CALLER)
+REFUSED: Final = audit.AccessRefused("reports", "tools/call", False, "r")
+ASKED: Final = audit.OperatorAsked("POST", "/-/reload", 200, "127.0.0.1")
+ANSWERED: Final = audit.HttpAnswered("mcp", "POST", 200, 0.25)
+DONE: Final = replace(
+    of_task(), status=TaskStatus.COMPLETED, outcome=Succeeded(result='{"content":[]}', tool_error=False)
+)
+_SECOND: Final = timedelta(seconds=1)
+COMPLETED: Final = audit.TaskFinished(DONE, TaskStatus.COMPLETED, "ok", _SECOND, 14)
+
+REQUESTS: Final = (
+    _case(ANSWERED, new_visit(), "rpc.call", "success", None, "info"),
+    _case(ANSWERED, new_visit(error="tool_error"), "rpc.call", "failure", "tool_error", "low"),
+    _case(ANSWERED, new_visit(message_text("tools/list")), "rpc.request", "success", None, "info"),
+    _case(ANSWERED, new_visit(message_text("tools/list"), error="-32603"), "rpc.request", "failure", "-32603", "low"),
+    _case(ANSWERED, new_visit(None, verb="GET"), "rpc.request", "success", None, "info"),
+    _case(ANSWERED, new_visit(refusal="rate"), "rpc.rejected", "denied", "rate", "low"),
+    _case(audit.HttpAnswered("mcp", "POST", 0, 1.0), new_visit(status=None), "rpc.call", "failure", "gone", "low"),
+    _case(audit.PartAnswered(), new_visit(status=None), "rpc.call", "success", None, "info"),
+    _case(audit.CallJoined("reports", "key"), new_visit(), "call.joined", "success", "key", "info"),
+    _case(FIRST_USE, new_visit(caller=None), "auth.accepted", "success", None, "info"),
+    *(
+        _case(audit.TokenJudged("corp", reason), new_visit(caller=None), "auth.rejected", "denied", reason, "low")
+        for reason in (*(each.value for each in AuthReason), "jwks_unavailable")
+    ),
+    _case(audit.KeysFetched("corp", "ok", 3), None, "auth.jwks_refreshed", "success", None, "info"),
+    _case(audit.KeysFetched("corp", "stale", 2), None, "auth.jwks_failed", "failure", "stale", "medium"),
+    _case(audit.KeysFetched("corp", "failed", 0), None, "auth.jwks_failed", "failure", "failed", "medium"),
+    _case(REFUSED, new_visit(), "access.refused", "denied", "policy", "low"),
+    _case(replace(REFUSED, shadow=True), new_visit(), "access.shadow_refused", "success", "policy", "info"),
+    _case(audit.RateJudged("calls", "ip", "rejected"), new_visit(), "limit.rate_rejected", "denied", "rate", "low"),
+    _case(audit.RateJudged("calls", "ip", "shadow"), new_visit(), "limit.shadow_rejected", "success", "rate", "info"),
+    _case(audit.CapRefused("tasks", "context"), new_visit(), "limit.concurrency_rejected", "denied", "tasks", "low"),
+    _case(audit.QueueRefused("reports", "full"), new_visit(), "limit.queue_rejected", "denied", "full", "low"),
+    *(
+        _case(audit.SuspicionRaised(kind, "reports"), new_visit(), f"security.{kind}", "denied", kind, severity)
+        for kind, severity in (
+            ("enumeration_suspected", "high"),
+            ("cross_context_access", "high"),
+            ("excessive_polling", "medium"),
+            ("header_mismatch", "medium"),
+            ("auth_bruteforce", "high"),
+            ("input_key_unknown", "medium"),
+        )
+    ),
+    *(
+        _case(replace(ASKED, status=status), None, "admin.request", outcome, None, severity)
+        for status, outcome, severity in (
+            (200, "success", "info"),
+            (401, "denied", "medium"),
+            (403, "denied", "medium"),
+            (500, "failure", "low"),
+        )
+    ),
+)  # fmt: skip
+
+TASKS: Final = (
+    _case(audit.TaskCreated(of_task(), None), new_visit(), "task.created", "success", None, "info"),
+    _case(audit.TaskCreated(of_task(), "defaulted"), new_visit(), "task.created", "success", None, "info"),
+    *(
+        Case(
+            audit.TaskCreated(of_task(), how),
+            new_visit(),
+            (
+                Said("task.created", "success", None, "info"),
+                Said("limit.ttl_clamped", "success", how, "info"),
+            ),
+        )
+        for how in ("clamped_max", "raised_min")
+    ),
+    _case(audit.TaskDispatched(of_task(), _SECOND), None, "task.dispatched", "success", None, "info"),
+    _case(audit.TaskMoved(DONE, TaskStatus.WORKING), None, "task.transition", "success", None, "info"),
+    _case(COMPLETED, None, "task.completed", "success", "ok", "info"),
+    _case(replace(COMPLETED, reason="tool_error"), None, "task.completed", "failure", "tool_error", "low"),
+    _case(
+        audit.TaskFinished(of_task(), TaskStatus.FAILED, "timeout", _SECOND, None),
+        None, "task.failed", "failure", "timeout", "low",
+    ),
+    _case(
+        audit.TaskFinished(of_task(), TaskStatus.CANCELLED, "client", _SECOND, None),
+        new_visit(), "task.cancelled", "success", "client", "info",
+    ),
+    _case(audit.TaskExpired(of_task(), "queued"), None, "task.expired", "failure", "queued", "low"),
+    _case(audit.TaskPurged(of_task()), None, "task.purged", "success", None, "info"),
+    _case(
+        audit.TaskCancelAsked(of_task(), "propagated"),
+        new_visit(), "task.cancel_requested", "success", "propagated", "info",
+    ),
+    _case(
+        audit.TaskCancelAsked(of_task(), "already_terminal"),
+        new_visit(), "task.cancel_requested", "failure", "already_terminal", "info",
+    ),
+    _case(audit.TaskRecovered(of_task(), "retried"), None, "task.recovered", "success", "retried", "low"),
+    _case(audit.TaskRetrieved(DONE, _SECOND), new_visit(), "task.result_retrieved", "success", None, "info"),
+    _case(audit.TaskRetrieved(DONE, None), new_visit(), "task.result_retrieved", "success", None, "info"),
+    *(
+        _case(
+            audit.TaskDenied("reports", "tasks/get", reason, TASK_ID, owner),
+            new_visit(message_text("tasks/get", taskId=TASK_ID)), "task.access_denied", "denied", reason, severity,
+        )
+        for reason, owner, severity in (
+            ("context_mismatch", OTHER, "medium"),
+            ("not_found", None, "low"),
+            ("expired", CALLER.key, "low"),
+            ("malformed_id", None, "low"),
+        )
+    ),
+    _case(audit.InputAsked(of_task(), "input-1", "elicitation"), None, "task.input_requested", "success", None, "info"),
+    *(
+        _case(
+            audit.InputSettled(of_task(), "input-1", "elicitation", how),
+            new_visit(), name, outcome, how, "info",
+        )
+        for how, name, outcome in (
+            ("answered", "task.input_answered", "success"),
+            ("declined", "task.input_answered", "failure"),
+            ("expired", "task.input_dropped", "failure"),
+            ("superseded", "task.input_dropped", "failure"),
+        )
+    ),
+    _case(audit.WouldPromote("reports"), new_visit(), "task.shadow_promoted", "success", None, "info"),
+)  # fmt: skip
+
+OTHERS: Final = (
+    *(
+        _case(audit.GatewayMoved(phase, "1.0", 255), None, f"gateway.{phase}", "success", None, "info")
+        for phase in ("started", "stopping", "stopped")
+    ),
+    _case(audit.ConfigReloaded("success", 255), None, "config.loaded", "success", None, "info"),
+    _case(audit.ConfigReloaded("unchanged", 255), None, "config.loaded", "success", "unchanged", "info"),
+    _case(
+        audit.ConfigReloaded("needs_restart", 255, (), ("store.url",)),
+        None, "config.loaded", "success", "needs_restart", "info",
+    ),
+    _case(
+        audit.ConfigReloaded("invalid", 255, ("a: wrong",)), None, "config.rejected", "failure", "invalid", "medium"
+    ),
+    _case(audit.CircuitMoved("reports", "open"), None, "upstream.circuit_opened", "failure", None, "medium"),
+    _case(audit.CircuitMoved("reports", "closed"), None, "upstream.circuit_closed", "success", None, "info"),
+    _case(audit.HealthChecked("reports", True, True), None, "upstream.up", "success", None, "info"),
+    _case(audit.HealthChecked("reports", False, False), None, "upstream.down", "failure", None, "medium"),
+    _case(audit.SessionLost("reports"), None, "upstream.session_lost", "failure", None, "low"),
+    _case(audit.CredentialsGot("reports", 0.5, True), None, "credential.exchanged", "success", None, "info"),
+    _case(audit.CredentialsGot("reports", 0.5, False), None, "credential.failed", "failure", None, "medium"),
+)  # fmt: skip
+
+CASES: Final = (*REQUESTS, *TASKS, *OTHERS)
+
+UNTOLD: Final[Sequence[audit.Fact]] = (
+    audit.RateJudged("calls", "context", "allowed"),
+    audit.TokenJudged("corp", "ok", True, CALLER),
+    audit.TokenJudged("corp", "ok", None, CALLER),
+    audit.CircuitMoved("reports", "half_open"),
+    audit.HealthChecked("reports", False, None),
+    audit.UpstreamBegun("reports"),
+    audit.TaskFinished(of_task(), TaskStatus.FAILED, "expired", _SECOND, None),
+)
+"""Of a fact that is told of at other times."""
+
+
+def events_of(fact: audit.Fact, visit: Visit | None, telling: Telling = Telling()) -> tuple[Event, ...]:  # noqa: B008
+    """By a table that knows nothing yet."""
+    return EventTable(telling).events_of(fact, visit, NOW)
+
+
+def line_of(fact: audit.Fact, visit: Visit | None, **telling: Any) -> dict[str, Any]:
+    """The first event as a document."""
+    chosen = Telling(**telling)
+    return Renderer(chosen, key=KEY, node="gw-1")(events_of(fact, visit, chosen)[0])
+
+
+def lines(**telling: Any) -> list[dict[str, Any]]:
+    """A document of each event of each case."""
+    chosen = Telling(**telling)
+    render = Renderer(chosen, key=KEY, node="gw-1")
+    return [render(event) for case in CASES for event in events_of(case.fact, case.visit, chosen)]
+
+
+def of_the_log(format: str) -> list[dict[str, Any]]:
+    """What the log says of itself."""
+    render = Renderer(Telling(format=format), key=KEY, node="gw-1")  # type: ignore[arg-type]
+    return [render(note(name, NOW, data={"sink": "file"})) for name, kind in EVENTS.items() if kind.topic == "audit"]

@@ -1,0 +1,249 @@
+"""How many series there are at most is known beforehand, and holds whatever happens."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from random import Random
+from typing import Any, Final
+
+import orjson
+import pytest
+
+from helpers.records import new_record
+from requirements import covers
+from taskgate.auth.context import AuthContext, Identity
+from taskgate.errors import AuthReason
+from taskgate.mcp.jsonrpc import parse
+from taskgate.mcp.vocabulary import METHODS_OF_HOSTS
+from taskgate.tasks.record import FaultReason, OwnerKey, TaskRecord, TaskStatus
+from taskgate.telemetry import audit, visit
+from taskgate.telemetry.metrics import labels
+from taskgate.telemetry.metrics.bounds import MANY, STANDARD, most_series, series_bound
+from taskgate.telemetry.metrics.catalogue import FAMILIES
+from taskgate.telemetry.metrics.message_families import HTTP, SERVED
+from taskgate.telemetry.metrics.prometheus import PrometheusAudit
+from taskgate.telemetry.metrics.settings import Configured, MetricsSettings
+
+SMALL: Final = Configured(
+    backend="sqlite",
+    upstreams={"m": "reports"},
+    issuers=["corp"],
+    policies=["calls"],
+    sinks=["file"],
+    token_users=["m"],
+    settings=MetricsSettings(max_tools=3),
+)
+DETAILED: Final = replace(
+    SMALL,
+    settings=replace(SMALL.settings, tool_histograms=True, tenants=frozenset({"acme", "umbrella"})),
+)
+FEW_BUCKETS: Final = replace(
+    SMALL, settings=replace(SMALL.settings, tool_label=False, buckets={"mcp_server_operation_duration_seconds": (1.0,)})
+)
+
+Make = Callable[[Random], Any]
+_WORDS = ("m", "gone", "calls", "corp", "_OTHER", "file", "ok", "x", "y", "z")
+_METHODS = (*sorted(METHODS_OF_HOSTS), "evil/one", "evil/two")
+_TOOLS = (None, *(f"tool-{number}" for number in range(6)))
+_TENANTS = (None, "acme", "umbrella", "other", "another")
+
+
+def one(*values: Any) -> Make:
+    return lambda random: random.choice(values)
+
+
+def of(label: labels.Label) -> Make:
+    """A value of that label, or none such."""
+    return one(*(label.values or ()), "strange", "stranger")
+
+
+def number(random: Random) -> int:
+    return random.randrange(100)
+
+
+def length(random: Random) -> timedelta:
+    return timedelta(seconds=random.random() * 1e6)
+
+
+def task(random: Random) -> TaskRecord:
+    owner, status = OwnerKey("c", random.choice(("m", "m", "gone"))), random.choice(tuple(TaskStatus))
+    return new_record(owner=owner, status=status, retrieved=random.random() < 0.5)
+
+
+def made(kind: Callable[..., Any], *arguments: Make) -> Make:
+    return lambda random: kind(*(argument(random) for argument in arguments))
+
+
+_mount, _word, _flag, _method = one("m", "m", "gone"), one(*_WORDS), one(True, False), one(*_METHODS)
+_status = one(*TaskStatus)
+_ended = one("ok", "tool_error", "client", "mood", *FaultReason)
+_why = one("ok", "jwks_unavailable", "mood", *(reason.value for reason in AuthReason))
+FACTS: Final[tuple[Make, ...]] = (
+    made(audit.HttpAnswered, of(labels.ROUTE), of(labels.VERB), of(labels.CODE), number),
+    made(audit.HttpRefused, of(labels.REJECTION)),
+    made(audit.StreamOpened, of(labels.SIDE), of(labels.STREAM)),
+    made(audit.RpcAnswered, _mount, _method, of(labels.PROTOCOL), number, of(labels.ERROR)),
+    made(audit.UpstreamAnswered, _mount, _method, number, of(labels.ERROR)),
+    made(audit.ToolCalled, _mount, one(*_TOOLS), of(labels.DISPOSITION)),
+    made(audit.CallJoined, _mount, of(labels.JOIN)),
+    made(audit.TaskCreated, task, one(None, "clamped_max", "raised_min", "defaulted", "halved")),
+    made(audit.TaskMoved, task, _status),
+    made(audit.TaskFinished, task, _status, _ended, length, one(None, 5)),
+    made(audit.TaskExpired, task, of(labels.PHASE)),
+    made(audit.TaskPurged, task),
+    made(audit.TaskCancelAsked, task, of(labels.CANCEL)),
+    made(audit.TaskRecovered, task, of(labels.RECOVERY)),
+    made(audit.TaskRetrieved, task, length),
+    made(audit.TaskDenied, _mount, _method, of(labels.DENIAL), _word, one(None)),
+    made(audit.InputSettled, task, _word, of(labels.INPUT), of(labels.SETTLED)),
+    made(audit.InputWaited, task, length),
+    made(audit.PollsCounted, _mount, number),
+    made(audit.TaskPolled, _mount, of(labels.POLL)),
+    made(audit.TokenJudged, one("corp", "_OTHER", "evil"), _why, one(None, True, False)),
+    made(audit.KeysFetched, _word, of(labels.FETCH), number),
+    made(audit.AccessRefused, _mount, _method, _flag),
+    made(audit.SuspicionRaised, of(labels.SUSPICION), _mount),
+    made(audit.CredentialsGot, _mount, number, _flag),
+    made(audit.StoreUsed, of(labels.OPERATION), number, _flag),
+    made(audit.RateJudged, _word, of(labels.RATE_SCOPE), of(labels.DECISION)),
+    made(audit.CapRefused, of(labels.CAP), of(labels.CAP_SCOPE)),
+    made(audit.SlotsUsed, _mount, number, number, number),
+    made(audit.QueueRefused, _mount, of(labels.NO_TURN)),
+    made(audit.UpstreamRetried, _mount, of(labels.RETRY)),
+    made(audit.HealthChecked, _mount, _flag, one(None, True, False)),
+    made(audit.ConfigReloaded, of(labels.RELOAD), number),
+    made(audit.AuditNoted, of(labels.AUDIT_EVENT), of(labels.AUDIT_OUTCOME)),
+    made(audit.AuditWritten, _word, number, number, number),
+    made(audit.AuditDropped, _word, of(labels.LOST_LINE), number),
+)
+"""How to make a fact of each kind that is counted: of what is known to be, and of what peers might invent."""
+
+
+def here_of(tool: str | None, tenant: str | None) -> visit.Visit:
+    """The visit of a caller of that tenant who calls that tool."""
+    here = visit.Visit("id", "192.0.2.7", "POST", "/m")
+    identity = Identity(
+        issuer_name="corp", issuer="i", subject="s", client_id=None, tenant=tenant, scopes=frozenset(),
+        expires_at=new_record().created_at, claims={},
+    )  # fmt: skip
+    here.caller = AuthContext(key="c", identity=identity)
+    params = {} if tool is None else {"name": tool}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    here.message = parse(orjson.dumps(message), max_depth=9)
+    return here
+
+
+def found(metrics: PrometheusAudit) -> dict[str, int]:
+    """How many series of each family are on the page, and how many in all."""
+    counts = dict.fromkeys((family.name for family in FAMILIES), 0)
+    lines = [line for line in metrics.render(None)[0].decode().splitlines() if not line.startswith("#")]
+    for line in lines:
+        name = line.partition("{")[0].partition(" ")[0]
+        for suffix in ("", "_bucket", "_count", "_sum"):
+            if (family := name.removesuffix(suffix)) in counts:
+                counts[family] += 1
+                break
+    return counts | {"all": len(lines)}
+
+
+@covers("O-AUD-4")
+@pytest.mark.parametrize("configured", [SMALL, DETAILED, FEW_BUCKETS], ids=["small", "detailed", "few buckets"])
+def test_no_stream_of_facts_makes_more_series_than_the_bound(
+    configured: Configured, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not even one that says all that there is to say, and much that there is not."""
+    metrics = PrometheusAudit(configured)
+    bounds = {family.name: most_series(family, configured) for family in FAMILIES}
+
+    random = Random(7)
+    for _ in range(400):
+        with visit.within(here_of(random.choice(_TOOLS), random.choice(_TENANTS))):
+            for make in FACTS:
+                metrics.record(make(random))
+    now = found(metrics)
+    assert now.pop("all") <= series_bound(configured)
+    assert {name: count for name, count in now.items() if count > bounds[name]} == {}
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("family", ["mcp_server_operation_duration_seconds", "taskgate_tool_calls_total"])
+def test_the_storm_comes_as_far_as_the_bound_lets_it(family: str) -> None:
+    """Else the test above would show nothing."""
+    metrics, random = PrometheusAudit(SMALL), Random(7)
+    for _ in range(20_000):
+        metrics.record(random.choice(FACTS)(random))
+    [bound] = [most_series(each, SMALL) for each in FAMILIES if each.name == family]
+    assert found(metrics)[family] > bound * 0.6
+
+
+def test_every_series_that_there_is_at_first_is_within_the_bound() -> None:
+    first = found(PrometheusAudit(SMALL))
+    assert first.pop("all") - sum(first.values()) <= STANDARD
+    assert all(count <= most_series(family, SMALL) for family in FAMILIES for count in [first[family.name]])
+
+
+def test_a_family_without_labels_has_one_series() -> None:
+    [family] = [family for family in FAMILIES if family.name == "taskgate_ready"]
+    assert most_series(family, SMALL) == 1
+
+
+def test_the_bound_grows_with_what_is_configured() -> None:
+    def bound(upstreams: int, **changes: Any) -> int:
+        names = {str(number): str(number) for number in range(upstreams)}
+        return series_bound(Configured(backend="sqlite", upstreams=names, settings=MetricsSettings(**changes)))
+
+    usual = bound(3)
+    assert 700 < bound(4) - usual < 800
+    assert bound(3, max_tools=20) < usual < bound(3, tool_histograms=True)
+    assert bound(3, tool_label=False) < bound(3, max_tools=20)
+    assert usual < bound(3, tenants=frozenset({"acme"}))
+    assert bound(3, buckets={"mcp_server_operation_duration_seconds": (1.0, 10.0)}) < usual
+
+
+def test_tokens_are_timed_only_where_some_are_asked_for() -> None:
+    assert series_bound(replace(SMALL, token_users=())) < series_bound(SMALL)
+
+
+@pytest.mark.parametrize(("upstreams", "is_much"), [(1, False), (10, False), (11, True)])
+def test_a_gateway_as_it_comes_with_ten_servers_is_nothing_to_warn_of(upstreams: int, is_much: bool) -> None:
+    names = {str(number): str(number) for number in range(upstreams)}
+    configured = Configured(
+        backend="sqlite", upstreams=names, issuers=["corp"], policies=list("abcde"), sinks=["file", "stdout"]
+    )
+    assert (series_bound(configured) > MANY) is is_much
+
+
+def test_what_is_for_all_upstreams_together_is_for_whoever_comes_first() -> None:
+    """One upstream may have all of it, and none has less than what is its own."""
+    family = SERVED
+    metrics = PrometheusAudit(replace(SMALL, upstreams={"m": "reports", "n": "search", "o": "prices"}))
+    for mount in ("m", "n", "o"):
+        for error in ("-32600", "-32601", "-32602"):
+            for method in sorted(METHODS_OF_HOSTS):
+                metrics.record(audit.RpcAnswered(mount, method, "2025-11-25", 1.0, error))
+    lines = [line for line in metrics.render(None)[0].decode().splitlines() if line.startswith(f"{family.name}_count")]
+    counts = [sum(f'upstream="{name}"' in line for line in lines) for name in ("reports", "search", "prices")]
+    own = (family.room.most or 0) + 1
+    assert counts == [own + family.room.shared, own, own]
+
+
+def test_names_that_nobody_configured_take_nothing_of_what_is_for_all() -> None:
+    metrics = PrometheusAudit(SMALL)
+    for status in (404, 405, 406):
+        metrics.record(audit.HttpAnswered("nowhere", "POST", status, 0.1))
+    codes = (400, 403, 404, 405, 406, 408, 413, 414, 415, 421, 431)
+    assert len(codes) == HTTP.room.shared
+    for status in codes:
+        metrics.record(audit.HttpAnswered("mcp", "POST", status, 0.1))
+    page = metrics.render(None)[0].decode()
+    assert all(f'http_response_status_code="{status}",http_route="mcp"' in page for status in codes)
+
+
+def test_tenants_have_room_for_each_tool_of_theirs() -> None:
+    tenants = frozenset({"acme", "umbrella", "initech"})
+    metrics = PrometheusAudit(replace(SMALL, settings=MetricsSettings(max_tools=1, tenants=tenants)))
+    for tenant in (*tenants, None, "other"):
+        with visit.within(here_of("sum", tenant)):
+            for disposition in ("task", "inline", "direct", "rejected"):
+                metrics.record(audit.ToolCalled("m", "sum", disposition))
+    assert found(metrics)["taskgate_tool_calls_total"] == 5 * 4

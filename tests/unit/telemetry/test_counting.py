@@ -1,0 +1,108 @@
+"""What one series counts, and shows as the client library would."""
+
+from collections.abc import Callable
+from threading import Event, Thread
+
+import pytest
+from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client.metrics_core import Metric
+from prometheus_client.samples import Sample
+
+from taskgate.telemetry.metrics.counting import Count, Level, Times
+
+BOUNDS = (0.005, 0.5, 1.0, 10.0)
+AMOUNTS = (0.0, 0.005, 0.0051, 0.5, 7, 10.0, 10.5, 1e9)
+
+
+def shown(collector: Counter | Gauge | Histogram) -> list[Sample]:
+    """What the client library shows."""
+    pages: list[Metric] = list(collector.collect())
+    return [sample for page in pages for sample in page.samples]
+
+
+@pytest.fixture(autouse=True)
+def without_beginnings() -> None:
+    """As the gateway has it."""
+    disable_created_metrics()  # type: ignore[no-untyped-call]
+
+
+def test_a_counter_shows_what_that_of_the_client_library_shows() -> None:
+    ours, theirs = Count(), Counter("c", "Counts.", ["tool"], registry=None)
+    for amount in (1, 2.5, 0):
+        ours.inc(amount)
+        theirs.labels("a").inc(amount)
+    ours.inc()
+    theirs.labels("a").inc()
+
+    assert list(ours.samples("c", {"tool": "a"})) == shown(theirs)
+
+
+def test_a_gauge_shows_what_that_of_the_client_library_shows() -> None:
+    ours, theirs = Level(), Gauge("g", "Is.", ["tool"], registry=None)
+    ours.set(True)
+    theirs.labels("a").set(True)
+    for turn in ("inc", "inc", "dec"):
+        getattr(ours, turn)()
+        getattr(theirs.labels("a"), turn)()
+
+    assert list(ours.samples("g", {"tool": "a"})) == shown(theirs)
+
+
+def test_a_histogram_shows_what_that_of_the_client_library_shows() -> None:
+    ours, theirs = Times(BOUNDS), Histogram("h", "Times.", ["tool"], buckets=BOUNDS, registry=None)
+    assert list(ours.samples("h", {"tool": "a"})) == shown_of_a(theirs)
+    for amount in AMOUNTS:
+        ours.observe(amount)
+        theirs.labels("a").observe(amount)
+
+    assert list(ours.samples("h", {"tool": "a"})) == shown_of_a(theirs)
+
+
+def shown_of_a(theirs: Histogram) -> list[Sample]:
+    """The series with that label, there from now on."""
+    theirs.labels("a")
+    return shown(theirs)
+
+
+def test_the_last_example_of_each_bucket_is_kept() -> None:
+    times = Times(BOUNDS)
+    for amount, trace in ((0.1, "a"), (0.2, "b"), (20.0, "c")):
+        times.observe(amount, {"trace_id": trace})
+    times.observe(0.3)
+
+    examples = {sample.labels["le"]: sample.exemplar for sample in times.samples("h", {}) if sample.exemplar}
+
+    assert {at: (one.labels, one.value) for at, one in examples.items()} == {
+        "0.5": ({"trace_id": "b"}, 0.2),
+        "+Inf": ({"trace_id": "c"}, 20.0),
+    }
+
+
+@pytest.mark.parametrize("make", [Count, Level, lambda: Times(BOUNDS)], ids=["counter", "gauge", "histogram"])
+def test_a_sample_does_not_share_its_labels(make: Callable[[], Count | Level | Times]) -> None:
+    labels = {"tool": "a"}
+
+    for sample in make().samples("m", labels):
+        sample.labels["tool"] = "b"
+
+    assert labels == {"tool": "a"}
+
+
+def test_a_histogram_never_shows_more_in_a_bucket_than_in_all() -> None:
+    """It is written on another thread than the one that counts."""
+    times, enough = Times(BOUNDS), Event()
+
+    def count() -> None:
+        while not enough.is_set():
+            times.observe(0.1)
+
+    counting = Thread(target=count)
+    counting.start()
+    try:
+        for _ in range(200):
+            *buckets, total, _ = [sample.value for sample in times.samples("h", {})]
+            assert buckets == sorted(buckets)
+            assert buckets[-1] == total
+    finally:
+        enough.set()
+        counting.join(5)

@@ -1,0 +1,43 @@
+"""Without tracing there are no spans; of a span that is over its place is left."""
+
+import pytest
+
+from taskgate.mcp.jsonrpc import Request, parse
+from taskgate.telemetry.tracing import UNTRACED, past
+
+TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+
+async def test_nothing_is_traced_without_tracing() -> None:
+    message = parse(b'{"jsonrpc":"2.0","id":1,"method":"ping"}', max_depth=4)
+    assert isinstance(message, Request)
+    assert UNTRACED.serving(message, mount="m", revision=None, fields=()) is None
+    assert UNTRACED.calling("ping", mount="m", tool=None, parent=None) is None
+    await UNTRACED.close()
+
+
+@pytest.mark.parametrize(("flags", "is_sampled"), [("00", False), ("01", True), ("02", False), ("03", True)])
+def test_the_place_of_a_span_tells_all_that_is_left_of_it(flags: str, is_sampled: bool) -> None:
+    span = past(f"00-{TRACE}-{SPAN}-{flags}")
+    assert span is not None
+    assert (span.trace_id, span.span_id, span.is_sampled, span.tracestate) == (TRACE, SPAN, is_sampled, None)
+    assert span.traceparent == f"00-{TRACE}-{SPAN}-{flags}"
+
+
+def test_and_takes_nothing_more() -> None:
+    span = past(f"00-{TRACE}-{SPAN}-01")
+    assert span is not None
+    span.link(span.traceparent)
+    span.note("a", 1)
+    span.about("task")
+    span.calls("add")
+    span.finish("-32603")
+    assert span == past(f"00-{TRACE}-{SPAN}-01")
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [None, "", "x", f"01-{TRACE}-{SPAN}-01", f"00-{'0' * 32}-{SPAN}-01", f"00-{TRACE}-{'0' * 16}-01", TRACE + SPAN],
+)
+def test_what_is_no_place_is_no_span(kept: str | None) -> None:
+    assert past(kept) is None

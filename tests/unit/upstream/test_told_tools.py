@@ -1,0 +1,81 @@
+"""What a session knows of tools because its host asked for them, before it has read the catalogue itself."""
+
+from typing import Any
+
+import pytest
+
+from helpers.scripted_upstream import ScriptedServer, note
+from helpers.waiting import eventually
+from taskgate.dialects.base import Params
+from taskgate.mcp.jsonrpc import Response
+from unit.upstream.conftest import Caller
+
+TOOL: dict[str, Any] = {"name": "echo", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+
+
+@pytest.fixture(autouse=True)
+def tools(server: ScriptedServer) -> None:
+    """The server has one tool."""
+    server.tools = [TOOL]
+
+
+async def host_lists(caller: Caller, params: str | None = None) -> Response:
+    found = None if params is None else Params(params)
+    return await caller.session.relay("tools/list", found, hearer=caller.heard.of_calls)
+
+
+@pytest.mark.parametrize("params", [None, "{}", '{"_meta":{}}'])
+async def test_what_the_host_was_told_is_listed(server: ScriptedServer, caller: Caller, params: str | None) -> None:
+    assert caller.session.listed("echo") is None
+    await host_lists(caller, params)
+    listed = caller.session.listed("echo")
+    assert listed is not None
+    assert listed.hints == {"readOnlyHint": True}
+    assert caller.session.listed("other") is None
+    assert listed == (await caller.session.tools())["echo"]
+
+
+async def test_the_catalogue_is_read_all_the_same_and_counts_for_more(server: ScriptedServer, caller: Caller) -> None:
+    await host_lists(caller)
+    server.tools = [{**TOOL, "name": "other"}]
+    assert set(await caller.session.tools()) == {"other"}
+    assert caller.session.listed("echo") is None
+    assert len(server.heard("tools/list")) == 2
+
+
+async def test_the_last_list_counts(server: ScriptedServer, caller: Caller) -> None:
+    await host_lists(caller)
+    await host_lists(caller)
+    server.tools = [{**TOOL, "name": "other"}]
+    await host_lists(caller)
+    assert (caller.session.listed("echo"), caller.session.listed("other") is not None) == (None, True)
+
+
+async def test_after_the_server_said_that_its_tools_changed_nothing_is_known_of_them(
+    server: ScriptedServer, caller: Caller
+) -> None:
+    await host_lists(caller)
+    await server.streaming()
+    await server.push(note("notifications/tools/list_changed"))
+    await eventually(lambda: caller.heard.session)
+    assert caller.session.listed("echo") is None
+    # The same list again is news then.
+    await host_lists(caller)
+    assert caller.session.listed("echo") is not None
+
+
+async def test_a_part_of_a_list_is_none(server: ScriptedServer, caller: Caller) -> None:
+    server.tools = [{**TOOL, "name": f"tool-{number}"} for number in range(3)]
+    server.page_size = 2
+    first = await host_lists(caller)
+    assert first.result is not None
+    assert "nextCursor" in first.text
+    await host_lists(caller, f'{{"cursor":"{first.result.value["nextCursor"]}"}}')
+    assert [caller.session.listed(f"tool-{number}") for number in range(3)] == [None] * 3
+
+
+async def test_what_is_no_list_is_passed_on_and_teaches_nothing(server: ScriptedServer, caller: Caller) -> None:
+    await host_lists(caller)
+    server.tools = "none"  # type: ignore[assignment]
+    await host_lists(caller)
+    assert caller.session.listed("echo") is not None
