@@ -12,11 +12,10 @@ from bench import observing
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "benchmarks.md"
 BOUND = 100.0
-LOADS = ("relay", "get", "create")
 RATIOS = [
     *(
         f"{load}: CPU, {of} / {observing.UNSEEN}"
-        for load in LOADS
+        for load in observing.scenarios()
         for of in (observing.SEEN, observing.METRICS, observing.LOG, observing.SYNCED, observing.TRACED)
     ),
 ]

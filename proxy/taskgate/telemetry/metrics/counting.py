@@ -81,7 +81,7 @@ class Times:
         """See Count."""
         so_far = 0
         bounds = (*self._bounds, INFINITE)
-        for bucket, count in enumerate(tuple(self._counts)):
+        for bucket, count in enumerate(self._counts):
             so_far += count
             told = {**labels, "le": _written(bounds[bucket])}
             yield Sample(f"{name}_bucket", told, float(so_far), None, self._exemplars.get(bucket))
