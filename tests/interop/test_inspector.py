@@ -66,5 +66,5 @@ async def test_a_slow_call_of_the_inspector_is_a_task_in_the_stateless_era(relea
         called = await told(gateway, tmp_path, "modern", *call)
         assert called["content"] == [{"type": "text", "text": "slow train"}]
         assert await calls_counted(gateway) == [
-            'taskgate_tool_calls_total{disposition="task",tool="slow",upstream="reports"} 1.0'
+            'taskgate_tool_calls_total{disposition="task",tenant="",tool="slow",upstream="reports"} 1.0'
         ]

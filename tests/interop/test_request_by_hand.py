@@ -18,7 +18,8 @@ pytestmark = pytest.mark.interop
 
 def shown() -> tuple[str, dict[str, str], str]:
     """The URL, the headers and the body of the one curl command."""
-    (block,) = re.findall(r"^```sh\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```sh\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    (block,) = [block for block in blocks if " -d " in block]
     words = shlex.split(block)
     values = list(pairwise(words))
     headers = dict(value.split(": ", 1) for flag, value in values if flag == "-H")

@@ -202,6 +202,8 @@ class Drive:
             await self.prometheus.has_seen_all()
             store.execute("ROLLBACK")
         await asyncio.gather(*(host.cancel(task) for task in tasks))
+        # Their ends are tried again in a while, and it is a while more until somebody asks what became of them.
+        await self.prometheus.until("sum(taskgate_task_late_answers_total) > 0")
 
     async def _let_there_be_light(self) -> None:
         """The keys of the other issuer can be had at last."""
