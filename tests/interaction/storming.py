@@ -177,6 +177,17 @@ class Storm:
             self.release()
             await asyncio.wait((asyncio.ensure_future(self.gateway.ready()),))
 
+    async def hoard(self, name: str, mount: str) -> None:
+        """Have one caller make tasks, each after the one before has ended, until as much of them is kept as may be."""
+        while True:
+            answer = await self.hosts[name, mount, "stateless"].call("report", {"text": "x" * 2000})
+            assert answer.message is not None
+            if "error" in answer.message:
+                assert answer.error["data"]["reason"] == "bytes"
+                self.refusals["bytes"] += 1
+                return
+            await self.calm()
+
     async def fill(self) -> Counter[str]:
         """Make tasks until nobody may make any more; whoever is refused is so by a cap that is full. How many."""
         made: Counter[str] = Counter()
