@@ -6,14 +6,13 @@ what takes its place.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any
 
-from taskgate.dialects.base import ListedTool, Params, Server
-from taskgate.mcp.jsonrpc import Notification, RawJson, Response
-from taskgate.mcp.versions import Era, Peer
-from taskgate.tasks.events import CallFaulted, CallSucceeded
+from taskgate.dialects.base import Params
+from taskgate.engine.around import AroundSession
+from taskgate.mcp.jsonrpc import RawJson, Response
+from taskgate.mcp.versions import Peer
 from taskgate.upstream.base import Hearer, Speaker, Speaks, Upstream, UpstreamSession, Vitals
 
 
@@ -93,23 +92,16 @@ class CountedUpstream:
             self._empty.set()
 
 
-class _CountedSession:
+class _CountedSession(AroundSession):
     """See UpstreamSession. `part` is called once, when it is closed."""
 
-    __slots__ = ("_inner", "_name", "_part", "_requests")
+    __slots__ = ("_name", "_part", "_requests")
 
     def __init__(self, inner: UpstreamSession, part: Callable[[], None], name: str, requests: Requests) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._part: Callable[[], None] | None = part
         self._name = name
         self._requests = requests
-
-    @property
-    def era(self) -> Era:
-        return self._inner.era
-
-    def open(self) -> Coroutine[Any, Any, Server]:
-        return self._inner.open()
 
     async def relay(
         self,
@@ -148,18 +140,6 @@ class _CountedSession:
             )
         finally:
             self._requests.end(self._name)
-
-    def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
-        return self._inner.outcome(response)
-
-    def tell(self, notification: Notification) -> None:
-        self._inner.tell(notification)
-
-    def tools(self) -> Coroutine[Any, Any, Mapping[str, ListedTool]]:
-        return self._inner.tools()
-
-    def listed(self, tool: str) -> ListedTool | None:
-        return self._inner.listed(tool)
 
     async def close(self) -> None:
         try:

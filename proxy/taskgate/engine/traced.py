@@ -11,14 +11,14 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from taskgate.clock import Clock
-from taskgate.dialects.base import ListedTool, Params, Server
+from taskgate.dialects.base import Params
 from taskgate.dialects.trace_keys import TraceKeys, with_trace
+from taskgate.engine.around import AroundSession
 from taskgate.engine.spoken import error_of
 from taskgate.errors import GatewayError
-from taskgate.mcp.jsonrpc import Notification, RawJson, Response
-from taskgate.mcp.versions import Era, Peer
+from taskgate.mcp.jsonrpc import RawJson, Response
+from taskgate.mcp.versions import Peer
 from taskgate.mcp.vocabulary import TOOLS_CALL
-from taskgate.tasks.events import CallFaulted, CallSucceeded
 from taskgate.telemetry import visit
 from taskgate.telemetry.span_notes import QUEUE_WAIT, waited
 from taskgate.telemetry.tracing import UNTRACED, Span, Tracing
@@ -103,21 +103,14 @@ class _Beginning:
         return span
 
 
-class _TracedSession:
+class _TracedSession(AroundSession):
     """See UpstreamSession."""
 
-    __slots__ = ("_begin", "_inner")
+    __slots__ = ("_begin",)
 
     def __init__(self, inner: UpstreamSession, begin: _Beginning) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._begin = begin
-
-    @property
-    def era(self) -> Era:
-        return self._inner.era
-
-    def open(self) -> Coroutine[Any, Any, Server]:
-        return self._inner.open()
 
     async def relay(
         self,
@@ -160,18 +153,6 @@ class _TracedSession:
                 tool, params, within=within, hearer=hearer, speaker=speaker, log_level=log_level, repeated=repeated
             ),
         )
-
-    def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
-        return self._inner.outcome(response)
-
-    def tell(self, notification: Notification) -> None:
-        self._inner.tell(notification)
-
-    def tools(self) -> Coroutine[Any, Any, Mapping[str, ListedTool]]:
-        return self._inner.tools()
-
-    def listed(self, tool: str) -> ListedTool | None:
-        return self._inner.listed(tool)
 
     async def close(self) -> None:
         await self._inner.close()
