@@ -55,7 +55,7 @@ async def test_a_call_is_accounted_for_with_all_that_is_known_of_it(
     assert visit.caller.key == "anonymous"
     assert (method_of(visit), visit.revision) == ("tools/call", NAMES[era])
     assert visit.client is not None
-    assert visit.client["name"] == "host" if era == "initialize" else "name" in visit.client
+    assert visit.client.name == "host" if era == "initialize" else visit.client.name is not None
     assert (visit.status, visit.error, visit.refusal, visit.parts) == (200, None, None, 0)
     assert visit.result_bytes is not None
     assert visit.result_bytes > len('{"a":1}')
@@ -111,7 +111,7 @@ async def test_a_handshake_tells_who_begins_it(heard: WholeGateway, visits: Visi
     assert (method_of(visit), visit.revision, visit.client) == (
         "initialize",
         "2025-06-18",
-        {"name": "n", "version": "v"},
+        ("n", "v"),
     )
 
 
@@ -120,7 +120,7 @@ async def test_what_has_no_message_is_accounted_for_with_its_session(heard: Whol
     await host.leave()
     visit = visits.last()
     assert (visit.verb, visit.message, visit.revision, visit.status) == ("DELETE", None, "2025-06-18", 200)
-    assert visit.client == {"name": "host", "version": "1"}
+    assert visit.client == ("host", "1")
 
 
 async def test_a_request_that_its_host_gives_up_is_told_of_as_such(
@@ -168,7 +168,7 @@ async def test_messages_that_come_together_have_a_visit_each_and_their_request_o
         assert len(await response.json()) == 4
     whole, parts = visits.last(), visits.parts()
     assert (whole.parts, whole.message, whole.refusal, whole.revision) == (5, None, None, "2025-03-26")
-    assert whole.client == {"name": "host", "version": "1"}
+    assert whole.client == ("host", "1")
     methods = {None if part.message is None else method_of(part): part for part in parts}
     assert set(methods) == {"ping", "tools/call", "no/such", "notifications/unknown", None}
     assert {part.id for part in parts} == {whole.id}

@@ -13,7 +13,7 @@ from taskgate.engine.sessions import HostSession, HostSessions
 from taskgate.errors import SessionRequired, UnsupportedVersion
 from taskgate.mcp.versions import Peer, find_revision
 from taskgate.telemetry import visit
-from taskgate.telemetry.visit import Visit
+from taskgate.telemetry.visit import Client, Visit
 
 
 def session_of(
@@ -36,8 +36,8 @@ def present() -> Visit:
     return visit.current() or Visit("", UNKNOWN, "", "")
 
 
-def note_peer(peer: Peer) -> None:
+def note_peer(peer: Peer, client: Client) -> None:
     """Let it say what its host speaks, and what it said of itself."""
     seen = visit.current()
     if seen is not None:
-        seen.revision, seen.client = peer.revision, peer.info
+        seen.revision, seen.client = peer.revision, client

@@ -49,7 +49,7 @@ from taskgate.mcp.jsonrpc import Message, Notification, Request, Response, parse
 from taskgate.mcp.versions import Era
 from taskgate.telemetry.audit import Audit, HttpRefused, PartAnswered, RpcAnswered, TaskDenied
 from taskgate.telemetry.tracing import UNTRACED, Tracing
-from taskgate.telemetry.visit import Visit, within
+from taskgate.telemetry.visit import Visit, client_of, within
 
 log = getLogger("taskgate.gateway")
 
@@ -166,7 +166,7 @@ class Gateway:
             # 7. What it asks, whether rates and rules let this caller do it, and the doing: as the era has it.
             if isinstance(route, Stateless):
                 assert isinstance(message, Request), "nothing else is of the stateless era"
-                note_peer(route.peer)
+                note_peer(route.peer, client_of(route.peer.info))
                 answered = await self._stateless.answer(exchange, mount, caller, message, route)
             elif isinstance(route, Dropped):
                 assert isinstance(message, Notification), "nothing else is taken and dropped"

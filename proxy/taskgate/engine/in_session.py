@@ -42,6 +42,7 @@ from taskgate.mcp.jsonrpc import Message, Request, Response
 from taskgate.mcp.versions import Era, Revision
 from taskgate.tasks.policy import Mode
 from taskgate.telemetry.audit import Audit, ToolCalled
+from taskgate.telemetry.visit import client_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,13 +74,13 @@ class InSessionMessages:
         if exchange.inbound.host_session is None:
             return False
         host_session = await self._session(exchange, mount, caller)
-        note_peer(host_session.peer)
+        note_peer(host_session.peer, host_session.client)
         return host_session.peer.revision is Revision.R2025_03_26
 
     async def serve(self, exchange: Exchange, mount: Mount, caller: AuthContext) -> Reply:
         """Carry a stream of a session, or end it: what has no message. Raises GatewayError."""
         host_session = await self._session(exchange, mount, caller)
-        note_peer(host_session.peer)
+        note_peer(host_session.peer, host_session.client)
         if exchange.inbound.verb is Verb.GET:
             await self._rooms.gate.request(caller, exchange, mount.name, _NO_METHOD)
             with host_session, self._rooms.streams.one(caller):
@@ -94,14 +95,14 @@ class InSessionMessages:
         if not (isinstance(message, Request) and message.method == words.INITIALIZE):
             host_session = await self._session(exchange, mount, caller)
             peer = host_session.peer
-            note_peer(peer)
+            note_peer(peer, host_session.client)
             if host_session.trails is not None:
                 exchange.keep(host_session.trails)
         # 2. What the message asks, in neutral words; its parameters are checked here.
         intent = self._dialect.decode(message, peer, offers_tasks=mount.offers_tasks)
         tool = intent.tool if isinstance(intent, CallTool) else None
         if isinstance(intent, OpenSession):
-            note_peer(intent.peer)
+            note_peer(intent.peer, client_of(intent.peer.info))
         quota: Quota = ()
         try:
             # 3. Whether this caller asks no more often than it may. What was asked of the host it may always answer.

@@ -29,6 +29,7 @@ from taskgate.mcp.versions import Peer, Revision
 from taskgate.stores.base import SessionRecord, SessionStore
 from taskgate.tasks.record import OwnerKey
 from taskgate.telemetry.audit import Audit, CapRefused
+from taskgate.telemetry.visit import client_of
 from taskgate.upstream.base import ServerQuestion, Speaker, UpstreamSession
 
 ID_BYTES: Final = 24
@@ -64,6 +65,7 @@ class HostSession:
         self.id = id
         self.owner = owner
         self.peer = peer
+        self.client = client_of(peer.info)
         self.mount = mount
         self.caller = caller
         self.upstream: UpstreamSession = mount.upstream.session(self, self._speaks, peer)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from taskgate.mcp.jsonrpc import Message
 from taskgate.telemetry.tracing import Span
@@ -41,6 +41,21 @@ class Caller(Protocol):
     def identity(self) -> Identity | None: ...
 
 
+class Client(NamedTuple):
+    """What a host says of itself, as far as anybody is told of it: None for what it does not say, or not in words."""
+
+    name: str | None
+    version: str | None
+
+
+def client_of(info: Mapping[str, Any]) -> Client:
+    """What is told of a host that describes itself so: two words, since the whole may be large, and is kept."""
+    name, version = info.get("name"), info.get("version")
+    return Client(
+        name[:_LONGEST] if isinstance(name, str) else None, version[:_LONGEST] if isinstance(version, str) else None
+    )
+
+
 class Visit:
     """One request. What is not known, or not yet, is None.
 
@@ -67,7 +82,7 @@ class Visit:
         self.caller: Caller | None = None
         self.message: Message | None = None
         self.revision: str | None = None
-        self.client: Mapping[str, Any] | None = None
+        self.client: Client | None = None
         self.task: str | None = None
         self.error: str | None = None
         self.refusal: str | None = None
@@ -90,6 +105,8 @@ class Visit:
         return rest
 
 
+_LONGEST: Final = 512
+"""Letters that are kept of a word of a host's."""
 _CURRENT: Final[ContextVar[Visit | None]] = ContextVar("taskgate_visit", default=None)
 
 current = _CURRENT.get

@@ -7,7 +7,7 @@ sooner or later for it.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
@@ -126,12 +126,5 @@ def _kept(visit: Visit | None) -> Visit | None:
     light = None if not isinstance(request, Request) else Request(request.id, request.method, {}, "", "")
     kept = visit.part(light)
     kept.span = visit.span
-    kept.client = (
-        None if visit.client is None else {name: _short(visit.client.get(name)) for name in ("name", "version")}
-    )
-    kept.agent = _short(visit.agent)
+    kept.agent = None if visit.agent is None else visit.agent[:_LONGEST_NAME]
     return kept
-
-
-def _short(value: Any) -> str | None:
-    return value[:_LONGEST_NAME] if isinstance(value, str) else None

@@ -18,9 +18,11 @@ from taskgate.telemetry.auditlog.recollection import Gap
 from taskgate.telemetry.auditlog.rendering import Renderer
 from taskgate.telemetry.auditlog.sinks import Sink
 
-_AT_ONCE: Final = 32
+_STINT: Final = 1e-3
+"""So many seconds the thread makes lines without a pause, about: that long the event loop may have to wait for it."""
 _BREATH: Final = 50e-6
-"""After so many lines the thread stands aside for so many seconds, so that the event loop gets the interpreter."""
+"""And so many it stands aside then. To get the interpreter back beside a busy event loop costs as much as some lines,
+so that there are to be few pauses."""
 
 log = getLogger("taskgate.audit")
 
@@ -87,10 +89,7 @@ class Book:
         """
         if events and self._sink.is_full and not self._pending:
             self._rotate(now)
-        for number, event in enumerate(events, 1):
-            self._add(event)
-            if not number % _AT_ONCE:
-                sleep(_BREATH)
+        self._add_all(events)
         events.clear()
         began = perf_counter()
         while self._pending or self._owes_disk:
@@ -161,8 +160,23 @@ class Book:
         self._noted.append(event.name)
         self._add(event)
 
+    def _add_all(self, events: list[Event]) -> None:
+        until = perf_counter() + _STINT
+        for event in events:
+            if perf_counter() > until:
+                sleep(_BREATH)
+                until = perf_counter() + _STINT
+            self._add(event)
+
     def _add(self, event: Event) -> None:
         try:
+            usual = self._render.usual_line(event, *self._chain.due)
+            if usual is not None:
+                self._chain.follow(usual)
+                self._pending += usual
+                self._pending += b"\n"
+                self._uncovered += 1
+                return
             line = self._chain.add(self._render(event))
         except Exception as error:
             # Whatever it holds, that it happened is told.

@@ -86,6 +86,16 @@ class Chain:
         """Go on from there."""
         (self._seq, self._digest), self._last = head, None
 
+    @property
+    def due(self) -> tuple[int, bytes]:
+        """`seq` and `prev` of the next line, as JSON has them."""
+        return self._seq + 1, b"null" if self._signer is None else b'"%b"' % self._end().encode()
+
+    def follow(self, line: bytes) -> None:
+        """That is the next line, a canonical one, which has what is `due` and no signature."""
+        self._seq += 1
+        self._last = line
+
     def add(self, document: dict[str, Any]) -> bytes:
         """The next line, its newline included, of a rendered event, which becomes part of it.
 
@@ -99,8 +109,7 @@ class Chain:
             line = self._signed(document, own, self._signer)
         else:
             line = canonical(document)
-        self._seq += 1
-        self._last = line
+        self.follow(line)
         return line + b"\n"
 
     def _end(self) -> str:

@@ -17,7 +17,8 @@ class Digests:
 
     def __init__(self, key: bytes) -> None:
         block = (key if len(key) <= _BLOCK else sha256(key).digest()).ljust(_BLOCK, b"\0")
-        self._inner = sha256(block.translate(_INNER))
+        inner = block.translate(_INNER)
+        self._inner = {kind: sha256(inner + f"{kind}\n".encode()) for kind in _KINDS}
         self._outer = sha256(block.translate(_OUTER))
 
     def task(self, id: str) -> str:
@@ -33,8 +34,8 @@ class Digests:
         return self._of("r", text)
 
     def _of(self, kind: str, text: str) -> str:
-        inner, outer = self._inner.copy(), self._outer.copy()
-        inner.update(f"{kind}\n{text}".encode("utf-8", "surrogatepass"))
+        inner, outer = self._inner[kind].copy(), self._outer.copy()
+        inner.update(text.encode("utf-8", "surrogatepass"))
         outer.update(inner.digest())
         return f"{kind}_{b2a_base64(outer.digest(), newline=False).translate(_URL_SAFE)[:LENGTH].decode('ascii')}"
 
@@ -44,6 +45,7 @@ def task_ref(key: bytes, id: str) -> str:
     return Digests(key).task(id)
 
 
+_KINDS: Final = "tar"
 _BLOCK: Final = 64
 """Bytes that SHA-256 takes at a time (RFC 2104 calls it B)."""
 _INNER: Final = bytes(byte ^ 0x36 for byte in range(256))

@@ -1,8 +1,8 @@
 """An event of the audit log before it is a line: small, made on the loop, and told of later on a thread.
 
 What must not live here: which fact becomes which event (`table`), how a line looks (`rendering`). What holds: to make
-one is to copy references; nothing is hashed or cleaned. Of a task or a message it keeps what a line tells, and
-never the record or the message, which may be large.
+one is to copy references; nothing is hashed or cleaned. It keeps no record of a task, which may be large, and no large
+message: of those it keeps what a line tells.
 """
 
 from collections.abc import Mapping
@@ -17,12 +17,14 @@ from taskgate.tasks.record import TaskRecord
 from taskgate.telemetry.auditlog.catalogue import INFO, SUCCESS
 from taskgate.telemetry.auditlog.texts import NAME
 from taskgate.telemetry.tracing import Span
-from taskgate.telemetry.visit import Caller, Visit
+from taskgate.telemetry.visit import Caller, Client, Visit
 
 MAX_KEYS: Final = 32
 """How many keys of arguments are told."""
 KEPT: Final = 512
 """Letters that are kept of a word of a peer: more than any line tells."""
+SHORT: Final = 1024
+"""Letters of a message that is kept as it is, until the event is a line."""
 
 
 class Arguments(NamedTuple):
@@ -37,11 +39,18 @@ class Arguments(NamedTuple):
     keys: tuple[str, ...] | None
 
 
-class Origin(NamedTuple):
-    """Which request something happened in: its visit, as it was then. `task` is what the request asks about.
+class Asked(NamedTuple):
+    """What a line tells of a message. `task` is the one that it is about."""
 
-    `client` is the name and the version of the host.
-    """
+    method: str | None = None
+    request_id: RequestId | None = None
+    tool: str | None = None
+    task: str | None = None
+    arguments: Arguments | None = None
+
+
+class Origin(NamedTuple):
+    """Which request something happened in: its visit, as it was then. `task` is the one that the request made."""
 
     id: str
     address: str
@@ -51,14 +60,11 @@ class Origin(NamedTuple):
     status: int | None
     mount: str | None
     caller: Caller | None
-    method: str | None
-    request_id: RequestId | None
-    tool: str | None
+    asked: Asked
     task: str | None
     revision: str | None
-    client: tuple[str | None, str | None] | None
+    client: Client | None
     span: Span | None
-    arguments: Arguments | None
 
 
 class Subject(NamedTuple):
@@ -83,6 +89,7 @@ class Limit(NamedTuple):
 class Event(NamedTuple):
     """One event. `weight` is how many bytes of arguments or results it keeps in memory until it is a line.
 
+    `origin` is the visit itself where the event is the last word on it, and there is nothing large to let go of.
     `caller` and `mount` count where the origin names none; `method` counts before the origin's. `result` is the text of
     one that is to be hashed.
     """
@@ -92,7 +99,7 @@ class Event(NamedTuple):
     reason: str | None
     severity: str
     time: datetime
-    origin: Origin | None = None
+    origin: Origin | Visit | None = None
     subject: Subject | None = None
     limit: Limit | None = None
     data: Mapping[str, Any] | None = None
@@ -119,8 +126,11 @@ def note(
 def lightened(event: Event) -> Event:
     """The same event without what it keeps of arguments and results: the line says that they were left out."""
     origin = event.origin
-    if origin is not None and origin.arguments is not None:
-        origin = origin._replace(arguments=origin.arguments._replace(text=None))
+    if type(origin) is Visit:
+        origin = origin_of(origin, keeps=True, last=True)
+    if type(origin) is Origin and origin.asked.arguments is not None:
+        asked = origin.asked._replace(arguments=origin.asked.arguments._replace(text=None))
+        origin = origin._replace(asked=asked)
     return event._replace(origin=origin, result=None, weight=0)
 
 
@@ -134,52 +144,75 @@ def origin_of(visit: Visit | None, *, keeps: bool = False, last: bool = False) -
     """
     if visit is None or not visit.id:
         return None
-    message: Message | None = visit.message
-    # A response has an id too, but it is ours, and may hold the id of a task.
-    method = request_id = tool = task = arguments = None
-    if type(message) is Request:
-        method, params, request_id = _cut(message.method), message.params, message.id
-        if method == words.TOOLS_CALL:
-            tool = text_of(params.get("name"))
-            if keeps and (place := params.get("arguments")) is not None:
-                arguments = _arguments(message, place)
-        elif method in _ABOUT_TASKS:
-            task = text_of(params.get("taskId"))
-    elif type(message) is Notification:
-        method = _cut(message.method)
-    info = visit.client
-    client = None if info is None else (_text(info.get("name")), _text(info.get("version")))
-    return _NEW(
-        Origin,
-        (
-            visit.id, visit.address, visit.verb, visit.path if visit.refusal != _NOWHERE else None,
-            _text(visit.agent), visit.status if last else None, visit.mount, visit.caller, method, request_id, tool,
-            visit.task or task, visit.revision, client, visit.span, arguments,
-        ),
+    asked, agent = asked_of(visit.message, keeps=keeps), visit.agent
+    path = visit.path if visit.refusal != _NOWHERE else None
+    return Origin(
+        visit.id, visit.address, visit.verb, path, agent and agent[:KEPT], visit.status if last else None, visit.mount,
+        visit.caller, asked, visit.task, visit.revision, visit.client, visit.span,
     )  # fmt: skip
+
+
+def last_of(visit: Visit, *, keeps: bool) -> Visit | Origin | None:
+    """The origin of the last event of a visit, which changes no more: nearly always the visit itself."""
+    message, agent = visit.message, visit.agent
+    is_slight = (message is None or len(message.text) <= SHORT) and (agent is None or len(agent) <= KEPT)
+    if is_slight and keeps and visit.refusal is None:
+        return visit
+    return origin_of(visit, keeps=keeps, last=True)
+
+
+def asked_in(origin: Origin | Visit | None) -> Asked:
+    """What was asked where something happened."""
+    if type(origin) is Visit:
+        return asked_of(origin.message, keeps=True)
+    return origin.asked if type(origin) is Origin else _NOTHING
+
+
+def asked_of(message: Message | None, *, keeps: bool) -> Asked:
+    """What is told of a message; with `keeps`, of its arguments, too."""
+    # A response has an id too, but it is ours, and may hold the id of a task.
+    if type(message) is Notification:
+        return Asked(message.method[:KEPT])
+    if type(message) is not Request:
+        return _NOTHING
+    method, params = message.method[:KEPT], message.params
+    tool = task = arguments = None
+    if method == words.TOOLS_CALL:
+        tool = text_of(params.get("name"))
+        if keeps and (place := params.get("arguments")) is not None:
+            arguments = _arguments(message, place)
+    elif method in _ABOUT_TASKS:
+        task = text_of(params.get("taskId"))
+    return Asked(method, message.id, tool, task, arguments)
 
 
 def subject_of(task: TaskRecord) -> Subject:
     """What a line tells of a task."""
     context, mount = task.owner
-    return Subject(task.id, task.status.value, context, task.ttl, mount, _cut(task.call.tool))
+    return Subject(task.id, task.status.value, context, task.ttl, mount, task.call.tool[:KEPT])
 
 
-def weight_of(origin: Origin | None) -> int:
-    """How much the arguments in it weigh: letters of some scripts take four bytes each."""
-    if origin is None or origin.arguments is None or origin.arguments.text is None:
+def weight_of(origin: Origin | Visit | None) -> int:
+    """How much of a message it keeps in memory: letters of some scripts take four bytes each."""
+    if type(origin) is Visit:
+        # Its text, and that of its parameters.
+        return 0 if origin.message is None else 2 * getsizeof(origin.message.text)
+    if type(origin) is not Origin or origin.asked.arguments is None or origin.asked.arguments.text is None:
         return 0
-    return getsizeof(origin.arguments.text)
+    return getsizeof(origin.asked.arguments.text)
 
 
 def text_of(member: Member | None) -> str | None:
     """What a peer wrote as the value of a member; None where that is no text, or there is none."""
-    return None if member is None else _text(member.value)
+    value = None if member is None else member.value
+    return value[:KEPT] if type(value) is str else None
 
 
 def _arguments(message: Request, place: Member) -> Arguments:
     value, at, text = place.value, message.params_at, message.params_text
-    keys = tuple(islice(value, MAX_KEYS)) if type(value) is dict else None
+    keys = None
+    if type(value) is dict:
+        keys = tuple(value if len(value) <= MAX_KEYS else islice(value, MAX_KEYS))
     if keys is not None and len(text) > KEPT:
         # Many lines of a host that is up to no good may wait.
         keys = tuple(each[: 2 * NAME] for each in keys)
@@ -187,15 +220,6 @@ def _arguments(message: Request, place: Member) -> Arguments:
     return Arguments(text, place.start - at, place.end - at, keys)
 
 
-def _text(value: Any) -> str | None:
-    return _cut(value) if type(value) is str else None
-
-
-def _cut(word: str) -> str:
-    return word if len(word) <= KEPT else word[:KEPT]
-
-
-_NEW: Final = tuple.__new__
-"""Makes an Origin in half the time that its class takes: every request has one."""
+_NOTHING: Final = Asked()
 _ABOUT_TASKS: Final = frozenset({words.TASKS_GET, words.TASKS_RESULT, words.TASKS_CANCEL, words.TASKS_UPDATE})
 _NOWHERE: Final = "unknown_path"

@@ -6,7 +6,7 @@ On the event loop an event is made and appended to a list, and nothing else. Wha
 
 import asyncio
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from logging import getLogger
 from typing import Final, NamedTuple
@@ -26,7 +26,7 @@ from taskgate.telemetry.auditlog.rendering import Renderer
 from taskgate.telemetry.auditlog.room import Room
 from taskgate.telemetry.auditlog.settings import AuditSettings, AuditUnavailable, SinkSettings
 from taskgate.telemetry.auditlog.sinks import STDOUT, Sink, StreamSink
-from taskgate.telemetry.auditlog.table import EventTable
+from taskgate.telemetry.auditlog.table import EventTable, Teller
 
 PATIENCE: Final = 5.0
 """Seconds that a sink which is stuck is waited for when the log is closed."""
@@ -64,7 +64,7 @@ class AuditLog:
         self._table = EventTable(settings.telling)
         self._ways: tuple[_Way, ...] = ()
         self._routes: Mapping[str, tuple[Lane, ...]] = {}
-        self._tells: Collection[type] = ()
+        self._tellers: Mapping[type, Teller] = {}
         self._room = Room()
         self._parting: set[asyncio.Task[None]] = set()
 
@@ -74,10 +74,11 @@ class AuditLog:
 
     def record(self, fact: Fact) -> None:
         """See Audit. What the log is to have of it waits now; facts that no sink is to have are passed over."""
-        if type(fact) not in self._tells:
+        teller = self._tellers.get(type(fact))
+        if teller is None:
             return
         try:
-            for event in self._table.events_of(fact, visit.current(), self._clock.now()):
+            for event in teller(fact, visit.current(), self._clock.now()):
                 lanes = self._routes.get(event.name)
                 if lanes:
                     self._metrics.record(AuditNoted(event.name, event.outcome))
@@ -156,7 +157,7 @@ class AuditLog:
         if any(lane not in self._routes.get(_CHANGED, ()) for lane in knew):
             # Nobody is to turn a log off and on again, or blind it for a while, without a trace in it.
             lanes = dict.fromkeys((*self._routes.get(_CHANGED, ()), *knew))
-            self._routes, self._tells = {**self._routes, _CHANGED: tuple(lanes)}, self._table.tells
+            self._routes, self._tellers = {**self._routes, _CHANGED: tuple(lanes)}, self._table.tellers
             asyncio.get_running_loop().call_soon(self._direct)
         if gone:
             parting = asyncio.create_task(_end(gone))
@@ -174,7 +175,7 @@ class AuditLog:
 
     def _direct(self) -> None:
         self._routes = _routes(self._settings, self._ways)
-        self._tells = self._table.tells if self._ways else ()
+        self._tellers = self._table.tellers if self._ways else {}
 
     def _way_to(self, place: str) -> _Way | None:
         return next((way for way in self._ways if way.settings.place == place), None)

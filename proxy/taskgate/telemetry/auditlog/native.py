@@ -14,9 +14,11 @@ import orjson
 from taskgate.telemetry.auditlog.actors import actor, context
 from taskgate.telemetry.auditlog.catalogue import VERSION
 from taskgate.telemetry.auditlog.digests import Digests
-from taskgate.telemetry.auditlog.events import Arguments, Event, Limit, Origin, Subject
+from taskgate.telemetry.auditlog.events import Arguments, Asked, Event, Limit, Origin, Subject, asked_in
 from taskgate.telemetry.auditlog.redaction import Redaction, parse
 from taskgate.telemetry.auditlog.texts import TEXT, heard, recurring, shown
+from taskgate.telemetry.tracing import Span
+from taskgate.telemetry.visit import Visit
 
 MOST_SHOWN: Final = 16 * 1024
 """Letters of arguments that are shown in full; of longer ones there is the digest alone."""
@@ -49,12 +51,15 @@ class Native:
         self._telling = telling
         self._digests = Digests(key)
         self._node = node
-        self._names_callers = telling.identity == "full"
+        self.names_callers = telling.identity == "full"
+        self.shows_results = telling.results != "none"
+        self.only_digests = telling.arguments == "hash"
         self._redaction: Redaction = parse(telling.redact)
 
     def document(self, event: Event) -> dict[str, Any]:
         """Everything that is told of an event; what ties it to other lines is not in it yet."""
         origin = event.origin
+        asked = asked_in(origin)
         return {
             "v": VERSION,
             "time": _written(event.time),
@@ -63,28 +68,39 @@ class Native:
             "outcome": event.outcome,
             "reason": None if event.reason is None else shown(event.reason),
             "severity": event.severity,
-            "actor": actor(event, full=self._names_callers),
-            "mcp": _message(event),
-            "task": self._task(event),
-            "args": None if origin is None or origin.arguments is None else self._arguments(origin.arguments),
+            "actor": actor(event, full=self.names_callers),
+            "mcp": _message(event, asked),
+            "task": self._task(event, asked),
+            "args": None if asked.arguments is None else self._arguments(asked.arguments),
             "http": None if origin is None else _request(origin),
             "limit": None if event.limit is None else _limit(event.limit),
-            "trace": _trace(origin),
+            "trace": None if origin is None or origin.span is None else _trace(origin.span),
             "data": self._facts(event),
         }
 
-    def _task(self, event: Event) -> dict[str, Any] | None:
+    def _task(self, event: Event, asked: Asked) -> dict[str, Any] | None:
         subject = event.subject
         if subject is None:
-            if event.origin is None or event.origin.task is None:
+            task = (event.origin and event.origin.task) or asked.task
+            if task is None:
                 return None
-            subject = Subject(event.origin.task, None, None, None, None, None)
+            subject = Subject(task, None, None, None, None, None)
         return {
-            "ref": self._digests.task(subject.id),
+            "ref": self.task_ref(subject.id),
             "status": subject.status,
             "owner_ctx": None if subject.owner is None else context(subject.owner),
             "ttl_ms": None if subject.ttl is None else subject.ttl // _MILLISECOND,
         }
+
+    def task_ref(self, id: str) -> str:
+        """What stands for the id of a task."""
+        return self._digests.task(id)
+
+    def digested(self, place: Arguments) -> tuple[int, bytes]:
+        """How many bytes arguments have that are there still, and what stands for them."""
+        assert place.text is not None
+        text = place.text[place.start : place.end]
+        return _size(text), self._digests.arguments(text).encode()
 
     def _arguments(self, place: Arguments) -> dict[str, Any]:
         keys = None if place.keys is None else [recurring(key) for key in place.keys]
@@ -92,7 +108,7 @@ class Native:
         if place.text is None:
             return {**told, "omitted": "memory"}
         text = place.text[place.start : place.end]
-        told["bytes"] = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        told["bytes"] = _size(text)
         if self._telling.arguments == "keys":
             return told
         told["hmac"] = self._digests.arguments(text)
@@ -110,17 +126,17 @@ class Native:
             return {"omitted": "unreadable"}
 
     def _facts(self, event: Event) -> dict[str, Any]:
-        told = {} if event.data is None else {name: _plain(value) for name, value in event.data.items()}
+        told = {} if event.data is None else {name: plain(value) for name, value in event.data.items()}
         if "stated_reason" in told:
             told["stated_reason"] = heard((event.data or {})["stated_reason"], TEXT)
         if event.result is not None:
             told["result"] = {**told.get("result", {}), "hmac": self._digests.result(event.result)}
-        if self._telling.results == "none":
+        if not self.shows_results:
             told.pop("result", None)
         return told
 
 
-def _message(event: Event) -> dict[str, Any] | None:
+def _message(event: Event, asked: Asked) -> dict[str, Any] | None:
     """Which message it was about, and at which server; None where it was about none."""
     origin, subject = event.origin, event.subject
     mount = event.mount or (subject and subject.mount) or (origin and origin.mount)
@@ -128,13 +144,13 @@ def _message(event: Event) -> dict[str, Any] | None:
         if mount is None:
             return None
         return {**_NO_MESSAGE, "method": event.method, "upstream": mount, "tool": recurring(subject and subject.tool)}
-    request_id = origin.request_id
+    request_id = asked.request_id
     return {
-        "method": recurring(event.method or origin.method),
+        "method": recurring(event.method or asked.method),
         "protocol": recurring(origin.revision),
         "request_id": None if request_id is None else heard(str(request_id)),
         "upstream": mount,
-        "tool": recurring(origin.tool) or recurring(subject and subject.tool),
+        "tool": recurring(asked.tool) or recurring(subject and subject.tool),
         "client": None if origin.client is None else _client(*origin.client),
     }
 
@@ -144,7 +160,7 @@ def _client(name: str | None, version: str | None) -> dict[str, str | None]:
     return {"name": heard(name), "version": heard(version)}
 
 
-def _request(origin: Origin) -> dict[str, Any]:
+def _request(origin: Origin | Visit) -> dict[str, Any]:
     path = origin.path
     return {
         "peer": origin.address or None,
@@ -160,9 +176,8 @@ def _limit(limit: Limit) -> dict[str, Any]:
     return {"kind": limit.kind, "policy": limit.policy, "scope": limit.scope}
 
 
-def _trace(origin: Origin | None) -> dict[str, str] | None:
-    span = None if origin is None else origin.span
-    return None if span is None else {"trace_id": span.trace_id, "span_id": span.span_id}
+def _trace(span: Span) -> dict[str, str]:
+    return {"trace_id": span.trace_id, "span_id": span.span_id}
 
 
 def _written(time: datetime) -> str:
@@ -173,14 +188,18 @@ def _written(time: datetime) -> str:
     return text if time.microsecond else f"{text[:-1]}.000000Z"
 
 
-def _plain(value: Any) -> Any:
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def plain(value: Any) -> Any:
     """A value of a fact as it may be told: texts cleaned, the rest as it is."""
     if isinstance(value, float):
         return round(value, 6)
     if isinstance(value, str):
         return shown(value, TEXT)
     if isinstance(value, list):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     return value
 
 

@@ -53,8 +53,10 @@ class Queue:
             self.losses[self.reason] += 1
             self._on_lost(self.reason, 1)
             return False
-        if event.weight:
-            event = self._weighed(event)
+        weight = event.weight
+        if weight and self._weight + weight > HEAVIEST:
+            event, weight = lightened(event), 0
+        self._weight += weight
         self._events.append(event)
         return True
 
@@ -84,9 +86,3 @@ class Queue:
         if left:
             self._on_lost(self.reason, left)
         return left
-
-    def _weighed(self, event: Event) -> Event:
-        if self._weight + event.weight > HEAVIEST:
-            return lightened(event)
-        self._weight += event.weight
-        return event

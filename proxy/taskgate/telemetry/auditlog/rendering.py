@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from taskgate.telemetry.auditlog import ecs, ocsf
 from taskgate.telemetry.auditlog.events import Event
+from taskgate.telemetry.auditlog.moulds import Moulds
 from taskgate.telemetry.auditlog.native import Native, Telling
 
 __all__ = ["Renderer", "Telling", "own_part"]
@@ -19,10 +20,15 @@ class Renderer:
     def __init__(self, telling: Telling, *, key: bytes, node: str) -> None:
         self._native = Native(telling, key=key, node=node)
         self._translate = _FORMATS[telling.format]
+        self._moulds = Moulds(self._native) if telling.format == "native" else None
 
     def __call__(self, event: Event) -> dict[str, Any]:
         """A document of its own, without what ties lines together."""
         return self._translate(self._native.document(event))
+
+    def usual_line(self, event: Event, seq: int, prev: bytes) -> bytes | None:
+        """The canonical text of that document with `seq` and `prev`, which is JSON text; None where it takes longer."""
+        return None if self._moulds is None else self._moulds.line(event, seq, prev)
 
 
 def own_part(document: dict[str, Any]) -> dict[str, Any] | None:

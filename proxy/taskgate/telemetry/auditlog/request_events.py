@@ -4,10 +4,20 @@ from datetime import datetime
 from typing import Any, Final
 
 from taskgate.mcp import vocabulary as words
-from taskgate.mcp.jsonrpc import Notification
+from taskgate.mcp.jsonrpc import Notification, Request
 from taskgate.telemetry import audit
 from taskgate.telemetry.auditlog.catalogue import DENIED, EVENTS, FAILURE, SUCCESS
-from taskgate.telemetry.auditlog.events import Event, Limit, Origin, Subject, origin_of, text_of, weight_of
+from taskgate.telemetry.auditlog.events import (
+    Asked,
+    Event,
+    Limit,
+    Origin,
+    Subject,
+    last_of,
+    origin_of,
+    text_of,
+    weight_of,
+)
 from taskgate.telemetry.visit import Visit
 
 Told = tuple[Event, ...]
@@ -34,31 +44,26 @@ class Requests:
         return self._line(visit, now, None)
 
     def _line(self, visit: Visit | None, now: datetime, seconds: float | None) -> Told:
-        origin = origin_of(visit, keeps=self._keeps, last=True)
-        if visit is None or origin is None:
+        if visit is None or not visit.id:
             return NOTHING
+        origin, message = last_of(visit, keeps=self._keeps), visit.message
         facts: dict[str, Any] = {} if seconds is None else {"seconds": seconds}
-        head: tuple[str, str, str | None]
-        if visit.refusal is not None:
-            head = _REJECTED, DENIED, visit.refusal
-        else:
-            name = _CALL if origin.method == words.TOOLS_CALL else _REQUEST
-            error = visit.error if visit.error is not None or visit.status is not None or seconds is None else _GONE
-            head = name, SUCCESS if error is None else FAILURE, error
-            _add_rest(facts, visit, origin)
-        severity = _SEVERITIES[head[:2]]
-        weight = weight_of(origin)
-        return (_NEW(Event, (*head, severity, now, origin, None, None, facts, *_UNKNOWN, weight)),)
-
-
-def _add_rest(facts: dict[str, Any], visit: Visit, origin: Origin) -> None:
-    if visit.result_bytes is not None:
-        facts["result"] = {"bytes": visit.result_bytes}
-    if visit.parts:
-        facts["messages"] = visit.parts
-    if origin.method == words.NOTE_CANCELLED and type(visit.message) is Notification:
-        reason = visit.message.params.get("reason")
-        facts["stated_reason"] = text_of(reason)
+        name, outcome, reason = _REJECTED, DENIED, visit.refusal
+        if reason is None:
+            name = _CALL if type(message) is Request and message.method == words.TOOLS_CALL else _REQUEST
+            reason = visit.error
+            if reason is None and visit.status is None and seconds is not None:
+                reason = _GONE
+            outcome = SUCCESS if reason is None else FAILURE
+            if visit.result_bytes is not None:
+                facts["result"] = {"bytes": visit.result_bytes}
+            if visit.parts:
+                facts["messages"] = visit.parts
+            if type(message) is Notification and message.method == words.NOTE_CANCELLED:
+                facts["stated_reason"] = text_of(message.params.get("reason"))
+        severity, weight = _SEVERITIES[name, outcome], weight_of(origin)
+        told = (name, outcome, reason, severity, now, origin, None, None, facts, None, None, None, None, weight)
+        return (_NEW(Event, told),)
 
 
 # --- who asks, and how much --------------------------------------------------------------------------------------
@@ -124,8 +129,7 @@ def call_joined(fact: audit.CallJoined, visit: Visit | None, now: datetime) -> T
 def operator_asked(fact: audit.OperatorAsked, _: Visit | None, now: datetime) -> Told:
     """Somebody at the operators' listener, which has no visits."""
     outcome = SUCCESS if fact.status < 400 else DENIED if fact.status in (401, 403) else FAILURE
-    plain = (None,) * 10
-    origin = Origin("", fact.address, fact.verb, fact.path, None, fact.status, *plain)
+    origin = Origin("", fact.address, fact.verb, fact.path, None, fact.status, None, None, Asked(), *(None,) * 4)
     return told("admin.request", outcome, None, now, origin)
 
 
@@ -138,5 +142,4 @@ _SEVERITIES: Final = {
 _GONE: Final = "gone"
 """The host left before it was answered."""
 _NEW: Final = tuple.__new__
-_UNKNOWN: Final = (None, None, None, None)
-"""Caller, mount, method and result: the origin of a request's own line has them."""
+"""Makes an Event in half the time that its class takes: every request has one."""

@@ -4,14 +4,13 @@ What is for metrics alone is not in the table, and costs one look-up. What must 
 and how severe it is (`catalogue`), and how a line looks.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
 from taskgate.telemetry import audit
 from taskgate.telemetry.auditlog import request_events, task_events
 from taskgate.telemetry.auditlog.catalogue import FAILURE, SUCCESS
-from taskgate.telemetry.auditlog.events import Event
 from taskgate.telemetry.auditlog.rendering import Telling
 from taskgate.telemetry.auditlog.request_events import NOTHING, Requests, Told, told
 from taskgate.telemetry.auditlog.task_events import Tasks
@@ -33,7 +32,7 @@ class EventTable:
         requests = Requests(keeps_arguments=keeps)
         tasks = Tasks(keeps_arguments=keeps, shows_results=shows, hashes_results=hashes)
         self._up: dict[str, bool] = {} if before is None else before._up
-        self._tellers: dict[type, Teller] = {
+        self.tellers: Mapping[type, Teller] = {
             **_CONSTANT,
             audit.HttpAnswered: requests.answered,
             audit.PartAnswered: requests.part_answered,
@@ -42,13 +41,7 @@ class EventTable:
             audit.UpstreamBegun: self._upstream_begun,
             audit.HealthChecked: self._health_checked,
         }
-        self.tells = self._tellers.keys()
-        """The types of the facts that it has anything to say of; of all others it has not."""
-
-    def events_of(self, fact: audit.Fact, visit: Visit | None, now: datetime) -> tuple[Event, ...]:
-        """What the log has to say of a fact that happened in that visit; nothing of most."""
-        teller = self._tellers.get(type(fact))
-        return NOTHING if teller is None else teller(fact, visit, now)
+        """What makes events of a fact, by its type; of a type that is not here there is nothing to say."""
 
     def _upstream_begun(self, fact: audit.UpstreamBegun, _: Visit | None, __: datetime) -> Told:
         self._up.pop(fact.mount, None)

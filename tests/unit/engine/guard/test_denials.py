@@ -15,7 +15,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.mcp.jsonrpc import parse
 from taskgate.tasks.record import OwnerKey
 from taskgate.telemetry.audit import Fact, SuspicionRaised, TaskDenied
-from taskgate.telemetry.visit import Visit, current, within
+from taskgate.telemetry.visit import Visit, client_of, current, within
 
 ALICE = AuthContext(key="alice", earlier="alice-before")
 FOREIGN = SuspicionRaised("cross_context_access", "reports")
@@ -148,7 +148,7 @@ async def test_each_is_told_in_the_visit_that_it_was_part_of(desk: Desk) -> None
 async def test_nothing_large_of_what_a_host_sent_is_kept_until_then(desk: Desk) -> None:
     large = "x" * 100_000
     seen = visit("one-1", f'{{"taskId":"bobs","more":"{large}"}}')
-    seen.client, seen.agent = {"name": large, "version": "1", "more": large, "title": 7}, large
+    seen.client, seen.agent = client_of({"name": large, "version": "1", "more": large, "title": 7}), large
     with within(seen):
         desk.missed(large)
     await desk.denials.settle()
@@ -158,7 +158,7 @@ async def test_nothing_large_of_what_a_host_sent_is_kept_until_then(desk: Desk) 
     assert kept is not None
     message: Any = kept.message
     assert (message.id, message.method, message.params, message.text) == (7, "tasks/get", {}, "")
-    assert kept.client == {"name": "x" * 256, "version": "1"}
+    assert kept.client == ("x" * 512, "1")
     assert kept.agent == "x" * 256
     assert (kept.caller, kept.mount, kept.address) == (ALICE, "reports", "192.0.2.7")
 

@@ -12,12 +12,13 @@ from taskgate.mcp.jsonrpc import Request
 from taskgate.tasks.record import Faulted, FaultReason, TaskStatus
 from taskgate.telemetry import audit
 from taskgate.telemetry.auditlog.catalogue import EVENTS, matching
-from taskgate.telemetry.auditlog.events import Event, lightened, note
+from taskgate.telemetry.auditlog.events import Event, Origin, asked_in, lightened, note
 from taskgate.telemetry.auditlog.rendering import Telling
 from taskgate.telemetry.auditlog.table import EventTable
-from taskgate.telemetry.visit import Visit
+from taskgate.telemetry.visit import Visit, client_of
 from unit.telemetry.auditlog.told_facts import (
     ANSWERED,
+    CALL,
     CASES,
     DONE,
     NOW,
@@ -71,7 +72,7 @@ def test_what_is_no_news_is_not_told(fact: audit.Fact) -> None:
 def test_every_other_fact_is_for_metrics_alone() -> None:
     told = {type(case.fact) for case in CASES} | {type(fact) for fact in UNTOLD}
     assert set(get_args(audit.Fact)) - told == FOR_METRICS_ALONE
-    assert set(EventTable(Telling()).tells) == told
+    assert set(EventTable(Telling()).tellers) == told
 
 
 def test_an_event_happened_when_it_is_said_to_have() -> None:
@@ -84,7 +85,8 @@ def test_an_event_happened_when_it_is_said_to_have() -> None:
 def test_a_server_that_stays_as_it_is_is_told_of_once() -> None:
     table = EventTable(Telling())
     states = [True, True, None, True, False, False, True]
-    told = [table.events_of(audit.HealthChecked("reports", True, up), None, NOW) for up in states]
+    tell = table.tellers[audit.HealthChecked]
+    told = [tell(audit.HealthChecked("reports", True, up), None, NOW) for up in states]
     assert [[event.name for event in each] for each in told] == [
         ["upstream.up"], [], [], [], ["upstream.down"], [], ["upstream.up"],
     ]  # fmt: skip
@@ -92,11 +94,12 @@ def test_a_server_that_stays_as_it_is_is_told_of_once() -> None:
 
 def test_servers_are_told_apart_and_another_of_the_same_name_is_new() -> None:
     table = EventTable(Telling())
+    tell = table.tellers[audit.HealthChecked]
     for mount in ("reports", "search"):
-        assert table.events_of(audit.HealthChecked(mount, True, True), None, NOW) != ()
-    table.events_of(audit.UpstreamBegun("reports"), None, NOW)
-    assert table.events_of(audit.HealthChecked("search", True, True), None, NOW) == ()
-    assert table.events_of(audit.HealthChecked("reports", True, True), None, NOW) != ()
+        assert tell(audit.HealthChecked(mount, True, True), None, NOW) != ()
+    table.tellers[audit.UpstreamBegun](audit.UpstreamBegun("reports"), None, NOW)
+    assert tell(audit.HealthChecked("search", True, True), None, NOW) == ()
+    assert tell(audit.HealthChecked("reports", True, True), None, NOW) != ()
 
 
 # --- requests --------------------------------------------------------------------------------------------------------
@@ -118,8 +121,8 @@ def test_an_event_is_of_the_visit_as_it_was_then() -> None:
 
 def test_an_answer_of_a_host_is_told_without_its_id_which_may_hold_a_task() -> None:
     [event] = events_of(ANSWERED, new_visit(b'{"jsonrpc":"2.0","id":"task-1 input-1","result":{}}'))
-    assert event.origin is not None
-    assert (event.name, event.origin.request_id, event.origin.method) == ("rpc.request", None, None)
+    asked = asked_in(event.origin)
+    assert (event.name, asked.request_id, asked.method) == ("rpc.request", None, None)
 
 
 @covers("O-AUD-5")
@@ -147,11 +150,38 @@ def test_a_task_that_expired_has_one_end() -> None:
 # --- what is kept in memory ------------------------------------------------------------------------------------------
 
 
-def test_an_event_keeps_neither_message_nor_record() -> None:
+def test_an_event_keeps_neither_message_nor_record_but_for_the_last_of_a_visit() -> None:
     for case in CASES:
         for event in events_of(case.fact, case.visit):
-            kept = [*event, *(event.origin or ()), *(event.subject or ())]
+            if type(event.origin) is Visit:
+                assert type(case.fact) in (audit.HttpAnswered, audit.PartAnswered)
+                kept: list[object] = [*event._replace(origin=None)]
+            else:
+                kept = [*event, *(event.origin or ()), *(event.subject or ())]
             assert not [each for each in kept if isinstance(each, Visit | Request | type(of_task()))]
+
+
+def test_a_visit_is_kept_until_its_last_event_is_a_line_where_nothing_in_it_is_large() -> None:
+    def answer_of(visit: Visit) -> Event:
+        [event] = events_of(ANSWERED, visit)
+        return event
+
+    visit = new_visit()
+    assert answer_of(visit).origin is visit
+    # Its text, and that of its parameters, which is most of it.
+    assert answer_of(visit).weight > 1.5 * len(CALL)
+    longer = message_text("tools/call", name="t", arguments={"text": "x" * 1024})
+    for other in (new_visit(longer), new_visit(agent="x" * 513), new_visit(refusal="rate")):
+        assert type(answer_of(other).origin) is Origin
+
+
+def test_what_is_kept_of_a_visit_is_let_go_as_arguments_are() -> None:
+    [event] = events_of(ANSWERED, new_visit())
+    light = lightened(event)
+    assert (type(light.origin), light.weight) == (Origin, 0)
+    kept, asked = asked_in(event.origin), asked_in(light.origin)
+    assert kept.arguments is not None
+    assert asked == kept._replace(arguments=kept.arguments._replace(text=None))
 
 
 def test_what_large_arguments_weigh_is_known_and_can_be_let_go() -> None:
@@ -161,9 +191,9 @@ def test_what_large_arguments_weigh_is_known_and_can_be_let_go() -> None:
         assert event.weight >= 100_000
         light = lightened(event)
         assert light.weight == 0
-        assert light.origin is not None
-        assert light.origin.arguments is not None
-        assert light.origin.arguments.text is None
+        let_go = asked_in(light.origin).arguments
+        assert let_go is not None
+        assert let_go.text is None
         assert light._replace(origin=None) == event._replace(origin=None, weight=0)
 
 
@@ -177,16 +207,16 @@ def test_letters_that_take_four_bytes_weigh_as_much() -> None:
 def test_keys_of_arguments_are_kept_as_far_as_they_are_told() -> None:
     keys = {f"{number:02}" + "x" * 100_000: 1 for number in range(40)}
     [event] = events_of(ANSWERED, new_visit(message_text("tools/call", name="t", arguments=keys)))
-    assert event.origin is not None
-    assert event.origin.arguments is not None
-    assert sum(map(len, event.origin.arguments.keys or ())) < 32 * 260
+    arguments = asked_in(event.origin).arguments
+    assert arguments is not None
+    assert sum(map(len, arguments.keys or ())) < 32 * 260
 
 
 def test_words_of_peers_are_kept_up_to_a_length() -> None:
     long = "x" * 100_000
     call = message_text("tools/call", name=long, arguments={long: 1})
     visits = [
-        new_visit(call, client={"name": long, "version": long}, agent=long),
+        new_visit(call, client=client_of({"name": long, "version": long}), agent=long),
         new_visit(message_text(long)),
         new_visit(message_text("tasks/get", taskId=long)),
         new_visit(f'{{"jsonrpc":"2.0","method":"{long}"}}'.encode()),
@@ -202,8 +232,8 @@ def test_arguments_that_are_not_told_are_not_kept() -> None:
     for fact in (ANSWERED, audit.TaskCreated(of_task(), None)):
         [event] = events_of(fact, new_visit(), telling)
         assert event.weight == 0
-        assert event.origin is not None
-        assert event.origin.arguments is None
+        assert type(event.origin) is Origin
+        assert event.origin.asked.arguments is None
 
 
 def test_arguments_are_told_where_a_request_ends_and_where_a_task_is_made() -> None:
@@ -211,7 +241,7 @@ def test_arguments_are_told_where_a_request_ends_and_where_a_task_is_made() -> N
         event.name
         for case in CASES
         for event in events_of(case.fact, case.visit)
-        if event.origin is not None and event.origin.arguments is not None
+        if asked_in(event.origin).arguments is not None
     }
     assert with_arguments == {"rpc.call", "rpc.rejected", "task.created"}
 

@@ -15,6 +15,7 @@ from taskgate.telemetry import audit
 from taskgate.telemetry.auditlog.digests import task_ref
 from taskgate.telemetry.auditlog.events import note
 from taskgate.telemetry.auditlog.rendering import Renderer, Telling
+from taskgate.telemetry.visit import client_of
 from unit.telemetry.auditlog.told_facts import (
     ANSWERED,
     CALLER,
@@ -162,9 +163,10 @@ def test_no_line_has_a_token_an_id_of_a_task_or_a_value_of_an_argument(format: s
 
 def test_words_of_peers_are_printable_and_short() -> None:
     nasty = "a\n\x1b[31m\u202e" + "b" * 1000
+    client = client_of({"name": nasty, "version": ["no text"]})
     visit = new_visit(
         message_text("tools/call", name=nasty, arguments={nasty: 1}).replace(b'"id": 7', b'"id": "x\\ny"'),
-        agent=nasty, client={"name": nasty, "version": ["no text"]}, path=f"/{nasty}", revision=nasty, verb=nasty,
+        agent=nasty, client=client, path=f"/{nasty}", revision=nasty, verb=nasty,
     )  # fmt: skip
     line = line_of(ANSWERED, visit)
     assert line["mcp"]["client"] == {"name": "a[31m" + "b" * 120 + "…", "version": None}
@@ -192,7 +194,7 @@ def test_ids_and_tokens_that_a_host_puts_where_they_do_not_belong_are_withheld(f
         b'"id": 7', b'"id": "%s"' % TASK_ID.encode()
     )
     visits = [
-        new_visit(call, agent=words, client={"name": words, "version": words}, error="-32602"),
+        new_visit(call, agent=words, client=client_of({"name": words, "version": words}), error="-32602"),
         new_visit(message_text(words)),
         new_visit(orjson.dumps({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"reason": words}})),
     ]

@@ -16,7 +16,7 @@ from taskgate.telemetry.auditlog.catalogue import EVENTS
 from taskgate.telemetry.auditlog.events import Event, note
 from taskgate.telemetry.auditlog.rendering import Renderer, Telling
 from taskgate.telemetry.auditlog.table import EventTable
-from taskgate.telemetry.visit import Visit
+from taskgate.telemetry.visit import Client, Visit
 
 NOW: Final = datetime(2026, 11, 21, 1, 22, 3, 123456, tzinfo=UTC)
 KEY: Final = b"k" * 32
@@ -54,7 +54,7 @@ def new_visit(body: bytes | None = CALL, **changes: Any) -> Visit:
     """The visit of a request that was answered well, but for the changes."""
     visit = Visit("abcdefgh-1", "203.0.113.9", "POST", "/reports/mcp", "host/1.0")
     visit.status, visit.mount, visit.caller, visit.revision = 200, "reports", CALLER, "2026-07-28"
-    visit.client = {"name": "host", "version": "1.0"}
+    visit.client = Client("host", "1.0")
     visit.message = None if body is None else parse(body, max_depth=64)
     for name, value in changes.items():
         setattr(visit, name, value)
@@ -249,7 +249,7 @@ UNTOLD: Final[Sequence[audit.Fact]] = (
 
 def events_of(fact: audit.Fact, visit: Visit | None, telling: Telling = Telling()) -> tuple[Event, ...]:  # noqa: B008
     """By a table that knows nothing yet."""
-    return EventTable(telling).events_of(fact, visit, NOW)
+    return EventTable(telling).tellers[type(fact)](fact, visit, NOW)
 
 
 def line_of(fact: audit.Fact, visit: Visit | None, **telling: Any) -> dict[str, Any]:

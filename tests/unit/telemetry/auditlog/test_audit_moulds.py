@@ -1,0 +1,166 @@
+"""A line that is filled in says, byte for byte, what its document would."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from requirements import covers
+from taskgate.auth.context import ANONYMOUS
+from taskgate.telemetry import audit
+from taskgate.telemetry.auditlog import moulds
+from taskgate.telemetry.auditlog.chain import canonical
+from taskgate.telemetry.auditlog.events import Event
+from taskgate.telemetry.auditlog.rendering import Renderer, Telling
+from taskgate.telemetry.visit import Visit, client_of
+from unit.telemetry.auditlog.told_facts import (
+    ANSWERED,
+    CALLER,
+    CASES,
+    IDENTITY,
+    KEY,
+    TASK_ID,
+    SetSpan,
+    events_of,
+    message_text,
+    new_visit,
+)
+
+PREV = b'"' + b"0" * 64 + b'"'
+WORDS = st.text(max_size=40) | st.sampled_from(["%", "%b%d%%", "\0", "\\", '"', "\N{SNOWMAN}", TASK_ID, "x" * 300])
+
+
+def new_renderer(**telling: Any) -> Renderer:
+    return Renderer(Telling(**telling), key=KEY, node="gw-1")
+
+
+def written_of(render: Renderer, event: Event, seq: int = 7, prev: bytes = PREV) -> bytes:
+    """The line as it is written of the document."""
+    tied = None if prev == b"null" else prev[1:-1].decode()
+    return canonical({**render(event), "seq": seq, "prev": tied})
+
+
+def last_of(visit: Visit, **changes: Any) -> Event:
+    [event] = events_of(ANSWERED._replace(**changes), visit)
+    return event
+
+
+@covers("O-AUD-2", "O-AUD-4")
+@pytest.mark.parametrize("identity", ["full", "pseudonymous"])
+@pytest.mark.parametrize("results", ["none", "size", "hash"])
+@pytest.mark.parametrize("arguments", ["none", "keys", "hash", "full"])
+def test_whatever_is_told_a_line_is_the_same_or_is_written_of_its_document(
+    arguments: str, results: str, identity: str
+) -> None:
+    render = new_renderer(arguments=arguments, results=results, identity=identity)
+    for case in (*CASES, *CASES):
+        for event in events_of(case.fact, case.visit, Telling(arguments=arguments)):  # type: ignore[arg-type]
+            line = render.usual_line(event, 7, PREV)
+            assert line in (None, written_of(render, event))
+
+
+REQUESTS = st.sampled_from(["tools/call", "tools/list", "tasks/get"])
+IDS = st.integers(-(2**60), 2**60) | WORDS
+ARGUMENTS = st.dictionaries(WORDS, WORDS | st.integers(), max_size=40) | st.none() | st.just([1])
+
+
+VISITS = st.fixed_dictionaries(
+    {
+        "client": st.builds(lambda *words: client_of(dict(zip(("name", "version"), words, strict=True))), WORDS, WORDS),
+        "agent": WORDS | st.none(),
+        "path": WORDS,
+        "error": st.none() | WORDS,
+        "task": st.none() | st.just(TASK_ID),
+        "caller": st.sampled_from([ANONYMOUS, CALLER, None]),
+        "result_bytes": st.none() | st.integers(0, 2**40),
+    }
+)
+TIES = st.tuples(st.integers(1, 2**50), st.sampled_from([PREV, b"null"]))
+
+
+@given(REQUESTS, WORDS, ARGUMENTS, VISITS, IDS, st.floats(0, 1e6), TIES)
+def test_whatever_peers_say_a_line_is_the_same(
+    method: str, tool: str, arguments: Any, said: dict[str, Any], id: int | str, seconds: float, tie: tuple[int, bytes]
+) -> None:
+    """Of two requests that differ in what is filled in, and of one that differs in its words."""
+    params = {"name": tool, "taskId": TASK_ID} if arguments is None else {"name": tool, "arguments": arguments}
+    body = message_text(method, **params)
+    first, second = new_visit(body, **said), new_visit(body, **{**said, "id": "abcdefgh-2"})
+    assert first.message is not None
+    second.message = first.message._replace(id=id)
+    if second.result_bytes is not None:
+        second.result_bytes += 1
+    other = new_visit(body, **{**said, "path": f"{said['path']}%s"})
+    for visit, took in ((first, 0.5), (second, seconds), (other, seconds)):
+        event = last_of(visit, seconds=took)
+        assert RENDER.usual_line(event, *tie) in (None, written_of(RENDER, event, *tie))
+
+
+RENDER = new_renderer()
+
+
+def test_lines_of_usual_requests_are_filled_in() -> None:
+    render = new_renderer()
+    bodies = [message_text("tools/call", name="t", arguments={}), message_text("tools/list"), message_text("ping")]
+    bodies.append(message_text("tasks/get", taskId=TASK_ID))
+    for visit in (new_visit(), new_visit(error="tool_error"), *map(new_visit, bodies)):
+        event = last_of(visit)
+        assert render.usual_line(event, 7, PREV) == written_of(render, event)
+
+
+@pytest.mark.parametrize(
+    "visit",
+    [
+        new_visit(span=SetSpan()),
+        new_visit(parts=2),
+        new_visit(refusal="rate"),
+        new_visit(None, verb="GET"),
+        new_visit(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}'),
+        new_visit(agent="x" * 600),
+    ],
+)
+def test_other_lines_are_written_of_their_documents(visit: Visit) -> None:
+    assert new_renderer().usual_line(last_of(visit), 7, PREV) is None
+
+
+@pytest.mark.parametrize("telling", [{"arguments": "full"}, {"arguments": "keys"}, {"format": "ocsf"}])
+def test_what_tells_more_than_digests_is_written_of_its_document(telling: dict[str, Any]) -> None:
+    assert new_renderer(**telling).usual_line(last_of(new_visit()), 7, PREV) is None
+
+
+def test_times_that_json_would_write_otherwise_are_left_to_documents() -> None:
+    render, event = new_renderer(), last_of(new_visit())
+    even = datetime(2026, 1, 1, tzinfo=UTC)
+    elsewhere = datetime(2026, 1, 1, 0, 0, 0, 1, tzinfo=timezone(timedelta(hours=1)))
+    assert [render.usual_line(event._replace(time=time), 7, PREV) for time in (even, elsewhere)] == [None, None]
+
+
+def test_a_message_that_came_with_others_has_no_time_and_is_written_of_its_document() -> None:
+    [event] = events_of(audit.PartAnswered(), new_visit())
+    assert new_renderer().usual_line(event, 7, PREV) is None
+
+
+def test_who_asks_is_told_of_each_request_anew() -> None:
+    """The same caller comes with one token after the other, which say more of them than who they are."""
+    render = new_renderer()
+    for jti in ("one", "two", "one"):
+        caller = replace(CALLER, identity=replace(IDENTITY, claims={"jti": jti}))
+        event = last_of(new_visit(caller=caller))
+        line = render.usual_line(event, 7, PREV)
+        assert line == written_of(render, event)
+        assert f'"jti":"{jti}"'.encode() in line
+
+
+def test_no_more_is_remembered_than_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moulds, "MOST", 4)
+    render = new_renderer()
+    for number in range(50):
+        caller = replace(CALLER, key=f"caller-{number}")
+        event = last_of(new_visit(path=f"/{number}", caller=caller))
+        assert render.usual_line(event, 7, PREV) == written_of(render, event)
+    kept = render._moulds
+    assert kept is not None
+    assert (len(kept._moulds), len(kept._actors)) == (2, 2)
