@@ -4,6 +4,7 @@ import asyncio
 import os
 from contextlib import suppress
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from helpers.manual_clock import ManualClock
 from helpers.waiting import bounded
 from taskgate.telemetry.audit import AuditDropped
+from taskgate.telemetry.auditlog import book as books
 from taskgate.telemetry.auditlog import files
 from taskgate.telemetry.auditlog import log as logs
 from taskgate.telemetry.auditlog.book import Book
@@ -281,3 +283,17 @@ def test_events_are_let_go_of_before_the_sink_is_waited_for(tmp_path: Path) -> N
     book = Book("file", Stuck(), render=Renderer(Telling(), key=KEY, node="gw-1"), signer=None, to_disk=False)
     with pytest.raises(OSError):
         book.keep(events, NOW)
+
+
+def test_the_thread_stands_aside_after_every_millisecond_of_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The event loop waits for as long as the thread makes lines."""
+    passed = count()
+    naps: list[float] = []
+    monkeypatch.setattr(books, "perf_counter", lambda: next(passed) * 0.4e-3)
+    monkeypatch.setattr(books, "sleep", naps.append)
+    with open(os.devnull, "wb") as nowhere:
+        sink = StreamSink(nowhere.fileno())
+        book = Book("file", sink, render=Renderer(Telling(), key=KEY, node="gw-1"), signer=None, to_disk=False)
+        book.keep([note("gateway.started", NOW)] * 12, NOW)
+    assert len(naps) == 4
+    assert set(naps) == {50e-6}
