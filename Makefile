@@ -6,14 +6,16 @@ PY = .venv/bin/python
 STAMP = .venv/made-from-pyproject
 DEBIAN = On Debian 12 or newer: apt-get install python3 python3-venv
 
-.PHONY: help setup run test environments provider peers check bench dashboards fmt clean
+.PHONY: help setup run test environments provider peers chaos check bench dashboards fmt clean
 
 help:
 	@echo 'make setup   what all others need: .venv with taskgate in it'
 	@echo 'make run     an example server, taskgate before it, and a host that calls a slow tool as a task; ONCE=1 ends after that'
 	@echo '             AUTH=1: with an issuer of tokens, and two users, each with tasks of their own'
 	@echo '             OBSERVE=1: with a Prometheus that scrapes it (Debian: apt-get install --no-install-recommends prometheus)'
+	@echo '             REPLICAS=3: three of taskgate that share a Valkey, behind nginx if it is here (Debian: apt-get install nginx-light)'
 	@echo 'make test    every test'
+	@echo 'make chaos   gateways that share a store, and much that goes wrong; SEEDS=1,2,3 and SECONDS=60 for other runs, or longer ones'
 	@echo 'make check   ruff, mypy and the import contracts'
 	@echo 'make bench   the benchmarks'
 	@echo 'make dashboards  writes grafana/dashboards anew'
@@ -35,7 +37,7 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 run: $(STAMP)
-	@ONCE='$(ONCE)' AUTH='$(AUTH)' OBSERVE='$(OBSERVE)' LISTEN='$(LISTEN)' ADMIN='$(ADMIN)' $(PY) example/run.py
+	@ONCE='$(ONCE)' AUTH='$(AUTH)' OBSERVE='$(OBSERVE)' REPLICAS='$(REPLICAS)' LISTEN='$(LISTEN)' ADMIN='$(ADMIN)' $(PY) example/run.py
 
 # Releases of the SDK, a host, and a Node.js, each in an environment of its own, for the interop tests.
 environments: $(STAMP)
@@ -51,6 +53,12 @@ peers: $(STAMP)
 
 test: $(STAMP) environments provider peers
 	$(PY) -m pytest
+
+# A short run of one seed is part of `make test`.
+SEEDS ?= 1,2,3,4,5
+SECONDS ?= 30
+chaos: $(STAMP)
+	CHAOS_SEEDS='$(SEEDS)' CHAOS_SECONDS='$(SECONDS)' $(PY) -m pytest -s tests/chaos
 
 check: $(STAMP)
 	.venv/bin/ruff check .

@@ -9,6 +9,7 @@ import platform
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +33,23 @@ class Finding:
     low: float
     high: float
     at_most: float | None
+    at_least: float | None = None
+
+    @property
+    def goal(self) -> str:
+        """The goal in words; empty without one."""
+        if self.at_most is not None:
+            return f"≤ {self.at_most:g}"
+        return "" if self.at_least is None else f"≥ {self.at_least:g}"
 
     @property
     def verdict(self) -> str:
         """Whether the goal is met; empty without a goal."""
-        if self.at_most is None:
+        if not self.goal:
             return ""
-        return "met" if self.value <= self.at_most else "missed"
+        most = inf if self.at_most is None else self.at_most
+        least = -inf if self.at_least is None else self.at_least
+        return "met" if least <= self.value <= most else "missed"
 
 
 def machine() -> dict[str, Any]:
@@ -54,10 +65,10 @@ def machine() -> dict[str, Any]:
     return {"python": python, "cores": cores, "cpu": cpu, "kernel": platform.release(), **versions}
 
 
-def finding(what: str, values: Sequence[float], at_most: float | None) -> Finding:
+def finding(what: str, values: Sequence[float], at_most: float | None, *, at_least: float | None = None) -> Finding:
     """Those figures, one of each round, with their median and its goal."""
     middle = statistics.median(values)
-    return Finding(what=what, value=middle, low=min(values), high=max(values), at_most=at_most)
+    return Finding(what=what, value=middle, low=min(values), high=max(values), at_most=at_most, at_least=at_least)
 
 
 def _ratio(outcome: Outcome, ratio: Ratio) -> Finding:
@@ -67,7 +78,8 @@ def _ratio(outcome: Outcome, ratio: Ratio) -> Finding:
     if ratio.absolute:
         what = f"{what} {_UNITS[ratio.figure]}, {ratio.of} - {ratio.to} (depends on the machine)"
         return finding(what, [above - below for above, below in figures], ratio.at_most)
-    return finding(f"{what}, {ratio.of} / {ratio.to}", [above / below for above, below in figures], ratio.at_most)
+    quotients = [above / below for above, below in figures]
+    return finding(f"{what}, {ratio.of} / {ratio.to}", quotients, ratio.at_most, at_least=ratio.at_least)
 
 
 def findings(outcomes: Sequence[Outcome], held: Sequence[Held], waited: Sequence[Waited] = ()) -> list[Finding]:
@@ -143,7 +155,7 @@ def findings_table(found: Sequence[Finding]) -> str:
             one.what,
             f"{one.value:.2f}",
             f"{one.low:.2f}-{one.high:.2f}",
-            "" if one.at_most is None else f"≤ {one.at_most:g}",
+            one.goal,
             one.verdict,
         ]
         for one in found

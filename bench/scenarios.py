@@ -9,12 +9,16 @@ _TTL = 3_600_000  # ms; longer than a benchmark runs, so that no expiry falls in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    """A ratio of one figure between two targets, or their difference if `absolute`; `at_most` is its goal, if any."""
+    """A ratio of one figure between two targets, or their difference if `absolute`.
+
+    Its goal, if any, is `at_most`, or `at_least`.
+    """
 
     figure: str
     of: str
     to: str
     at_most: float | None = None
+    at_least: float | None = None
     absolute: bool = False
 
 

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -24,8 +24,8 @@ server: {{listen: "127.0.0.1:{port}", drain: {{delay: 0s}}}}
 admin: {{listen: "127.0.0.1:{admin_port}"}}
 upstreams: {{{mount}: {{path: {path}, transport: http, url: "{url}", protocol_version: {revision}, {unbounded}}}}}
 auth: {auth}
-store: {{backend: sqlite, sqlite: {{path: "{folder}/{database}"}}}}
-limits: {{rate: [], concurrency: {concurrency}}}
+store: {store}
+limits: {{rate: {rate}, concurrency: {concurrency}}}
 tasks: {{early_poll: {{reject_above: 1000}}}}
 logging: {{level: warning}}
 """
@@ -33,6 +33,7 @@ _CONCURRENCY = """\
 {tasks_per_context: 1000000, tasks_global: 1000000, kept_per_context: 1024GiB, kept_global: 1024GiB, \
 sessions_per_context: 1000000}\
 """
+_SQLITE = '{{backend: sqlite, sqlite: {{path: "{folder}/{database}"}}}}'
 _UNBOUNDED = "health: null, concurrency: 100000"
 _GUARDED = """\
 {{mode: required, issuers: {{bench: {{issuer: "{issuer}", jwks_file: "{keys}"}}}}, context: {{key_file: "{secret}"}}}}\
@@ -43,9 +44,9 @@ _GUARDED = """\
 class Place:
     """Where a target stands: its port, the stub's, an empty folder of its own, and whose tokens it asks for, if any.
 
-    `revision` is the one that the server is spoken to in. `more` is what taskgate's configuration has besides, and
-    `tree` the checkout that it is run from, if another one than this. What it keeps without being told where is in the
-    folder too.
+    `revision` is the one that the server is spoken to in. `more` is what taskgate's configuration has besides, `parts`
+    what it has in the place of the usual `auth`, `store` or `rate`, and `tree` the checkout that it is run from, if
+    another one than this. What it keeps without being told where is in the folder too.
     """
 
     port: int
@@ -54,6 +55,7 @@ class Place:
     issuer: Issuer | None = None
     revision: str = "auto"
     more: str = ""
+    parts: Mapping[str, str] = field(default_factory=dict)
     tree: Path | None = None
     admin_port: int = field(default_factory=free_port)
 
@@ -99,16 +101,19 @@ def _taskgate(place: Place) -> list[str]:
     file = place.folder / "taskgate.yaml"
     text = _CONFIGURATION.format(
         port=place.port,
-        auth=_auth(place),
         admin_port=place.admin_port,
         mount=MOUNT,
         path=host.PATH,
         url=place.url,
-        folder=place.folder,
-        database=DATABASE,
         revision=place.revision,
         concurrency=_CONCURRENCY,
         unbounded=_UNBOUNDED,
+        **{
+            "auth": _auth(place),
+            "store": _SQLITE.format(folder=place.folder, database=DATABASE),
+            "rate": "[]",
+            **place.parts,
+        },
     )
     file.write_text(text + place.more)
     return [str(Path(sys.executable).parent / "taskgate"), "serve", "--config", str(file)]
@@ -153,12 +158,22 @@ def started(
     sessions: int,
     revision: str = "auto",
     more: str = "",
+    parts: Mapping[str, str] | None = None,
     tree: Path | None = None,
 ) -> Iterator[Running]:
     """The target `name`, with host sessions open; for the rest see Place. `BenchFailed` if it does not come up."""
     port = free_port()
     issuer = Issuer(f"http://127.0.0.1:{port}{host.PATH}") if name == "guarded" else None
-    place = Place(port=port, stub_port=stub.port, folder=folder, issuer=issuer, revision=revision, more=more, tree=tree)
+    place = Place(
+        port=port,
+        stub_port=stub.port,
+        folder=folder,
+        issuer=issuer,
+        revision=revision,
+        more=more,
+        parts=parts or {},
+        tree=tree,
+    )
     try:
         program = Program(name, _COMMANDS[name](place), environment=place.environment)
     except OSError as failure:

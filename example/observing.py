@@ -4,7 +4,7 @@ import asyncio
 import shutil
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,10 +34,11 @@ class NotObserved(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    """A Prometheus that scrapes; `address` is HOST:PORT."""
+    """A Prometheus that scrapes so many gateways; `address` is HOST:PORT."""
 
     child: Child
     address: str
+    gateways: int = 1
 
     async def show(self) -> None:
         """Waits until it has seen what is so now, and prints its answers. Raises NotObserved."""
@@ -54,7 +55,8 @@ class Observer:
         now = time.time()
         try:
             async with asyncio.timeout(SEEN_WITHIN):
-                await prometheus.wait_for(self.address, f'timestamp(up{{job="taskgate"}}) > {now:.3f} and up == 1')
+                seen = f'count(timestamp(up{{job="taskgate"}}) > {now:.3f} and up == 1) == {self.gateways}'
+                await prometheus.wait_for(self.address, seen)
         except TimeoutError as error:
             raise NotObserved(f"Prometheus scraped nothing within {SEEN_WITHIN:.0f} s") from error
         except (OSError, prometheus.PrometheusRefused) as error:
@@ -70,15 +72,15 @@ def check_that_prometheus_is_here() -> None:
 
 
 @asynccontextmanager
-async def observing(admin: Address, folder: Path) -> AsyncIterator[Observer]:
-    """A Prometheus that scrapes that address every second for the length of the block. Raises NotObserved.
+async def observing(admins: Sequence[Address], folder: Path) -> AsyncIterator[Observer]:
+    """A Prometheus that scrapes these addresses every second for the length of the block. Raises NotObserved.
 
     What an earlier one left in the folder goes.
     """
     storage = folder / "prometheus"
     shutil.rmtree(storage, ignore_errors=True)
     config = folder / "prometheus.yml"
-    config.write_text(prometheus.configuration(str(admin)), encoding="utf-8")
+    config.write_text(prometheus.configuration(*map(str, admins)), encoding="utf-8")
     async with running(prometheus.command(config, storage), log=folder / "prometheus.log") as child:
         try:
             async with asyncio.timeout(START_WITHIN):
@@ -86,7 +88,7 @@ async def observing(admin: Address, folder: Path) -> AsyncIterator[Observer]:
                 await child.said(rb"Server is ready")
         except (TimeoutError, ChildEnded) as error:
             raise NotObserved(f"Prometheus did not start within {START_WITHIN:.0f} s") from error
-        yield Observer(child, address)
+        yield Observer(child, address, len(admins))
 
 
 def where_to_look(observer: Observer, folder: str) -> str:
@@ -94,5 +96,5 @@ def where_to_look(observer: Observer, folder: str) -> str:
     return f"""\
   Prometheus     http://{observer.address}/graph, alerts at http://{observer.address}/alerts
   for Grafana    a data source of the type Prometheus at that address, and the dashboards in grafana/dashboards
-  the audit log  {folder}/data/audit.jsonl
+  the audit log  {folder}/data{"" if observer.gateways == 1 else "-of-gateway-1"}/audit.jsonl
 """

@@ -44,11 +44,11 @@ def program(name: str = "prometheus") -> Path:
     return Path(path)
 
 
-def configuration(target: str, *, interval: str = "1s") -> str:
-    """The sample configuration, but with that target (HOST:PORT), looked at that often."""
+def configuration(*targets: str, interval: str = "1s") -> str:
+    """The sample configuration, but with these targets (HOST:PORT), looked at that often."""
     text = SAMPLE.read_text(encoding="utf-8")
     for ours, here in (
-        ("127.0.0.1:9464", target),
+        ("127.0.0.1:9464", '", "'.join(targets)),
         ("alerts/*.yml", f"{SAMPLE.parent}/alerts/*.yml"),
         ("15s", interval),
     ):

@@ -2,7 +2,8 @@
 
 Then taskgate goes on serving until Ctrl-C, so that one can try it by hand. With ONCE=1 it ends after the host has run,
 with 0 or 1, on free ports and in a folder of its own. With AUTH=1 taskgate asks for tokens, there is an issuer of them,
-and the host is two users. With OBSERVE=1 a Prometheus scrapes taskgate. All that is written goes under `.run/`.
+and the host is two users. With OBSERVE=1 a Prometheus scrapes taskgate. With REPLICAS=3 there are three of it, which
+share a Valkey. All that is written goes under `.run/`.
 """
 
 import asyncio
@@ -11,26 +12,25 @@ import shutil
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from addresses import Address, AddressUnusable, free_addresses, is_ready, parse_address, refuse_taken
+from addresses import Address, AddressUnusable, free_addresses, parse_address, refuse_taken
 from environments import NEWEST, EnvironmentNotMade, ensure, python_of, unsupported
+from gateways import RunFailed, gateway_before, options_for, url_of, wait_until_ready
 from observing import NotObserved, Observer, check_that_prometheus_is_here, observing, where_to_look
-from processes import UVICORN_LISTENS, Child, ChildEnded, bound_to_us, end, running
+from processes import UVICORN_LISTENS, Child, bound_to_us, end, running
+from replicas import Replicas, count_from, several
 
 EXAMPLE = Path(__file__).resolve().parent
 RUN = EXAMPLE.parent / ".run"
-TASKGATE = Path(sys.executable).with_name("taskgate")
 
 SERVER_ENVIRONMENT = "mcp-1.12.4"
-READY_WITHIN = 30.0
 HOST_WITHIN = 120.0
 LOG_LINES = 200
-LOGS = ("server.log", "issuer.log", "gateway.log", "prometheus.log")
+LOGS = ("server.log", "issuer.log", "gateway*.log", "valkey.log", "balancer.log", "prometheus.log")
 ISSUER_LISTENS = rb"Tokens are issued at (http://\S+)\n"
 INITIALIZE = (
     '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},'
@@ -38,53 +38,38 @@ INITIALIZE = (
 )
 
 
-GUARDED = """\
-version: 1
-server: {{listen: "{listen}"}}
-admin: {{listen: "{admin}"}}
-upstreams:
-  reports: {{path: /mcp, url: "{upstream}"}}
-auth:
-  mode: required
-  issuers:
-    example: {{issuer: "{issuer}", profile: rfc9068}}
-authorization:
-  rules:
-    - {{name: broken, tool: broken_report, require_scopes: [reports.admin]}}
-"""
-
-
-class RunFailed(Exception):
-    """The example cannot go on; the text says why, for a person to read."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What one run was asked to do."""
 
     once: bool
     auth: bool
     observe: bool
+    replicas: int
     listen: Address
     admin: Address
     folder: Path
 
 
 def plan_from(environment: Mapping[str, str], *, once: bool, auth: bool, observe: bool) -> Plan:
-    """Reads LISTEN and ADMIN for a plain run. Raises AddressUnusable and NotObserved where something cannot be had."""
+    """Reads REPLICAS, and for a plain run LISTEN and ADMIN.
+
+    Raises AddressUnusable, NotObserved and RunFailed where something cannot be had.
+    """
     if observe:
         check_that_prometheus_is_here()
+    replicas = count_from(environment.get("REPLICAS", ""))
     RUN.mkdir(exist_ok=True)
     if once:
         listen, admin = free_addresses()
         folder = Path(tempfile.mkdtemp(prefix="once-", dir=RUN))
-        return Plan(once=True, auth=auth, observe=observe, listen=listen, admin=admin, folder=folder)
+        return Plan(once, auth, observe, replicas, listen, admin, folder)
     listen = parse_address("LISTEN", environment.get("LISTEN") or "127.0.0.1:8080")
     admin = parse_address("ADMIN", environment.get("ADMIN") or "127.0.0.1:9464")
     refuse_taken(listen, admin)
-    for log in LOGS:
-        (RUN / log).unlink(missing_ok=True)
-    return Plan(once=False, auth=auth, observe=observe, listen=listen, admin=admin, folder=RUN)
+    for log in logs_in(RUN):
+        log.unlink()
+    return Plan(once, auth, observe, replicas, listen, admin, RUN)
 
 
 async def run(plan: Plan, python: Path) -> None:
@@ -101,62 +86,46 @@ async def run(plan: Plan, python: Path) -> None:
             needed["the issuer"] = await children.enter_async_context(running(tokens, log=plan.folder / "issuer.log"))
             issuer = await url_of(needed["the issuer"], ISSUER_LISTENS, "the issuer")
             print(f"Tokens are issued at            {issuer}", flush=True)
-        options = options_for(plan, upstream, issuer)
-        needed["taskgate"] = gateway = await children.enter_async_context(gateway_before(options, plan))
-        await wait_until_ready(gateway, plan.admin)
         url = f"http://{plan.listen}/mcp"
-        print(f"taskgate is in front of it at    {url}", flush=True)
+        replicas = await gateways_of(plan, upstream, issuer, needed, children)
+        admins = [plan.admin] if replicas is None else [each.admin for each in replicas.gateways]
         observer = None
         if plan.observe:
-            observer = await children.enter_async_context(observing(plan.admin, plan.folder))
+            observer = await children.enter_async_context(observing(admins, plan.folder))
             needed["Prometheus"] = observer.child
             print(f"Prometheus scrapes it, and is at http://{observer.address}", flush=True)
         print(flush=True)
         await run_host("users.py" if plan.auth else "host.py", url)
+        if replicas is not None:
+            await replicas.show()
         if observer is not None:
             await observer.show()
         if not plan.once:
-            print(farewell(url, plan.admin, issuer, observer), flush=True)
+            print(farewell(url, admins, issuer, observer), flush=True)
             await wait_for_any_to_end(needed)
 
 
-async def url_of(child: Child, pattern: bytes, name: str) -> str:
-    """Waits until the child says where it listens."""
-    try:
-        async with asyncio.timeout(READY_WITHIN):
-            return (await child.said(pattern))[1].decode()
-    except (TimeoutError, ChildEnded) as error:
-        raise RunFailed(f"{name} did not start within {READY_WITHIN:.0f} s") from error
-
-
-def options_for(plan: Plan, upstream: str, issuer: str | None) -> Sequence[str | Path]:
-    """How taskgate is told what to do: by options alone, or by a file where it is to ask for tokens."""
-    if issuer is None:
-        return ["--upstream", upstream, "--listen", str(plan.listen), "--admin", str(plan.admin)]
-    config = plan.folder / "gateway.yaml"
-    config.write_text(GUARDED.format(listen=plan.listen, admin=plan.admin, upstream=upstream, issuer=issuer))
-    return ["--config", config]
-
-
-def gateway_before(options: Sequence[str | Path], plan: Plan) -> AbstractAsyncContextManager[Child]:
-    """taskgate, started as anybody would start it."""
-    return running(
-        [TASKGATE, "serve", *options],
-        log=plan.folder / "gateway.log",
-        environment={"TASKGATE_DATA_DIR": str(plan.folder / "data")},
-        polite=signal.SIGINT,  # a person's way to end it; SIGTERM would first let a load balancer take its hosts away
+async def gateways_of(
+    plan: Plan, upstream: str, issuer: str | None, needed: dict[str, Child], children: AsyncExitStack
+) -> Replicas | None:
+    """Starts taskgate, or several of it with all that they take; None for one. Adds to `needed`."""
+    if plan.replicas == 1:
+        options = options_for(plan.folder, plan.listen, plan.admin, upstream, issuer)
+        needed["taskgate"] = gateway = await children.enter_async_context(gateway_before(options, plan.folder))
+        await wait_until_ready(gateway, plan.admin)
+        print(f"taskgate is in front of it at    http://{plan.listen}/mcp", flush=True)
+        return None
+    found = await children.enter_async_context(
+        several(plan.replicas, plan.listen, plan.admin, upstream=upstream, issuer=issuer, folder=plan.folder)
     )
-
-
-async def wait_until_ready(gateway: Child, admin: Address) -> None:
-    """Asks the admin listener until it says yes."""
-    deadline = time.monotonic() + READY_WITHIN
-    while not await is_ready(admin):
-        if gateway.process.returncode is not None:
-            raise RunFailed(f"taskgate ended at once, with {gateway.process.returncode}")
-        if time.monotonic() > deadline:
-            raise RunFailed(f"taskgate was not ready within {READY_WITHIN:.0f} s")
-        await asyncio.sleep(0.1)
+    needed.update(found.needed)
+    for number, each in enumerate(found.gateways, 1):
+        print(f"taskgate {number} is in front of it at  http://{each.listen}/mcp", flush=True)
+    print(
+        f"They share a Valkey; in front of them, for hosts, is {found.balanced_by} at http://{plan.listen}/mcp",
+        flush=True,
+    )
+    return found
 
 
 async def run_host(script: str, url: str) -> None:
@@ -189,12 +158,14 @@ async def wait_for_any_to_end(needed: Mapping[str, Child]) -> None:
     raise RunFailed(f"{done.pop().get_name()} ended by itself")
 
 
-def farewell(url: str, admin: Address, issuer: str | None, observer: Observer | None) -> str:
+def farewell(url: str, admins: Sequence[Address], issuer: str | None, observer: Observer | None) -> str:
     """What to try while it serves."""
+    log = "gateway.log" if len(admins) == 1 else "gateway-1.log"
+    others = "".join(f"\n                 http://{each}/metrics" for each in admins[1:])
     return f"""
 taskgate goes on serving until Ctrl-C.
   for hosts      {url}
-  for operators  http://{admin}/metrics, its log is {RUN.name}/gateway.log
+  for operators  http://{admins[0]}/metrics, its log is {RUN.name}/{log}{others}
 {"" if observer is None else where_to_look(observer, RUN.name)}
 Try it:{"" if issuer is None else get_token(url, issuer)}
   curl -i {url} {"" if issuer is None else '-H "Authorization: Bearer $TOKEN" '}\\
@@ -249,10 +220,14 @@ def carry_out(plan: Plan) -> int:
 
 def print_logs(folder: Path) -> None:
     """The last lines of each child's log."""
-    for log in (folder / name for name in LOGS):
-        if log.exists():
-            lines = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
-            print(f"\n--- {log.relative_to(RUN.parent)}", *lines, "---", sep="\n", file=sys.stderr)
+    for log in logs_in(folder):
+        lines = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
+        print(f"\n--- {log.relative_to(RUN.parent)}", *lines, "---", sep="\n", file=sys.stderr)
+
+
+def logs_in(folder: Path) -> list[Path]:
+    """The logs of children that there are."""
+    return [log for pattern in LOGS for log in sorted(folder.glob(pattern))]
 
 
 def main() -> int:
@@ -262,7 +237,7 @@ def main() -> int:
     once, auth, observe = (os.environ.get(name, "") not in {"", "0"} for name in ("ONCE", "AUTH", "OBSERVE"))
     try:
         return carry_out(plan_from(os.environ, once=once, auth=auth, observe=observe))
-    except (AddressUnusable, NotObserved) as failure:
+    except (AddressUnusable, NotObserved, RunFailed) as failure:
         print(f"make run: {failure}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

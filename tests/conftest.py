@@ -5,9 +5,20 @@ from hypothesis import settings
 
 from helpers.leaks import no_task_left_behind, nothing_left_behind
 from helpers.manual_clock import ManualClock, SeededEntropy
+from helpers.shared_store import redis_server, shared_options, shared_server, valkey_server
 from helpers.told import MARKER, told
 
-__all__ = ["clock", "entropy", "no_task_left_behind", "nothing_left_behind", "told"]
+__all__ = [
+    "clock",
+    "entropy",
+    "no_task_left_behind",
+    "nothing_left_behind",
+    "redis_server",
+    "shared_options",
+    "shared_server",
+    "told",
+    "valkey_server",
+]
 
 # How long one example takes says more about the machine than about the code. "few" is for what no luck may decide.
 settings.register_profile("taskgate", deadline=None)

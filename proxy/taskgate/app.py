@@ -5,8 +5,6 @@ and exit codes (`cli`).
 """
 
 import asyncio
-import os
-import socket
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
@@ -15,8 +13,9 @@ from logging import getLogger
 from pathlib import Path
 from typing import Any, Final
 
-from taskgate.assembly import House, Surroundings, build_house, build_listener, open_configured_store
-from taskgate.config import GatewayConfig, Listen
+from taskgate.assembly import House, Kept, Surroundings, build_house, build_listener, open_configured_store
+from taskgate.clock import SharedClock
+from taskgate.config import GatewayConfig
 from taskgate.config.reloading import fingerprint
 from taskgate.downstream.listener import PublicListener
 from taskgate.downstream.operations import OperatorsListener
@@ -24,10 +23,13 @@ from taskgate.engine.measured import MeasuredStore
 from taskgate.errors import StoreUnavailable
 from taskgate.gate import Gate
 from taskgate.gatehouse import build_gatehouse, deployment_keys, operators_token
+from taskgate.ground import Company
 from taskgate.observation import Observation
-from taskgate.parting import part, unless
+from taskgate.parting import part, take_no_more, unless
 from taskgate.reload import Reload, Reloaded, Stage
+from taskgate.sockets import bind, refused
 from taskgate.stores.base import Store
+from taskgate.stores.sharing import Shared
 from taskgate.tasks.record import OwnerKey
 from taskgate.telemetry.lag import LoopLag
 from taskgate.telemetry.metrics.limit_families import PENALIZED
@@ -38,10 +40,6 @@ NOT_NOW: Final = Reloaded(result="invalid", problems=("the gateway is starting o
 _NOBODY: Final = OwnerKey("", "")
 
 log = getLogger("taskgate.app")
-
-
-class ListenFailed(Exception):
-    """An address cannot be had; the text is for the operator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +58,7 @@ class Service:
     """One gateway, from `start` to `close`.
 
     `data_directory` is where a store without a configured path lives; None will do for any other. Without a `source`
-    there is nothing to read again.
+    there is nothing to read again. `end` is called when an operator wants it to drain; without it none can.
     """
 
     def __init__(
@@ -70,6 +68,7 @@ class Service:
         data_directory: Path | None,
         surroundings: Surroundings | None = None,
         source: Source | None = None,
+        end: Callable[[], None] | None = None,
     ) -> None:
         self._config = config
         self._data_directory = data_directory
@@ -84,6 +83,8 @@ class Service:
             servers=self._servers,
             reload=self._report_reread,
             audit=self._sight,
+            end=end,
+            replicas=self._replicas,
         )
         self._store: Store | None = None
         self._house: House | None = None
@@ -146,10 +147,9 @@ class Service:
         self._ending = True
         self._sight.wind_down()
         self._admin.drain()
+        self._house.sweeper.part()
         log.info("draining")
-        await unless(hurry, asyncio.sleep(delay.total_seconds()))
-        self._listener.stop_accepting()
-        self._house.gateway.drain(rules.timeout)
+        await take_no_more(self._listener, self._house, delay, rules.timeout, hurry)
         deadline = clock.elapsed() + rules.timeout.total_seconds()
         if rules.running_tasks == "wait":
             await unless(hurry, self._house.runner.idle(), within=rules.timeout)
@@ -172,20 +172,22 @@ class Service:
         try:
             self.admin_address = await self._admin.start(config.admin.listen.host, config.admin.listen.port, token)
         except OSError as error:
-            raise _refused("admin.listen", config.admin.listen, error) from None
+            raise refused("admin.listen", config.admin.listen, error) from None
         closers.push_async_callback(self._admin.close)
         lag = LoopLag(sight.metrics.observe_lag)
         lag.start()
         closers.callback(lag.stop)
         # The port before the store: whoever starts a second gateway by mistake is to hear of the port.
-        bound = _bind(config.server.listen)
+        bound = bind(config.server.listen)
         closers.callback(bound.close)
-        store = self._around.store or await open_configured_store(config, self._data_directory)
+        opened = self._around.store or await open_configured_store(config, self._data_directory)
+        store, shared = (opened.store, opened) if isinstance(opened, Shared) else (opened, None)
         closers.push_async_callback(store.close)
         # Before what has something to tell, and after it; but whoever starts a second gateway is to hear of the store.
         closers.push_async_callback(sight.close)
         await sight.open(config)
         closers.callback(sight.end)
+        time = clock if shared is None else SharedClock(clock)
         self._store = MeasuredStore(store, audit=sight.audit, clock=clock)
         entropy = self._around.entropy
         keys = deployment_keys(config, self._data_directory, entropy)
@@ -193,7 +195,9 @@ class Service:
         closers.push_async_callback(gate.close)
         gate.open()
         port = bound.getsockname()[1]
-        self._house = house = await build_house(config, self._store, gate, sight, self._around, port)
+        kept = Kept(self._store, shared, time)
+        self._house = house = await build_house(config, kept, gate, sight, self._around, port)
+        await self._open_company(house.company)
         self._open_house(house)
         self._listener = build_listener(config, house, port, sight, self._around)
         self._watch(house, self._listener)
@@ -212,6 +216,17 @@ class Service:
         metrics.watch(IN_FLIGHT, house.mounting.requests.read)
         if (penalties := house.penalties) is not None:
             metrics.watch(PENALIZED, lambda: {(): penalties.boxed(clock.elapsed())})
+
+    async def _open_company(self, company: Company) -> None:
+        """Be one of several, where that is so: until the store's time is known none of its records can be judged."""
+        if company.leasing is not None:
+            await company.leasing.open()
+            self._closers.push_async_callback(company.leasing.close)
+        if company.correspondence is not None:
+            company.correspondence.open()
+            self._closers.push_async_callback(company.correspondence.close)
+        if company.shared_trails is not None:
+            self._closers.push_async_callback(company.shared_trails.close)
 
     def _open_house(self, house: House) -> None:
         closers = self._closers
@@ -232,7 +247,7 @@ class Service:
         closers.callback(house.relaying.close)
 
     async def _ready(self) -> Mapping[str, bool]:
-        """Whether the gateway can serve: it listens, its store answers, and it can judge tokens.
+        """Whether the gateway can serve: it listens, its store answers (and hears it, if shared), it can judge tokens.
 
         Servers behind it do not count, nor does an issuer that was there once.
         """
@@ -243,7 +258,15 @@ class Service:
             await self._store.load(_NOBODY, "", now=self._around.clock.now())
         except StoreUnavailable:
             found["store"] = False
+        if (leasing := self._house.company.leasing) is not None:
+            # Who may read a store may not be able to write there.
+            found["lease"] = leasing.is_heard
         return found
+
+    def _replicas(self) -> int | None:
+        """How many gateways share the store, this one included; None where none does."""
+        leasing = None if self._house is None else self._house.company.leasing
+        return None if leasing is None else leasing.processes
 
     def _servers(self) -> Mapping[str, Mapping[str, Any]]:
         """How each server does, by its name."""
@@ -263,17 +286,3 @@ class Service:
             port=port,
         )
         return stage if self._source is None else replace(stage, relog=self._source.relog)
-
-
-def _bind(listen: Listen) -> socket.socket:
-    family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
-    try:
-        return socket.create_server((listen.host, listen.port), family=family)
-    except OSError as error:
-        raise _refused("server.listen", listen, error) from None
-
-
-def _refused(key: str, listen: Listen, error: OSError) -> ListenFailed:
-    # The system's reason alone: what asyncio says around it repeats the address in other words.
-    reason = os.strerror(error.errno).lower() if error.errno is not None and error.errno > 0 else "no such address"
-    return ListenFailed(f"{key}: cannot listen on {listen}: {reason}")

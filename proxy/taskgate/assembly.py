@@ -7,11 +7,12 @@ closing, rules of any floor.
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from taskgate import __version__
 from taskgate.clock import Clock, Entropy, SystemClock, SystemEntropy
 from taskgate.config import GatewayConfig
-from taskgate.config.parts import listener_settings, sqlite_options
+from taskgate.config.parts import listener_settings, redis_options, sqlite_options
 from taskgate.config.rules import rules_of
 from taskgate.dialects.legacy.upstream import LegacyUpstream
 from taskgate.dialects.modern.downstream import ModernDownstream
@@ -22,6 +23,7 @@ from taskgate.engine.admission.rules import Live
 from taskgate.engine.gateway import Gateway, Rules
 from taskgate.engine.guard.lookups import Lookups
 from taskgate.engine.guard.penalties import Penalties
+from taskgate.engine.hearsay import Hearsay
 from taskgate.engine.in_session import InSessionMessages, Rooms
 from taskgate.engine.listen import Listening
 from taskgate.engine.notes import Notes
@@ -40,11 +42,12 @@ from taskgate.engine.telling.offers import Offers
 from taskgate.engine.traced import traced
 from taskgate.gate import Gate, SealedStates
 from taskgate.gatehouse import build_penalties, metadata_documents
-from taskgate.ground import Base, Ground, build_ground
+from taskgate.ground import Base, Company, Ground, build_ground
 from taskgate.mounting import MakeUpstream, Mounting
 from taskgate.observation import Observation
 from taskgate.stores.base import Store
-from taskgate.stores.open import open_store
+from taskgate.stores.open import open_shared, open_store
+from taskgate.stores.sharing import Shared
 from taskgate.upstream.base import Upstream
 from taskgate.upstream.http import HttpUpstream, UpstreamObserver, UpstreamSettings
 
@@ -61,8 +64,16 @@ class Surroundings:
 
     clock: Clock = field(default_factory=SystemClock)
     entropy: Entropy = field(default_factory=SystemEntropy)
-    store: Store | None = None
+    store: Store | Shared | None = None
     make_upstream: MakeUpstream = over_http
+
+
+class Kept(NamedTuple):
+    """What is kept where: `store` may be that of `shared`, and then `clock` is its time."""
+
+    store: Store
+    shared: Shared | None
+    clock: Clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +81,7 @@ class House:
     """The parts of one gateway that have a beginning and an end."""
 
     live: Live
+    company: Company
     callers: Gate
     penalties: Penalties | None
     mounting: Mounting
@@ -87,10 +99,12 @@ class House:
     gateway: Gateway
 
 
-async def open_configured_store(config: GatewayConfig, data_directory: Path | None) -> Store:
+async def open_configured_store(config: GatewayConfig, data_directory: Path | None) -> Store | Shared:
     """The configured store, open. Raises StoreUnavailable."""
     if config.store.backend == "memory":
         return await open_store("memory", None)
+    if config.store.backend == "redis":
+        return await open_shared(redis_options(config))
     return await open_store("sqlite", sqlite_options(config, data_directory))
 
 
@@ -111,33 +125,27 @@ def build_listener(
 
 
 async def build_house(
-    config: GatewayConfig, store: Store, callers: Gate, sight: Observation, around: Surroundings, port: int
+    config: GatewayConfig, kept: Kept, callers: Gate, sight: Observation, around: Surroundings, port: int
 ) -> House:
-    """Every part over `store`, for `callers`; none has begun yet. `port` is the public listener's.
+    """Every part over what is `kept`, for `callers`; none has begun yet. `port` is the public listener's.
 
     Raises TlsFileRefused.
     """
-    clock, audit, rules = around.clock, sight.audit, rules_of(config)
+    store, shared, clock = kept
+    audit, rules = sight.audit, rules_of(config)
     live = Live(rules)
     mounting = Mounting(
         live=live, make=traced(around.make_upstream, sight.tracing), audit=audit, clock=clock, port=port
     )
     prepared = await mounting.prepare(config, rules)
-    base = Base(config, live, store, callers, build_penalties(config), mounting.mounts, audit, clock, around.entropy)
+    penalties = build_penalties(config)
+    base = Base(config, live, store, shared, callers, penalties, mounting.mounts, audit, clock, around.entropy)
     ground = build_ground(base)
     in_session, relaying, listening = _build_in_session(base, ground)
     lines = Lines(clock=clock, idle=config.server.session_idle)
     stateless = _build_stateless(base, ground, lines)
     mounting.switch(prepared)
-    sweeper = Sweeper(
-        store=store,
-        runner=ground.runner,
-        waiting=Waiting(ground.sessions, lines, stateless.calls),
-        mounts=mounting.mounts.by_name,
-        audit=audit,
-        clock=clock,
-        interval=config.store.purge_interval,
-    )
+    sweeper = _build_sweeper(base, ground, Waiting(ground.sessions, lines, stateless.calls))
     gateway = Gateway(
         mounts=mounting.mounts.by_path,
         callers=callers,
@@ -151,6 +159,7 @@ async def build_house(
     gateway.trace(sight.tracing)
     return House(
         live=live,
+        company=ground.company,
         callers=callers,
         penalties=base.penalties,
         mounting=mounting,
@@ -169,6 +178,19 @@ async def build_house(
     )
 
 
+def _build_sweeper(base: Base, ground: Ground, waiting: Waiting) -> Sweeper:
+    return Sweeper(
+        store=base.store,
+        runner=ground.runner,
+        waiting=waiting,
+        mounts=base.mounts.by_name,
+        audit=base.audit,
+        clock=base.clock,
+        interval=base.config.store.purge_interval,
+        leasing=ground.company.leasing,
+    )
+
+
 def _build_in_session(base: Base, ground: Ground) -> tuple[InSessionMessages, Relaying, Listening]:
     dialect, admission, clock = ground.dialect, ground.admission, base.clock
     following = Following(
@@ -184,6 +206,10 @@ def _build_in_session(base: Base, ground: Ground) -> tuple[InSessionMessages, Re
     relaying = Relaying(
         dialect=dialect, patience=base.config.server.sse_keepalive, joining=admission.joining, audit=base.audit
     )
+    correspondence = ground.company.correspondence
+    if correspondence is not None:
+        hearsay = Hearsay(sessions=ground.sessions, relaying=relaying, runner=ground.runner, dialect=dialect)
+        hearsay.hear(correspondence)
     listening = Listening(news=ground.news, offers=ground.offers, clock=clock)
     rooms = Rooms(
         sessions=ground.sessions,
@@ -193,9 +219,15 @@ def _build_in_session(base: Base, ground: Ground) -> tuple[InSessionMessages, Re
         lookups=ground.lookups,
         tasks=ground.tasks,
         following=following,
-        notes=Notes(following=following, relaying=relaying, runner=ground.runner, dialect=dialect),
+        notes=Notes(
+            following=following,
+            relaying=relaying,
+            runner=ground.runner,
+            dialect=dialect,
+            correspondence=correspondence,
+        ),
         relaying=relaying,
-        resuming=Resuming(listening=listening, following=following),
+        resuming=Resuming(listening=listening, following=following, shared=ground.company.shared_trails),
     )
     return InSessionMessages(rooms=rooms, dialect=dialect, audit=base.audit), relaying, listening
 
@@ -213,6 +245,8 @@ def _build_stateless(base: Base, ground: Ground, lines: Lines) -> StatelessReque
         clock=clock,
         entropy=base.entropy,
     )
+    if ground.company.correspondence is not None:
+        calls.correspond(ground.company.correspondence, base.entropy)
     tasks = TaskRequests(
         dialect=dialect,
         store=store,

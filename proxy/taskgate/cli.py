@@ -20,12 +20,13 @@ import click
 
 from taskgate import __version__
 from taskgate import config as settings
-from taskgate.app import ListenFailed, Service, Source
+from taskgate.app import Service, Source
 from taskgate.auth.keyfile import KeyFileRefused
 from taskgate.commands import COULD_NOT_START, WRONG, AnyFile, audit, check, explain, give_up, load, metrics, schema
 from taskgate.config import ConfigurationError, GatewayConfig
 from taskgate.downstream.tls import TlsRefused
 from taskgate.errors import StoreUnavailable
+from taskgate.sockets import ListenFailed
 from taskgate.telemetry import logs
 from taskgate.telemetry.auditlog.settings import AuditUnavailable
 from taskgate.telemetry.opentelemetry.extra import TracingUnavailable
@@ -103,13 +104,14 @@ async def _serve(chosen: GatewayConfig, directory: Path | None, source: Source |
 
     def hear(number: int) -> None:
         asked.append(number)
-        (hurry if stop.is_set() else stop).set()
+        # Whoever asked for the end at the operators' listener may well send the usual signal, too.
+        (hurry if len(asked) > 1 else stop).set()
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, hear, number)
     loop.add_signal_handler(signal.SIGHUP, again.set)
-    service = Service(chosen, data_directory=directory, source=source)
+    service = Service(chosen, data_directory=directory, source=source, end=stop.set)
     try:
         if not await _started(service, stop):
             return
@@ -121,7 +123,7 @@ async def _serve(chosen: GatewayConfig, directory: Path | None, source: Source |
         following.cancel()
         await asyncio.wait((following,))
         # Whoever presses Ctrl-C is not waiting for a load balancer to look elsewhere.
-        delay = chosen.server.drain.delay if asked[0] == signal.SIGTERM else timedelta()
+        delay = timedelta() if asked[:1] == [signal.SIGINT] else chosen.server.drain.delay
         await service.drain(delay=delay, hurry=hurry)
     finally:
         await service.close()

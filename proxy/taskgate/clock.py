@@ -5,7 +5,7 @@ implementations of these two protocols simulates the whole gateway from a seed.
 """
 
 import secrets
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from time import perf_counter
 from typing import Protocol
 
@@ -38,6 +38,35 @@ class SystemClock:
 
     def elapsed(self) -> float:
         return perf_counter()
+
+
+class SharedClock:
+    """The time of a store that several processes share, so that all of them mean the same by now (leases, expiry).
+
+    It is the time of `own` until the store has told its own for the first time (`align`); the stopwatch is `own`'s
+    always. For one thread.
+    """
+
+    def __init__(self, own: Clock) -> None:
+        self._own = own
+        self._zero: datetime | None = None
+
+    def now(self) -> datetime:
+        return self._own.now() if self._zero is None else self._zero + timedelta(seconds=self._own.elapsed())
+
+    def elapsed(self) -> float:
+        return self._own.elapsed()
+
+    def align(self, moment: datetime, *, asked: float, answered: float) -> None:
+        """The store said `moment` at some time between two readings of the stopwatch.
+
+        What is known already is kept as far as that allows, so that a slow answer moves nothing.
+        """
+        late, way = timedelta(seconds=answered), timedelta(seconds=answered - asked)
+        if self._zero is None:
+            self._zero = moment + way / 2 - late
+        else:
+            self._zero = min(max(self._zero, moment - late), moment + way - late)
 
 
 class SystemEntropy:

@@ -123,6 +123,40 @@ class SealedStates:
         return self._gate.gatehouse.states.open(text, contexts=contexts, mount=mount, digest=digest, now=now)
 
 
+class SealedWords:
+    """See Seals."""
+
+    __slots__ = ("_gate",)
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    def seal(self, text: bytes) -> bytes:
+        """See WordKeys."""
+        return self._gate.gatehouse.words.seal(text)
+
+    def open(self, sealed: bytes) -> bytes | None:
+        """See WordKeys."""
+        return self._gate.gatehouse.words.open(sealed)
+
+
+class SealedRests:
+    """See Seals."""
+
+    __slots__ = ("_gate",)
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    def seal(self, text: bytes) -> bytes:
+        """See WordKeys."""
+        return self._gate.gatehouse.rests.seal(text)
+
+    def open(self, sealed: bytes) -> bytes | None:
+        """See WordKeys."""
+        return self._gate.gatehouse.rests.open(sealed)
+
+
 async def opened(gatehouse: Gatehouse, before: Gatehouse, within: timedelta = KEYS_WITHIN) -> None:
     """Open it in the place of another, and wait until it has its keys.
 

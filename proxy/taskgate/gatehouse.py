@@ -27,6 +27,7 @@ from taskgate.config.access import issuer_settings
 from taskgate.engine.guard.callers import Bearers, Callers, Everybody
 from taskgate.engine.guard.incidents import Incidents
 from taskgate.engine.guard.penalties import Penalties
+from taskgate.engine.replicas.seals import WordKeys
 from taskgate.tasks.cursors import CursorKeys
 from taskgate.tasks.states import StateKeys
 from taskgate.telemetry.audit import Audit, KeysFetched, TokenJudged
@@ -36,6 +37,8 @@ _SHORTEST_TOKEN, _LONGEST_TOKEN = 16, 4096
 _TOKEN: Final = re.compile(rb"[!-~]+")
 _LISTING: Final = b"taskgate: cursors of tasks/list"
 _ROUNDS: Final = b"taskgate: requestState"
+_WORDS: Final = b"taskgate: words between gateways"
+_RESTS: Final = b"taskgate: rounds in records"
 
 
 class Issuer(NamedTuple):
@@ -58,6 +61,8 @@ class Gatehouse:
     callers: Callers
     cursors: CursorKeys
     states: StateKeys
+    words: WordKeys
+    rests: WordKeys = field(default_factory=WordKeys)
     deployment: DeploymentKeys | None = None
     issuers: tuple[Issuer, ...] = ()
     heard: asyncio.Event = field(default_factory=asyncio.Event)
@@ -119,14 +124,19 @@ def build_gatehouse(
     before: Gatehouse | None = None,
 ) -> Gatehouse:
     """The gatehouse, not yet open, over the keys that `deployment_keys` gave; in the place of `before`, if of any."""
-    if deployment is None:
+    if config.auth.mode == "none":
+        # Without a named key what is sealed does not outlive the process.
+        kept = deployment or DeploymentKeys(entropy.token(32), None)
         return Gatehouse(
             callers=Everybody(),
             # Nobody is given a list, so nobody has to open what this seals.
-            cursors=CursorKeys(entropy.token(32)),
-            # There is no key that outlives the process, so what this seals does not either.
-            states=StateKeys(entropy.token(32)),
+            cursors=CursorKeys(*_keys_for(_LISTING, kept)),
+            states=StateKeys(*_keys_for(_ROUNDS, kept)),
+            words=WordKeys(*_keys_for(_WORDS, kept)),
+            # What rests in a store is to outlive the process.
+            rests=WordKeys() if deployment is None else WordKeys(*_keys_for(_RESTS, deployment)),
         )
+    assert deployment is not None, "who asks for tokens binds tasks to callers"
     bind, cache = config.auth.context.bind, config.auth.token_cache
     heard = asyncio.Event() if before is None else before.heard
     issuers = _issuers(config, before, _Heard(audit, heard), clock)
@@ -143,6 +153,8 @@ def build_gatehouse(
         callers=Bearers(verifier, lambda reason: audit.record(TokenJudged(OTHER, reason.value)), Incidents(clock)),
         cursors=CursorKeys(*_keys_for(_LISTING, deployment)),
         states=StateKeys(*_keys_for(_ROUNDS, deployment)),
+        words=WordKeys(*_keys_for(_WORDS, deployment)),
+        rests=WordKeys(*_keys_for(_RESTS, deployment)),
         deployment=deployment,
         issuers=issuers,
         heard=heard,
@@ -223,14 +235,14 @@ class _Heard:
 def deployment_keys(
     config: GatewayConfig, data_directory: Path | None, entropy: Entropy, *, before: DeploymentKeys | None = None
 ) -> DeploymentKeys | None:
-    """What contexts are bound with; None where everybody is one caller. Raises KeyFileRefused.
+    """What contexts are bound with; None where everybody is one caller and no file is named. Raises KeyFileRefused.
 
     `before` is what they were bound with until now. Then none is made, for whoever has tasks would lose them. It stays
     where nothing outlives the process.
     """
-    if config.auth.mode == "none":
-        return None
     named = config.auth.context.key_file
+    if config.auth.mode == "none" and named is None:
+        return None
     try:
         if named is not None:
             return read_keys(named)

@@ -1,4 +1,4 @@
-"""How waits of a shutdown end: by themselves, when time is up, or when somebody is in a hurry.
+"""The steps of a shutdown that have to do with hosts, and how its waits end: by themselves, in time, or in a hurry.
 
 What must not live here: the order of a shutdown (`app`).
 """
@@ -13,6 +13,35 @@ from taskgate.downstream.listener import PublicListener
 
 LAST_WORDS: Final = timedelta(seconds=2)
 """What a shutdown always leaves for answers that are being written."""
+LAST_CONNECTIONS: Final = timedelta(milliseconds=20)
+"""How long connections may take that were being made when no more were to be: a few times around a network."""
+LAST_ARRIVALS: Final = timedelta(seconds=1)
+"""How long requests are still served that were on their way when the listener closed, where others serve the next."""
+
+
+async def take_no_more(
+    listener: PublicListener, house: House, delay: timedelta, patience: timedelta, hurry: asyncio.Event
+) -> None:
+    """Serve for `delay` as before, then take no new work: whatever still comes is told to try again after `patience`.
+
+    Where others serve from the same store, nothing is refused: each answer tells its host to open another connection,
+    which leads elsewhere, so that there is an end to what comes. Then what hosts can have elsewhere ends: connections
+    that wait, streams that only tell of what happens.
+    """
+    has_others = house.company.leasing is not None
+    if has_others:
+        listener.retire()
+    await unless(hurry, asyncio.sleep(delay.total_seconds()))
+    if has_others:
+        listener.turn_away()
+        await asyncio.sleep(LAST_CONNECTIONS.total_seconds())
+    listener.stop_accepting()
+    if has_others:
+        await unless(hurry, asyncio.sleep(LAST_ARRIVALS.total_seconds()))
+        house.subscriptions.finish()
+        listener.wind_down()
+    else:
+        house.gateway.drain(patience)
 
 
 async def part(listener: PublicListener, house: House, left: timedelta) -> None:

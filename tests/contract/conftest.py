@@ -1,32 +1,28 @@
-"""Every store in turn: a new backend adds a parameter here and no test."""
+"""Every store in turn: a new backend adds a name in backends.py and no test."""
 
 from collections.abc import AsyncIterator
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from contract.backends import NAMES, SHARED, Backend
+from helpers.shared_store import expect_every_key_to_expire
 from taskgate.stores.base import Store
-from taskgate.stores.open import SqliteOptions, open_store
-
-BACKENDS = ("memory", "sqlite")
 
 
-@pytest.fixture(params=BACKENDS)
-def backend(request: pytest.FixtureRequest) -> str:
-    """The name of the store under test."""
-    return request.param
+@pytest.fixture(scope="session", params=NAMES)
+def backend(request: pytest.FixtureRequest) -> Backend:
+    """The kind of store under test."""
+    name = request.param
+    return Backend(name, request.getfixturevalue(f"{name}_server") if name in SHARED else None)
 
 
 @pytest.fixture
-async def store(backend: str, tmp_path: Path) -> AsyncIterator[Store]:
-    """An open, empty store."""
-    options = SqliteOptions(
-        path=tmp_path / "taskgate.db",
-        synchronous="NORMAL",
-        busy_timeout=timedelta(seconds=5),
-        max_size=64 * 1024 * 1024,
-    )
-    opened = await open_store(backend, options if backend == "sqlite" else None)
+async def store(backend: Backend, tmp_path: Path) -> AsyncIterator[Store]:
+    """An open, empty store; what is left in one that is shared has to expire."""
+    options = None if backend.server is None else backend.server.options()
+    opened = await backend.open(tmp_path, options)
     yield opened
     await opened.close()
+    if backend.server is not None and options is not None:
+        expect_every_key_to_expire(backend.server, options)

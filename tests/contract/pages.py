@@ -1,15 +1,11 @@
 """Pages of a store under test: all of them, one after another, and what they should hold."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 from helpers.manual_clock import EPOCH
 from helpers.records import OWNER
 from taskgate.stores.base import Store
-from taskgate.stores.open import SqliteOptions, open_store
 from taskgate.tasks.listing import ListedTask, OrderBy, Page, Position, TaskFilter, TaskOrder, listed
 from taskgate.tasks.record import TaskRecord
 
@@ -25,19 +21,6 @@ SECOND = timedelta(seconds=1)
 async def page(store: Store, **changes: Any) -> Page:
     arguments: dict[str, Any] = {"where": ANY, "order": TaskOrder(), "after": None, "limit": 100, "now": EPOCH}
     return await store.page(changes.pop("owner", OWNER), **(arguments | changes))
-
-
-@asynccontextmanager
-async def opened(backend: str, folder: Path) -> AsyncIterator[Store]:
-    """A store of its own for one example of many."""
-    options = SqliteOptions(
-        path=folder / "taskgate.db", synchronous="NORMAL", busy_timeout=timedelta(seconds=5), max_size=1 << 26
-    )
-    store = await open_store(backend, options if backend == "sqlite" else None)
-    try:
-        yield store
-    finally:
-        await store.close()
 
 
 async def walk(store: Store, limit: int, **changes: Any) -> list[ListedTask]:

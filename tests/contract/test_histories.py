@@ -14,17 +14,18 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from contract.backends import Backend
 from helpers.manual_clock import ManualClock
 from helpers.records import new_call, new_input, new_record
+from helpers.shared_store import expect_every_key_to_expire
 from taskgate.errors import IllegalTransition, TooManyBytes, TooManyTasks
 from taskgate.limits.caps import Cap, CapScope
 from taskgate.stores.base import Store
 from taskgate.stores.codec import as_head
-from taskgate.stores.open import SqliteOptions, open_store
 from taskgate.tasks import events
 from taskgate.tasks.listing import STATES, OrderBy, TaskFilter, TaskOrder, listed
 from taskgate.tasks.machine import advance
-from taskgate.tasks.record import FaultReason, Lease, OwnerKey, Succeeded, TaskId, TaskRecord, TaskStatus
+from taskgate.tasks.record import FaultReason, KeptRound, Lease, OwnerKey, Succeeded, TaskId, TaskRecord, TaskStatus
 
 OWNERS: Final = (OwnerKey("a", "x"), OwnerKey("a", "y"), OwnerKey("b", "x"))
 ORDERS: Final = (TaskOrder(), TaskOrder(by=OrderBy.CREATED, descending=False))
@@ -39,6 +40,8 @@ EVENTS: Final = st.one_of(
     st.builds(events.InputClaimed, key=st.just("input-1"), stream=st.none() | st.just("stream")),
     st.builds(events.InputAnswered, key=st.sampled_from(["input-1", "input-2"]), response=texts),
     st.builds(events.AnswerForwarded, key=st.sampled_from(["input-1", "input-2"])),
+    st.builds(events.RoundKept, round=st.builds(KeptRound, sealed=texts)),
+    st.just(events.RoundLeft()),
     st.builds(events.CallSucceeded, result=texts, tool_error=st.booleans()),
     st.builds(
         events.CallFaulted, error=texts, reason=st.sampled_from(FaultReason), message=texts, unsent=st.booleans()
@@ -52,7 +55,7 @@ EVENTS: Final = st.one_of(
 class Histories(RuleBasedStateMachine):
     """One store and what it should hold. `backend` is set by the classes at the end."""
 
-    backend: ClassVar[Any]
+    backend: ClassVar[Backend]
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,20 +63,18 @@ class Histories(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.clock = ManualClock()
         self.model: dict[TaskId, TaskRecord] = {}
-        self.store: Store = self.runner.run(open_store(self.backend, self.options()))
+        self.shared = None if self.backend.server is None else self.backend.server.options()
+        self.store: Store = self.opened()
 
-    def options(self) -> SqliteOptions:
-        return SqliteOptions(
-            path=Path(self.folder.name) / "taskgate.db",
-            synchronous="NORMAL",
-            busy_timeout=SOON,
-            max_size=1 << 30,
-        )
+    def opened(self) -> Store:
+        return self.runner.run(self.backend.open(Path(self.folder.name), self.shared))
 
     def teardown(self) -> None:
         self.runner.run(self.store.close())
         self.runner.close()
         self.folder.cleanup()
+        if self.backend.server is not None and self.shared is not None:
+            expect_every_key_to_expire(self.backend.server, self.shared)
 
     def visible(self) -> list[TaskRecord]:
         return [record for record in self.model.values() if record.expires_at > self.clock.now()]
@@ -256,17 +257,17 @@ def size(record: TaskRecord) -> int:
 
 
 class InMemory(Histories):
-    backend = "memory"
+    backend = Backend("memory")
 
 
 class InSqlite(Histories):
-    backend = "sqlite"
+    backend = Backend("sqlite")
 
     @rule()
     def the_process_starts_again(self) -> None:
         """Nothing is lost, and every lease has lapsed."""
         self.runner.run(self.store.close())
-        self.store = self.runner.run(open_store(self.backend, self.options()))
+        self.store = self.opened()
         self.every_lease_has_lapsed()
 
     @rule()
@@ -276,7 +277,7 @@ class InSqlite(Histories):
         copytree(old.name, self.folder.name, dirs_exist_ok=True)
         self.runner.run(self.store.close())
         old.cleanup()
-        self.store = self.runner.run(open_store(self.backend, self.options()))
+        self.store = self.opened()
         self.every_lease_has_lapsed()
 
     def every_lease_has_lapsed(self) -> None:
@@ -287,13 +288,13 @@ class InSqlite(Histories):
         return [record for record in self.model.values() if not record.status.is_terminal]
 
 
-_FEW = settings(
+FEW = settings(
     max_examples=30,
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 TestInMemory = InMemory.TestCase
-TestInMemory.settings = _FEW
+TestInMemory.settings = FEW
 TestInSqlite = InSqlite.TestCase
-TestInSqlite.settings = _FEW
+TestInSqlite.settings = FEW

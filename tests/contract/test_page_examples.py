@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contract.pages import ORDERS, SECOND, in_order, opened, page, walk
+from contract.backends import Backend
+from contract.pages import ORDERS, SECOND, in_order, page, walk
 from helpers.manual_clock import EPOCH
 from helpers.records import after, keep, new_record
 from taskgate.stores.base import Store
@@ -34,7 +35,7 @@ wheres = st.builds(
 @given(rows=rows, where=wheres, order=st.sampled_from(list(ORDERS.values())), limit=st.integers(1, 5), place=bounds)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_filter_in_any_order_gives_what_a_look_at_every_task_would(
-    backend: str, rows: list[Any], where: TaskFilter, order: TaskOrder, limit: int, place: Any
+    backend: Backend, rows: list[Any], where: TaskFilter, order: TaskOrder, limit: int, place: Any
 ) -> None:
     records = [
         new_record(
@@ -49,7 +50,7 @@ def test_any_filter_in_any_order_gives_what_a_look_at_every_task_would(
 
     async def found() -> tuple[list[ListedTask], list[ListedTask]]:
         with TemporaryDirectory() as folder:
-            async with opened(backend, Path(folder)) as store:
+            async with backend.opened(Path(folder)) as store:
                 await keep(store, *records)
                 whole = await walk(store, limit, where=where, order=order)
                 start = None if place is None else Position(place, "b5")
@@ -90,13 +91,13 @@ class Moves(NamedTuple):
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
 def test_what_does_not_change_is_on_one_page_and_no_more_while_others_change(
-    backend: str, order: TaskOrder, moves: list[Moves]
+    backend: Backend, order: TaskOrder, moves: list[Moves]
 ) -> None:
     records = [new_record(created_at=EPOCH + SECOND * (number // 2)) for number in range(10)]
 
     async def paged() -> list[str]:
         with TemporaryDirectory() as folder:
-            async with opened(backend, Path(folder)) as store:
+            async with backend.opened(Path(folder)) as store:
                 await keep(store, *records)
                 return await paged_with(store)
 

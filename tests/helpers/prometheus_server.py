@@ -123,6 +123,11 @@ class PrometheusServer:
         targets = self._configuration["scrape_configs"][0]["static_configs"][0]["targets"]
         await self.until(f"count(timestamp(up) > {now.value:.3f} and up == 1) == {len(targets)}")
 
+    async def wrong_rules(self) -> list[str]:
+        """The rules that it could not evaluate, or has not yet."""
+        groups = (await self.get("/api/v1/rules"))["groups"]
+        return [rule["name"] for group in groups for rule in group["rules"] if rule["health"] != "ok"]
+
     async def firing(self) -> dict[str, list[dict[str, str]]]:
         """The alerts that fire, by name, each with the labels that it fires with."""
         alerts: dict[str, list[dict[str, str]]] = {}

@@ -18,9 +18,11 @@ def normal(name: str) -> str:
     return re.sub("[-_.]+", "-", name).lower()
 
 
+PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
+# What comes with the extra is imported where a store is opened that takes it.
 DECLARED = {
     normal(re.split(r"[^\w.-]", requirement, maxsplit=1)[0])
-    for requirement in tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]["dependencies"]
+    for requirement in [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["redis"]]
 }
 
 

@@ -55,7 +55,7 @@ KEYS = _leaves(schema())
 
 
 def test_there_are_examples() -> None:
-    assert {path.name for path in EXAMPLES} >= {"minimal.yaml", "full.yaml", "jwt.yaml", "limits.yaml"}
+    assert {path.name for path in EXAMPLES} >= {"minimal.yaml", "full.yaml", "jwt.yaml", "limits.yaml", "replicas.yaml"}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)

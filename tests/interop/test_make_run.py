@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import shutil
 import socket
 import sys
 from pathlib import Path
@@ -48,6 +49,18 @@ AUTH_LINES = (
     'error="insufficient_scope", scope="reports.admin"',
     "Everything went as expected.",
 )
+REPLICAS_LINES = (
+    "An unmodified server listens at http://127.0.0.1:",
+    "taskgate 1 is in front of it at  http://127.0.0.1:",
+    "taskgate 2 is in front of it at  http://127.0.0.1:",
+    "taskgate 3 is in front of it at  http://127.0.0.1:",
+    "They share a Valkey; in front of them, for hosts, is ",
+    "Connected to taskgate ",
+    "result: Report for Q3: revenue, costs, staff, forecast, summary.",
+    "asked to cancel it: cancelled",
+    "Everything went as expected.",
+    "Requests were answered by all of them: ",
+)
 OBSERVE_LINES = (
     "Prometheus scrapes it, and is at http://127.0.0.1:",
     "Everything went as expected.",
@@ -71,7 +84,11 @@ async def run_script(**environment: str) -> tuple[int | None, str, str]:
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "ONCE": "", "AUTH": "", "OBSERVE": "", "LISTEN": "", "ADMIN": "", **environment},
+        env={
+            **os.environ,
+            **dict.fromkeys(("ONCE", "AUTH", "OBSERVE", "REPLICAS", "LISTEN", "ADMIN"), ""),
+            **environment,
+        },
     )
     try:
         async with bounded(50):
@@ -84,10 +101,10 @@ async def run_script(**environment: str) -> tuple[int | None, str, str]:
 
 
 async def log_of_the_run_after(before: set[Path], once: "asyncio.Task[Any]") -> TextIO:
-    """The gateway's log, opened while it is written: its folder is gone once all went well."""
+    """The log of a gateway, opened while it is written: its folder is gone once all went well."""
 
     def there() -> list[Path]:
-        return [log for log in ROOT.glob(".run/once-*/gateway.log") if log.parent not in before]
+        return [log for log in ROOT.glob(".run/once-*/gateway*.log") if log.parent not in before]
 
     await eventually(lambda: once.done() or there(), within=50)
     assert there(), await once
@@ -117,6 +134,34 @@ async def test_one_run_shows_a_task_that_completes_one_cancelled_one_failed_and_
 
 async def test_one_run_with_tokens_shows_that_a_task_is_its_owners_alone_and_that_a_tool_needs_a_scope() -> None:
     await expect_one_run(AUTH_LINES, AUTH="1")
+
+
+async def test_one_run_with_replicas_shows_that_a_host_meets_all_of_them_and_notices_nothing() -> None:
+    await expect_one_run(REPLICAS_LINES, REPLICAS="3")
+
+
+async def test_one_run_with_replicas_and_tokens_shows_that_a_token_is_good_at_all_of_them() -> None:
+    await expect_one_run((*AUTH_LINES, "Requests were answered by all of them: "), REPLICAS="2", AUTH="1")
+
+
+async def test_a_gateway_that_ends_at_once_is_told_so_and_not_as_one_that_is_slow(tmp_path: Path) -> None:
+    ends = 'import os, sys\nif "serve" in sys.orig_argv:\n    print("here I end", flush=True)\n    os._exit(3)\n'
+    (tmp_path / "sitecustomize.py").write_text(ends)
+    before = set(ROOT.glob(".run/once-*"))
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    status, _, errors = await run_script(ONCE="1", REPLICAS="2", PYTHONPATH=path)
+    [folder] = set(ROOT.glob(".run/once-*")) - before
+    shutil.rmtree(folder)
+    assert status == 1
+    assert "here I end" in errors
+    assert errors.endswith(f"make run: gateway-1 ended at once; what it said is in {folder / 'gateway-1.log'}\n")
+
+
+@pytest.mark.parametrize("value", ["three", "10", "-1", "2.5"])
+async def test_a_number_of_replicas_that_is_none_is_told_before_anything_is_started(value: str) -> None:
+    status, output, errors = await run_script(ONCE="1", REPLICAS=value)
+    assert (status, output) == (1, "")
+    assert errors == f"make run: REPLICAS={value}: this should be a number up to 9\n"
 
 
 async def test_one_run_with_prometheus_shows_what_that_saw_and_no_alert_fires() -> None:

@@ -3,13 +3,16 @@
 What must not live here: what is asked, and what stands in the log.
 """
 
+import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
 
 AGENT = "scenario/"
+_AGENTS = re.compile(rf'"({AGENT}\d+)"')
 
 
 @dataclass(slots=True)
@@ -38,6 +41,12 @@ class Count:
         timeout = aiohttp.ClientTimeout(total=30)
         connector = aiohttp.TCPConnector(limit=0)
         return aiohttp.ClientSession(connector=connector, timeout=timeout, trace_configs=[config])
+
+    def is_told(self, folder: Path) -> bool:
+        """Whether the audit logs below a folder have a line of each."""
+        return self.sent.keys() <= {
+            agent for log in folder.glob("**/audit.jsonl") for agent in _AGENTS.findall(log.read_text())
+        }
 
     async def _start(self, _: Any, request: SimpleNamespace, params: aiohttp.TraceRequestStartParams) -> None:
         request.agent = params.headers["User-Agent"] = f"{AGENT}{len(self.sent) + 1}"

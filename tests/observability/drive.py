@@ -1,4 +1,4 @@
-"""The scenario from beginning to end: rounds of all acts, a kill in the middle, operators, and the end.
+"""The scenario from beginning to end: rounds of all acts, a kill in the middle, operators, the end, and replicas.
 
 It is played once; what it leaves behind is read by the tests. What must not live here: what is expected of it.
 """
@@ -26,8 +26,9 @@ from interop.peers import python_server
 from interop.servers import legacy_server
 from observability.acts import ACTS
 from observability.counting import Count, Sent
+from observability.replicas import Left, Replicas
 from observability.scene import Scene
-from observability.stage import BEARER, DONE, KEYS, Gateway, Servers, configuration, gateway, scripted
+from observability.stage import BEARER, DONE, KEYS, Gateway, Servers, configuration, gateway, scraped, scripted
 
 ROUNDS = 2
 """Of each process: rates are made of what moves between two looks."""
@@ -42,7 +43,7 @@ class Run:
     folder: Path
     began: float
     served_until: float
-    """When the second process was asked to end."""
+    """When the last process was asked to end."""
     ended: float
     sent: Mapping[str, Sent]
     """Requests by their user agents."""
@@ -53,13 +54,20 @@ class Run:
     secrets: frozenset[str]
     """Whatever nobody may be told: tokens, keys, ids of tasks and sessions, values of arguments."""
     scrapes: tuple[str, ...]
-    """What each process showed at its beginning and before its end, in their order."""
+    """What each process that was alone showed at its beginning and before its end, in their order."""
     sinks: Mapping[str, tuple[Path, ...]]
     """The files of each sink of the audit log; of standard output one for each process."""
     logs: tuple[str, ...]
     statuses: tuple[int, ...]
     wrong_rules: tuple[str, ...]
     """The rules that Prometheus could not evaluate."""
+    replicas: tuple[Left, ...]
+    """What those left behind that shared a store."""
+
+    @property
+    def pages(self) -> tuple[str, ...]:
+        """All that any process showed of its metrics."""
+        return self.scrapes + tuple(page for left in self.replicas for page in left.scrapes)
 
     @property
     def audit(self) -> Path:
@@ -79,7 +87,6 @@ class Drive:
         self.folder = folder
         self.rounds = rounds
         self.count = Count()
-        self.served_until = 0.0
         self.scrapes: list[str] = []
         self.logs: list[str] = []
         self.stdout: list[Path] = []
@@ -99,15 +106,17 @@ class Drive:
             self.config = configuration(self.folder, servers, provider, self.keys, ports)
             self.http = await stack.enter_async_context(self.count.session())
             self.operator = await stack.enter_async_context(aiohttp.ClientSession())
-            self.prometheus = await stack.enter_async_context(PrometheusServer(self.folder, self.admin))
-            around = {"servers": servers, "provider": provider, "dark": self.dark, "prometheus": self.prometheus}
-            self.scene = Scene(self.http, self.listen, **around)
-            await self._until_it_is_killed()
-            await self._from_there_to_the_end()
+            async with PrometheusServer(self.folder, self.admin) as self.prometheus:
+                around = {"servers": servers, "provider": provider, "dark": self.dark, "prometheus": self.prometheus}
+                self.scene = Scene(self.http, self.listen, **around)
+                await self._until_it_is_killed()
+                await self._from_there_to_the_end()
+            replicas = Replicas(self.folder, self.config, self.scene, self.count, self.operator)
+            left = await replicas.play()
         return Run(
             folder=self.folder,
             began=began,
-            served_until=self.served_until,
+            served_until=replicas.served_until,
             ended=time.time(),
             sent=self.count.sent,
             nameless=self.count.nameless,
@@ -121,7 +130,8 @@ class Drive:
             },
             logs=tuple(self.logs),
             statuses=tuple(self.statuses),
-            wrong_rules=tuple(self.wrong_rules),
+            wrong_rules=(*self.wrong_rules, *replicas.wrong_rules),
+            replicas=left,
         )
 
     async def _set_up(self, stack: AsyncExitStack) -> tuple[Servers, IdentityProvider]:
@@ -144,7 +154,7 @@ class Drive:
             await self._rounds()
             await self._scrape()
             await self._leave_orphans()
-            await eventually(self._all_is_told)
+            await eventually(lambda: self.count.is_told(self.folder))
             process.ask(signal.SIGKILL)
             self.statuses.append(await process.ended())
         self._keep(process, "first")
@@ -165,10 +175,9 @@ class Drive:
             await self._garbage()
             await self.prometheus.has_seen_all()
             await self._scrape()
-            self.served_until = time.time()
             process.ask(signal.SIGTERM)
             await self.prometheus.until("taskgate_draining == 1")
-            await self._judge_rules()
+            self.wrong_rules = await self.prometheus.wrong_rules()
             self.statuses.append(await process.ended())
         self._keep(process, "second")
 
@@ -259,24 +268,13 @@ class Drive:
     # --- what is kept of it
 
     async def _scrape(self) -> None:
-        head = {"Accept": "text/plain"}
-        async with bounded(), self.operator.get(f"http://{self.admin}/metrics", headers=head) as response:
-            self.scrapes.append(await response.text())
-
-    async def _judge_rules(self) -> None:
-        for group in (await self.prometheus.get("/api/v1/rules"))["groups"]:
-            self.wrong_rules += [rule["name"] for rule in group["rules"] if rule["health"] != "ok"]
+        self.scrapes.append(await scraped(self.operator, self.admin))
 
     def _keys(self) -> set[str]:
         """What only the gateway knows: its keys, and the tokens that it got for servers."""
         keys = {line for file in (self.folder / "data").glob("*.key") for line in file.read_text().split()}
         shown = {request.headers.get("authorization", "") for request in self.scene.servers.desk.requests}
         return keys | {text.removeprefix("Bearer ") for text in shown if text}
-
-    def _all_is_told(self) -> bool:
-        """Whether the log has a line of every request."""
-        text = (self.folder / "data" / "audit.jsonl").read_text()
-        return all(f'"{agent}"' in text for agent in self.count.sent)
 
     def _keep(self, process: Gateway, name: str) -> None:
         path = self.folder / f"{name}.stdout"

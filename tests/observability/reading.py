@@ -72,8 +72,13 @@ def lines_of(path: Path) -> tuple[Line, ...]:
 
 
 def audit_of(run: Run) -> tuple[Line, ...]:
-    """The lines of the sink that has them all."""
-    return lines_of(run.audit)
+    """The lines of the sink that has them all, of whoever was alone and then of each replica."""
+    return tuple(line for path in files_of(run, "file") for line in lines_of(path))
+
+
+def files_of(run: Run, sink: str) -> tuple[Path, ...]:
+    """The files of a sink, those of replicas last."""
+    return run.sinks[sink] + tuple(left.sinks[sink] for left in run.replicas if sink in left.sinks)
 
 
 def of(lines: Iterable[Line], *events: str) -> list[Line]:

@@ -4,7 +4,8 @@ What must not live here: what they do (`acts`).
 """
 
 import asyncio
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 import aiohttp
 
@@ -59,6 +60,12 @@ class Scene:
     def url(self, mount: str = "reports") -> str:
         """Where hosts find a server."""
         return f"http://{self.listen}/{mount}/mcp"
+
+    def elsewhere(self, listen: str, prometheus: PrometheusServer) -> Self:
+        """The same people and secrets, at a gateway that listens there and that another Prometheus looks at."""
+        there = copy(self)
+        there.listen, there.prometheus = listen, prometheus
+        return there
 
     async def token(self, user: str, **more: Any) -> str:
         """A token of the real provider; kept where there is nothing special about it."""

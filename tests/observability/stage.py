@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 from aiohttp import web
 from example.processes import bound_to_us, end
 
@@ -21,6 +22,7 @@ from helpers.identity_provider import IdentityProvider
 from helpers.key_server import KeyServer
 from helpers.scripted_upstream import Hold, ScriptedServer, Turn, error, result
 from helpers.secrets import noted
+from helpers.waiting import bounded
 
 AUDIENCE = "https://gateway.example"
 BEARER = noted("the-token-of-the-operators-of-the-scenario")
@@ -268,3 +270,9 @@ async def gateway(folder: Path, name: str, config: dict[str, Any]) -> AsyncItera
         running.read_on()
         await end(process, signal.SIGINT)
         await following
+
+
+async def scraped(operator: aiohttp.ClientSession, admin: str) -> str:
+    """The page of metrics that a gateway has at HOST:PORT, as text."""
+    async with bounded(), operator.get(f"http://{admin}/metrics", headers={"Accept": "text/plain"}) as response:
+        return await response.text()

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from helpers.gateway_process import TASKGATE
 from observability.drive import Run
-from observability.reading import REQUESTS, audit_of, lines_of, of
+from observability.reading import REQUESTS, audit_of, files_of, lines_of, of
 from taskgate.telemetry.auditlog.catalogue import EVENTS
 from taskgate.telemetry.auditlog.schema import schema
 from taskgate.telemetry.metrics import labels
@@ -68,16 +68,15 @@ def test_every_kind_of_end_is_there(run: Run) -> None:
 
 @pytest.mark.parametrize("sink", ["file", "spare", "stdout"])
 def test_every_line_is_as_the_schema_has_it(run: Run, sink: str) -> None:
-    written = [line for path in run.sinks[sink] for line in lines_of(path)]
+    written = [line for path in files_of(run, sink) for line in lines_of(path)]
     assert written
     assert [(line["event"], fault.message) for line in written for fault in JUDGE.iter_errors(line)] == []
 
 
 @pytest.mark.parametrize("event", sorted(EVENTS))
 def test_every_event_has_happened(run: Run, event: str) -> None:
-    found = [
-        line for sink in ("file", "spare", "stdout") for path in run.sinks[sink] for line in of(lines_of(path), event)
-    ]
+    files = [path for sink in ("file", "spare", "stdout") for path in files_of(run, sink)]
+    found = [line for path in files for line in of(lines_of(path), event)]
     assert found
     assert {line["outcome"] for line in found} <= set(EVENTS[event].severities)
 
@@ -124,5 +123,40 @@ def test_lines_that_standard_output_had_no_room_for_are_told_and_counted(run: Ru
 def test_it_ended_as_it_was_asked_to(run: Run) -> None:
     """The first process was killed; the second was sent SIGTERM, and its last line says that it stopped."""
     assert run.statuses == (-9, 0)
-    *_, stopped = [line for line in audit_of(run) if line["event"] != "audit.checkpoint"]
-    assert (stopped["event"], audit_of(run)[-1]["event"]) == ("gateway.stopped", "audit.checkpoint")
+    lines = lines_of(run.audit)
+    *_, stopped = [line for line in lines if line["event"] != "audit.checkpoint"]
+    assert (stopped["event"], lines[-1]["event"]) == ("gateway.stopped", "audit.checkpoint")
+
+
+# --- of replicas -------------------------------------------------------------------------------------------------
+
+
+def test_each_replica_has_a_log_of_its_own_which_is_proved_to_be_whole(run: Run) -> None:
+    assert [left.status for left in run.replicas] == [-9, 0]
+    for left in run.replicas:
+        witness, expected = left.sinks["stdout"], shown(left.scrapes[-1], "file")
+        status, said = verified(
+            left.sinks["file"], "--key", run.key, "--checkpoint", witness, "--expect-seq", str(expected)
+        )
+        assert status == 0, said
+
+
+def test_a_task_has_one_reference_in_the_logs_of_all_replicas(run: Run) -> None:
+    """So that what became of a task can be followed from who made it to who took it over."""
+    killed, last = (lines_of(left.sinks["file"]) for left in run.replicas)
+    made = {line["task"]["ref"]: line["actor"]["ctx"] for line in of(killed, "task.created")}
+    taken = {line["task"]["ref"]: line["reason"] for line in of(last, "task.recovered")}
+    assert made.keys() == taken.keys()
+    assert sorted(taken.values()) == ["failed", "failed", "retried"]
+
+
+def test_what_replicas_were_told_by_hosts_they_tell_of_one_caller(run: Run) -> None:
+    """One key for all: the same caller is the same in every log, those of whoever was alone included."""
+    alice = {line["actor"]["ctx"] for line in of(audit_of(run), "rpc.call") if line["actor"]["sub"] == "alice"}
+    assert len(alice) == 1
+
+
+def test_each_replica_tells_that_rates_were_judged_without_their_store(run: Run) -> None:
+    for left in run.replicas:
+        [line] = of(lines_of(left.sinks["file"]), "limit.store_fallback")
+        assert line["data"] == {"rule": "local"}

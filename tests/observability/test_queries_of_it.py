@@ -71,6 +71,39 @@ async def test_what_did_not_happen_fires_nothing(archive: Archive) -> None:
     assert fired >= {"TaskgateOrphanedTasks", "TaskgateAuditDropped", "TaskgateCardinalityOverflow"}
 
 
+async def test_a_replica_that_lost_a_lease_and_one_that_took_tasks_over_fire_their_alert(archive: Archive) -> None:
+    lost = await archive.found('ALERTS{alertname="TaskgateOrphanedTasks", alertstate="firing", kind="task"}')
+    assert [one["metric"].get("upstream") for one in lost] == [None]
+    taken = await archive.found('ALERTS{alertname="TaskgateOrphanedTasks", alertstate="firing", upstream="desk"}')
+    by_replica = {one["metric"]["instance"] for one in taken} - await alone(archive)
+    assert len(by_replica) == 1
+    assert not by_replica & {one["metric"]["instance"] for one in lost}
+
+
+async def alone(archive: Archive) -> set[str]:
+    """The instances that shared their store with nobody."""
+    return {one["metric"]["instance"] for one in await archive.found('taskgate_store_up{backend="sqlite"}')}
+
+
+@pytest.mark.parametrize(
+    "sign",
+    [
+        'taskgate_store_up{backend="redis"} == 0',
+        'taskgate_ready == 0 and on (instance) taskgate_store_up{backend="redis"} == 0',
+        'sum by (instance) (taskgate_rate_limit_decisions_total{decision="fail_local"}) > 0',
+        'sum by (instance) (taskgate_store_operation_duration_seconds_count{operation="beat", result="error"}) > 0',
+        'sum by (instance) (taskgate_store_operation_duration_seconds_count{operation="judge", result="error"}) > 0',
+    ],
+)
+async def test_while_their_store_was_away_each_replica_showed_it_and_then_that_it_is_back(
+    archive: Archive, sign: str
+) -> None:
+    replicas = {one["metric"]["instance"] for one in await archive.found('taskgate_store_up{backend="redis"}')}
+    assert {one["metric"]["instance"] for one in await archive.found(sign)} == replicas
+    ends = {one["values"][-1][1] for one in await archive.found('taskgate_store_up{backend="redis"}')}
+    assert (len(replicas), ends) == (2, {"1"})
+
+
 async def test_rules_are_evaluated_without_an_error(run: Run) -> None:
     assert run.wrong_rules == ()
 

@@ -144,6 +144,27 @@ async def test_a_second_signal_ends_the_drain(tmp_path: Path) -> None:
         assert await gateway.exit_status() == 0
 
 
+async def test_whoever_has_the_operators_token_ends_it_and_the_usual_signal_cuts_nothing_short(tmp_path: Path) -> None:
+    """An orchestrator asks before it sends its signal; only a second signal is from somebody in a hurry."""
+    token = tmp_path / "token"
+    token.write_text(noted("an-operators-token-of-some-length") + "\n")
+    lines = {
+        "admin": f'{{listen: "127.0.0.1:0", token_file: "{token}"}}',
+        "server": '{listen: "127.0.0.1:0", drain: {delay: 1h, timeout: 1h}}',
+    }
+    file = write_configuration(tmp_path, URL, **lines)
+    async with gateway_process(["--config", file], log=tmp_path / "log") as gateway:
+        bearer = f"Bearer {token.read_text().strip()}"
+        assert (await asked(gateway, "POST", "/-/drain", Authorization=bearer))[0] == 202
+        await gateway.child.said(rb"draining")
+        gateway.ask(signal.SIGTERM)
+        for _ in range(50):
+            # Nothing tells that it goes on; one that is in a hurry would be gone by the last of these.
+            assert (await asked(gateway, "GET", "/readyz"))[1]["status"] == "draining"
+        gateway.ask(signal.SIGTERM)
+        assert await gateway.exit_status() == 0
+
+
 # --- reading the file again ----------------------------------------------------------------------------------------
 
 READ_AGAIN = rb'\{[^\n]*"event":"configuration read again"[^\n]*\}'

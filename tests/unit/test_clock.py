@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from helpers.manual_clock import EPOCH, ManualClock, SeededEntropy
-from taskgate.clock import Clock, Entropy, SystemClock, SystemEntropy
+from taskgate.clock import Clock, Entropy, SharedClock, SystemClock, SystemEntropy
 
 
 def test_the_time_of_day_is_aware_and_in_utc() -> None:
@@ -54,3 +54,44 @@ def test_chance_in_hand_is_the_same_in_every_run_and_never_the_same_twice(entrop
     assert first == SeededEntropy().token(8)
     assert first != entropy.token(8)
     assert first != SeededEntropy(1).token(8)
+
+
+# --- the time of a store that several processes share ----------------------------------------------------------------
+
+SECOND = timedelta(seconds=1)
+THEIRS = EPOCH + timedelta(hours=3)
+
+
+def test_until_the_store_has_told_its_time_it_is_that_of_the_machine(clock: ManualClock) -> None:
+    shared = SharedClock(clock)
+    assert shared.now() == EPOCH
+    clock.set_wall(THEIRS)
+    assert shared.now() == THEIRS
+
+
+def test_the_stores_time_goes_on_by_the_stopwatch_whatever_the_wall_says(clock: ManualClock) -> None:
+    shared: Clock = aligned(clock, THEIRS)
+    clock.advance(5 * SECOND)
+    clock.set_wall(EPOCH - timedelta(days=9))
+    assert (shared.now(), shared.elapsed()) == (THEIRS + 5 * SECOND, 5.0)
+
+
+def test_the_first_time_that_is_told_is_taken_for_the_middle_of_the_way(clock: ManualClock) -> None:
+    shared = SharedClock(clock)
+    clock.advance(4 * SECOND)
+    shared.align(THEIRS, asked=2.0, answered=4.0)
+    assert shared.now() == THEIRS + SECOND
+
+
+@pytest.mark.parametrize(("told", "now"), [(-5, -3), (-2, 0), (-1, 0), (0, 0), (3, 3)])
+def test_a_later_one_moves_it_only_as_far_as_it_must(clock: ManualClock, told: int, now: int) -> None:
+    """It was read at some time between the question and the answer, two seconds later."""
+    shared = aligned(clock, THEIRS)
+    shared.align(THEIRS + told * SECOND, asked=-2.0, answered=0.0)
+    assert shared.now() == THEIRS + now * SECOND
+
+
+def aligned(clock: ManualClock, moment: datetime) -> SharedClock:
+    shared = SharedClock(clock)
+    shared.align(moment, asked=0.0, answered=0.0)
+    return shared

@@ -255,7 +255,7 @@ async def play(file: Tree, rules: Rules, asked: list[Tree]) -> None:
         demands = rules.rates.demands(
             Subject(repr(caller), caller[0], "127.0.0.1"), own.rates if own else {}, upstream, request["method"], tool
         )
-        verdicts = await store.take(demands, now=float(now))
+        verdicts = store.take(demands, now=float(now))
         has_room = {demand.policy.name: each.allowed for demand, each in zip(demands, verdicts, strict=True)}
         assert has_room == buckets.take(caller, expected["rate"], request, now)
 

@@ -13,6 +13,7 @@ from taskgate.auth.fetching import AiohttpFetch
 from taskgate.auth.jwks import IssuerKeys
 from taskgate.auth.settings import IssuerSettings
 from taskgate.engine.guard.callers import Callers
+from taskgate.engine.replicas.seals import WordKeys
 from taskgate.gate import Gate, SealedCursors, SealedStates, opened
 from taskgate.gatehouse import Gatehouse, Issuer
 from taskgate.tasks.cursors import CursorKeys
@@ -61,6 +62,7 @@ def gatehouse(callers: Any, key: bytes = b"a", keys: Keys | None = None) -> Gate
         callers=cast("Callers", callers),
         cursors=CursorKeys(key * 32),
         states=StateKeys(key * 32),
+        words=WordKeys(key * 32),
         issuers=() if keys is None else (issuer(keys),),
     )
 

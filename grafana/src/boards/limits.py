@@ -46,6 +46,27 @@ _RATES: Final = (
         ),
         alert="TaskgateRateLimitRejectionsHigh",
     ),
+    Panel(
+        title="Decided without the store",
+        shape=Shape.STACK,
+        asks=[
+            Ask(
+                rate(_DECISIONS, 'decision=~"fail_local|fail_open"', by=["policy", "decision"]),
+                "{{policy}} {{decision}}",
+            )
+        ],
+        unit="reqps",
+        span=24,
+        height=6,
+        bound=thresholds.LIMITER_FALLBACK,
+        told=Told(
+            "requests that passed while the store that gateways share could not be asked: by this one's part of the "
+            "rate (fail_local), or as if there were none (fail_open).",
+            "nothing at all.",
+            "see to the store, or to the way there; until then `limits.on_store_error` counts.",
+        ),
+        alert="TaskgateLimiterFallback",
+    ),
 )
 
 _BOTH: Final = ("scope", "upstream")

@@ -60,13 +60,17 @@ ENDS: Final = (
         alert="TaskgateTasksExpiring",
     ),
     Panel(
-        title="Tasks of an earlier process",
+        title="Tasks that lost their process",
         shape=Shape.STACK,
-        asks=[Ask(grown("taskgate_task_recoveries_total", by=["outcome"]), "{{outcome}}")],
+        asks=[
+            Ask(grown("taskgate_task_recoveries_total", by=["outcome"]), "{{outcome}}"),
+            Ask(grown("taskgate_leases_lost_total", by=["kind"]), "lost by who held it: {{kind}}"),
+        ],
         unit="short",
         span=QUARTER,
         told=Told(
-            "tasks that a process left behind and the next one found: failed, as they may have run, or retried.",
+            "tasks taken over from a process that was gone: failed, as they may have run, or retried; and those that "
+            "a process which goes on had taken from it, since it stood still.",
             "0; some after a crash.",
             "find out why the process ended; a clean end waits for tasks (`server.drain`).",
         ),

@@ -5,8 +5,8 @@ from typing import Final
 from grafana.src import thresholds
 from grafana.src.board import Board, Row
 from grafana.src.boards.plumbing import CONFIGURATION, LISTENER, SCRAPING
-from grafana.src.panels import BAD, GOOD, HALF, QUARTER, Ask, Panel, Shape, Told, quantiles
-from grafana.src.queries import now, quantile, rate, select
+from grafana.src.panels import BAD, GOOD, QUARTER, Ask, Panel, Shape, Told, quantiles
+from grafana.src.queries import grown, now, quantile, rate, select
 
 _STORE: Final = "taskgate_store_operation_duration_seconds"
 
@@ -32,7 +32,7 @@ _STORES: Final = (
         unit="s",
         told=Told(
             "the 95th percentile of each operation.",
-            "page, purge and census take longest.",
+            "page, purge and census take longest; beat, a sign of life in a store that gateways share, the least.",
             "one that stands out tells which part of the store is slow.",
         ),
         alert="TaskgateStoreSlow",
@@ -44,7 +44,8 @@ _STORES: Final = (
         unit="ops",
         told=Told(
             "operations a second.",
-            "follows the requests; load is what looks at tasks cost.",
+            "follows the requests; load is what looks at tasks cost. Where gateways share the store, judge is one for "
+            "each request, and beat is there without any.",
             "many swaps without requests are tasks whose servers report progress very often.",
         ),
         alert="TaskgateStoreSlow",
@@ -52,15 +53,16 @@ _STORES: Final = (
     Panel(
         title="Store",
         shape=Shape.NUMBER,
-        asks=[Ask(now("taskgate_store_up", by=["backend"], how="min"), "{{backend}}")],
+        asks=[Ask(now("taskgate_store_up", by=["instance", "backend"], how="min"), "{{instance}} {{backend}}")],
         unit="bool_yes_no",
         words=[("0", "down", BAD), ("1", "up", GOOD)],
         bound=thresholds.STORE_DOWN,
         span=QUARTER,
         told=Told(
-            "whether the last operation of the store worked, at every chosen instance.",
+            "whether the last operation of the store worked, at each instance.",
             "up.",
-            "tasks are refused while it is down; calls that need no task still pass.",
+            "tasks are refused while it is down; calls that need no task still pass. Down at one of several that share "
+            "it, it is the way there.",
         ),
         alert="TaskgateStoreDown",
     ),
@@ -78,13 +80,26 @@ _STORES: Final = (
         alert="TaskgateStoreDown",
     ),
     Panel(
+        title="Leases lost",
+        shape=Shape.STACK,
+        asks=[Ask(grown("taskgate_leases_lost_total", by=["instance", "kind"]), "{{instance}} {{kind}}")],
+        unit="short",
+        span=QUARTER,
+        told=Told(
+            "what other instances took from this one, as it gave no sign of life for longer than `store.lease.ttl`.",
+            "0.",
+            "see what held it up: its event loop, its machine, or the way to the store; a longer lease bears more.",
+        ),
+        alert="TaskgateOrphanedTasks",
+    ),
+    Panel(
         title="Size of the store",
         asks=[
             Ask(now("taskgate_store_size_bytes", by=["backend"], how="max"), "{{backend}}"),
             Ask(now("taskgate_store_size_limit_bytes", by=["backend"], how="max"), "{{backend}}, the most"),
         ],
         unit="bytes",
-        span=HALF,
+        span=QUARTER,
         told=Told(
             "what the store takes, and what it may take (`store.sqlite.max_size`).",
             "far below.",

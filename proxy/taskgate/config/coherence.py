@@ -18,6 +18,7 @@ from taskgate.config.metrics_coherence import metrics_contradictions
 from taskgate.config.problems import dotted
 from taskgate.config.protection_coherence import protection_contradictions
 from taskgate.config.retention import retention_contradictions
+from taskgate.config.shared_coherence import shared_contradictions
 from taskgate.config.task_coherence import task_contradictions
 from taskgate.config.timeout_coherence import timeout_contradictions
 from taskgate.config.tls import tls_contradictions
@@ -42,6 +43,7 @@ def contradictions(written: object, *, usual: object) -> list[Contradiction]:
         *audit_contradictions(written),
         *metrics_contradictions(written),
         *tracing_contradictions(written),
+        *shared_contradictions(written, usual),
     ]
 
 

@@ -19,11 +19,14 @@ from taskgate.config.written import Contradiction, listed, section
 _RATES: Final = ("limits", "rate")
 _OVERRIDES: Final = ("limits", "overrides")
 _READ: Final = ("methods", "tool")
+_SHARED_ONLY: Final = ("open", "closed")
 _OVERRIDABLE: Final = ("context", "tenant")
 
 
 def limit_contradictions(written: object, usual: object) -> Iterator[Contradiction]:
     """Every contradiction among these keys; a key that `written` lacks is as in `usual`."""
+    if section(written, "limits").get("on_store_error") in _SHARED_ONLY and not _is_shared(written):
+        yield ("limits", "on_store_error"), "must be local unless store.backend is redis: nobody else counts"
     policies: dict[str, Mapping[str, object]] = {}
     for index, policy in enumerate(map(section, listed(written, *_RATES))):
         here = (*_RATES, index)
@@ -110,6 +113,10 @@ def _of_length(override: Mapping[str, object], here: Location, written: object) 
         return
     if length > longest:
         yield (*here, "ttl_max"), f"must be at most {write_duration(longest)} with auth.mode {mode_of(written)}"
+
+
+def _is_shared(written: object) -> bool:
+    return section(written, "store").get("backend") == "redis"
 
 
 def has_tenants(written: object) -> bool:

@@ -153,6 +153,12 @@ class LimitsSection(Section):
     """
     expose_quota: Flag = False
     """Whether answers say how much is left, in RateLimit and RateLimit-Policy."""
+    on_store_error: Literal["local", "open", "closed"] = "local"
+    """What rates say while the store cannot be asked that several gateways share.
+
+    local: each gateway allows its part, the rate divided by the number of gateways; open: all requests pass; closed:
+    requests are refused with code 503.
+    """
     rate: tuple[RatePolicySection, ...] = _USUAL_RATES
     """How often requests may come; [] means as often as they like."""
     concurrency: ConcurrencySection = ConcurrencySection()

@@ -42,4 +42,5 @@ def _settings(config: GatewayConfig) -> MetricsSettings:
         tenants=frozenset(section.tenants) if section.tenant_label else None,
         exemplars=section.exemplars,
         buckets=dict(section.buckets),
+        shares_store=config.store.backend == "redis",
     )

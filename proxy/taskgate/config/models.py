@@ -1,10 +1,10 @@
 """The configuration: every key that a file may hold, with its type, its default and its bounds.
 
 What lives here: the sections as frozen models, but for those about who may do what (auth_models), about servers
-(upstream_models), about tasks (task_models), about limits (limits_models) and about what operators see (audit_models,
-metrics_models, tracing_models). What must not: reading files; anything that lower floors import, since the composition
-root hands each of them values of its own. What holds: a GatewayConfig can be served as it is, and its
-`model_dump(mode="json")` is in the words of the file.
+(upstream_models), about tasks (task_models), about limits (limits_models), about a store that is shared (shared_models)
+and about what operators see (audit_models, metrics_models, tracing_models). What must not: reading files; anything that
+lower floors import, since the composition root hands each of them values of its own. What holds: a GatewayConfig can be
+served as it is, and its `model_dump(mode="json")` is in the words of the file.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from taskgate.config.networks import Network
 from taskgate.config.protection_coherence import without_health
 from taskgate.config.protection_models import RetriesSection
 from taskgate.config.retention import completed, usual_longest
+from taskgate.config.shared_models import LeaseSection, RedisSection
 from taskgate.config.task_models import TasksSection
 from taskgate.config.tls import TlsSection
 from taskgate.config.tracing_models import TracingSection
@@ -112,7 +113,7 @@ class AdminSection(Section):
     listen: ListenAddress = Listen(host="127.0.0.1", port=9464)
     """HOST:PORT, a loopback address with auth.mode none unless auth.allow_insecure; port 0 takes a free one."""
     token_file: FilePath | None = None
-    """The file with the token that POST /-/reload asks for; null means that there is no such request."""
+    """The file with the token that POST /-/reload and /-/drain ask for; null means that there are no such requests."""
 
 
 class SqliteSection(Section):
@@ -132,9 +133,11 @@ class SqliteSection(Section):
 class StoreSection(Section):
     """Where tasks and sessions rest."""
 
-    backend: Literal["sqlite", "memory"] = "sqlite"
-    """sqlite: one file; memory: everything is lost with the process."""
+    backend: Literal["sqlite", "redis", "memory"] = "sqlite"
+    """sqlite: one file; redis: Redis or Valkey, for several gateways; memory: everything is lost with the process."""
     sqlite: SqliteSection = SqliteSection()
+    redis: RedisSection = RedisSection()
+    lease: LeaseSection = LeaseSection()
     purge_interval: Positive = 2 * SECOND
     """How often expired tasks are removed."""
 
@@ -195,6 +198,7 @@ USUAL: Mapping[str, Any] = {
     "admin": AdminSection().model_dump(mode="json"),
     "tasks": TasksSection().model_dump(mode="json"),
     "limits": LimitsSection().model_dump(mode="json"),
+    "store": StoreSection().model_dump(mode="json"),
     "upstream": {"retries": RetriesSection().model_dump(mode="json")},
 }
 """The defaults that `contradictions` needs, in the words of the file."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from taskgate.config.models import GatewayConfig
+from taskgate.config.store_addresses import StorePlace, node_of, place_of
 from taskgate.config.tls import TlsSection
 from taskgate.downstream.listener import ListenerSettings
 from taskgate.downstream.names import allowed_hosts, allowed_origins
 from taskgate.downstream.tls import TlsSettings
 from taskgate.engine.inputs import Bounds
-from taskgate.stores.open import SqliteOptions
+from taskgate.stores.open import RedisOptions, SqliteOptions
 
 
 def listener_settings(config: GatewayConfig, port: int) -> ListenerSettings:
@@ -48,6 +49,33 @@ def sqlite_options(config: GatewayConfig, data_directory: Path | None) -> Sqlite
         synchronous=section.synchronous,
         busy_timeout=section.busy_timeout,
         max_size=section.max_size,
+    )
+
+
+def redis_options(config: GatewayConfig) -> RedisOptions:
+    """Those of the store that several gateways share, where `store.backend` is redis."""
+    section = config.store.redis
+    place = StorePlace(tls=False, server=None, database=0) if section.url is None else place_of(section.url)
+    usual = RedisOptions()
+    return RedisOptions(
+        mode=section.mode,
+        host=place.server.host if place.server else usual.host,
+        port=place.server.port if place.server else usual.port,
+        database=place.database,
+        username=section.username,
+        password=section.password,
+        key_prefix=section.key_prefix,
+        service=section.sentinel.service,
+        sentinels=tuple((node.host, node.port) for node in map(node_of, section.sentinel.nodes)),
+        tls=place.tls,
+        ca_file=section.tls.ca_file,
+        cert_file=section.tls.cert_file,
+        key_file=section.tls.key_file,
+        max_connections=section.pool.max_connections,
+        pool_timeout=section.pool.timeout,
+        connect_timeout=section.timeouts.connect,
+        command_timeout=section.timeouts.command,
+        wait_replicas=section.wait_replicas,
     )
 
 

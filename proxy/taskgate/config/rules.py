@@ -13,7 +13,7 @@ from taskgate.config.models import GatewayConfig
 from taskgate.config.parts import question_bounds
 from taskgate.config.task_models import UpgradeRule
 from taskgate.engine.admission.bulkhead import BulkheadSettings
-from taskgate.engine.admission.rules import RejectAs, Rules
+from taskgate.engine.admission.rules import OnStoreError, RejectAs, Rules
 from taskgate.limits.caps import Caps
 from taskgate.limits.gcra import RateLimit
 from taskgate.limits.overrides import Override, Overrides
@@ -45,6 +45,7 @@ def rules_of(config: GatewayConfig) -> Rules:
         questions=question_bounds(config),
         reject_as=RejectAs(limits.reject_as),
         exposes_quota=limits.expose_quota,
+        on_store_error=OnStoreError(limits.on_store_error),
         sessions=limits.concurrency.sessions_per_context,
         streams=config.server.max_streams_per_context,
     )

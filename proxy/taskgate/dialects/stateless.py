@@ -3,7 +3,7 @@ promise of whoever translates for them. Values and a protocol; pure.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
@@ -54,13 +54,15 @@ class Retry:
     """A request sent again with what it was asked for; `request` is without both, and under the new id.
 
     `state` is what the host was given to hand back, None where it hands nothing back. `responses` is the text of its
-    `inputResponses` as the host wrote it, None where it brings none; `answers` are the same one by one.
+    `inputResponses` as the host wrote it, None where it brings none; `answers` are the same one by one. `text` is the
+    whole message, for another process to read.
     """
 
     request: CallTool | Relay
     answers: Mapping[str, Answer]
     responses: RawJson | None
     state: str | None
+    text: RawJson = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,7 +94,10 @@ class Endpoint:
                 # Nobody was told anything, or not all of it: the host has left, or the listener ends.
                 self._record(route, seen.verb, 0, began)
             visit.leave(token)
-        if connection.closing:
+        if connection.leaving and response.prepared and response.keep_alive:
+            # What was promised when it began may be acted upon the moment it ends.
+            connection.keep_promise()
+        elif connection.leaving or connection.closing:
             response.force_close()
         return response
 

@@ -7,9 +7,11 @@ What lives here: opening, draining and closing. What must not: what happens on a
 import asyncio
 import socket
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 from aiohttp import web
 
@@ -23,12 +25,15 @@ from taskgate.downstream.peers import Network, Peers
 from taskgate.downstream.protocol import HostConnection
 from taskgate.downstream.stream import Terms
 from taskgate.downstream.tls import Certificates, TlsSettings
+from taskgate.downstream.turning_away import make_deaf
 from taskgate.downstream.visits import Visits
 from taskgate.downstream.wire import TlsWire
 from taskgate.engine.messages import Answer
 from taskgate.telemetry.audit import Audit, NoTrail, Trail
 
 _BACKLOG = 512
+_LAST_ANSWERS = 1.0
+"""Seconds in which an answer that is known by now reaches its host, before that is sent elsewhere for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +103,9 @@ class PublicListener:
         self._certificates: Certificates | None = None
         self._connections: _Connections | None = None
         self._server: asyncio.Server | None = None
+        self._bound: socket.socket | None = None
+        self._factory: Callable[[], asyncio.Protocol] | None = None
+        self._late: set[asyncio.Task[Any]] = set()
 
     async def start(self, bound: socket.socket) -> tuple[str, int]:
         """Listen on a socket that is bound already, and own it; the address it has.
@@ -111,6 +119,7 @@ class PublicListener:
             certificates.load()
             factory = partial(connections.behind_tls, certificates, self._tls.handshake_timeout)
         loop = asyncio.get_running_loop()
+        self._bound, self._factory = bound, factory
         self._server = await loop.create_server(factory, sock=bound, backlog=_BACKLOG)
         if self._certificates is not None:
             self._certificates.watch()
@@ -125,14 +134,46 @@ class PublicListener:
         """How many requests are being answered, by the label of their route; safe on any thread."""
         return self._endpoint.active()
 
+    def retire(self) -> None:
+        """Serve on, but have each answer end its connection, so that hosts find another gateway in good time."""
+        if self._connections is not None:
+            self._connections.retire()
+
+    def turn_away(self) -> None:
+        """Have no further connection begin, before `stop_accepting`: those that are being made can be taken up."""
+        if self._bound is not None:
+            make_deaf(self._bound)
+
     def stop_accepting(self) -> None:
-        """Refuse new connections; those that are open go on."""
-        if self._server is not None:
+        """Refuse new connections. Those that are open go on, and so do those that were made, but not taken up yet."""
+        if self._server is not None and self._server.is_serving():
+            self._take_up()
             self._server.close()
+
+    def wind_down(self) -> None:
+        """End what hosts can have elsewhere: connections without a request, and streams that go on somewhere else."""
+        if self._connections is not None:
+            self._connections.wind_down()
+
+    def _take_up(self) -> None:
+        # Closing the socket would reset them, with the requests that they brought along.
+        assert self._bound is not None
+        assert self._factory is not None
+        loop = asyncio.get_running_loop()
+        with suppress(OSError):
+            for _ in range(_BACKLOG):
+                peer, _ = self._bound.accept()
+                peer.setblocking(False)
+                task = loop.create_task(loop.connect_accepted_socket(self._factory, peer))
+                self._late.add(task)
+                task.add_done_callback(self._late.discard)
 
     async def close(self, grace: timedelta) -> None:
         """End GET streams, give what is under way `grace` to finish, then drop what is left. May be called again."""
-        self.stop_accepting()
+        if self._server is not None:
+            self._server.close()
+        if self._late:
+            await asyncio.wait(self._late)
         if self._certificates is not None:
             self._certificates.close()
         if self._connections is None or self._server is None:
@@ -151,9 +192,11 @@ class _Connections(web.Server):
         self._tasks: set[asyncio.Task[None]] = set()
         self._open: set[HostConnection] = set()
         self._wires: set[TlsWire] = set()
+        self._retired = False
 
     def __call__(self) -> HostConnection:
         connection = HostConnection(self, self._bounds, self._tasks, self._note_garbage)
+        connection.leaving = self._retired
         self._open.add(connection)
         connection.lost.add_done_callback(lambda _: self._open.discard(connection))
         return connection
@@ -165,14 +208,29 @@ class _Connections(web.Server):
         wire.lost.add_done_callback(lambda _: self._wires.discard(wire))
         return wire
 
-    async def close(self, grace: float) -> None:
-        """End every connection, and every exchange, those of departed hosts too."""
+    def retire(self) -> None:
+        """See PublicListener."""
+        self._retired = True
+        for connection in self._open:
+            connection.leaving = True
+
+    def wind_down(self) -> None:
+        """End every connection after the exchange under way, at once where there is none."""
         for wire in list(self._wires):
             if not wire.greeted:
                 wire.abort()
         for connection in list(self._open):
             connection.wind_down()
-        await self._settled(grace)
+
+    async def close(self, grace: float) -> None:
+        """End every connection, and every exchange, those of departed hosts too."""
+        self.wind_down()
+        brief = min(grace, _LAST_ANSWERS)
+        await self._settled(brief)
+        for connection in list(self._open):
+            if connection.exchange is not None:
+                connection.exchange.send_elsewhere()
+        await self._settled(grace - brief)
         for connection in list(self._open):
             connection.drop()
         for task in self._tasks:

@@ -1,4 +1,4 @@
-"""The operators' listener: is the process alive, is it ready, what has it counted, and reading the configuration again.
+"""The operators' listener: is the process alive, is it ready, what has it counted; another configuration, and the end.
 
 A listener of its own, so that none of this shares a port, a limit or an exposure with hosts; no message of MCP passes
 here. Holds: nothing is answered that a request brought along, no answer tells a version, and nothing is changed for
@@ -8,6 +8,7 @@ whoever has no token.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from hmac import compare_digest
 from ipaddress import ip_address
 from typing import Any, Final
@@ -26,8 +27,14 @@ Ready = Callable[[], Awaitable[Mapping[str, bool]]]
 Servers = Callable[[], Mapping[str, Mapping[str, Any]]]
 """Asked how each server does, by name; answered from what is known."""
 
+Replicas = Callable[[], int | None]
+"""Asked how many gateways share the store; None where it is not one to share."""
+
 Reload = Callable[[], Awaitable[Mapping[str, Any] | None]]
 """Reads the configuration again, and says what came of it: at least `result`. None where there is none to read."""
+
+End = Callable[[], None]
+"""Has the gateway drain and end, as a signal would."""
 
 INVALID: Final = "invalid"
 """The result of a configuration that was not taken over."""
@@ -36,6 +43,7 @@ READY_SECONDS: Final = 2.0
 """How long that may take before it counts as a no."""
 
 _RELOAD: Final = "/-/reload"
+_DRAIN: Final = "/-/drain"
 _LIVEZ, _READYZ = "/livez", "/readyz"
 
 TAKEN: Final = (_LIVEZ, _READYZ, "/healthz", "/-", "/api")
@@ -47,20 +55,30 @@ _IDLE_SECONDS: Final = 75.0
 
 
 class OperatorsListener:
-    """Serves `/livez`, `/readyz`, the metrics where they want to be, and `/-/reload` on a port of their own.
+    """Serves `/livez`, `/readyz`, the metrics where they want to be, `/-/reload` and `/-/drain` on a port of their own.
 
     `ready` is asked at every probe and every scrape. It should answer from what is known or touch the store once.
-    `audit` is told of whoever asked for what needs the token.
+    `audit` is told of whoever asked for what needs the token. Without `end` nobody can ask for that.
     """
 
     def __init__(
-        self, *, metrics: PrometheusAudit, ready: Ready, servers: Servers, reload: Reload, audit: Audit
+        self,
+        *,
+        metrics: PrometheusAudit,
+        ready: Ready,
+        servers: Servers,
+        reload: Reload,
+        audit: Audit,
+        end: End | None = None,
+        replicas: Replicas = lambda: None,
     ) -> None:
         self._metrics = metrics
         self._audit = audit
         self._ready = ready
         self._servers = servers
         self._reload = reload
+        self._end = end
+        self._replicas = replicas
         self._token: bytes | None = None
         self._draining = False
         self._rendering = asyncio.Lock()
@@ -68,13 +86,14 @@ class OperatorsListener:
         self._routes: dict[str, Callable[[web.BaseRequest], Awaitable[web.Response]]] = {
             _LIVEZ: self._answer_livez,
             _READYZ: self._answer_readyz,
-            _RELOAD: self._answer_reload,
+            _RELOAD: partial(self._answer_operator, self._reload_now),
+            _DRAIN: partial(self._answer_operator, self._drain_now),
         }
 
     async def start(self, host: str, port: int, token: bytes | None = None) -> tuple[str, int]:
         """Listen, and return where; port 0 takes a free one. Raises OSError where it cannot.
 
-        Whoever shows `token` may have the configuration read again; without one nobody may.
+        Whoever shows `token` may have the configuration read again, or the gateway end; without one nobody may.
         """
         self._token = token
         server = _Server(self._answer, access_log=None, keepalive_timeout=_IDLE_SECONDS, lingering_time=0)
@@ -107,7 +126,7 @@ class OperatorsListener:
         route = self._answer_metrics if path == self._metrics.path else self._routes.get(path)
         if route is None:
             return _json(404, {"error": "not found"})
-        allowed = "POST" if path == _RELOAD else "GET"
+        allowed = "POST" if path in (_RELOAD, _DRAIN) else "GET"
         if received.method != allowed:
             return _json(405, {"error": "method not allowed"}, Allow=allowed)
         return await route(received)
@@ -118,12 +137,16 @@ class OperatorsListener:
     async def _answer_readyz(self, received: web.BaseRequest) -> web.Response:
         checks = await self._check()
         # Told, and no more: a server that is away is no reason to send its hosts elsewhere.
-        more = {"upstreams": self._servers()} if "verbose" in received.query else {}
+        more = self._more() if "verbose" in received.query else {}
         if self._draining:
             return _json(503, {"status": "draining", "checks": checks, **more})
         if not all(checks.values()):
             return _json(503, {"status": "not ready", "checks": checks, **more})
         return _json(200, {"status": "ready", "checks": checks, **more})
+
+    def _more(self) -> dict[str, Any]:
+        replicas = self._replicas()
+        return {"upstreams": self._servers(), **({} if replicas is None else {"replicas": replicas})}
 
     async def _answer_metrics(self, received: web.BaseRequest) -> web.Response:
         await self._check()
@@ -132,22 +155,33 @@ class OperatorsListener:
             body, content_type = await self._metrics.scrape(received.headers.get("Accept"))
         return web.Response(body=body, headers={"Content-Type": content_type, **_PLAIN})
 
-    async def _answer_reload(self, received: web.BaseRequest) -> web.Response:
-        answer = await self._reload_for(received)
+    async def _answer_operator(
+        self, act: Callable[[], Awaitable[web.Response]], received: web.BaseRequest
+    ) -> web.Response:
+        answer = await act() if (refused := self._refused(received)) is None else refused
         # `remote` is None for whoever has left meanwhile.
         address = received.remote or ""
-        self._audit.record(OperatorAsked(received.method, _RELOAD, answer.status, address))
+        self._audit.record(OperatorAsked(received.method, received.path, answer.status, address))
         return answer
 
-    async def _reload_for(self, received: web.BaseRequest) -> web.Response:
+    def _refused(self, received: web.BaseRequest) -> web.Response | None:
         if self._token is None:
             return _json(403, {"error": "not allowed: admin.token_file is not configured"})
         if not _shows(received, self._token):
             return _json(401, {"error": "not authenticated"}, **{"WWW-Authenticate": "Bearer"})
+        return None
+
+    async def _reload_now(self) -> web.Response:
         told = await self._reload()
         if told is None:
             return _json(409, {"error": "there is no configuration file to read again"})
         return _json(422 if told["result"] == INVALID else 200, dict(told))
+
+    async def _drain_now(self) -> web.Response:
+        if self._end is None:
+            return _json(409, {"error": "whoever started the gateway ends it"})
+        self._end()
+        return _json(202, {"status": "draining"})
 
     async def _check(self) -> dict[str, bool]:
         if self._draining:

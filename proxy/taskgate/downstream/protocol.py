@@ -10,7 +10,7 @@ pipelining; the names of its that are used here are each covered by a test over 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from aiohttp import hdrs, web
 from aiohttp.http import HttpVersion11
@@ -18,7 +18,9 @@ from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from aiohttp.web_protocol import _ErrInfo
 
+from taskgate.downstream.departing import Departing
 from taskgate.downstream.door import BAD_REQUEST, HEAD_TOO_LARGE, TOO_SLOW, Refusal
+from taskgate.downstream.hanging_up import Promise, hang_up
 from taskgate.downstream.patience import Bounds, HeadWatch, WriteWatch
 from taskgate.telemetry.visit import nobody
 
@@ -31,18 +33,6 @@ _LINGER: Final = 1.0
 _log = logging.getLogger("taskgate.downstream")
 
 
-class Departing(Protocol):
-    """The exchange under way, as its connection sees it."""
-
-    def host_left(self) -> None:
-        """Nobody will read the answer."""
-        ...
-
-    def wind_down(self) -> None:
-        """The listener is closing: end what would not end by itself."""
-        ...
-
-
 class HostConnection(web.RequestHandler):
     """One connection, from its first byte to its last."""
 
@@ -52,12 +42,14 @@ class HostConnection(web.RequestHandler):
         "_head",
         "_latest_body",
         "_on_garbage",
+        "_promise",
         "_since_head",
         "_tasks",
         "_unread",
         "_wire",
         "closing",
         "exchange",
+        "leaving",
         "long_heads",
         "lost",
     )
@@ -88,10 +80,11 @@ class HostConnection(web.RequestHandler):
         self._deaf = False
         self._head = HeadWatch(bounds, self._give_up_on_head)
         self._latest_body: StreamReader = EMPTY_PAYLOAD
+        self._promise: Promise | None = None
         self._since_head = 0
         self._unread: WriteWatch | None = None
         self._wire: asyncio.Transport | None = None
-        self.closing = False
+        self.closing = self.leaving = False
         self.exchange: Departing | None = None
         self.long_heads = False
         self.lost: asyncio.Future[None] = self._loop.create_future()
@@ -126,9 +119,14 @@ class HostConnection(web.RequestHandler):
         self.closing = True
         idle = self._request_count == 0 if self._waiter is None else not self._waiter.done()
         if idle:
-            self.force_close()
+            if hang_up(self._wire, self._promise):
+                self.force_close()
         elif self.exchange is not None:
             self.exchange.wind_down()
+
+    def keep_promise(self) -> None:
+        """An answer is over that said that the connection goes on, though it does not: give a next request a moment."""
+        self._promise = Promise(lambda: self.wind_down() if self.closing else None)
 
     def drop(self) -> None:
         """End the connection now, with whatever is under way on it."""

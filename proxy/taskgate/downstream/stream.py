@@ -17,11 +17,11 @@ from aiohttp.http import HttpVersion11
 from multidict import CIMultiDict
 
 from taskgate.downstream.body import Bodies
-from taskgate.downstream.protocol import SERVER_NAME
+from taskgate.downstream.protocol import SERVER_NAME, HostConnection
 from taskgate.engine.messages import UNKNOWN, Inbound, Verb
 from taskgate.engine.streams.feed import Feed, LastingFeed
 from taskgate.engine.streams.line import Line
-from taskgate.engine.streams.trails import Trails
+from taskgate.engine.streams.trails import Opener
 from taskgate.mcp import sse
 from taskgate.telemetry import visit
 from taskgate.telemetry.audit import Audit, StreamEnded, StreamOpened
@@ -84,7 +84,7 @@ class HostExchange:
         self._has_last = False
         self._has_answer = False
         self._forget: list[Callable[[], None]] = []
-        self._trails: Trails | None = None
+        self._trails: Opener | None = None
         self._feed: Feed | None = None
         self._line: Line | None = None
         self._response: web.StreamResponse | None = None
@@ -112,7 +112,7 @@ class HostExchange:
             self._feed = Feed() if self._gone else self._begun(Line(pass_on=self._pass_on))
         return self._feed
 
-    def keep(self, trails: Trails) -> None:
+    def keep(self, trails: Opener) -> None:
         """Should there be a stream, let it be one of these."""
         self._trails = trails
 
@@ -160,6 +160,16 @@ class HostExchange:
                 self._feed.close()
             self.host_left()
 
+    def send_elsewhere(self) -> None:
+        """A stream that another process can go on with is not waited for: its host is to come back, and finds that."""
+        feed = self._feed
+        if isinstance(feed, LastingFeed) and feed.is_movable and self._line is not None and feed.line is self._line:
+            # Nothing holds the connection any longer, so its answer may end in good order.
+            self._finished = True
+            feed.close()
+            self.host_left()
+            feed.give_up()
+
     @property
     def streams(self) -> bool:
         """Whether the answer has become an event stream."""
@@ -202,8 +212,10 @@ class HostExchange:
     def _open(self, line: Line) -> None:
         self._line = line
         self._response = response = web.StreamResponse(headers=_HEADERS)
-        if self._http.version != HttpVersion11:
-            # Without chunks only the end of the connection marks the end of the stream.
+        connection = self._http.protocol
+        assert isinstance(connection, HostConnection)
+        # Without chunks only the end of the connection marks the end of the stream.
+        if connection.leaving or self._http.version != HttpVersion11:
             response.force_close()
         with visit.within(self._visit):
             self._terms.audit.record(StreamOpened("downstream", self._kind))

@@ -6,7 +6,7 @@ have to be written however long that takes (`endings`).
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from taskgate.clock import Clock
 from taskgate.engine.reports import report
@@ -27,16 +27,46 @@ Choose = Callable[[TaskRecord], TaskEvent | None]
 """From a record as it is now to what shall happen to it; None for nothing."""
 
 
+class Hold(Protocol):
+    """What a process holds in a store that others share: as who runs a task it writes only what is its own."""
+
+    def holds(self, record: TaskRecord) -> bool:
+        """Whether the lease of an unfinished record is this process's, and was not lost meanwhile."""
+        ...
+
+    def wrote(self, record: TaskRecord) -> None:
+        """A record is stored as it is here; a head does, unless it has just ended with an outcome."""
+        ...
+
+    def overslept(self, since: float) -> bool:
+        """Whether so much time has passed that a lease which was good then may be another's."""
+        ...
+
+    async def healed(self, task: TaskId, found: TaskRecord | None) -> bool:
+        """Put a task that runs here back where the store, which has `found`, forgot it; whether to look again.
+
+        Raises StoreUnavailable.
+        """
+        ...
+
+
 class Changes:
     """Makes events happen to stored records."""
 
-    def __init__(self, *, store: TaskStore, audit: Audit, clock: Clock) -> None:
+    def __init__(self, *, store: TaskStore, audit: Audit, clock: Clock, hold: Hold | None = None) -> None:
         self._store = store
         self._audit = audit
         self._clock = clock
+        self._hold = hold
         self._suspicions = Suspicions(audit, clock)
         self.retrievals = Retrievals(store=store, audit=audit, clock=clock)
         """The one change that nobody waits for."""
+
+    def of_runs(self, hold: Hold) -> "Changes":
+        """The same, for those that run the tasks: what another process holds, or took over, is not changed."""
+        changes = Changes(store=self._store, audit=self._audit, clock=self._clock, hold=hold)
+        changes._suspicions, changes.retrievals = self._suspicions, self.retrievals
+        return changes
 
     async def make(self, owner: OwnerKey, task: TaskId, choose: Choose) -> TaskRecord | None:
         """The record after what `choose` wants; None where that cannot be, because of its state or for want of it.
@@ -46,6 +76,11 @@ class Changes:
         while True:
             now = self._clock.now()
             record = await self._store.load(owner, task, now=now)
+            if self._hold is not None:
+                if await self._hold.healed(task, record):
+                    continue
+                if record is not None and not self._hold.holds(record):
+                    return None
             event = None if record is None else choose(record)
             if record is None or event is None:
                 return None
@@ -54,6 +89,8 @@ class Changes:
             except IllegalTransition:
                 return None
             if await self._store.swap(changed, expected=record.revision):
+                if self._hold is not None:
+                    self._hold.wrote(changed)
                 report(self._audit, record, event, changed)
                 return changed
 

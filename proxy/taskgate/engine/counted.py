@@ -14,6 +14,7 @@ from taskgate.engine.around import AroundSession
 from taskgate.mcp.jsonrpc import RawJson, Response
 from taskgate.mcp.versions import Peer
 from taskgate.upstream.base import Hearer, Speaker, Speaks, Upstream, UpstreamSession, Vitals
+from taskgate.upstream.resting import NextRound
 
 
 class Requests:
@@ -132,11 +133,19 @@ class _CountedSession(AroundSession):
         speaker: Speaker | None = None,
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
+        resumes: NextRound | None = None,
     ) -> Response:
         self._requests.begin(self._name)
         try:
             return await self._inner.run(
-                tool, params, within=within, hearer=hearer, speaker=speaker, log_level=log_level, repeated=repeated
+                tool,
+                params,
+                within=within,
+                hearer=hearer,
+                speaker=speaker,
+                log_level=log_level,
+                repeated=repeated,
+                resumes=resumes,
             )
         finally:
             self._requests.end(self._name)

@@ -12,7 +12,7 @@ from typing import Final
 from taskgate.clock import Clock
 from taskgate.dialects.faults import call_ended
 from taskgate.engine.admission.bulkhead import Ticket, queued
-from taskgate.engine.changes import Changes
+from taskgate.engine.changes import Changes, Hold
 from taskgate.engine.reports import report
 from taskgate.engine.runs import Run
 from taskgate.errors import QueueFull, StoreUnavailable
@@ -30,16 +30,19 @@ NO_STORE: Final = "The call was not sent: the task store was not available"
 class Departures:
     """Lets calls of tasks leave."""
 
-    def __init__(self, *, store: TaskStore, changes: Changes, audit: Audit, clock: Clock) -> None:
+    def __init__(
+        self, *, store: TaskStore, changes: Changes, audit: Audit, clock: Clock, hold: Hold | None = None
+    ) -> None:
         self._store = store
         self._changes = changes
         self._audit = audit
         self._clock = clock
+        self._hold = hold
 
     async def leave(self, run: Run, record: TaskRecord, ticket: Ticket) -> CallFaulted | None:
         """Wait until the call may leave, which its record says from then on; else how the task is to end, unsent.
 
-        Raises Interrupted where somebody else ended it.
+        Raises Interrupted where somebody else ended it, or runs it now.
         """
         # A call that is sent again may have run before.
         unsent = partial(call_ended, dispatched=record.dispatched)
@@ -47,13 +50,20 @@ class Departures:
             if not ticket.granted:
                 await self._wait(run, record, ticket)
             if run.is_shut_down:
+                if self._hold is not None and not record.dispatched:
+                    # Another process sends it, once its lease has lapsed.
+                    raise Interrupted
                 return unsent(FaultReason.SHUTDOWN, SHUT_DOWN_UNSENT)
+            since = self._clock.elapsed()
             if run.revision != record.revision or (marked := await self._mark_at_once(run, record)) is None:
                 marked = await self._mark(run)
         except QueueFull as full:
             return unsent(FaultReason.QUEUE, str(full), retry_after=full.retry_after)
         except StoreUnavailable:
             return unsent(FaultReason.INTERNAL, NO_STORE)
+        if self._hold is not None and self._hold.overslept(since):
+            # The process stood still in between: another may have read the mark already, and said what it means.
+            raise Interrupted
         self._audit.record(TaskDispatched(marked, self._clock.now() - record.created_at))
         return None
 
@@ -94,6 +104,8 @@ class Departures:
         run.wrote(marked.revision)
         if not await self._store.swap(marked, expected=record.revision):
             return None
+        if self._hold is not None:
+            self._hold.wrote(marked)
         report(self._audit, record, leaving, marked)
         return marked
 

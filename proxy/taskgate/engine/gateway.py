@@ -104,8 +104,14 @@ class Gateway:
 
     async def answer(self, exchange: Exchange) -> Reply:
         """The reply to one exchange; raises nothing but cancellation, and what the listener says of a body."""
-        begun = self._clock.elapsed()
-        mount, seen = self._mounts[exchange.inbound.path], present()
+        mount = self._mounts[exchange.inbound.path]
+        try:
+            return await self._answer(exchange, mount)
+        finally:
+            await self._gate.departed(exchange, mount.name)
+
+    async def _answer(self, exchange: Exchange, mount: Mount) -> Reply:
+        begun, seen = self._clock.elapsed(), present()
         seen.mount, seen.revision = mount.name, exchange.inbound.revision
         try:
             # 1. Whether no more comes from there than may, nor too many tokens that are not accepted.

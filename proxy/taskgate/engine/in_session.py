@@ -34,6 +34,7 @@ from taskgate.engine.relay import Asked, Relaying
 from taskgate.engine.resuming import Resuming
 from taskgate.engine.sessions import HostSession, HostSessions
 from taskgate.engine.spoken import Answered, Spoken, error_of, revision_of
+from taskgate.engine.streams.entries import About
 from taskgate.engine.task_service import TaskService
 from taskgate.engine.telling.following import Following
 from taskgate.errors import GatewayError, TaskSupportMismatch
@@ -96,10 +97,10 @@ class InSessionMessages:
             host_session = await self._session(exchange, mount, caller)
             peer = host_session.peer
             note_peer(peer, host_session.client)
-            if host_session.trails is not None:
-                exchange.keep(host_session.trails)
         # 2. What the message asks, in neutral words; its parameters are checked here.
         intent = self._dialect.decode(message, peer, offers_tasks=mount.offers_tasks)
+        if host_session is not None and host_session.trails is not None and isinstance(message, Request):
+            exchange.keep(host_session.trails.of(_about(message, intent)))
         tool = intent.tool if isinstance(intent, CallTool) else None
         if isinstance(intent, OpenSession):
             note_peer(intent.peer, client_of(intent.peer.info))
@@ -216,6 +217,11 @@ class InSessionMessages:
             shows = self._rooms.access.shown_to(caller, host_session.mount.name)
             return Spoken(self._dialect.tools(intent.id, response, support, shows, foreign), error_of(response))
         return Spoken(self._dialect.answer(intent.id, response, foreign), error_of(response))
+
+
+def _about(request: Request, intent: Intent) -> About:
+    """What another process needs to know to go on with the stream of the answer."""
+    return About(request.id, intent.task if isinstance(intent, AwaitTask) else None)
 
 
 def _foreign(host_session: HostSession, method: str) -> Foreign | None:

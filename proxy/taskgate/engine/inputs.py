@@ -13,9 +13,11 @@ from typing import Final, NamedTuple
 from taskgate.dialects.base import DownstreamDialect
 from taskgate.engine.background import Background
 from taskgate.engine.changes import Changes
-from taskgate.tasks.events import AnswerForwarded, InputRequested, InputWithdrawn, Settled, TaskEvent
+from taskgate.engine.resting import Resting
+from taskgate.engine.rests import Rests
+from taskgate.tasks.events import AnswerForwarded, InputClaimed, InputRequested, InputWithdrawn, Settled, TaskEvent
 from taskgate.tasks.record import InputRequest, OwnerKey, TaskId, TaskRecord
-from taskgate.upstream.base import ServerQuestion, Speaker
+from taskgate.upstream.base import Between, ServerQuestion, Speaker
 
 MAX_QUESTION: Final = 4 * 1024 * 1024
 """Characters of the parameters of all that one task asks at once: its head, written at every change, has them."""
@@ -42,6 +44,10 @@ class _Slot:
         self.timer = timer
         self.key: str | None = None
         self.is_there = False
+
+    def input(self) -> str | None:
+        """The key under which it is in the record, or was."""
+        return self.key if self.is_there else None
 
 
 class TaskInputs:
@@ -92,6 +98,23 @@ class TaskInputs:
                 # What the host kept a task for is answered only now (L-HOST-5).
                 self._end(kept[last], Settled.ANSWERED)
 
+    def free(self, key: str, claim: str) -> None:
+        """The stream that a question was claimed for is gone, and its process with it: another is to have it."""
+
+        def give_back(record: TaskRecord) -> TaskEvent | None:
+            is_claimed = any(each.key == key and each.claimed_by == claim for each in record.inputs)
+            return InputClaimed(key=key, stream=None) if is_claimed else None
+
+        self._background.run(partial(self._changes.insist, self._owner, self._task, give_back))
+
+    def rest(self, between: Between, rests: Rests) -> Resting:
+        """Keep what the next round takes, whose questions were all asked here."""
+        slots = {key: self._slots.get(question) for key, (_, question) in between.asked.items() if question is not None}
+        inputs = {key: slot.input for key, slot in slots.items() if slot is not None}
+        resting = Resting(self._owner, self._task, changes=self._changes, rests=rests, between=between, inputs=inputs)
+        self._background.run(partial(self._keep, resting))
+        return resting
+
     def find(self, key: str) -> ServerQuestion | None:
         """The open question under a key."""
         slot = self._of(key)
@@ -130,6 +153,12 @@ class TaskInputs:
         elif slot.key is not None:
             # Its time was up before it could be seen there.
             self._make(InputWithdrawn(key=slot.key, settled=Settled.EXPIRED))
+
+    async def _keep(self, resting: Resting) -> None:
+        async with self._in_turn:
+            # All that was asked before is there by now, or never will be.
+            pass
+        await resting.keep()
 
     def _request(self, key: str, question: ServerQuestion) -> InputRequest:
         method, params = question.question

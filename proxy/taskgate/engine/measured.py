@@ -1,19 +1,18 @@
-"""A store that reports what it is used for: the same promises, each operation timed."""
+"""A store that reports what it is used for: the same promises, each operation timed.
 
-from collections.abc import Awaitable
+Of one that processes share, rates and signs of life are timed as well; words and streams are written behind what hosts
+wait for, and are not.
+"""
+
+from collections.abc import Awaitable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TypeVar
 
 from taskgate.clock import Clock
 from taskgate.errors import StoreUnavailable
 from taskgate.limits.caps import Cap
-from taskgate.stores.base import (
-    Census,
-    News,
-    SessionRecord,
-    Store,
-    Watch,
-)
+from taskgate.stores.base import Census, Judgement, News, RateStore, SessionRecord, Step, Store, Watch
+from taskgate.stores.sharing import Beat, Leases
 from taskgate.tasks.listing import Page, Position, TaskFilter, TaskOrder
 from taskgate.tasks.record import OwnerKey, TaskId, TaskRecord
 from taskgate.telemetry.audit import Audit, StoreUsed
@@ -116,17 +115,53 @@ class MeasuredStore:
         await self._inner.close()
 
     async def _timed(self, operation: str, work: Awaitable[T]) -> T:
-        begun = self._clock.elapsed()
-        try:
-            done = await work
-        except StoreUnavailable:
-            self._note(operation, begun, False)
-            raise
-        self._note(operation, begun, True)
-        return done
+        return await _timed(operation, work, self._audit, self._clock)
 
     def _note(self, operation: str, begun: float, ok: bool) -> None:
         self._audit.record(StoreUsed(operation, self._clock.elapsed() - begun, ok))
 
 
+class MeasuredRates:
+    """The same of the rates that processes share."""
+
+    def __init__(self, inner: RateStore, *, audit: Audit, clock: Clock) -> None:
+        self._inner = inner
+        self._audit = audit
+        self._clock = clock
+
+    async def judge(self, steps: Sequence[Step], *, now: float) -> Judgement:
+        return await _timed("judge", self._inner.judge(steps, now=now), self._audit, self._clock)
+
+
+class MeasuredLeases:
+    """The same of signs of life, and of what is put back; what comes from another thread is not to be given to this."""
+
+    def __init__(self, inner: Leases, *, audit: Audit, clock: Clock) -> None:
+        self._inner = inner
+        self._audit = audit
+        self._clock = clock
+
+    async def beat(self, holder: str, held: Mapping[TaskId, int], *, lease: timedelta) -> Beat:
+        return await _timed("beat", self._inner.beat(holder, held, lease=lease), self._audit, self._clock)
+
+    async def restore(self, record: TaskRecord) -> bool:
+        return await _timed("restore", self._inner.restore(record), self._audit, self._clock)
+
+    async def part(self, holder: str) -> None:
+        await self._inner.part(holder)
+
+
+async def _timed(operation: str, work: Awaitable[T], audit: Audit, clock: Clock) -> T:
+    begun = clock.elapsed()
+    try:
+        done = await work
+    except StoreUnavailable:
+        audit.record(StoreUsed(operation, clock.elapsed() - begun, False))
+        raise
+    audit.record(StoreUsed(operation, clock.elapsed() - begun, True))
+    return done
+
+
 _: type[Store] = MeasuredStore
+__: type[RateStore] = MeasuredRates
+___: type[Leases] = MeasuredLeases

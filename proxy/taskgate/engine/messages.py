@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
 from taskgate.engine.streams.feed import Feed
-from taskgate.engine.streams.trails import Trails
+from taskgate.engine.streams.trails import Opener
 from taskgate.mcp.headers import RequestHeaders, read_headers
 
 __all__ = ["UNKNOWN", "Answer", "Exchange", "Feed", "Inbound", "ListenerRefused", "Reply", "Verb"]
@@ -92,7 +92,7 @@ class Exchange(Protocol):
         """
         ...
 
-    def keep(self, trails: Trails) -> None:
+    def keep(self, trails: Opener) -> None:
         """Should there be a stream, let it be one of these, that the host can take up again."""
         ...
 

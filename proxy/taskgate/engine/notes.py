@@ -14,16 +14,31 @@ from taskgate.dialects.base import (
     TellProgress,
     TellServer,
 )
+from taskgate.engine.questions import asked_by
 from taskgate.engine.relay import Relaying
+from taskgate.engine.replicas.correspondence import Correspondence, is_holder
+from taskgate.engine.replicas.words import Answered, Cancelled, InputTold, QuestionTold, ServerTold, Word
 from taskgate.engine.runner import Runner
 from taskgate.engine.sessions import HostSession
 from taskgate.engine.telling.following import Following
 
 
 class Notes:
-    """Takes note of what hosts say."""
+    """Takes note of what hosts say.
 
-    def __init__(self, *, following: Following, relaying: Relaying, runner: Runner, dialect: DownstreamDialect) -> None:
+    What concerns nothing here is for another process, if it is for any; `correspondence` is None where there is none.
+    """
+
+    def __init__(
+        self,
+        *,
+        following: Following,
+        relaying: Relaying,
+        runner: Runner,
+        dialect: DownstreamDialect,
+        correspondence: Correspondence | None = None,
+    ) -> None:
+        self._correspondence = correspondence
         self._following = following
         self._relaying = relaying
         self._runner = runner
@@ -33,9 +48,11 @@ class Notes:
         """Act on a notification or a response. Raises StoreUnavailable where an answer could not be kept."""
         match intent:
             case CancelCall(request=request):
-                self._relaying.cancel(host_session, request)
+                if not self._relaying.cancel(host_session, request):
+                    self._pass_on(Cancelled(host_session.id, request))
             case AnswerQuestion(id=id_, answer=answer):
-                host_session.questions.answer(id_, answer)
+                if not host_session.questions.answer(id_, answer):
+                    self._pass_to_asking(id_, Answered(host_session.id, id_, answer))
             case AnswerInput():
                 mount = host_session.mount.name
                 self._runner.answers(caller.owners(mount), intent.task, caller)
@@ -43,13 +60,29 @@ class Notes:
             case TellProgress():
                 self._tell_progress(caller, host_session, intent)
             case TellServer(notification=notification):
+                # Each process that the session is alive in has a session at the server of its own.
                 host_session.upstream.tell(notification)
+                self._pass_on(ServerTold(host_session.id, notification.text))
 
     def _tell_progress(self, caller: AuthContext, host_session: HostSession, told: TellProgress) -> None:
-        place = self._dialect.input_of(told.id)
+        place, text = self._dialect.input_of(told.id), told.notification.text
         if place is None:
-            host_session.questions.tell(told.id, told.notification)
+            if not host_session.questions.tell(told.id, told.notification):
+                self._pass_to_asking(told.id, QuestionTold(host_session.id, told.id, text))
             return
-        question = self._runner.find_question(caller.owners(host_session.mount.name), *place)
+        owners = caller.owners(host_session.mount.name)
+        question = self._runner.find_question(owners, *place)
         if question is not None:
             question.tell(told.notification)
+        else:
+            self._pass_on(InputTold(owners[0].mount, [owner.context for owner in owners], told.id, text))
+
+    def _pass_on(self, word: Word) -> None:
+        if self._correspondence is not None:
+            self._correspondence.say(word)
+
+    def _pass_to_asking(self, id: str, word: Word) -> None:
+        """Tell the process that asked a question under that id, if one of ours did."""
+        asking = asked_by(id)
+        if self._correspondence is not None and asking is not None and is_holder(asking):
+            self._correspondence.say(word, to=asking)

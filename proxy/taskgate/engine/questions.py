@@ -6,6 +6,7 @@ that asks is always answered, or has gone.
 """
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from itertools import count
 from logging import getLogger
@@ -18,16 +19,27 @@ from taskgate.engine.messages import Feed
 from taskgate.mcp.jsonrpc import Notification
 from taskgate.upstream.base import ServerQuestion
 
+ASKED: Final = "question-"
+"""What the id of a question begins with; the process that asked it may stand behind."""
+
 GIVEN_UP: Final = "The answer is not needed any more"
 """What a host is told of a question, of a task or not, that is taken back."""
 
 log = getLogger("taskgate.questions")
 
 
+class Carrying(Protocol):
+    """A stream that a question went out on: one of this process, or what is at another."""
+
+    def put(self, message: str) -> bool:
+        """Say something on it."""
+        ...
+
+
 class Carrier(Protocol):
     """Finds a stream that a question can go out on."""
 
-    def carry(self, message: str) -> Feed | None:
+    def carry(self, message: str) -> Carrying | None:
         """Send a message on one stream; None where there is none that takes it."""
         ...
 
@@ -44,7 +56,7 @@ class _Open:
         self.message = message
         self.carriers = carriers
         self.timer = timer
-        self.feed: Feed | None = None
+        self.feed: Carrying | None = None
 
     def send(self) -> None:
         """Put it on the first stream that takes it."""
@@ -55,11 +67,24 @@ class _Open:
 
 
 class Questions:
-    """The open questions to one host session."""
+    """The open questions to one host session.
 
-    def __init__(self, *, dialect: DownstreamDialect, bounds: Bounds) -> None:
+    `mark` stands in their ids where other processes ask the same host, too. `moved` hears of streams that came (None)
+    or ended.
+    """
+
+    def __init__(
+        self,
+        *,
+        dialect: DownstreamDialect,
+        bounds: Bounds,
+        mark: str = "",
+        moved: Callable[[Feed | None], None] = lambda _: None,
+    ) -> None:
         self._dialect = dialect
         self._bounds = bounds
+        self._prefix = f"{ASKED}{mark}-" if mark else ASKED
+        self._moved = moved
         self._numbers = count(1)
         self._open: dict[str, _Open] = {}
         self._closed = False
@@ -78,7 +103,7 @@ class Questions:
                 log.warning("questions of a server are refused: too many, or too large")
             question.refuse()
             return
-        id_ = f"question-{next(self._numbers)}"
+        id_ = f"{self._prefix}{next(self._numbers)}"
         timer = asyncio.get_running_loop().call_later(self._bounds.wait.total_seconds(), self._expire, id_)
         message = self._dialect.question(id_, question.question)
         asked = self._open[id_] = _Open(question, message, carriers, timer)
@@ -92,20 +117,31 @@ class Questions:
             asked.question.answer(answer)
         return asked is not None
 
-    def tell(self, id: str, notification: Notification) -> None:
-        """Tell the server how far the host is with one."""
+    def tell(self, id: str, notification: Notification) -> bool:
+        """Tell the server how far the host is with one; whether there is such a question."""
         asked = self._open.get(id)
         if asked is not None:
             asked.question.tell(notification)
+        return asked is not None
 
     def stream_opened(self) -> None:
         """There is a stream that was not there before."""
+        self._moved(None)
+        self.carry()
+
+    def carry(self) -> None:
+        """Ask what is on no stream, where there is one by now."""
         for asked in tuple(self._open.values()):
             if asked.feed is None:
                 asked.send()
 
     def stream_ended(self, feed: Feed) -> None:
         """What a stream carried that ended is for another one."""
+        self._moved(feed)
+        self.lost(feed)
+
+    def lost(self, feed: Carrying) -> None:
+        """The same of any stream, this process's or not."""
         for asked in tuple(self._open.values()):
             if asked.feed is feed:
                 asked.feed = None
@@ -142,3 +178,9 @@ class Questions:
         if asked is not None:
             asked.timer.cancel()
         return asked
+
+
+def asked_by(id: str) -> str | None:
+    """The mark in the id of a question; None where there is none."""
+    mark, dash, _ = id.removeprefix(ASKED).partition("-")
+    return mark if id.startswith(ASKED) and dash else None

@@ -17,9 +17,11 @@ from taskgate.dialects.progress import done_of
 from taskgate.engine.admission.bulkhead import Ticket
 from taskgate.engine.admission.joining import Asking, Joining
 from taskgate.engine.guard.callers import speaker
-from taskgate.engine.messages import Exchange, Feed
+from taskgate.engine.messages import Exchange
 from taskgate.engine.places import asked_of
 from taskgate.engine.pulse import Pulse
+from taskgate.engine.questions import Carrying
+from taskgate.engine.replicas.wants import LASTING
 from taskgate.engine.sessions import HostSession
 from taskgate.errors import CutOff, QueueFull
 from taskgate.interruption import Interrupted, Interruptible
@@ -27,7 +29,7 @@ from taskgate.mcp.jsonrpc import Notification, RequestId, Response
 from taskgate.mcp.vocabulary import NOTE_PROGRESS, TOOLS_CALL
 from taskgate.tasks.policy import Decision
 from taskgate.telemetry.audit import Audit, ToolCalled, WouldPromote
-from taskgate.upstream.base import ServerQuestion
+from taskgate.upstream.base import Between, ServerQuestion
 
 STEP: Final = 1e-6
 """How much further each sign of life of ours says that a call is: it must grow, and get in no server's way."""
@@ -123,7 +125,10 @@ class Relaying:
                         _leaves_with(exchange, call, ticket)
                         await self._wait(host_session, asked.tool, ticket)
                     self._count(host_session, asked.tool, "direct")
-                return await send()
+                response = await send()
+                if asked.method in LASTING and response.error is None:
+                    host_session.wants.note(asked.method, asked.params)
+                return response
         except Interrupted:
             if self._stopping:
                 raise CutOff from None
@@ -178,12 +183,13 @@ class Relaying:
         for call in self._running:
             call.interrupt()
 
-    def cancel(self, host_session: HostSession, id: RequestId) -> None:
-        """The host gave a request up; one that is not in flight is none of ours to know."""
+    def cancel(self, host_session: HostSession, id: RequestId) -> bool:
+        """The host gave a request up; whether it is in flight here. Any other is none of ours to know."""
         # The newest, should the host have used an id twice.
         call = next((call for call, its in reversed(host_session.calls.items()) if its == id), None)
         if call is not None:
             call.interrupt()
+        return call is not None
 
     def close(self) -> None:
         """No call is carried any more."""
@@ -228,11 +234,14 @@ class _CallHearer:
             return
         message = self._dialect.notice(notification, self._token)
         if not (self._exchange.inbound.accepts_stream and self._exchange.stream().put(message)):
-            self._host_session.publish(message)
+            self._host_session.announce(message)
 
     def clog(self) -> Awaitable[None] | None:
         """See Hearer."""
         return self._exchange.stream().clog() if self._exchange.streams else None
+
+    def keep(self, between: Between) -> None:
+        """See Hearer: nobody takes over the call of a request."""
 
     @property
     def passes_rounds(self) -> bool:
@@ -251,7 +260,7 @@ class _CallHearer:
     def refused(self, required: Mapping[str, Any]) -> None:
         """See Hearer: in the initialize era the server alone is told."""
 
-    def carry(self, message: str) -> Feed | None:
+    def carry(self, message: str) -> Carrying | None:
         """Ask something on the call's own stream; see Carrier."""
         if not self._exchange.inbound.accepts_stream:
             return None

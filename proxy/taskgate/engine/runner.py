@@ -9,39 +9,36 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from logging import getLogger
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
-from taskgate.dialects.faults import CUT_OFF, call_ended, call_failed
+from taskgate.dialects.faults import call_ended
 from taskgate.engine.admission.bulkhead import Ticket
 from taskgate.engine.background import Background
+from taskgate.engine.calling import Outcome, come_of
+from taskgate.engine.continuing import Way, going_on
 from taskgate.engine.deadlines import Call, bounded, time_left, wholly_bounded
 from taskgate.engine.departures import Departures
 from taskgate.engine.endings import Endings
 from taskgate.engine.guard.callers import speaker
+from taskgate.engine.leasing import Leasing
 from taskgate.engine.mounts import Mount
 from taskgate.engine.places import Place, Stay, Underway
+from taskgate.engine.rests import Rest
 from taskgate.engine.runs import Lookout, Run
 from taskgate.engine.sessions import HostSessions
+from taskgate.engine.takeovers import Takeovers
 from taskgate.engine.telling.hearing import NOBODY, Hearing
-from taskgate.errors import QueueFull, UpstreamFailed
 from taskgate.interruption import Interrupted
-from taskgate.mcp.jsonrpc import Response
 from taskgate.stores.base import TaskStore
 from taskgate.tasks.events import CallFaulted, CallSucceeded, CancelRequested
 from taskgate.tasks.record import FaultReason, OwnerKey, TaskId, TaskRecord
 from taskgate.telemetry.audit import Audit, CallsRunning, TaskRecovered
 from taskgate.telemetry.visit import within
-from taskgate.upstream.base import ServerQuestion, Speaker, UpstreamSession
+from taskgate.upstream.base import ServerQuestion, Speaker
 
-log = getLogger("taskgate.runner")
-
-OUTCOME_UNKNOWN: Final = "The gateway stopped while the call was running; it may or may not have completed"
-NEVER_SENT: Final = "The gateway stopped before the call was sent, and its server is no longer configured"
 NOT_MADE: Final = "The task was not made: the task store was not available"
-UNFORESEEN: Final = "The gateway failed while the call was running; it may or may not have completed"
 MAX_DISOWNED: Final = 256
 """Tasks that may have been stored, and wait at once for a store that can say so."""
 ENDING_PATIENCE: Final = 10.0
@@ -49,7 +46,10 @@ ENDING_PATIENCE: Final = 10.0
 
 
 class Runner:
-    """Every running call of this process. `holder` names the process in leases."""
+    """Every running call of this process. `holder` names the process in leases.
+
+    `leasing` is there where other processes share the store, and `hearing` has the changes that are made of it.
+    """
 
     def __init__(
         self,
@@ -60,6 +60,7 @@ class Runner:
         hearing: Hearing,
         audit: Audit,
         clock: Clock,
+        leasing: Leasing | None = None,
     ) -> None:
         self.holder = holder
         self._store = store
@@ -69,9 +70,13 @@ class Runner:
         self._clock = clock
         self._runs: dict[TaskId, Run] = {}
         self._counts: Counter[str] = Counter()
-        self._departures = Departures(store=store, changes=hearing.changes, audit=audit, clock=clock)
-        self._endings = Endings(store=store, audit=audit, clock=clock)
-        self._lookout = Lookout(holder=holder, store=store, runs=self._runs, clock=clock)
+        self._leasing = leasing
+        self._departures = Departures(store=store, changes=hearing.changes, audit=audit, clock=clock, hold=leasing)
+        self._endings = Endings(store=store, audit=audit, clock=clock, hold=leasing)
+        self._lookout = Lookout(holder=holder, store=store, runs=self._runs, clock=clock, hold=leasing)
+        self._takeovers = Takeovers(
+            store=store, endings=self._endings, audit=audit, clock=clock, hold=leasing, rests=hearing.rests
+        )
         self._watcher: asyncio.Task[None] | None = None
         self._ending = Background()
         self._stopping = False
@@ -91,6 +96,10 @@ class Runner:
 
         That stays open, and the ticket is not closed, until the call is over.
         """
+        if record.id in self._runs:
+            # It was taken over here, before the store had answered that it was kept.
+            ticket.close()
+            return
         place.hold()
         run = self._new_run(record)
 
@@ -98,10 +107,13 @@ class Runner:
             ticket.close()
             place.release()
 
-        self._launch(run, self._run(run, record, _Way(place.upstream, speaker(caller), ticket)), part)
+        self._launch(run, self._run(run, record, Way(place.upstream, speaker(caller), ticket)), part)
 
     def adopt(self, record: TaskRecord, underway: Underway, place: Place) -> None:
         """Make a call that has left over its place the call of a task, whose record says so; otherwise as `start`."""
+        if record.id in self._runs:
+            underway.close()
+            return
         place.hold()
         run = self._new_run(record)
         call = wholly_bounded(underway.response, record, self._clock.now())
@@ -117,25 +129,34 @@ class Runner:
     async def recover(self, record: TaskRecord, mount: Mount | None) -> None:
         """Take over a task of a process that is gone: run what was never sent, or may be sent again, and end the rest.
 
-        It waits for its turn, however many wait.
+        What rested between two rounds goes on with the next. It waits for its turn, however many wait. Raises
+        StoreUnavailable where others share the store.
         """
-        if mount is None or (record.dispatched and not record.reruns):
-            text = OUTCOME_UNKNOWN if record.dispatched else NEVER_SENT
-            lost = call_ended(FaultReason.CALL_LOST, text, dispatched=record.dispatched)
-            await self._endings.settle(record.owner, record.id, lost)
-            self._audit.record(TaskRecovered(record, "failed"))
+        run = self._runs.get(record.id)
+        if run is not None and not await self._parted(run, record):
             return
-        # Tokens are not stored, so where one is needed the call ends unsent.
+        taken = await self._takeovers.taken(record, is_served=mount is not None)
+        if taken is None or mount is None:
+            return
+        record = taken
+        run = self._runs.get(record.id)
+        if run is not None and not await self._parted(run, record):
+            # It was being made here meanwhile, and has heard of it.
+            return
+        begun, rest = self._new_run(record, ran=record.dispatched), self._hearing.rests.open(record)
+        # Tokens are not stored, so where one is needed the call ends unsent, or goes on for whoever answers.
         owner = Speaker(context=record.owner.context, is_known=False)
-        upstream = mount.upstream.session(NOBODY, lambda: owner, record.call.peer)
+        upstream = mount.upstream.session(NOBODY, lambda: begun.hearer.speaker or owner, record.call.peer)
         ticket = mount.bulkhead.ask(record.owner.context, must=True)
-        run = self._new_run(record, ran=record.dispatched)
 
         def part() -> None:
             ticket.close()
             self._sessions.discard(upstream)
 
-        self._launch(run, self._run(run, record, _Way(upstream, None, ticket)), part)
+        way = Way(upstream, None, ticket)
+        self._launch(
+            begun, self._run(begun, record, way) if rest is None else self._go_on(begun, record, rest, way), part
+        )
         self._audit.record(TaskRecovered(record, "retried"))
 
     def cancel(self, owner: OwnerKey, task: TaskId) -> None:
@@ -186,8 +207,21 @@ class Runner:
             watcher.cancel()
             await asyncio.gather(watcher, return_exceptions=True)
 
+    async def _parted(self, run: Run, record: TaskRecord) -> bool:
+        """Whether a task whose lease lapsed while it runs here is ours to take over; its call has ended then.
+
+        It goes on where nobody else had it meanwhile.
+        """
+        if self._leasing is None or self._leasing.keeps(run, record):
+            return False
+        if run.task is not None:
+            await asyncio.wait((run.task,))
+        return True
+
     def _new_run(self, record: TaskRecord, *, ran: bool = False) -> Run:
         run = self._runs[record.id] = Run(record, self._hearing.of(record), ran=ran)
+        if self._leasing is not None:
+            self._leasing.begin(run, record)
         if self._stopping:
             run.shut_down()
         return run
@@ -201,6 +235,8 @@ class Runner:
 
     def _forget(self, run: Run) -> None:
         run.hearer.close()
+        if self._leasing is not None:
+            self._leasing.end(run)
         del self._runs[run.id]
         self._change.set()
 
@@ -215,7 +251,7 @@ class Runner:
         self._counts[mount] += change
         self._audit.record(CallsRunning(mount, self._counts[mount]))
 
-    async def _run(self, run: Run, record: TaskRecord, way: "_Way") -> None:
+    async def _run(self, run: Run, record: TaskRecord, way: Way) -> None:
         assert record.call.params is not None, "a new or recovered record has its bodies"
         try:
             unsent = await self._departures.leave(run, record, way.ticket)
@@ -240,61 +276,24 @@ class Runner:
         del record
         await self._see_through(run, has_bound, way.upstream.outcome, way.ticket)
 
-    async def _see_through(
-        self,
-        run: Run,
-        call: Call,
-        outcome: Callable[[Response], CallSucceeded | CallFaulted],
-        ticket: Ticket | None = None,
-    ) -> None:
+    def _go_on(self, run: Run, record: TaskRecord, rest: Rest, way: Way) -> Coroutine[Any, Any, None]:
+        call = going_on(run, record, rest, way, self._clock)
+        return self._see_through(run, call, way.upstream.outcome, way.ticket)
+
+    async def _see_through(self, run: Run, call: Call, outcome: Outcome, ticket: Ticket | None = None) -> None:
         self._count(run.owner.mount, 1)
         try:
-            event = await self._call(run, call, outcome, ticket)
+            event = await come_of(run, call, outcome, ticket)
         finally:
             self._count(run.owner.mount, -1)
+        if self._leasing is not None and run.is_shut_down and run.hearer.is_resting:
+            # Another process goes on with it, once its lease has lapsed.
+            return
         # Before the end is written: nothing is told of a task after it.
         run.hearer.close()
-        if event is not None:
-            await self._settle(run, event)
+        stands = event is not None and await self._settle(run, event)
+        if self._leasing is not None and not stands and await self._takeovers.was_taken(run):
+            self._leasing.lose(run)
 
-    async def _call(
-        self,
-        run: Run,
-        call: Call,
-        outcome: Callable[[Response], CallSucceeded | CallFaulted],
-        ticket: Ticket | None,
-    ) -> CallSucceeded | CallFaulted | None:
-        """What the call came to; None where somebody ended the task before.
-
-        Its slot is given back when it is over: how long its end takes to be written is no server's time.
-        """
-        try:
-            with run.scope:
-                if not run.stopped:
-                    return outcome(await call())
-        except UpstreamFailed as failure:
-            return call_failed(failure, ran=run.ran)
-        except QueueFull as full:
-            # One that waited for its turn beside others which make the same call.
-            return call_ended(FaultReason.QUEUE, str(full), dispatched=run.ran, retry_after=full.retry_after)
-        except Interrupted:
-            pass
-        except Exception as error:
-            # Whatever it was, the task must not stay unfinished for it.
-            log.error("A call failed in a way that was not foreseen", exc_info=error)
-            return call_ended(FaultReason.INTERNAL, UNFORESEEN, dispatched=True)
-        finally:
-            if ticket is not None:
-                ticket.close()
-        return call_ended(FaultReason.SHUTDOWN, CUT_OFF, dispatched=True) if run.is_shut_down else None
-
-    async def _settle(self, run: Run, event: CallSucceeded | CallFaulted) -> None:
-        await self._endings.settle(run.owner, run.id, event, written=run.wrote)
-
-
-class _Way(NamedTuple):
-    """How a call gets to its server: over what, for whom, and when it is its turn."""
-
-    upstream: UpstreamSession
-    speaks: Speaker | None
-    ticket: Ticket
+    async def _settle(self, run: Run, event: CallSucceeded | CallFaulted) -> bool:
+        return await self._endings.settle(run.owner, run.id, event, written=run.wrote)

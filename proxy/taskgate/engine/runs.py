@@ -9,26 +9,42 @@ from datetime import timedelta
 from typing import Final
 
 from taskgate.clock import Clock
+from taskgate.engine.changes import Hold
 from taskgate.engine.telling.hearing import TaskHearer
 from taskgate.errors import StoreUnavailable
 from taskgate.interruption import Interruptible
 from taskgate.stores.base import Change, HolderWatch, TaskStore
-from taskgate.tasks.record import OwnerKey, TaskId, TaskRecord
+from taskgate.tasks.record import OwnerKey, TaskId, TaskRecord, TaskStatus
 from taskgate.telemetry.tracing import past
 from taskgate.telemetry.visit import Visit, current
 
 PATIENCE: Final = timedelta(seconds=30)
 RETRY_WATCH: Final = timedelta(seconds=1)
 """How soon a task is looked at again that could not be when it changed."""
+_WITH_OUTCOME: Final = (TaskStatus.COMPLETED, TaskStatus.FAILED)
 
 
 class Run:
     """One call in this process. `revision` is the newest of the record that this process wrote.
 
     `ran` is whether an earlier process may have made the call. `trace` is where the request stands that made its task.
+    `begun` is when it began, in seconds of the stopwatch, in a store that several processes share.
     """
 
-    __slots__ = ("hearer", "id", "is_shut_down", "owner", "ran", "revision", "scope", "stopped", "task", "trace")
+    __slots__ = (
+        "begun",
+        "hearer",
+        "id",
+        "is_lost",
+        "is_shut_down",
+        "owner",
+        "ran",
+        "revision",
+        "scope",
+        "stopped",
+        "task",
+        "trace",
+    )
 
     def __init__(self, record: TaskRecord, hearer: TaskHearer, *, ran: bool = False) -> None:
         self.ran = ran
@@ -39,6 +55,8 @@ class Run:
         self.trace = record.trace
         self.stopped = False
         self.is_shut_down = False
+        self.is_lost = False
+        self.begun = 0.0
         self.scope = Interruptible()
         self.task: asyncio.Task[None] | None = None
 
@@ -60,7 +78,15 @@ class Run:
 
     def shut_down(self) -> None:
         """Give the call up because the gateway ends."""
+        if self.hearer.is_resting:
+            # Others may go on with it, so its questions are not withdrawn.
+            self.hearer.close()
         self.is_shut_down = True
+        self.stop()
+
+    def lose(self) -> None:
+        """Give the call up because another process has taken it over: nothing of it is written any more."""
+        self.is_lost = True
         self.stop()
 
     def wrote(self, revision: int) -> None:
@@ -71,11 +97,14 @@ class Run:
 class Lookout:
     """Looks out for changes of the tasks that run in a process, `holder`, and lets their calls obey them."""
 
-    def __init__(self, *, holder: str, store: TaskStore, runs: Mapping[TaskId, Run], clock: Clock) -> None:
+    def __init__(
+        self, *, holder: str, store: TaskStore, runs: Mapping[TaskId, Run], clock: Clock, hold: Hold | None = None
+    ) -> None:
         self._holder = holder
         self._store = store
         self._runs = runs
         self._clock = clock
+        self._hold = hold
 
     async def watch(self) -> None:
         """Look out until it is cancelled."""
@@ -104,8 +133,12 @@ class Lookout:
             return True
         try:
             record = await self._store.load(run.owner, task, now=self._clock.now())
+            if self._hold is not None and await self._hold.healed(task, record):
+                return True
         except StoreUnavailable:
             return False
+        if self._hold is not None and record is not None and record.status not in _WITH_OUTCOME:
+            self._hold.wrote(record)
         if record is None or record.status.is_terminal:
             run.stop()
         else:

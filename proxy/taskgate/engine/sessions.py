@@ -8,169 +8,36 @@ session, so the server's end stays open until the last of them is done (decision
 import asyncio
 from base64 import urlsafe_b64encode
 from collections import Counter
-from collections.abc import Callable, Mapping
-from datetime import timedelta
-from typing import Any, Final, NamedTuple, Self
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Final
 
 from taskgate.auth.context import AuthContext
-from taskgate.clock import Clock, Entropy
-from taskgate.dialects.base import DownstreamDialect, OpenSession, Server
-from taskgate.engine.admission.rules import Live
-from taskgate.engine.guard.callers import speaker
-from taskgate.engine.messages import Feed
+from taskgate.clock import Entropy
+from taskgate.dialects.base import OpenSession, Params, Server
+from taskgate.engine.background import Background
+from taskgate.engine.host_session import MAX_STREAMS, HostSession, Ways
 from taskgate.engine.mounts import Mount
-from taskgate.engine.questions import Questions
-from taskgate.engine.streams.event_log import MemoryEventLog
-from taskgate.engine.streams.trails import MARK_BYTES, Trails
-from taskgate.errors import SessionNotFound, TooManyTasks
-from taskgate.interruption import Interruptible
-from taskgate.mcp.jsonrpc import Notification, RequestId
-from taskgate.mcp.versions import Peer, Revision
+from taskgate.engine.replicas.words import Ended, Revived
+from taskgate.errors import SessionNotFound, StoreUnavailable, TooManyTasks, UpstreamFailed
 from taskgate.stores.base import SessionRecord, SessionStore
 from taskgate.tasks.record import OwnerKey
 from taskgate.telemetry.audit import Audit, CapRefused
-from taskgate.telemetry.visit import client_of
-from taskgate.upstream.base import ServerQuestion, Speaker, UpstreamSession
+from taskgate.upstream.base import UpstreamSession
+
+__all__ = ["MAX_STREAMS", "HostSession", "HostSessions", "Ways"]
+"""With what a session is, so that their readers need one import."""
 
 ID_BYTES: Final = 24
-MAX_STREAMS: Final = 8
-"""GET streams of one session; one more ends the oldest."""
 
+TIDIED_WITHIN: Final = timedelta(seconds=90)
+"""How much longer a store keeps an idle session that others use, too: whoever does says so only now and then."""
 
-class Ways(NamedTuple):
-    """What all sessions share: how hosts are spoken to, how long they may take to answer, and the time."""
+CHECKED_AFTER: Final = 30.0
+"""Seconds after which a session that others may have ended is looked for in the store again."""
 
-    dialect: DownstreamDialect
-    live: Live
-    clock: Clock
-    entropy: Entropy
-
-
-class HostSession:
-    """One session of one host, alive in this process.
-
-    Inside `with host_session` it is in use: it does not end for being idle, and idleness counts from the block's end.
-    `caller` is who was last let in to it: its owner, with the newest token of theirs.
-    """
-
-    def __init__(
-        self,
-        id: str,
-        owner: OwnerKey,
-        peer: Peer,
-        mount: Mount,
-        caller: AuthContext,
-        ways: Ways,
-    ) -> None:
-        self.id = id
-        self.owner = owner
-        self.peer = peer
-        self.client = client_of(peer.info)
-        self.mount = mount
-        self.caller = caller
-        self.upstream: UpstreamSession = mount.upstream.session(self, self._speaks, peer)
-        self.calls: dict[Interruptible, RequestId] = {}
-        self.streams: dict[Feed, AuthContext] = {}
-        self.trails = _trails(peer, ways)
-        self.parted: tuple[Feed, AuthContext] | None = None
-        """The GET stream that was lost last and can be taken up again, and who heard it."""
-        self.questions = Questions(dialect=ways.dialect, bounds=ways.live.now.questions)
-        self.seen = ways.clock.elapsed()
-        self.tasks = 0
-        self.ended = False
-        self._part: Callable[[UpstreamSession], None] | None = None
-        self._users = 0
-        self._dialect = ways.dialect
-        self._clock = ways.clock
-
-    def __enter__(self) -> Self:
-        self._users += 1
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._users -= 1
-        self.seen = self._clock.elapsed()
-
-    @property
-    def host_session(self) -> str:
-        """Its id; see Place."""
-        return self.id
-
-    @property
-    def has_tasks(self) -> bool:
-        """Whether the session was opened with tasks: by its revision, and by what its mount offers."""
-        return self.mount.offers_tasks and self.peer.revision.has_tasks
-
-    @property
-    def busy(self) -> bool:
-        """Whether anything of it is going on: a request, an open stream, an unfinished task."""
-        return bool(self._users or self.tasks)
-
-    def hold(self) -> None:
-        """A task of the session begins to run over its server's end; see Place."""
-        self.tasks += 1
-
-    def release(self) -> None:
-        """That task is over; see Place."""
-        self.tasks -= 1
-        self.seen = self._clock.elapsed()
-        if self._part is not None and not self.tasks:
-            self._part(self.upstream)
-
-    def end(self, part: Callable[[UpstreamSession], None]) -> None:
-        """Nobody finds it any more: its streams end, and `part` gets its server's end as soon as no task runs there."""
-        if self.ended:
-            return
-        self.ended = True
-        self.questions.close()
-        for feed in tuple(self.streams):
-            feed.close()
-        if self.trails is not None:
-            self.trails.close()
-        if self.tasks:
-            self._part = part
-        else:
-            part(self.upstream)
-
-    def publish(self, message: str, may_hear: Callable[[AuthContext], bool] = lambda _: True) -> bool:
-        """Send a message on the newest of its GET streams that takes it; never on two (H-LEG-8).
-
-        Only on one that was opened by who `may_hear` it: a session is one caller's, but with any of their tokens. Where
-        there is none, it waits for the host to take the last one up again.
-        """
-        live = ((feed, caller) for feed, caller in reversed(self.streams.items()) if not feed.closed)
-        if any(may_hear(caller) and feed.put(message) for feed, caller in live):
-            return True
-        if self.parted is None or self.streams:
-            return False
-        feed, caller = self.parted
-        return may_hear(caller) and feed.put(message)
-
-    def carry(self, message: str) -> Feed | None:
-        """Send a question on the newest GET stream that takes it; see Carrier."""
-        return next((feed for feed in reversed(self.streams) if feed.put_now(message)), None)
-
-    def notice(self, notification: Notification) -> None:
-        """What the server says of no call is for the session's GET stream, if there is one; see Hearer."""
-        self.publish(self._dialect.notice(notification, None))
-
-    def clog(self) -> None:
-        """See Hearer: what belongs to no call is dropped rather than waited for."""
-
-    @property
-    def passes_rounds(self) -> bool:
-        """See Hearer."""
-        return False
-
-    def asked(self, question: ServerQuestion) -> None:
-        """What the server asks for no call waits for a GET stream; see Hearer."""
-        self.questions.ask(question, self)
-
-    def refused(self, required: Mapping[str, Any]) -> None:
-        """See Hearer: in the initialize era the server alone is told."""
-
-    def _speaks(self) -> Speaker:
-        return speaker(self.caller)
+ENDINGS: Final = 1024
+"""How many ended sessions are remembered: one may have been read from the store right before."""
 
 
 class HostSessions:
@@ -187,6 +54,10 @@ class HostSessions:
         # Of each context, with those that are being opened.
         self._counts: Counter[str] = Counter()
         self._closing: set[asyncio.Task[None]] = set()
+        self._asking = Background()
+        self._correspondence = ways.correspondence
+        self._ended: dict[str, None] = {}
+        self._tidied = ways.clock.elapsed()
 
     async def open(self, mount: Mount, caller: AuthContext, intent: OpenSession) -> tuple[HostSession, Server]:
         """A new session, durable, and what its server said. Raises TooManyTasks, UpstreamFailed or StoreUnavailable."""
@@ -196,8 +67,7 @@ class HostSessions:
         self._counts[owner.context] += 1
         try:
             server = await host_session.upstream.open()
-            expires_at = self._clock.now() + self._idle
-            await self._store.put(SessionRecord(id=id_, owner=owner, peer=intent.peer, expires_at=expires_at))
+            await self._store.put(SessionRecord(id=id_, owner=owner, peer=intent.peer, expires_at=self._expiry()))
         except BaseException:
             self._uncount(owner)
             self.discard(host_session.upstream)
@@ -209,7 +79,12 @@ class HostSessions:
         """A session of any of the caller's keys by its id. Raises SessionNotFound: ended, never there, or foreign."""
         owners = caller.owners(mount.name)
         host_session = self._live.get(id)
-        if host_session is not None and host_session.owner in owners:
+        is_theirs = host_session is not None and host_session.owner in owners
+        if (
+            host_session is not None
+            and is_theirs
+            and (self._correspondence is None or await self._goes_on(host_session))
+        ):
             host_session.caller = caller
             return host_session
         # A foreign one that is alive here is looked for like one that never was, and takes as long (I-ISO-3).
@@ -220,14 +95,33 @@ class HostSessions:
         raise SessionNotFound("Session not found")
 
     def _revived(self, mount: Mount, record: SessionRecord, caller: AuthContext) -> HostSession:
-        # Another request may have brought it back while this one was reading.
+        # Another request may have brought it back while this one was reading, or another process have ended it.
+        if record.id in self._ended:
+            raise SessionNotFound("Session not found")
         host_session = self._live.get(record.id)
         if host_session is None:
             host_session = HostSession(record.id, record.owner, record.peer, mount, caller, self._ways)
             self._live[record.id] = host_session
             self._counts[record.owner.context] += 1
+            if self._correspondence is not None:
+                self._correspondence.say(Revived(record.id))
         host_session.caller = caller
         return host_session
+
+    async def _goes_on(self, host_session: HostSession) -> bool:
+        """Whether a session that is alive here has not ended elsewhere, as far as it is worth looking."""
+        now = self._clock.elapsed()
+        if now - host_session.checked < CHECKED_AFTER:
+            return True
+        host_session.checked = now
+        try:
+            record = await self._store.find(host_session.owner, host_session.id, now=self._clock.now())
+        except StoreUnavailable:
+            # What needs no store goes on without it.
+            return True
+        if record is None:
+            self.forget(host_session.id)
+        return record is not None
 
     def peek(self, id: str | None) -> HostSession | None:
         """A session that is alive here, without touching it."""
@@ -236,7 +130,23 @@ class HostSessions:
     async def end(self, host_session: HostSession) -> None:
         """End a session: its id is unknown from now on, its streams end, its tasks go on."""
         await self._store.drop(host_session.owner, host_session.id)
+        if self._correspondence is not None:
+            self._correspondence.say(Ended(host_session.id))
+            self.forget(host_session.id)
         self._retire(host_session)
+
+    def ask_for(self, host_session: HostSession, method: str, params: Params) -> None:
+        """Ask the server for something that its host has in the whole session, in the background."""
+        self._asking.run(lambda: _ask(host_session, method, params))
+
+    def forget(self, id: str) -> None:
+        """A session was ended, by whatever process: nobody finds it here any more."""
+        self._ended[id] = None
+        if len(self._ended) > ENDINGS:
+            del self._ended[next(iter(self._ended))]
+        host_session = self._live.get(id)
+        if host_session is not None:
+            self._retire(host_session)
 
     async def sweep(self) -> None:
         """End what has been idle for too long, and keep the store's expiry ahead of what has not."""
@@ -246,15 +156,43 @@ class HostSessions:
                 host_session.trails.sweep()
             # Asked one by one: while one is being ended, the next may come to life.
             if not host_session.busy and self._clock.elapsed() - host_session.seen >= limit:
-                await self.end(host_session)
-        if self._live:
-            await self._store.touch(frozenset(self._live), until=self._clock.now() + self._idle)
+                await self._let_go(host_session)
+        now, used = self._clock.elapsed(), self._used()
+        if used:
+            await self._store.touch(used, until=self._expiry())
+        self._tidied = now
         await self._store.purge_sessions(now=self._clock.now())
+
+    async def _let_go(self, host_session: HostSession) -> None:
+        """Nobody used it here for too long; where others may have, the store knows when it ends."""
+        if self._correspondence is None:
+            await self.end(host_session)
+        else:
+            self._part_from(host_session)
+
+    def _part_from(self, host_session: HostSession) -> None:
+        """The session goes on, but not here."""
+        newest = host_session.elsewhere.newest
+        if newest is not None:
+            host_session.wants.hand_over(newest.holder)
+        self._retire(host_session)
+
+    def _used(self) -> frozenset[str]:
+        """The sessions whose end is further away than the store knows."""
+        if self._correspondence is None:
+            return frozenset(self._live)
+        # What was used right at the last round that the store took counts once more.
+        return frozenset(id_ for id_, each in self._live.items() if each.busy or each.seen >= self._tidied)
+
+    def _expiry(self) -> datetime:
+        slack = timedelta() if self._correspondence is None else TIDIED_WITHIN
+        return self._clock.now() + self._idle + slack
 
     async def close(self) -> None:
         """End every stream and every session at its server; the hosts' sessions stay in the store."""
+        await self._asking.close()
         for host_session in tuple(self._live.values()):
-            self._retire(host_session)
+            self._part_from(host_session)
         while self._closing:
             await asyncio.wait(tuple(self._closing))
 
@@ -281,8 +219,6 @@ class HostSessions:
         closing.add_done_callback(self._closing.discard)
 
 
-def _trails(peer: Peer, ways: Ways) -> Trails | None:
-    """Where the streams of a session can be taken up again; older hosts choke on what begins such a stream."""
-    if peer.revision is not Revision.R2025_11_25:
-        return None
-    return Trails(mark=ways.entropy.token(MARK_BYTES).hex(), log=MemoryEventLog(ways.clock), clock=ways.clock)
+async def _ask(host_session: HostSession, method: str, params: Params) -> None:
+    with suppress(UpstreamFailed):
+        await host_session.upstream.relay(method, params, hearer=host_session)

@@ -2,11 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from logging import getLogger
 from typing import Final, NamedTuple
 
 from taskgate.clock import Clock
+from taskgate.engine.leasing import Leasing
 from taskgate.engine.mounts import Mount
 from taskgate.engine.reports import report_unanswered
 from taskgate.engine.runner import Runner
@@ -22,6 +25,8 @@ BATCH: Final = 200
 MAX_TTL: Final = timedelta(days=36_500)
 RECOVERY_PAUSE: Final = 1.0
 """Seconds until recovery is tried again that the store did not allow."""
+TAKEN_PAUSE: Final = 0.1
+"""Seconds between two batches that are taken over from another process: hosts are served meanwhile."""
 CENSUS_EVERY: Final = timedelta(seconds=15)
 SESSIONS_EVERY: Final = timedelta(seconds=30)
 CALLS_EVERY: Final = timedelta(seconds=1)
@@ -38,7 +43,10 @@ class Waiting(NamedTuple):
 
 
 class Sweeper:
-    """The rounds of one process. `interval` is the time between two purges."""
+    """The rounds of one process. `interval` is the time between two purges.
+
+    With `leasing`, other processes share the store, and what one of them left is taken over whenever that happens.
+    """
 
     def __init__(
         self,
@@ -50,8 +58,10 @@ class Sweeper:
         audit: Audit,
         clock: Clock,
         interval: timedelta,
+        leasing: Leasing | None = None,
     ) -> None:
         self._store = store
+        self._leasing = leasing
         self._runner = runner
         self._waiting = waiting
         self._mounts = mounts
@@ -59,11 +69,16 @@ class Sweeper:
         self._clock = clock
         self._interval = interval
         self._rounds: list[asyncio.Task[None]] = []
+        self._is_parting = False
 
     def open(self) -> None:
         """Begin to take over what an earlier process left, and the rounds."""
         loop = asyncio.get_running_loop()
-        self._rounds.append(loop.create_task(self._recover_all()))
+        if self._leasing is None:
+            self._rounds.append(loop.create_task(self._recover_all()))
+        else:
+            taking = self._repeat(partial(self.take_over, self._leasing), self._leasing.rules.heartbeat)
+            self._rounds.append(loop.create_task(taking))
         for step, every in (
             (self.purge, self._interval),
             (self.tidy, SESSIONS_EVERY),
@@ -71,6 +86,10 @@ class Sweeper:
             (self.count, CENSUS_EVERY),
         ):
             self._rounds.append(loop.create_task(self._repeat(step, every)))
+
+    def part(self) -> None:
+        """The gateway is about to end: others take over what is left of processes that are gone."""
+        self._is_parting = True
 
     async def close(self) -> None:
         """End the rounds."""
@@ -90,6 +109,31 @@ class Sweeper:
             # Together, so that their endings can share commits.
             await asyncio.gather(*(self._recover(record) for record in lapsed))
             total += len(lapsed)
+
+    async def take_over(self, leasing: Leasing) -> None:
+        """Take over the tasks whose process is gone; one that hangs counts as gone, too.
+
+        Only of a store that was there, whole, for so long that every process which lives has renewed its leases: it is
+        asked right before, lest it has just come back with what was true a while ago. Raises StoreUnavailable.
+        """
+        while not self._is_parting:
+            await leasing.beat()
+            if not leasing.may_take_over:
+                return
+            now = self._clock.now()
+            until = now + leasing.rules.length
+            lapsed = await self._store.lapsed(holder=self._runner.holder, until=until, now=now, limit=BATCH)
+            await asyncio.gather(*(self._take_over(record) for record in lapsed))
+            if lapsed:
+                log.info("took over tasks of another process", extra={"tasks": len(lapsed)})
+            if len(lapsed) < BATCH:
+                return
+            await asyncio.sleep(TAKEN_PAUSE)
+
+    async def _take_over(self, record: TaskRecord) -> None:
+        # What the store does not let us take over lapses again.
+        with suppress(StoreUnavailable):
+            await self._recover(record)
 
     async def _recover(self, record: TaskRecord) -> None:
         await self._runner.recover(record, self._mounts.get(record.owner.mount))

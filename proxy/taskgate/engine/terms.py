@@ -6,6 +6,7 @@ What must not live here: keeping and running tasks (`task_service`), and what a 
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from types import MappingProxyType
 from typing import Final
 
@@ -40,13 +41,19 @@ class Draft:
 
 
 class Terms:
-    """The rules as they are at each call."""
+    """The rules as they are at each call.
 
-    def __init__(self, *, live: Live, standings: Standings, clock: Clock, entropy: Entropy) -> None:
+    `lease` is for how long a new task is its process's, unless that says that it lives; None for as long as it is kept.
+    """
+
+    def __init__(
+        self, *, live: Live, standings: Standings, clock: Clock, entropy: Entropy, lease: timedelta | None = None
+    ) -> None:
         self._live = live
         self._standings = standings
         self._clock = clock
         self._entropy = entropy
+        self._lease = lease
 
     def decided(self, place: Place, tool: str) -> Decision | None:
         """What the operator's rules say of a call; None where that depends on what the server lists of the tool."""
@@ -103,7 +110,7 @@ class Terms:
             updated_at=now,
             ttl=ttl,
             poll_interval=rules.polling.base,
-            lease=Lease(holder=holder, until=now + ttl),
+            lease=Lease(holder=holder, until=now + (self._lease or ttl)),
             tenant=standing.tenant,
             deadline=decision.deadline,
             reruns=RERUNS if decision.on_lost is OnLost.RERUN else 0,

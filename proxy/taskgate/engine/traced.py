@@ -23,6 +23,7 @@ from taskgate.telemetry import visit
 from taskgate.telemetry.span_notes import QUEUE_WAIT, waited
 from taskgate.telemetry.tracing import UNTRACED, Span, Tracing
 from taskgate.upstream.base import Hearer, Speaker, Speaks, Upstream, UpstreamSession, Vitals
+from taskgate.upstream.resting import NextRound
 from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
 
 ADDRESS: Final = "server.address"
@@ -143,6 +144,7 @@ class _TracedSession(AroundSession):
         speaker: Speaker | None = None,
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
+        resumes: NextRound | None = None,
     ) -> Response:
         span = self._begin(TOOLS_CALL, self._known(tool))
         if span is not None:
@@ -150,7 +152,14 @@ class _TracedSession(AroundSession):
         return await _through(
             span,
             self._inner.run(
-                tool, params, within=within, hearer=hearer, speaker=speaker, log_level=log_level, repeated=repeated
+                tool,
+                params,
+                within=within,
+                hearer=hearer,
+                speaker=speaker,
+                log_level=log_level,
+                repeated=repeated,
+                resumes=resumes,
             ),
         )
 

@@ -10,6 +10,7 @@ are looked at it is left out, and never keeps the others from being found, taken
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from enum import IntEnum
 from typing import NamedTuple, Protocol
 
 from taskgate.limits.caps import Cap
@@ -136,11 +137,11 @@ class TaskStore(Protocol):
     async def lapsed(self, *, holder: str, until: datetime, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
         """Take over unfinished, unexpired records whose lease has lapsed, oldest first.
 
-        They are heads, but one that may be sent has its parameters: it was never dispatched, or may run again. Each is
-        given to one taker only: the lease is the taker's, until `until`, when this returns. Records that cannot be read
-        are taken, too, so that they are not met again, and left out; they do not count: fewer than `limit` are returned
-        only when no more are left. In a store that one process holds, every lease of an earlier process has lapsed
-        when the store opens.
+        They are heads, but one that may go on has its parameters: it was never dispatched, may run again, or rests
+        between two rounds. Each is given to one taker only: the lease is the taker's, until `until`, when this returns.
+        Records that cannot be read are taken, too, so that they are not met again, and left out; they do not count:
+        fewer than `limit` are returned only when no more are left. In a store that one process holds, every lease of an
+        earlier process has lapsed when the store opens.
         """
         ...
 
@@ -187,15 +188,41 @@ class SessionStore(Protocol):
         ...
 
 
+class Way(IntEnum):
+    """What is done with the budgets of a step."""
+
+    LOOK = 1
+    """Nothing is charged; but where one that enforces has no room, nothing behind is, either."""
+    TAKE = 2
+    """All that enforce are charged, or none and nothing behind; a shadow is charged where it has room."""
+    NOTE = 3
+    """For what has happened already: each is charged that has room, whatever the others have. Nothing is refused."""
+
+
+class Step(NamedTuple):
+    """Some budgets, each once, and what is done with them."""
+
+    way: Way
+    demands: Sequence[Demand]
+
+
+class Judgement(NamedTuple):
+    """What a rate store said: verdicts for each demand of each step, up to the step that refused, if any did.
+
+    `remaining` is what remains after it: of a step that refused, what there was. `told_as` is what a policy that had
+    room counts as: see RateJudged.
+    """
+
+    verdicts: Sequence[tuple[Verdict, ...]]
+    refused: int | None = None
+    told_as: str = "allowed"
+
+
 class RateStore(Protocol):
-    """What is left of the budgets of rates. `now` is in seconds that never go back."""
+    """What is left of the budgets of rates. `now` is in seconds that never go back, or the store's own time counts."""
 
-    async def take(self, demands: Sequence[Demand], *, now: float) -> tuple[Verdict, ...]:
-        """A verdict for each demand, in one step. Where one that enforces has no room, none of those is charged."""
-        ...
-
-    async def peek(self, demands: Sequence[Demand], *, now: float) -> tuple[Verdict, ...]:
-        """What `take` would say; charges nothing."""
+    async def judge(self, steps: Sequence[Step], *, now: float) -> Judgement:
+        """Do the steps one after the other, as one: nobody else takes in between. At most one round trip."""
         ...
 
 

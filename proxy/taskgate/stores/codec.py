@@ -22,6 +22,7 @@ from taskgate.tasks.record import (
     Faulted,
     FaultReason,
     InputRequest,
+    KeptRound,
     Lease,
     Outcome,
     OwnerKey,
@@ -66,7 +67,9 @@ def pack_head(record: TaskRecord) -> bytes:
     ]
     deadline, waits = record.deadline, record.waiting_since
     rare = [record.tenant, None if deadline is None else pack_span(deadline), record.reruns, record.repeat_key]
-    late = [record.trace, None if waits is None else pack_time(waits), record.retrieved]
+    late: list[Any] = [record.trace, None if waits is None else pack_time(waits), record.retrieved]
+    if record.kept_round is not None:
+        late = [*late, [record.kept_round.sealed, record.kept_round.given]]
     if late != _NOTHING_LATE:
         fields.append(rare + late)
     elif rare != _NOTHING_RARE:
@@ -197,6 +200,7 @@ _RESULT: Final = "result"
 _TOOL_ERROR: Final = "tool_error"
 _NOTHING_RARE: Final[list[Any]] = [None, None, 0, None]
 _NOTHING_LATE: Final[list[Any]] = [None, None, False]
+_OF_ROUND: Final = ("sealed", "given")
 _SLOW_PATH: Final = b" "
 """Stands before what the standard encoder wrote: only the standard decoder gives that back unchanged."""
 
@@ -210,7 +214,8 @@ def _unpack_head(head: bytes, lease: Lease | None) -> TaskRecord:
         tool_error, *rare,
     ) = fields  # fmt: skip
     ((tenant, deadline, reruns, repeat_key, *late),) = rare or (_NOTHING_RARE,)
-    trace, waits, retrieved = late or _NOTHING_LATE
+    trace, waits, retrieved, *rest = late or _NOTHING_LATE
+    (kept,) = rest or (None,)
     return TaskRecord(
         id=task_id,
         owner=OwnerKey(context, mount),
@@ -241,6 +246,7 @@ def _unpack_head(head: bytes, lease: Lease | None) -> TaskRecord:
         trace=trace,
         waiting_since=None if waits is None else unpack_time(waits),
         retrieved=retrieved,
+        kept_round=None if kept is None else KeptRound(**dict(zip(_OF_ROUND, kept, strict=True))),
     )
 
 
@@ -250,7 +256,7 @@ def _unpack_listed(head: bytes) -> ListedTask:
     _, _, _, _, _, tool_error, *rare = rest
     if rare:
         ((_, _, _, _, *late),) = rare
-        _, _, _ = late or _NOTHING_LATE
+        _, _, _, *_ = late or _NOTHING_LATE
     made, life = unpack_time(created), _span(ttl)
     _ = made + life
     changed = made if updated == created else unpack_time(updated)

@@ -1,13 +1,13 @@
 """The news of one process: which records changed lately, and who waits to hear of it.
 
-For stores that a single process holds. Nothing here is truth: an entry is a hint to look at the record. Every waiter
-has a future of its own, found by the task, owner or holder it waits for, so a change wakes those it concerns and costs
-next to nothing when there are none. All of it belongs to one event loop; there are no locks.
+What other processes change is here if somebody tells of it. Nothing here is truth: an entry is a hint to look at the
+record. Every waiter has a future of its own, found by the task, owner or holder it waits for, so a change wakes those
+it concerns and costs next to nothing when there are none. All of it belongs to one event loop; there are no locks.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Iterator
 from datetime import timedelta
 from itertools import islice
 from types import TracebackType
@@ -48,7 +48,7 @@ class Journal:
     @property
     def waiters(self) -> int:
         """How many wait right now."""
-        return sum(len(waiters) for index in self._indexes() for waiters in index.values())
+        return sum(1 for _ in self._all_waiters())
 
     def note(self, record: TaskRecord, *, held_by: str | None = None) -> None:
         """A record was committed. `held_by` is who held its lease before: the last change takes the lease away."""
@@ -60,14 +60,24 @@ class Journal:
         """A record was removed; `owner` is None where it could not be read any more."""
         self._add(_Entry(id, GONE, owner, holder))
 
+    def hear(self, id: TaskId, revision: int, *, owner: OwnerKey | None, holder: str | None) -> None:
+        """A record is told to be at a revision, or GONE; `holder` is who held its lease before."""
+        self._add(_Entry(id, revision, owner, holder))
+
+    def forget(self) -> None:
+        """Changes may have been missed: every place until now is forgotten, and every wait ends."""
+        self._place += 1
+        self._recent.clear()
+        for waiter in self._all_waiters():
+            waiter.hear(self._place)
+
     async def changed(self, watch: Watch, *, timeout: timedelta, look: Callable[[TaskId], int]) -> News:
         """What `TaskStore.changed` promises; `look` tells the revision a task is at now, or GONE.
 
         A place that is not remembered gives early, empty news that are not complete. Raises StoreUnavailable once
         closed.
         """
-        if self._closed:
-            raise StoreUnavailable("The store is closed")
+        self._expect_open()
         index, key, known = self._where(watch)
         with _Waiter(index, key, known) as waiter:
             news = self._at_once(watch, look)
@@ -77,13 +87,30 @@ class Journal:
                 news = None if waiter.first is None else self._recall(watch, waiter.first - 1)
         return news or News(place=self._place)
 
+    async def changed_anywhere(
+        self, watch: TaskWatch, *, timeout: timedelta, look: Callable[[TaskId], Awaitable[int]]
+    ) -> News:
+        """As `changed`, where a look takes time, and others change what is looked at."""
+        self._expect_open()
+        index, key, known = self._where(watch)
+        with _Waiter(index, key, known) as waiter:
+            revision = await look(watch.id)
+            if _is_newer(revision, known):
+                return News(changes=(Change(watch.id, revision),), place=self._place)
+            # What was heard during the look has ended the wait already.
+            await waiter.wait(timeout)
+            news = None if waiter.first is None else self._recall(watch, waiter.first - 1)
+        return news or News(place=self._place)
+
     def close(self) -> None:
         """End every wait, early and without news; nobody can wait any more."""
         self._closed = True
-        for index in self._indexes():
-            for waiters in index.values():
-                for waiter in waiters:
-                    waiter.end()
+        for waiter in self._all_waiters():
+            waiter.end()
+
+    def _expect_open(self) -> None:
+        if self._closed:
+            raise StoreUnavailable("The store is closed")
 
     def _add(self, entry: _Entry) -> None:
         self._place += 1
@@ -124,6 +151,9 @@ class Journal:
         if isinstance(watch, OwnerWatch):
             return self._by_owner, watch.owner, _ANY
         return self._by_holder, watch.holder, _ANY
+
+    def _all_waiters(self) -> "Iterator[_Waiter]":
+        return (waiter for index in self._indexes() for waiters in index.values() for waiter in waiters)
 
     def _indexes(self) -> "tuple[_Index, ...]":
         return self._by_task, self._by_owner, self._by_holder

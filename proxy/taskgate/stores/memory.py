@@ -180,7 +180,7 @@ class MemoryStore:
         taken = waiting[:limit]
         for kept in taken:
             kept.head = altered(kept.head, lease=Lease(holder=holder, until=until))
-        return tuple(kept.whole() if kept.head.may_be_sent else kept.head for kept in taken)
+        return tuple(kept.whole() if kept.head.may_go_on else kept.head for kept in taken)
 
     async def purge(self, *, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
         """See TaskStore.purge."""

@@ -7,12 +7,15 @@ import asyncio
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Literal
 
+from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import Store
 from taskgate.stores.memory import MemoryStore
+from taskgate.stores.redis.options import RedisOptions
+from taskgate.stores.sharing import Shared
 from taskgate.stores.sqlite import SqliteStore
 from taskgate.stores.sqlite_file import OpenFile, SqliteOptions, open_file
 
-__all__ = ["SqliteOptions", "open_store"]
+__all__ = ["RedisOptions", "SqliteOptions", "open_shared", "open_store"]
 
 
 async def open_store(backend: Literal["memory", "sqlite"], options: SqliteOptions | None) -> Store:
@@ -34,6 +37,22 @@ async def open_store(backend: Literal["memory", "sqlite"], options: SqliteOption
         # A thread cannot be stopped. It closes what it has opened itself: the loop may be gone by then.
         opening.add_done_callback(_let_go)
         raise
+
+
+async def open_shared(options: RedisOptions) -> Shared:
+    """The store that several gateways share, on the running loop; closing `store` closes all of it.
+
+    Where the server is not there, it is opened all the same: whatever is asked raises StoreUnavailable until it is.
+    Raises StoreUnavailable, with a text for the operator, when the server refuses us, when it would not keep what it is
+    given, or when what speaks to it is not installed.
+    """
+    try:
+        from taskgate.stores.redis.opening import open_redis  # noqa: PLC0415 - only with the extra
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in ("redis", "hiredis"):
+            raise
+        raise StoreUnavailable("A shared store needs more packages: pip install 'taskgate[redis]'") from error
+    return await open_redis(options)
 
 
 def _let_go(opening: "Future[OpenFile]") -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from taskgate.limits.gcra import Verdict, gcra
 from taskgate.limits.rates import Demand
-from taskgate.stores.base import RateStore
+from taskgate.stores.base import Judgement, RateStore, Step, Way
 
 SIZE: Final = 200_000
 """Budgets that are remembered: some 30 MB at the most."""
@@ -29,8 +29,21 @@ class MemoryRateStore:
     def __len__(self) -> int:
         return len(self._tats)
 
-    async def take(self, demands: Sequence[Demand], *, now: float) -> tuple[Verdict, ...]:
+    async def judge(self, steps: Sequence[Step], *, now: float) -> Judgement:
         """See RateStore."""
+        told: list[tuple[Verdict, ...]] = []
+        for way, demands in steps:
+            if way is Way.NOTE:
+                told.append(tuple([self.take((each,), now=now)[0] for each in demands]))
+                continue
+            verdicts = (self.take if way is Way.TAKE else self.peek)(demands, now=now)
+            told.append(verdicts)
+            if refuses(demands, verdicts):
+                return Judgement(told, len(told) - 1)
+        return Judgement(told)
+
+    def take(self, demands: Sequence[Demand], *, now: float) -> tuple[Verdict, ...]:
+        """A verdict for each demand, in one step. Where one that enforces has no room, none of those is charged."""
         verdicts, taken = [], []
         for key, limit, cost, policy in demands:
             kept = self._tats.get(key)
@@ -39,21 +52,34 @@ class MemoryRateStore:
             if verdict.allowed:
                 taken.append((key, tat))
             elif not policy.shadow:
-                return await self._nothing(demands, now)
+                return self._nothing(demands, now)
             elif kept is not None:
                 self._tats[key] = min(tat, kept)
         for key, tat in taken:
             self._keep(key, tat)
         return tuple(verdicts)
 
-    async def peek(self, demands: Sequence[Demand], *, now: float) -> tuple[Verdict, ...]:
-        """See RateStore."""
+    def peek(self, demands: Sequence[Demand], *, now: float) -> tuple[Verdict, ...]:
+        """What `take` would say; charges nothing."""
         return tuple([self._look(each, now) for each in demands])
 
-    async def _nothing(self, demands: Sequence[Demand], now: float) -> tuple[Verdict, ...]:
+    def correct(self, demand: Demand, *, given_back: bool, owed_until: float) -> None:
+        """Another store counts the same budget, too, and for all.
+
+        What was taken here last was not taken there, if it is `given_back`; and there something is owed until some
+        time at the least.
+        """
+        kept = self._tats.get(demand.key)
+        if kept is None:
+            kept = owed_until
+        elif given_back:
+            kept -= demand.cost * demand.limit.every
+        self._keep(demand.key, max(kept, owed_until))
+
+    def _nothing(self, demands: Sequence[Demand], now: float) -> tuple[Verdict, ...]:
         """The verdicts where nothing is taken: what remains is what there was."""
-        verdicts = await self.peek(demands, now=now)
-        untouched = await self.peek([each._replace(cost=0) for each in demands], now=now)
+        verdicts = self.peek(demands, now=now)
+        untouched = self.peek([each._replace(cost=0) for each in demands], now=now)
         return tuple(there if one.allowed else one for one, there in zip(verdicts, untouched, strict=True))
 
     def _look(self, demand: Demand, now: float) -> Verdict:
@@ -74,6 +100,11 @@ class MemoryRateStore:
         elif len(tats) >= self._size:
             tats.popitem(last=False)
         tats[key] = tat
+
+
+def refuses(demands: Sequence[Demand], verdicts: Sequence[Verdict]) -> bool:
+    """Whether one that enforces has no room."""
+    return any(not (one.allowed or each.policy.shadow) for each, one in zip(demands, verdicts, strict=True))
 
 
 _: type[RateStore] = MemoryRateStore

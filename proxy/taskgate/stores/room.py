@@ -16,13 +16,14 @@ from taskgate.tasks.record import Outcome, Succeeded
 
 EVERYBODY: Final = b""
 """What all records share."""
-_TOO_MANY: Final = {
+TOO_MANY: Final = {
     CapScope.CONTEXT: "unfinished tasks",
     CapScope.TENANT: "unfinished tasks of the tenant",
     CapScope.TOOL: "unfinished tasks of the tool, whoever made them",
     CapScope.UPSTREAM: "unfinished tasks of the server, whoever made them",
     CapScope.GLOBAL: "unfinished tasks of all callers",
 }
+"""What there are too many of."""
 
 
 class Shares(NamedTuple):
@@ -51,7 +52,7 @@ class Room:
                 if self._bytes[key] >= limit:
                     return TooManyBytes(limit, scope=cap.scope.value)
             elif key is not None and self._unfinished[place].count(key, now) >= limit:
-                return TooManyTasks(limit, _TOO_MANY[cap.scope], scope=cap.scope.value)
+                return TooManyTasks(limit, TOO_MANY[cap.scope], scope=cap.scope.value)
         return None
 
     def begin(self, shares: Shares, expires: int) -> None:

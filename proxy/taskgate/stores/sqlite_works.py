@@ -239,7 +239,7 @@ def _taken(cursor: sqlite3.Cursor, seq: int, lease: Lease) -> Met:
     try:
         head = unpack_head(packed, lease)
         # Large, and of use only to who runs the call.
-        row = cursor.execute(sql.LOAD_PARAMS, (seq,)).fetchone() if head.may_be_sent else None
+        row = cursor.execute(sql.LOAD_PARAMS, (seq,)).fetchone() if head.may_go_on else None
         return Met(id, lease.holder, head if row is None else with_bodies(head, unpack_text(row[0]), None))
     except StoreUnavailable:
         return Met(id, lease.holder, None)

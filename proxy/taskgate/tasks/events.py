@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from taskgate.mcp.jsonrpc import RawJson
-from taskgate.tasks.record import FaultReason, InputRequest
+from taskgate.tasks.record import FaultReason, InputRequest, KeptRound
 
 
 class Settled(StrEnum):
@@ -79,6 +79,18 @@ class AnswerForwarded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RoundKept:
+    """The server asked, and holds nothing of the call until the next round, which anybody can make with this."""
+
+    round: KeptRound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundLeft:
+    """The next round is about to leave for the server: from here on it may have run, and nobody makes it again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CallSucceeded:
     """The server answered with a result; `message` is the text of a tool's error, if it is one."""
 
@@ -106,6 +118,14 @@ class CancelRequested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TakenOver:
+    """Another process runs the call from now on, whose lease the record has: whoever ran it before writes no more.
+
+    Questions that streams of other processes carry are free again: whether those streams are there nobody knows.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ResultRetrieved:
     """The outcome was given to the task's owner, for the first time."""
 
@@ -119,8 +139,11 @@ TaskEvent = (
     | InputKept
     | InputWithdrawn
     | AnswerForwarded
+    | RoundKept
+    | RoundLeft
     | CallSucceeded
     | CallFaulted
     | CancelRequested
+    | TakenOver
     | ResultRetrieved
 )

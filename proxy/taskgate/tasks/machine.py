@@ -25,9 +25,24 @@ from taskgate.tasks.events import (
     InputWithdrawn,
     Progressed,
     ResultRetrieved,
+    RoundKept,
+    RoundLeft,
+    TakenOver,
     TaskEvent,
 )
-from taskgate.tasks.record import Faulted, Succeeded, TaskRecord, TaskStatus, altered
+from taskgate.tasks.record import (
+    Faulted,
+    InputRequest,
+    KeptRound,
+    Lease,
+    Succeeded,
+    TaskRecord,
+    TaskStatus,
+    altered,
+)
+
+MAX_GIVEN: Final = 1024 * 1024
+"""Characters of the answers that are kept for a round: the head, written at every change, has them."""
 
 WORKING, INPUT_REQUIRED = TaskStatus.WORKING, TaskStatus.INPUT_REQUIRED
 COMPLETED, FAILED, CANCELLED = TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED
@@ -38,9 +53,12 @@ TRANSITIONS: Final[Mapping[tuple[TaskStatus, type[Any]], frozenset[TaskStatus]]]
         (WORKING, Progressed): frozenset({WORKING}),
         (WORKING, InputRequested): frozenset({INPUT_REQUIRED}),
         (WORKING, AnswerForwarded): frozenset({WORKING}),
+        (WORKING, RoundKept): frozenset({WORKING}),
+        (WORKING, RoundLeft): frozenset({WORKING}),
         (WORKING, CallSucceeded): frozenset({COMPLETED}),
         (WORKING, CallFaulted): frozenset({FAILED}),
         (WORKING, CancelRequested): frozenset({CANCELLED}),
+        (WORKING, TakenOver): frozenset({WORKING}),
         (INPUT_REQUIRED, Dispatched): frozenset({WORKING}),
         (INPUT_REQUIRED, Progressed): frozenset({INPUT_REQUIRED}),
         (INPUT_REQUIRED, InputRequested): frozenset({INPUT_REQUIRED}),
@@ -49,15 +67,18 @@ TRANSITIONS: Final[Mapping[tuple[TaskStatus, type[Any]], frozenset[TaskStatus]]]
         (INPUT_REQUIRED, InputKept): frozenset({INPUT_REQUIRED}),
         (INPUT_REQUIRED, InputWithdrawn): frozenset({INPUT_REQUIRED, WORKING}),
         (INPUT_REQUIRED, AnswerForwarded): frozenset({INPUT_REQUIRED}),
+        (INPUT_REQUIRED, RoundKept): frozenset({INPUT_REQUIRED}),
+        (INPUT_REQUIRED, RoundLeft): frozenset({INPUT_REQUIRED}),
         (INPUT_REQUIRED, CallSucceeded): frozenset({COMPLETED}),
         (INPUT_REQUIRED, CallFaulted): frozenset({FAILED}),
         (INPUT_REQUIRED, CancelRequested): frozenset({CANCELLED}),
+        (INPUT_REQUIRED, TakenOver): frozenset({INPUT_REQUIRED}),
         (COMPLETED, ResultRetrieved): frozenset({COMPLETED}),
         (FAILED, ResultRetrieved): frozenset({FAILED}),
     }
 )
 
-_UNSEEN = (InputClaimed, InputKept, AnswerForwarded, ResultRetrieved)
+_UNSEEN = (InputClaimed, InputKept, AnswerForwarded, RoundKept, RoundLeft, TakenOver, ResultRetrieved)
 """Events that change nothing a host can see, and so leave `updated_at` alone."""
 
 
@@ -65,7 +86,7 @@ def advance(record: TaskRecord, event: TaskEvent, now: datetime) -> TaskRecord:
     """The record after `event`, one revision on.
 
     Raises IllegalTransition when the state has no row for the event, or when the event names an input request that is
-    not outstanding. A terminal record keeps no inputs, answers or lease.
+    not outstanding. A terminal record keeps no inputs, answers, round or lease.
     """
     allowed = TRANSITIONS.get((record.status, type(event)))
     if allowed is None:
@@ -74,7 +95,7 @@ def advance(record: TaskRecord, event: TaskEvent, now: datetime) -> TaskRecord:
     status = changes.setdefault("status", record.status)
     assert status in allowed, (record.status, event, status)
     if status.is_terminal:
-        changes.update(inputs=(), answers={}, lease=None)
+        changes.update(inputs=(), answers={}, kept_round=None, lease=None)
     if not isinstance(event, _UNSEEN) and not (isinstance(event, Dispatched) and _looks_the_same(record, changes)):
         changes["updated_at"] = max(record.updated_at, now)
     if (status is INPUT_REQUIRED) is not (record.status is INPUT_REQUIRED):
@@ -88,7 +109,8 @@ def _dispatched(record: TaskRecord, _: Dispatched) -> dict[str, Any]:
         return {"dispatched": True, "status_message": None}
     if not record.reruns:
         raise IllegalTransition("dispatched twice")
-    return {"status": WORKING, "status_message": None, "reruns": record.reruns - 1, "inputs": (), "answers": {}}
+    begun_anew: dict[str, Any] = {"inputs": (), "answers": {}, "kept_round": None}
+    return {"status": WORKING, "status_message": None, "reruns": record.reruns - 1, **begun_anew}
 
 
 def _looks_the_same(record: TaskRecord, changes: dict[str, Any]) -> bool:
@@ -141,7 +163,25 @@ def _without(record: TaskRecord, key: str) -> dict[str, Any]:
 def _answer_forwarded(record: TaskRecord, event: AnswerForwarded) -> dict[str, Any]:
     if event.key not in record.answers:
         raise IllegalTransition(f"no answer under {event.key}")
-    return {"answers": {key: answer for key, answer in record.answers.items() if key != event.key}}
+    left = {key: answer for key, answer in record.answers.items() if key != event.key}
+    if record.kept_round is None:
+        return {"answers": left}
+    return {"answers": left, "kept_round": _with_answer(record.kept_round, event.key, record.answers[event.key])}
+
+
+def _with_answer(kept: KeptRound, key: str, answer: str) -> KeptRound | None:
+    """The round with one answer more; None where that is too much to keep."""
+    given = {**kept.given, key: answer}
+    return replace(kept, given=given) if sum(map(len, given.values())) <= MAX_GIVEN else None
+
+
+def _round_kept(_: TaskRecord, event: RoundKept) -> dict[str, Any]:
+    return {"kept_round": event.round}
+
+
+def _round_left(_: TaskRecord, __: RoundLeft) -> dict[str, Any]:
+    # Also where there is none: it may have been written before, although the store could not say so.
+    return {"kept_round": None, "answers": {}}
 
 
 def _call_succeeded(_: TaskRecord, event: CallSucceeded) -> dict[str, Any]:
@@ -163,6 +203,17 @@ def _call_faulted(record: TaskRecord, event: CallFaulted) -> dict[str, Any]:
 
 def _cancel_requested(_: TaskRecord, event: CancelRequested) -> dict[str, Any]:
     return {"status": CANCELLED, "status_message": "Cancelled on request"}
+
+
+def _taken_over(record: TaskRecord, _: TakenOver) -> dict[str, Any]:
+    return {"inputs": tuple(_freed(request, record.lease) for request in record.inputs)}
+
+
+def _freed(request: InputRequest, lease: Lease | None) -> InputRequest:
+    """The request as it is for who has the lease, whose own streams are still there."""
+    claim = request.claimed_by
+    is_carried = claim is None or (lease is not None and claim.startswith(f"{lease.holder}/"))
+    return request if is_carried else replace(request, claimed_by=None)
 
 
 def _result_retrieved(record: TaskRecord, _: ResultRetrieved) -> dict[str, Any]:
@@ -191,9 +242,12 @@ _CHANGES: Final[Mapping[type[Any], Callable[[TaskRecord, Any], dict[str, Any]]]]
         InputKept: _input_kept,
         InputWithdrawn: _input_withdrawn,
         AnswerForwarded: _answer_forwarded,
+        RoundKept: _round_kept,
+        RoundLeft: _round_left,
         CallSucceeded: _call_succeeded,
         CallFaulted: _call_faulted,
         CancelRequested: _cancel_requested,
+        TakenOver: _taken_over,
         ResultRetrieved: _result_retrieved,
     }
 )

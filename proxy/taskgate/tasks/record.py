@@ -101,7 +101,9 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputRequest:
-    """A question of the server to the host; `claimed_by` is the stream it left on, `key` is from `next_input_key`.
+    """A question of the server to the host; `key` is from `next_input_key`.
+
+    `claimed_by` is the stream it left on: what the process of that stream is called as a holder, and more after a "/".
 
     `kept_as` is the id of a task of the host's own, which is its answer for now: the last one is still to come.
     """
@@ -111,6 +113,18 @@ class InputRequest:
     params: RawJson
     claimed_by: str | None = None
     kept_as: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptRound:
+    """What the next round of a call takes, whose server asked and holds nothing of it until then.
+
+    `sealed` is what the server wants to have back, as the gateway seals it. `given` are the answers to its questions
+    that the process which runs the call has had, by the keys of the input requests.
+    """
+
+    sealed: str
+    given: dict[str, RawJson] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +150,7 @@ class TaskRecord:
 
     `trace` is the W3C traceparent of the request that made the task, None where that was not traced. `waiting_since` is
     since when it is input_required, None in every other state. `retrieved` is whether its owner was given the outcome.
+    `kept_round` is there while the call rests between two rounds and whoever takes it over can go on with it.
     """
 
     id: TaskId
@@ -162,6 +177,7 @@ class TaskRecord:
     trace: str | None = None
     waiting_since: datetime | None = None
     retrieved: bool = False
+    kept_round: KeptRound | None = None
 
     @property
     def next_input_key(self) -> str:
@@ -178,6 +194,11 @@ class TaskRecord:
     def may_be_sent(self) -> bool:
         """Whether who takes the task over from a process that is gone may still send its call."""
         return not self.dispatched or self.reruns > 0
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether who takes the task over may send anything of its call: all of it, or the next round."""
+        return self.may_be_sent or self.kept_round is not None
 
     @property
     def expires_at(self) -> datetime:

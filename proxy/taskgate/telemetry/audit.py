@@ -15,6 +15,7 @@ from taskgate.telemetry.facts.limits import (
     PollAdvised,
     QueueRefused,
     RateJudged,
+    RatesFellBack,
     SlotsUsed,
     TaskPolled,
     WouldPromote,
@@ -30,6 +31,7 @@ from taskgate.telemetry.facts.tasks import (
     InputAsked,
     InputSettled,
     InputWaited,
+    LeaseLost,
     PollsCounted,
     TaskCancelAsked,
     TaskCreated,
@@ -63,8 +65,9 @@ from taskgate.telemetry.facts.upstreams import (
 __all__ = [
     "AccessRefused", "Audit", "AuditDropped", "AuditNoted", "AuditWritten", "CallJoined", "CapRefused",
     "CircuitMoved", "ConfigReloaded", "CredentialsGot", "Fact", "GatewayMoved", "HealthChecked", "InputAsked",
-    "InputSettled", "InputWaited", "KeysFetched", "LateAnswerDropped", "OperatorAsked", "PollAdvised",
-    "PollsCounted", "QueueRefused", "RateJudged", "SessionLost", "SlotsUsed", "SuspicionRaised", "TaskCancelAsked",
+    "InputSettled", "InputWaited", "KeysFetched", "LateAnswerDropped", "LeaseLost", "OperatorAsked", "PollAdvised",
+    "PollsCounted", "QueueRefused", "RateJudged", "RatesFellBack", "SessionLost", "SlotsUsed", "SuspicionRaised",
+    "TaskCancelAsked",
     "TaskCreated", "TaskDenied", "TaskDispatched", "TaskExpired", "TaskFinished", "TaskMoved", "TaskPolled",
     "TaskPurged", "TaskRecovered", "TaskRetrieved", "TokenJudged", "UpstreamAnswered", "UpstreamBegun",
     "UpstreamRetried", "WouldPromote",
@@ -193,11 +196,13 @@ Fact = (
     | SuspicionRaised
     | OperatorAsked
     | LateAnswerDropped
+    | LeaseLost
     | SessionLost
     | StoreUsed
     | StoreCounted
     | CallsRunning
     | RateJudged
+    | RatesFellBack
     | CapRefused
     | WouldPromote
     | CallJoined

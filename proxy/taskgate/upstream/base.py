@@ -13,6 +13,7 @@ from taskgate.dialects.questions import Answer, Question
 from taskgate.mcp.jsonrpc import Notification, RawJson, Response
 from taskgate.mcp.versions import Era, Peer
 from taskgate.tasks.events import CallFaulted, CallSucceeded
+from taskgate.upstream.resting import Leave, NextRound
 
 
 class ServerQuestion(Protocol):
@@ -48,6 +49,18 @@ class ServerQuestion(Protocol):
         ...
 
 
+class Between(NamedTuple):
+    """What a call goes on with whose server asked, and holds nothing of it until the next round.
+
+    `state` is what it wants back, as written. `asked` are the questions by its keys, as they were heard, if anybody was
+    asked; `given` the answers so far, with more as they come.
+    """
+
+    state: RawJson | None
+    asked: Mapping[str, tuple[Question, ServerQuestion | None]]
+    given: Mapping[str, Answer]
+
+
 class Hearer(Protocol):
     """Told of what a server says besides its answers. Neither may raise or block."""
 
@@ -65,6 +78,10 @@ class Hearer(Protocol):
 
     def clog(self) -> Awaitable[None] | None:
         """A wait until the server should be listened to again; None where it should be now, which is nearly always."""
+        ...
+
+    def keep(self, between: Between) -> Leave | None:
+        """Keep what the next round of the call takes, whose questions were all heard; None where that is not done."""
         ...
 
     @property
@@ -140,10 +157,11 @@ class UpstreamSession(Protocol):
         speaker: Speaker | None = None,
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
+        resumes: NextRound | None = None,
     ) -> Response:
         """The server's response to a `tools/call`; reason timeout after `within`, if sooner than the call's own bounds.
 
-        `params` hold no progress token: the server is always asked to tell how far it is.
+        `params` hold no progress token: the server is always asked to tell how far it is. `resumes`: see NextRound.
         """
         ...
 

@@ -14,6 +14,7 @@ from taskgate.interruption import Interruptible
 from taskgate.mcp.jsonrpc import Response
 from taskgate.upstream.base import Hearer, Speaker, Transport
 from taskgate.upstream.patience import Bounds, Patience
+from taskgate.upstream.resting import NextRound
 from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
 
 
@@ -59,13 +60,13 @@ class Call:
     """A request that waits for its answer; `wait` ends when its time is up, or when the answer comes another way.
 
     `sent` tells whether any of it may have reached the server: while its way is made, none has. `hearer` None hears
-    nothing of it. `spent` seconds of its time are over before it begins. `was_refused` tells that its answer came under
-    an HTTP status of an error.
+    nothing of it. `resumes` is the round that it begins with, where that is not its first. `spent` seconds of its time
+    are over before it begins. `was_refused` tells that its answer came under an HTTP status of an error.
     """
 
     __slots__ = (
-        "_alarm", "_alarms", "_asking", "_began", "_heard", "_running", "answer", "bounds", "hearer", "id", "sent",
-        "speaker", "spent", "wait", "was_let_go", "was_refused",
+        "_alarm", "_alarms", "_asking", "_began", "_heard", "_running", "answer", "bounds", "hearer", "id", "resumes",
+        "sent", "speaker", "spent", "wait", "was_let_go", "was_refused",
     )  # fmt: skip
 
     def __init__(
@@ -76,6 +77,7 @@ class Call:
         self.bounds = bounds
         self.speaker = speaker
         self.spent = spent
+        self.resumes: NextRound | None = None
         self.wait = Interruptible()
         self.sent = False
         self.answer: Response | None = None

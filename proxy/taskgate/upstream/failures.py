@@ -43,6 +43,11 @@ def let_go(*, dispatched: bool) -> UpstreamFailed:
     return UpstreamFailed(UpstreamReason.CLOSED, "The session with the server was closed", dispatched=dispatched)
 
 
+def no_rounds() -> UpstreamFailed:
+    """It was in the middle of a call, and has since become one that cannot be told how that goes on."""
+    return UpstreamFailed(UpstreamReason.REFUSED, "The server does not know of rounds any more", dispatched=True)
+
+
 def silent() -> UpstreamFailed:
     """No head in time, or too long a silence within a body."""
     return UpstreamFailed(UpstreamReason.TIMEOUT, "The server was silent for too long", dispatched=True)

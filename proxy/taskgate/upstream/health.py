@@ -17,7 +17,7 @@ from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.mcp.jsonrpc import Notification
 from taskgate.mcp.versions import Era
 from taskgate.mcp.vocabulary import PING
-from taskgate.upstream.base import Incoming, Outgoing, ServerQuestion, Speaker, Transport, UpstreamSession
+from taskgate.upstream.base import Between, Incoming, Outgoing, ServerQuestion, Speaker, Transport, UpstreamSession
 from taskgate.upstream.guarded import watched
 from taskgate.upstream.pauses import share
 from taskgate.upstream.settings import Health, UpstreamObserver
@@ -184,6 +184,9 @@ class _Deaf:
         question.refuse()
 
     def refused(self, required: Mapping[str, Any]) -> None:
+        """See Hearer."""
+
+    def keep(self, between: Between) -> None:
         """See Hearer."""
 
     def clog(self) -> None:

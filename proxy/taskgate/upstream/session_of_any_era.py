@@ -21,6 +21,7 @@ from taskgate.upstream.base import Hearer, Speaker, UpstreamSession
 from taskgate.upstream.calls import Means
 from taskgate.upstream.era import Asking, EraFinder
 from taskgate.upstream.initialize.session import HttpSession
+from taskgate.upstream.resting import NextRound
 from taskgate.upstream.single import Abandoned, SingleFlight
 
 
@@ -80,6 +81,7 @@ class EraSession:
         speaker: Speaker | None = None,
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
+        resumes: NextRound | None = None,
     ) -> Response:
         """See UpstreamSession."""
         inner = self._inner
@@ -87,7 +89,14 @@ class EraSession:
             inner, spent = await self._found_within(self._means.patience.of(tool).within(within).first)
             within -= spent
         return await inner.run(
-            tool, params, within=within, hearer=hearer, speaker=speaker, log_level=log_level, repeated=repeated
+            tool,
+            params,
+            within=within,
+            hearer=hearer,
+            speaker=speaker,
+            log_level=log_level,
+            repeated=repeated,
+            resumes=resumes,
         )
 
     def outcome(self, response: Response) -> CallSucceeded | CallFaulted:

@@ -127,3 +127,17 @@ def test_without_authentication_nobody_has_a_tenant_or_claims(tells: Tells, mini
 )
 def test_malformed_limits_contradict_nothing(limits: object) -> None:
     assert contradictions({"limits": limits}, usual=USUAL) == []
+
+
+@pytest.mark.parametrize("rule", ["open", "closed"])
+def test_what_counts_without_the_store_is_asked_where_there_is_one_for_several_gateways(
+    tells: Tells, loads: Loads, minimal: str, rule: str
+) -> None:
+    chosen = f"limits: {{on_store_error: {rule}}}\n"
+    assert tells(minimal + chosen) == [
+        "f:5: limits.on_store_error: must be local unless store.backend is redis: nobody else counts"
+    ]
+    shared = "store: {backend: redis, redis: {url: 'redis://127.0.0.1'}}\naudit: {enabled: false}\n"
+    named = minimal.replace("{mode: none}", "{mode: none, context: {key_file: /k}}")
+    assert loads(named + shared + chosen).limits.on_store_error == rule
+    assert loads(minimal + "limits: {on_store_error: local}\n").limits.on_store_error == "local"

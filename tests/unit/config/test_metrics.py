@@ -103,6 +103,14 @@ def test_without_the_section_everything_is_as_metrics_have_it_anyway(loads: Load
     assert measured(loads(minimal)).settings == MetricsSettings()
 
 
+def test_metrics_are_told_whether_gateways_share_the_store(loads: Loads) -> None:
+    text = (
+        "version: 1\nauth: {mode: none, context: {key_file: /k}}\nupstreams: {a: {path: /a, url: 'http://a'}}\n"
+        "audit: {enabled: false}\nstore: {backend: redis, redis: {url: 'redis://valkey'}}\n"
+    )
+    assert measured(loads(text)).settings == MetricsSettings(shares_store=True)
+
+
 def test_names_and_limits_come_from_the_other_sections(loads: Loads, with_tokens: str) -> None:
     more = (
         "  search: {path: /search, url: 'http://127.0.0.1:2', queue: {size: 0}}\n"

@@ -4,9 +4,11 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
 from taskgate.config import GatewayConfig, load
 from taskgate.config.rules import rules_of
-from taskgate.engine.admission.rules import RejectAs
+from taskgate.engine.admission.rules import OnStoreError, RejectAs
 from taskgate.engine.inputs import Bounds
 from taskgate.limits.caps import Caps
 from taskgate.limits.gcra import RateLimit
@@ -110,6 +112,15 @@ def test_every_rule_is_what_the_file_says(loads: Loads) -> None:
     assert rules.questions == Bounds(8 * SECOND, 9)
     assert (rules.reject_as, rules.exposes_quota) == (RejectAs.TOOL_ERROR, True)
     assert (rules.sessions, rules.streams) == (8, 3)
+    assert rules.on_store_error is OnStoreError.LOCAL
+
+
+@pytest.mark.parametrize("rule", OnStoreError)
+def test_what_counts_without_the_store_is_what_the_file_says(loads: Loads, rule: OnStoreError) -> None:
+    shared = "store: {backend: redis, redis: {url: 'redis://a'}}\naudit: {enabled: false}\n"
+    auth = "{mode: none, context: {key_file: /k}}"
+    text = f"version: 1\nauth: {auth}\nupstreams: {{a: {{path: /a, url: 'http://a'}}}}\n{shared}"
+    assert rules_of(loads(f"{text}limits: {{on_store_error: {rule}}}\n")).on_store_error is rule
 
 
 def test_every_limit_is_what_the_file_says(loads: Loads) -> None:

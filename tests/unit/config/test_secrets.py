@@ -92,7 +92,11 @@ def shown_secrets(model: type[BaseModel]) -> list[str]:
 def test_no_field_that_is_called_like_a_secret_is_shown() -> None:
     assert shown_secrets(GatewayConfig) == []
     hidden = [path for path, field in fields_of(GatewayConfig) if is_hidden(field)]
-    assert hidden == ["upstreams.credentials.value", "upstreams.credentials.client_secret"]
+    assert hidden == [
+        "upstreams.credentials.value",
+        "upstreams.credentials.client_secret",
+        "store.redis.password",
+    ]
 
 
 def test_a_new_field_that_is_called_like_a_secret_and_shown_would_be_noticed() -> None:

@@ -30,12 +30,20 @@ class Operated:
     asked: int = 0
     reloaded: dict[str, Any] | None = field(default_factory=lambda: {"result": "success"})
     reloads: int = 0
+    ends: int = 0
+    replicas: int | None = None
 
     def __post_init__(self) -> None:
         self.metrics = PrometheusAudit(CONFIGURED)
         self.noted: list[Fact] = []
         self.listener = OperatorsListener(
-            metrics=self.metrics, ready=self._ready, servers=lambda: SERVERS, reload=self._reload, audit=self
+            metrics=self.metrics,
+            ready=self._ready,
+            servers=lambda: SERVERS,
+            reload=self._reload,
+            audit=self,
+            end=self._end,
+            replicas=lambda: self.replicas,
         )
         self.address = ("", 0)
 
@@ -54,6 +62,9 @@ class Operated:
         if self.holds is not None:
             await self.holds.wait()
         return self.checks
+
+    def _end(self) -> None:
+        self.ends += 1
 
     async def _reload(self) -> Mapping[str, Any] | None:
         self.reloads += 1

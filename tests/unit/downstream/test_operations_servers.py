@@ -27,6 +27,14 @@ async def test_how_each_server_does_is_told_by_who_is_not_ready(operated: Operat
     assert (answer.status, document["status"], document["upstreams"]) == (503, status, SERVERS)
 
 
+async def test_how_many_gateways_share_the_store_is_told_where_it_can_be_shared(operated: Operated) -> None:
+    operated.replicas = 3
+    document = told(await operated.ask("/readyz?verbose"))
+    assert isinstance(document, dict)
+    assert document["replicas"] == 3
+    assert told(await operated.ask("/readyz")) == {"status": "ready", "checks": operated.checks}
+
+
 # --- reading the configuration again ------------------------------------------------------------------------------
 
 BEARER = f"Bearer {TOKEN}"
@@ -66,27 +74,48 @@ async def test_where_there_is_no_file_that_is_said(operated: Operated) -> None:
         pytest.param({"Authorization": BEARER, "authorization": BEARER}, id="two"),
     ],
 )
-async def test_nothing_is_read_again_for_who_does_not_show_the_token(
-    operated: Operated, headers: dict[str, str]
+@pytest.mark.parametrize("path", ["/-/reload", "/-/drain"])
+async def test_nothing_is_done_for_who_does_not_show_the_token(
+    operated: Operated, path: str, headers: dict[str, str]
 ) -> None:
-    answer = await operated.ask("/-/reload", "POST", **headers)
-    assert (answer.status, told(answer), operated.reloads) == (401, {"error": "not authenticated"}, 0)
+    answer = await operated.ask(path, "POST", **headers)
+    assert (answer.status, told(answer)) == (401, {"error": "not authenticated"})
     assert answer.headers["www-authenticate"] == "Bearer"
+    assert (operated.reloads, operated.ends) == (0, 0)
 
 
-async def test_nobody_has_it_read_again_where_no_token_is_configured() -> None:
+@pytest.mark.parametrize("path", ["/-/reload", "/-/drain"])
+async def test_nothing_is_done_for_anybody_where_no_token_is_configured(path: str) -> None:
     operated = Operated()
     operated.address = await operated.listener.start("127.0.0.1", 0)
-    answer = await operated.ask("/-/reload", "POST", Authorization="Bearer ")
-    assert (answer.status, operated.reloads) == (403, 0)
+    answer = await operated.ask(path, "POST", Authorization="Bearer ")
+    assert (answer.status, operated.reloads, operated.ends) == (403, 0, 0)
     assert told(answer) == {"error": "not allowed: admin.token_file is not configured"}
     async with bounded():
         await operated.listener.close()
 
 
-async def test_reading_it_again_is_a_post(operated: Operated) -> None:
-    answer = await operated.ask("/-/reload", Authorization=BEARER)
-    assert (answer.status, answer.headers["allow"], operated.reloads) == (405, "POST", 0)
+@pytest.mark.parametrize("path", ["/-/reload", "/-/drain"])
+async def test_what_changes_something_is_a_post(operated: Operated, path: str) -> None:
+    answer = await operated.ask(path, Authorization=BEARER)
+    assert (answer.status, answer.headers["allow"], operated.reloads, operated.ends) == (405, "POST", 0, 0)
+
+
+# --- the end --------------------------------------------------------------------------------------------------------
+
+
+async def test_whoever_has_the_token_has_the_gateway_drain(operated: Operated) -> None:
+    """Asked twice, it is told twice: whoever asks again means the same end."""
+    for count in (1, 2):
+        answer = await operated.ask("/-/drain", "POST", Authorization=BEARER)
+        assert (answer.status, told(answer), operated.ends) == (202, {"status": "draining"}, count)
+    assert operated.noted == [OperatorAsked("POST", "/-/drain", 202, "127.0.0.1")] * 2
+
+
+async def test_a_gateway_that_cannot_end_itself_says_so(operated: Operated) -> None:
+    operated.listener._end = None
+    answer = await operated.ask("/-/drain", "POST", Authorization=BEARER)
+    assert (answer.status, told(answer)) == (409, {"error": "whoever started the gateway ends it"})
 
 
 # --- who asked for it -----------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from taskgate.engine.messages import Feed, Inbound, Verb
-from taskgate.engine.streams.trails import Trails
+from taskgate.engine.streams.trails import Opener
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Asked:
     def when_gone(self, forget: Callable[[], None]) -> None:
         """Nobody leaves."""
 
-    def keep(self, trails: Trails) -> None:
+    def keep(self, trails: Opener) -> None:
         raise AssertionError("nothing is answered here")
 
     def resume(self, feed: Feed, missed: Sequence[bytes]) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -64,7 +65,8 @@ class House:
     def __init__(self, store: Store) -> None:
         self.clock, self.store = ManualClock(), store
         changes = Changes(store=store, audit=Facts(), clock=self.clock)
-        dialect, streams, rules = LegacyDownstream("1"), object(), live(questions=Bounds(timedelta(hours=1), 8))
+        streams = SimpleNamespace(speak=lambda task: None, fall_silent=lambda task: None)
+        dialect, rules = LegacyDownstream("1"), live(questions=Bounds(timedelta(hours=1), 8))
         hearing = Hearing(changes=changes, streams=streams, dialect=dialect, live=rules)  # type: ignore[arg-type]
         self.runner = Runner(
             holder=HOLDER,

@@ -145,10 +145,11 @@ async def test_everything_else_is_handed_on_as_it_came() -> None:
     assert (upstream.name, upstream.vitals(), server.told) == ("reports", Vitals(True, "closed"), ["open", "close"])
     session = cast("Any", session_of(upstream))
     more = {"hearer": NOBODY, "speaker": SPEAKER, "log_level": "info", "repeated": {"a": "b"}}
+    round_ = object()
     assert session.era is Era.STATELESS
     assert session.open() == "open"
     assert await session.relay("ping", None, tool="t", **more) == "relay"
-    assert await session.run("t", "{}", within=timedelta(1), **more) == "run"
+    assert await session.run("t", "{}", within=timedelta(1), resumes=round_, **more) == "run"
     assert session.outcome("response") == "outcome"
     assert session.tools() == "tools"
     assert session.listed("t") == "listed"
@@ -156,7 +157,7 @@ async def test_everything_else_is_handed_on_as_it_came() -> None:
     assert server.sessions[0].asked == [
         ("open", {}),
         ("relay", "ping", None, {"tool": "t", **more}),
-        ("run", "t", "{}", {"within": timedelta(1), **more}),
+        ("run", "t", "{}", {"within": timedelta(1), "resumes": round_, **more}),
         ("outcome", "response", {}),
         ("tools", {}),
         ("listed", "t", {}),

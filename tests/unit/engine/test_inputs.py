@@ -20,7 +20,7 @@ from taskgate.engine.inputs import Bounds, TaskInputs
 from taskgate.errors import StoreUnavailable
 from taskgate.mcp.jsonrpc import Notification
 from taskgate.stores.open import open_store
-from taskgate.tasks.events import Dispatched, InputAnswered
+from taskgate.tasks.events import Dispatched, InputAnswered, InputClaimed
 from taskgate.tasks.machine import advance
 from taskgate.tasks.record import TaskRecord
 from taskgate.upstream.base import Speaker
@@ -186,3 +186,20 @@ async def test_questions_that_are_too_many_or_too_large_together_are_refused_and
     assert other.is_open
     inputs.close()
     assert inputs._slots == {}
+
+
+async def test_a_question_is_free_whose_stream_went_with_its_process(world: World) -> None:
+    """And not one that another stream has meanwhile."""
+    inputs = world.inputs()
+    inputs.ask(Asked())
+    await idle(inputs)
+    asked = await world.now()
+    claimed = advance(asked, InputClaimed(key="input-1", stream="there/1"), world.clock.now())
+    assert await world.store.swap(claimed, expected=asked.revision)
+    inputs.free("input-1", "there/2")
+    await idle(inputs)
+    assert await world.now() == claimed
+    inputs.free("input-1", "there/1")
+    await idle(inputs)
+    assert (await world.now()).inputs[0].claimed_by is None
+    inputs.close()

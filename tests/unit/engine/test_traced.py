@@ -100,7 +100,7 @@ async def test_the_call_of_a_task_points_at_the_request_that_made_it(
     visit, around = visited()
     behind = visit.behind()
     behind.task = "task-1"
-    more: dict[str, Any] = {"hearer": NOBODY, "speaker": None, "log_level": None, "repeated": None}
+    more: dict[str, Any] = {"hearer": NOBODY, "speaker": None, "log_level": None, "repeated": None, "resumes": None}
     with within(behind):
         SpanNotes().record(TaskDispatched(new_record(), timedelta(seconds=1.5)))
         await session.run("add", '{"name":"add"}', within=timedelta(seconds=9), **more)

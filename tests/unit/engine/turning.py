@@ -73,7 +73,8 @@ class House:
         changes = Changes(store=store, audit=Facts(), clock=self.clock)
         self.retrievals = changes.retrievals
         rules = live(questions=Bounds(timedelta(hours=1), 8))
-        hearing = Hearing(changes=changes, streams=object(), dialect=LegacyDownstream("1"), live=rules)  # type: ignore[arg-type]
+        streams = SimpleNamespace(speak=lambda task: None, fall_silent=lambda task: None)
+        hearing = Hearing(changes=changes, streams=streams, dialect=LegacyDownstream("1"), live=rules)  # type: ignore[arg-type]
         self.runner = Runner(
             holder=HOLDER,
             store=store,

@@ -16,7 +16,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.mcp.versions import Peer, Revision
 from taskgate.stores import codec
 from taskgate.tasks.listing import listed
-from taskgate.tasks.record import Lease, OwnerKey, Succeeded, TaskRecord, TaskStatus
+from taskgate.tasks.record import KeptRound, Lease, OwnerKey, Succeeded, TaskRecord, TaskStatus
 
 # Every code point, those that no encoding knows included.
 texts = st.text(st.characters(exclude_categories=()), max_size=12)
@@ -67,6 +67,7 @@ heads = st.builds(
     trace=st.none() | texts,
     waiting_since=st.none() | moments,
     retrieved=st.booleans(),
+    kept_round=st.none() | st.builds(KeptRound, sealed=texts, given=st.dictionaries(texts, texts, max_size=2)),
 )
 
 
@@ -112,6 +113,7 @@ def test_a_head_is_an_array_that_starts_with_the_schema() -> None:
         {"trace": "00-1-2-01"},
         {"waiting_since": EPOCH},
         {"retrieved": True},
+        {"kept_round": KeptRound(sealed="s")},
     ],
     ids=lambda changes: next(iter(changes)),
 )
@@ -144,6 +146,20 @@ def test_a_head_of_an_earlier_version_with_what_was_rare_then_has_none_of_what_c
     assert codec.unpack_listed(head) == listed(record)
 
 
+def test_a_head_of_an_earlier_version_with_what_came_later_then_rests_in_no_round() -> None:
+    head = codec.pack_head(new_record(retrieved=True, trace="00-1-2-01"))
+    assert len(orjson.loads(head)[-1]) == 7
+    assert codec.unpack_head(head, None).kept_round is None
+
+
+def test_a_round_is_at_the_end_of_its_head_with_the_answers_so_far() -> None:
+    kept = KeptRound(sealed="s", given={"input-1": '{"result":{}}'})
+    head = codec.pack_head(new_record(kept_round=kept))
+    assert orjson.loads(head)[-1][-1] == ["s", {"input-1": '{"result":{}}'}]
+    assert codec.unpack_head(head, None).kept_round == kept
+    assert codec.unpack_listed(head) == listed(codec.unpack_head(head, None))
+
+
 def _changed(place: int, value: object) -> bytes:
     fields = json.loads(codec.pack_head(new_record()))
     fields[place] = value
@@ -170,6 +186,8 @@ def _changed(place: int, value: object) -> bytes:
         codec.pack_head(new_record())[:-1] + b",[null,null,0,null,null]]",
         codec.pack_head(new_record())[:-1] + b",[null,null,0,null,null,null,false,0]]",
         codec.pack_head(new_record())[:-1] + b',[null,null,0,null,null,"then",false]]',
+        codec.pack_head(new_record())[:-1] + b',[null,null,0,null,null,null,false,["s"]]]',
+        codec.pack_head(new_record())[:-1] + b',[null,null,0,null,null,null,false,["s",{}],0]]',
         codec.pack_head(new_record(reruns=1))[:-1] + b",0]",
         _changed(5, ["1999-01-01", {}, {}]),
         _changed(5, None),

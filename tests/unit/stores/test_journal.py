@@ -183,3 +183,48 @@ async def test_a_close_ends_all_waits_and_refuses_new_ones() -> None:
         await journal.changed(MINE, timeout=NONE, look=at_zero)
     journal.note(new_record())
     assert journal.waiters == 0
+
+
+@pytest.mark.parametrize("watch", [TaskWatch(id="task", revision=0), MINE, HolderWatch(holder=HOLDER)])
+async def test_what_is_forgotten_wakes_who_waits_and_is_remembered_by_nobody(watch: Watch) -> None:
+    journal = Journal()
+    journal.hear("task", 0, owner=OWNER, holder=HOLDER)
+    waiting = await begin(journal, watch)
+    journal.forget()
+    # Of the same turn, and yet not all there is to tell.
+    journal.hear("task", 1, owner=OWNER, holder=HOLDER)
+    assert not (await waiting).complete
+    for since in (0, 1):
+        assert not (await changed(journal, OwnerWatch(owner=OWNER, since=since), NONE)).complete
+    assert (await changed(journal, OwnerWatch(owner=OWNER, since=2), NONE)).changes == (Change("task", 1),)
+
+
+async def test_a_look_that_takes_time_misses_nothing_that_is_heard_meanwhile() -> None:
+    journal = Journal()
+
+    async def look(_: str) -> int:
+        assert journal.waiters == 1
+        journal.hear("task", 4, owner=None, holder=None)
+        return 3
+
+    watch = TaskWatch(id="task", revision=3)
+    async with bounded():
+        assert (await journal.changed_anywhere(watch, timeout=LONG, look=look)).changes == (Change("task", 4),)
+        # Of what the look itself finds, nobody needs to be told.
+        older = TaskWatch(id="task", revision=2)
+        assert (await journal.changed_anywhere(older, timeout=LONG, look=look)).changes == (Change("task", 3),)
+    assert journal.waiters == 0
+
+
+async def test_a_close_during_a_look_ends_the_wait() -> None:
+    journal = Journal()
+
+    async def look(_: str) -> int:
+        journal.close()
+        return 0
+
+    async with bounded():
+        news = await journal.changed_anywhere(TaskWatch(id="task", revision=0), timeout=LONG, look=look)
+        assert news == News(place=0)
+        with pytest.raises(StoreUnavailable, match="closed"):
+            await journal.changed_anywhere(TaskWatch(id="task", revision=0), timeout=LONG, look=look)

@@ -7,6 +7,7 @@ import pytest
 
 from taskgate.limits.gcra import RateLimit
 from taskgate.limits.rates import Demand, RatePolicy, Scope
+from taskgate.stores.base import Step, Way
 from taskgate.stores.rates import MemoryRateStore
 
 SECOND = RateLimit(every=1.0, burst=3)
@@ -19,31 +20,31 @@ def demand(key: str = "k", burst: int = 3, cost: int = 1, *, shadow: bool = Fals
 
 async def left(store: MemoryRateStore, one: Demand, now: float = 0.0) -> int:
     """How many units there are."""
-    (verdict,) = await store.peek((one._replace(cost=0),), now=now)
+    (verdict,) = store.peek((one._replace(cost=0),), now=now)
     return verdict.remaining
 
 
 async def test_a_budget_is_emptied_and_fills_again() -> None:
     store = MemoryRateStore()
-    taken = [(await store.take((demand(),), now=0.0))[0] for _ in range(4)]
+    taken = [store.take((demand(),), now=0.0)[0] for _ in range(4)]
     assert [(each.allowed, each.remaining) for each in taken] == [(True, 2), (True, 1), (True, 0), (False, 0)]
     assert taken[-1].retry_after == 1.0
-    assert not (await store.take((demand(),), now=0.99))[0].allowed
-    assert (await store.take((demand(),), now=1.0))[0].allowed
+    assert not (store.take((demand(),), now=0.99))[0].allowed
+    assert (store.take((demand(),), now=1.0))[0].allowed
 
 
 async def test_budgets_do_not_touch_each_other() -> None:
     store = MemoryRateStore()
     for _ in range(3):
-        await store.take((demand("a"),), now=0.0)
+        store.take((demand("a"),), now=0.0)
     assert await left(store, demand("a")) == 0
     assert await left(store, demand("b")) == 3
 
 
 async def test_where_one_policy_refuses_nothing_is_taken_from_any() -> None:
     store = MemoryRateStore()
-    await store.take((demand("small", 1),), now=0.0)
-    verdicts = await store.take((demand("before"), demand("small", 1), demand("behind")), now=0.0)
+    store.take((demand("small", 1),), now=0.0)
+    verdicts = store.take((demand("before"), demand("small", 1), demand("behind")), now=0.0)
     assert [each.allowed for each in verdicts] == [True, False, True]
     # What a verdict says to be left is what is left.
     assert [each.remaining for each in verdicts] == [3, 0, 3]
@@ -53,48 +54,49 @@ async def test_where_one_policy_refuses_nothing_is_taken_from_any() -> None:
 async def test_a_shadow_keeps_nobody_from_being_charged_and_is_charged_itself() -> None:
     store = MemoryRateStore()
     step = (demand("real"), demand("shadow", 1, shadow=True))
-    assert [each.allowed for each in await store.take(step, now=0.0)] == [True, True]
-    assert [each.allowed for each in await store.take(step, now=0.0)] == [True, False]
+    assert [each.allowed for each in store.take(step, now=0.0)] == [True, True]
+    assert [each.allowed for each in store.take(step, now=0.0)] == [True, False]
     assert await left(store, demand("real")) == 1
 
 
 async def test_a_request_that_is_refused_costs_a_shadow_nothing_either() -> None:
     store = MemoryRateStore()
-    await store.take((demand("real", 1),), now=0.0)
-    await store.take((demand("real", 1), demand("shadow", shadow=True)), now=0.0)
+    store.take((demand("real", 1),), now=0.0)
+    store.take((demand("real", 1), demand("shadow", shadow=True)), now=0.0)
     assert await left(store, demand("shadow")) == 3
 
 
 async def test_a_cost_is_taken_whole_or_not_at_all() -> None:
     store = MemoryRateStore()
-    assert (await store.take((demand(cost=2),), now=0.0))[0].allowed
-    assert not (await store.take((demand(cost=2),), now=0.0))[0].allowed
-    assert (await store.take((demand(cost=1),), now=0.0))[0].allowed
+    assert (store.take((demand(cost=2),), now=0.0))[0].allowed
+    assert not (store.take((demand(cost=2),), now=0.0))[0].allowed
+    assert (store.take((demand(cost=1),), now=0.0))[0].allowed
 
 
 async def test_a_look_charges_nothing_and_says_what_taking_would() -> None:
     store = MemoryRateStore()
-    looks = [(await store.peek((demand(burst=1),), now=0.0))[0] for _ in range(3)]
+    looks = [(store.peek((demand(burst=1),), now=0.0))[0] for _ in range(3)]
     assert [(each.allowed, each.remaining) for each in looks] == [(True, 0)] * 3
     assert len(store) == 0
-    await store.take((demand(burst=1),), now=0.0)
-    (refused,) = await store.peek((demand(burst=1),), now=0.5)
+    store.take((demand(burst=1),), now=0.0)
+    (refused,) = store.peek((demand(burst=1),), now=0.5)
     assert (refused.allowed, refused.retry_after) == (False, 0.5)
 
 
 async def test_many_at_once_get_no_more_than_there_is() -> None:
     store = MemoryRateStore()
-    verdicts = await asyncio.gather(*(store.take((demand(burst=5),), now=0.0) for _ in range(200)))
-    assert sum(verdict.allowed for (verdict,) in verdicts) == 5
+    step = Step(Way.TAKE, (demand(burst=5),))
+    judged = await asyncio.gather(*(store.judge((step,), now=0.0) for _ in range(200)))
+    assert sum(each.refused is None for each in judged) == 5
 
 
 async def test_the_one_that_was_asked_for_longest_ago_is_forgotten() -> None:
     store = MemoryRateStore(size=2)
     for key in ("a", "b"):
-        await store.take((demand(key, 1),), now=0.0)
+        store.take((demand(key, 1),), now=0.0)
     # Refused, but asked for.
-    await store.take((demand("a", 1),), now=0.0)
-    await store.take((demand("c", 1),), now=0.0)
+    store.take((demand("a", 1),), now=0.0)
+    store.take((demand("c", 1),), now=0.0)
     assert len(store) == 2
     assert [await left(store, demand(key, 1)) for key in ("a", "b", "c")] == [0, 1, 0]
 
@@ -102,7 +104,7 @@ async def test_the_one_that_was_asked_for_longest_ago_is_forgotten() -> None:
 async def test_what_is_known_is_kept_in_its_place_when_it_is_taken_from_again() -> None:
     store = MemoryRateStore(size=2)
     for key in ("a", "b", "a", "b"):
-        await store.take((demand(key),), now=0.0)
+        store.take((demand(key),), now=0.0)
     assert [await left(store, demand(key)) for key in ("a", "b")] == [1, 1]
 
 
@@ -113,13 +115,13 @@ async def test_it_takes_as_long_with_a_hundred_thousand_keys_as_with_one(turnove
     async def cost(known: int, size: int) -> float:
         store = MemoryRateStore(size=size)
         for number in range(known):
-            await store.take((demand(f"known {number}"),), now=0.0)
+            store.take((demand(f"known {number}"),), now=0.0)
         demands = [demand(f"new {number}" if turnover else "same", 10**9) for number in range(500)]
         times = []
         for _ in range(10):
             begun = time.perf_counter()
             for each in demands:
-                await store.take((each,), now=0.0)
+                store.take((each,), now=0.0)
             times.append(time.perf_counter() - begun)
         return min(times)
 
@@ -131,8 +133,8 @@ async def test_what_is_owed_to_a_slower_limit_is_forgiven_once(how: str) -> None
     """As after a reload, or where an override is met: not at every look anew, or nothing would ever be there again."""
     store, slow = MemoryRateStore(), RateLimit(every=3600.0, burst=3)
     for _ in range(3):
-        await store.take((demand()._replace(limit=slow),), now=0.0)
+        store.take((demand()._replace(limit=slow),), now=0.0)
     fast = demand(shadow=how == "taken by a shadow")
     for now, allowed in ((10.0, False), (10.5, False), (11.0, True)):
-        verdicts = await (store.peek((fast,), now=now) if how == "looked at" else store.take((fast,), now=now))
+        verdicts = (store.peek if how == "looked at" else store.take)((fast,), now=now)
         assert verdicts[0].allowed is allowed

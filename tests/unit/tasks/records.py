@@ -20,10 +20,22 @@ from taskgate.tasks.events import (
     InputWithdrawn,
     Progressed,
     ResultRetrieved,
+    RoundKept,
+    RoundLeft,
     Settled,
+    TakenOver,
     TaskEvent,
 )
-from taskgate.tasks.record import FaultReason, InputRequest, Lease, OwnerKey, TaskRecord, TaskStatus, ToolCall
+from taskgate.tasks.record import (
+    FaultReason,
+    InputRequest,
+    KeptRound,
+    Lease,
+    OwnerKey,
+    TaskRecord,
+    TaskStatus,
+    ToolCall,
+)
 
 EVENTS = (
     Dispatched,
@@ -34,9 +46,12 @@ EVENTS = (
     InputKept,
     InputWithdrawn,
     AnswerForwarded,
+    RoundKept,
+    RoundLeft,
     CallSucceeded,
     CallFaulted,
     CancelRequested,
+    TakenOver,
     ResultRetrieved,
 )
 
@@ -73,6 +88,8 @@ events: st.SearchStrategy[TaskEvent] = st.one_of(
     st.builds(InputKept, key=_keys, response=st.just("{}"), kept_as=st.just("theirs")),
     st.builds(InputWithdrawn, key=_keys, settled=st.sampled_from(Settled)),
     st.builds(AnswerForwarded, key=_keys),
+    st.just(RoundKept(round=KeptRound(sealed="s"))),
+    st.just(RoundLeft()),
     st.builds(CallSucceeded, result=st.just("{}"), tool_error=st.booleans(), message=st.none() | st.just("no")),
     st.builds(
         CallFaulted,
@@ -82,6 +99,7 @@ events: st.SearchStrategy[TaskEvent] = st.one_of(
         unsent=st.booleans(),
     ),
     st.just(CancelRequested()),
+    st.just(TakenOver()),
     st.just(ResultRetrieved()),
 )
 """Any event, possible in the state it meets or not."""

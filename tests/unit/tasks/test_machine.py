@@ -22,15 +22,19 @@ from taskgate.tasks.events import (
     InputWithdrawn,
     Progressed,
     ResultRetrieved,
+    RoundKept,
+    RoundLeft,
+    TakenOver,
     TaskEvent,
 )
 from taskgate.tasks.machine import TRANSITIONS, advance
-from taskgate.tasks.record import Faulted, FaultReason, Succeeded, TaskRecord, TaskStatus
+from taskgate.tasks.record import Faulted, FaultReason, KeptRound, Succeeded, TaskRecord, TaskStatus
 from unit.tasks.records import EVENTS, question, record
 
 WORKING, INPUT_REQUIRED = TaskStatus.WORKING, TaskStatus.INPUT_REQUIRED
 COMPLETED, FAILED, CANCELLED = TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED
 LATER = EPOCH + timedelta(seconds=9)
+KEPT = KeptRound(sealed="s")
 
 # An answer of an earlier question waits in both running states, so that every event finds what it names.
 RECORDS: dict[TaskStatus, TaskRecord] = {
@@ -61,9 +65,12 @@ def event_for(kind: type[Any], task: TaskRecord) -> TaskEvent:
         InputKept: InputKept(key="input-2", response="{}", kept_as="theirs"),
         InputWithdrawn: InputWithdrawn(key="input-2"),
         AnswerForwarded: AnswerForwarded(key="input-1"),
+        RoundKept: RoundKept(round=KEPT),
+        RoundLeft: RoundLeft(),
         CallSucceeded: CallSucceeded(result='{"content":[]}', tool_error=False),
         CallFaulted: CallFaulted(error='{"code":-1,"message":"m"}', reason=FaultReason.TIMEOUT, message="Too late"),
         CancelRequested: CancelRequested(),
+        TakenOver: TakenOver(),
         ResultRetrieved: ResultRetrieved(),
     }
     return made[kind]
@@ -80,9 +87,12 @@ EXPECTED: dict[type[Any], tuple[set[TaskStatus] | None, set[TaskStatus] | None]]
     InputKept: (None, {INPUT_REQUIRED}),
     InputWithdrawn: (None, {INPUT_REQUIRED, WORKING}),
     AnswerForwarded: ({WORKING}, {INPUT_REQUIRED}),
+    RoundKept: ({WORKING}, {INPUT_REQUIRED}),
+    RoundLeft: ({WORKING}, {INPUT_REQUIRED}),
     CallSucceeded: ({COMPLETED}, {COMPLETED}),
     CallFaulted: ({FAILED}, {FAILED}),
     CancelRequested: ({CANCELLED}, {CANCELLED}),
+    TakenOver: ({WORKING}, {INPUT_REQUIRED}),
     ResultRetrieved: (None, None),
 }
 
@@ -161,6 +171,8 @@ CHANGES: dict[str, tuple[TaskStatus, TaskEvent, dict[str, Any]]] = {
         {"inputs": (question(3),), "updated_at": LATER},
     ),
     "answer forwarded": (INPUT_REQUIRED, AnswerForwarded(key="input-1"), {"answers": {}}),
+    "a round kept": (INPUT_REQUIRED, RoundKept(round=KEPT), {"kept_round": KEPT}),
+    "a round left": (INPUT_REQUIRED, RoundLeft(), {"answers": {}}),
     "succeeded": (
         INPUT_REQUIRED,
         CallSucceeded(result=RESULT, tool_error=False),
@@ -187,6 +199,8 @@ CHANGES: dict[str, tuple[TaskStatus, TaskEvent, dict[str, Any]]] = {
         CancelRequested(),
         {**RAN, "status": CANCELLED, "status_message": "Cancelled on request"},
     ),
+    "taken over": (WORKING, TakenOver(), {}),
+    "taken over while its host is asked": (INPUT_REQUIRED, TakenOver(), {}),
     "retrieved": (COMPLETED, ResultRetrieved(), {"retrieved": True}),
     "a fault retrieved": (FAILED, ResultRetrieved(), {"retrieved": True}),
 }
@@ -213,22 +227,6 @@ def test_a_task_works_again_once_its_last_question_is_withdrawn() -> None:
     assert task.status is INPUT_REQUIRED
     task = advance(task, InputWithdrawn(key="input-2"), LATER)
     assert (task.status, task.inputs, task.answers) == (WORKING, (), {"input-1": "{}"})
-
-
-def test_a_question_that_the_host_keeps_a_task_for_is_open_until_it_is_withdrawn() -> None:
-    claimed = advance(RECORDS[INPUT_REQUIRED], InputClaimed(key="input-2", stream="s"), LATER)
-    kept = advance(claimed, InputKept(key="input-2", response="{}", kept_as="theirs"), LATER)
-    assert kept.inputs[0].claimed_by is None
-    for event in (
-        InputKept(key="input-2", response="{}", kept_as="other"),
-        InputAnswered(key="input-2", response="{}"),
-        InputClaimed(key="input-2", stream="s"),
-    ):
-        with pytest.raises(IllegalTransition):
-            advance(kept, event, LATER)
-    kept = advance(kept, InputAnswered(key="input-3", response="3"), LATER)
-    assert kept.status is INPUT_REQUIRED
-    assert advance(kept, InputWithdrawn(key="input-2"), LATER).status is WORKING
 
 
 def test_a_question_may_be_given_back_and_claimed_by_another_stream() -> None:
@@ -286,6 +284,9 @@ def test_a_clock_that_went_back_does_not_take_the_update_back(now: datetime) -> 
         (WORKING, Dispatched()),
         (INPUT_REQUIRED, InputClaimed(key="input-2", stream="s")),
         (WORKING, AnswerForwarded(key="input-1")),
+        (INPUT_REQUIRED, TakenOver()),
+        (INPUT_REQUIRED, RoundKept(round=KEPT)),
+        (WORKING, RoundLeft()),
         (COMPLETED, ResultRetrieved()),
     ],
     ids=lambda part: type(part).__name__,

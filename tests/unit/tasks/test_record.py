@@ -2,13 +2,16 @@
 
 from dataclasses import FrozenInstanceError, replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from helpers.manual_clock import EPOCH
 from taskgate.errors import UpstreamReason
-from taskgate.tasks.record import FaultReason, OwnerKey, TaskRecord, TaskStatus, altered
+from taskgate.tasks.record import FaultReason, KeptRound, OwnerKey, TaskRecord, TaskStatus, altered
 from unit.tasks.records import record
+
+KEPT = KeptRound(sealed="s")
 
 
 @pytest.mark.parametrize("status", TaskStatus)
@@ -69,6 +72,13 @@ def test_a_new_record_has_nothing_yet() -> None:
 )
 def test_a_call_may_be_sent_that_was_not_or_may_run_again(dispatched: bool, reruns: int, may: bool) -> None:
     assert record(dispatched=dispatched, reruns=reruns).may_be_sent is may
+
+
+@pytest.mark.parametrize(
+    ("changes", "may"), [({}, True), ({"dispatched": True}, False), ({"dispatched": True, "kept_round": KEPT}, True)]
+)
+def test_a_call_may_go_on_that_may_be_sent_or_rests(changes: dict[str, Any], may: bool) -> None:
+    assert record(**changes).may_go_on is may
 
 
 @pytest.mark.parametrize("key", ["input-1", "input-9", "input-12"])

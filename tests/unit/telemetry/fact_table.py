@@ -134,6 +134,7 @@ FACTS: list[tuple[audit.Fact, dict[str, float]]] = [
     (audit.PartAnswered(), {}),
     (audit.OperatorAsked("POST", "/-/reload", 200, "192.0.2.7"), {}),
     (audit.GatewayMoved("started", "1.0", 77), {}),
+    (audit.RatesFellBack("local"), {}),
     (
         audit.AuditNoted("task.created", "success"),
         {"taskgate_audit_events_total{event=task.created,outcome=success}": 1},
@@ -163,6 +164,7 @@ FACTS: list[tuple[audit.Fact, dict[str, float]]] = [
         for how in ("inline", "direct")
     ),
     (audit.LateAnswerDropped("m"), {f"taskgate_task_late_answers_total{{{UP}}}": 1}),
+    (audit.LeaseLost("task"), {"taskgate_leases_lost_total{kind=task}": 1}),
     (audit.SessionLost("m"), {f"taskgate_upstream_sessions_lost_total{{{UP}}}": 1}),
     (
         audit.StoreUsed("load", 0.125, True),
@@ -198,7 +200,13 @@ FACTS: list[tuple[audit.Fact, dict[str, float]]] = [
             audit.RateJudged("calls", scope, decision),
             {f"taskgate_rate_limit_decisions_total{{decision={decision},policy=calls,scope={scope}}}": 1.0},
         )
-        for scope, decision in (("context", "allowed"), ("ip", "rejected"), ("tool", "shadow"))
+        for scope, decision in (
+            ("context", "allowed"),
+            ("ip", "rejected"),
+            ("tool", "shadow"),
+            ("global", "fail_local"),
+            ("upstream", "fail_open"),
+        )
     ),
     *(
         (

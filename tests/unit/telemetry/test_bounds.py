@@ -23,6 +23,7 @@ from taskgate.telemetry.metrics.catalogue import FAMILIES
 from taskgate.telemetry.metrics.message_families import HTTP, SERVED
 from taskgate.telemetry.metrics.prometheus import PrometheusAudit
 from taskgate.telemetry.metrics.settings import Configured, MetricsSettings
+from taskgate.telemetry.metrics.store_families import STORE_OPERATIONS
 
 SMALL: Final = Configured(
     backend="sqlite",
@@ -40,6 +41,7 @@ DETAILED: Final = replace(
 FEW_BUCKETS: Final = replace(
     SMALL, settings=replace(SMALL.settings, tool_label=False, buckets={"mcp_server_operation_duration_seconds": (1.0,)})
 )
+SHARING: Final = replace(SMALL, backend="redis", settings=replace(SMALL.settings, shares_store=True))
 
 Make = Callable[[Random], Any]
 _WORDS = ("m", "gone", "calls", "corp", "_OTHER", "file", "ok", "x", "y", "z")
@@ -147,7 +149,9 @@ def found(metrics: PrometheusAudit) -> dict[str, int]:
 
 
 @covers("O-AUD-4")
-@pytest.mark.parametrize("configured", [SMALL, DETAILED, FEW_BUCKETS], ids=["small", "detailed", "few buckets"])
+@pytest.mark.parametrize(
+    "configured", [SMALL, DETAILED, FEW_BUCKETS, SHARING], ids=["small", "detailed", "few buckets", "sharing"]
+)
 def test_no_stream_of_facts_makes_more_series_than_the_bound(
     configured: Configured, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -198,6 +202,18 @@ def test_the_bound_grows_with_what_is_configured() -> None:
     assert bound(3, tool_label=False) < bound(3, max_tools=20)
     assert usual < bound(3, tenants=frozenset({"acme"}))
     assert bound(3, buckets={"mcp_server_operation_duration_seconds": (1.0, 10.0)}) < usual
+
+
+def test_operations_of_a_store_that_gateways_share_are_told_apart_however_many_of_them_fail() -> None:
+    metrics = PrometheusAudit(SHARING)
+    everything = [(operation, ok) for ok in (True, False) for operation in labels.OPERATION.values or ()]
+    for operation, ok in everything:
+        metrics.record(audit.StoreUsed(operation, 0.001, ok))
+    family = STORE_OPERATIONS.name
+    page = metrics.render(None)[0].decode().splitlines()
+    told = [line for line in page if line.startswith(f"{family}_count") and "_OTHER" not in line]
+    assert len(told) == len(everything)
+    assert most_series(STORE_OPERATIONS, SHARING) > most_series(STORE_OPERATIONS, SMALL)
 
 
 def test_tokens_are_timed_only_where_some_are_asked_for() -> None:

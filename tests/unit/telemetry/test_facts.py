@@ -29,10 +29,16 @@ def test_the_table_has_every_fact() -> None:
 
 @pytest.mark.parametrize(("fact", "expected"), FACTS, ids=lambda each: repr(each)[:60])
 def test_a_fact_moves_its_families_and_no_other(
-    metrics: PrometheusAudit, moved: Moved, fact: audit.Fact, expected: dict[str, float]
+    metrics: PrometheusAudit,
+    moved: Moved,
+    fact: audit.Fact,
+    expected: dict[str, float],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """Nor does it say that it cannot be counted."""
     metrics.record(fact)
     assert moved() == expected
+    assert not caplog.records
 
 
 @pytest.mark.parametrize(("fact", "expected"), FACTS, ids=lambda each: repr(each)[:60])

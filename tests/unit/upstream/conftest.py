@@ -35,6 +35,9 @@ class Ear:
     def clog(self) -> None:
         return None
 
+    def keep(self, _: object) -> None:
+        pass
+
     def asked(self, question: ServerQuestion) -> None:
         self.questions.append(question)
 

@@ -31,6 +31,9 @@ class Deaf:
     def clog(self) -> None:
         return None
 
+    def keep(self, _: object) -> None:
+        pass
+
     def asked(self, _: object) -> None:
         pass
 

@@ -170,6 +170,7 @@ def _next_round(request: Request, asking: CallTool | Relay) -> Retry | None:
         answers=mrtr.answers(request),
         responses=None if brought is None else request.text[brought.start : brought.end],
         state=params.request_state(request.params),
+        text=request.text,
     )
 
 

@@ -4,6 +4,7 @@ What must not live here: which rates are for what (`limits/rates`), and what is 
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import lru_cache
 from ipaddress import IPv6Network
@@ -13,14 +14,16 @@ from typing import Final
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.engine.admission.rules import Live
+from taskgate.engine.admission.sieve import Sieve
 from taskgate.engine.admission.standing import Standings
 from taskgate.engine.messages import Exchange
 from taskgate.engine.suspicions import Suspicions
-from taskgate.errors import RateLimited
+from taskgate.errors import RateLimited, StoreUnavailable
 from taskgate.limits.gcra import RateLimit, Verdict
-from taskgate.limits.rates import Demand, Event, RatePolicies, RatePolicy, Subject
+from taskgate.limits.rates import Demand, Event, RatePolicies, Subject
 from taskgate.mcp.vocabulary import NOTE_CANCELLED, NOTE_INITIALIZED
-from taskgate.stores.base import RateStore
+from taskgate.stores.base import Judgement, RateStore, Step, Way
+from taskgate.stores.rates import refuses
 from taskgate.telemetry.audit import Audit, RateJudged
 
 Quota = tuple[tuple[str, str], ...]
@@ -31,6 +34,7 @@ LONGEST: Final = timedelta(days=1)
 _ABOUT_TASKS: Final = "tasks/"
 _ENDS: Final = frozenset({NOTE_INITIALIZED, NOTE_CANCELLED})
 """What ends something that was let in: refused, it would cost released hosts their connection, or a server a call."""
+_ALLOWED: Final = Judgement(()).told_as
 _NONE: Final[Mapping[str, RateLimit]] = {}
 
 
@@ -43,38 +47,58 @@ class OverRate(RateLimited):
 
 
 class RateGate:
-    """Lets through what the rates have room for. One step is one take: from all policies that refuse, or from none."""
+    """Lets through what the rates have room for. One step is one take: from all policies that refuse, or from none.
 
-    def __init__(self, *, live: Live, standings: Standings, store: RateStore, audit: Audit, clock: Clock) -> None:
+    With a `sieve` the store is one that replicas share, and is asked once for a request: what is asked of it before it
+    is known who asks is then asked of the sieve alone, and of the store together with all else.
+    """
+
+    def __init__(
+        self,
+        *,
+        live: Live,
+        standings: Standings,
+        store: RateStore,
+        audit: Audit,
+        clock: Clock,
+        sieve: Sieve | None = None,
+    ) -> None:
         self._live = live
         self._standings = standings
         self._store = store
         self._audit = audit
         self._clock = clock
+        self._sieve = sieve
         self._suspicions = Suspicions(audit, clock)
+        # With a sieve: what exchanges that it let through have yet to take, by their identity, until they depart.
+        self._due: dict[int, tuple[Step, ...]] = {}
 
     async def arrived(self, exchange: Exchange, mount: str) -> None:
         """A request came, of which nothing is known but where from and where to. Raises RateLimited.
 
-        Also while too many tokens were not accepted that came from there.
+        Also while too many tokens were not accepted that came from there. With a sieve, `departed` has to follow.
         """
         rates = self._live.now.rates
         if not rates.heed_arrivals:
             return
         address = block_of(exchange.address)
-        try:
-            await self._expect_room(rates.of_event(Event.AUTH_FAILURE, Subject("", None, address), {}, mount))
-        except RateLimited:
-            self._suspicions.raise_once("auth_bruteforce", address, mount)
-            raise
-        await self._take(rates.before_auth(address, mount))
+        failures = rates.of_event(Event.AUTH_FAILURE, Subject("", None, address), {}, mount)
+        steps = _steps((Way.LOOK, failures), (Way.TAKE, rates.before_auth(address, mount)))
+        if self._sieve is None:
+            await self._judge(steps, exchange, mount)
+            return
+        judged = await self._sieve.judge(steps, now=self._clock.elapsed())
+        if judged.refused is not None:
+            self._heed(steps, judged, exchange, mount)
+        self._due[id(exchange)] = steps
 
     async def failed_auth(self, exchange: Exchange, mount: str) -> None:
-        """A token that came was not accepted."""
+        """A token that came was not accepted. Raises RateLimited where that is not to be told."""
         rates = self._live.now.rates
         if rates.heed_arrivals:
             of = Subject("", None, block_of(exchange.address))
-            await self._note(rates.of_event(Event.AUTH_FAILURE, of, {}, mount))
+            failures = rates.of_event(Event.AUTH_FAILURE, of, {}, mount)
+            await self._judge(_steps((Way.NOTE, failures)), exchange, mount)
 
     async def request(
         self, caller: AuthContext, exchange: Exchange, mount: str, method: str, tool: str | None = None
@@ -85,19 +109,34 @@ class RateGate:
         """
         rates = self._live.now.rates
         if not rates.heed_requests or method in _ENDS:
-            return ()
+            return await self._judge((), exchange, mount)
         subject, own = self._stands(caller, exchange, rates)
-        if method.startswith(_ABOUT_TASKS) and (event := rates.of_event(Event.LOOKUP_FAILURE, subject, own, mount)):
-            await self._expect_room(event)
-        return await self._take(rates.demands(subject, own, mount, method, tool))
+        demands = rates.demands(subject, own, mount, method, tool)
+        if not method.startswith(_ABOUT_TASKS):
+            return await self._judge(_steps((Way.TAKE, demands)), exchange, mount)
+        event = rates.of_event(Event.LOOKUP_FAILURE, subject, own, mount)
+        return await self._judge(_steps((Way.LOOK, event), (Way.TAKE, demands)), exchange, mount)
 
     async def before_lookups(self, caller: AuthContext, exchange: Exchange, mount: str) -> None:
         """A caller names tasks in a request whose method does not tell. Raises RateLimited."""
-        await self._expect_room(self._of_lookup(caller, exchange, mount))
+        await self._judge(_steps((Way.LOOK, self._of_lookup(caller, exchange, mount))), exchange, mount)
 
     async def failed_lookup(self, caller: AuthContext, exchange: Exchange, mount: str) -> bool:
         """A caller asked for a task that it does not have; whether there was room for that."""
-        return await self._note(self._of_lookup(caller, exchange, mount))
+        demands = self._of_lookup(caller, exchange, mount)
+        if not demands:
+            return True
+        judged = await self._store.judge((Step(Way.NOTE, demands),), now=self._clock.elapsed())
+        return not refuses(demands, judged.verdicts[0])
+
+    async def departed(self, exchange: Exchange, mount: str) -> None:
+        """An exchange is over that had arrived: what it has not taken yet is taken. Raises nothing.
+
+        That is of those alone that came to no request: they were refused for something else, or had an answer to bring.
+        """
+        if id(exchange) in self._due:
+            with suppress(RateLimited, StoreUnavailable):
+                await self._judge((), exchange, mount)
 
     def _of_lookup(self, caller: AuthContext, exchange: Exchange, mount: str) -> tuple[Demand, ...]:
         rates = self._live.now.rates
@@ -115,58 +154,55 @@ class RateGate:
 
     # --- the steps --------------------------------------------------------------------------------------------------
 
-    async def _take(self, demands: Sequence[Demand]) -> Quota:
-        if not demands:
+    async def _judge(self, steps: tuple[Step, ...], exchange: Exchange, mount: str) -> Quota:
+        """What is left, after what was due and the steps are done in one: the first that refuses raises RateLimited."""
+        due = self._due.pop(id(exchange), ()) if self._due else ()
+        steps = due + steps
+        if not steps:
             return ()
-        verdicts = await self._store.take(demands, now=self._clock.elapsed())
-        all_allowed, record = True, self._audit.record
-        for (_, _, _, policy), verdict in zip(demands, verdicts, strict=True):
-            if verdict.allowed:
-                record(RateJudged(policy.name, policy.scope, "allowed"))
-            else:
-                all_allowed = False
-                self._tell_refused(policy)
-        quota = quota_fields(demands, verdicts) if self._live.now.exposes_quota else ()
-        if not all_allowed:
-            _check(demands, verdicts, quota)
+        asked = self._clock.elapsed()
+        judged = await self._store.judge(steps, now=asked)
+        if self._sieve is not None and judged.told_as == _ALLOWED:
+            self._sieve.learn(steps, judged, asked=asked)
+        return self._heed(steps, judged, exchange, mount)
+
+    def _heed(self, steps: Sequence[Step], judged: Judgement, exchange: Exchange, mount: str) -> Quota:
+        quota: Quota = ()
+        for number, (way, demands) in enumerate(steps):
+            verdicts = judged.verdicts[number]
+            self._tell(way, demands, verdicts, judged.told_as)
+            refuses_all = number == judged.refused
+            if way is Way.TAKE and self._live.now.exposes_quota and (refuses_all or not demands[0].policy.before_auth):
+                quota = quota_fields(demands, verdicts)
+            if refuses_all:
+                if demands[0].policy.event is Event.AUTH_FAILURE:
+                    self._suspicions.raise_once("auth_bruteforce", block_of(exchange.address), mount)
+                raise _refusal(demands, verdicts, quota if way is Way.TAKE else ())
         return quota
 
-    async def _expect_room(self, demands: Sequence[Demand]) -> None:
-        """Refuse what may make an event happen that has no room."""
-        if not demands:
+    def _tell(self, way: Way, demands: Sequence[Demand], verdicts: Sequence[Verdict], told_as: str) -> None:
+        """Tell what each policy said; of one that was only looked at, what it refuses."""
+        if way is Way.NOTE:
             return
-        verdicts = await self._store.peek(demands, now=self._clock.elapsed())
-        has_room = True
-        for demand, verdict in zip(demands, verdicts, strict=True):
+        record = self._audit.record
+        for (_, _, _, policy), verdict in zip(demands, verdicts, strict=True):
             if not verdict.allowed:
-                has_room = False
-                self._tell_refused(demand.policy)
-        if not has_room:
-            _check(demands, verdicts, ())
-
-    async def _note(self, demands: Sequence[Demand]) -> bool:
-        """Take for what has happened already: each from its own budget, whatever the others have.
-
-        Whether all had room that refuse.
-        """
-        had_room = True
-        for demand in demands:
-            (verdict,) = await self._store.take((demand,), now=self._clock.elapsed())
-            had_room = had_room and (verdict.allowed or demand.policy.shadow)
-        return had_room
-
-    def _tell_refused(self, policy: RatePolicy) -> None:
-        self._audit.record(RateJudged(policy.name, policy.scope, "shadow" if policy.shadow else "rejected"))
+                record(RateJudged(policy.name, policy.scope, "shadow" if policy.shadow else "rejected"))
+            elif way is Way.TAKE:
+                record(RateJudged(policy.name, policy.scope, told_as))
 
 
-def _check(demands: Sequence[Demand], verdicts: Sequence[Verdict], quota: Quota) -> None:
-    """Raise RateLimited for the policy that will refuse for longest, if any refuses: after that all have room."""
-    longest, name = -inf, None
+def _steps(*pairs: tuple[Way, Sequence[Demand]]) -> tuple[Step, ...]:
+    return tuple([Step(way, demands) for way, demands in pairs if demands])
+
+
+def _refusal(demands: Sequence[Demand], verdicts: Sequence[Verdict], quota: Quota) -> OverRate:
+    """Of the policy that will refuse for longest: after that all have room."""
+    longest, name = -inf, ""
     for demand, verdict in zip(demands, verdicts, strict=True):
         if not (verdict.allowed or demand.policy.shadow) and verdict.retry_after > longest:
             longest, name = verdict.retry_after, demand.policy.name
-    if name is not None:
-        raise OverRate(_wait(longest), name, quota)
+    return OverRate(_wait(longest), name, quota)
 
 
 def _wait(seconds: float) -> timedelta:

@@ -27,6 +27,17 @@ class RejectAs(StrEnum):
     """Of `tools/call`: a result with isError, which models get to read; everything else as JSONRPC."""
 
 
+class OnStoreError(StrEnum):
+    """What counts instead of rates that gateways share while their store cannot be asked."""
+
+    LOCAL = "local"
+    """Each gateway gives its part of every rate: the rate divided by the number of gateways."""
+    OPEN = "open"
+    """Every rate has room."""
+    CLOSED = "closed"
+    """Requests that a rate is for are refused, with code 503."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """One generation. `sessions` and `streams` are the most that one caller may have open of either."""
@@ -40,6 +51,7 @@ class Rules:
     questions: Bounds
     reject_as: RejectAs = RejectAs.JSONRPC
     exposes_quota: bool = False
+    on_store_error: OnStoreError = OnStoreError.LOCAL
     sessions: int = 100
     streams: int = 16
 

@@ -22,8 +22,10 @@ from taskgate.engine.background import Background
 from taskgate.engine.guard.callers import speaker
 from taskgate.engine.messages import Exchange
 from taskgate.engine.places import asked_of
+from taskgate.engine.replicas.correspondence import Correspondence
 from taskgate.engine.spoken import Spoken, error_of
 from taskgate.engine.stateless.attending import Attending
+from taskgate.engine.stateless.bringing import Bringing, Mates
 from taskgate.engine.stateless.errands import IN_ROUNDS, Errand
 from taskgate.engine.stateless.flights import Flight
 from taskgate.engine.stateless.holds import Held, Holds
@@ -80,6 +82,13 @@ class Calls:
         self._holds = Holds(live=waits.live, clock=clock, entropy=entropy)
         self._rounds = Rounds(dialect=dialect, states=states, holds=self._holds, live=waits.live, clock=clock)
         self._flying = Background()
+        self._bringing: Bringing | None = None
+
+    def correspond(self, correspondence: Correspondence, entropy: Entropy) -> None:
+        """Have requests go on with calls that other processes hold, and theirs with what is held here."""
+        self._holds.mark = correspondence.holder
+        mates = Mates(self._holds, self._attending, self._dialect, self._let_in, self._resume)
+        self._bringing = Bringing(correspondence=correspondence, entropy=entropy, mates=mates)
 
     async def call(
         self, exchange: Exchange, caller: AuthContext, line: Line, said: Stateless, intent: CallTool
@@ -130,6 +139,10 @@ class Calls:
         """
         state = self._rounds.opened(caller, line, intent)
         if isinstance(state, HeldCall):
+            holder = self._holds.holder_elsewhere(state.id)
+            if holder is not None and self._bringing is not None:
+                errand = _errand(exchange, caller, line, said, intent.request)
+                return await self._bringing.bring(errand, intent, state, holder)
             errand = await self._let_in(exchange, caller, line, said, intent.request)
             # Nothing is waited for from here until it is taken: it counts once.
             held = self._holds.find(caller.owners(line.mount.name), state.id, state.round)
@@ -162,6 +175,8 @@ class Calls:
     async def close(self) -> None:
         """No call is carried any more, nor runs as a task: wait until the servers know."""
         self._attending.close()
+        if self._bringing is not None:
+            await self._bringing.close()
         await self._flying.close()
 
     # --- what becomes of a request ----------------------------------------------------------------------------------

@@ -20,7 +20,8 @@ from taskgate.errors import QueueFull
 from taskgate.mcp.jsonrpc import Notification, Response
 from taskgate.mcp.vocabulary import NOTE_PROGRESS
 from taskgate.telemetry.visit import Visit, current, within
-from taskgate.upstream.base import Hearer, ServerQuestion, Speaker
+from taskgate.upstream.base import Between, Hearer, ServerQuestion, Speaker
+from taskgate.upstream.resting import Leave
 
 log = getLogger("taskgate.stateless")
 
@@ -88,6 +89,10 @@ class Flight:
     def clog(self) -> Awaitable[None] | None:
         """See Hearer."""
         return None if self._hearer is None else self._hearer.clog()
+
+    def keep(self, between: Between) -> Leave | None:
+        """See Hearer; what is no task nobody takes over."""
+        return None if self._heir is None else self._heir.keep(between)
 
     def asked(self, question: ServerQuestion) -> None:
         """See Hearer."""

@@ -15,7 +15,7 @@ from taskgate.engine.pulse import Pulse
 from taskgate.engine.relay import STEP
 from taskgate.mcp.jsonrpc import Notification
 from taskgate.mcp.vocabulary import NOTE_MESSAGE, NOTE_PROGRESS
-from taskgate.upstream.base import ServerQuestion
+from taskgate.upstream.base import Between, ServerQuestion
 
 
 class Telling:
@@ -68,6 +68,9 @@ class Telling:
     def refused(self, required: Mapping[str, Any]) -> None:
         """See Hearer."""
         self.missing = together(self.missing, required)
+
+    def keep(self, between: Between) -> None:
+        """See Hearer: nobody takes over the call of a request."""
 
     def live(self) -> None:
         """Show the host that the request is still served, where nothing else did."""

@@ -38,9 +38,13 @@ class Held:
 
 
 class Holds:
-    """The held calls of this process: as many of one context as the rules allow it questions, and MAX_HELD of all."""
+    """The held calls of this process: as many of one context as the rules allow it questions, and MAX_HELD of all.
+
+    `mark`, if it is set, stands in their ids: other processes hold calls, too, and hosts come back to any of them.
+    """
 
     def __init__(self, *, live: Live, clock: Clock, entropy: Entropy) -> None:
+        self.mark = ""
         self._live = live
         self._clock = clock
         self._entropy = entropy
@@ -63,7 +67,8 @@ class Holds:
                 self._has_told = True
                 log.warning("a call is given up: too many wait for their hosts", extra={"upstream": line.mount.name})
             return None
-        held = Held(urlsafe_b64encode(self._entropy.token(ID_BYTES)).decode(), line, flight)
+        id_ = urlsafe_b64encode(self._entropy.token(ID_BYTES)).decode()
+        held = Held(f"{self.mark}.{id_}" if self.mark else id_, line, flight)
         self._held[held.id] = held
         self._counts[context] += 1
         return held
@@ -83,6 +88,11 @@ class Holds:
             self._expire(held)
             raise InvalidParams("Invalid requestState")
         return held
+
+    def holder_elsewhere(self, id: str) -> str | None:
+        """The other process that holds the call of that id; None where it is of this one, or of none."""
+        mark, dot, _ = id.partition(".")
+        return mark if dot and self.mark and mark != self.mark else None
 
     def take(self, held: Held) -> None:
         """Its host is back: nobody else can be, until the next round."""

@@ -20,7 +20,7 @@ from taskgate.errors import InvalidParams
 from taskgate.mcp.jsonrpc import Notification
 from taskgate.mcp.versions import Peer
 from taskgate.tasks.record import OwnerKey
-from taskgate.upstream.base import ServerQuestion, Speaker, UpstreamSession
+from taskgate.upstream.base import Between, ServerQuestion, Speaker, UpstreamSession
 
 MAX_IDLE: Final = 16
 """Lines of one caller at one mount that are kept though nothing goes over them."""
@@ -94,6 +94,9 @@ class Line:
 
     def clog(self) -> None:
         """See Hearer: what belongs to no call is dropped rather than waited for."""
+
+    def keep(self, between: Between) -> None:
+        """See Hearer: no call is heard here."""
 
     @property
     def passes_rounds(self) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
 from taskgate.clock import Clock
+from taskgate.engine.streams.entries import About
 from taskgate.engine.streams.event_log import EventLog
 from taskgate.engine.streams.line import Line
 from taskgate.mcp import sse
@@ -25,6 +26,11 @@ class Feed:
     def __init__(self, line: Line | None = None) -> None:
         self._line = line
         self._losses: list[Callable[[], None]] = []
+
+    @property
+    def line(self) -> Line | None:
+        """The connection that carries it now."""
+        return self._line
 
     @property
     def closed(self) -> bool:
@@ -120,26 +126,67 @@ class Feed:
             note()
 
 
+class CarriedFeed(Feed):
+    """The connection of a stream that is another process's: what is said on it was said there."""
+
+    __slots__ = ()
+
+    def pass_on(self, piece: bytes) -> None:
+        """Send what was said, as it was written."""
+        if self._line is not None:
+            self._line.load([piece])
+
+    def close(self) -> None:
+        """End the connection after what was said; the host may come back, here or elsewhere."""
+        self._part(PAUSE)
+
+    def part(self) -> None:
+        """End the connection: the stream is over, or another has it."""
+        self._part()
+
+
 class LastingFeed(Feed):
     """A stream that its host can take up again: what is said without a connection waits in the log.
 
     `closed` tells that there is no connection now; see `is_given_up` for the end.
     """
 
-    __slots__ = ("_clock", "_given_up", "_is_over", "_log", "_number", "ends_when_lost", "lost_at", "name")
+    __slots__ = (
+        "_clock",
+        "_given_up",
+        "_is_over",
+        "_log",
+        "_newest",
+        "_number",
+        "about",
+        "ends_when_lost",
+        "lost_at",
+        "name",
+    )
 
-    def __init__(self, line: Line, *, name: str, log: EventLog, clock: Clock) -> None:
+    def __init__(
+        self, line: Line | None, *, name: str, log: EventLog, clock: Clock, about: About | None = None
+    ) -> None:
         super().__init__(line)
         self._log = log
         self._clock = clock
         self._number = 0
+        self._newest = 0
         self._is_over = False
         self._given_up: list[Callable[[], None]] = []
         self.name = name
+        self.about = about
+        """What it answers, where other processes may come to have it."""
         self.lost_at: float | None = None
         self.ends_when_lost = False
         """Whether nobody can come back to it: its session has ended."""
-        line.put(sse.priming(f"{name}-0"))
+        if line is not None:
+            line.put(self.priming)
+
+    @property
+    def priming(self) -> bytes:
+        """What it begins with."""
+        return sse.priming(f"{self.name}-0")
 
     @property
     def is_given_up(self) -> bool:
@@ -152,26 +199,43 @@ class LastingFeed(Feed):
         return self.name.startswith("p")
 
     @property
+    def is_movable(self) -> bool:
+        """Whether another process can go on with it, because nothing is held here for it alone."""
+        return self.about is not None and (not self.is_of_call or self.about.task is not None)
+
+    @property
     def is_optional(self) -> bool:
         """Whether it ends some time after its host was seen last; a call goes on instead (H-LEG-10)."""
         return not self.is_of_call or bool(self._given_up)
 
     def missed_since(self, number: int) -> list[bytes] | None:
         """What was said after that event; None where that cannot be told wholly."""
-        return [] if number == self._number else self._log.since(self.name, number)
+        return [] if self._newest <= number <= self._number else self._log.since(self.name, number)
+
+    def number(self) -> int:
+        """The number of what is said next, though it is no event that anybody comes back to."""
+        self._number += 1
+        return self._number
+
+    def repeat(self, event: bytes) -> None:
+        """Say what was an event of another stream, which this one goes on for."""
+        self._number = self._newest = number = self._number + 1
+        piece = event if not event.startswith(b"id: ") else event.partition(b"\n")[2]
+        piece = f"id: {self.name}-{number}\n".encode() + piece
+        self._log.append(self.name, number, piece)
 
     def put(self, message: str) -> bool:
         """Say something, now or when the host comes back; False after the end."""
         if self._is_over:
             return False
-        self._number = number = self._number + 1
+        self._number = self._newest = number = self._number + 1
         try:
             piece = sse.event(message, f"{self.name}-{number}")
         except UnicodeEncodeError:
             self.give_up()
             return False
         self._log.append(self.name, number, piece)
-        if self._line is not None:
+        if self._line is not None and not self._line.is_distant:
             self._send(piece)
         return True
 
@@ -182,7 +246,7 @@ class LastingFeed(Feed):
         self._is_over = True
         piece = b""
         if last is not None:
-            self._number += 1
+            self._number = self._newest = self._number + 1
             piece = sse.event(last, f"{self.name}-{self._number}")
         self._log.end(self.name, self._number, piece or None)
         self._part(piece)

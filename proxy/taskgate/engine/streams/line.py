@@ -6,7 +6,7 @@ What must not live here: what is said, and what outlives the connection (`feed`)
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import ClassVar, Final
 
 FEED_BYTES: Final = 4 * 1024 * 1024
 """How much may wait for a host that reads slowly before its stream is ended."""
@@ -32,6 +32,9 @@ class Line:
         "_weight",
         "is_cut",
     )
+
+    is_distant: ClassVar[bool] = False
+    """Whether it is a connection of another process, which reads in the log what is kept there."""
 
     def __init__(self, limit: int = FEED_BYTES, *, pass_on: Callable[[bytes], bool] = lambda _: False) -> None:
         self._limit = limit

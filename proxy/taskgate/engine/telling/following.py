@@ -3,21 +3,27 @@
 And how it answers them. What must not live here: where questions come from (`inputs`), how they are claimed (`offers`).
 """
 
+from contextlib import ExitStack
 from datetime import timedelta
-from typing import Final
+from logging import getLogger
+from typing import Final, NamedTuple
 
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.dialects.base import AnswerInput, DownstreamDialect
+from taskgate.dialects.faults import fault
 from taskgate.engine.changes import Changes
 from taskgate.engine.guard.access import Access
 from taskgate.engine.guard.lookups import Lookups
 from taskgate.engine.messages import Exchange, Feed
 from taskgate.engine.sessions import HostSession
+from taskgate.engine.streams.entries import About
+from taskgate.engine.streams.feed import LastingFeed
+from taskgate.engine.telling.afar import Heard, Listening
 from taskgate.engine.telling.offers import Offers
 from taskgate.engine.telling.task_streams import TaskStreams, origin_of
-from taskgate.errors import AuthReason, TaskNotFound, Unauthenticated
-from taskgate.interruption import Interruptible
+from taskgate.errors import AuthReason, GatewayError, TaskNotFound, Unauthenticated
+from taskgate.interruption import Interrupted, Interruptible
 from taskgate.mcp.versions import Peer
 from taskgate.mcp.vocabulary import TASKS_RESULT
 from taskgate.stores.base import TaskStore, TaskWatch
@@ -26,6 +32,20 @@ from taskgate.tasks.record import TaskId, TaskRecord
 
 PATIENCE: Final = timedelta(seconds=30)
 """How long one wait for news lasts before the record is read again."""
+
+
+log = getLogger("taskgate.following")
+
+
+class Moved(NamedTuple):
+    """A wait that began at another process: the stream that it goes on with, and what was heard on the one before.
+
+    `ahead` is how many events more than are known there.
+    """
+
+    feed: LastingFeed
+    about: About
+    ahead: int = 0
 
 
 class Following:
@@ -69,11 +89,39 @@ class Following:
             with waiting:
                 exchange.when_gone(waiting.interrupt)
                 if exchange.inbound.accepts_stream:
-                    record = await self._follow(record, caller, exchange.stream(), host_session.peer)
+                    record = await self._follow(record, caller, exchange.stream(), host_session)
                 while not record.status.is_terminal:
                     await self._news(record, caller)
                     record = await self._lookups.again(record)
-        whole = await self._store.load(record.owner, task, now=self._clock.now(), bodies=True)
+        return await self._whole(record)
+
+    async def take_up(self, exchange: Exchange, caller: AuthContext, host_session: HostSession, moved: Moved) -> None:
+        """Go on with a wait on its stream, and end that with what comes of it; raises nothing but cancellation.
+
+        The exchange is the one that asks for the stream; the wait outlives it, as it did the one that it began with.
+        """
+        feed, about, waiting = moved.feed, moved.about, Interruptible()
+        assert about.request is not None
+        assert about.task is not None
+        heard = Heard(about.wait or feed.name, about.heard, moved.ahead)
+        try:
+            with host_session, waiting:
+                feed.when_given_up(waiting.interrupt)
+                record = await self._lookups.find(exchange, caller, host_session.mount.name, about.task, TASKS_RESULT)
+                if not record.status.is_terminal:
+                    record = await self._follow(record, caller, feed, host_session, heard)
+                answer = self._dialect.task_outcome(about.request, await self._whole(record))
+        except Interrupted:
+            return
+        except Exception as error:
+            if not isinstance(error, GatewayError):
+                log.error("A wait for a task failed in a way that was not foreseen", exc_info=error)
+            answer = fault(error).message(about.request)
+        feed.finish(answer)
+
+    async def _whole(self, record: TaskRecord) -> TaskRecord:
+        """A task that has ended, with what came of it, which its owner is given now. Raises TaskNotFound."""
+        whole = await self._store.load(record.owner, record.id, now=self._clock.now(), bodies=True)
         if whole is None:
             raise TaskNotFound
         self._changes.retrievals.note(whole)
@@ -107,21 +155,43 @@ class Following:
             return InputKept(key=given.key, response=given.answer, kept_as=given.kept_as)
         return InputAnswered(key=given.key, response=given.answer)
 
-    async def _follow(self, record: TaskRecord, caller: AuthContext, feed: Feed, peer: Peer) -> TaskRecord:
+    async def _follow(
+        self,
+        record: TaskRecord,
+        caller: AuthContext,
+        feed: Feed,
+        host_session: HostSession,
+        heard: Heard | None = None,
+    ) -> TaskRecord:
         """The record once it is terminal; its questions are asked on the stream meanwhile (T-18, T-19)."""
         feed.when_lost(lambda: self._offers.give_back(feed))
         self._waits[feed] = record
+        listening = self._listening(feed, host_session, heard)
         try:
-            with self._streams.result(record.id, feed):
+            with ExitStack() as told:
+                told.enter_context(self._streams.result(record.id, feed))
                 while not record.status.is_terminal:
-                    await self._offer(record, feed, peer)
+                    if listening is not None and listening.follow(record):
+                        told.close()
+                    await self._offer(record, feed, host_session.peer)
                     await self._news(record, caller)
                     record = await self._lookups.again(record)
                     self._offers.settle(record.id, record)
+            if listening is not None:
+                await listening.last_words()
             return record
         finally:
             del self._waits[feed]
             self._offers.give_back(feed)
+            if listening is not None:
+                await listening.close()
+
+    def _listening(self, feed: Feed, host_session: HostSession, heard: Heard | None) -> Listening | None:
+        """What hears the notes of the task while it runs elsewhere; None where there is no elsewhere."""
+        trails = host_session.trails
+        if self._streams.afar is None or trails is None or not isinstance(feed, LastingFeed):
+            return None
+        return self._streams.afar.listen(trails, feed, host_session.id, heard)
 
     async def _offer(self, record: TaskRecord, feed: Feed, peer: Peer) -> None:
         """Ask what nobody is asked yet: on a GET stream if there is one, else on this one (decisions 15)."""

@@ -12,15 +12,19 @@ from typing import Any, Final
 from taskgate.dialects.base import DownstreamDialect
 from taskgate.dialects.progress import read_progress
 from taskgate.engine.admission.rules import Live
+from taskgate.engine.awaited import Awaited
 from taskgate.engine.background import Background
 from taskgate.engine.changes import Changes
 from taskgate.engine.inputs import TaskInputs
+from taskgate.engine.resting import Resting
+from taskgate.engine.rests import UNSEALED, Rest, Rests
 from taskgate.engine.telling.task_streams import Origin, TaskStreams, origin_of
 from taskgate.mcp.jsonrpc import Notification, RequestId
 from taskgate.mcp.vocabulary import NOTE_MESSAGE, NOTE_PROGRESS
 from taskgate.tasks.events import Progressed, TaskEvent
 from taskgate.tasks.record import OwnerKey, TaskRecord
-from taskgate.upstream.base import ServerQuestion, Speaker
+from taskgate.upstream.base import Between, ServerQuestion, Speaker
+from taskgate.upstream.resting import Leave
 
 WRITE_EVERY: Final = timedelta(seconds=1)
 """How often, at most, the progress of a task is written."""
@@ -29,14 +33,24 @@ WRITE_EVERY: Final = timedelta(seconds=1)
 class Hearing:
     """What the hearers of all tasks share."""
 
-    def __init__(self, *, changes: Changes, streams: TaskStreams, dialect: DownstreamDialect, live: Live) -> None:
+    def __init__(
+        self,
+        *,
+        changes: Changes,
+        streams: TaskStreams,
+        dialect: DownstreamDialect,
+        live: Live,
+        rests: Rests = UNSEALED,
+    ) -> None:
         self.changes = changes
         self.streams = streams
         self.dialect = dialect
         self.live = live
+        self.rests = rests
 
     def of(self, record: TaskRecord) -> "TaskHearer":
-        """Who hears the call of one task."""
+        """Who hears the call of one task; to be closed."""
+        self.streams.speak(record.id)
         return TaskHearer(self, record.owner, origin_of(record), record.call.progress_token)
 
 
@@ -52,6 +66,7 @@ class TaskHearer:
         "_inputs",
         "_origin",
         "_owner",
+        "_resting",
         "_token",
         "_told",
         "_writing",
@@ -69,6 +84,7 @@ class TaskHearer:
         self._told: str | None = None
         self._writing = False
         self._inputs: TaskInputs | None = None
+        self._resting: Resting | Awaited | None = None
         self._background: Background | None = None
         self._closed = False
         self.speaker: Speaker | None = None
@@ -112,13 +128,37 @@ class TaskHearer:
             )
         self._inputs.ask(question)
 
+    def keep(self, between: Between) -> Leave | None:
+        """See Hearer: the record keeps it."""
+        if self._closed or self._inputs is None:
+            return None
+        self._resting = resting = self._inputs.rest(between, self._hearing.rests)
+        return resting.leave
+
+    def awaits(self, record: TaskRecord, rest: Rest) -> Awaited:
+        """The round that the call rests in since another process had it."""
+        self._resting = awaited = Awaited(record, rest, changes=self._hearing.changes, wait=self._bounds.wait)
+        return awaited
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether another process can go on with the call as it is now."""
+        return self._resting is not None and self._resting.is_kept
+
     def refused(self, required: Mapping[str, Any]) -> None:
         """See Hearer: a task ends as its server has it end."""
 
     def obey(self, record: TaskRecord) -> None:
         """Act on what others did to the record."""
+        if isinstance(self._resting, Awaited):
+            self._resting.obey(record)
         if self._inputs is not None and record.answers:
             self._inputs.obey(record, self.speaker)
+
+    def free(self, key: str, claim: str) -> None:
+        """A question may be asked on another stream than it was claimed for: that one's process is gone."""
+        if self._inputs is not None and not self._closed:
+            self._inputs.free(key, claim)
 
     def find(self, key: str) -> ServerQuestion | None:
         """The open question under a key."""
@@ -126,6 +166,8 @@ class TaskHearer:
 
     def close(self) -> None:
         """The call is over."""
+        if not self._closed:
+            self._hearing.streams.fall_silent(self._origin.task)
         self._closed = True
         if self._inputs is not None:
             self._inputs.close()
@@ -174,6 +216,9 @@ class _Nobody:
         """See Hearer; nobody is there."""
 
     def clog(self) -> None:
+        """See Hearer; nobody is there."""
+
+    def keep(self, between: Between) -> None:
         """See Hearer; nobody is there."""
 
     @property

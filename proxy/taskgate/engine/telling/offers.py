@@ -111,6 +111,11 @@ class Offers:
         self._background.run(lambda: self._changes.insist(offer.owner, task, free))
 
 
+def carrier(claim: str) -> str:
+    """Which process has the stream that a request was claimed for."""
+    return claim.rpartition("/")[0]
+
+
 def _is_free(request: InputRequest) -> bool:
     """Whether nobody carries a request that waits for an answer."""
     return request.claimed_by is None and request.kept_as is None

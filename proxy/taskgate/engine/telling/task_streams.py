@@ -12,6 +12,7 @@ from taskgate.auth.context import AuthContext
 from taskgate.engine.guard.access import Access
 from taskgate.engine.messages import Feed
 from taskgate.engine.sessions import HostSession, HostSessions
+from taskgate.engine.telling.afar import Afar
 from taskgate.mcp.vocabulary import TASKS_GET, TASKS_RESULT
 from taskgate.tasks.record import TaskId, TaskRecord
 
@@ -31,11 +32,12 @@ def origin_of(record: TaskRecord) -> Origin:
 
 
 class TaskStreams:
-    """The streams of this process on which tasks can be told of."""
+    """The streams of this process on which tasks can be told of; `afar` are those of others, None without any."""
 
-    def __init__(self, *, sessions: HostSessions, access: Access) -> None:
+    def __init__(self, *, sessions: HostSessions, access: Access, afar: Afar | None = None) -> None:
         self._sessions = sessions
         self._access = access
+        self.afar = afar
         self._results: dict[TaskId, list[Feed]] = {}
 
     @contextmanager
@@ -50,13 +52,34 @@ class TaskStreams:
             if not feeds:
                 self._results.pop(task, None)
 
+    def speak(self, task: TaskId) -> None:
+        """A task runs here from now on, and may be told of; to be paired with `fall_silent`."""
+        if self.afar is not None:
+            self.afar.speak(task)
+
+    def fall_silent(self, task: TaskId) -> None:
+        """It does no more."""
+        if self.afar is not None:
+            self.afar.fall_silent(task)
+
     def tell(self, origin: Origin, message: str) -> bool:
         """Say something of a task once; whether anybody hears it."""
         waiting = [*reversed(self._results.get(origin.task, ()))]
         if any(not feed.closed and feed.put(message) for feed in waiting):
             return True
+        if self.afar is not None and self.afar.tell(origin.task, message):
+            return True
+        if self.tell_session(origin, message) or self._tell_elsewhere(origin, message):
+            return True
         # One that lost its connection keeps what is said until its host is back: better than nobody, and no better.
-        return self.tell_session(origin, message) or any(feed.put(message) for feed in waiting)
+        return any(feed.put(message) for feed in waiting)
+
+    def _tell_elsewhere(self, origin: Origin, message: str) -> bool:
+        """The same on a GET stream that another process has of the session that made the task."""
+        host_session = self.session(origin)
+        if host_session is None or not self._may(host_session.caller, origin, TASKS_GET):
+            return False
+        return host_session.elsewhere.publish(message)
 
     def tell_session(self, origin: Origin, message: str) -> bool:
         """Say something of a task on a GET stream of the session that made it; whether anybody hears it."""

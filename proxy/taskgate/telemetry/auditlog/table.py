@@ -81,6 +81,10 @@ def _keys_fetched(fact: audit.KeysFetched, _: Visit | None, now: datetime) -> To
     return told("auth.jwks_failed", FAILURE, fact.result, now, None, data=facts)
 
 
+def _rates_fell_back(fact: audit.RatesFellBack, _: Visit | None, now: datetime) -> Told:
+    return told("limit.store_fallback", FAILURE, "store", now, None, data={"rule": fact.rule})
+
+
 def _gateway_moved(fact: audit.GatewayMoved, _: Visit | None, now: datetime) -> Told:
     facts = {"version": fact.version, "fingerprint": _fingerprint(fact.fingerprint)}
     return told(f"gateway.{fact.phase}", SUCCESS, None, now, None, data=facts)
@@ -126,6 +130,7 @@ _CONSTANT: Final[dict[type, Teller]] = {
     audit.CircuitMoved: _circuit_moved,
     audit.SessionLost: _session_lost,
     audit.CredentialsGot: _credentials_got,
+    audit.RatesFellBack: _rates_fell_back,
     audit.KeysFetched: _keys_fetched,
     audit.GatewayMoved: _gateway_moved,
     audit.ConfigReloaded: _config_reloaded,

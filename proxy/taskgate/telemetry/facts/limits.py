@@ -6,11 +6,24 @@ from typing import NamedTuple
 
 
 class RateJudged(NamedTuple):
-    """A rate policy was asked; `decision` is allowed, rejected, or shadow: it would have rejected."""
+    """A rate policy was asked; `decision` is allowed, rejected, or shadow: it would have rejected.
+
+    While the store cannot be asked that gateways share, what has room is fail_local, by this one's part, or fail_open.
+    """
 
     policy: str
     scope: str
     decision: str
+
+
+@dataclass(frozen=True, slots=True)
+class RatesFellBack:
+    """The store of rates could not be asked; `rule` is what counts instead: local, open or closed.
+
+    Told at the first request that meets it, and each minute that it goes on.
+    """
+
+    rule: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ class TaskCancelAsked:
 
 @dataclass(frozen=True, slots=True)
 class TaskRecovered:
-    """A task of an earlier process was taken over; `outcome` is failed (it may have run) or retried (sent anew)."""
+    """A task was taken over whose process was gone; `outcome` is failed (it may have run) or retried (it goes on)."""
 
     task: TaskRecord
     outcome: str
@@ -141,3 +141,10 @@ class PollsCounted:
 
     mount: str
     polls: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseLost:
+    """Another process took over what this one held; `kind` is task: its call is given up here."""
+
+    kind: str

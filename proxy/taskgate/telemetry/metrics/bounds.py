@@ -41,6 +41,7 @@ def space(family: Family, settings: MetricsSettings) -> Space | None:
     tools = settings.timed_tools if labels.TIMED_TOOL in family.labels else settings.named_tools
     tenants = _tenants(settings) if labels.TENANT in family.labels else 1
     own, shared = room.most + room.per_tool * tools, room.shared + room.shared_per_tool * tools
+    own += room.sharing if settings.shares_store else 0
     return Space(own * tenants, shared * tenants)
 
 

@@ -29,7 +29,8 @@ class Room:
     Beside them and those of `kept` there are at most `most`, and then `shared` for all values of the first label
     together; every further one has `_OTHER` for all its labels but the first, and but those that are empty: an empty
     label says that nothing went wrong, or that there is none. `per_tool` and `shared_per_tool` are how many more for
-    each tool that has a label. None bounds nothing: the sets of the labels do.
+    each tool that has a label, `sharing` how many where the store is one that gateways share. None bounds nothing: the
+    sets of the labels do.
     """
 
     begins: frozenset[Values] = frozenset()
@@ -38,6 +39,7 @@ class Room:
     per_tool: int = 0
     shared: int = 0
     shared_per_tool: int = 0
+    sharing: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

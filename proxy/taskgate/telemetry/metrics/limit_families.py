@@ -13,7 +13,7 @@ RATE_DECISIONS = counter(
     labels.POLICY,
     labels.RATE_SCOPE,
     labels.DECISION,
-    room=Room(most=3),
+    room=Room(most=5),
 )
 IN_USE = gauge(
     "taskgate_concurrency_in_use",

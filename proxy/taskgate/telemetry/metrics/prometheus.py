@@ -32,7 +32,9 @@ from taskgate.telemetry.metrics.upstream_takers import upstream_takers
 
 _log = logging.getLogger(__name__)
 
-_UNCOUNTED: Final = (audit.PartAnswered, audit.InputAsked, audit.OperatorAsked, audit.GatewayMoved)
+_UNCOUNTED: Final = (
+    audit.PartAnswered, audit.InputAsked, audit.OperatorAsked, audit.GatewayMoved, audit.RatesFellBack,
+)  # fmt: skip
 """Facts for the audit log alone."""
 
 _STATES: Final = frozenset(

@@ -13,7 +13,8 @@ class MetricsSettings:
 
     `tool_label` tells whether counters have the names of tools, `tool_histograms` whether times have them too; each
     upstream has at most `max_tools` of them. `tenants` are those with a label of their own, None where none has one.
-    `buckets` has other bounds than the catalogue's, by the name of the family.
+    `buckets` has other bounds than the catalogue's, by the name of the family. `shares_store` is whether gateways may
+    share the store, which is used for more then.
     """
 
     enabled: bool = True
@@ -24,6 +25,7 @@ class MetricsSettings:
     tenants: frozenset[str] | None = None
     exemplars: bool = True
     buckets: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    shares_store: bool = False
 
     @property
     def named_tools(self) -> int:

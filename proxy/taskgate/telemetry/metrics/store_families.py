@@ -15,7 +15,7 @@ STORE_OPERATIONS = histogram(
     labels.BACKEND,
     labels.OPERATION,
     labels.RESULT,
-    room=Room(most=20),
+    room=Room(most=20, sharing=16),
 )
 STORE_UP = gauge("taskgate_store_up", "1 if the last operation of the store worked.", labels.BACKEND)
 STORE_SIZE = gauge("taskgate_store_size_bytes", "Size of the store; absent where it is not known.", labels.BACKEND)

@@ -99,7 +99,7 @@ CANCELS = counter(
 )
 RECOVERIES = counter(
     "taskgate_task_recoveries_total",
-    "Tasks of an earlier process taken over.",
+    "Tasks taken over whose process was gone.",
     labels.UPSTREAM,
     labels.RECOVERY,
     room=beginning(("failed",), ("retried",)),
@@ -108,6 +108,12 @@ LATE_ANSWERS = counter(
     "taskgate_task_late_answers_total",
     "Answers dropped because their task had ended before.",
     labels.UPSTREAM,
+    room=ALONE,
+)
+LEASES_LOST = counter(
+    "taskgate_leases_lost_total",
+    "What was held here and another process took over.",
+    labels.LEASED,
     room=ALONE,
 )
 SHADOW_PROMOTIONS = counter(
@@ -160,6 +166,6 @@ POLL_INTERVAL = gauge(
 
 TASKS: Final = (
     STARTED, TRANSITIONS, FINISHED, RUNNING, DURATION, QUEUE_WAIT, INPUT_WAIT, INPUTS, RESULT_BYTES, TTL, ADJUSTMENTS,
-    EXPIRATIONS, CANCELS, RECOVERIES, LATE_ANSWERS, SHADOW_PROMOTIONS, DELIVERY, UNDELIVERED, PURGED, DENIALS, POLLS,
-    POLLS_PER_TASK, POLL_INTERVAL,
+    EXPIRATIONS, CANCELS, RECOVERIES, LATE_ANSWERS, LEASES_LOST, SHADOW_PROMOTIONS, DELIVERY, UNDELIVERED, PURGED,
+    DENIALS, POLLS, POLLS_PER_TASK, POLL_INTERVAL,
 )  # fmt: skip

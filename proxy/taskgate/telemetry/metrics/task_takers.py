@@ -64,6 +64,7 @@ def ending_takers(registry: Registry) -> Takers:
     expirations = registry.counter(task_families.EXPIRATIONS)
     purges = registry.counter(task_families.PURGED)
     undelivered = registry.counter(task_families.UNDELIVERED)
+    leases_lost = registry.counter(task_families.LEASES_LOST)
     late_answers = registry.counter(task_families.LATE_ANSWERS)
 
     def finished(fact: audit.TaskFinished) -> None:
@@ -85,11 +86,15 @@ def ending_takers(registry: Registry) -> Takers:
     def late_answer_dropped(fact: audit.LateAnswerDropped) -> None:
         late_answers[fact.mount,].inc()
 
+    def lease_lost(fact: audit.LeaseLost) -> None:
+        leases_lost[fact.kind,].inc()
+
     return {
         audit.TaskFinished: finished,
         audit.TaskExpired: expired,
         audit.TaskPurged: purged,
         audit.LateAnswerDropped: late_answer_dropped,
+        audit.LeaseLost: lease_lost,
     }
 
 

@@ -28,6 +28,7 @@ from taskgate.upstream.initialize.listening import ServerStream
 from taskgate.upstream.initialize.talk import Talk, is_strange
 from taskgate.upstream.initialize.told import ToldTools
 from taskgate.upstream.lasting import Lasting
+from taskgate.upstream.resting import NextRound
 from taskgate.upstream.single import Abandoned, SingleFlight
 
 STREAM_PATIENCE: Final = 0.1
@@ -102,12 +103,14 @@ class HttpSession:
         speaker: Speaker | None = None,
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
+        resumes: NextRound | None = None,
     ) -> Response:
         """See UpstreamSession."""
+        if resumes is not None:
+            raise failures.no_rounds()
         dialect = self._means.dialect
-        tracked = dialect.tracked(params)
         bounds = self._means.patience.of(tool).within(within)
-        write = partial(dialect.call, method=TOOLS_CALL, params=tracked)
+        write = partial(dialect.call, method=TOOLS_CALL, params=dialect.tracked(params))
         errand = Errand(TOOLS_CALL, write, bounds, hearer, speaker, log_level)
         response = await self._ask(errand)
         return response if response.error is None else await self._after_detours(errand, response)

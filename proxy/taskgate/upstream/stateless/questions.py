@@ -4,14 +4,15 @@ What must not live here: who is asked (whoever hears it decides), and what becom
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from taskgate.dialects.questions import Answer, Question
-from taskgate.dialects.stateless_server import StatelessServerDialect
+from taskgate.dialects.stateless_server import ServerRound, StatelessServerDialect
 from taskgate.mcp.jsonrpc import Notification, RawJson
 from taskgate.mcp.versions import Peer
-from taskgate.upstream.base import Speaker
+from taskgate.upstream.base import Between, Speaker
 from taskgate.upstream.calls import Call
+from taskgate.upstream.resting import Leave
 
 
 class RoundQuestion:
@@ -62,16 +63,21 @@ class RoundQuestion:
 
 
 class OpenRound:
-    """The questions of one round of a call. `speaker` is who answered last, None for nobody in particular."""
+    """The questions of one round of a call. `speaker` is who answered last, None for nobody in particular.
 
-    def __init__(self, dialect: StatelessServerDialect, call: Call, questions: Mapping[str, Question]) -> None:
+    `leave` is there while somebody keeps what the next round takes.
+    """
+
+    def __init__(self, dialect: StatelessServerDialect, call: Call, asked: ServerRound) -> None:
         self._dialect = dialect
         self._call = call
-        self._questions = questions
+        self._questions = asked.questions
+        self._state = asked.state
         self._answers: dict[str, Answer] = {}
         self._open: dict[str, RoundQuestion] = {}
         self._over = asyncio.Event()
         self.speaker: Speaker | None = None
+        self.leave: Leave | None = None
 
     async def gather(self, host: Peer | None) -> RawJson | None:
         """All answers, as the server is told; None where there is one that it cannot be told.
@@ -107,10 +113,14 @@ class OpenRound:
     def _ask(self) -> None:
         hearer = self._call.hearer
         assert hearer is not None, "no request of our own can be answered with a round"
-        for question in tuple(self._open.values()):
+        heard = dict(self._open)
+        for question in heard.values():
             # Whoever heard the one before may have ended the round.
             if question.is_open and not self._over.is_set():
                 hearer.asked(question)
+        if not self._over.is_set():
+            asked = {key: (each, heard.get(key)) for key, each in self._questions.items()}
+            self.leave = hearer.keep(Between(self._state, asked, self._answers))
 
     def _take(self, key: str, answer: Answer) -> None:
         self._answers[key] = answer

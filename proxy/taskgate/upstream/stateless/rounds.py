@@ -16,6 +16,7 @@ from taskgate.mcp.versions import Peer
 from taskgate.mcp.vocabulary import HEADER_MISMATCH, TOOLS_CALL
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call
+from taskgate.upstream.resting import Leave, NextRound
 from taskgate.upstream.stateless.exchanges import Exchanges
 from taskgate.upstream.stateless.means import StatelessMeans
 from taskgate.upstream.stateless.questions import OpenRound
@@ -50,6 +51,11 @@ class Rounds:
 
     async def ask(self, call: Call, saying: Saying, tool: str | None, first_byte: timedelta | None) -> Response:
         """The server's last word. Raises UpstreamFailed. Each round goes out under an id of its own (M-MRTR-3)."""
+        if call.resumes is not None:
+            resumed = await self._resumed(saying, call.resumes)
+            if resumed is None:
+                return self._means.dialect.unanswered(call.id)
+            saying = resumed
         response = await self._send(call, saying, first_byte)
         if tool is not None and saying.method == TOOLS_CALL and _is_mismatch(response):
             # The server refused before it acted; what it wants repeated may have changed (H-MOD-7).
@@ -83,11 +89,28 @@ class Rounds:
                 raise failures.malformed("it asks without an end")
             await asyncio.sleep(min(PAUSE_FIRST * 2 ** (empty - 1), PAUSE_MOST))
             return saying._replace(answers=None, state=asked.state)
-        open_round = OpenRound(self._means.dialect, call, asked.questions)
+        open_round = OpenRound(self._means.dialect, call, asked)
         answers = await open_round.gather(self._host)
         # The newest token of whoever answers is as good as that of the call, and lasts longer.
         call.speaker = open_round.speaker or call.speaker
-        return None if answers is None else saying._replace(answers=answers, state=asked.state)
+        if answers is None:
+            return None
+        if open_round.leave is not None:
+            await _left(open_round.leave)
+        return saying._replace(answers=answers, state=asked.state)
+
+    async def _resumed(self, saying: Saying, resumes: NextRound) -> Saying | None:
+        """As `_answered`, of a round that another process was asked."""
+        dialect = self._means.dialect
+        given = {
+            key: (asked, dialect.no_answer(asked) if answer is None else answer)
+            for key, (asked, answer) in resumes.answers.items()
+        }
+        answers = dialect.answers(given)
+        if answers is None:
+            return None
+        await _left(resumes.leave)
+        return saying._replace(answers=answers, state=resumes.state)
 
     async def _send_again(self, call: Call, saying: Saying, first_byte: timedelta | None) -> Response:
         call.id = next(self._means.ids)
@@ -96,6 +119,12 @@ class Rounds:
     def _send(self, call: Call, saying: Saying, first_byte: timedelta | None) -> Coroutine[Any, Any, Response]:
         written = self._means.dialect.request(call.id, saying, self._host)
         return self._exchanges.ask(call, written, first_byte)
+
+
+async def _left(leave: Leave) -> None:
+    """Raise where nobody waits for the call any more, or it is another's by now."""
+    if not await leave():
+        raise failures.let_go(dispatched=True)
 
 
 def _is_mismatch(response: Response) -> bool:

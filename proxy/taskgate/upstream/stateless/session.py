@@ -32,6 +32,7 @@ from taskgate.upstream.calls import Call
 from taskgate.upstream.initialize.talk import SIGN_OF_LIFE
 from taskgate.upstream.lasting import Lasting
 from taskgate.upstream.patience import briefly
+from taskgate.upstream.resting import NextRound
 from taskgate.upstream.single import Abandoned, SingleFlight
 from taskgate.upstream.stateless.catalogue import Catalogue
 from taskgate.upstream.stateless.exchanges import Exchanges
@@ -119,6 +120,7 @@ class StatelessSession:
         speaker: Speaker | None = None,
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
+        resumes: NextRound | None = None,
     ) -> Response:
         """See UpstreamSession."""
         level = log_level or self._local.log_level
@@ -126,7 +128,9 @@ class StatelessSession:
             method=TOOLS_CALL, params=Params(params), wants_progress=True, log_level=level, repeated=repeated
         )
         bounds = self._means.patience.of(tool).within(within)
-        return await self._ask(Call(next(self._means.ids), hearer, bounds, speaker=speaker), saying, tool)
+        call = Call(next(self._means.ids), hearer, bounds, speaker=speaker)
+        call.resumes = resumes
+        return await self._ask(call, saying, tool)
 
     def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
         """See UpstreamSession."""

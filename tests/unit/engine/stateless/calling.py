@@ -8,7 +8,7 @@ from taskgate.dialects.params import Params
 from taskgate.dialects.questions import Question
 from taskgate.dialects.stateless import Stateless
 from taskgate.engine.messages import Feed, Inbound, Verb
-from taskgate.engine.streams.trails import Trails
+from taskgate.engine.streams.trails import Opener
 from taskgate.mcp.jsonrpc import Notification, parse
 from taskgate.upstream.base import ServerQuestion, Speaker
 
@@ -70,7 +70,7 @@ class Talk:
         for forget in self._forgets:
             forget()
 
-    def keep(self, trails: Trails) -> None:
+    def keep(self, trails: Opener) -> None:
         raise AssertionError("no stream of this era is kept")
 
     def resume(self, feed: Feed, missed: Sequence[bytes]) -> bool:
@@ -129,6 +129,9 @@ class Ear:
 
     def refused(self, required: Any) -> None:
         self.lacks.append(required)
+
+    def keep(self, _: object) -> Any:
+        return "a leave"
 
     def clog(self) -> Any:
         return "a wait"

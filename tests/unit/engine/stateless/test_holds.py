@@ -157,3 +157,21 @@ def test_at_the_end_all_that_wait_are_given_up_and_no_other_begins_to(holds: Hol
     holds.stop()
     assert (told(held), told(back)) == (["away", "refused", "closed"], ["away"])
     assert place(holds, OwnerKey("carol", "reports")) is None
+
+
+# --- where other processes hold calls, too -------------------------------------------------------------------------
+
+
+def test_the_id_of_a_held_call_leads_to_the_process_that_holds_it(holds: Holds) -> None:
+    holds.mark = "here"
+    mine = waiting(holds).id
+    assert holds.holder_elsewhere(mine) is None
+    holds.mark = "elsewhere"
+    assert holds.holder_elsewhere(mine) == "here"
+
+
+def test_alone_it_leads_nowhere_else(holds: Holds) -> None:
+    mine = waiting(holds).id
+    assert "." not in mine
+    for id_ in (mine, f"elsewhere.{mine}"):
+        assert holds.holder_elsewhere(id_) is None

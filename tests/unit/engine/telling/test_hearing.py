@@ -48,6 +48,12 @@ class SlowChanges:
 class Streams:
     """Nobody listens."""
 
+    def speak(self, task: str) -> None:
+        """Nobody wants to know."""
+
+    def fall_silent(self, task: str) -> None:
+        """Nobody wants to know."""
+
     def tell(self, origin: Origin, message: str) -> bool:
         return False
 

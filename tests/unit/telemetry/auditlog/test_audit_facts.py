@@ -53,6 +53,7 @@ DATA: list[tuple[audit.Fact, dict[str, Any]]] = [
     (audit.CredentialsGot("reports", 0.5, True), {"seconds": 0.5}),
     (audit.CredentialsGot("reports", 0.5, False), {"seconds": 0.5}),
     (audit.SuspicionRaised("header_mismatch", "reports"), {}),
+    (audit.RatesFellBack("open"), {"rule": "open"}),
 ]
 
 

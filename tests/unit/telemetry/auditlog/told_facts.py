@@ -119,6 +119,7 @@ REQUESTS: Final = (
     _case(replace(REFUSED, shadow=True), new_visit(), "access.shadow_refused", "success", "policy", "info"),
     _case(audit.RateJudged("calls", "ip", "rejected"), new_visit(), "limit.rate_rejected", "denied", "rate", "low"),
     _case(audit.RateJudged("calls", "ip", "shadow"), new_visit(), "limit.shadow_rejected", "success", "rate", "info"),
+    _case(audit.RatesFellBack("local"), new_visit(), "limit.store_fallback", "failure", "store", "high"),
     _case(audit.CapRefused("tasks", "context"), new_visit(), "limit.concurrency_rejected", "denied", "tasks", "low"),
     _case(audit.QueueRefused("reports", "full"), new_visit(), "limit.queue_rejected", "denied", "full", "low"),
     *(

@@ -45,12 +45,18 @@ class Ear:
     questions: list[ServerQuestion] = field(default_factory=list)
     lacks: list[Mapping[str, Any]] = field(default_factory=list)
     clogs: list[Any] = field(default_factory=list)
+    kept: list[Any] = field(default_factory=list)
+    leave: Any = None
 
     def notice(self, notification: Notification) -> None:
         self.notices.append(notification)
 
     def clog(self) -> Any:
         return self.clogs.pop(0) if self.clogs else None
+
+    def keep(self, between: Any) -> Any:
+        self.kept.append(between)
+        return self.leave
 
     def asked(self, question: ServerQuestion) -> None:
         self.questions.append(question)
@@ -101,11 +107,11 @@ class Guest:
         params = Params(f'{{"name":"{tool}","arguments":{arguments}}}')
         return await self.session.relay("tools/call", params, hearer=ear or self.ear, tool=tool, **more)
 
-    async def run(self, tool: str = "echo", *, within: float = 60, ear: Ear | None = None) -> Response:
+    async def run(self, tool: str = "echo", *, within: float = 60, ear: Ear | None = None, **more: Any) -> Response:
         """Run a `tools/call` as a task does."""
         span = timedelta(seconds=within)
         params = f'{{"name":"{tool}","arguments":{{}}}}'
-        return await self.session.run(tool, params, within=span, hearer=ear or self.ear)
+        return await self.session.run(tool, params, within=span, hearer=ear or self.ear, **more)
 
     async def ask(self, method: str, params: str | None = None, **more: Any) -> Response:
         """Relay any other request."""

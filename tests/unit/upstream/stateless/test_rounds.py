@@ -11,7 +11,9 @@ from helpers.stateless_server import Rounds, StatelessServer, StatelessTurn, ref
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.dialects.base import Params
+from taskgate.dialects.questions import Question
 from taskgate.errors import UpstreamFailed
+from taskgate.upstream.resting import NextRound
 from taskgate.upstream.stateless import rounds
 from unit.upstream.stateless.asking import ACCEPTED, ELICIT, ROOTS, SAMPLE, SAMPLED, Questioned, told
 from unit.upstream.stateless.conftest import Ear, Guest
@@ -99,6 +101,83 @@ async def test_what_a_passed_round_left_is_replaced_by_the_next(server: Stateles
         assert (await calling).error is None
     assert [state for _, state in told(server)] == [None, "s", None]
     assert list(told(server)[-1][0]) == ["b"]
+
+
+# --- rounds that are kept, and gone on with -------------------------------------------------------------------------
+
+
+async def test_who_keeps_a_round_has_all_that_the_next_takes_and_is_asked_before_that_leaves(
+    server: StatelessServer, guest: Guest
+) -> None:
+    server.script["asks"] = asks = Rounds({"inputRequests": {"a": ELICIT, "b": ELICIT}, "requestState": "s"})
+    may_leave = asyncio.Event()
+
+    async def leave() -> bool:
+        await may_leave.wait()
+        return True
+
+    guest.ear.leave = leave
+    calling = asyncio.create_task(guest.call("asks"))
+    await eventually(lambda: guest.ear.kept)
+    (between,) = guest.ear.kept
+    assert between.state == '"s"'
+    assert [question for _, question in between.asked.values()] == guest.ear.questions
+    assert (list(between.asked), between.given) == (["a", "b"], {})
+    for question in guest.ear.questions:
+        question.answer(ACCEPTED)
+    await eventually(lambda: len(between.given) == 2)
+    assert len(asks.turns) == 1
+    may_leave.set()
+    async with bounded():
+        assert (await calling).error is None
+    assert (asks.states, len(asks.turns)) == (["s"], 2)
+
+
+async def no() -> bool:
+    return False
+
+
+async def yes() -> bool:
+    return True
+
+
+async def test_a_round_that_is_another_ones_by_now_does_not_leave(server: StatelessServer, guest: Guest) -> None:
+    server.script["asks"] = asks = Rounds({"inputRequests": {"a": ELICIT}, "requestState": "s"})
+    guest.ear.leave = no
+    calling = asyncio.create_task(guest.call("asks"))
+    await eventually(lambda: guest.ear.questions)
+    guest.ear.questions[0].answer(ACCEPTED)
+    with pytest.raises(UpstreamFailed, match="closed"):
+        async with bounded():
+            await calling
+    assert len(asks.turns) == 1
+
+
+FORMS = Question("elicitation/create", None)
+
+
+async def test_a_call_goes_on_with_its_next_round(server: StatelessServer, guest: Guest) -> None:
+    """What nobody answered is cancelled, as it would have been where it was asked."""
+    server.script["asks"] = result({"content": []})
+    given = {"a": (FORMS, ACCEPTED), "b": (FORMS, None)}
+    await guest.run("asks", resumes=NextRound('"s"', given, yes))
+    assert told(server) == [({"a": {"action": "accept", "content": {"a": 1}}, "b": {"action": "cancel"}}, "s")]
+
+
+async def test_a_call_does_not_go_on_that_is_another_ones_by_now(server: StatelessServer, guest: Guest) -> None:
+    with pytest.raises(UpstreamFailed) as failed:
+        await guest.run("asks", resumes=NextRound('"s"', {"a": (FORMS, ACCEPTED)}, no))
+    assert failed.value.dispatched
+    assert server.heard("tools/call") == []
+
+
+async def test_a_call_whose_server_asked_what_nobody_answered_ends_there(server: StatelessServer, guest: Guest) -> None:
+    """There is no form for that (10.2), so the next round is not to leave either."""
+    given = {"a": (Question("roots/list", None), None)}
+    response = await guest.run("asks", resumes=NextRound('"s"', given, no))
+    assert response.error is not None
+    assert response.error.value["data"]["reason"] == "unanswered"
+    assert server.heard("tools/call") == []
 
 
 # --- rounds without end --------------------------------------------------------------------------------------------

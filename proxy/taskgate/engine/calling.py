@@ -1,0 +1,51 @@
+"""A held call of a task: what comes of it, whoever or whatever ends it.
+
+What must not live here: how it gets to leave (`departures`), and how its end is written (`endings`).
+"""
+
+from collections.abc import Callable
+from logging import getLogger
+from typing import Final
+
+from taskgate.dialects.faults import CUT_OFF, call_ended, call_failed
+from taskgate.engine.admission.bulkhead import Ticket
+from taskgate.engine.deadlines import Call
+from taskgate.engine.runs import Run
+from taskgate.errors import QueueFull, UpstreamFailed
+from taskgate.interruption import Interrupted
+from taskgate.mcp.jsonrpc import Response
+from taskgate.tasks.events import CallFaulted, CallSucceeded
+from taskgate.tasks.record import FaultReason
+
+UNFORESEEN: Final = "The gateway failed while the call was running; it may or may not have completed"
+
+Outcome = Callable[[Response], CallSucceeded | CallFaulted]
+"""What a response means for a task. Raises UpstreamFailed where it is none."""
+
+log = getLogger("taskgate.runner")
+
+
+async def come_of(run: Run, call: Call, outcome: Outcome, ticket: Ticket | None) -> CallSucceeded | CallFaulted | None:
+    """What the call came to; None where somebody ended the task before.
+
+    Its slot is given back when it is over: how long its end takes to be written is no server's time.
+    """
+    try:
+        with run.scope:
+            if not run.stopped:
+                return outcome(await call())
+    except UpstreamFailed as failure:
+        return call_failed(failure, ran=run.ran)
+    except QueueFull as full:
+        # One that waited for its turn beside others which make the same call.
+        return call_ended(FaultReason.QUEUE, str(full), dispatched=run.ran, retry_after=full.retry_after)
+    except Interrupted:
+        pass
+    except Exception as error:
+        # Whatever it was, the task must not stay unfinished for it.
+        log.error("A call failed in a way that was not foreseen", exc_info=error)
+        return call_ended(FaultReason.INTERNAL, UNFORESEEN, dispatched=True)
+    finally:
+        if ticket is not None:
+            ticket.close()
+    return call_ended(FaultReason.SHUTDOWN, CUT_OFF, dispatched=True) if run.is_shut_down else None

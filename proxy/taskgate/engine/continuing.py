@@ -1,0 +1,49 @@
+"""Calls that another process began, and that rested between two rounds when it was gone: they go on here.
+
+What must not live here: who takes a task over (`takeovers`), and how a call ends (`runner`).
+"""
+
+from datetime import timedelta
+from typing import NamedTuple
+
+from taskgate.clock import Clock
+from taskgate.engine.admission.bulkhead import Ticket
+from taskgate.engine.deadlines import Call, wholly_bounded
+from taskgate.engine.rests import Rest
+from taskgate.engine.runs import Run
+from taskgate.mcp.jsonrpc import Response
+from taskgate.tasks.record import TaskRecord
+from taskgate.upstream.base import Speaker, UpstreamSession
+from taskgate.upstream.resting import NextRound
+
+
+class Way(NamedTuple):
+    """How a call gets to its server: over what, for whom, and when it is its turn."""
+
+    upstream: UpstreamSession
+    speaks: Speaker | None
+    ticket: Ticket
+
+
+def going_on(run: Run, record: TaskRecord, rest: Rest, way: Way, clock: Clock) -> Call:
+    """The rest of a call, once its host has answered: the server is neither asked nor told anything before."""
+    params, tool = record.call.params, record.call.tool
+    assert params is not None, "a recovered record has its bodies"
+    awaited = run.hearer.awaits(record, rest)
+    ends = record.expires_at
+
+    async def call() -> Response:
+        answers = await awaited.answers()
+        left = max(ends - clock.now(), timedelta())
+        if not way.ticket.granted:
+            await way.ticket.turn(min(way.ticket.max_wait, left))
+        return await way.upstream.run(
+            tool,
+            params,
+            within=left,
+            hearer=run.hearer,
+            speaker=run.hearer.speaker,
+            resumes=NextRound(rest.state, answers, awaited.leave),
+        )
+
+    return wholly_bounded(call, record, clock.now())

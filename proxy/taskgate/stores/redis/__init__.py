@@ -1,0 +1,1 @@
+"""Redis or Valkey as a store that several processes share."""

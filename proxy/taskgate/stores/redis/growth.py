@@ -1,0 +1,142 @@
+"""Who waits for a stream to grow: one connection listens for all of them, as long as there are any.
+
+What is told is a hint. What must not live here: what has grown.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, Final
+
+from redis.exceptions import RedisError
+
+from taskgate.stores.redis.seldom import Complaint
+
+_QUIET: Final = 1.5
+"""Seconds without a message after which the connection is asked whether it still is one, and for its answer."""
+_LINGER: Final = 10.0
+"""Seconds for which a channel is listened to that nobody waits for: who read comes back."""
+_PAUSE: Final = 0.5
+"""Seconds that those are kept waiting who would listen to a server that is not there."""
+_FAILURES: Final = (RedisError, OSError, TimeoutError)
+
+
+class _Channel:
+    """One that is listened to: how many wait, and since when nobody does."""
+
+    __slots__ = ("since", "told", "waiting")
+
+    def __init__(self) -> None:
+        self.told = asyncio.Event()
+        self.waiting = 0
+        self.since = 0.0
+
+
+class Growth:
+    """Listens to the channels that somebody waits for. Belongs to one event loop."""
+
+    def __init__(self, open_pubsub: Callable[[], Any]) -> None:
+        self._open = open_pubsub
+        self._channels: dict[str, _Channel] = {}
+        self._pubsub: Any | None = None
+        self._listening: asyncio.Task[None] | None = None
+        self._closed = False
+        self._failed = Complaint("Listening for the growth of streams failed, and is begun anew")
+
+    async def wait(self, name: str, timeout: timedelta) -> None:
+        """Until something was said on a channel since the last wait, or it is begun to be listened to."""
+        if self._closed:
+            return
+        channel = self._channels.get(name)
+        if channel is None:
+            channel = self._channels[name] = _Channel()
+            await self._begin(name)
+        channel.waiting += 1
+        try:
+            async with asyncio.timeout(timeout.total_seconds()):
+                await channel.told.wait()
+        except TimeoutError:
+            pass
+        finally:
+            channel.told.clear()
+            channel.waiting -= 1
+            channel.since = asyncio.get_running_loop().time()
+
+    async def close(self) -> None:
+        """End every wait, and let go of the connection."""
+        self._closed = True
+        task = self._listening
+        if task is not None:
+            task.cancel()
+            await asyncio.wait((task,))
+        self._tell_all()
+
+    async def _begin(self, name: str) -> None:
+        if self._listening is None:
+            self._listening = asyncio.create_task(self._listen(), name="taskgate-stream-growth")
+        elif self._pubsub is not None:
+            # Where it fails, who listens meets it, too.
+            with suppress(*_FAILURES):
+                await self._pubsub.subscribe(name)
+
+    async def _listen(self) -> None:
+        try:
+            await self._hear_over(self._open())
+        except _FAILURES:
+            await asyncio.sleep(_PAUSE)
+        except Exception as error:  # whatever it is, those who wait are let go, and the next one begins anew
+            self._failed.make(error)
+            await asyncio.sleep(_PAUSE)
+        finally:
+            self._listening = None
+            self._tell_all()
+
+    async def _hear_over(self, pubsub: Any) -> None:
+        try:
+            async with asyncio.timeout(2 * _QUIET):
+                await pubsub.subscribe(*self._channels)
+            self._pubsub = pubsub
+            await self._subscribe_late(pubsub)
+            while self._channels:
+                await self._hear(pubsub)
+        finally:
+            self._pubsub = None
+            with suppress(Exception):
+                await pubsub.aclose()
+
+    async def _subscribe_late(self, pubsub: Any) -> None:
+        """Those that came while there was no connection yet."""
+        late = [name for name in self._channels if name.encode() not in pubsub.channels]
+        if late:
+            await pubsub.subscribe(*late)
+
+    async def _hear(self, pubsub: Any) -> None:
+        message = await pubsub.get_message(timeout=_QUIET)
+        if message is None:
+            await pubsub.ping()
+            message = await pubsub.get_message(timeout=2 * _QUIET)
+            if message is None:
+                raise TimeoutError
+        self._note(message)
+        await self._drop_idle(pubsub)
+
+    def _note(self, message: dict[str, Any]) -> None:
+        if message["type"] in ("message", "subscribe"):
+            channel = self._channels.get(message["channel"].decode())
+            if channel is not None:
+                channel.told.set()
+
+    async def _drop_idle(self, pubsub: Any) -> None:
+        now = asyncio.get_running_loop().time()
+        idle = [name for name, each in self._channels.items() if not each.waiting and now - each.since > _LINGER]
+        for name in idle:
+            del self._channels[name]
+        if idle and self._channels:
+            await pubsub.unsubscribe(*idle)
+
+    def _tell_all(self) -> None:
+        """Whoever waits looks for himself; who waits again is listened for anew."""
+        channels, self._channels = self._channels, {}
+        for channel in channels.values():
+            channel.told.set()

@@ -1,0 +1,29 @@
+-- Give the oldest unfinished tasks whose lease has lapsed to a taker: for each its id, its head and, where the head says
+-- that it may be sent, its parameters. No more are looked at than WINDOW, those first that lapsed first.
+
+local _, holder, lease, now, limit = unpack(ARGV, 1, 5)
+local WINDOW = 4096
+
+local due = {}
+for _, id in ipairs(redis.call('ZRANGE', root .. 'open', '-inf', now, 'BYSCORE', 'LIMIT', 0, WINDOW)) do
+  -- Nothing is there, or what nobody here wrote: an error has no first and no second.
+  local row = redis.pcall('HMGET', root .. 'task:' .. id, 'created', 'expires')
+  local created, expires = tonumber(row[1]), tonumber(row[2])
+  if not (created and expires) then
+    redis.call('ZREM', root .. 'open', id)
+  elseif expires > tonumber(now) then
+    due[#due + 1] = {created, id}
+  end
+end
+table.sort(due, function(one, other) return one[1] < other[1] end)
+
+local taken = {}
+for number = 1, math.min(#due, tonumber(limit)) do
+  local id = due[number][2]
+  local task = root .. 'task:' .. id
+  redis.call('HSET', task, 'holder', holder, 'until', lease)
+  redis.call('ZADD', root .. 'open', lease, id)
+  local head, sends = unpack(redis.call('HMGET', task, 'head', 'sends'))
+  taken[number] = {id, head, sends == '1' and redis.call('HGET', task, 'params')}
+end
+return taken

@@ -1,0 +1,128 @@
+"""Pages of lists: bounds as the lists have them, and what is made of what a script found.
+
+What cannot be read is left out. What must not live here: what a filter means to a host.
+"""
+
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from taskgate.errors import StoreUnavailable
+from taskgate.stores.codec import pack_text, pack_time, unpack_listed, unpack_text, unpack_time
+from taskgate.stores.redis.connection import Connection, Value
+from taskgate.stores.redis.records import rows
+from taskgate.tasks.listing import STATES, ListedTask, OrderBy, Page, Position, TaskFilter, TaskOrder, TaskState
+from taskgate.tasks.record import OwnerKey
+
+_MOST: Final = 10**rows.TIME_WIDTH
+_NOTHING: Final = Page(tasks=(), next=None)
+
+
+class _Bounds(NamedTuple):
+    """What limits a list, as a script has it: places in it, and times of the other order, both excluded."""
+
+    low: bytes
+    high: bytes
+    after: int
+    before: int
+
+
+class Pages:
+    """Reads pages of what lies under one root."""
+
+    def __init__(self, connection: Connection, root: str) -> None:
+        self._connection = connection
+        self._root = root
+
+    async def read(
+        self, owner: OwnerKey, where: TaskFilter, order: TaskOrder, after: Position | None, limit: int, now: datetime
+    ) -> Page:
+        """See TaskStore.page. A list of which much is passed over takes more than one round trip."""
+        states = [rows.state_name(state) for state in (STATES if where.states is None else where.states)]
+        if not states or where.ids == frozenset():
+            return _NOTHING
+        if where.ids is not None:
+            return _cut(await self._picked(owner, where, order, after, now), order, limit)
+        other = "updated" if order.by is OrderBy.CREATED else "created"
+        by = "created" if order.by is OrderBy.CREATED else "updated"
+        low, high, least, most = _bounds(where, order, after)
+        found: list[tuple[bytes, bytes]] = []
+        place: bytes | None = None
+        while True:
+            # One more than asked for tells whether there is a next page.
+            wanted = limit + 1 - len(found)
+            ends = (low, place or high) if order.descending else (place or low, high)
+            values = (rows.owner_name(owner), by, int(order.descending), *ends, wanted, pack_time(now))
+            arguments: list[Value] = [self._root, *values, other, least, most, *states]
+            part, *on = await self._connection.run(rows.PAGE, (self._root + "open",), arguments)
+            found += part
+            if not on:
+                return _page(found, limit)
+            place = on[0]
+
+    async def _picked(
+        self, owner: OwnerKey, where: TaskFilter, order: TaskOrder, after: Position | None, now: datetime
+    ) -> list[ListedTask]:
+        """What meets the filter of a few ids, which are looked up one by one."""
+        ids = [id for id in where.ids or () if id.isprintable()]
+        if not ids:
+            return []
+        name, moment = rows.owner_name(owner).encode(), pack_time(now)
+        kept = await self._connection.run(rows.PICK, (self._root + "open",), (self._root, *ids))
+        mine = (head for head, whose, expires in kept if head is not None and whose == name and int(expires) > moment)
+        tasks = [task for task in map(_listed, mine) if task is not None and _is_wanted(task, where)]
+        tasks.sort(key=lambda task: task.place(order.by), reverse=order.descending)
+        return [task for task in tasks if after is None or _is_past(task.place(order.by), after, order)]
+
+
+def _page(found: list[tuple[bytes, bytes]], limit: int) -> Page:
+    tasks = tuple(task for head, _ in found[:limit] if (task := _listed(head)) is not None)
+    if len(found) <= limit:
+        return Page(tasks=tasks, next=None)
+    # Of the list, not of a head: the last one may be unreadable.
+    _, place = found[limit - 1]
+    time, id = place[: rows.TIME_WIDTH], place[rows.TIME_WIDTH :]
+    return Page(tasks=tasks, next=Position(unpack_time(int(time)), unpack_text(id)))
+
+
+def _cut(tasks: list[ListedTask], order: TaskOrder, limit: int) -> Page:
+    is_whole = len(tasks) <= limit
+    return Page(tasks=tuple(tasks[:limit]), next=None if is_whole else tasks[limit - 1].place(order.by))
+
+
+def _listed(head: bytes) -> ListedTask | None:
+    try:
+        return unpack_listed(head)
+    except StoreUnavailable:
+        return None
+
+
+def _bounds(where: TaskFilter, order: TaskOrder, after: Position | None) -> _Bounds:
+    created, updated = (where.created_after, where.created_before), (where.updated_after, where.updated_before)
+    (least, most), (later, earlier) = (created, updated) if order.by is OrderBy.CREATED else (updated, created)
+    # A place is a time and an id; a bare time comes before every place of that time. All are excluded, but a bare time
+    # that is a lower end: nothing lies at it.
+    lows = [] if least is None else [rows.time_text(pack_time(least) + 1)]
+    highs = [] if most is None else [rows.time_text(pack_time(most))]
+    place = None if after is None else rows.time_text(pack_time(after.time)) + pack_text(after.id)
+    if place is not None:
+        (highs if order.descending else lows).append(place)
+    return _Bounds(
+        b"-" if not lows else b"%b%b" % (b"(" if max(lows) == place else b"[", max(lows)),
+        b"+" if not highs else b"(" + min(highs),
+        -1 if later is None else pack_time(later),
+        _MOST if earlier is None else pack_time(earlier),
+    )
+
+
+def _is_wanted(task: ListedTask, where: TaskFilter) -> bool:
+    return (
+        (where.states is None or TaskState(task.status, task.tool_error) in where.states)
+        and (where.created_after is None or task.created_at > where.created_after)
+        and (where.created_before is None or task.created_at < where.created_before)
+        and (where.updated_after is None or task.updated_at > where.updated_after)
+        and (where.updated_before is None or task.updated_at < where.updated_before)
+    )
+
+
+def _is_past(place: Position, after: Position, order: TaskOrder) -> bool:
+    return place < after if order.descending else place > after

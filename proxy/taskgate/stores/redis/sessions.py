@@ -1,0 +1,74 @@
+"""Host sessions in Redis or Valkey: a row for each, and an index of all of them by their expiry.
+
+    session:NAME    HASH  owner (a digest), peer, expires
+    sessions        ZSET  names by expiry
+
+A name is the digest of an id. Times are microseconds since 1970. What must not live here: when a session is in use.
+"""
+
+from datetime import datetime
+from typing import Final
+
+from taskgate.errors import StoreUnavailable
+from taskgate.stores.base import SessionRecord
+from taskgate.stores.codec import pack_peer, pack_time, unpack_peer, unpack_time
+from taskgate.stores.redis.connection import Connection, read_script
+from taskgate.stores.redis.keys import Keys, digest
+from taskgate.tasks.record import OwnerKey
+
+_PUT: Final = read_script("session_put.lua")
+_TOUCH: Final = read_script("session_touch.lua")
+_DROP: Final = read_script("session_drop.lua")
+_PURGE: Final = read_script("session_purge.lua")
+
+_SLACK: Final = 24 * 3600 * 1000
+"""Milliseconds for which a row outlives its session, so that it is a purge that removes it, and tells."""
+_AT_ONCE: Final = 1000
+"""How many a purge forgets in one step."""
+
+
+class SessionsInRedis:
+    """A SessionStore."""
+
+    def __init__(self, connection: Connection, keys: Keys) -> None:
+        self._connection = connection
+        self._keys = keys
+        self._index = keys.of("sessions")
+
+    async def put(self, record: SessionRecord) -> None:
+        """See SessionStore.put."""
+        name = digest(record.id)
+        kept = (digest(*record.owner), pack_peer(record.peer), pack_time(record.expires_at), name, _SLACK)
+        if not await self._connection.run(_PUT, (self._row(record.id), self._index), kept, durable=True):
+            raise StoreUnavailable("A session of that id is stored already")
+
+    async def find(self, owner: OwnerKey, id: str, *, now: datetime) -> SessionRecord | None:
+        """See SessionStore.find."""
+        whose, peer, expires = await self._connection.do("HMGET", self._row(id), "owner", "peer", "expires")
+        if whose is None or whose.decode() != digest(*owner) or int(expires) <= pack_time(now):
+            return None
+        return SessionRecord(id=id, owner=owner, peer=unpack_peer(peer), expires_at=unpack_time(int(expires)))
+
+    async def touch(self, ids: frozenset[str], *, until: datetime) -> None:
+        """See SessionStore.touch."""
+        if ids:
+            rows, names = [self._row(id) for id in ids], [digest(id) for id in ids]
+            await self._connection.run(_TOUCH, (self._index, *rows), (pack_time(until), _SLACK, *names))
+
+    async def drop(self, owner: OwnerKey, id: str) -> bool:
+        """See SessionStore.drop."""
+        whose = (digest(*owner), digest(id))
+        return bool(await self._connection.run(_DROP, (self._row(id), self._index), whose, durable=True))
+
+    async def purge_sessions(self, *, now: datetime) -> int:
+        """See SessionStore.purge_sessions."""
+        forgotten = 0
+        while True:
+            limits = (pack_time(now), self._keys.of("session:"), _AT_ONCE)
+            met: int = await self._connection.run(_PURGE, (self._index,), limits)
+            forgotten += met
+            if met < _AT_ONCE:
+                return forgotten
+
+    def _row(self, id: str) -> str:
+        return self._keys.of("session", id)

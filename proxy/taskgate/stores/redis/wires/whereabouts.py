@@ -1,0 +1,176 @@
+"""Where the server is that may be written to: it changes when another takes over.
+
+All keys of a deployment lie in one slot, so that there is one such server in a cluster, too. What must not live here:
+connections that outlive a question, and what is asked of that server (`wire`, `connection`).
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, Protocol
+
+from redis import asyncio as redis
+from redis.crc import key_slot
+from redis.exceptions import AuthenticationError, ConnectionError, RedisError
+
+
+class Place(NamedTuple):
+    """Where a server listens."""
+
+    host: str
+    port: int
+
+
+Dial = Callable[[Place, bool], redis.Connection]
+"""A connection to a server, not yet open; whether with the credentials."""
+
+_NODES: Final = 64
+"""How many nodes of a cluster are remembered: one of them has to be there when others took over."""
+
+
+class Whereabouts(Protocol):
+    """Finds the server; what was found is remembered until somebody says that it is there no more."""
+
+    async def find(self) -> Place:
+        """Where it is. Raises what the library raises where nobody can tell."""
+        ...
+
+    def leave(self, place: Place) -> None:
+        """It is not there any more, as far as somebody saw; nothing where another place was found since."""
+        ...
+
+    def move(self, place: Place) -> None:
+        """It is there now: who was there before says so."""
+        ...
+
+
+class Fixed:
+    """One server that is always in its place."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    async def find(self) -> Place:
+        """See Whereabouts.find."""
+        return self._place
+
+    def leave(self, place: Place) -> None:
+        """See Whereabouts.leave."""
+
+    def move(self, place: Place) -> None:
+        """See Whereabouts.move."""
+
+
+class _Asked:
+    """What is known by asking somebody: one question at a time, however many want to know."""
+
+    def __init__(self, dial: Dial, within: float) -> None:
+        self._dial = dial
+        self._within = within
+        self._lock = asyncio.Lock()
+        self._found: Place | None = None
+
+    async def find(self) -> Place:
+        """See Whereabouts.find."""
+        if self._found is None:
+            async with self._lock:
+                if self._found is None:
+                    self._found = await self._look()
+        return self._found
+
+    def leave(self, place: Place) -> None:
+        """See Whereabouts.leave."""
+        if self._found == place:
+            self._found = None
+
+    def move(self, place: Place) -> None:
+        """See Whereabouts.move."""
+        self._found = place
+
+    async def _look(self) -> Place:
+        raise NotImplementedError
+
+    async def _ask(self, place: Place, *question: str, known: bool = True) -> Any:
+        """What a server answers; `known` gives it the credentials at once, and otherwise when it asks for them."""
+        try:
+            return await self._exchange(self._dial(place, known), question)
+        except AuthenticationError:
+            if known:
+                raise
+            return await self._exchange(self._dial(place, True), question)
+
+    async def _exchange(self, wire: redis.Connection, question: Sequence[str]) -> Any:
+        try:
+            async with asyncio.timeout(self._within):
+                await wire.connect()  # type: ignore[no-untyped-call]
+                await wire.send_command(*question)
+                return await wire.read_response()
+        finally:
+            await wire.disconnect(nowait=True)
+
+
+class Elected(_Asked):
+    """The primary that the sentinels name."""
+
+    def __init__(self, sentinels: Sequence[Place], service: str, dial: Dial, within: float) -> None:
+        super().__init__(dial, within)
+        self._sentinels = list(sentinels)
+        self._service = service
+
+    async def _look(self) -> Place:
+        failed: Exception = ConnectionError("no sentinel is configured")
+        for sentinel in tuple(self._sentinels):
+            try:
+                named = await self._ask(sentinel, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service, known=False)
+            except (RedisError, OSError, TimeoutError) as error:
+                failed = error
+                continue
+            if named is None:
+                failed = ConnectionError(f"the sentinel knows no primary of {self._service}")
+                continue
+            # Who answered is asked first the next time.
+            self._sentinels.remove(sentinel)
+            self._sentinels.insert(0, sentinel)
+            return Place(named[0].decode(), int(named[1]))
+        raise failed
+
+
+class Slotted(_Asked):
+    """The node of a cluster that has the slot of a key."""
+
+    def __init__(self, first: Place, key: str, dial: Dial, within: float) -> None:
+        super().__init__(dial, within)
+        self._first = first
+        self._slot = key_slot(key.encode())
+        self._nodes: list[Place] = []
+
+    def leave(self, place: Place) -> None:
+        """See Whereabouts.leave. It is asked last the next time."""
+        super().leave(place)
+        with suppress(ValueError):
+            self._nodes.remove(place)
+            self._nodes.append(place)
+
+    async def _look(self) -> Place:
+        failed: Exception = ConnectionError("the slot is nobody's")
+        for node in (*self._nodes, *(() if self._first in self._nodes else (self._first,))):
+            try:
+                ranges = await self._ask(node, "CLUSTER", "SLOTS")
+            except (RedisError, OSError, TimeoutError) as error:
+                failed = error
+                continue
+            if (found := self._remember(ranges, node)) is not None:
+                return found
+        raise failed
+
+    def _remember(self, ranges: Sequence[Any], asked: Place) -> Place | None:
+        """Who has the slot. A node that does not know a name for itself is where it was asked."""
+        found: Place | None = None
+        nodes = [asked]
+        for first, last, *servers in ranges:
+            places = [Place(server[0].decode() if server[0] else asked.host, server[1]) for server in servers]
+            if first <= self._slot <= last:
+                found = places[0]
+            nodes += places
+        self._nodes = list(dict.fromkeys(nodes))[:_NODES]
+        return found

@@ -1,0 +1,181 @@
+"""Making and opening connections to the server, wherever it is, and judging whether it is one to keep anything at.
+
+What must not live here: what is kept there. What holds: nobody is connected to a replica, nor to a server that would
+drop keys to make room.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import Any, Final
+
+from redis import asyncio as redis
+from redis.asyncio.client import PubSub
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError, MovedError, NoPermissionError, ReadOnlyError
+
+from taskgate.stores.redis.keys import Keys
+from taskgate.stores.redis.options import RedisOptions
+from taskgate.stores.redis.wires.health import Unfit, log
+from taskgate.stores.redis.wires.whereabouts import Elected, Fixed, Place, Slotted, Whereabouts
+
+_OLDEST: Final = 7
+"""The first version of Redis that has all that is used. Valkey says that it is a later one."""
+
+
+class Wires:
+    """Connections to the server of one deployment. Belongs to one event loop."""
+
+    def __init__(self, options: RedisOptions) -> None:
+        self.within = options.command_timeout.total_seconds()
+        self._options = options
+        self._connecting = options.connect_timeout.total_seconds()
+        self._any = Keys(options.key_prefix).of("any")
+        self._warned = False
+        self._class, self._kept = _arguments(options)
+        self._whereabouts = self._find_out()
+
+    def make(self) -> redis.Connection:
+        """A connection that is still to be opened."""
+        return self._dial(Place("", 0))
+
+    async def open(self, wire: redis.Connection) -> None:
+        """Connect to where the server is now; what it raises is the library's."""
+        wire.host, wire.port = await self._whereabouts.find()
+        try:
+            async with asyncio.timeout(self._connecting):
+                await wire.connect()  # type: ignore[no-untyped-call]
+                if self._options.mode == "sentinel":
+                    await _expect_primary(wire)
+        except BaseException:
+            await self.drop(wire)
+            raise
+
+    async def drop(self, wire: redis.Connection) -> None:
+        """Close a connection over which something failed: the server may be elsewhere by now."""
+        self._whereabouts.leave(Place(wire.host, wire.port))
+        await wire.disconnect(nowait=True)
+
+    def moved(self, wire: redis.Connection, error: MovedError) -> None:
+        """The server that was asked says who is to be asked instead."""
+        self._whereabouts.move(Place(error.host or wire.host, error.port))
+
+    async def vet(self) -> None:
+        """Whether the server is there, and fit to keep something; raises what the library does, or Unfit."""
+        wire = self.make()
+        try:
+            await self.open(wire)
+            async with asyncio.timeout(self.within):
+                await self._judge(wire)
+                # Scripts ask for it: a user who may not would find out at the first sign of life.
+                await wire.send_command("TIME")
+                await wire.read_response()
+                # What a node says that does not have our slot, or whose cluster is not whole.
+                await wire.send_command("EXISTS", self._any)
+                await wire.read_response()
+        except BaseException:
+            await self.drop(wire)
+            raise
+        finally:
+            await wire.disconnect(nowait=True)
+
+    def pubsub(self) -> Any:
+        """The library's listener, over a connection that is made for it."""
+        return PubSub(_Listening(self))
+
+    async def _judge(self, wire: redis.Connection) -> None:
+        await wire.send_command("INFO")
+        try:
+            facts = _facts(await wire.read_response())
+        except NoPermissionError:
+            if not self._warned:
+                log.warning("This user may not ask the task store for INFO: see to it that it evicts nothing")
+            self._warned = True
+            return
+        if int(facts.get("redis_version", "7").partition(".")[0]) < _OLDEST:
+            raise Unfit(f"its version is {facts['redis_version']}, and {_OLDEST}.0 is the oldest that will do")
+        policy = facts.get("maxmemory_policy", "noeviction")
+        if facts.get("maxmemory", "0") != "0" and policy != "noeviction":
+            raise Unfit(f"it drops keys when its memory is full (maxmemory-policy {policy}): set it to noeviction")
+        if facts.get("cluster_enabled") == "1" and self._options.mode != "cluster":
+            raise Unfit("it is a node of a cluster, and store.redis.mode is not cluster")
+        if facts.get("role", "master") != "master":
+            raise ReadOnlyError("it is a replica, to which nothing can be written")
+
+    def _find_out(self) -> Whereabouts:
+        options = self._options
+        place = Place(options.host, options.port)
+        if options.mode == "standalone":
+            return Fixed(place)
+        if options.mode == "cluster":
+            return Slotted(place, self._any, self._dial, self._connecting)
+        assert options.service is not None, "sentinels watch a service"
+        return Elected([Place(*each) for each in options.sentinels], options.service, self._dial, self._connecting)
+
+    def _dial(self, place: Place, known: bool = True) -> redis.Connection:
+        kept = self._kept if known else {**self._kept, "username": None, "password": None, "db": 0}
+        return self._class(host=place.host, port=place.port, **kept)
+
+
+class _Listening(redis.ConnectionPool):
+    """What the library's listener asks for its connection: one each time, wherever the server is then."""
+
+    def __init__(self, wires: Wires) -> None:
+        super().__init__()
+        self._wires = wires
+
+    async def get_connection(self, command_name: Any = None, *keys: Any, **options: Any) -> redis.Connection:
+        """A connection that is open."""
+        wire = self._wires.make()
+        await self._wires.open(wire)
+        # The listener would connect again by itself, to where the server was, and for as long as that takes.
+        wire.redis_connect_func = _refuse
+        return wire
+
+    async def release(self, connection: Any) -> None:
+        """It is not used again."""
+        await connection.disconnect(nowait=True)
+
+
+def _arguments(options: RedisOptions) -> tuple[type[redis.Connection], dict[str, Any]]:
+    kept: dict[str, Any] = {
+        "db": options.database,
+        "username": options.username,
+        "password": options.password,
+        # Whatever is asked is bounded as a whole, by whoever asks it.
+        "socket_timeout": None,
+        "socket_connect_timeout": options.connect_timeout.total_seconds(),
+        # What may have been done is not to be done again.
+        "retry": Retry(NoBackoff(), 0),
+        "protocol": 2,
+        "driver_info": None,
+    }
+    if not options.tls:
+        return redis.Connection, kept
+    files = {"ca_certs": options.ca_file, "certfile": options.cert_file, "keyfile": options.key_file}
+    kept |= {f"ssl_{name}": _text(file) for name, file in files.items()}
+    return redis.SSLConnection, kept | {"ssl_cert_reqs": "required", "ssl_check_hostname": True}
+
+
+def _text(file: Path | None) -> str | None:
+    return None if file is None else str(file)
+
+
+def _refuse(connection: Any) -> None:
+    raise ConnectionError("a connection that is lost is not made again")
+
+
+async def _expect_primary(wire: redis.Connection) -> None:
+    """A sentinel may be behind: what it names may have been made a replica since."""
+    await wire.send_command("ROLE")
+    try:
+        role = (await wire.read_response())[0]
+    except NoPermissionError:
+        return
+    if role != b"master":
+        raise ConnectionError("the server that the sentinel names is not the primary")
+
+
+def _facts(said: bytes) -> dict[str, str]:
+    lines = said.decode(errors="replace").splitlines()
+    return {name: value for name, _, value in (line.partition(":") for line in lines)}

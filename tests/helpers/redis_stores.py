@@ -1,0 +1,71 @@
+"""Task stores over a real server, opened as a gateway opens them, as far as tasks go."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from itertools import count
+from typing import Any
+
+from taskgate.errors import StoreUnavailable
+from taskgate.stores.memory import MemoryStore
+from taskgate.stores.redis.connection import Connection, Script, Value
+from taskgate.stores.redis.keys import Keys
+from taskgate.stores.redis.options import RedisOptions
+from taskgate.stores.redis.records.news import Newsfeed
+from taskgate.stores.redis.records.tasks import RedisStore
+from taskgate.stores.redis.wires.wire import Wires
+
+_numbers = count(1)
+
+
+class LosingConnection(Connection):
+    """One that loses the answers to the next `lost` scripts, which run; or, with `unsent`, they do not even run."""
+
+    lost = 0
+    unsent = False
+    _left: tuple[Script, Sequence[str], Sequence[Value]]
+
+    async def run(
+        self, script: Script, keys: Sequence[str], arguments: Sequence[Value], *, durable: bool = False
+    ) -> Any:
+        if not self.lost:
+            return await super().run(script, keys, arguments, durable=durable)
+        self.lost -= 1
+        self._left = script, keys, arguments
+        if not self.unsent:
+            await super().run(script, keys, arguments, durable=durable)
+        raise StoreUnavailable("The answer was lost")
+
+    async def run_unsent(self) -> None:
+        """Run the last one that was not run, late."""
+        await super().run(*self._left)
+
+
+async def open_redis_store(options: RedisOptions) -> RedisStore:
+    """One of several stores over what is kept there, and it hears of every change."""
+    return await store_over(connect(options), options)
+
+
+def connect(options: RedisOptions) -> LosingConnection:
+    """A connection as a store has one."""
+    return LosingConnection(Wires(options), limit=options.max_connections, wait=options.pool_timeout)
+
+
+async def store_over(connection: Connection, options: RedisOptions, *, within: timedelta | None = None) -> RedisStore:
+    """A store over that connection, which it closes; `within` is for records that are made by the server's time."""
+    keys = Keys(options.key_prefix)
+    news = Newsfeed(connection.pubsub, keys.of("news"), origin=f"process-{next(_numbers)}")
+    store = RedisStore(connection, keys, sessions=MemoryStore(), news=news, let_go=connection.close, within=within)
+    assert await news.listening(timeout=timedelta(seconds=5))
+    return store
+
+
+@asynccontextmanager
+async def several(options: RedisOptions, number: int = 2) -> AsyncIterator[list[RedisStore]]:
+    """As many stores as processes would have over one deployment."""
+    stores = [await open_redis_store(options) for _ in range(number)]
+    try:
+        yield stores
+    finally:
+        for store in stores:
+            await store.close()

@@ -1,0 +1,41 @@
+"""A scripted server, and several gateways in front of it over one real Valkey."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from helpers.scripted_upstream import ScriptedServer
+from helpers.several_gateways import several
+from helpers.shared_store import SharedServer, expect_every_key_to_expire
+from helpers.talking_tool import TalkingTool
+from helpers.whole_gateway import WholeGateway
+
+AT_ONCE = {"upgrade": [{"tool": "*", "mode": "always"}]}
+"""Hosts of the stateless era that know tasks are given one without delay."""
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ScriptedServer]:
+    """A server with three tools; `echo` answers with its arguments."""
+    async with ScriptedServer() as server:
+        server.tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("echo", "report", "broken")]
+        yield server
+
+
+@pytest.fixture
+def tool(server: ScriptedServer) -> TalkingTool:
+    """The tool `report`, which talks."""
+    server.script["report"] = tool = TalkingTool()
+    return tool
+
+
+@pytest.fixture
+async def three(
+    server: ScriptedServer, valkey_server: SharedServer, tmp_path: Path
+) -> AsyncIterator[list[WholeGateway]]:
+    """Three gateways over one store, without authentication."""
+    options = valkey_server.options()
+    async with several(3, {"reports": server.url}, options, tmp_path, tasks=AT_ONCE) as gateways:
+        yield gateways
+    expect_every_key_to_expire(valkey_server, options)

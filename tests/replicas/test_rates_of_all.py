@@ -1,0 +1,92 @@
+"""Rates count over all replicas, in one question for each request; without the store each goes by its part of them."""
+
+import asyncio
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.scripted_upstream import ScriptedServer
+from helpers.several_gateways import several
+from helpers.shared_store import SharedServer
+from helpers.stateless_host import StatelessHost
+from helpers.waiting import bounded
+from helpers.whole_gateway import WholeGateway
+
+ARRIVALS = {"name": "ip", "scope": "ip", "rate": "1000/s", "burst": 2000, "before_auth": True}
+FAILURES = {"name": "auth_failures", "scope": "ip", "rate": "1/s", "burst": 20, "event": "auth_failure"}
+CALLS = {"name": "calls", "scope": "context", "rate": "1/h", "burst": 10, "methods": ["tools/call"]}
+DECISIONS = "taskgate_rate_limit_decisions_total"
+ALL = [ARRIVALS, FAILURES, CALLS]
+
+
+def gateways(
+    count: int, server: ScriptedServer, store: SharedServer, folder: Path, **limits: Any
+) -> AbstractAsyncContextManager[list[WholeGateway]]:
+    return several(count, {"reports": server.url}, store.options(), folder, limits={"rate": ALL} | limits)
+
+
+async def code(host: StatelessHost) -> int | None:
+    """What a call is refused with; None where it is answered."""
+    message = (await host.ask("tools/call", {"name": "echo", "arguments": {}})).message or {}
+    refusal: int | None = message.get("error", {}).get("code")
+    return refusal
+
+
+async def test_replicas_let_in_as_many_as_there_may_be_together(
+    server: ScriptedServer, valkey_server: SharedServer, tmp_path: Path
+) -> None:
+    async with gateways(3, server, valkey_server, tmp_path) as three, bounded():
+        hosts = [each.stateless() for each in three]
+        codes = await asyncio.gather(*(code(hosts[number % 3]) for number in range(30)))
+    assert sorted(codes, key=str) == [429] * 20 + [None] * 10
+
+
+async def test_a_request_asks_the_store_once(
+    server: ScriptedServer, valkey_server: SharedServer, tmp_path: Path
+) -> None:
+    """Plain calls ask it nothing else, so whatever is counted is of the rates; beats are seldom."""
+    async with gateways(1, server, valkey_server, tmp_path) as [gateway], bounded():
+        host = gateway.stateless()
+        assert await code(host) is None
+        before = valkey_server.commands()["mget"]
+        for _ in range(9):
+            assert await code(host) is None
+        assert valkey_server.commands()["mget"] - before == 9
+
+
+async def test_what_is_no_message_counts_at_every_replica(
+    server: ScriptedServer, valkey_server: SharedServer, tmp_path: Path
+) -> None:
+    """It comes to no request that could take for its arrival."""
+    rate = [{**ARRIVALS, "rate": "1/h", "burst": 3}]
+    async with gateways(2, server, valkey_server, tmp_path, rate=rate) as [one, two], bounded():
+        fields = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        for _ in range(3):
+            async with one.http.post(one.url(), data=b"{", headers=fields) as response:
+                assert response.status == 400
+        assert await code(two.stateless()) == 429
+
+
+@pytest.mark.parametrize(("rule", "let_in", "refused"), [("local", 5, 429), ("open", 20, None), ("closed", 0, 503)])
+async def test_without_the_store_the_rule_counts_and_the_store_again_when_it_is_back(
+    server: ScriptedServer, tmp_path: Path, rule: str, let_in: int, refused: int | None
+) -> None:
+    with SharedServer(tmp_path) as store:
+        async with gateways(2, server, store, tmp_path, on_store_error=rule) as both:
+            one, host = both[0], both[0].stateless()
+            async with bounded():
+                assert await code(host) is None
+            await asyncio.to_thread(store.kill)
+            async with bounded():
+                codes = [await code(host) for _ in range(20)]
+            assert codes == [None] * let_in + [refused] * (20 - let_in)
+            counted = {"local": "fail_local", "open": "fail_open"}
+            if rule in counted:
+                assert await one.count(DECISIONS, policy="calls", decision=counted[rule]) == let_in
+            await asyncio.to_thread(store.start)
+            # It had forgotten everything: there are ten again.
+            async with bounded():
+                while await one.count(DECISIONS, policy="calls", decision="allowed") < 2:
+                    await code(host)

@@ -1,0 +1,244 @@
+"""Two gateways behind a balancer are restarted one after the other under load, and no host notices."""
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from example.processes import Child, running
+
+from helpers.balancers import KINDS, Kind, balanced
+from helpers.gateway_process import GatewayProcess, gateway_process, write_configuration
+from helpers.mcp_host import McpHost
+from helpers.raw_http import RawAnswer, RawHost, post
+from helpers.scripted_upstream import Reply, ScriptedServer, Turn, result
+from helpers.several_gateways import key_file
+from helpers.shared_store import SharedServer, free_port
+from helpers.waiting import bounded, eventually
+
+SDK_HOST = Path(__file__).with_name("steady_sdk_host.py")
+CALLERS = 4
+TASK_CALLERS = 3
+LONG = 4.0
+"""Seconds of a task that outlasts the part of a drain in which answers are waited for."""
+ENOUGH = 40
+"""Requests of hosts before, between and after the restarts."""
+
+
+@dataclass
+class Load:
+    """What hosts asked through the balancer, and what went wrong of it."""
+
+    address: str
+    session: str
+    stopped: bool = False
+    answered: int = 0
+    tasks: int = 0
+    failures: list[str] = field(default_factory=list)
+
+    async def more(self, count: int = ENOUGH) -> None:
+        """Wait until so many further requests were answered, and some tasks ended, or one went wrong."""
+        answered, tasks = self.answered + count, self.tasks + TASK_CALLERS
+        await eventually(lambda: self.failures or (self.answered >= answered and self.tasks >= tasks), within=30)
+
+
+class Caller:
+    """A host in few lines that keeps its connection for as long as it may, and tries nothing again."""
+
+    def __init__(self, load: Load, number: int) -> None:
+        self._load = load
+        self._number = number * 1_000_000
+        self._connection: RawHost | None = None
+
+    async def call(self) -> None:
+        """Plain calls, one after another, until it is enough."""
+        async for number in self._numbers():
+            told = await self._ask("tools/call", name="echo", arguments={"number": number})
+            assert told["structuredContent"] == {"number": number}, told
+
+    async def call_as_task(self) -> None:
+        """Calls as tasks, each asked for until it has ended."""
+        async for number in self._numbers():
+            created = await self._ask("tools/call", name="slow", arguments={"number": number}, task={})
+            task = {"taskId": created["task"]["taskId"]}
+            while (status := (await self._ask("tasks/get", **task))["status"]) == "working":
+                await asyncio.sleep(0.02)  # as a host does: asked without a pause, a gateway has nothing else to do
+            assert status == "completed", status
+            assert (await self._ask("tasks/result", **task))["structuredContent"] == {"number": number}
+            self._load.tasks += 1
+
+    async def _numbers(self) -> AsyncIterator[int]:
+        try:
+            while not self._load.stopped and not self._load.failures:
+                self._number += 1
+                yield self._number
+        finally:
+            if self._connection is not None:
+                await self._connection.close()
+
+    async def _ask(self, method: str, **params: Any) -> dict[str, Any]:
+        message = {"jsonrpc": "2.0", "id": self._number, "method": method, "params": params}
+        answer = await self._exchanged(json.dumps(message))
+        assert answer.status == 200, f"{method}: {answer}"
+        text = answer.body.decode()
+        if answer.headers["content-type"] == "text/event-stream":
+            text = text.strip().rpartition("data: ")[2]
+        told = json.loads(text)
+        assert "result" in told, f"{method}: {text}"
+        self._load.answered += 1
+        found: dict[str, Any] = told["result"]
+        return found
+
+    async def _exchanged(self, body: str) -> RawAnswer:
+        if self._connection is None:
+            host, port = self._load.address.split(":")
+            self._connection = await RawHost.connect((host, int(port)))
+        head = {"Mcp_Session_Id": self._load.session, "MCP_Protocol_Version": "2025-11-25"}
+        answer = await self._connection.ask(post(body, path="/reports/mcp", host=self._load.address, **head))
+        if answer.headers.get("connection") == "close":
+            await self._connection.close()
+            self._connection = None
+        return answer
+
+
+@asynccontextmanager
+async def loaded(address: str) -> AsyncIterator[Load]:
+    """Hosts that ask without end, for the length of the block; what went wrong is in `failures`."""
+    async with aiohttp.ClientSession() as http:
+        host = McpHost(http, f"http://{address}/reports/mcp")
+        await host.initialize()
+    load = Load(address, host.session or "")
+
+    async def noted(work: Any) -> None:
+        try:
+            await work
+        except Exception as error:
+            load.failures.append(f"{type(error).__name__}: {error}")
+
+    callers = [Caller(load, number) for number in range(CALLERS + TASK_CALLERS)]
+    works = [caller.call() for caller in callers[:CALLERS]] + [each.call_as_task() for each in callers[CALLERS:]]
+    async with asyncio.TaskGroup() as group:
+        for work in works:
+            group.create_task(noted(work))
+        try:
+            yield load
+        finally:
+            load.stopped = True
+
+
+class Replica:
+    """One gateway that is started again and again, at the same address."""
+
+    def __init__(self, number: int, folder: Path, listen: str) -> None:
+        self.listen = listen
+        self._number = number
+        self._folder = folder
+        self._starts = 0
+        self._life = AsyncExitStack()
+        self._process: GatewayProcess | None = None
+
+    async def start(self) -> None:
+        """Start it, and wait until it serves."""
+        self._starts += 1
+        starting = gateway_process(
+            ["--config", self._folder / "taskgate.yaml"],
+            log=self._folder / f"gateway-{self._number}-{self._starts}.log",
+            environment={"LISTEN": self.listen},
+        )
+        self._process = await self._life.enter_async_context(starting)
+
+    async def restart(self) -> None:
+        """End it as an orchestrator does, and start it again."""
+        assert self._process is not None
+        self._process.ask(signal.SIGTERM)
+        assert await self._process.exit_status() == 0
+        await self._life.aclose()
+        await self.start()
+
+    async def stop(self) -> None:
+        """End it."""
+        await self._life.aclose()
+
+    async def answered(self) -> float:
+        """How many requests of hosts it has answered since it was started."""
+        assert self._process is not None
+        async with aiohttp.ClientSession() as http, http.get(f"http://{self._process.admin}/metrics") as page:
+            lines = (await page.text()).splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(COUNTED))
+
+
+COUNTED = "http_server_request_duration_seconds_count{"
+
+
+def configured(folder: Path, server: str, store: SharedServer, front: str) -> None:
+    """The one file of both gateways."""
+    options = store.options()
+    address = f'url: "redis://{store.address}/0", key_prefix: "{options.key_prefix}"'
+    write_configuration(
+        folder,
+        server,
+        server=f'{{listen: "${{LISTEN}}", public_url: "http://{front}", drain: {{delay: 300ms, timeout: 20s}}}}',
+        auth=f'{{mode: none, context: {{key_file: "{key_file(folder)}"}}}}',
+        audit=f'{{hmac_key_file: "{key_file(folder, "audit.key")}"}}',
+        store=f"{{backend: redis, redis: {{{address}}}, lease: {{ttl: 4s, heartbeat: 500ms}}}}",
+        tasks="{inline_grace: 0s}",
+        limits="{rate: [], concurrency: {tasks_per_context: 1000}}",
+    )
+
+
+def taking(seconds: float) -> Reply:
+    """A tool that takes so long, as tools that are called as tasks do."""
+
+    async def answer(turn: Turn) -> web.StreamResponse:
+        await asyncio.sleep(seconds)
+        arguments = turn.message["params"]["arguments"]
+        return await result({"content": [], "structuredContent": arguments})(turn)
+
+    return answer
+
+
+@asynccontextmanager
+async def steady(address: str, folder: Path) -> AsyncIterator[Child]:
+    """A host on the SDK that asks without end, for the length of the block, after which it has met nothing wrong."""
+    command = [sys.executable, SDK_HOST, f"http://{address}/reports/mcp"]
+    async with running(command, log=folder / "sdk-host.log") as child:
+        async with bounded():
+            await child.said(rb"round 1 done")
+        yield child
+        child.process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(50):
+            status = await child.process.wait()
+    assert status == 0, (folder / "sdk-host.log").read_text()[-3000:]
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_rolling_restart_fails_no_request(kind: Kind, valkey_server: SharedServer, tmp_path: Path) -> None:
+    port = free_port()
+    async with ScriptedServer() as server, AsyncExitStack() as stack:
+        server.tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("echo", "slow", "long")]
+        server.script |= {"slow": taking(0.4), "long": taking(LONG)}
+        configured(tmp_path, server.url, valkey_server, f"127.0.0.1:{port}")
+        replicas = [Replica(number, tmp_path, f"127.0.0.1:{free_port()}") for number in (1, 2)]
+        for replica in replicas:
+            stack.push_async_callback(replica.stop)
+            await replica.start()
+        address = await stack.enter_async_context(balanced(kind, [each.listen for each in replicas], tmp_path, port))
+        async with steady(address, tmp_path) as sdk_host, loaded(address) as load:
+            await load.more()
+            for replica in replicas:
+                await replica.restart()
+                await load.more()
+            assert load.failures == []
+            assert sdk_host.process.returncode is None, sdk_host.log.read_text()[-3000:]
+            # Ours leaves connections where they are, so it may well have come to one gateway alone.
+            assert kind == "ours" or all([await replica.answered() for replica in replicas]), "not both have served"
+        assert load.failures == []

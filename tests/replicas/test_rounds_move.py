@@ -1,0 +1,148 @@
+"""A task that waits for input at a server of the stateless era goes on at another replica when its own is killed.
+
+Nothing is held between two rounds, so nothing is lost with the process; and each round reaches the server once. Real
+processes and signals.
+"""
+
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from helpers.gateway_process import GatewayProcess, gateway_process, write_configuration
+from helpers.mcp_host import McpHost
+from helpers.several_gateways import key_file
+from helpers.shared_store import SharedServer
+from helpers.stateless_host import StatelessHost
+from helpers.stateless_server import Rounds, StatelessServer
+from helpers.waiting import bounded
+from interaction.bridging import FORM, ROOTS, modern
+from interaction.questioning import ACCEPTED
+
+__all__ = ["modern"]
+
+ASKABLE = {"elicitation": {"form": {}}, "roots": {}}
+
+Start = Callable[[], Awaitable[GatewayProcess]]
+
+
+@pytest.fixture
+async def start(modern: StatelessServer, valkey_server: SharedServer, tmp_path: Path) -> AsyncIterator[Start]:
+    """Starts replicas, each a process, whose lease is two seconds."""
+    options = valkey_server.options()
+    store = (
+        f'{{backend: redis, redis: {{url: "redis://127.0.0.1:{options.port}/0", key_prefix: "{options.key_prefix}"}}, '
+        "lease: {ttl: 2s, heartbeat: 500ms}}"
+    )
+    auth = f'{{mode: none, context: {{key_file: "{key_file(tmp_path)}"}}}}'
+    file = write_configuration(
+        tmp_path,
+        modern.url,
+        upstreams=f'{{reports: {{path: /reports/mcp, url: "{modern.url}", health: null, protocol_version: auto}}}}',
+        store=store,
+        auth=auth,
+        audit="{enabled: false}",
+        tasks='{upgrade: [{tool: "*", mode: always}], early_poll: {reject_above: 1000}}',
+    )
+    async with AsyncExitStack() as stack:
+        logs = iter(range(9))
+
+        async def started() -> GatewayProcess:
+            log = tmp_path / f"{next(logs)}.log"
+            return await stack.enter_async_context(gateway_process(["--config", file], log=log))
+
+        yield started
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as http:
+        yield http
+
+
+def host_of(http: aiohttp.ClientSession, gateway: GatewayProcess) -> StatelessHost:
+    return StatelessHost(http, f"http://{gateway.listen}/reports/mcp", capabilities=ASKABLE)
+
+
+async def asked(host: StatelessHost, task: str, count: int) -> dict[str, str]:
+    """The keys of so many input requests by their methods, once the task has them."""
+    async with bounded():
+        while len(found := (await host.get(task)).get("inputRequests", {})) != count:
+            pass
+    return {each["method"]: key for key, each in found.items()}
+
+
+async def counted(http: aiohttp.ClientSession, gateway: GatewayProcess, sample: str) -> float:
+    async with http.get(f"http://{gateway.admin}/metrics") as page:
+        lines = (await page.text()).splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(sample))
+
+
+async def test_who_is_killed_between_two_rounds_is_followed_by_another_that_makes_the_next_ones(
+    modern: StatelessServer, start: Start, http: aiohttp.ClientSession
+) -> None:
+    modern.script["report"] = rounds = Rounds(
+        {"inputRequests": {"a": FORM, "b": ROOTS}, "requestState": "one"},
+        {"inputRequests": {"c": FORM}, "requestState": "two"},
+    )
+    first, second = await start(), await start()
+    task = (await host_of(http, first).start("report"))["taskId"]
+    keys = await asked(host_of(http, first), task, 2)
+    there = host_of(http, second)
+    # One is answered while the first lives, and the other after.
+    await there.update(task, {keys["roots/list"]: {"roots": []}})
+    await asked(there, task, 1)
+    first.kill()
+    await there.update(task, {keys["elicitation/create"]: ACCEPTED})
+    (other,) = (await there.until(task, "input_required"))["inputRequests"]
+    assert other not in keys.values()
+    await there.update(task, {other: {"action": "decline"}})
+    done = await there.until(task, "completed")
+    assert done["result"]["structuredContent"] == {"answers": rounds.answers}
+    assert rounds.answers == [{"a": ACCEPTED, "b": {"roots": []}}, {"c": {"action": "decline"}}]
+    assert (rounds.states, len(rounds.turns)) == (["one", "two"], 3)
+    assert await counted(http, second, 'taskgate_task_recoveries_total{outcome="retried"') == 1
+
+
+async def test_who_parts_between_two_rounds_leaves_the_task_to_another(
+    modern: StatelessServer, start: Start, http: aiohttp.ClientSession
+) -> None:
+    """Nothing of it is cut off, so it does not end as shut down."""
+    modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "one"})
+    first, second = await start(), await start()
+    task = (await host_of(http, first).start("report"))["taskId"]
+    (key,) = (await asked(host_of(http, first), task, 1)).values()
+    first.ask(signal.SIGINT)
+    await first.exit_status()
+    there = host_of(http, second)
+    assert (await there.get(task))["status"] == "input_required"
+    await there.update(task, {key: ACCEPTED})
+    await there.until(task, "completed")
+    assert (rounds.answers, rounds.states, len(rounds.turns)) == ([{"a": ACCEPTED}], ["one"], 2)
+
+
+async def test_a_legacy_host_that_was_asked_by_the_one_that_is_killed_is_asked_again_by_another(
+    modern: StatelessServer, start: Start, http: aiohttp.ClientSession
+) -> None:
+    """Its stream is gone, and with it who was to bring the question back."""
+    modern.tools = [
+        {"name": "report", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "optional"}},
+    ]
+    modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "one"})
+    first, second = await start(), await start()
+    host = McpHost(http, f"http://{first.listen}/reports/mcp")
+    await host.initialize(capabilities={"elicitation": {}})
+    task = (await host.start("report"))["taskId"]
+    async with bounded(), host.asking("tasks/result", {"taskId": task}) as waiting:
+        await waiting.until("elicitation/create")
+        first.kill()
+    there = McpHost(http, f"http://{second.listen}/reports/mcp")
+    there.session, there.revision = host.session, host.revision
+    async with bounded(), there.asking("tasks/result", {"taskId": task}) as waiting:
+        question = await waiting.until("elicitation/create")
+        await there.respond(question["id"], ACCEPTED)
+        assert (await waiting.answered())["structuredContent"] == {"answers": rounds.answers}
+    assert (rounds.answers, len(rounds.turns)) == ([{"a": ACCEPTED}], 2)

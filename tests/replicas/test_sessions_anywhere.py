@@ -1,0 +1,76 @@
+"""A host of the initialize era is known to every replica, and what it ends is over everywhere."""
+
+import asyncio
+from pathlib import Path
+
+from helpers.mcp_host import McpHost
+from helpers.scripted_upstream import ScriptedServer
+from helpers.several_gateways import at, several
+from helpers.shared_store import SharedServer
+from helpers.token_issuer import TokenIssuer
+from helpers.waiting import bounded
+from helpers.whole_gateway import WholeGateway
+
+
+async def status(host: McpHost) -> int:
+    """What a ping of the session is answered with."""
+    return (await host.ask("ping")).status
+
+
+async def until_unknown(host: McpHost) -> None:
+    """Wait until the session is not found."""
+    async with bounded():
+        while await status(host) != 404:
+            await asyncio.sleep(0.005)
+
+
+async def test_a_session_is_found_at_any_replica(three: list[WholeGateway], server: ScriptedServer) -> None:
+    """Each has a session at the server of its own (house §8)."""
+    host = await three[0].greeted()
+    for number, gateway in enumerate(three):
+        answer = await at(host, gateway).call("echo", {"at": number})
+        assert answer.result["structuredContent"] == {"at": number}
+    assert len(server.live) == 3
+
+
+async def test_a_session_that_is_ended_at_one_replica_is_unknown_at_all(
+    three: list[WholeGateway], server: ScriptedServer
+) -> None:
+    host = await three[0].greeted()
+    others = [at(host, gateway) for gateway in three[1:]]
+    for other in others:
+        await other.call("echo")
+    async with others[0].listen() as stream:
+        assert await host.leave() == 200
+        await stream.end()
+    assert await status(host) == 404
+    for other in others:
+        await until_unknown(other)
+    async with bounded():
+        while server.live:
+            await asyncio.sleep(0.005)
+
+
+async def test_a_session_that_was_never_met_here_is_unknown_as_soon_as_it_is_ended(three: list[WholeGateway]) -> None:
+    host = await three[0].greeted()
+    assert await at(host, three[1]).leave() == 200
+    assert await status(at(host, three[2])) == 404
+
+
+async def test_a_session_is_found_by_nobody_else_at_any_replica(
+    server: ScriptedServer, valkey_server: SharedServer, tmp_path: Path
+) -> None:
+    issuer = TokenIssuer(tmp_path)
+    auth = {"mode": "required", "issuers": {"corp": issuer.section}}
+    options, public = valkey_server.options(), {"public_url": "https://m.example"}
+    async with several(2, {"reports": server.url}, options, tmp_path, auth=auth, server=public) as (one, two):
+        audience = "https://m.example/reports/mcp"
+        alice = await one.greeted(token=issuer.token(audience))
+        assert await status(at(alice, two)) == 200
+        mallory = at(alice, two)
+        mallory.token = issuer.token(audience, subject="mallory")
+        assert await status(mallory) == 404
+        assert await mallory.leave() == 404
+        # A word of it would have come by now.
+        assert await status(at(alice, two)) == 200
+        assert await status(alice) == 200

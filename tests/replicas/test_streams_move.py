@@ -1,0 +1,204 @@
+"""Event streams go on at whatever replica their host comes to: nothing lost, nothing twice, never on two at once."""
+
+from typing import Any
+
+from helpers.event_streams import got, refused
+from helpers.mcp_host import McpHost
+from helpers.scripted_replies import event
+from helpers.scripted_upstream import ScriptedServer, note
+from helpers.several_gateways import at, gone
+from helpers.talking_tool import TalkingTool
+from helpers.waiting import eventually
+from helpers.whole_gateway import WholeGateway
+from interaction.questioning import ACCEPTED, DONE, ELICIT, capable
+from interaction.resuming import SAID, call_stream, heard, ids_of, last_id, sessions_of, tell
+from replicas.moving import PART, counted, draining, knows_of_stream, messages, outcome
+
+
+async def test_a_counted_stream_of_a_call_goes_on_elsewhere_while_the_replica_that_carries_it_drains(
+    three: list[WholeGateway], tool: TalkingTool
+) -> None:
+    host = await three[0].greeted()
+    told: list[Any] = []
+    async with call_stream(host) as wire:
+        await tell(tool, *counted(0))
+        await messages(wire, PART)
+        wire.cut()
+        told += heard(wire)
+    await tell(tool, *counted(1))
+    async with got(at(host, three[1]), last_id(wire)) as carried:
+        await messages(carried, PART)
+        await tell(tool, *counted(2))
+        async with draining(three[1]):
+            await tell(tool, *counted(3))
+            rest = await carried.to_end()
+            assert rest[-1].retry == "1000"
+        told += heard(carried)
+    async with got(at(host, three[2]), last_id(carried)) as again:
+        await messages(again, 4 * PART - len(told))
+        await tell(tool, *counted(4))
+        await tool.finish(DONE)
+        await again.to_end()
+        told += heard(again)
+    assert told == [*range(5 * PART), DONE]
+
+
+async def test_a_counted_stream_of_a_call_comes_back_to_the_replica_that_holds_it(
+    three: list[WholeGateway], tool: TalkingTool
+) -> None:
+    host = await three[0].greeted()
+    async with call_stream(host) as wire:
+        await tell(tool, *counted(0))
+        await messages(wire, PART)
+        wire.cut()
+    async with got(at(host, three[1]), last_id(wire)) as carried:
+        await tell(tool, *counted(1))
+        await messages(carried, PART)
+        async with got(host, last_id(carried)) as again:
+            await tell(tool, *counted(2))
+            await tool.finish(DONE)
+            await again.to_end()
+            assert await carried.to_end() == []
+    assert [*heard(wire), *heard(carried), *heard(again)] == [*range(3 * PART), DONE]
+
+
+async def test_a_stream_that_is_taken_up_elsewhere_ends_where_it_was(
+    three: list[WholeGateway], tool: TalkingTool
+) -> None:
+    host = await three[0].greeted()
+    async with call_stream(host) as wire:
+        await tell(tool, 1)
+        await messages(wire, 1)
+        async with got(at(host, three[1]), last_id(wire)) as carried:
+            await tell(tool, 2)
+            await messages(carried, 1)
+            assert await wire.to_end() == []
+            async with got(at(host, three[2]), last_id(carried)) as third:
+                await tell(tool, 3)
+                await messages(third, 1)
+                assert await carried.to_end() == []
+                await tool.finish(DONE)
+                await third.to_end()
+    assert [heard(each) for each in (wire, carried, third)] == [[1], [2], [3, DONE]]
+
+
+async def test_the_answer_of_a_call_is_fetched_elsewhere_as_often_as_it_is_asked_for(
+    three: list[WholeGateway], tool: TalkingTool
+) -> None:
+    host = await three[0].greeted()
+    async with call_stream(host) as wire:
+        await tell(tool, 1, 2)
+        await ids_of(wire, 3)
+        first = wire.seen[1].id
+        wire.cut()
+    await tool.finish(DONE)
+    for gateway in (three[1], three[2], three[1]):
+        async with got(at(host, gateway), first) as again:
+            await again.to_end()
+            assert heard(again) == [2, DONE]
+
+
+async def test_a_host_whose_call_is_lost_is_told_so_elsewhere(three: list[WholeGateway], tool: TalkingTool) -> None:
+    """What came of it nobody knows, but silence would have the host wait for ever."""
+    host = await three[0].greeted()
+    async with call_stream(host) as wire:
+        await tell(tool, 1)
+        await messages(wire, 1)
+        async with got(at(host, three[1]), last_id(wire)) as carried:
+            await gone(three[0])
+            await carried.to_end()
+    assert outcome(carried)["id"] == 7
+    assert outcome(carried)["error"]["data"]["dispatched"] is True
+
+
+async def test_a_question_goes_out_on_a_stream_that_is_carried_elsewhere(
+    three: list[WholeGateway], tool: TalkingTool
+) -> None:
+    host = await capable(three[0])
+    async with call_stream(host) as wire:
+        await tell(tool, 1)
+        await messages(wire, 1)
+        wire.cut()
+    async with got(at(host, three[1]), last_id(wire)) as carried:
+        await tool.ask("q")
+        question = (await carried.until(ELICIT)).message
+        async with got(at(host, three[2]), last_id(wire)) as again:
+            # The one before was asked on a stream that is there no more.
+            assert (await again.until(ELICIT)).message == question
+            assert await carried.to_end() == []
+            await at(host, three[1]).respond(question["id"], ACCEPTED)
+            assert (await tool.told("q"))["result"] == ACCEPTED
+            await tool.finish(DONE)
+            await again.to_end()
+
+
+async def test_a_get_stream_goes_on_elsewhere_while_its_replica_drains(
+    three: list[WholeGateway], server: ScriptedServer
+) -> None:
+    host = await three[0].greeted()
+    await server.streaming()
+    async with got(host) as wire:
+        await server.push(note(SAID, level="info", data=1))
+        await messages(wire, 1)
+        async with draining(three[0]):
+            assert (await wire.to_end())[-1].retry == "1000"
+    async with got(at(host, three[1]), last_id(wire)) as moved:
+        await server.streaming()
+        await server.push(note(SAID, level="info", data=2))
+        await messages(moved, 1)
+    assert heard(moved) == [2]
+
+
+async def test_a_get_stream_goes_on_elsewhere_after_what_was_missed(
+    three: list[WholeGateway], server: ScriptedServer
+) -> None:
+    host = await three[0].greeted()
+    await server.streaming()
+    async with got(host) as wire:
+        await server.push(note(SAID, level="info", data=1))
+        await messages(wire, 1)
+        wire.cut()
+    await eventually(lambda: not _streams(three[0], host))
+    await server.push(note(SAID, level="info", data=2))
+    await eventually(lambda: _said(three[0], host, 2))
+    async with got(at(host, three[1]), last_id(wire)) as moved:
+        await messages(moved, 1)
+        await eventually(lambda: knows_of_stream(three[0], host))
+        await say_first(server, note(SAID, level="info", data=3))
+        await messages(moved, 2)
+        moved.cut()
+    assert heard(moved) == [2, 3]
+
+
+async def test_a_stream_that_nobody_knows_is_refused(three: list[WholeGateway]) -> None:
+    host = await three[0].greeted()
+    status, text = await refused(at(host, three[1]), "p1-0123456789ab-3")
+    assert (status, "not known" in text) == (400, True)
+
+
+async def test_a_stream_of_another_session_is_refused(three: list[WholeGateway], tool: TalkingTool) -> None:
+    host, other = await three[0].greeted(), await three[1].greeted()
+    async with call_stream(host) as wire:
+        await tell(tool, 1)
+        await messages(wire, 1)
+        assert (await refused(other, last_id(wire)))[0] == 400
+        await tool.finish(DONE)
+        await wire.to_end()
+    assert heard(wire) == [1, DONE]
+
+
+async def say_first(server: ScriptedServer, message: object) -> None:
+    """Say something in the server's oldest session alone."""
+    await server._streams[0].write(event(message))
+
+
+def _streams(gateway: WholeGateway, host: McpHost) -> Any:
+    session = sessions_of(gateway).peek(host.session)
+    return None if session is None else session.streams
+
+
+def _said(gateway: WholeGateway, host: McpHost, number: int) -> bool:
+    session = sessions_of(gateway).peek(host.session)
+    assert session is not None
+    assert session.parted is not None
+    return session.parted[0]._number == number  # type: ignore[attr-defined]

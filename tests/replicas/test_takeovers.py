@@ -1,0 +1,275 @@
+"""A replica dies, or stands still for longer than its lease: others end, or run, what it held, and it cannot undo that.
+
+Real processes and signals: nothing of one that is killed, or stopped, goes on in any thread.
+"""
+
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from helpers.gateway_process import GatewayProcess, gateway_process, write_configuration
+from helpers.mcp_host import McpHost
+from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.several_gateways import key_file
+from helpers.shared_store import SharedServer
+from helpers.talking_tool import TalkingTool
+from helpers.waiting import bounded, eventually
+from interaction.questioning import ACCEPTED, CAPABLE, ELICIT
+from taskgate.stores.redis.keys import Keys
+from taskgate.stores.redis.options import RedisOptions
+
+LOST = "The gateway stopped while the call was running; it may or may not have completed"
+DONE = {"content": [{"type": "text", "text": "done"}]}
+LEASE = 2.0
+
+Start = Callable[[], Awaitable[GatewayProcess]]
+
+
+@pytest.fixture
+def options(valkey_server: SharedServer) -> RedisOptions:
+    """Where their store is."""
+    return valkey_server.options()
+
+
+@pytest.fixture
+async def start(server: ScriptedServer, options: RedisOptions, tmp_path: Path) -> AsyncIterator[Start]:
+    """Starts replicas, each a process, whose lease is two seconds."""
+    store = (
+        f'{{backend: redis, redis: {{url: "redis://127.0.0.1:{options.port}/0", key_prefix: "{options.key_prefix}"}}, '
+        f"lease: {{ttl: {LEASE:g}s, heartbeat: 500ms}}}}"
+    )
+    upstream = f'{{reports: {{path: /reports/mcp, url: "{server.url}", health: null, concurrency: 1}}}}'
+    auth = f'{{mode: none, context: {{key_file: "{key_file(tmp_path)}"}}}}'
+    file = write_configuration(
+        tmp_path, server.url, store=store, auth=auth, audit="{enabled: false}", upstreams=upstream
+    )
+    async with AsyncExitStack() as stack:
+        logs = iter(range(9))
+
+        async def started() -> GatewayProcess:
+            log = tmp_path / f"{next(logs)}.log"
+            return await stack.enter_async_context(gateway_process(["--config", file], log=log))
+
+        yield started
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as http:
+        yield http
+
+
+def host_of(http: aiohttp.ClientSession, gateway: GatewayProcess, like: McpHost | None = None) -> McpHost:
+    host = McpHost(http, f"http://{gateway.listen}/reports/mcp")
+    if like is not None:
+        host.session, host.revision = like.session, like.revision
+    return host
+
+
+async def ended(host: McpHost, task: str) -> dict[str, object]:
+    """The task, once it has ended."""
+    async with bounded():
+        await host.ask("tasks/result", {"taskId": task})
+        found: dict[str, object] = await host.task(task)
+    return found
+
+
+async def counted(http: aiohttp.ClientSession, gateway: GatewayProcess, sample: str) -> float:
+    async with http.get(f"http://{gateway.admin}/metrics") as page:
+        lines = (await page.text()).splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(sample))
+
+
+async def test_what_a_killed_replica_ran_ends_at_another_as_one_of_unknown_outcome(
+    server: ScriptedServer, start: Start, http: aiohttp.ClientSession
+) -> None:
+    server.script["report"] = Hold()
+    first, second = await start(), await start()
+    host = host_of(http, first)
+    await host.initialize()
+    task = (await host.start("report"))["taskId"]
+    await eventually(lambda: server.heard("tools/call"))
+    first.kill()
+    found = await ended(host_of(http, second, host), task)
+    assert (found["status"], found["statusMessage"]) == ("failed", LOST)
+    assert len(server.heard("tools/call")) == 1
+    assert await counted(http, second, 'taskgate_task_recoveries_total{outcome="failed"') == 1
+
+
+async def test_what_a_killed_replica_had_not_sent_is_sent_by_another_once(
+    server: ScriptedServer, start: Start, http: aiohttp.ClientSession
+) -> None:
+    server.script["report"] = Hold()
+    first = await start()
+    host = host_of(http, first)
+    await host.initialize()
+    await host.start("report")
+    await eventually(lambda: server.heard("tools/call"))
+    waiting = [(await host.start("echo", {"number": number}))["taskId"] for number in range(3)]
+    second = await start()
+    first.kill()
+    there = host_of(http, second, host)
+    for task in waiting:
+        assert (await ended(there, task))["status"] == "completed"
+    sent = [call["params"]["arguments"].get("number") for call in server.heard("tools/call")]
+    assert sorted(number for number in sent if number is not None) == [0, 1, 2]
+
+
+async def test_a_replica_that_stood_still_for_too_long_gives_its_call_up_and_its_answer_counts_for_nothing(
+    server: ScriptedServer, start: Start, http: aiohttp.ClientSession
+) -> None:
+    server.script["report"] = hold = Hold()
+    first, second = await start(), await start()
+    host = host_of(http, first)
+    await host.initialize()
+    task = (await host.start("report"))["taskId"]
+    await eventually(lambda: server.heard("tools/call"))
+    first.ask(signal.SIGSTOP)
+    there = host_of(http, second, host)
+    found = await ended(there, task)
+    assert found["statusMessage"] == LOST
+    hold.release(DONE)
+    first.ask(signal.SIGCONT)
+
+    async with bounded():
+        while not await counted(http, first, "taskgate_leases_lost_total"):
+            pass
+    assert await there.task(task) == found
+    assert await host.task(task) == found
+    assert len(server.heard("tools/call")) == 1
+
+
+async def test_a_replica_that_stood_still_for_less_than_its_lease_loses_nothing(
+    server: ScriptedServer, start: Start, http: aiohttp.ClientSession
+) -> None:
+    server.script["report"] = hold = Hold()
+    first, second = await start(), await start()
+    host = host_of(http, first)
+    await host.initialize()
+    task = (await host.start("report"))["taskId"]
+    await eventually(lambda: server.heard("tools/call"))
+    first.ask(signal.SIGSTOP)
+    there = host_of(http, second, host)
+    assert (await there.task(task))["status"] == "working"
+    first.ask(signal.SIGCONT)
+    hold.release(DONE)
+    assert (await ended(there, task))["status"] == "completed"
+    assert await counted(http, first, "taskgate_leases_lost_total") == 0
+
+
+@asynccontextmanager
+async def carried(host: McpHost, task: str, tool: TalkingTool) -> AsyncIterator[None]:
+    """The task's question is on the stream of a `tasks/result` of the host."""
+    async with host.asking("tasks/result", {"taskId": task}) as stream:
+        await tool.ask("q")
+        await stream.until(ELICIT)
+        yield
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_question_on_a_stream_of_a_killed_replica_is_asked_again_where_its_host_waits_then(
+    tool: TalkingTool, server: ScriptedServer, start: Start, http: aiohttp.ClientSession, when: str
+) -> None:
+    first, second, third = await start(), await start(), await start()
+    host = host_of(http, first)
+    await host.initialize(capabilities=CAPABLE)
+    task = (await host.start("report"))["taskId"]
+    there = host_of(http, third, host)
+    async with AsyncExitStack() as stack:
+        async with carried(host_of(http, second, host), task, tool):
+            if when == "before":
+                stream = await stack.enter_async_context(there.asking("tasks/result", {"taskId": task}))
+            second.kill()
+        if when == "after":
+            stream = await stack.enter_async_context(there.asking("tasks/result", {"taskId": task}))
+        asked = await stream.until(ELICIT)
+        assert (await there.respond(asked["id"], ACCEPTED)).status == 202
+        assert (await tool.told("q"))["result"] == ACCEPTED
+        await tool.finish(DONE)
+        assert (await stream.answered())["content"] == DONE["content"]
+        assert len(stream.of(ELICIT)) == 1
+    assert len(server.heard("tools/call")) == 1
+    assert len(server.replies) == 1
+
+
+async def test_a_question_on_a_stream_of_a_killed_replica_is_asked_again_on_the_get_stream_of_its_session(
+    tool: TalkingTool, start: Start, http: aiohttp.ClientSession
+) -> None:
+    first, second, third = await start(), await start(), await start()
+    host = host_of(http, first)
+    await host.initialize(capabilities=CAPABLE)
+    task = (await host.start("report"))["taskId"]
+    there = host_of(http, third, host)
+    async with AsyncExitStack() as stack:
+        async with carried(host_of(http, second, host), task, tool):
+            get = await stack.enter_async_context(there.listen())
+            # In order: what waited for the stream was looked for before.
+            await there.task(task)
+            second.kill()
+        asked = await get.until(ELICIT)
+        await there.respond(asked["id"], ACCEPTED)
+        assert (await tool.told("q"))["result"] == ACCEPTED
+        await tool.finish(DONE)
+        assert (await ended(there, task))["status"] == "completed"
+        assert len(get.of(ELICIT)) == 1
+
+
+_SAVE = """
+local saved = {}
+for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
+  saved[#saved + 1] = {key, redis.call('PTTL', key), redis.call('DUMP', key)}
+end
+return saved"""
+_BRING_BACK = """
+for _, key in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('DEL', key) end
+for at = 2, #ARGV, 3 do redis.call('RESTORE', ARGV[at], math.max(0, tonumber(ARGV[at + 1])), ARGV[at + 2]) end"""
+
+
+async def test_of_a_store_that_came_back_between_two_signs_of_life_with_what_was_true_before_nothing_is_taken_over(
+    server: ScriptedServer,
+    valkey_server: SharedServer,
+    options: RedisOptions,
+    start: Start,
+    http: aiohttp.ClientSession,
+) -> None:
+    """Every sign of life was heard, and yet no lease is what it seems until those who live were heard again."""
+    server.script["report"] = hold = Hold()
+    keys = Keys(options.key_prefix)
+    second = await start()
+    first = await start()
+    host = host_of(http, first)
+    await host.initialize()
+    task = (await host.start("report"))["taskId"]
+    await eventually(lambda: server.heard("tools/call"))
+    lives = valkey_server.ask("ZRANGE", keys.of("lives"), 0, -1)
+    (runs_it,) = [valkey_server.ask("HGET", keys.of(f"task:{task}"), "holder")]
+    (watches,) = [name for name in lives if name != runs_it]
+
+    def until(holder: bytes) -> float:
+        return float(valkey_server.ask("ZSCORE", keys.of("lives"), holder))
+
+    async def signs_of(holder: bytes, count: int) -> None:
+        for _ in range(count):
+            known = until(holder)
+            await eventually(lambda known=known: until(holder) != known)  # type: ignore[misc]
+
+    saved = valkey_server.ask("EVAL", _SAVE, 0, keys.every)
+    then = until(runs_it)
+    # The leases of what was saved lapse.
+    await eventually(lambda: min(until(runs_it), until(watches)) > then + 1.25 * LEASE * 1_000_000)
+    first.ask(signal.SIGSTOP)
+    valkey_server.ask("EVAL", _BRING_BACK, 0, keys.every, *(part for row in saved for part in row))
+    # One of two is given right before something is taken over.
+    await signs_of(watches, 3)
+    first.ask(signal.SIGCONT)
+    await signs_of(runs_it, 2)
+    there = host_of(http, second, host)
+    assert (await there.task(task))["status"] == "working"
+    hold.release(DONE)
+    assert (await ended(there, task))["status"] == "completed"
+    assert await counted(http, second, "taskgate_task_recoveries_total") == 0
+    assert await counted(http, first, "taskgate_leases_lost_total") == 0

@@ -1,0 +1,113 @@
+"""Waits for tasks go on at whatever replica their host comes to, with all that is said of the task meanwhile."""
+
+from typing import Any
+
+import pytest
+
+from helpers.event_streams import asked, got
+from helpers.several_gateways import at
+from helpers.talking_tool import TalkingTool
+from helpers.waiting import eventually
+from helpers.whole_gateway import WholeGateway
+from interaction.questioning import DONE
+from interaction.resuming import heard, ids_of, last_id, tell
+from replicas.moving import (
+    PART,
+    counted,
+    draining,
+    knows_of_stream,
+    listened_to,
+    messages,
+    outcome,
+    said,
+    told_directly,
+)
+
+
+@pytest.mark.parametrize("way", [(0, 1, 2), (1, 2, 0)], ids=["from where it runs", "to where it runs"])
+async def test_a_counted_wait_for_a_task_goes_on_elsewhere_while_its_replica_drains(
+    three: list[WholeGateway], tool: TalkingTool, way: tuple[int, ...]
+) -> None:
+    host = await three[0].greeted()
+    task = (await host.start("report"))["taskId"]
+    told: list[Any] = []
+    first, second, third = (at(host, three[place]) for place in way)
+    async with asked(first, "tasks/result", {"taskId": task}) as wire:
+        await ids_of(wire, 1)
+        await listened_to(three[0], task)
+        await tell(tool, *counted(0))
+        await messages(wire, PART)
+        wire.cut()
+        told += heard(wire)
+    await tell(tool, *counted(1))
+    async with got(second, last_id(wire)) as moved:
+        await messages(moved, PART)
+        await tell(tool, *counted(2))
+        async with draining(three[way[1]]):
+            await tell(tool, *counted(3))
+            await moved.to_end()
+        told += heard(moved)
+    async with got(third, last_id(moved)) as again:
+        await messages(again, 4 * PART - len(told))
+        await tell(tool, *counted(4))
+        await messages(again, 5 * PART - len(told))
+        # Where the task runs, too, what is new waits behind what is still to be read.
+        assert not told_directly(three[0], task)
+        await tool.finish(DONE)
+        await again.to_end()
+        told += heard(again)[:-1]
+    assert told == [*range(5 * PART)]
+    assert outcome(again)["id"] == 7
+    assert outcome(again)["result"]["content"] == DONE["content"]
+
+
+async def test_a_host_that_waits_where_a_replica_drains_is_sent_elsewhere(
+    three: list[WholeGateway], tool: TalkingTool
+) -> None:
+    host = await three[0].greeted()
+    task = (await host.start("report"))["taskId"]
+    async with asked(at(host, three[1]), "tasks/result", {"taskId": task}) as wire:
+        await ids_of(wire, 1)
+        await listened_to(three[0], task)
+        await tell(tool, 1)
+        await messages(wire, 1)
+        async with draining(three[1]):
+            assert (await wire.to_end())[-1].retry == "1000"
+    await tell(tool, 2)
+    async with got(at(host, three[2]), last_id(wire)) as again:
+        await tell(tool, 3)
+        await tool.finish(DONE)
+        await again.to_end()
+    assert heard(wire) == [1]
+    assert heard(again)[:-1] == [2, 3]
+    assert outcome(again)["id"] == 7
+    assert outcome(again)["result"]["content"] == DONE["content"]
+
+
+async def test_a_wait_for_a_task_that_ended_meanwhile_ends_elsewhere(
+    three: list[WholeGateway], tool: TalkingTool
+) -> None:
+    host = await three[0].greeted()
+    task = (await host.start("report"))["taskId"]
+    async with asked(at(host, three[1]), "tasks/result", {"taskId": task}) as wire:
+        await ids_of(wire, 1)
+        wire.cut()
+    await tool.finish(DONE)
+    for gateway in (three[2], three[0]):
+        async with got(at(host, gateway), last_id(wire)) as again:
+            await again.to_end()
+            assert outcome(again)["result"]["content"] == DONE["content"]
+
+
+async def test_a_task_is_told_of_on_the_get_stream_that_another_replica_has(
+    three: list[WholeGateway], tool: TalkingTool
+) -> None:
+    host = await three[0].greeted()
+    await host.start("report")
+    async with got(at(host, three[1])) as get:
+        await eventually(lambda: knows_of_stream(three[0], host))
+        await tell(tool, *counted(0))
+        while [each for each in said(get) if each == PART - 1] == []:
+            assert await get.next() is not None
+        assert said(get) == [*counted(0)]
+        await tool.finish(DONE)

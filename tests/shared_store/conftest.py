@@ -1,0 +1,25 @@
+"""Two processes of one deployment, as far as the store can tell them apart; on Valkey and on Redis."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from taskgate.stores.open import open_shared
+from taskgate.stores.redis.options import RedisOptions
+from taskgate.stores.sharing import Shared
+
+
+@pytest.fixture
+async def one(shared_options: RedisOptions) -> AsyncIterator[Shared]:
+    """The first."""
+    shared = await open_shared(shared_options)
+    yield shared
+    await shared.store.close()
+
+
+@pytest.fixture
+async def other(shared_options: RedisOptions) -> AsyncIterator[Shared]:
+    """The second."""
+    shared = await open_shared(shared_options)
+    yield shared
+    await shared.store.close()

@@ -1,0 +1,215 @@
+"""Leases by the server's clock: what a sign of life renews and says, and what is put back."""
+
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from helpers.records import new_record
+from helpers.shared_store import KINDS, Kind, SharedServer
+from helpers.waiting import bounded
+from taskgate.stores.open import open_shared
+from taskgate.stores.redis.options import RedisOptions
+from taskgate.stores.sharing import Shared
+from taskgate.tasks.record import Lease, Outcome, Succeeded, TaskRecord, TaskStatus, altered
+
+LEASE = timedelta(seconds=15)
+ENDED: Outcome = Succeeded(result='{"content":[]}', tool_error=False)
+
+
+def held(holder: str, *, left: timedelta = LEASE, **changes: object) -> TaskRecord:
+    """A record that a process holds, for so long by the server's clock."""
+    now = datetime.now(UTC)
+    changes = {"created_at": now, "updated_at": now, "lease": Lease(holder=holder, until=now + left), **changes}
+    return altered(new_record(), **changes)
+
+
+async def stored(shared: Shared, record: TaskRecord) -> TaskRecord:
+    """The record as it is kept."""
+    kept = await shared.store.load(record.owner, record.id, now=record.created_at, bodies=True)
+    assert kept is not None
+    return kept
+
+
+async def test_a_sign_of_life_tells_the_time_of_the_server(one: Shared) -> None:
+    before = time.time()
+    beat = await one.leases.beat("one", {}, lease=LEASE)
+    assert before - 0.1 <= beat.time.timestamp() <= time.time() + 0.1
+    assert beat.time.tzinfo is UTC
+
+
+async def test_a_sign_of_life_renews_what_the_process_holds_and_touches_no_revision(one: Shared) -> None:
+    record = held("one", left=timedelta(seconds=1))
+    await one.store.insert(record, caps=())
+    beat = await one.leases.beat("one", {record.id: record.revision}, lease=LEASE)
+    assert (beat.ended, beat.lost, beat.behind) == (frozenset(),) * 3
+    kept = await stored(one, record)
+    assert kept.lease == Lease(holder="one", until=beat.time + LEASE)
+    assert altered(kept, lease=None) == altered(record, lease=None)
+
+
+async def test_a_lease_that_has_lapsed_is_renewed_while_nobody_took_over(one: Shared, other: Shared) -> None:
+    record = held("one", left=-timedelta(seconds=5))
+    await one.store.insert(record, caps=())
+    beat = await one.leases.beat("one", {record.id: record.revision}, lease=LEASE)
+    assert not beat.lost
+    taken = await other.store.lapsed(holder="other", until=beat.time + LEASE, now=beat.time, limit=1)
+    assert taken == ()
+
+
+async def test_a_sign_of_life_shortens_no_lease(one: Shared) -> None:
+    record = held("one", left=timedelta(hours=1))
+    await one.store.insert(record, caps=())
+    await one.leases.beat("one", {record.id: record.revision}, lease=LEASE)
+    assert (await stored(one, record)).lease == record.lease
+
+
+async def test_a_task_that_another_took_over_is_lost_and_stays_with_the_other(one: Shared, other: Shared) -> None:
+    record = held("one", left=-timedelta(seconds=1))
+    await one.store.insert(record, caps=())
+    now = datetime.now(UTC)
+    (taken,) = await other.store.lapsed(holder="other", until=now + LEASE, now=now, limit=1)
+    beat = await one.leases.beat("one", {record.id: record.revision}, lease=2 * LEASE)
+    assert beat.lost == {record.id}
+    assert (await stored(one, record)).lease == taken.lease
+
+
+async def test_a_task_that_nobody_holds_is_not_the_process_s_either(one: Shared) -> None:
+    record = altered(held("one"), lease=None)
+    await one.store.insert(record, caps=())
+    beat = await one.leases.beat("one", {record.id: record.revision}, lease=LEASE)
+    assert beat.lost == {record.id}
+    assert (await stored(one, record)).lease is None
+
+
+async def test_a_task_that_has_ended_is_told_of_and_left_alone(one: Shared) -> None:
+    record = held("one")
+    await one.store.insert(record, caps=())
+    done = altered(record, status=TaskStatus.COMPLETED, outcome=ENDED, revision=record.revision + 1, lease=None)
+    assert await one.store.swap(done, expected=record.revision)
+    beat = await one.leases.beat("one", {record.id: record.revision}, lease=LEASE)
+    assert (beat.ended, beat.lost, beat.behind) == ({record.id}, frozenset(), frozenset())
+
+
+async def test_what_the_store_does_not_have_or_has_older_is_behind(one: Shared) -> None:
+    older, gone = held("one"), held("one")
+    await one.store.insert(older, caps=())
+    beat = await one.leases.beat("one", {older.id: older.revision + 1, gone.id: 0}, lease=LEASE)
+    assert beat.behind == {older.id, gone.id}
+    assert not beat.lost
+
+
+async def test_a_row_that_is_none_any_more_costs_no_other_its_lease(
+    one: Shared, shared_server: SharedServer, shared_options: RedisOptions
+) -> None:
+    """Whoever may write to the store can put anything in the place of a row."""
+    damaged, sound = held("one"), held("one")
+    for record in (damaged, sound):
+        await one.store.insert(record, caps=())
+    (row,) = [key for key in shared_server.keys(shared_options.key_prefix) if key.endswith(damaged.id.encode())]
+    shared_server.ask("SET", row, "none")
+    beat = await one.leases.beat("one", {damaged.id: 0, sound.id: 0}, lease=2 * LEASE)
+    assert beat.behind == {damaged.id}
+    lease, before = (await stored(one, sound)).lease, sound.lease
+    assert lease is not None
+    assert before is not None
+    assert lease.until > before.until
+
+
+async def test_many_tasks_are_one_command(
+    one: Shared, shared_server: SharedServer, shared_options: RedisOptions
+) -> None:
+    records = [held("one") for _ in range(40)]
+    for record in records:
+        await one.store.insert(record, caps=())
+    await one.leases.beat("one", {}, lease=LEASE)
+    shared_server.ask("CONFIG", "RESETSTAT")
+    await one.leases.beat("one", {record.id: record.revision for record in records}, lease=LEASE)
+    assert shared_server.commands()["evalsha"] == 1
+
+
+async def test_who_gave_a_sign_of_life_lately_is_told(one: Shared, other: Shared) -> None:
+    assert (await one.leases.beat("one", {}, lease=LEASE)).alive == {"one"}
+    assert (await other.leases.beat("other", {}, lease=LEASE)).alive == {"one", "other"}
+    assert (await one.leases.beat("one", {}, lease=LEASE)).alive == {"one", "other"}
+    await other.leases.part("other")
+    assert (await one.leases.beat("one", {}, lease=LEASE)).alive == {"one"}
+    await other.leases.part("other")
+
+
+async def test_who_gives_no_sign_of_life_is_not_among_them_for_long(one: Shared, other: Shared) -> None:
+    await other.leases.beat("other", {}, lease=timedelta(microseconds=1))
+    assert (await one.leases.beat("one", {}, lease=LEASE)).alive == {"one"}
+
+
+async def test_a_sign_of_life_is_told_until_when_the_one_before_was_good(one: Shared, other: Shared) -> None:
+    first = await one.leases.beat("one", {}, lease=LEASE)
+    assert first.before is None
+    await other.leases.beat("other", {}, lease=2 * LEASE)
+    second = await one.leases.beat("one", {}, lease=LEASE / 3)
+    assert second.before == first.time + LEASE
+    assert (await one.leases.beat("one", {}, lease=LEASE)).before == second.time + LEASE / 3
+
+
+async def test_of_a_sign_of_life_that_the_store_forgot_nothing_is_told(
+    one: Shared, shared_server: SharedServer, shared_options: RedisOptions
+) -> None:
+    await one.leases.beat("one", {}, lease=LEASE)
+    shared_server.ask("FLUSHDB")
+    assert (await one.leases.beat("one", {}, lease=LEASE)).before is None
+
+
+async def test_the_leases_can_be_had_apart(one: Shared) -> None:
+    record = held("one", left=timedelta(seconds=1))
+    await one.store.insert(record, caps=())
+    async with one.apart() as leases:
+        beat = await leases.beat("one", {record.id: record.revision}, lease=LEASE)
+    lease = (await stored(one, record)).lease
+    assert lease is not None
+    assert lease.until == beat.time + LEASE
+
+
+@pytest.mark.parametrize("was_kept", [False, True])
+async def test_a_task_is_put_back_with_its_bodies_where_the_store_has_forgotten_it(
+    one: Shared, other: Shared, was_kept: bool
+) -> None:
+    record = held("one")
+    newer = altered(record, revision=record.revision + 1, status_message="further on")
+    if was_kept:
+        await one.store.insert(record, caps=())
+    assert await one.leases.restore(newer)
+    assert await stored(other, record) == newer
+    assert not await one.leases.restore(newer)
+
+
+async def test_an_outcome_is_put_back(one: Shared) -> None:
+    record = held("one")
+    await one.store.insert(record, caps=())
+    done = altered(record, status=TaskStatus.COMPLETED, outcome=ENDED, revision=record.revision + 1, lease=None)
+    assert await one.leases.restore(done)
+    assert (await stored(one, record)).outcome == ENDED
+
+
+async def test_nothing_is_put_back_over_what_another_holds(one: Shared, other: Shared) -> None:
+    record = held("other")
+    await other.store.insert(record, caps=())
+    mine = altered(held("one"), id=record.id, revision=record.revision + 5)
+    assert not await one.leases.restore(mine)
+    assert await stored(one, record) == record
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_server_whose_memory_is_full_says_so_and_takes_signs_of_life(tmp_path: Path, kind: Kind) -> None:
+    async with SharedServer(tmp_path, kind) as server, bounded():
+        shared = await open_shared(server.options())
+        try:
+            first = await shared.leases.beat("one", {}, lease=LEASE)
+            server.ask("CONFIG", "SET", "maxmemory", "1")
+            second = await shared.leases.beat("one", {}, lease=LEASE)
+            server.ask("CONFIG", "SET", "maxmemory", "0")
+            third = await shared.leases.beat("one", {}, lease=LEASE)
+        finally:
+            await shared.store.close()
+    assert [beat.full for beat in (first, second, third)] == [False, True, False]
+    assert (first.before, second.before, third.before) == (None, first.time + LEASE, second.time + LEASE)

@@ -1,0 +1,87 @@
+"""Who waits for a stream to grow, over a connection that fails in ways that nobody has foreseen."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from helpers.waiting import bounded
+from taskgate.stores.redis import growth as module
+from taskgate.stores.redis.growth import Growth
+
+LONG = timedelta(hours=1)
+
+
+class Wire:
+    """A pub/sub connection that says what the test has it say."""
+
+    def __init__(self) -> None:
+        self.said: asyncio.Queue[dict[str, Any] | Exception] = asyncio.Queue()
+        self.channels: set[bytes] = set()
+        self.closed = False
+
+    async def subscribe(self, *names: str) -> None:
+        self.channels.update(name.encode() for name in names)
+        for name in names:
+            self.said.put_nowait({"type": "subscribe", "channel": name.encode()})
+
+    async def get_message(self, *, timeout: float) -> dict[str, Any]:
+        assert timeout
+        said = await self.said.get()
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def wires() -> list[Wire | Exception]:
+    """Those that are made, in turn, or why they are not."""
+    return []
+
+
+@pytest.fixture
+async def growth(wires: list[Wire | Exception], monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Growth]:
+    monkeypatch.setattr(module, "_PAUSE", 0)
+    made = iter(wires)
+
+    def opened() -> Wire:
+        if isinstance(wire := next(made), Exception):
+            raise wire
+        return wire
+
+    listening = Growth(opened)
+    yield listening
+    await listening.close()
+
+
+async def test_a_failure_that_nobody_has_foreseen_lets_go_of_who_waits_and_is_told_once(
+    growth: Growth, wires: list[Wire | Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    failing = [Wire(), Wire()]
+    wires += failing
+    async with bounded():
+        for wire in failing:
+            await growth.wait("stream", LONG)
+            wire.said.put_nowait({"type": "message", "channel": b"\xff\xfe"})
+            await growth.wait("stream", LONG)
+            assert wire.closed
+    assert caplog.text.count("Listening for the growth of streams failed") == 1
+    assert "UnicodeDecodeError" in caplog.text
+
+
+async def test_who_waits_after_a_failure_is_listened_for_anew(growth: Growth, wires: list[Wire | Exception]) -> None:
+    good = Wire()
+    wires += [RuntimeError("not even made"), good]
+    async with bounded():
+        await growth.wait("stream", LONG)
+        await growth.wait("stream", LONG)
+        waiting = asyncio.create_task(growth.wait("stream", LONG))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        good.said.put_nowait({"type": "message", "channel": b"stream"})
+        await waiting

@@ -1,0 +1,242 @@
+"""The news of other processes over a pub/sub connection that may break, or fall silent."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from redis.exceptions import ConnectionError
+
+from helpers.records import OWNER
+from helpers.waiting import bounded
+from taskgate.errors import StoreUnavailable
+from taskgate.stores.base import Change, News, OwnerWatch, TaskWatch
+from taskgate.stores.redis.records import rows
+from taskgate.stores.redis.records.news import Newsfeed
+
+LONG = timedelta(hours=1)
+WATCH = OwnerWatch(owner=OWNER)
+
+
+class Wire:
+    """A pub/sub connection that says what the test has it say; nothing, and no more, where that is None."""
+
+    def __init__(self) -> None:
+        self.said: asyncio.Queue[dict[str, Any] | Exception | None] = asyncio.Queue()
+        self.subscribed: tuple[str, ...] = ()
+        self.asked = 0
+        self.closed = False
+
+    async def subscribe(self, *channels: str) -> None:
+        self.subscribed = channels
+        self.said.put_nowait({"type": "subscribe"})
+
+    async def get_message(self, *, timeout: float | None) -> dict[str, Any] | None:
+        assert timeout is not None
+        said = await self.said.get()
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    async def ping(self) -> None:
+        self.asked += 1
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+    def tell(self, revision: int, id: str, *, mark: str = "other-1", holder: str = "") -> None:
+        words = (mark, str(revision), rows.owner_name(OWNER), holder, id)
+        self.said.put_nowait({"type": "message", "data": "\0".join(words).encode()})
+
+
+@pytest.fixture
+def wires() -> list[Wire]:
+    return []
+
+
+@pytest.fixture
+async def news(wires: list[Wire], monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Newsfeed]:
+    monkeypatch.setattr("taskgate.stores.redis.records.news._AGAIN", 0)
+
+    def opened() -> Wire:
+        wires.append(Wire())
+        return wires[-1]
+
+    feed = Newsfeed(opened, "channel", origin="me")
+    assert await feed.listening(timeout=timedelta(seconds=5))
+    yield feed
+    await feed.close()
+
+
+async def look(_: str) -> int:
+    return 0
+
+
+async def heard(news: Newsfeed, since: int | None = None) -> News:
+    async with bounded():
+        return await news.changed(OwnerWatch(owner=OWNER, since=since), timeout=LONG, look=look)
+
+
+async def place(news: Newsfeed) -> int:
+    return (await news.changed(WATCH, timeout=timedelta(), look=look)).place
+
+
+async def test_what_others_say_is_news(news: Newsfeed, wires: list[Wire]) -> None:
+    since = await place(news)
+    wires[0].tell(3, "task", holder="p")
+    assert (await heard(news, since)).changes == (Change("task", 3),)
+    assert wires[0].subscribed == ("channel",)
+
+
+async def test_what_this_process_said_itself_is_no_news_unless_it_is_in_doubt(
+    news: Newsfeed, wires: list[Wire]
+) -> None:
+    since = await place(news)
+    known, doubted = news.mark(), news.mark()
+    news.doubt(doubted)
+    wires[0].tell(1, "known", mark=known)
+    wires[0].tell(2, "task", mark=doubted)
+    wires[0].tell(3, "another", mark="me")
+    told = set(changes := (await heard(news, since)).changes)
+    while Change("another", 3) not in told:
+        told.update(changes := (await heard(news, since)).changes)
+    assert changes == (Change("task", 2), Change("another", 3))
+
+
+async def test_a_connection_that_breaks_is_made_anew_and_everything_before_is_forgotten(
+    news: Newsfeed, wires: list[Wire], caplog: pytest.LogCaptureFixture
+) -> None:
+    since = await place(news)
+    waiting = asyncio.create_task(heard(news, since))
+    wires[0].said.put_nowait(ConnectionError("gone, and where it was"))
+    assert not (await waiting).complete
+    assert not (await heard(news, since)).complete
+    assert wires[0].closed
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    assert "where it was" not in caplog.text
+
+
+async def test_a_server_that_is_away_for_longer_is_complained_of_once(
+    news: Newsfeed, wires: list[Wire], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals = 3
+
+    async def refuse(wire: Wire, *channels: str) -> None:
+        nonlocal refusals
+        refusals -= 1
+        if refusals >= 0:
+            raise ConnectionError
+        wire.said.put_nowait({"type": "subscribe"})
+
+    since = await place(news)
+    monkeypatch.setattr(Wire, "subscribe", refuse)
+    wires[0].said.put_nowait(ConnectionError())
+    assert not (await heard(news, since)).complete
+    assert len(wires) == 5
+    assert all(wire.closed for wire in wires[:-1])
+    assert len(caplog.records) == 1
+
+
+async def test_a_silent_connection_is_asked_once_and_then_given_up(news: Newsfeed, wires: list[Wire]) -> None:
+    since = await place(news)
+    wires[0].said.put_nowait(None)
+    wires[0].said.put_nowait(None)
+    assert not (await heard(news, since)).complete
+    assert (wires[0].asked, wires[0].closed, len(wires)) == (1, True, 2)
+
+
+async def test_a_connection_that_answers_is_kept(news: Newsfeed, wires: list[Wire]) -> None:
+    since = await place(news)
+    for said in (None, {"type": "pong"}, None, {"type": "pong"}):
+        wires[0].said.put_nowait(said)
+    wires[0].tell(1, "task")
+    assert (await heard(news, since)).complete
+    assert (wires[0].asked, len(wires)) == (2, 1)
+
+
+async def test_a_place_of_before_a_new_connection_is_not_remembered(news: Newsfeed, wires: list[Wire]) -> None:
+    since = await place(news)
+    wires[0].said.put_nowait({"type": "subscribe"})
+    assert await heard(news, since) == News(place=since + 1, complete=False)
+    wires[0].tell(1, "task")
+    assert (await heard(news, since + 1)).changes == (Change("task", 1),)
+
+
+async def test_who_watches_one_task_looks_again_after_a_while(news: Newsfeed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message may be lost without anybody noticing: the wait ends early, and its caller looks."""
+    monkeypatch.setattr("taskgate.stores.redis.records.news.PATIENCE", timedelta(milliseconds=1))
+    async with bounded():
+        told = await news.changed(TaskWatch(id="task", revision=0), timeout=LONG, look=look)
+    assert (told.changes, told.complete) == ((), True)
+
+
+async def test_what_comes_during_the_look_ends_the_wait(news: Newsfeed, wires: list[Wire]) -> None:
+    async def slow_look(_: str) -> int:
+        news.note("task", 1, owner="o", holder=None)
+        return 0
+
+    async with bounded():
+        told = await news.changed(TaskWatch(id="task", revision=0), timeout=LONG, look=slow_look)
+    assert told.changes == (Change("task", 1),)
+
+
+async def test_nobody_listens_where_there_is_no_server(caplog: pytest.LogCaptureFixture) -> None:
+    def refuse() -> Wire:
+        wire = Wire()
+        wire.subscribe = subscribe  # type: ignore[method-assign]
+        return wire
+
+    async def subscribe(*channels: str) -> None:
+        raise ConnectionError
+
+    news = Newsfeed(refuse, "channel", origin="me")
+    assert not await news.listening(timeout=timedelta(milliseconds=1))
+    await news.close()
+    with pytest.raises(StoreUnavailable):
+        await news.changed(WATCH, timeout=LONG, look=look)
+    # It is the operator's affair when the store is opened, and said there.
+    assert caplog.records == []
+
+
+async def test_what_cannot_be_read_is_dropped_and_told_once(
+    news: Newsfeed, wires: list[Wire], caplog: pytest.LogCaptureFixture
+) -> None:
+    since = await place(news)
+    for garbage in (b"\xff\xfe", b"too\0few", b"m\0one\0o\0h\0id"):
+        wires[0].said.put_nowait({"type": "message", "data": garbage})
+    wires[0].tell(1, "task")
+    assert await heard(news, since) == News(changes=(Change("task", 1),), place=since + 1)
+    assert (len(wires), len(caplog.records)) == (1, 1)
+
+
+async def test_what_nobody_has_foreseen_is_met_as_a_connection_that_breaks(
+    news: Newsfeed, wires: list[Wire], caplog: pytest.LogCaptureFixture
+) -> None:
+    since = await place(news)
+    for number in range(2):
+        wires[number].said.put_nowait(RuntimeError("never thought of"))
+        assert not (await heard(news, since)).complete
+        since = await place(news)
+        assert wires[number].closed
+    wires[2].tell(1, "task")
+    assert (await heard(news, since)).changes == (Change("task", 1),)
+    assert caplog.text.count("Listening to the news from the task store failed") == 1
+    assert "never thought of" in caplog.text
+
+
+async def test_a_connection_that_cannot_even_be_made_is_made_later(
+    wires: list[Wire], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("taskgate.stores.redis.records.news._AGAIN", 0)
+    failures = iter((RuntimeError(), None))
+
+    def opened() -> Wire:
+        if (failure := next(failures)) is not None:
+            raise failure
+        return Wire()
+
+    feed = Newsfeed(opened, "channel", origin="me")
+    assert await feed.listening(timeout=timedelta(seconds=5))
+    await feed.close()
