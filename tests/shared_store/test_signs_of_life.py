@@ -108,7 +108,7 @@ async def test_a_row_that_is_none_any_more_costs_no_other_its_lease(
     for record in (damaged, sound):
         await one.store.insert(record, caps=())
     (row,) = [key for key in shared_server.keys(shared_options.key_prefix) if key.endswith(damaged.id.encode())]
-    shared_server.ask("SET", row, "none")
+    shared_server.ask("SET", row, "none", "EX", 60)
     beat = await one.leases.beat("one", {damaged.id: 0, sound.id: 0}, lease=2 * LEASE)
     assert beat.behind == {damaged.id}
     lease, before = (await stored(one, sound)).lease, sound.lease
