@@ -139,7 +139,8 @@ class Service:
     async def drain(self, *, delay: timedelta, hurry: asyncio.Event) -> None:
         """Stop in good order: not ready, then for `delay` as before, then no new work while calls and answers end.
 
-        `hurry` cuts every wait short. Every task that ran here is settled when this returns.
+        `hurry` cuts every wait short. When this returns every task that ran here is settled. Where the store is shared,
+        one that waits for its turn, or between two rounds, is left to the others.
         """
         assert self._house is not None, "only what has started can drain"
         assert self._listener is not None

@@ -1,7 +1,7 @@
 """What somebody else says on the channels of the gateways: it makes nobody deaf."""
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -9,7 +9,8 @@ from helpers.records import OWNER
 from helpers.records_in_time import record_of_now
 from helpers.shared_store import SharedServer
 from helpers.waiting import bounded
-from taskgate.stores.base import OwnerWatch
+from taskgate.errors import StoreUnavailable
+from taskgate.stores.base import OwnerWatch, SessionRecord
 from taskgate.stores.redis.options import RedisOptions
 from taskgate.stores.sharing import Shared
 
@@ -50,3 +51,19 @@ async def test_garbage_on_the_channel_of_a_stream_is_a_hint_like_any(
             shared_server.ask("PUBLISH", channel, garbage)
             await waiting
     assert "growth" not in caplog.text
+
+
+@pytest.mark.parametrize("field", ["expires", "peer"])
+@pytest.mark.parametrize("garbage", [b"lots", b"\xff", b""])
+async def test_a_session_that_cannot_be_read_is_no_more_than_that(
+    one: Shared, shared_server: SharedServer, shared_options: RedisOptions, field: str, garbage: bytes
+) -> None:
+    now = datetime.now(UTC)
+    session = SessionRecord(id="session", owner=OWNER, peer=record_of_now().call.peer, expires_at=now + LONG)
+    await one.store.put(session)
+    (row,) = [key for key in shared_server.keys(shared_options.key_prefix) if b":session:" in key]
+    shared_server.ask("HSET", row, field, garbage)
+    with pytest.raises(StoreUnavailable):
+        await one.store.find(OWNER, "session", now=now)
+    # To whom it is foreign it is no more than unknown, whatever is in it.
+    assert await one.store.find(OWNER._replace(mount="other"), "session", now=now) is None

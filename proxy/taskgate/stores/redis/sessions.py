@@ -11,9 +11,10 @@ from typing import Final
 
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import SessionRecord
-from taskgate.stores.codec import pack_peer, pack_time, unpack_peer, unpack_time
+from taskgate.stores.codec import pack_peer, pack_time, unpack_peer
 from taskgate.stores.redis.connection import Connection, read_script
 from taskgate.stores.redis.keys import Keys, digest
+from taskgate.stores.redis.records.rows import unpack_moment
 from taskgate.tasks.record import OwnerKey
 
 _PUT: Final = read_script("session_put.lua")
@@ -45,9 +46,10 @@ class SessionsInRedis:
     async def find(self, owner: OwnerKey, id: str, *, now: datetime) -> SessionRecord | None:
         """See SessionStore.find."""
         whose, peer, expires = await self._connection.do("HMGET", self._row(id), "owner", "peer", "expires")
-        if whose is None or whose.decode() != digest(*owner) or int(expires) <= pack_time(now):
+        if whose != digest(*owner).encode():
             return None
-        return SessionRecord(id=id, owner=owner, peer=unpack_peer(peer), expires_at=unpack_time(int(expires)))
+        ends = unpack_moment(expires)
+        return SessionRecord(id=id, owner=owner, peer=unpack_peer(peer or b""), expires_at=ends) if ends > now else None
 
     async def touch(self, ids: frozenset[str], *, until: datetime) -> None:
         """See SessionStore.touch."""

@@ -164,6 +164,33 @@ async def test_what_is_no_row_keeps_no_other_from_being_taken_over_or_removed(
     assert set((await store.census()).tasks.values()) == {0}
 
 
+@pytest.mark.parametrize("damage", ["another type", "half a row", "no times"])
+async def test_what_is_no_row_keeps_no_other_out_of_a_list(
+    store: RedisStore, shared_options: RedisOptions, connection: LosingConnection, damage: str
+) -> None:
+    records = [new_record(created_at=EPOCH + timedelta(seconds=number)) for number in range(3)]
+    others = [record.id for record in records[::2]]
+    await keep(store, *records)
+    await overwrite(connection, row_of(records[1], shared_options), damage)
+    for where in (TaskFilter(), TaskFilter(ids=frozenset(record.id for record in records))):
+        page = await store.page(OWNER, where=where, order=UP, after=None, limit=9, now=EPOCH)
+        assert [task.id for task in page.tasks] == others
+
+
+@pytest.mark.parametrize("until", ["soon", "", "9" * 30])
+async def test_a_record_whose_lease_is_damaged_cannot_be_read_and_goes_in_its_time(
+    store: RedisStore, shared_options: RedisOptions, connection: LosingConnection, until: str
+) -> None:
+    record, other = new_record(lease=new_lease()), new_record(lease=new_lease())
+    await keep(store, record, other)
+    await connection.do("HSET", row_of(record, shared_options), "until", until, "rev", "many")
+    with pytest.raises(StoreUnavailable):
+        await store.load(OWNER, record.id, now=EPOCH)
+    with pytest.raises(StoreUnavailable):
+        await store.changed(TaskWatch(id=record.id, revision=0), timeout=LONG)
+    assert [head.id for head in await store.purge(now=EPOCH + 9 * LONG, limit=9)] == [other.id]
+
+
 # --- lists -----------------------------------------------------------------------------------------------------------
 
 

@@ -64,8 +64,10 @@ while true do
     local place = next_place(runs)
     if not place then break end
     local task = root .. 'task:' .. string.sub(place, WIDTH + 1)
-    local head, expires, time = unpack(redis.call('HMGET', task, 'head', 'expires', other))
-    if head and tonumber(expires) > now and tonumber(time) > after and tonumber(time) < before then
+    -- What nobody here wrote is passed over: an error has no first.
+    local row = redis.pcall('HMGET', task, 'head', 'expires', other)
+    local head, expires, time = row[1], tonumber(row[2]), tonumber(row[3])
+    if head and expires and time and expires > now and time > after and time < before then
       found[#found + 1] = {head, place}
       if #found == limit then return {found} end
     end

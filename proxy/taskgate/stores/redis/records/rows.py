@@ -139,9 +139,29 @@ def swapped(root: str, mark: str, record: TaskRecord, expected: int, *, head: by
     ]
 
 
-def unpack_lease(holder: bytes, until: bytes) -> Lease | None:
-    """The lease that two fields hold."""
-    return Lease(holder=unpack_text(holder), until=unpack_time(int(until))) if holder else None
+def unpack_lease(holder: bytes | None, until: bytes | None) -> Lease | None:
+    """The lease that two fields hold. Raises StoreUnavailable where they hold none that anybody wrote."""
+    return Lease(holder=unpack_text(holder), until=unpack_moment(until)) if holder else None
+
+
+def unpack_moment(field: bytes | None) -> datetime:
+    """The moment that a field holds. Raises StoreUnavailable where it holds none."""
+    try:
+        return unpack_time(unpack_number(field))
+    except OverflowError as error:
+        raise _unreadable() from error
+
+
+def unpack_number(field: bytes | None) -> int:
+    """The number that a field holds. Raises StoreUnavailable where it holds none."""
+    try:
+        return int(field or b"")
+    except ValueError as error:
+        raise _unreadable() from error
+
+
+def _unreadable() -> StoreUnavailable:
+    return StoreUnavailable("A stored record cannot be read")
 
 
 def unpack_bodies(head: TaskRecord, params: bytes | None, kind: bytes | None, outcome: bytes | None) -> TaskRecord:

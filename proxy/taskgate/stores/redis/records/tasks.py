@@ -97,14 +97,14 @@ class RedisStore:
         value = await self._connection.do("GET", f"{self._root}repeat:{rows.repeat_name(owner, key)}")
         if value is None:
             return None
-        expires, id = value.split(b" ", 1)
-        return unpack_text(id) if int(expires) > pack_time(now) else None
+        ends, _, id = value.partition(b" ")
+        return unpack_text(id) if rows.unpack_moment(ends) > now else None
 
     async def load(self, owner: OwnerKey, id: TaskId, *, now: datetime, bodies: bool = False) -> TaskRecord | None:
         """See TaskStore.load."""
         values = await self._fields(id, rows.WHOLE if bodies else rows.HEAD)
         head, kept_owner, holder, until, *rest = values
-        if head is None or kept_owner.decode() != rows.owner_name(owner):
+        if head is None or kept_owner != rows.owner_name(owner).encode():
             return None
         record = self._heads.unpack(id, head, rows.unpack_lease(holder, until))
         if record.expires_at <= now:
@@ -267,7 +267,7 @@ class RedisStore:
                 raise
             # The wait has been ended, and there is nothing to tell.
             return NOT_KNOWN
-        return GONE if revision is None else int(revision)
+        return GONE if revision is None else rows.unpack_number(revision)
 
     def _task(self, id: TaskId) -> str:
         return f"{self._root}task:{id}"
@@ -275,8 +275,13 @@ class RedisStore:
     def _removed(self, name: bytes, owner: bytes, head: bytes | None, holder: bytes, until: bytes) -> TaskRecord | None:
         id = unpack_text(name)
         self._heads.forget(id)
-        self._news.note(id, GONE, owner=owner.decode(), holder=unpack_text(holder) or None)
-        return heads.read(head, rows.unpack_lease(holder, until))
+        try:
+            lease = rows.unpack_lease(holder, until)
+        except StoreUnavailable:
+            head, lease = None, None
+        # Whose it was may be damaged, too: then it is nobody's.
+        self._news.note(id, GONE, owner=owner.decode(errors="replace"), holder=lease.holder if lease else None)
+        return heads.read(head, lease)
 
     def _hear(self, record: TaskRecord, *, held_by: bytes = b"") -> None:
         """Tell those who wait here of a record, and who held it before: the last change takes the lease away."""
