@@ -6,7 +6,7 @@ PY = .venv/bin/python
 STAMP = .venv/made-from-pyproject
 DEBIAN = On Debian 12 or newer: apt-get install python3 python3-venv
 
-.PHONY: help setup run test environments provider peers chaos check bench dashboards fmt clean
+.PHONY: help setup run test environments provider peers chaos fuzz check bench dashboards fmt clean
 
 help:
 	@echo 'make setup   what all others need: .venv with taskgate in it'
@@ -16,6 +16,7 @@ help:
 	@echo '             REPLICAS=3: three of taskgate that share a Valkey, behind nginx if it is here (Debian: apt-get install nginx-light)'
 	@echo 'make test    every test'
 	@echo 'make chaos   gateways that share a store, and much that goes wrong; SEEDS=1,2,3 and SECONDS=60 for other runs, or longer ones'
+	@echo 'make fuzz    every property on twenty times as many examples as in `make test`; SEED=1 for others'
 	@echo 'make check   ruff, mypy and the import contracts'
 	@echo 'make bench   the benchmarks'
 	@echo 'make dashboards  writes grafana/dashboards anew'
@@ -51,14 +52,26 @@ provider: $(STAMP)
 peers: $(STAMP)
 	@$(PY) -m tests.peers.install
 
+# File by file on three processes, since much is waited for; then those that are marked `alone`. Many programs of ours are
+# started: each would compile all of itself again where no bytecode is written.
+WORKERS ?= 3
+test: export PYTHONDONTWRITEBYTECODE =
 test: $(STAMP) environments provider peers
-	$(PY) -m pytest
+	@status=0; \
+	$(PY) -m pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder -m 'not alone' || status=$$?; \
+	$(PY) -m pytest -m alone || status=$$?; \
+	exit $$status
 
 # A short run of one seed is part of `make test`.
 SEEDS ?= 1,2,3,4,5
 SECONDS ?= 30
 chaos: $(STAMP)
 	CHAOS_SEEDS='$(SEEDS)' CHAOS_SECONDS='$(SECONDS)' $(PY) -m pytest -s tests/chaos
+
+# Twenty times as many examples of every property as `make test` tries; SEED=N draws others, or the same again.
+SEED ?= 0
+fuzz: $(STAMP)
+	$(PY) -m pytest -m 'hypothesis and not alone' --hypothesis-profile=many --hypothesis-seed=$(SEED) --timeout=1800 --numprocesses=$(WORKERS)
 
 check: $(STAMP)
 	.venv/bin/ruff check .

@@ -1,5 +1,8 @@
 """What every test gets."""
 
+import gc
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import settings
 
@@ -7,6 +10,7 @@ from helpers.leaks import no_task_left_behind, nothing_left_behind
 from helpers.manual_clock import ManualClock, SeededEntropy
 from helpers.shared_store import redis_server, shared_options, shared_server, valkey_server
 from helpers.told import MARKER, told
+from taskgate.config import reloading
 
 __all__ = [
     "clock",
@@ -20,8 +24,10 @@ __all__ = [
     "valkey_server",
 ]
 
-# How long one example takes says more about the machine than about the code. "few" is for what no luck may decide.
-settings.register_profile("taskgate", deadline=None)
+# How long one example takes says more about the machine than about the code. "few" is for what no luck may decide,
+# "many" for `make fuzz`.
+settings.register_profile("taskgate", deadline=None, max_examples=50)
+settings.register_profile("many", deadline=None, max_examples=1000)
 settings.register_profile("few", deadline=None, max_examples=5, derandomize=True, database=None)
 settings.load_profile("taskgate")
 
@@ -29,6 +35,21 @@ settings.load_profile("taskgate")
 def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known by which a test is not judged by what it tells."""
     config.addinivalue_line("markers", MARKER)
+
+
+def pytest_collection_finish() -> None:
+    """Have what stays to the end, tests and modules, not looked through for garbage again and again."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def usual_effort() -> Iterator[int]:
+    """What fingerprints of configurations cost elsewhere; thousands of gateways that start here do not pay it."""
+    with pytest.MonkeyPatch.context() as patch:
+        usual = reloading._EFFORT
+        patch.setattr(reloading, "_EFFORT", 2)
+        yield usual
 
 
 @pytest.fixture

@@ -4,9 +4,7 @@ What must not live here: what hosts do meanwhile (`hosts`), and when what happen
 """
 
 import asyncio
-import random
 import signal
-import socket
 from base64 import urlsafe_b64encode
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -15,6 +13,7 @@ from pathlib import Path
 from chaos.network import Stretch, Way
 from chaos.schedule import Fault, Planned
 from helpers.gateway_process import GatewayProcess, gateway_process, write_configuration
+from helpers.ports import free_port
 from helpers.shared_store import SharedServer
 from helpers.token_issuer import TokenIssuer
 
@@ -114,7 +113,7 @@ async def running_fleet(
             way = await stack.enter_async_context(Stretch(("127.0.0.1", store.port)))
             own = folder / f"replica-{number}"
             own.mkdir()
-            port = _lasting_port()
+            port = free_port()
             _configure(own, url, issuer, port=port, store=way.port, cap=cap)
             ways.append(way)
             replicas.append(Replica(own.name, own, port))
@@ -142,15 +141,3 @@ def _configure(folder: Path, url: str, issuer: TokenIssuer, *, port: int, store:
         limits=f"{{rate: [], concurrency: {{tasks_per_context: {cap}}}}}",
         tasks="{ttl: {default: 1h}}",
     )
-
-
-def _lasting_port() -> int:
-    """A port that is free now, and that the system gives to nobody who asks for any."""
-    while True:
-        port = random.SystemRandom().randrange(15_000, 30_000)
-        with socket.socket() as one:
-            try:
-                one.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port

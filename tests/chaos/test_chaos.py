@@ -12,6 +12,7 @@ SEEDS = [int(seed) for seed in os.environ.get("CHAOS_SEEDS", "1").split(",")]
 SECONDS = float(os.environ.get("CHAOS_SECONDS", "15"))
 
 
+@pytest.mark.alone
 @pytest.mark.kill
 @pytest.mark.filterwarnings("ignore:The experimental tasks API is deprecated:DeprecationWarning")
 @pytest.mark.timeout(SECONDS + 120)

@@ -15,7 +15,7 @@ import pytest
 from example import nginx
 from example.processes import running
 
-from helpers.shared_store import free_port
+from helpers.ports import free_port
 from helpers.waiting import eventually
 from provider.install import nothing_may_be_missing
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from helpers.store_failover import Clustered, Watched
-from helpers.store_server import KINDS, Kind, SharedServer, free_port, redis_binary, valkey_binary
+from helpers.store_server import KINDS, Kind, SharedServer, redis_binary, valkey_binary
 from taskgate.stores.redis.options import RedisOptions
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "SharedServer",
     "Watched",
     "expect_every_key_to_expire",
-    "free_port",
     "redis_binary",
     "redis_server",
     "shared_options",

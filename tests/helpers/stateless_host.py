@@ -24,7 +24,14 @@ from helpers.waiting import bounded
 from taskgate.mcp.sse import EventDecoder
 
 REVISION: Final = "2026-07-28"
-GONE: Final = object()
+
+
+class _Gone:
+    def __repr__(self) -> str:
+        return "GONE"
+
+
+GONE: Final = _Gone()
 """In place of a member of `_meta` or of a header: it is left out."""
 NAMED: Final = {
     "tools/call": "name",

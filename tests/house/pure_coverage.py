@@ -1,16 +1,18 @@
 """Which lines and branches of a pure module its own tests leave out.
 
-Its own tests are the files `test_<module>*.py` in the folder of `tests/unit` that mirrors the module's. They run alone,
-in a process of their own, on few examples that are the same in every run: neither luck nor other modules' tests count.
+Its own tests are the files `test_<module>*.py` in the folder of `tests/unit` that mirrors the module's. They run in a
+process of their own, on few examples that are the same in every run: neither luck nor other modules' tests count. All
+are measured together at first, what each file of tests covers by itself; what seems to be left out then is measured
+alone, since what others have done before (filled a cache) may have saved a test the work.
 """
 
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import coverage
@@ -18,12 +20,15 @@ import coverage
 CHECKOUT = Path(__file__).parents[2]
 PACKAGES = CHECKOUT / "proxy"
 UNIT = CHECKOUT / "tests" / "unit"
+PATIENCE = 240
+"""Seconds."""
 _CONTRACT = "Pure floors do no I/O and know no time"
 
 # No pragma is heard here: what cannot be reached does not belong into a pure module. A bare `...` is a Protocol's.
 _CONFIGURATION = r"""
 [run]
 branch = True
+include = {}
 [report]
 exclude_lines = ^\s*\.\.\.$
 """
@@ -51,27 +56,31 @@ def left_out(module: Path, tests: list[Path], scratch: Path) -> str:
     if not tests:
         return "it has no tests of its own"
     data = scratch / "-".join(module.relative_to(PACKAGES).with_suffix(".data").parts)
-    configuration = scratch / "coverage.ini"
-    configuration.write_text(_CONFIGURATION)
-    measure = ["coverage", "run", f"--rcfile={configuration}", f"--data-file={data}", f"--include={module}"]
-    pytest = ["pytest", "-c", str(CHECKOUT / "pyproject.toml"), "--rootdir", str(CHECKOUT), "-p", "no:cacheprovider"]
-    # anyio's plugin came with the SDK; nothing here needs it and every start would pay for it.
-    options = ["-q", "-p", "no:anyio", "--hypothesis-profile=few"]
-    command = [sys.executable, "-m", *measure, "-m", *pytest, *options, *map(str, tests)]
+    failed = _measured([module], tests, data)
+    return failed or _gaps(module, [module, *tests], data)
+
+
+def left_out_of_each(tests: dict[Path, list[Path]], scratch: Path) -> dict[Path, str]:
+    """What its tests leave out of each module; see `left_out`."""
+    data = scratch / "together.data"
+    failed = _measured(list(tests), sorted({file for files in tests.values() for file in files}), data)
+    found = {module: failed or _gaps(module, [module, *files], data) for module, files in tests.items()}
+    return {module: seems and left_out(module, tests[module], scratch) for module, seems in found.items()}
+
+
+def _measured(modules: list[Path], tests: list[Path], data: Path) -> str:
+    """Has the tests run, and keeps what of the modules they ran in `data`; what they said, if they failed."""
+    configuration = data.with_suffix(".ini")
+    configuration.write_text(_CONFIGURATION.format("".join(f"\n  {module}" for module in modules)))
+    pytest = ["-c", str(CHECKOUT / "pyproject.toml"), "--rootdir", str(CHECKOUT), "-p", "no:cacheprovider"]
+    # Plugins that nothing here needs, and every start would pay for; anyio's came with the SDK.
+    options = ["-q", "-p", "no:anyio", "-p", "no:xdist", "--hypothesis-profile=few"]
+    measure = [sys.executable, "-P", str(Path(__file__).with_name("measured_together.py")), configuration, data]
+    command = [*measure, *pytest, *options, *tests]
     run = subprocess.run(
-        command, cwd=CHECKOUT, env=_environment(), capture_output=True, text=True, timeout=100, check=False
+        command, cwd=CHECKOUT, env=_environment(), capture_output=True, text=True, timeout=PATIENCE, check=False
     )
-    if run.returncode != 0:
-        return run.stdout + run.stderr
-    return _gaps(module, data, configuration)
-
-
-def left_out_of_each(modules: list[Path], scratch: Path) -> dict[Path, str]:
-    """What its own tests leave out of each module, as many at a time as there are cores."""
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return dict(
-            zip(modules, pool.map(lambda module: left_out(module, own_tests(module), scratch), modules), strict=True)
-        )
+    return run.stdout + run.stderr if run.returncode else ""
 
 
 def _environment() -> dict[str, str]:
@@ -79,11 +88,13 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
 
 
-def _gaps(module: Path, data: Path, configuration: Path) -> str:
-    measured = coverage.Coverage(data_file=data, config_file=str(configuration))
+def _gaps(module: Path, by: list[Path], data: Path) -> str:
+    """What nothing of `by` ran of the module."""
+    measured = coverage.Coverage(data_file=data, config_file=str(data.with_suffix(".ini")))
     measured.load()
     report = data.with_suffix(".json")
-    measured.json_report(morfs=[str(module)], outfile=str(report))
+    contexts = [f"^{re.escape(str(one))}$" for one in by]
+    measured.json_report(morfs=[str(module)], outfile=str(report), contexts=contexts)
     (found,) = json.loads(report.read_text())["files"].values()
     lines, branches = found["missing_lines"], found["missing_branches"]
     return f"lines {lines}, branches {branches}" if lines or branches else ""

@@ -16,6 +16,8 @@ from helpers.raw_http import RawHost, post, raw_host
 from identity.gateways import Stage, ended_task, stage_of
 from requirements import covers
 
+pytestmark = pytest.mark.alone
+
 SAMPLES: Final = 400
 LEAST_P: Final = 0.001
 UNSEEN: Final = 3e-6

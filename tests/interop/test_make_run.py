@@ -17,7 +17,7 @@ from helpers.prometheus_server import require_prometheus
 from helpers.waiting import bounded, eventually
 from interop.servers import require_environment
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.alone, pytest.mark.interop]
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "example" / "run.py"

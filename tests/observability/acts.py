@@ -156,7 +156,8 @@ async def limited(scene: Scene) -> None:
 
 async def suspicious(scene: Scene) -> None:
     """Several who poll without a pause, whose headers say something else, and who answer what was never asked."""
-    await asyncio.gather(*(_suspicious(scene, f"strange-{scene.about}-{number}") for number in range(4)))
+    for number in range(4):
+        await _suspicious(scene, f"strange-{scene.about}-{number}")
 
 
 async def _suspicious(scene: Scene, user: str) -> None:
@@ -164,8 +165,9 @@ async def _suspicious(scene: Scene, user: str) -> None:
     await host.ask("tools/list", headers={"Mcp-Method": "tools/call"})
     task = await scene.started(host, "slow")
     await host.update(task, {"never-asked": ANSWERED})
-    for _ in range(30):
-        await host.ask("tasks/get", {"taskId": task})
+    # Side by side, so that a slow machine does not make well-behaved hosts of them.
+    for _ in range(3):
+        await asyncio.gather(*(host.ask("tasks/get", {"taskId": task}) for _ in range(10)))
     await host.cancel(task)
 
 

@@ -15,10 +15,11 @@ from typing import Any
 
 import aiohttp
 
+from helpers.ports import free_port
 from helpers.prometheus_server import PrometheusServer
 from helpers.secrets import noted
 from helpers.several_gateways import store_section
-from helpers.store_server import SharedServer, free_port
+from helpers.store_server import SharedServer
 from helpers.waiting import eventually
 from observability.counting import Count
 from observability.scene import Scene

@@ -18,10 +18,11 @@ from example.processes import Child, running
 from helpers.balancers import KINDS, Kind, balanced
 from helpers.gateway_process import GatewayProcess, gateway_process, write_configuration
 from helpers.mcp_host import McpHost
+from helpers.ports import free_port
 from helpers.raw_http import RawAnswer, RawHost, post
 from helpers.scripted_upstream import Reply, ScriptedServer, Turn, result
 from helpers.several_gateways import key_file
-from helpers.shared_store import SharedServer, free_port
+from helpers.shared_store import SharedServer
 from helpers.waiting import bounded, eventually
 
 SDK_HOST = Path(__file__).with_name("steady_sdk_host.py")
@@ -219,6 +220,7 @@ async def steady(address: str, folder: Path) -> AsyncIterator[Child]:
     assert status == 0, (folder / "sdk-host.log").read_text()[-3000:]
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_rolling_restart_fails_no_request(kind: Kind, valkey_server: SharedServer, tmp_path: Path) -> None:

@@ -10,9 +10,10 @@ import pytest
 
 from helpers.certificates import Authority
 from helpers.manual_clock import EPOCH
+from helpers.ports import free_port
 from helpers.records import new_session
 from helpers.records_in_time import record_of_now
-from helpers.shared_store import KINDS, Clustered, Kind, SharedServer, free_port
+from helpers.shared_store import KINDS, Clustered, Kind, SharedServer
 from helpers.waiting import bounded
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.open import open_shared

@@ -22,6 +22,8 @@ _STREAMS: Final = "max_streams_per_context"
 _MODE: Final = ("auth", "mode")
 _TTL: Final = ("tasks", "ttl")
 _BYTES: Final = 6
+_EFFORT = 2**14
+"""What it takes to make a fingerprint, in KiB of memory that are gone through twice."""
 
 
 def restart_needed(old: GatewayConfig, new: GatewayConfig) -> tuple[str, ...]:
@@ -56,7 +58,7 @@ def fingerprint(config: GatewayConfig) -> int:
     Takes tens of milliseconds, so that secrets are not found by trying them out against what metrics show.
     """
     said = json.dumps(config.model_dump(mode="python"), default=repr, sort_keys=True)
-    return int.from_bytes(scrypt(said.encode(), salt=b"taskgate configuration", n=2**14, r=8, p=1, dklen=_BYTES))
+    return int.from_bytes(scrypt(said.encode(), salt=b"taskgate configuration", n=_EFFORT, r=8, p=1, dklen=_BYTES))
 
 
 def _is_kept(where: Location) -> bool:

@@ -101,6 +101,10 @@ def test_another_configuration_has_another_fingerprint(loads: Loads, minimal: st
     assert fingerprint(loads(minimal)) != fingerprint(loads(minimal + change))
 
 
+def test_who_tries_out_secrets_has_to_work_for_each(usual_effort: int) -> None:
+    assert usual_effort >= 2**14
+
+
 def test_another_secret_makes_another_fingerprint(loads: Loads, minimal: str) -> None:
     text = minimal.replace("mcp'}", "mcp', credentials: {mode: header, header: X-Key, value: '${S}'}}")
     assert fingerprint(loads(text, {"S": "one"})) != fingerprint(loads(text, {"S": "two"}))

@@ -178,7 +178,7 @@ def test_exceptions_that_go_in_circles_or_on_for_long_are_cut(lines: Lines) -> N
         (ValueError("hunter2"), "ValueError"),
         (Path("/secret"), "PosixPath"),
         (b"hunter2", "bytes"),
-        (object(), "object"),
+        pytest.param(object(), "object", id="object"),
     ],
     ids=lambda each: repr(each)[:30],
 )
