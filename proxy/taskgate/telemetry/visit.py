@@ -59,11 +59,12 @@ def client_of(info: Mapping[str, Any]) -> Client:
 class Visit:
     """One request. What is not known, or not yet, is None.
 
-    `id` is ours, unlike any other of this process and of those before it. `agent` and `message` are as the host sent
-    them. `client` is what the host said of itself. `error` is a JSON-RPC code or `tool_error`, `refusal` why the
-    request was not let do what it asks. `task` is the task that the request made, if it made one. `parts` is how many
-    messages came in it where it may be several, else 0; `result_bytes` the length of the result that a call of a tool
-    was answered with. In `background` the request itself may be over: what goes on is the call of a task that it made.
+    `id` is ours, of letters, digits and hyphens, unlike any other of this process and of those before it. `agent` and
+    `message` are as the host sent them. `client` is what the host said of itself. `error` is a JSON-RPC code or
+    `tool_error`, `refusal` why the request was not let do what it asks. `task` is the task that the request made, if it
+    made one. `parts` is how many messages came in it where it may be several, else 0; `result_bytes` the length of the
+    result that a call of a tool was answered with. In `background` the request itself may be over: what goes on is the
+    call of a task that it made.
     """
 
     __slots__ = (

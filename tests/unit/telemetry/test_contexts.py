@@ -62,6 +62,18 @@ def test_a_caller_counts_for_five_minutes_after_it_asked_last(
     assert active() == 0
 
 
+def test_a_caller_that_asks_all_the_time_counts_for_five_minutes_after_its_last_second(
+    metrics: PrometheusAudit, active: Callable[[], float], clock: SetClock
+) -> None:
+    for _ in range(10):
+        by(metrics, "a", ANSWERED)
+        clock.seconds += contexts.OFTEN / 2
+    clock.seconds += contexts.ACTIVE_SECONDS - 2 * contexts.OFTEN
+    assert active() == 1
+    clock.seconds += 2 * contexts.OFTEN
+    assert active() == 0
+
+
 def test_no_more_callers_are_remembered_than_there_is_room_for(
     metrics: PrometheusAudit, active: Callable[[], float], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,11 +1,13 @@
 """One sink's book: makes lines of events, ties them to those before, and has the sink take them.
 
-Everything here runs on the sink's own thread. What was made into lines and not taken by the sink stays, and is put
-first the next time. What must not live here: the event loop, and what is due when.
+Everything here runs on the sink's own thread, but for `add_usual`. What was made into lines and not taken by the sink
+stays, and is put first the next time. What must not live here: the event loop, and what is due when.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
+from itertools import islice
 from logging import getLogger
 from time import perf_counter, sleep
 from typing import Any, Final, NamedTuple
@@ -103,6 +105,27 @@ class Book:
         noted, self._noted = tuple(self._noted), []
         return Written(self._chain.head, perf_counter() - began, self._uncovered, noted)
 
+    def add_usual(self, events: list[Event], most: int) -> bool:
+        """Make lines of the first events for as long as they are usual, and take those from the list; at most so many.
+
+        Whether there may be more of that kind. For the event loop, while the thread does nothing: that takes some
+        microseconds a line, and a thread that makes them beside a busy loop costs both more than it takes over.
+        """
+        if self._sink.is_full:
+            return False
+        chain, line_of, made = self._chain, self._render.usual_line, []
+        with suppress(Exception):
+            # What cannot be told the thread meets again, and tells of it.
+            for event in islice(events, most):
+                usual = line_of(event, *chain.due)
+                if usual is None:
+                    break
+                chain.follow(usual)
+                made.append(usual)
+        self._put(made)
+        del events[: len(made)]
+        return len(made) == most
+
     def vouch(self, now: datetime) -> tuple[Written, Event]:
         """Write a checkpoint, and return the one for other sinks, which vouches for that line too. Raises OSError."""
         self._note(self._checkpoint(now))
@@ -173,9 +196,7 @@ class Book:
             usual = self._render.usual_line(event, *self._chain.due)
             if usual is not None:
                 self._chain.follow(usual)
-                self._pending += usual
-                self._pending += b"\n"
-                self._uncovered += 1
+                self._put([usual])
                 return
             line = self._chain.add(self._render(event))
         except Exception as error:
@@ -187,3 +208,8 @@ class Book:
         self._pending += line
         if event.name not in SIGNED:
             self._uncovered += 1
+
+    def _put(self, usual: list[bytes]) -> None:
+        if usual:
+            self._pending += b"\n".join((*usual, b""))
+            self._uncovered += len(usual)

@@ -89,7 +89,7 @@ class Chain:
     @property
     def due(self) -> tuple[int, bytes]:
         """`seq` and `prev` of the next line, as JSON has them."""
-        return self._seq + 1, b"null" if self._signer is None else b'"%b"' % self._end().encode()
+        return self._seq + 1, b"null" if self._signer is None else f'"{self._end()}"'.encode()
 
     def follow(self, line: bytes) -> None:
         """That is the next line, a canonical one, which has what is `due` and no signature."""
@@ -114,7 +114,7 @@ class Chain:
 
     def _end(self) -> str:
         if self._last is not None:
-            self._digest, self._last = digest_of(self._last), None
+            self._digest, self._last = sha256(self._last).hexdigest(), None
         return self._digest
 
     def _signed(self, document: dict[str, Any], own: dict[str, Any], signer: Signer) -> bytes:

@@ -152,13 +152,19 @@ def origin_of(visit: Visit | None, *, keeps: bool = False, last: bool = False) -
     )  # fmt: skip
 
 
-def last_of(visit: Visit, *, keeps: bool) -> Visit | Origin | None:
-    """The origin of the last event of a visit, which changes no more: nearly always the visit itself."""
-    message, agent = visit.message, visit.agent
-    is_slight = (message is None or len(message.text) <= SHORT) and (agent is None or len(agent) <= KEPT)
-    if is_slight and keeps and visit.refusal is None:
-        return visit
-    return origin_of(visit, keeps=keeps, last=True)
+def last_of(visit: Visit, keeps: bool) -> tuple[Visit | Origin | None, int]:
+    """The origin of the last event of a visit, nearly always the visit itself, for that changes no more; its weight."""
+    agent = visit.agent
+    if keeps and visit.refusal is None and (agent is None or len(agent) <= KEPT):
+        message = visit.message
+        if message is None:
+            return visit, 0
+        text = message.text
+        if len(text) <= SHORT:
+            # Its text, and that of its parameters. To ask the system takes as long as all the rest of an event.
+            return visit, 2 * (len(text) + _HEAD if text.isascii() else getsizeof(text))
+    origin = origin_of(visit, keeps=keeps, last=True)
+    return origin, weight_of(origin)
 
 
 def asked_in(origin: Origin | Visit | None) -> Asked:
@@ -192,12 +198,9 @@ def subject_of(task: TaskRecord) -> Subject:
     return Subject(task.id, task.status.value, context, task.ttl, mount, task.call.tool[:KEPT])
 
 
-def weight_of(origin: Origin | Visit | None) -> int:
+def weight_of(origin: Origin | None) -> int:
     """How much of a message it keeps in memory: letters of some scripts take four bytes each."""
-    if type(origin) is Visit:
-        # Its text, and that of its parameters.
-        return 0 if origin.message is None else 2 * getsizeof(origin.message.text)
-    if type(origin) is not Origin or origin.asked.arguments is None or origin.asked.arguments.text is None:
+    if origin is None or origin.asked.arguments is None or origin.asked.arguments.text is None:
         return 0
     return getsizeof(origin.asked.arguments.text)
 
@@ -221,5 +224,6 @@ def _arguments(message: Request, place: Member) -> Arguments:
 
 
 _NOTHING: Final = Asked()
+_HEAD: Final = getsizeof("")
 _ABOUT_TASKS: Final = frozenset({words.TASKS_GET, words.TASKS_RESULT, words.TASKS_CANCEL, words.TASKS_UPDATE})
 _NOWHERE: Final = "unknown_path"

@@ -27,6 +27,8 @@ LINGER: Final = 0.025
 """Seconds for which the first event waits for others to go along."""
 BATCH: Final = 256
 """How many events go at once at most."""
+SLICE: Final = 32
+"""How many lines are made at most until the event loop sees to others."""
 SYNC_AFTER: Final = 1.0
 """Seconds after a write at which the disk is waited for, where not each write waits for it."""
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
@@ -67,6 +69,7 @@ class Lane:
         self._is_awake = True
         self._is_failing = False
         self._wants_reopen = False
+        self._changes: list[Callable[[Book], None]] = []
         self._pause = _SHORTEST_PAUSE
         self._uncovered = 0
         self._sync_at: float | None = None
@@ -94,10 +97,10 @@ class Lane:
             asyncio.get_running_loop().call_later(LINGER, self._news.set)
 
     def adjust(self, name: str, pace: Pace, change: Callable[[Book], None]) -> None:
-        """Be called that and go at that pace; `change` is done to the book on its thread, between two batches."""
+        """Be called that and go at that pace; `change` is done to the book between two batches."""
         self.name, self._pace, self._vouch_at = name, pace, None
         self.queue.size = pace.queue
-        self._worker.do(partial(change, self._book))
+        self._changes.append(change)
         self._plan()
         self._news.set()
 
@@ -144,6 +147,7 @@ class Lane:
                 self._recover()
 
     async def _finish(self) -> None:
+        self._change()
         while True:
             try:
                 while self.queue.has_more or self.queue.is_owed:
@@ -171,6 +175,7 @@ class Lane:
     async def _turn(self) -> None:
         now = asyncio.get_running_loop().time()
         self._news.clear()
+        self._change()
         if self._wants_reopen:
             await self._reopen()
         if self.queue.has_more or self.queue.is_owed:
@@ -179,6 +184,12 @@ class Lane:
             await self._vouch()
         if self._sync_at is not None and self._sync_at <= now:
             await self._sync()
+
+    def _change(self) -> None:
+        # Here, where the thread does nothing: lines are made on either side of it.
+        changes, self._changes = self._changes, []
+        for change in changes:
+            change(self._book)
 
     async def _reopen(self) -> None:
         # Before it is done: whoever asks meanwhile may have moved the file after it was looked at.
@@ -195,6 +206,10 @@ class Lane:
             self._news.set()
         else:
             self._is_awake = False
+        for _ in range(0, len(batch), SLICE):
+            if not self._book.add_usual(batch, SLICE):
+                break
+            await asyncio.sleep(0)
         written = await self._do(partial(self._book.keep, batch))
         if self.queue.done():
             record = AuditWritten(self.name, written.seconds, written.head.seq, len(self.queue))

@@ -1,13 +1,13 @@
 """The audit log: a listener that makes events of facts and sends each to the sinks that are to have it.
 
-On the event loop an event is made and appended to a list, and nothing else. What must not live here: what an event says
-(`table`, `rendering`), how a sink is served (`lane`), and the configuration.
+Where a fact is recorded an event is made and appended to a list; its line is made later. What must not live here: what
+an event says (`table`, `rendering`), how a sink is served (`lane`), and the configuration.
 """
 
 import asyncio
 import sys
 from collections.abc import Iterable, Mapping
-from functools import partial
+from functools import cache, partial
 from logging import getLogger
 from typing import Final, NamedTuple
 
@@ -33,6 +33,9 @@ PATIENCE: Final = 5.0
 _CHANGED: Final = "config.loaded"
 
 log = getLogger("taskgate.audit")
+
+_noted: Final = cache(AuditNoted)
+"""There are a few dozen of these facts, and every request has one."""
 
 
 class _Way(NamedTuple):
@@ -81,7 +84,7 @@ class AuditLog:
             for event in teller(fact, visit.current(), self._clock.now()):
                 lanes = self._routes.get(event.name)
                 if lanes:
-                    self._metrics.record(AuditNoted(event.name, event.outcome))
+                    self._metrics.record(_noted(event.name, event.outcome))
                     for lane in lanes:
                         lane.accept(event)
         except Exception:

@@ -11,18 +11,22 @@ from typing import Any, Final
 import orjson
 
 from taskgate.mcp.jsonrpc import Request
+from taskgate.mcp.vocabulary import TOOLS_CALL
 from taskgate.telemetry.auditlog.actors import actor
-from taskgate.telemetry.auditlog.events import Asked, Event, asked_in
-from taskgate.telemetry.auditlog.native import Native, plain
+from taskgate.telemetry.auditlog.events import Event, asked_in
+from taskgate.telemetry.auditlog.native import Native, rounded
 from taskgate.telemetry.auditlog.texts import heard
-from taskgate.telemetry.visit import Identity, Visit
+from taskgate.telemetry.visit import Caller, Identity, Visit
 
 MOST: Final = 512
 """How many moulds are kept, and how many actors: when there are more, all are let go of."""
 
 
 class Moulds:
-    """Writes lines that are, byte for byte, the canonical form of what `native` makes of an event. For one thread."""
+    """Writes lines that are, byte for byte, the canonical form of what `native` makes of an event.
+
+    Threads may share it: at worst a mould is made twice.
+    """
 
     def __init__(self, native: Native) -> None:
         self._native = native
@@ -34,63 +38,69 @@ class Moulds:
 
         Usual is the end of a request that came alone, was let in, and has neither a span nor much to be shown in full.
         """
-        visit, data = event.origin, event.data
+        visit, data, time = event.origin, event.data, event.time
         if type(visit) is not Visit or data is None or visit.span is not None or visit.parts:
             return None
-        message, time = visit.message, event.time
+        message, native = visit.message, self._native
         if type(message) is not Request or "seconds" not in data or time.tzinfo is not UTC or not time.microsecond:
             return None
-        asked, native = asked_in(visit), self._native
-        place, task = asked.arguments, visit.task or asked.task
+        # Every request has a line, and a call of Python's costs as much as what most of them would do here.
+        id, method, params, text, *_ = message
+        tool, arguments, task = None, None, visit.task
+        keys: tuple[str, ...] | bool | None = _ABSENT
+        if method == TOOLS_CALL:
+            named, arguments = params.get("name"), params.get("arguments")
+            tool = named[0] if named is not None and type(named[0]) is str else None
+            if arguments is not None:
+                if not native.only_digests:
+                    return None
+                keys = tuple(arguments[0]) if type(arguments[0]) is dict else None
+        elif task is None:
+            task = asked_in(visit).task
         result = data.get("result") if native.shows_results else None
-        if place is not None and not native.only_digests:
-            return None
-        mould = self._mould_for(event, visit, asked, result is None)
+        key = (
+            event.name, event.outcome, event.reason, visit.address, visit.verb, visit.path, visit.agent, visit.status,
+            visit.mount, visit.revision, visit.client, method, tool, keys, task is None, result is None,
+        )  # fmt: skip
+        mould = self._moulds.get(key) or self._new(key, event)
         # In the order of the keys of the line, which are sorted.
-        filling: list[Any] = [self._actor_of(event, visit)]
-        if place is not None:
-            filling += native.digested(place)
+        caller = visit.caller
+        known = None if caller is None else self._actors.get(caller.key)
+        is_known = known is not None and caller is not None and known[0] is caller.identity
+        filling: list[Any] = [known[1] if known is not None and is_known else self._actor_of(event, caller)]
+        if arguments is not None:
+            written = text[arguments[2] : arguments[3]].encode("utf-8", "surrogatepass")
+            filling += len(written), native.digests.arguments(written)
         if result is not None:
             filling.append(result["bytes"])
-        asked_as = orjson.dumps(heard(str(message.id)))
-        filling += orjson.dumps(plain(data["seconds"])), orjson.dumps(visit.id), asked_as, prev, seq
+        asked_as = b'"%d"' % id if type(id) is int else orjson.dumps(heard(id))
+        filling += orjson.dumps(rounded(data["seconds"])), visit.id.encode(), asked_as, prev, seq
         if task is not None:
             filling.append(native.task_ref(task).encode())
         filling.append(orjson.dumps(time, option=orjson.OPT_UTC_Z))
         return mould % tuple(filling)
 
-    def _mould_for(self, event: Event, visit: Visit, asked: Asked, is_bare: bool) -> bytes:
-        place = asked.arguments
-        key = (
-            event.name, event.outcome, event.reason, visit.address, visit.verb, visit.path, visit.agent, visit.status,
-            visit.mount, visit.revision, visit.client, asked.method, asked.tool, place is None or place.keys,
-            visit.task is None and asked.task is None, is_bare,
-        )  # fmt: skip
-        mould = self._moulds.get(key)
-        if mould is None:
-            if len(self._moulds) >= MOST:
-                self._moulds.clear()
-            mould = self._moulds[key] = _mould(self._native.document(event))
+    def _new(self, key: tuple[object, ...], event: Event) -> bytes:
+        if len(self._moulds) >= MOST:
+            self._moulds.clear()
+        mould = self._moulds[key] = _mould(self._native.document(event))
         return mould
 
-    def _actor_of(self, event: Event, visit: Visit) -> bytes:
-        caller = visit.caller
+    def _actor_of(self, event: Event, caller: Caller | None) -> bytes:
         if caller is None:
             return b"null"
-        known = self._actors.get(caller.key)
-        if known is None or known[0] is not caller.identity:
-            if len(self._actors) >= MOST:
-                self._actors.clear()
-            told = actor(event, full=self._native.names_callers)
-            known = caller.identity, orjson.dumps(told, option=orjson.OPT_SORT_KEYS)
-            self._actors[caller.key] = known
-        return known[1]
+        if len(self._actors) >= MOST:
+            self._actors.clear()
+        told = orjson.dumps(actor(event, full=self._native.names_callers), option=orjson.OPT_SORT_KEYS)
+        self._actors[caller.key] = caller.identity, told
+        return told
 
 
 def _mould(document: dict[str, Any]) -> bytes:
     """The text of a document with a `%` sign for whatever is another in each line; other such signs are doubled."""
     document |= {"actor": _TEXT, "prev": _TEXT, "seq": _NUMBER, "time": _TEXT}
-    document["data"]["seconds"] = document["http"]["request_id"] = document["mcp"]["request_id"] = _TEXT
+    document["data"]["seconds"] = document["mcp"]["request_id"] = _TEXT
+    document["http"]["request_id"] = _QUOTED
     if "result" in document["data"]:
         # Another dictionary: the one that is there is the event's.
         document["data"]["result"] = {**document["data"]["result"], "bytes": _NUMBER}
@@ -102,6 +112,8 @@ def _mould(document: dict[str, Any]) -> bytes:
     return text.replace(b"%", b"%%").replace(b"\0", b"%")
 
 
+_ABSENT: Final = False
+"""What a mould has for the keys of arguments that are none."""
 # No other byte of JSON is 0.
 _TEXT: Final = orjson.Fragment(b"\0b")
 _QUOTED: Final = orjson.Fragment(b'"\0b"')

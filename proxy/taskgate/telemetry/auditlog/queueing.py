@@ -5,12 +5,14 @@ What must not live here: when they are taken, and where they go.
 
 from collections import Counter
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Final
 
 from taskgate.telemetry.auditlog.events import Event, lightened
 
 HEAVIEST: Final = 32 * 2**20
 """Letters of arguments and results that wait at most; events beyond that go without."""
+_WEIGHT: Final = attrgetter("weight")
 
 
 class Queue:
@@ -70,7 +72,7 @@ class Queue:
         del self._events[:most]
         self._taken += len(events)
         if self._weight:
-            self._weight -= sum(event.weight for event in events)
+            self._weight -= sum(map(_WEIGHT, events))
         return events
 
     def done(self) -> int:

@@ -16,7 +16,6 @@ from taskgate.telemetry.auditlog.events import (
     last_of,
     origin_of,
     text_of,
-    weight_of,
 )
 from taskgate.telemetry.visit import Visit
 
@@ -46,7 +45,7 @@ class Requests:
     def _line(self, visit: Visit | None, now: datetime, seconds: float | None) -> Told:
         if visit is None or not visit.id:
             return NOTHING
-        origin, message = last_of(visit, keeps=self._keeps), visit.message
+        (origin, weight), message = last_of(visit, self._keeps), visit.message
         facts: dict[str, Any] = {} if seconds is None else {"seconds": seconds}
         name, outcome, reason = _REJECTED, DENIED, visit.refusal
         if reason is None:
@@ -61,7 +60,7 @@ class Requests:
                 facts["messages"] = visit.parts
             if type(message) is Notification and message.method == words.NOTE_CANCELLED:
                 facts["stated_reason"] = text_of(message.params.get("reason"))
-        severity, weight = _SEVERITIES[name, outcome], weight_of(origin)
+        severity = _SEVERITIES[name, outcome]
         told = (name, outcome, reason, severity, now, origin, None, None, facts, None, None, None, None, weight)
         return (_NEW(Event, told),)
 

@@ -8,12 +8,17 @@ from typing import Final, TypeVar
 
 from taskgate.clock import Clock
 from taskgate.limits.caps import CapScope
-from taskgate.mcp.vocabulary import INITIALIZE
 from taskgate.telemetry import audit, visit
 from taskgate.telemetry.metrics.series import Takers
 
 ACTIVE_SECONDS: Final = 300.0
-"""How long a caller counts after it asked for something, or was refused by a cap, for the last time."""
+"""How long a caller counts after it asked for something, or was refused by a cap, for the last time.
+
+Of those who ask all the time that is up to `OFTEN` too short.
+"""
+
+OFTEN: Final = 1.0
+"""Seconds for which a caller that asks again and again is not noted anew."""
 
 MOST: Final = 100_000
 """How many callers are remembered; beyond that those who asked longest ago are not counted."""
@@ -41,20 +46,30 @@ class Contexts:
         self._forget_older(self._saturated)
         return len({caller for caller, _ in self._saturated})
 
+    def asked(self) -> None:
+        """The caller whose visit it is asked for something."""
+        here = visit.current()
+        if here is not None and here.caller is not None:
+            key = here.caller.key
+            if self._clock.elapsed() - self._active.get(key, -OFTEN) >= OFTEN:
+                self._note(self._active, key)
+
+    def opened(self) -> None:
+        """It opened a session; nothing else tells that another of its sessions has ended."""
+        if (caller := _caller()) is not None:
+            self._saturated.pop((caller, _SESSIONS), None)
+
     def takers(self) -> Takers:
-        """For the facts that tell of callers, of tasks that are theirs, and of what they hold."""
+        """For the facts that tell of callers, of tasks that are theirs, and of what they hold.
+
+        Those that every request has are taken for it by others.
+        """
         return {
-            audit.HttpAnswered: self._answered,
             audit.CapRefused: self._refused,
             audit.TaskFinished: self._finished,
             audit.TaskPurged: self._purged,
-            audit.RpcAnswered: self._rpc_answered,
             audit.StreamEnded: self._stream_ended,
         }
-
-    def _answered(self, _fact: audit.HttpAnswered) -> None:
-        if (caller := _caller()) is not None:
-            self._note(self._active, caller)
 
     def _refused(self, fact: audit.CapRefused) -> None:
         if fact.scope == CapScope.CONTEXT and (caller := _caller()) is not None:
@@ -65,11 +80,6 @@ class Contexts:
 
     def _purged(self, fact: audit.TaskPurged) -> None:
         self._saturated.pop((fact.task.owner.context, _BYTES), None)
-
-    def _rpc_answered(self, fact: audit.RpcAnswered) -> None:
-        # Nothing else tells that a session of somebody's has ended.
-        if fact.method == INITIALIZE and fact.error is None and (caller := _caller()) is not None:
-            self._saturated.pop((caller, _SESSIONS), None)
 
     def _stream_ended(self, fact: audit.StreamEnded) -> None:
         if fact.side == "downstream" and (caller := _caller()) is not None:

@@ -1,12 +1,14 @@
 """Facts about requests of hosts become metrics: one short function a fact; see `metrics`."""
 
 from taskgate.mcp.jsonrpc import Request
-from taskgate.mcp.vocabulary import TOOLS_CALL
+from taskgate.mcp.vocabulary import INITIALIZE, TOOLS_CALL
 from taskgate.telemetry import audit, visit
 from taskgate.telemetry.metrics import message_families, server_families
+from taskgate.telemetry.metrics.contexts import Contexts
 from taskgate.telemetry.metrics.registry import Registry
 from taskgate.telemetry.metrics.series import Takers
 from taskgate.telemetry.metrics.settings import MetricsSettings
+from taskgate.telemetry.tracing import Span
 
 Exemplar = dict[str, str]
 
@@ -21,21 +23,22 @@ class Exemplars:
         """Whether there are any, from now on."""
         self._wanted = settings.exemplars
 
-    def now(self) -> Exemplar | None:
-        """That of what runs now; None where nobody could look it up."""
-        if not self._wanted or (here := visit.current()) is None or (span := here.span) is None:
+    def of(self, span: Span) -> Exemplar | None:
+        """That of what runs in that span; None where nobody could look it up."""
+        if not self._wanted or not span.is_sampled:
             return None
-        return {"trace_id": span.trace_id, "span_id": span.span_id} if span.is_sampled else None
+        return {"trace_id": span.trace_id, "span_id": span.span_id}
 
 
-def http_takers(registry: Registry) -> Takers:
+def http_takers(registry: Registry, contexts: Contexts) -> Takers:
     """For requests before they are JSON-RPC, and for streams."""
     requests = registry.histogram(message_families.HTTP)
     rejections = registry.counter(message_families.REJECTIONS)
     streams = registry.gauge(message_families.STREAMS)
 
     def answered(fact: audit.HttpAnswered) -> None:
-        requests[fact.route, fact.verb, fact.status].observe(fact.seconds)
+        requests[fact[:3]].observe(fact.seconds)
+        contexts.asked()
 
     def refused(fact: audit.HttpRefused) -> None:
         rejections[fact.reason,].inc()
@@ -54,7 +57,7 @@ def http_takers(registry: Registry) -> Takers:
     }
 
 
-def message_takers(registry: Registry, exemplars: Exemplars) -> Takers:
+def message_takers(registry: Registry, exemplars: Exemplars, contexts: Contexts) -> Takers:
     """For JSON-RPC, on either side."""
     served = registry.histogram(message_families.SERVED)
     protocols = registry.counter(message_families.PROTOCOLS)
@@ -64,15 +67,26 @@ def message_takers(registry: Registry, exemplars: Exemplars) -> Takers:
     tools, tenants = registry.tools, registry.tenants
 
     def rpc_answered(fact: audit.RpcAnswered) -> None:
-        tool = tools.timed(fact.mount, _tool_asked_for()) if tools.times and fact.method == TOOLS_CALL else ""
-        served[fact.mount, fact.method, tool, fact.error].observe(fact.seconds, exemplars.now())
-        protocols[fact.revision,].inc()
+        mount, method, revision, seconds, error = fact
+        here, tool = visit.current(), ""
+        if method == TOOLS_CALL:
+            if tools.times:
+                tool = tools.timed(mount, _tool_asked_for(here))
+        elif method == INITIALIZE and error is None:
+            contexts.opened()
+        span = None if here is None else here.span
+        served[mount, method, tool, error].observe(seconds, None if span is None else exemplars.of(span))
+        protocols[revision,].inc()
 
     def upstream_answered(fact: audit.UpstreamAnswered) -> None:
-        called[fact.mount, fact.method, fact.error].observe(fact.seconds, exemplars.now())
+        mount, method, seconds, error = fact
+        here = visit.current()
+        span = None if here is None else here.span
+        called[mount, method, error].observe(seconds, None if span is None else exemplars.of(span))
 
     def tool_called(fact: audit.ToolCalled) -> None:
-        tool_calls[fact.mount, tools.label(fact.mount, fact.tool), tenants.label(), fact.disposition].inc()
+        mount, tool, disposition = fact
+        tool_calls[mount, tools.label(mount, tool), tenants.label(), disposition].inc()
 
     def call_joined(fact: audit.CallJoined) -> None:
         joined[fact.mount, fact.how].inc()
@@ -85,9 +99,8 @@ def message_takers(registry: Registry, exemplars: Exemplars) -> Takers:
     }
 
 
-def _tool_asked_for() -> str:
+def _tool_asked_for(here: visit.Visit | None) -> str:
     """As the host named it: a label only where a list named it too, which was found before."""
-    here = visit.current()
     if here is None or not isinstance(here.message, Request):
         return ""
     name = here.message.params.get("name")

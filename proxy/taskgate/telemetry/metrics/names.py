@@ -77,7 +77,8 @@ class ToolNames:
 
     def label(self, mount: str, tool: str | None) -> str:
         """The label of a tool, None being one that no list named. A name too many, or unfit, counts as overflow."""
-        known = self._known(mount, tool)
+        names = self._names.get(mount)
+        known = tool if names is not None and tool in names else self._new(mount, tool)
         return known if self._settings.tool_label else ""
 
     @property
@@ -89,14 +90,12 @@ class ToolNames:
         """The same for times, of a tool that `label` was asked for before."""
         return tool if tool in self._names.get(mount, ()) else OTHER
 
-    def _known(self, mount: str, tool: str | None) -> str:
+    def _new(self, mount: str, tool: str | None) -> str:
         if not (self._settings.tool_label or self._settings.tool_histograms):
             return ""
         if tool is None or mount not in self._mounts:
             return OTHER
         names = self._names.setdefault(mount, set())
-        if tool in names:
-            return tool
         if len(names) >= self._settings.max_tools or len(tool) > _LONGEST_TOOL or not tool.isprintable():
             self._folded(TOOL.name)
             return OTHER

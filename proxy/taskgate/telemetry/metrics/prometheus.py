@@ -85,8 +85,8 @@ class PrometheusAudit:
         registry.watch(limit_families.ACTIVE, lambda: {(): contexts.active()})
         registry.watch(limit_families.SATURATED, lambda: {(): contexts.saturated()})
         self._all = _joined(
-            http_takers(registry),
-            message_takers(registry, self._exemplars),
+            http_takers(registry, contexts),
+            message_takers(registry, self._exemplars, contexts),
             task_takers(registry),
             ending_takers(registry),
             look_takers(registry),

@@ -62,7 +62,7 @@ class OpenTelemetryTracing:
         # What the message says comes first: it was written by whoever asks, headers by whoever is on the way.
         links = [place for place in (told, around) if place is not None]
         parent = links.pop(0) if links and self._trusts else None
-        said: dict[str, str] = {words.REQUEST_ID: str(request.id)}
+        said = {words.REQUEST_ID: str(request.id), words.TRANSPORT: "tcp", words.PROTOCOL: "http"}
         known = known_revision(revision)
         if known is not None:
             said[words.REVISION] = known
@@ -103,7 +103,7 @@ class OpenTelemetryTracing:
         parent: SpanContext | None,
         links: Collection[SpanContext],
     ) -> LiveSpan | None:
-        said |= {words.METHOD: method, words.UPSTREAM: mount, words.TRANSPORT: "tcp", words.PROTOCOL: "http"}
+        said |= {words.METHOD: method, words.UPSTREAM: mount}
         if method == TOOLS_CALL:
             said[words.OPERATION] = words.EXECUTE_TOOL
         started = time_of(self._means.clock.now())

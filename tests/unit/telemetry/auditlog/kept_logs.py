@@ -46,6 +46,7 @@ class ScriptedOs:
     def __init__(self) -> None:
         self.gate = threading.Event()
         self.gate.set()
+        self.is_held_up = False
         self.writes: list[int] = []
         self.syncs = 0
         self.room: int | None = None
@@ -56,6 +57,7 @@ class ScriptedOs:
         return getattr(os, name)
 
     def write(self, fd: int, text: bytes) -> int:
+        self.is_held_up = not self.gate.is_set()
         assert self.gate.wait(PATIENCE)
         if self.fails_for == os.fstat(fd).st_ino:
             raise OSError(errno.EIO, "Input/output error")

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from taskgate.telemetry import audit
 from taskgate.telemetry.auditlog import moulds
 from taskgate.telemetry.auditlog.chain import canonical
 from taskgate.telemetry.auditlog.events import Event
+from taskgate.telemetry.auditlog.native import rounded
 from taskgate.telemetry.auditlog.rendering import Renderer, Telling
 from taskgate.telemetry.visit import Visit, client_of
 from unit.telemetry.auditlog.told_facts import (
@@ -100,6 +102,18 @@ def test_whatever_peers_say_a_line_is_the_same(
 
 
 RENDER = new_renderer()
+
+
+@given(st.floats(-1e6, 1e6))
+def test_numbers_have_six_digits_after_the_point(value: float) -> None:
+    written = Decimal(repr(rounded(value)))
+    assert abs(written - Decimal(value)) <= Decimal("5.01e-7")
+    assert written == written.quantize(Decimal("0.000001"))
+
+
+@pytest.mark.parametrize("value", [1e6, 562949954.1970735, -1e300, float("inf")])
+def test_large_numbers_are_rounded_exactly(value: float) -> None:
+    assert rounded(value) == round(value, 6)
 
 
 def test_lines_of_usual_requests_are_filled_in() -> None:

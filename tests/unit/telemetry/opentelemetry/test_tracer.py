@@ -179,8 +179,6 @@ def test_a_call_is_the_child_of_its_request(make: Make, ended: Ended) -> None:
         "mcp.method.name": "tools/call",
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": "add",
-        "network.transport": "tcp",
-        "network.protocol.name": "http",
         "taskgate.upstream": "reports",
     }
     assert outer.name == "tools/call", "the tool is told by whoever knows that it is listed"

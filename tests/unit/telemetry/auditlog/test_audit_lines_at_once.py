@@ -1,0 +1,164 @@
+"""Lines of usual requests are made on the event loop, a few at a time; others on the sink's thread, in their order."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taskgate.telemetry import visit as visits
+from taskgate.telemetry.auditlog import book as books
+from taskgate.telemetry.auditlog.book import Book
+from taskgate.telemetry.auditlog.events import Event, note
+from taskgate.telemetry.auditlog.lane import SLICE
+from taskgate.telemetry.auditlog.log import AuditLog
+from taskgate.telemetry.auditlog.moulds import Moulds
+from taskgate.telemetry.auditlog.rendering import Renderer, Telling
+from taskgate.telemetry.auditlog.sinks import StreamSink
+from unit.telemetry.auditlog.kept_logs import (
+    ScriptedOs,
+    found_in,
+    moved,
+    names,
+    opened,
+    settings,
+    switch,
+    to_file,
+    turns,
+)
+from unit.telemetry.auditlog.told_facts import ANSWERED, KEY, NOW, events_of, new_visit
+
+
+def usual() -> Event:
+    [event] = events_of(ANSWERED, new_visit())
+    return event
+
+
+def unusual() -> Event:
+    return note("gateway.started", NOW)
+
+
+def answer(log: AuditLog, count: int) -> None:
+    """Have so many usual requests told."""
+    for _ in range(count):
+        with visits.within(new_visit()):
+            log.record(ANSWERED)
+
+
+@contextmanager
+def new_book(sink: type[StreamSink] = StreamSink) -> Iterator[Book]:
+    with open(os.devnull, "wb") as nowhere:
+        render = Renderer(Telling(), key=KEY, node="gw-1")
+        yield Book("file", sink(nowhere.fileno()), render=render, signer=None, to_disk=False)
+
+
+def test_lines_are_made_at_once_up_to_the_first_that_takes_longer() -> None:
+    events = [usual(), usual(), unusual(), usual()]
+    with new_book() as book:
+        assert not book.add_usual(events, 10)
+        assert [event.name for event in events] == ["gateway.started", "rpc.call"]
+        assert book.keep(events, NOW).head.seq == 4
+
+
+def test_no_more_lines_are_made_at_once_than_wanted() -> None:
+    events = [usual()] * 5
+    with new_book() as book:
+        assert book.add_usual(events, 2)
+        assert book.add_usual(events, 2)
+        assert not book.add_usual(events, 2)
+        assert events == []
+
+
+def test_nothing_is_made_at_once_for_a_file_that_is_to_be_put_aside_first() -> None:
+    class Full(StreamSink):
+        is_full = True
+
+    events = [usual()]
+    with new_book(Full) as book:
+        assert not book.add_usual(events, 2)
+    assert len(events) == 1
+
+
+def test_what_cannot_be_told_in_full_is_left_to_whoever_tells_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*_: Any) -> bytes:
+        raise ValueError
+
+    monkeypatch.setattr(Moulds, "line", breaks)
+    events = [usual()]
+    with new_book() as book:
+        assert not book.add_usual(events, 2)
+    assert len(events) == 1
+
+
+async def test_the_thread_makes_no_usual_line_and_the_event_loop_few_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[tuple[int, int]] = []
+    turn = 0
+    line = Moulds.line
+
+    def noted(moulds: Moulds, event: Event, seq: int, prev: bytes) -> bytes | None:
+        made.append((threading.get_ident(), turn))
+        return line(moulds, event, seq, prev)
+
+    monkeypatch.setattr(Moulds, "line", noted)
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    async with opened(settings(to_file(tmp_path))) as log:
+        made.clear()
+        counting = asyncio.create_task(count_turns())
+        answer(log, 3 * SLICE)
+        await turns(lambda: log.sequences()["file",] == 3 * SLICE + 1)
+        counting.cancel()
+    of_turns = [each for thread, each in made if thread == threading.get_ident()]
+    assert len(of_turns) == 3 * SLICE
+    assert max(of_turns.count(each) for each in set(of_turns)) == SLICE
+    assert found_in(tmp_path / "audit.jsonl") == []
+
+
+async def test_events_of_both_kinds_stay_in_their_order(tmp_path: Path) -> None:
+    async with opened(settings(to_file(tmp_path))) as log:
+        for fact in moved("started", "stopping", "stopped"):
+            answer(log, 2)
+            log.record(fact)
+        answer(log, 1)
+        await turns(lambda: log.sequences()["file",] == 11)
+    calls = ["rpc.call"] * 2
+    told = [*calls, "gateway.started", *calls, "gateway.stopping", *calls, "gateway.stopped", "rpc.call"]
+    assert names(tmp_path / "audit.jsonl")[1:11] == told
+    assert found_in(tmp_path / "audit.jsonl") == []
+
+
+async def test_what_the_operator_changes_waits_until_the_thread_is_done(tmp_path: Path, system: ScriptedOs) -> None:
+    """Lines that were made in one way are not signed in another."""
+    wanted = settings(to_file(tmp_path))
+    async with opened(wanted) as log:
+        adjusted: list[bool] = []
+        system.gate.clear()
+        answer(log, 1)
+        await turns(lambda: system.is_held_up)
+        adjust = books.Book.adjust
+
+        def noted(book: Book, name: str, **how: Any) -> None:
+            adjusted.append(system.gate.is_set())
+            adjust(book, name, **how)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(books.Book, "adjust", noted)
+            await switch(log, settings(to_file(tmp_path, fsync="always")))
+            answer(log, SLICE)
+            await asyncio.sleep(0)
+            assert adjusted == []
+            system.gate.set()
+            await turns(lambda: adjusted)
+        assert adjusted == [True]
+    assert found_in(tmp_path / "audit.jsonl") == []
