@@ -14,6 +14,7 @@ help:
 	@echo '             AUTH=1: with an issuer of tokens, and two users, each with tasks of their own'
 	@echo '             OBSERVE=1: with a Prometheus that scrapes it (Debian: apt-get install --no-install-recommends prometheus)'
 	@echo '             REPLICAS=3: three of taskgate that share a Valkey, behind nginx if it is here (Debian: apt-get install nginx-light)'
+	@echo "             UPSTREAM='npx -y some-server', or a URL: before a server of your own, whose tools are listed"
 	@echo 'make test    every test'
 	@echo 'make chaos   gateways that share a store, and much that goes wrong; SEEDS=1,2,3 and SECONDS=60 for other runs, or longer ones'
 	@echo 'make fuzz    every property on twenty times as many examples as in `make test`; SEED=1 for others'
@@ -37,6 +38,7 @@ $(STAMP): pyproject.toml
 	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
+# UPSTREAM is there as make was given it: quotes in it would not outlive another shell.
 run: $(STAMP)
 	@ONCE='$(ONCE)' AUTH='$(AUTH)' OBSERVE='$(OBSERVE)' REPLICAS='$(REPLICAS)' LISTEN='$(LISTEN)' ADMIN='$(ADMIN)' $(PY) example/run.py
 

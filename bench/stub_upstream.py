@@ -12,6 +12,7 @@ import functools
 import re
 import secrets
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import orjson
 
@@ -63,6 +64,17 @@ def _content(text: str) -> bytes:
 @functools.cache
 def _big(size: int) -> bytes:
     return _content("begin " + "x" * (size - 6))
+
+
+def content_of(tool: object, given: dict[str, Any]) -> bytes:
+    """What a tool comes to that answers at once."""
+    match tool:
+        case "big":
+            return _big(int(given["bytes"]))
+        case "count":
+            return _content(str(len(given["text"])))
+        case _:
+            return _content(str(given.get("text", "")))
 
 
 def _event(body: bytes) -> bytes:
@@ -131,7 +143,7 @@ class Connection(asyncio.Protocol):
             case "ping":
                 self.write(_result(number, b"{}"))
             case "initialize":
-                self.write(_result(number, _INITIALIZED, b"Mcp-Session-Id: %b\r\n" % secrets.token_hex(16).encode()))
+                self.write(_result(number, INITIALIZED, b"Mcp-Session-Id: %b\r\n" % secrets.token_hex(16).encode()))
             case "server/discover":
                 self.write(_result(number, _DISCOVERED))
             case _:
@@ -148,12 +160,8 @@ class Connection(asyncio.Protocol):
             case "stream":
                 self._report(number, _token(params), 1, int(given["events"]))
                 return
-            case "big":
-                self.write(_result(number, _big(int(given["bytes"]))))
-            case "count":
-                self.write(_result(number, _content(str(len(given["text"])))))
-            case _:
-                self.write(_result(number, _content(str(given.get("text", "")))))
+            case name:
+                self.write(_result(number, content_of(name, given)))
         self._floor.answered += 1
 
     def _report(self, number: bytes, token: bytes, step: int, last: int) -> None:
@@ -182,7 +190,7 @@ _PROGRESS = (
     b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%b,"progress":%d,"total":%d,'
     b'"message":"reading the next part of the collection"}}'
 )
-_INITIALIZED = orjson.dumps(
+INITIALIZED = orjson.dumps(
     {
         "protocolVersion": "2025-06-18",
         "capabilities": {"tools": {"listChanged": False}},

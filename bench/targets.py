@@ -22,7 +22,7 @@ _CONFIGURATION = """\
 version: 1
 server: {{listen: "127.0.0.1:{port}", drain: {{delay: 0s}}}}
 admin: {{listen: "127.0.0.1:{admin_port}"}}
-upstreams: {{{mount}: {{path: {path}, transport: http, url: "{url}", protocol_version: {revision}, {unbounded}}}}}
+upstreams: {{{mount}: {{path: {path}, {server}, protocol_version: {revision}, {unbounded}}}}}
 auth: {auth}
 store: {store}
 limits: {{rate: {rate}, concurrency: {concurrency}}}
@@ -45,8 +45,8 @@ class Place:
     """Where a target stands: its port, the stub's, an empty folder of its own, and whose tokens it asks for, if any.
 
     `revision` is the one that the server is spoken to in. `more` is what taskgate's configuration has besides, `parts`
-    what it has in the place of the usual `auth`, `store` or `rate`, and `tree` the checkout that it is run from, if
-    another one than this. What it keeps without being told where is in the folder too.
+    what it has in the place of the usual `server`, `auth`, `store` or `rate`, and `tree` the checkout that it is run
+    from, if another one than this. What it keeps without being told where is in the folder too.
     """
 
     port: int
@@ -104,11 +104,11 @@ def _taskgate(place: Place) -> list[str]:
         admin_port=place.admin_port,
         mount=MOUNT,
         path=host.PATH,
-        url=place.url,
         revision=place.revision,
         concurrency=_CONCURRENCY,
         unbounded=_UNBOUNDED,
         **{
+            "server": f'transport: http, url: "{place.url}"',
             "auth": _auth(place),
             "store": _SQLITE.format(folder=place.folder, database=DATABASE),
             "rate": "[]",

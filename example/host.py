@@ -8,6 +8,7 @@ import asyncio
 import sys
 import time
 import warnings
+from collections.abc import Awaitable, Callable
 
 from mcp import ClientSession, McpError
 from mcp.client.streamable_http import streamable_http_client
@@ -133,17 +134,20 @@ async def show_plain_call(host_session: ClientSession) -> None:
     expect(text_of(result) == "42", "the sum should be 42")
 
 
-async def visit(url: str) -> int:
-    """Connects and goes through all steps; returns the exit status."""
+Show = Callable[[ClientSession], Awaitable[None]]
+
+
+async def visit(url: str, show: Show = show_all, patience: float = PATIENCE) -> int:
+    """Connects and goes through all steps, within so many seconds; returns the exit status."""
     try:
         async with (
-            asyncio.timeout(PATIENCE),
+            asyncio.timeout(patience),
             streamable_http_client(url) as (incoming, outgoing, _),
             ClientSession(incoming, outgoing) as host_session,
         ):
-            await show_all(host_session)
+            await show(host_session)
     except* TimeoutError:
-        reason = f"not done after {PATIENCE:.0f} seconds"
+        reason = f"not done after {patience:.0f} seconds"
     except* Exception as group:
         reason = first_of(group)
     else:

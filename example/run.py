@@ -3,7 +3,8 @@
 Then taskgate goes on serving until Ctrl-C, so that one can try it by hand. With ONCE=1 it ends after the host has run,
 with 0 or 1, on free ports and in a folder of its own. With AUTH=1 taskgate asks for tokens, there is an issuer of them,
 and the host is two users. With OBSERVE=1 a Prometheus scrapes taskgate. With REPLICAS=3 there are three of it, which
-share a Valkey. All that is written goes under `.run/`.
+share a Valkey. With UPSTREAM=… the server is one's own, a URL or a command, and the host lists its tools. All that is
+written goes under `.run/`.
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from gateways import RunFailed, gateway_before, options_for, url_of, wait_until_
 from observing import NotObserved, Observer, check_that_prometheus_is_here, observing, where_to_look
 from processes import UVICORN_LISTENS, Child, bound_to_us, end, running
 from replicas import Replicas, count_from, several
+from yours import options_before, upstream_from
 
 EXAMPLE = Path(__file__).resolve().parent
 RUN = EXAMPLE.parent / ".run"
@@ -49,13 +51,15 @@ class Plan:
     listen: Address
     admin: Address
     folder: Path
+    upstream: str | None = None
 
 
 def plan_from(environment: Mapping[str, str], *, once: bool, auth: bool, observe: bool) -> Plan:
-    """Reads REPLICAS, and for a plain run LISTEN and ADMIN.
+    """Reads UPSTREAM, REPLICAS, and for a plain run LISTEN and ADMIN.
 
     Raises AddressUnusable, NotObserved and RunFailed where something cannot be had.
     """
+    upstream = upstream_from(environment)
     if observe:
         check_that_prometheus_is_here()
     replicas = count_from(environment.get("REPLICAS", ""))
@@ -63,13 +67,25 @@ def plan_from(environment: Mapping[str, str], *, once: bool, auth: bool, observe
     if once:
         listen, admin = free_addresses()
         folder = Path(tempfile.mkdtemp(prefix="once-", dir=RUN))
-        return Plan(once, auth, observe, replicas, listen, admin, folder)
+        return Plan(once, auth, observe, replicas, listen, admin, folder, upstream)
     listen = parse_address("LISTEN", environment.get("LISTEN") or "127.0.0.1:8080")
     admin = parse_address("ADMIN", environment.get("ADMIN") or "127.0.0.1:9464")
     refuse_taken(listen, admin)
     for log in logs_in(RUN):
         log.unlink()
-    return Plan(once, auth, observe, replicas, listen, admin, RUN)
+    return Plan(once, auth, observe, replicas, listen, admin, RUN, upstream)
+
+
+async def run_before_yours(plan: Plan, upstream: str) -> None:
+    """Starts taskgate in front of a server of one's own, looks at its tools, and serves on. Raises RunFailed."""
+    options, url = options_before(upstream, plan.listen, plan.admin), f"http://{plan.listen}/mcp"
+    async with gateway_before(options, plan.folder) as gateway:
+        await wait_until_ready(gateway, plan.admin)
+        print(f"taskgate is in front of\n  {upstream}\nat {url}\n", flush=True)
+        await run_host("guest.py", url)
+        if not plan.once:
+            print(farewell(url, [plan.admin], None, None), flush=True)
+            await wait_for_any_to_end({"taskgate": gateway})
 
 
 async def run(plan: Plan, python: Path) -> None:
@@ -181,9 +197,10 @@ def get_token(url: str, issuer: str) -> str:
     -d resource={url} | sed 's/.*"access_token": *"\\([^"]*\\)".*/\\1/')"""
 
 
-async def run_until_stopped(plan: Plan, python: Path) -> bool:
+async def run_until_stopped(plan: Plan, server: str) -> bool:
     """Runs the plan; False if somebody stopped it. A second signal changes nothing: the children are being ended."""
-    work = asyncio.create_task(run(plan, python))
+    yours = plan.upstream
+    work = asyncio.create_task(run(plan, python_of(server)) if yours is None else run_before_yours(plan, yours))
     stops: list[int] = []
 
     def stop(number: int) -> None:
@@ -205,9 +222,9 @@ def carry_out(plan: Plan) -> int:
     """Runs the plan and says what went wrong; returns the exit status."""
     try:
         name = NEWEST if unsupported(SERVER_ENVIRONMENT) else SERVER_ENVIRONMENT
-        if ensure(name):
+        if plan.upstream is None and ensure(name):
             print(f"Made the server's environment, {name}.", flush=True)
-        finished = asyncio.run(run_until_stopped(plan, python_of(name)))
+        finished = asyncio.run(run_until_stopped(plan, name))
     except (RunFailed, NotObserved, EnvironmentNotMade) as failure:
         print_logs(plan.folder)
         print(f"make run: {failure}", file=sys.stderr, flush=True)

@@ -3,9 +3,9 @@
 A test says which it shows with `@covers("L-CREATE-1")`; `tests/house/test_requirements.py` compares both ways. What is
 not built is not listed; where only part of a requirement applies so far, the words here say which.
 
-What does not apply: L-GET-4, F-FILTER-8 and M-NEG-8, as no server is asked for tasks, and how a server polls is its own
-affair. V-INIT-6, as a counter-offer is made. V-ERA-6, as servers are reached over HTTP alone. M-CREATE-5 and M-GET-5,
-which allow what is not done. S-SEC-5, as no OAuth flow passes through. S-SEC-10, as a mount has one server.
+What does not apply: F-FILTER-8, as no server is asked for a list of its tasks. V-INIT-6, as a counter-offer is made.
+V-ERA-6, as servers are reached over HTTP alone. M-CREATE-5 and M-GET-5, which allow what is not done. S-SEC-5, as no
+OAuth flow passes through. S-SEC-10, as a mount has one server.
 """
 
 from collections.abc import Callable
@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 import pytest
 
 from requirements_of_operators import FOR_OPERATORS
+from requirements_of_servers import FOR_SERVERS
 
 _Test = TypeVar("_Test", bound=Callable[..., object])
 
@@ -94,22 +95,18 @@ REQUIREMENTS: Final = {
     "H-MOD-13": "whether an answer is a stream is decided when something has to be streamed",
     "H-MOD-14": "nothing is decided by a header alone",
     # Servers
-    "H-LEG-13": "a stream of a server is taken up again by its last event id after the pause it asked for",
-    "B-CONV-4": "a server is declared what its host declared, cut to what crosses the gateway",
-    "U-HTTP-1": "session id and revision go with every later request to a server",
-    "U-HTTP-2": "the GET stream of a server is held open where there is one",
-    "U-HTTP-3": "a question on a call's stream belongs to that call, on the GET stream to the only one in flight",
+    **FOR_SERVERS,
     # Dialect L
     "L-CAP-1": "the task capability is exact: requests.tools.call and cancel",
     "L-CAP-2": "tasks/list is declared and answered where callers can be told apart, and only there",
-    "L-CAP-3": "no task is asked of a server, and none is declared for a host that has none",
+    "L-CAP-3": "a task is asked of a server only where it declares that, and none is declared for a host that has none",
     "L-CAP-4": "a host is asked for a task of its own where its server wants one, and never by the gateway",
     "L-TOOL-1": "each tool tells its task support by policy; older hosts see none",
     "L-TOOL-2": "a task for a tool that forbids it is refused with -32601",
     "L-TOOL-3": "a tool that must be a task is refused with -32601 when called plainly",
     "L-TOOL-4": "where every tool must be a task, a plain call is refused with -32601 all the same",
     "L-TOOL-5": "a session without tasks has `task` ignored",
-    "L-TOOL-6": "no server is sent `task`; a tool that its server runs only as a task is forbidden to hosts",
+    "L-TOOL-6": "a server that declares it is sent `task` for the tools that have it, and no other server is",
     "L-CREATE-1": "a task is acknowledged at once, as working, after it is stored",
     "L-CREATE-2": "task ids are the gateway's own and cannot be guessed",
     "L-CREATE-3": "a TTL that was asked for is clamped and the real one told",
@@ -173,6 +170,7 @@ REQUIREMENTS: Final = {
     "M-NEG-5": "`task` means nothing in a call",
     "M-NEG-6": "tasks/result and tasks/list do not exist",
     "M-NEG-7": "who has the tasks of the initialize era alone may look at those and cancel them",
+    "M-NEG-8": "a server that serves tasks is told they are followed; one that it makes of a call is, to its end",
     "M-CREATE-1": "a call that takes longer than the grace becomes a task, a quicker one is answered plainly",
     "M-CREATE-2": "a handle is flat and holds no payload",
     "M-CREATE-3": "a handle leaves after its task is stored",
@@ -240,6 +238,7 @@ REQUIREMENTS: Final = {
     "R-RES-5": "calls of tools are limited in rate",
     "R-RES-6": "a call that may not become a task for its cap is answered plainly in the stateless era",
     "R-RES-7": "questions that wait are bounded in number and in time",
+    "R-RES-8": "after a restart tasks of servers are gone on with; any other call that may have run has failed",
     # Authorization
     "A-AUTH-1": "every request needs a token of its own, in one header and never in the query",
     "A-AUTH-2": "signature, issuer, time and audience of a token are judged",

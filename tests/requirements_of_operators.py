@@ -1,6 +1,7 @@
 """What is owed to whoever runs the gateway: the part of `requirements` that is about what can be seen from outside.
 
-O-AUD-6 does not apply: no server is asked for a task of its own.
+O-AUD-6 is left to the record of a call: there stands, sealed, what its server calls the task that it made of it. The
+log has no such name, for it is nearly as good as a token (O-AUD-3).
 """
 
 from typing import Final

@@ -139,8 +139,9 @@ class Service:
     async def drain(self, *, delay: timedelta, hurry: asyncio.Event) -> None:
         """Stop in good order: not ready, then for `delay` as before, then no new work while calls and answers end.
 
-        `hurry` cuts every wait short. When this returns every task that ran here is settled. Where the store is shared,
-        one that waits for its turn, or between two rounds, is left to the others.
+        `hurry` cuts every wait short. When this returns every task that ran here is settled, but for those whose calls
+        another process goes on with, this one's successor or another replica. Where the store is shared, one that waits
+        for its turn is left to the others, too.
         """
         assert self._house is not None, "only what has started can drain"
         assert self._listener is not None
@@ -156,6 +157,9 @@ class Service:
             await unless(hurry, self._house.runner.idle(), within=rules.timeout)
         await self._house.sweeper.close()
         await self._house.runner.stop()
+        if self._house.company.leasing is None:
+            # Nobody else ends them: their hosts come back to the next process.
+            self._house.following.leave(frozenset(self._house.runner.left), rules.timeout)
         left = max(timedelta(seconds=deadline - clock.elapsed()), timedelta())
         await unless(hurry, part(self._listener, self._house, left))
         # A task that was being made when the runner stopped has come to it since.
@@ -181,14 +185,15 @@ class Service:
         # The port before the store: whoever starts a second gateway by mistake is to hear of the port.
         bound = bind(config.server.listen)
         closers.callback(bound.close)
-        opened = self._around.store or await open_configured_store(config, self._data_directory)
+        theirs = SharedClock(clock)
+        opened = self._around.store or await open_configured_store(config, self._data_directory, theirs)
         store, shared = (opened.store, opened) if isinstance(opened, Shared) else (opened, None)
         closers.push_async_callback(store.close)
         # Before what has something to tell, and after it; but whoever starts a second gateway is to hear of the store.
         closers.push_async_callback(sight.close)
         await sight.open(config)
         closers.callback(sight.end)
-        time = clock if shared is None else SharedClock(clock)
+        time = clock if shared is None else theirs
         self._store = MeasuredStore(store, audit=sight.audit, clock=clock)
         entropy = self._around.entropy
         keys = deployment_keys(config, self._data_directory, entropy)
@@ -233,6 +238,8 @@ class Service:
         closers = self._closers
         # What still waits is told of denied look-ups; the store is there for that.
         closers.push_async_callback(house.lookups.close)
+        # Programs of servers end with those; it ends what is left of them.
+        closers.push_async_callback(house.nurse.close)
         closers.push_async_callback(house.mounting.close)
         closers.push_async_callback(house.sessions.close)
         closers.push_async_callback(house.lines.close)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from taskgate import __version__
-from taskgate.clock import Clock, Entropy, SystemClock, SystemEntropy
+from taskgate.clock import Clock, Entropy, SharedClock, SystemClock, SystemEntropy
 from taskgate.config import GatewayConfig
 from taskgate.config.parts import listener_settings, redis_options, sqlite_options
 from taskgate.config.rules import rules_of
@@ -50,22 +50,32 @@ from taskgate.stores.open import open_shared, open_store
 from taskgate.stores.sharing import Shared
 from taskgate.upstream.base import Upstream
 from taskgate.upstream.http import HttpUpstream, UpstreamObserver, UpstreamSettings
+from taskgate.upstream.stdio.nurse import Nurse
+from taskgate.upstream.ways import way_to
 
 
-def over_http(settings: UpstreamSettings, observer: UpstreamObserver, clock: Clock) -> Upstream:
-    """A server of either era that is spoken to over Streamable HTTP."""
-    legacy, modern = LegacyUpstream(__version__), ModernUpstream(__version__)
-    return HttpUpstream(settings, dialect=legacy, modern=modern, observer=observer, clock=clock)
+def upstream_maker(nurse: Nurse) -> MakeUpstream:
+    """What makes servers of either era, spoken to as their settings say; programs are started by `nurse`."""
+
+    def made(settings: UpstreamSettings, observer: UpstreamObserver, clock: Clock) -> Upstream:
+        legacy, modern = LegacyUpstream(__version__), ModernUpstream(__version__)
+        way = way_to(settings, observer, nurse)
+        return HttpUpstream(settings, dialect=legacy, modern=modern, observer=observer, clock=clock, way=way)
+
+    return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What the gateway does not make itself. A store that is handed in is closed together with the gateway."""
+    """What the gateway does not make itself. A store that is handed in is closed together with the gateway.
+
+    `make_upstream` None makes servers as they are configured.
+    """
 
     clock: Clock = field(default_factory=SystemClock)
     entropy: Entropy = field(default_factory=SystemEntropy)
     store: Store | Shared | None = None
-    make_upstream: MakeUpstream = over_http
+    make_upstream: MakeUpstream | None = None
 
 
 class Kept(NamedTuple):
@@ -81,6 +91,7 @@ class House:
     """The parts of one gateway that have a beginning and an end."""
 
     live: Live
+    nurse: Nurse
     company: Company
     callers: Gate
     penalties: Penalties | None
@@ -93,18 +104,21 @@ class House:
     listening: Listening
     offers: Offers
     relaying: Relaying
+    following: Following
     joining: Joining
     calls: Calls
     subscriptions: Subscriptions
     gateway: Gateway
 
 
-async def open_configured_store(config: GatewayConfig, data_directory: Path | None) -> Store | Shared:
-    """The configured store, open. Raises StoreUnavailable."""
+async def open_configured_store(
+    config: GatewayConfig, data_directory: Path | None, clock: SharedClock
+) -> Store | Shared:
+    """The configured store, open; `clock` becomes that of one that is shared. Raises StoreUnavailable."""
     if config.store.backend == "memory":
         return await open_store("memory", None)
     if config.store.backend == "redis":
-        return await open_shared(redis_options(config))
+        return await open_shared(redis_options(config), clock)
     return await open_store("sqlite", sqlite_options(config, data_directory))
 
 
@@ -133,15 +147,14 @@ async def build_house(
     """
     store, shared, clock = kept
     audit, rules = sight.audit, rules_of(config)
-    live = Live(rules)
-    mounting = Mounting(
-        live=live, make=traced(around.make_upstream, sight.tracing), audit=audit, clock=clock, port=port
-    )
+    live, nurse = Live(rules), Nurse()
+    make = around.make_upstream or upstream_maker(nurse)
+    mounting = Mounting(live=live, make=traced(make, sight.tracing), audit=audit, clock=clock, port=port)
     prepared = await mounting.prepare(config, rules)
     penalties = build_penalties(config)
     base = Base(config, live, store, shared, callers, penalties, mounting.mounts, audit, clock, around.entropy)
     ground = build_ground(base)
-    in_session, relaying, listening = _build_in_session(base, ground)
+    in_session, relaying, listening, following = _build_in_session(base, ground)
     lines = Lines(clock=clock, idle=config.server.session_idle)
     stateless = _build_stateless(base, ground, lines)
     mounting.switch(prepared)
@@ -159,6 +172,7 @@ async def build_house(
     gateway.trace(sight.tracing)
     return House(
         live=live,
+        nurse=nurse,
         company=ground.company,
         callers=callers,
         penalties=base.penalties,
@@ -171,6 +185,7 @@ async def build_house(
         listening=listening,
         offers=ground.offers,
         relaying=relaying,
+        following=following,
         joining=ground.admission.joining,
         calls=stateless.calls,
         subscriptions=stateless.subscriptions,
@@ -191,7 +206,7 @@ def _build_sweeper(base: Base, ground: Ground, waiting: Waiting) -> Sweeper:
     )
 
 
-def _build_in_session(base: Base, ground: Ground) -> tuple[InSessionMessages, Relaying, Listening]:
+def _build_in_session(base: Base, ground: Ground) -> tuple[InSessionMessages, Relaying, Listening, Following]:
     dialect, admission, clock = ground.dialect, ground.admission, base.clock
     following = Following(
         store=base.store,
@@ -229,7 +244,7 @@ def _build_in_session(base: Base, ground: Ground) -> tuple[InSessionMessages, Re
         relaying=relaying,
         resuming=Resuming(listening=listening, following=following, shared=ground.company.shared_trails),
     )
-    return InSessionMessages(rooms=rooms, dialect=dialect, audit=base.audit), relaying, listening
+    return InSessionMessages(rooms=rooms, dialect=dialect, audit=base.audit), relaying, listening, following
 
 
 def _build_stateless(base: Base, ground: Ground, lines: Lines) -> StatelessRequests:

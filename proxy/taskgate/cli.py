@@ -23,9 +23,10 @@ from taskgate import config as settings
 from taskgate.app import Service, Source
 from taskgate.auth.keyfile import KeyFileRefused
 from taskgate.commands import COULD_NOT_START, WRONG, AnyFile, audit, check, explain, give_up, load, metrics, schema
-from taskgate.config import ConfigurationError, GatewayConfig
+from taskgate.config import ConfigurationError, GatewayConfig, Problem
 from taskgate.downstream.tls import TlsRefused
 from taskgate.errors import StoreUnavailable
+from taskgate.explain.programs import missing_programs
 from taskgate.sockets import ListenFailed
 from taskgate.telemetry import logs
 from taskgate.telemetry.auditlog.settings import AuditUnavailable
@@ -57,22 +58,35 @@ for _command in (check, schema, explain, metrics, audit):
 @main.command()
 @click.option("--config", "file", type=AnyFile, help="The configuration file.")
 @click.option("--upstream", metavar="URL", help="Without a file: the MCP server to put at /mcp.")
-@click.option("--listen", metavar="HOST:PORT", help="With --upstream: where hosts connect; 127.0.0.1:8080.")
-@click.option("--admin", metavar="HOST:PORT", help="With --upstream: where operators look; 127.0.0.1:9464.")
+@click.option("--upstream-command", "command", metavar="COMMAND", help="The same, for a program with stdio.")
+@click.option("--listen", metavar="HOST:PORT", help="Without a file: where hosts connect; 127.0.0.1:8080.")
+@click.option("--admin", metavar="HOST:PORT", help="Without a file: where operators look; 127.0.0.1:9464.")
 @click.option("--no-watch", is_flag=True, help="Read the file again on SIGHUP alone, not when it is changed.")
-def serve(file: Path | None, upstream: str | None, listen: str | None, admin: str | None, no_watch: bool) -> None:
+def serve(
+    file: Path | None,
+    upstream: str | None,
+    command: str | None,
+    listen: str | None,
+    admin: str | None,
+    no_watch: bool,
+) -> None:
     """Serve until SIGTERM or SIGINT; SIGTERM drains first. A second signal ends the drain.
 
     SIGHUP, and a change of the file, has the file read again: what can change while it serves does. SIGHUP also has
     the files of the audit log opened anew.
     """
-    if (file is None) == (upstream is None):
-        raise click.UsageError("Give either --config FILE or --upstream URL.")
+    if [file, upstream, command].count(None) != 2:
+        raise click.UsageError("Give one of --config FILE, --upstream URL and --upstream-command COMMAND.")
     if file is not None and (listen or admin):
-        raise click.UsageError("--listen and --admin belong to --upstream; a file has keys for both.")
+        raise click.UsageError("--listen and --admin are for when there is no file, which has keys for both.")
     watch = None if file is None else FileWatch(file)
     try:
-        chosen = load(file) if file is not None else settings.for_upstream(upstream or "", listen, admin)
+        if file is not None:
+            chosen = load(file)
+        elif command is not None:
+            chosen = _for_command(command, listen, admin)
+        else:
+            chosen = settings.for_upstream(upstream or "", listen, admin)
         directory = settings.open_data_directory(os.environ) if _needs_directory(chosen) else None
     except ConfigurationError as wrong:
         give_up(wrong, WRONG)
@@ -82,6 +96,15 @@ def serve(file: Path | None, upstream: str | None, listen: str | None, admin: st
         asyncio.run(_serve(chosen, directory, source, None if no_watch else watch))
     except (ListenFailed, TlsRefused, TlsFileRefused, KeyFileRefused, StoreUnavailable, *_UNSEEN) as refusal:
         give_up(refusal, COULD_NOT_START)
+
+
+def _for_command(command: str, listen: str | None, admin: str | None) -> GatewayConfig:
+    """As the flags say. Raises ConfigurationError, also where the program is not there: nothing else is served."""
+    chosen = settings.for_command(command, listen, admin)
+    missing = [message for _, message in missing_programs(chosen, os.environ)]
+    if missing:
+        raise ConfigurationError(Problem(path="--upstream-command", message=message) for message in missing)
+    return chosen
 
 
 def _log_as(chosen: GatewayConfig) -> None:

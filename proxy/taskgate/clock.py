@@ -14,7 +14,11 @@ class Clock(Protocol):
     """The time of day, and a stopwatch."""
 
     def now(self) -> datetime:
-        """The wall clock, aware, in UTC."""
+        """The time that whatever is kept goes by, aware, in UTC: the wall clock's unless others share what is kept."""
+        ...
+
+    def wall(self) -> datetime:
+        """The wall clock of this machine, by which tokens are judged, aware, in UTC."""
         ...
 
     def elapsed(self) -> float:
@@ -36,6 +40,9 @@ class SystemClock:
     def now(self) -> datetime:
         return datetime.now(UTC)
 
+    def wall(self) -> datetime:
+        return self.now()
+
     def elapsed(self) -> float:
         return perf_counter()
 
@@ -43,8 +50,8 @@ class SystemClock:
 class SharedClock:
     """The time of a store that several processes share, so that all of them mean the same by now (leases, expiry).
 
-    It is the time of `own` until the store has told its own for the first time (`align`); the stopwatch is `own`'s
-    always. For one thread.
+    It is the time of `own` until the store has told its own for the first time (`align`); the wall clock and the
+    stopwatch are `own`'s always. For one thread.
     """
 
     def __init__(self, own: Clock) -> None:
@@ -53,6 +60,9 @@ class SharedClock:
 
     def now(self) -> datetime:
         return self._own.now() if self._zero is None else self._zero + timedelta(seconds=self._own.elapsed())
+
+    def wall(self) -> datetime:
+        return self._own.wall()
 
     def elapsed(self) -> float:
         return self._own.elapsed()

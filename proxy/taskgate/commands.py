@@ -16,6 +16,7 @@ from taskgate import config as settings
 from taskgate.config import ConfigurationError, GatewayConfig
 from taskgate.explain import TokenRefused, explained, read_hints, read_token, who_is, worded
 from taskgate.explain import audit as of_audit
+from taskgate.explain.programs import missing_programs
 from taskgate.explain.series import metrics_text, series_warnings
 from taskgate.telemetry.opentelemetry.extra import TracingUnavailable, expect_installed
 from taskgate.telemetry.opentelemetry.settings import Exporter
@@ -48,7 +49,8 @@ def check(file: Path) -> None:
     except (ConfigurationError, TracingUnavailable) as wrong:
         give_up(wrong, WRONG)
     click.echo(settings.effective(config), nl=False)
-    for warning in series_warnings(config):
+    missing = (f"{key}: {what}" for key, what in missing_programs(config, os.environ))
+    for warning in (*series_warnings(config), *missing):
         click.echo(f"taskgate: {warning}", err=True)
 
 

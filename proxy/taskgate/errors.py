@@ -1,8 +1,7 @@
 """What can go wrong, by whose doing: the host's, the server's, ours.
 
-Knows no HTTP and no JSON-RPC: `dialects/faults.py` alone turns these into either. Every error carries a `reason` from a
-closed set, its metric label. A JSON-RPC error of a server is no exception but an outcome. No text here may hold a
-payload, a path of the file system, an address of a server, or a token.
+Knows no HTTP and no JSON-RPC: `dialects/faults.py` alone turns these into either. Each has a `reason` of a closed set,
+its metric label. A server's JSON-RPC error is an outcome. No text may hold a payload, a path, an address or a token.
 """
 
 from collections.abc import Mapping
@@ -244,6 +243,7 @@ class UpstreamReason(StrEnum):
     MALFORMED = "malformed"
     TOO_LARGE = "too_large"
     SESSION_LOST = "session_lost"
+    CALL_LOST = "call_lost"
 
 
 class UpstreamFailed(GatewayError):

@@ -167,7 +167,8 @@ def build_ground(base: Base) -> Ground:
     offers = Offers(holder=holder, changes=changes, dialect=dialect)
     of_runs = changes if leasing is None else changes.of_runs(leasing)
     rests = Rests(SealedRests(base.callers))
-    hearing = Hearing(changes=of_runs, streams=streams, dialect=dialect, live=live, rests=rests)
+    outlives = base.shared is not None or config.store.backend != "memory"
+    hearing = Hearing(changes=of_runs, streams=streams, dialect=dialect, live=live, rests=rests, outlives=outlives)
     runner = Runner(
         holder=holder, store=store, sessions=sessions, hearing=hearing, audit=audit, clock=clock, leasing=leasing
     )

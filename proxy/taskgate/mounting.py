@@ -29,6 +29,9 @@ from taskgate.telemetry.audit import (
     CredentialsGot,
     Fact,
     HealthChecked,
+    ProgramRestarted,
+    ProgramSought,
+    ProgramsRun,
     SessionLost,
     SlotsUsed,
     StreamEnded,
@@ -43,7 +46,7 @@ from taskgate.upstream.wire.trust import TlsFileRefused
 
 MakeUpstream = Callable[[UpstreamSettings, UpstreamObserver, Clock], Upstream]
 
-_STATES: Final = (SlotsUsed, CircuitMoved, HealthChecked)
+_STATES: Final = (SlotsUsed, CircuitMoved, HealthChecked, ProgramSought, ProgramsRun)
 """Facts that say how something is now: of what was replaced, nobody is to take them for its successor's."""
 
 
@@ -71,11 +74,15 @@ class _Server:
 
 
 class _Turns(NamedTuple):
-    """The turns at the server of that URL."""
+    """The turns at the server of that place."""
 
-    url: str
+    place: tuple[str, ...]
     bulkhead: Bulkhead
     report: Report
+
+
+_Turnstile = tuple[str, tuple[str, ...]]
+"""Where turns are taken: the name of a server, and its place."""
 
 
 class _Berth(NamedTuple):
@@ -107,9 +114,9 @@ class Mounting:
         self._clock = clock
         self._port = port
         self._berths: Mapping[str, _Berth] = {}
-        # With name and URL, as the turns which whoever still has a session goes on to take: it may come back meanwhile.
-        self._leaving: dict[CountedUpstream, tuple[str, str]] = {}
-        self._parted: dict[tuple[str, str], _Turns] = {}
+        # With the turns that whoever still has a session goes on to take: the server may come back meanwhile.
+        self._leaving: dict[CountedUpstream, _Turnstile] = {}
+        self._parted: dict[_Turnstile, _Turns] = {}
         self._waiting = Background()
 
     async def prepare(self, config: GatewayConfig, rules: Rules) -> Prepared:
@@ -173,11 +180,11 @@ class Mounting:
 
     def _berth(self, config: GatewayConfig, rules: Rules, name: str, server: _Server) -> _Berth:
         known, section = self._berths.get(name), config.upstreams[name]
-        url = server.settings.url
-        turns = self._parted.get((name, url)) if known is None or known.turns.url != url else known.turns
+        place = server.settings.place
+        turns = self._parted.get((name, place)) if known is None or known.turns.place != place else known.turns
         if turns is None:
             report = Report(self._audit)
-            turns = _Turns(url, Bulkhead(name, bulkhead_settings(config, name), audit=report), report)
+            turns = _Turns(place, Bulkhead(name, bulkhead_settings(config, name), audit=report), report)
         resource = resource_of(config, self._port, section.path)
         mount = Mount(
             name=name,
@@ -194,21 +201,21 @@ class Mounting:
         # The same object as long as nothing of it changes.
         return _Berth(known.mount if known is not None and known.mount == mount else mount, server, turns)
 
-    def _support(self, mount: str, tool: str, native: TaskSupport | None, hints: Mapping[str, bool]) -> TaskSupport:
-        return self._live.now.policy.support(mount, tool, native, hints)
+    def _support(self, mount: str, tool: str, hints: Mapping[str, bool]) -> TaskSupport:
+        return self._live.now.policy.support(mount, tool, hints)
 
     def _is_new(self, name: str, upstream: CountedUpstream) -> bool:
         return name not in self._berths or self._berths[name].server.upstream is not upstream
 
     def _retire(self, berth: _Berth, successor: _Berth | None) -> None:
         if successor is None or successor.turns is not berth.turns:
-            self._parted[berth.mount.name, berth.turns.url] = berth.turns
+            self._parted[berth.mount.name, berth.turns.place] = berth.turns
         if successor is not None and successor.server is berth.server:
             return
         upstream = berth.server.upstream
         berth.server.report.replaced = True
         upstream.yield_to(partial(self._present, berth.mount.name))
-        self._leaving[upstream] = berth.mount.name, berth.server.settings.url
+        self._leaving[upstream] = berth.mount.name, berth.server.settings.place
         self._waiting.run(partial(self._let_go, upstream))
 
     def _part(self, present: Set[Bulkhead]) -> None:
@@ -268,4 +275,7 @@ def _observer(name: str, audit: Audit) -> UpstreamObserver:
         retried=lambda reason: audit.record(UpstreamRetried(name, reason)),
         circuit=lambda state: audit.record(CircuitMoved(name, state)),
         health=lambda ok, up: audit.record(HealthChecked(name, ok, up)),
+        restarted=lambda cause: audit.record(ProgramRestarted(name, cause)),
+        sought=lambda up: audit.record(ProgramSought(name, up)),
+        programs=lambda count: audit.record(ProgramsRun(name, count)),
     )

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from contract.backends import Backend
+from helpers.examples import examples
 from helpers.manual_clock import ManualClock
 from helpers.records import new_call, new_input, new_record
 from helpers.shared_store import expect_every_key_to_expire
@@ -25,7 +26,7 @@ from taskgate.stores.codec import as_head
 from taskgate.tasks import events
 from taskgate.tasks.listing import STATES, OrderBy, TaskFilter, TaskOrder, listed
 from taskgate.tasks.machine import advance
-from taskgate.tasks.record import FaultReason, KeptRound, Lease, OwnerKey, Succeeded, TaskId, TaskRecord, TaskStatus
+from taskgate.tasks.record import FaultReason, KeptCall, Lease, OwnerKey, Succeeded, TaskId, TaskRecord, TaskStatus
 
 OWNERS: Final = (OwnerKey("a", "x"), OwnerKey("a", "y"), OwnerKey("b", "x"))
 ORDERS: Final = (TaskOrder(), TaskOrder(by=OrderBy.CREATED, descending=False))
@@ -40,7 +41,7 @@ EVENTS: Final = st.one_of(
     st.builds(events.InputClaimed, key=st.just("input-1"), stream=st.none() | st.just("stream")),
     st.builds(events.InputAnswered, key=st.sampled_from(["input-1", "input-2"]), response=texts),
     st.builds(events.AnswerForwarded, key=st.sampled_from(["input-1", "input-2"])),
-    st.builds(events.RoundKept, round=st.builds(KeptRound, sealed=texts)),
+    st.builds(events.CallKept, kept=st.builds(KeptCall, sealed=texts)),
     st.just(events.RoundLeft()),
     st.builds(events.CallSucceeded, result=texts, tool_error=st.booleans()),
     st.builds(
@@ -281,15 +282,13 @@ class InSqlite(Histories):
         self.every_lease_has_lapsed()
 
     def every_lease_has_lapsed(self) -> None:
-        for record in self.unfinished_or_expired():
-            self.model[record.id] = replace(record, lease=None)
-
-    def unfinished_or_expired(self) -> list[TaskRecord]:
-        return [record for record in self.model.values() if not record.status.is_terminal]
+        for record in self.model.values():
+            if not record.status.is_terminal:
+                self.model[record.id] = replace(record, lease=None)
 
 
 FEW = settings(
-    max_examples=30,
+    max_examples=examples(30),
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from contract.backends import Backend
 from contract.pages import ORDERS, SECOND, in_order, page, walk
+from helpers.examples import examples
 from helpers.manual_clock import EPOCH
 from helpers.records import after, keep, new_record
 from taskgate.stores.base import Store
@@ -33,7 +34,7 @@ wheres = st.builds(
 
 
 @given(rows=rows, where=wheres, order=st.sampled_from(list(ORDERS.values())), limit=st.integers(1, 5), place=bounds)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_filter_in_any_order_gives_what_a_look_at_every_task_would(
     backend: Backend, rows: list[Any], where: TaskFilter, order: TaskOrder, limit: int, place: Any
 ) -> None:
@@ -88,7 +89,7 @@ class Moves(NamedTuple):
 
 
 @given(moves=st.lists(st.builds(Moves, st.frozensets(st.integers(0, 9), max_size=4), st.integers(0, 2)), max_size=6))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
 def test_what_does_not_change_is_on_one_page_and_no_more_while_others_change(
     backend: Backend, order: TaskOrder, moves: list[Moves]

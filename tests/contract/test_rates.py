@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from helpers.examples import examples
 from helpers.shared_store import KINDS, SharedServer, expect_every_key_to_expire
 from taskgate.limits.gcra import RateLimit, gcra
 from taskgate.limits.rates import Demand, RatePolicy, Scope
@@ -192,7 +193,7 @@ PAUSES = st.integers(0, 3_000_000)
 LIMITS = st.builds(RateLimit, every=st.sampled_from([0.1, 0.5, 1.0, 1 / 3, 7.0]), burst=st.integers(1, 6))
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(limit=LIMITS, asked=st.lists(st.tuples(PAUSES, st.integers(0, 4)), min_size=1, max_size=15))
 async def test_the_arithmetic_is_that_of_gcra(rates: RateStore, limit: RateLimit, asked: list[tuple[int, int]]) -> None:
     now, tat, key = 1.0, None, f"example {next(NUMBERS)}"

@@ -1,6 +1,8 @@
 """The alert rules and their cases, as the files in grafana/alerts have them, and rules to judge the cases by."""
 
 from collections.abc import Callable, Iterator
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,9 @@ RUNBOOKS = GRAFANA / "runbooks.md"
 Rule = dict[str, Any]
 
 
+@cache
 def load(file: Path) -> Any:
-    """What a file of YAML says."""
+    """What a file of YAML says; it is everybody's, and nobody's to change."""
     return YAML(typ="safe").load(file)
 
 
@@ -55,7 +58,7 @@ def write_changed(folder: Path, change: Callable[[Rule], Rule]) -> list[Path]:
     """Writes all rules, each alert changed, and their cases into a folder; returns the files of the cases."""
     (folder / "tests").mkdir()
     for file in RULES:
-        content = load(file)
+        content = deepcopy(load(file))
         for group in content["groups"]:
             group["rules"] = [change(rule) if "alert" in rule else rule for rule in group["rules"]]
         (folder / file.name).write_bytes(orjson.dumps(content))

@@ -1,4 +1,4 @@
-"""A stretch of network between a host and a gateway, which a test can cut."""
+"""A stretch of network between a host and a gateway, or a gateway and a server, which a test can cut, or hold up."""
 
 import asyncio
 import socket
@@ -20,6 +20,9 @@ class Cutter:
         """How many there have been."""
         self.passed = b""
         """What has passed, both ways."""
+        self.holds: bytes | None = None
+        """A piece with this in it waits until `goes_on` is set; `held` tells that one does."""
+        self.held, self.goes_on = asyncio.Event(), asyncio.Event()
 
     async def __aenter__(self) -> Self:
         listening = socket.create_server(("127.0.0.1", 0))
@@ -60,6 +63,9 @@ class Cutter:
         try:
             while piece := await reader.read(65_536):
                 self.passed += piece
+                if self.holds is not None and self.holds in piece:
+                    self.held.set()
+                    await self.goes_on.wait()
                 writer.write(piece)
                 await writer.drain()
         except OSError:

@@ -51,14 +51,18 @@ class GatewayProcess:
 
 @asynccontextmanager
 async def gateway_process(
-    arguments: Sequence[str | Path], *, log: Path, environment: Mapping[str, str] | None = None
+    arguments: Sequence[str | Path],
+    *,
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+    program: Sequence[str | Path] = (),
 ) -> AsyncIterator[GatewayProcess]:
     """`taskgate serve` with these arguments for the length of a block, ready to be spoken to when it begins.
 
     What it has logged, and its page of metrics where it still serves at the end, is judged when the test ends. Its data
     directory is beside its log, unless `environment` names another: two gateways cannot share one.
     """
-    command = [TASKGATE, "serve", *arguments]
+    command = [*(program or [TASKGATE]), "serve", *arguments]
     environment = {"TASKGATE_DATA_DIR": str(log.with_name(f"{log.name}-data")), **(environment or {})}
     try:
         async with running(command, log=log, environment=environment, polite=signal.SIGINT) as child:

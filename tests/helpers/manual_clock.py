@@ -17,6 +17,9 @@ class ManualClock:
     def now(self) -> datetime:
         return self._now
 
+    def wall(self) -> datetime:
+        return self._now
+
     def elapsed(self) -> float:
         return self._elapsed
 

@@ -70,16 +70,18 @@ def check_server_message(
     return message
 
 
-def check_client_message(text: str | bytes | dict[str, Any], *, request_method: str | None = None) -> dict[str, Any]:
+def check_client_message(
+    text: str | bytes | dict[str, Any], *, request_method: str | None = None, wants_task: bool = False
+) -> dict[str, Any]:
     """Judge a message of the gateway to a server; `request_method` is the request of the server that it answers.
 
-    No server is asked for a task of its own, and none hears of the gateway's tasks.
+    No server is asked for a task of its own unless `wants_task`, and none hears of the gateway's tasks.
     """
     message = _read(text)
     if "method" in message:
         _check_call(message, "Client")
         params = message.get("params", {})
-        _expect("task" not in params, "a server is asked for a task", message)
+        _expect(("task" in params) is wants_task, "a server is asked for a task, or is not", message)
         _expect(RELATED_TASK not in params.get("_meta", {}), "a server is told of a task of ours", message)
         cancels = message["method"] == "notifications/cancelled"
         _expect(not cancels or "requestId" in params, "a cancellation names no request", message)

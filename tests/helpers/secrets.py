@@ -9,7 +9,7 @@ import re
 _LOOKS = re.compile(r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8}|(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{32}(?![A-Za-z0-9_-])")
 """A token, unless it is within a digest of ours, which has such letters too; an id of a task, a session or a caller."""
 _BEFORE = 60  # characters that say where a secret was found
-_SHORTEST = 8  # what is shorter stands in innocent texts as well
+SHORTEST = 8  # what is shorter stands in innocent texts as well
 
 _noted: list[str] = []
 
@@ -19,8 +19,8 @@ def noted(secret: str) -> str:
 
     Raises ValueError for what is too short to be told from other text.
     """
-    if len(secret) < _SHORTEST:
-        raise ValueError(f"a secret of tests has at least {_SHORTEST} characters")
+    if len(secret) < SHORTEST:
+        raise ValueError(f"a secret of tests has at least {SHORTEST} characters")
     looks_like_jwt = secret.startswith("eyJ") and secret.count(".") == 2
     _noted.append(secret.rpartition(".")[2] or secret if looks_like_jwt else secret)
     return secret

@@ -4,7 +4,7 @@ Hosts walk from one to another: `at` is the same host as it would come to anothe
 """
 
 from base64 import urlsafe_b64encode
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -15,6 +15,8 @@ from helpers.mcp_host import McpHost
 from helpers.stateless_host import StatelessHost
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
+from taskgate.assembly import Surroundings
+from taskgate.clock import Clock, SystemClock
 from taskgate.stores.redis.options import RedisOptions
 
 HEARTBEAT = timedelta(seconds=0.2)
@@ -45,14 +47,16 @@ def key_file(folder: Path, name: str = "context.key") -> Path:
 async def several(
     count: int, servers: Mapping[str, str], options: RedisOptions, folder: Path, **sections: Any
 ) -> AsyncIterator[list[WholeGateway]]:
-    """So many gateways that know of each other, for the length of a block."""
+    """So many gateways that know of each other, for the length of a block; `clocks` are theirs, one for each."""
+    clocks: Iterable[Clock] = sections.pop("clocks", [SystemClock() for _ in range(count)])
     auth = sections.pop("auth", {"mode": "none"})
     auth = {**auth, "context": {**auth.get("context", {}), "key_file": str(key_file(folder))}}
     audit = {"enabled": False}
     store = store_section(options)
     config = configuration(servers, **{"auth": auth, "audit": audit, "store": store, **sections})
     async with AsyncExitStack() as stack:
-        gateways = [await stack.enter_async_context(running(config)) for _ in range(count)]
+        around = [Surroundings(clock=clock) for clock in clocks]
+        gateways = [await stack.enter_async_context(running(config, each)) for each in around]
         await eventually(lambda: all(processes(each) == count for each in gateways))
         yield gateways
 

@@ -103,7 +103,7 @@ class Hearing:
             check(message, "TaskStatusNotification", schema=EXTENSION)
             check_task(params)
         else:
-            check(message, _definitions("ServerNotification").get(method, "no such notification"))
+            check(message, definitions("ServerNotification").get(method, "no such notification"))
 
     def _published(self, message: dict[str, Any]) -> None:
         method, params = message["method"], message["params"]
@@ -169,18 +169,6 @@ class Hearing:
     def _declares_tasks(self) -> bool:
         capabilities = self._meta.get(CAPABILITIES)
         return isinstance(capabilities, dict) and TASKS in capabilities.get("extensions", {})
-
-
-def check_client_message(message: dict[str, Any]) -> None:
-    """Judge a message of the gateway to a server of this era, which knows requests alone."""
-    expect({"id", "method", "params"} <= set(message), "a server of this era is sent requests alone", message)
-    params = message["params"]
-    expect("task" not in params, "no server of this era is asked for a task", message)
-    expect(not has(message, RELATED), "a server is told of a task of ours", message)
-    expect(CLIENT in params["_meta"], "the gateway does not say who asks", message)
-    expect(TASKS not in params["_meta"][CAPABILITIES].get("extensions", {}), "no tasks are taken of a server", message)
-    check(params, "RequestParams")
-    check(message, _definitions("ClientRequest").get(message["method"], "no such request"))
 
 
 # --- the rules -----------------------------------------------------------------------------------------------------
@@ -284,7 +272,7 @@ def _validator(schema: str, name: str) -> Draft202012Validator:
 
 
 @cache
-def _definitions(union: str) -> dict[str, str]:
+def definitions(union: str) -> dict[str, str]:
     """From a method to its definition, for a union such as ServerNotification."""
     if not available():
         return {}

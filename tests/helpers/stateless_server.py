@@ -17,7 +17,7 @@ from aiohttp import ClientConnectionError, web
 from helpers.scripted_replies import Turn, event, open_stream, result
 from helpers.scripted_upstream import Recorded, ScriptedServer
 from helpers.stateless_host import NAMED
-from helpers.stateless_schema import CAPABILITIES, LISTEN, SUBSCRIPTION, VERSION
+from helpers.stateless_schema import CAPABILITIES, LISTEN, SUBSCRIPTION, TASKS, VERSION
 from helpers.waiting import eventually
 
 REVISION: Final = "2026-07-28"
@@ -86,6 +86,8 @@ class StatelessServer(ScriptedServer):
         """What it refused because headers and body did not agree."""
         self.left: list[dict[str, Any]] = []
         """The requests whose response stream was closed before it had ended."""
+        self.tells_of_tasks = False
+        """Whether listens may be for its own tasks."""
         self._listens: dict[web.StreamResponse, dict[str, Any]] = {}
         self._ended = asyncio.Event()
 
@@ -93,6 +95,11 @@ class StatelessServer(ScriptedServer):
         """The request of that method whose response stream is closed before its end, once one is."""
         await eventually(lambda: len([each for each in self.left if each["method"] == method]) >= times)
         return [each for each in self.left if each["method"] == method][times - 1]
+
+    @property
+    def serves_tasks(self) -> bool:
+        """Whether it says that it makes tasks of calls itself; `native_tasks` has some for it."""
+        return TASKS in self.capabilities.get("extensions", {})
 
     # --- what it tells
 
@@ -175,7 +182,9 @@ class StatelessServer(ScriptedServer):
         return refusal(turn.message, -32601, "no such method", status=404)
 
     async def _listen(self, turn: Turn) -> web.StreamResponse:
-        granted = turn.message["params"]["notifications"]
+        granted = dict(turn.message["params"]["notifications"])
+        if not self.tells_of_tasks:
+            granted.pop("taskIds", None)
         response = await open_stream(turn.request)
         told = {"method": "notifications/subscriptions/acknowledged", "params": {"notifications": granted}}
         await response.write(event(_tagged({"jsonrpc": "2.0", **told}, turn.id)))
@@ -231,6 +240,8 @@ def _is_stateless(request: web.BaseRequest, message: Any) -> bool:
 
 
 def _wants(wishes: dict[str, Any], message: dict[str, Any]) -> bool:
+    if message["method"] == "notifications/tasks":
+        return message["params"]["taskId"] in wishes.get("taskIds", [])
     if message["method"] == "notifications/resources/updated":
         return message["params"]["uri"] in wishes.get("resourceSubscriptions", [])
     return wishes.get(_WISHES.get(message["method"], "")) is True

@@ -48,7 +48,7 @@ class Told:
 
     def leaks(self) -> list[str]:
         """Every secret in all of it, with what stands before it."""
-        pages = [" ".join(_LABEL.findall(audit.render(None)[0].decode())) for audit in self.audits.values()]
+        pages = [" ".join(_labels(audit)) for audit in self.audits.values()]
         texts = dict.fromkeys([*self.texts, *map(_said, self.facts), *pages])
         return secrets.found_in("\n".join(texts)) if texts else []
 
@@ -79,6 +79,12 @@ def told(request: pytest.FixtureRequest) -> Iterator[Told]:
     secrets.forget(before)
     if leaked:
         pytest.fail(f"secrets were told: {leaked}", pytrace=False)
+
+
+def _labels(audit: Any) -> set[str]:
+    """What the labels of our own series say, as a page would show it; to write one takes fifty times as long."""
+    audit._registry.look()
+    return {text for series in audit._registry._families.values() for texts in series._children for text in texts}
 
 
 def _said(fact: Any) -> str:

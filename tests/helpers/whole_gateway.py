@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 
 from helpers.mcp_host import McpHost
-from helpers.secrets import noted
+from helpers.secrets import SHORTEST, noted
 from helpers.stateless_host import StatelessHost
 from taskgate.app import Service
 from taskgate.assembly import Surroundings
@@ -110,6 +110,9 @@ async def running(
         for secret in (upstream.credentials.value, upstream.credentials.client_secret):
             if secret is not None:
                 noted(secret)
+        for value in upstream.env.values():
+            if len(value) >= SHORTEST:
+                noted(value)
     service = Service(config, data_directory=data_directory, surroundings=surroundings)
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as http:
         await service.start()

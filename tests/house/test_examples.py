@@ -55,7 +55,9 @@ KEYS = _leaves(schema())
 
 
 def test_there_are_examples() -> None:
-    assert {path.name for path in EXAMPLES} >= {"minimal.yaml", "full.yaml", "jwt.yaml", "limits.yaml", "replicas.yaml"}
+    assert {path.name for path in EXAMPLES} >= {
+        *("minimal.yaml", "full.yaml", "jwt.yaml", "limits.yaml", "replicas.yaml", "servers.yaml")
+    }
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
@@ -87,7 +89,7 @@ def test_the_full_example_has_the_defaults(tmp_path: Path) -> None:
 
 
 def test_the_minimal_example_has_what_is_required_and_nothing_else() -> None:
-    required = {key for key, (_, needed) in KEYS.items() if needed and "[]" not in key}
+    required = {key for key, (_, needed) in KEYS.items() if needed and "[]" not in key} | {"upstreams.*.url"}
     assert _written(YAML(typ="safe").load(FOLDER / "minimal.yaml")) == required - {"auth.issuers.*.issuer"}
 
 

@@ -48,11 +48,20 @@ def test_every_command_that_is_shown_is_checked_here() -> None:
     assert [each for each in shown_commands() if not each.startswith(("make ", ".venv/bin/taskgate "))] == []
 
 
+def shown_configurations(folder: Path) -> list[GatewayConfig]:
+    """The files that the README shows, in their order."""
+    found: list[GatewayConfig] = []
+    for kind, text in FENCED.findall(README):
+        if kind == "yaml":
+            file = folder / "shown.yaml"
+            file.write_text(text)
+            found.append(load(file, {}))
+    return found
+
+
 def test_a_configuration_that_is_shown_is_taken_and_says_what_the_text_around_it_says(tmp_path: Path) -> None:
-    (shown,) = [text for kind, text in FENCED.findall(README) if kind == "yaml"]
-    file = tmp_path / "shown.yaml"
-    file.write_text(shown)
-    config = load(file, {})
+    of_servers, config = shown_configurations(tmp_path)
+    assert {each.transport for each in of_servers.upstreams.values()} == {"http", "sse", "stdio"}
     assert (config.auth.mode, list(config.auth.issuers)) == ("required", ["corp"])
     (path,) = [section.path for section in config.upstreams.values()]
     assert f"`aud` must be `{resource_of(config, 0, path)}`" in README
@@ -100,6 +109,9 @@ def test_every_limit_is_told_with_its_default() -> None:
         "upstreams.a.concurrency": "32",
         "upstreams.a.queue.size": "256",
         "upstreams.a.queue.max_wait": "5m",
+        "upstreams.a.processes": "8",
+        "upstreams.a.pool.idle_timeout": "1m",
+        "upstreams.a.timeouts.first_byte": "30s",
         "upstreams.a.circuit_breaker.failures": "5",
         "upstreams.a.circuit_breaker.window": "30s",
         "upstreams.a.circuit_breaker.open_for": "30s",
@@ -124,6 +136,10 @@ def test_every_limit_is_told_with_its_default() -> None:
         "100, 16 |",
         "10 times as often as suggested",
         "32; 256 more wait, 5 min at most",
+        "At most `processes` (8) of a program",
+        "| 8, then one that is idle ends,",
+        "`pool.idle_timeout` (1 min)",
+        "`timeouts.first_byte` (30 s)",
         "5 times in 30 s, or 3 checks in a row, then nothing is sent for 30 s",
         "16 MiB |",
         "30 min, 8 |",

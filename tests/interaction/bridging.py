@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from helpers import stateless_schema
 from helpers.scripted_upstream import Reply, Turn
+from helpers.stateless_requests import check_client_message
 from helpers.stateless_server import StatelessServer
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import URL
@@ -44,7 +44,7 @@ async def modern() -> AsyncIterator[StatelessServer]:
     assert server.faults == []
     for request in server.requests:
         if isinstance(request.message, dict) and "mcp-method" in request.headers:
-            stateless_schema.check_client_message(request.message)
+            check_client_message(request.message, serves_tasks=server.serves_tasks)
         else:
             assert server.dual or request.message["method"] == "initialize", request
 

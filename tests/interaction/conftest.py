@@ -33,7 +33,8 @@ async def server() -> AsyncIterator[ScriptedServer]:
     if schema.available():
         for request in server.requests:
             if isinstance(request.message, dict) and "method" in request.message:
-                schema.check_client_message(request.message)
+                wants_task = "tasks" in server.capabilities and "task" in request.message.get("params", {})
+                schema.check_client_message(request.message, wants_task=wants_task)
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ async def resting(gateway: WholeGateway, task: str, count: int) -> TaskRecord:
             now = SystemClock().now()
             owner = OwnerKey("anonymous", "reports")
             record = await gateway.service._store.load(owner, task, now=now, bodies=True)
-            if record is not None and record.kept_round is not None and len(record.inputs) == count:
+            if record is not None and record.kept is not None and len(record.inputs) == count:
                 return record
             # A store in memory lets nobody else have a turn.
             await asyncio.sleep(0)
@@ -186,7 +186,7 @@ async def test_a_state_that_is_too_large_is_not_kept(modern: StatelessServer, mo
         owner = OwnerKey("anonymous", "reports")
         record = await gateway.service._store.load(owner, task, now=SystemClock().now())
         assert record is not None
-        assert record.kept_round is None
+        assert record.kept is None
         await host.update(task, {key: ACCEPTED})
         await host.until(task, "completed")
     assert rounds.answers == [{"a": ACCEPTED}]
@@ -198,7 +198,7 @@ async def test_what_a_host_cannot_be_asked_is_answered_by_nobody_after_the_start
     """Its server asked for a sample as well, for which there is no answer but a sample (10.2)."""
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "one"})
     record = await fallen(modern, tmp_path, 1)
-    assert record.kept_round is not None
+    assert record.kept is not None
     opened = rests.UNSEALED.open(record)
     assert opened is not None
     asked = (*opened.asked, rests.Asked("b", SAMPLE["method"], None))  # type: ignore[arg-type]
@@ -208,8 +208,8 @@ async def test_what_a_host_cannot_be_asked_is_answered_by_nobody_after_the_start
     folder.mkdir()
     answered = advance(record, InputAnswered(key="input-1", response=ANSWER), record.updated_at)
     lease = Lease(holder="fallen", until=SystemClock().now() + timedelta(hours=1))
-    kept = replace(record.kept_round, sealed=sealed)
-    await leave_behind(folder, replace(answered, kept_round=kept, lease=lease))
+    kept = replace(record.kept, sealed=sealed)
+    await leave_behind(folder, replace(answered, kept=kept, lease=lease))
     async with before(modern, **sections(folder)) as gateway:
         found = await gateway.stateless(capabilities=ASKABLE).until(record.id, "failed")
     assert found["error"]["data"]["reason"] == "unanswered"
@@ -237,6 +237,6 @@ async def test_what_the_record_keeps_of_a_round_is_gone_before_the_next_one_is_a
         assert gateway.service._store is not None
         left = await gateway.service._store.load(record.owner, task, now=SystemClock().now())
         assert left is not None
-        assert (left.kept_round, left.may_go_on) == (None, False)
+        assert (left.kept, left.may_go_on) == (None, False)
         second.release(DONE)
         await host.until(task, "completed")

@@ -36,12 +36,13 @@ async def test_a_tool_tells_its_task_support_by_its_mode(server: ScriptedServer,
 
 
 @covers("L-TOOL-1", "L-TOOL-6")
-async def test_a_tool_that_its_server_runs_only_as_a_task_of_its_own_is_forbidden(
+async def test_what_a_tool_of_a_server_without_tasks_says_of_them_means_nothing(
     server: ScriptedServer, host: McpHost
 ) -> None:
     server.tools = [{"name": "native", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}}]
-    assert (await host.ask("tools/list")).result["tools"][0]["execution"] == {"taskSupport": "forbidden"}
-    assert (await host.call("native", task={})).code == -32601
+    assert (await host.ask("tools/list")).result["tools"][0]["execution"] == {"taskSupport": "optional"}
+    assert (await host.call("native", {"a": 1})).result["structuredContent"] == {"a": 1}
+    assert ["task" in call["params"] for call in server.heard("tools/call")] == [False]
 
 
 @covers("L-TOOL-2", "L-CREATE-5")

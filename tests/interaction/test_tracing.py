@@ -11,6 +11,7 @@ from helpers.otlp_collector import CLIENT, SERVER, OtlpCollector, Place
 from helpers.scripted_upstream import ScriptedServer, error, result
 from helpers.traced_gateway import traced
 from helpers.waiting import bounded
+from interaction.programs import program
 from interaction.tracing import META, PARENT, THEIRS, TRACE, heard_by, place
 
 
@@ -169,4 +170,17 @@ async def test_many_calls_at_once_each_have_a_trace_of_their_own(
     assert {call.parent for call in calls} == of.keys()
     assert {call.place for call in calls} == {
         place(message["params"]["_meta"]["traceparent"]) for message in server.heard("tools/call")
+    }
+
+
+async def test_spans_of_calls_to_a_program_say_that_they_go_through_a_pipe(collector: OtlpCollector) -> None:
+    async with traced(collector, {}, upstreams={"reports": program()}) as gateway:
+        await (await gateway.greeted()).call("echo")
+    calling = collector.only(CLIENT, "tools/call echo")
+    assert calling.attributes == {
+        "mcp.method.name": "tools/call",
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "echo",
+        "network.transport": "pipe",
+        "taskgate.upstream": "reports",
     }

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import refusals
+from .released import ON_SDKS, RELEASED, SHELF, TABLE
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
 README = PAGE.parents[1] / "README.md"
@@ -66,7 +67,7 @@ DIES = "a session of the server's SDK dies of a cancelled call"
 
 def expected(host: str, server: str, column: str) -> str:
     """What the host says of that column: `yes`, or `no: ` and what it or the server has no words for."""
-    old = server in {"1-8-1", "1-9-4"}
+    old = server in {"1-2-1", "1-8-1", "1-9-4"}
     if column == "task" and host == "modern-python":
         return f"no: {NO_TASKS}"
     if column == "elicitation" and old:
@@ -89,15 +90,35 @@ _NOTES = {reason: f"{number}" for number, reason in enumerate(REASONS, start=1)}
 _HEAD = """# Hosts and servers that work together
 
 What released hosts and released servers, none of them changed, do with each other through taskgate. No server here
-knows anything of tasks. Hosts and servers need not speak the same revision: taskgate speaks to each in its own.
+knows anything of tasks, but for the newest server-everything. Hosts and servers need not speak the same revision:
+taskgate speaks to each in its own.
 
 This page is made by `python -m tests.interop.matrix`, and every cell is tried by `tests/interop/test_matrix.py`. What
 becomes of hosts that are refused something stands at the end.
 
 - *slow call as a task*: the call is answered with a task before it has ended, and the host has its result from that.
-- *elicitation*: the server asks the user during a call, which is a task where the host makes tasks.
+- *elicitation*: the server asks the user during a call, which is a task where the host makes tasks. Servers on `mcp`
+  2.3 and FastMCP 4 do so between two rounds of a call here: a tool of theirs that calls `ctx.elicit()` in the middle of
+  one works for a host of 2025-11-25 that is connected directly, and fails behind taskgate, which speaks to servers of
+  both eras in that of 2026-07-28. With `protocol_version: "2025-11-25"` for that server it works, for any host.
 - *protocol error*, *tool error*: a call is answered with a JSON-RPC error, or with a result that says it failed.
 - *cancel*: the host cancels a call that runs, as a task where it makes tasks, and the server's tool is cancelled.
+"""
+
+_WAYS = {"stdio": "stdio", "sse": "HTTP+SSE", "http": "Streamable HTTP"}
+
+_OTHER_WAYS = """## Servers that are programs, or speak HTTP+SSE
+
+The same server, on these releases, over what it is spoken to. `tests/interop/test_servers_of_every_kind.py` tries it.
+"""
+
+_SHELF = """## Servers that people have
+
+As they come from npm and PyPI: every tool is listed, as many as there are for what the host can be asked, and one is
+called as a task. What server-everything asks, tells and does of its own tasks over each of the three is tried by
+`tests/interop/test_questions_of_real_programs.py`, and every one of its tools by `test_server_everything.py`.
+mcp-server-fetch was asked for a page that nobody could get, and said so. server-everything 2025.4.8 has HTTP+SSE too,
+for one connection: it ends with that, and soon where none comes.
 """
 
 
@@ -118,7 +139,38 @@ def page() -> str:
     """The whole of `docs/compatibility.md`."""
     sections = [f"## A server on {server.title} ({server.revision})\n\n{_table(server)}\n" for server in SERVERS]
     notes = "\n".join(f"- [{_NOTES[reason]}] {text}" for reason, text in REASONS.items())
-    return "\n".join([_HEAD, *sections, f"## Why not\n\n{notes}\n", refusals.section()])
+    return "\n".join([_HEAD, *sections, _other_ways(), _shelf(), f"## Why not\n\n{notes}\n", refusals.section()])
+
+
+def _other_ways() -> str:
+    lines = ["| server | speaks | over | host | what it does of the above |", "|---|---|---|---|---|"]
+    for host, name, transport in TABLE:
+        server = next(each for each in ON_SDKS if each.name == name)
+        peer = _host(host)
+        done = _short(peer, Peer(name=name, title=server.title, revision=server.revision))
+        # Nobody speaks the stateless era over HTTP+SSE.
+        revision = "2025-11-25" if transport == "sse" and server.revision > "2025-11-25" else server.revision
+        lines.append(f"| {server.title} | {revision} | {_WAYS[transport]} | {_named(peer)} | {done} |")
+    return f"{_OTHER_WAYS}\n{chr(10).join(lines)}\n"
+
+
+def _shelf() -> str:
+    lines = ["| server | speaks | over | tools | hosts |", "|---|---|---|---|---|"]
+    for each in RELEASED:
+        for transport in each.transports:
+            hosts = ", ".join(_named(_host(name)) for name, of, over in SHELF if (of, over) == (each, transport))
+            most = len(each.tools) + len(each.for_some)
+            tools = f"{len(each.tools)}" if most == len(each.tools) else f"{len(each.tools)} to {most}"
+            lines.append(f"| {each.title} | {each.revision} | {_WAYS[transport]} | {tools} | {hosts} |")
+    return f"{_SHELF}\n{chr(10).join(lines)}\n"
+
+
+def _host(name: str) -> Peer:
+    return next(each for each in HOSTS if each.name == name)
+
+
+def _named(host: Peer) -> str:
+    return f"{host.title} ({host.revision})"
 
 
 def summary() -> str:

@@ -5,8 +5,6 @@ Where they cannot be had the test is skipped with the reason; with TASKGATE_REQU
 
 import asyncio
 import json
-import re
-import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -105,16 +103,3 @@ async def node_server(script: str, folder: Path) -> AsyncIterator[str]:
         async with asyncio.timeout(START_WITHIN):
             serving = await child.said(rb"serving at (http://\S+)")
         yield serving[1].decode()
-
-
-@asynccontextmanager
-async def server_everything(folder: Path, port: int) -> AsyncIterator[str]:
-    """The reference server of the protocol's authors, at a port that is free; its URL."""
-    script = HOME / "node_modules/@modelcontextprotocol/server-everything/dist/index.js"
-    command = (install.node(), script, "streamableHttp")
-    environment = {"PORT": str(port)}
-    log = folder / "everything.log"
-    async with running(command, log=log, environment=environment, polite=signal.SIGINT) as child:
-        async with asyncio.timeout(START_WITHIN):
-            await child.said(re.escape(f"port {port}".encode()))
-        yield f"http://127.0.0.1:{port}/mcp"

@@ -15,12 +15,17 @@ from example import environments
 from helpers import told
 from helpers.prometheus_server import require_prometheus
 from helpers.waiting import bounded, eventually
+from interop.peers import require_peers
+from interop.released import RELEASED
 from interop.servers import require_environment
+from peers import install
 
 pytestmark = [pytest.mark.alone, pytest.mark.interop]
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "example" / "run.py"
+EVERYTHING = "@modelcontextprotocol/server-everything"
+PROGRAM = ROOT / "tests" / "helpers" / "talking_program.py"
 LINES = (
     "An unmodified server listens at http://127.0.0.1:",
     "taskgate is in front of it at    http://127.0.0.1:",
@@ -76,8 +81,8 @@ OBSERVE_LINES = (
 )
 
 
-async def run_script(**environment: str) -> tuple[int | None, str, str]:
-    """The script with these variables: exit status, output, errors."""
+async def run_script(folder: Path | None = None, **environment: str) -> tuple[int | None, str, str]:
+    """The script with these variables, in that folder: exit status, output, errors."""
     child = await asyncio.create_subprocess_exec(
         sys.executable,
         SCRIPT,
@@ -86,9 +91,10 @@ async def run_script(**environment: str) -> tuple[int | None, str, str]:
         stderr=asyncio.subprocess.PIPE,
         env={
             **os.environ,
-            **dict.fromkeys(("ONCE", "AUTH", "OBSERVE", "REPLICAS", "LISTEN", "ADMIN"), ""),
+            **dict.fromkeys(("ONCE", "AUTH", "OBSERVE", "REPLICAS", "LISTEN", "ADMIN", "UPSTREAM"), ""),
             **environment,
         },
+        cwd=folder,
     )
     try:
         async with bounded(50):
@@ -130,6 +136,53 @@ async def expect_one_run(lines: tuple[str, ...], **environment: str) -> str:
 
 async def test_one_run_shows_a_task_that_completes_one_cancelled_one_failed_and_a_plain_call() -> None:
     await expect_one_run(LINES)
+
+
+async def test_one_run_before_a_program_of_ones_own_lists_its_tools() -> None:
+    program = f"{sys.executable} -IS {PROGRAM} --words 'a b'"
+    lines = ("taskgate is in front of", program, "Connected to taskgate ", "  echo  ", "  crash  ", "optional")
+    before = set(ROOT.glob(".run/once-*"))
+    status, output, errors = await run_script(ONCE="1", UPSTREAM=program)
+    assert (status, errors) == (0, "")
+    assert [line for line in lines if line not in output] == []
+    assert set(ROOT.glob(".run/once-*")) <= before
+
+
+async def test_one_run_before_the_reference_server_needs_nothing_but_npx() -> None:
+    require_peers()
+    if shutil.which("npx") is None:
+        missing = pytest.fail if install.nothing_may_be_missing() else pytest.skip
+        missing("there is no npx here (Debian: apt-get install nodejs npm)")
+    # Where it is installed npx asks no registry for it.
+    status, output, errors = await run_script(install.HOME, ONCE="1", UPSTREAM=f"npx -y {EVERYTHING}")
+    assert (status, errors) == (0, "")
+    tools = [*next(each.tools for each in RELEASED if each.name == "everything-2026-08")]
+    assert [tool for tool in tools if not re.search(rf"^  {tool} +as a task: optional$", output, re.M)] == []
+
+
+@pytest.mark.parametrize(
+    ("environment", "told"),
+    [
+        (
+            {"UPSTREAM": "no-such-program -y a"},
+            "UPSTREAM=no-such-program -y a: there is no program 'no-such-program' here",
+        ),
+        (
+            {"UPSTREAM": "npx -y a", "PATH": "/nowhere"},
+            "UPSTREAM=npx -y a: there is no program 'npx' here: "
+            "it comes with Node.js (Debian: apt-get install nodejs npm)",
+        ),
+        ({"UPSTREAM": "a 'b"}, "UPSTREAM=a 'b: this should be a URL or a command (No closing quotation)"),
+        (
+            {"UPSTREAM": "true", "AUTH": "1", "REPLICAS": "2"},
+            "UPSTREAM does not go together with AUTH and REPLICAS, which show the example's server",
+        ),
+    ],
+)
+async def test_a_server_of_ones_own_that_cannot_be_had_is_told_before_anything_is_started(
+    environment: dict[str, str], told: str
+) -> None:
+    assert await run_script(ONCE="1", **environment) == (1, "", f"make run: {told}\n")
 
 
 async def test_one_run_with_tokens_shows_that_a_task_is_its_owners_alone_and_that_a_tool_needs_a_scope() -> None:

@@ -6,20 +6,18 @@ for by one test for each pair.
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from example import environments
 
 from helpers.gateway_process import gateway_process, write_configuration
+from interop.columns import told_by
 from interop.hosts import assert_log_is_discreet
 from interop.matrix import COLUMNS, HOSTS, PAGE, README, SERVERS, expected, page, summary
-from interop.peers import HOME, node_server, output_of, python_server, require_peers
-from peers import install
+from interop.peers import node_server, python_server, require_peers
 
 # One gateway for all: its output is read by the loop that started it.
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(150)]
@@ -27,33 +25,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(150)]
 RELEASES = ("1.8.1", "1.9.4", "1.12.4", "1.23.3", "2.3.0")
 PINNED = "2-3-0-initialized"
 INITIALIZED = "2025-11-25"
-WITHIN = 50.0
-"""Seconds for a host, from its start to its end."""
-
 Said = dict[tuple[str, str], dict[str, str]]
-
-
-def command(host: str) -> list[str | Path]:
-    """The command that the servers' URLs are put after."""
-    python, node = environments.python_of, install.node
-    commands: dict[str, list[str | Path]] = {
-        "python": [sys.executable, HOME / "host_matrix_python.py"],
-        "sdk": [node(), HOME / "host_matrix_sdk.mjs"],
-        "client": [node(), HOME / "host_matrix_client.mjs"],
-        "stateless-client": [node(), HOME / "host_matrix_client.mjs", "--stateless"],
-        "fastmcp": [python("fastmcp-3.4.10"), HOME / "host_matrix_fastmcp.py"],
-        "modern-fastmcp": [python("fastmcp-4.1.2"), HOME / "host_matrix_modern_fastmcp.py"],
-        "modern-python": [python("mcp-2.3.0"), HOME / "host_matrix_modern_python.py"],
-    }
-    return commands[host]
-
-
-async def told_by(host: str, urls: list[str]) -> list[dict[str, str]]:
-    """What that host says of each server, in their order."""
-    _, output, errors = await output_of([*command(host), *urls], within=WITHIN)
-    rows = [json.loads(line) for line in output.splitlines()]
-    assert len(rows) == len(urls), f"{host}: {errors}"
-    return rows
 
 
 async def servers(running: AsyncExitStack, folder: Path) -> dict[str, str]:

@@ -1,24 +1,29 @@
 """The protocol's reference server, which has one tool for each thing that a server can do, says the same to a host
-through taskgate as it says directly. Only the tool that insists on the server's own tasks is left out.
+through taskgate as it says directly, whatever it is spoken to over. Only the tool that insists on the server's own
+tasks is left out.
 """
 
 import json
 import re
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
-from typing import Any
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Any, TextIO
 
 import httpx
 import pytest
 import pytest_asyncio
-from example.addresses import free_addresses
-from mcp import ClientSession, McpError
+from mcp import ClientSession, McpError, StdioServerParameters
+from mcp.client.sse import sse_client
+from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import BaseModel
 
+from helpers.gateway_process import gateway_process, write_configuration
 from helpers.waiting import bounded, eventually
-from interop.hosts import PATIENCE, place_for
-from interop.peers import require_peers, server_everything
+from interop.hosts import PATIENCE, assert_log_is_discreet
+from interop.peers import require_peers
+from interop.programs import upstreams
+from interop.released import HTTP, SSE, STDIO
 from peers.host_python import Ears, new_seen
 
 # One server and one gateway for all of it: their output is read by the loop that started them.
@@ -61,22 +66,36 @@ class Said(BaseModel):
     """What came before the first call."""
 
 
+Streams = AbstractAsyncContextManager[tuple[Any, Any]]
+"""What a session of the SDK is made on."""
+
+
 @asynccontextmanager
-async def host(url: str, ears: Ears) -> AsyncIterator[ClientSession]:
-    """A host that can be asked everything, after its handshake."""
+async def over_http(url: str) -> AsyncIterator[tuple[Any, Any]]:
     async with (
         httpx.AsyncClient(trust_env=False, timeout=httpx.Timeout(30, read=300)) as http,
         streamable_http_client(url, http_client=http) as (incoming, outgoing, _),
-        ears.session(incoming, outgoing) as session,
     ):
-        await session.initialize()
-        yield session
+        yield incoming, outgoing
 
 
-async def said_to_a_host(url: str, like: Said | None = None) -> Said:
+def directly(upstream: dict[str, Any], log: TextIO) -> Streams:
+    """To the server itself, as the section of a configuration has it."""
+    match upstream["transport"]:
+        case "stdio":
+            command, *arguments = upstream["command"]
+            return stdio_client(StdioServerParameters(command=command, args=arguments), errlog=log)
+        case "sse":
+            return sse_client(upstream["url"])
+        case _:
+            return over_http(upstream["url"])
+
+
+async def said_to_a_host(streams: Streams, like: Said | None = None) -> Said:
     """Everything, in one session. News travel on streams of their own: there is a moment for those that `like` has."""
     ears, results, seen = Ears(), {}, {}
-    async with bounded(PATIENCE), host(url, ears) as session:
+    async with bounded(PATIENCE), streams as (incoming, outgoing), ears.session(incoming, outgoing) as session:
+        await session.initialize()
         unasked = ears.seen
         await moment_for(lambda: unasked["logs"])
         tools = (await session.list_tools()).tools
@@ -95,6 +114,9 @@ async def result_of(session: ClientSession, tool: str, given: dict[str, Any]) ->
     except McpError as refusal:
         answer = refusal.error
     told: dict[str, Any] = json.loads(CHANGING.sub("…", answer.model_dump_json(by_alias=True, exclude_none=True)))
+    if tool == "get-env":
+        # Whoever starts a program says what its environment is; this stands in each.
+        told["content"] = [json.loads(block["text"])["PATH"] for block in told["content"]]
     return told
 
 
@@ -112,17 +134,21 @@ def plain(tool: BaseModel) -> dict[str, Any]:
     return tool.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"execution"})
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def said(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Said, Said]]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=[HTTP, STDIO, SSE])
+async def said(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[tuple[Said, Said]]:
     """To a host of its own, and to one behind the gateway."""
     require_peers()
-    folder = tmp_path_factory.mktemp("everything")
-    port = free_addresses()[0].port
-    async with server_everything(folder, port) as upstream:
-        place = place_for(upstream, folder)
-        direct = await said_to_a_host(upstream)
-        async with place.gateway():
-            yield direct, await said_to_a_host(place.url, direct)
+    folder = tmp_path_factory.mktemp(f"everything-{request.param}")
+    async with upstreams({"everything": ("everything-2026-08", request.param)}, folder) as written:
+        file = write_configuration(folder, "", upstreams=json.dumps(written), logging="{level: debug}")
+        with (folder / "direct.log").open("w") as log:
+            direct = await said_to_a_host(directly(written["everything"], log))
+        async with gateway_process(["--config", file], log=folder / "gateway.log") as gateway:
+            yield direct, await said_to_a_host(over_http(f"http://{gateway.listen}/everything/mcp"), direct)
+        if request.param != STDIO:
+            assert_log_is_discreet(folder / "gateway.log", written["everything"]["url"])
 
 
 async def test_the_list_of_tools_is_the_same_and_every_tool_is_called_here(said: tuple[Said, Said]) -> None:
@@ -144,4 +170,6 @@ async def test_a_tool_gives_the_same_result_and_the_same_news_and_asks_the_same(
 async def test_the_server_is_told_the_roots_that_it_asks_for_before_any_call(said: tuple[Said, Said]) -> None:
     direct, through = said
     assert direct.unasked["questions"] == ["roots/list"]
-    assert through.unasked == direct.unasked
+    # What else it says before a host has a stream of its own is lost, as it is over Streamable HTTP.
+    for each in ("questions", "logs"):
+        assert through.unasked[each] == direct.unasked[each]

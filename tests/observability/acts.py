@@ -260,6 +260,15 @@ async def unwell(scene: Scene) -> None:
     await gone.call("echo")
 
 
+async def crashed(scene: Scene) -> None:
+    """A server that is a program, and ends in the middle of a call; the next call has another, as has a stranger."""
+    host = await scene.modern("alice", "local", tasks=False)
+    for tool in ("echo", "exits", "noisy"):
+        await host.call(tool)
+    await scene.prometheus.until("taskgate_upstream_processes{upstream='local'} >= 1")
+    await (await scene.modern("bob", "local", tasks=False)).call("echo")
+
+
 async def paid(scene: Scene) -> None:
     """Servers that want a token of the gateway's own, which it gets for one of them."""
     for mount in ("bank", "bust"):
@@ -268,5 +277,5 @@ async def paid(scene: Scene) -> None:
 
 ACTS: tuple[Act, ...] = (
     completed, never_fetched, plain, failed, cancelled, left, expired, asked, denied, limited, suspicious, queued,
-    refused, bad_tokens, bad_requests, batched, joined, unwell, paid,
+    refused, bad_tokens, bad_requests, batched, joined, unwell, crashed, paid,
 )  # fmt: skip

@@ -7,6 +7,7 @@ import asyncio
 import json
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import aiohttp
 from aiohttp import web
 from example.processes import bound_to_us, end
 
+import helpers
 from helpers.gateway_process import START_WITHIN, TASKGATE
 from helpers.identity_provider import IdentityProvider
 from helpers.key_server import KeyServer
@@ -30,6 +32,8 @@ NO_SECRET = noted("no secret that the provider knows of")
 DONE: dict[str, Any] = {"content": [{"type": "text", "text": "done"}]}
 KEYS = "/keys"
 NOWHERE = "http://127.0.0.1:1/mcp"
+PROGRAM = Path(helpers.__file__).with_name("awkward_program.py")
+OF_PROGRAM = noted("what the program alone is told")
 OF_SERVERS = ("echo", "faulty", "slow", "stuck", "sleepy", "joined", "early", "late")
 OF_RULES = ("quick", "shadowed", "forbidden", "watched", "again")
 
@@ -75,6 +79,13 @@ def upstreams(servers: Servers, provider: IdentityProvider) -> dict[str, Any]:
             "health": _OFTEN,
         },
         "gone": {"url": NOWHERE, "health": _OFTEN, "circuit_breaker": None},
+        "local": {
+            "transport": "stdio",
+            "command": [sys.executable, "-I", "-S", str(PROGRAM)],
+            "env": {"API_KEY": OF_PROGRAM},
+            "restart": {"backoff": "50ms", "max_backoff": "100ms"},
+            "pool": {"idle_timeout": "500ms"},
+        },
         "bank": {**desk, "credentials": credentials},
         "bust": {**desk, "credentials": {**credentials, "client_secret": NO_SECRET}},
     }

@@ -1,7 +1,7 @@
 // The columns of the table of hosts and servers, for hosts on a TypeScript SDK: what matrix_columns.py says. `run` is
 // given a function that connects to a URL and returns a host with the methods of its `Host`, in camel case.
 
-const ENDS_WITHIN = 15_000; // milliseconds for one column
+const ENDS_WITHIN = 15_000; // milliseconds for one column; to connect has what the process has
 const CLOSED = 4242;
 
 export class NotHad extends Error {}
@@ -67,7 +67,7 @@ async function verdict(column, host, key) {
 async function row(connect, url, key) {
   const told = {};
   try {
-    const host = await inTime(connect(url));
+    const host = await connect(url);
     for (const [name, column] of Object.entries(COLUMNS)) told[name] = await verdict(column, host, key);
   } catch (error) {
     for (const name of Object.keys(COLUMNS)) told[name] = reason(error);
@@ -75,10 +75,21 @@ async function row(connect, url, key) {
   return told;
 }
 
-/** Does what the command line says: at every URL at once. Then the process ends: a stream would keep it. */
+async function called(connect, { url, tool, given }) {
+  try {
+    const host = await connect(url);
+    return { tools: await inTime(host.tools()), told: await inTime(host.asTask(tool, given)) };
+  } catch (error) {
+    return { failed: `${error.name}: ${error.message}` };
+  }
+}
+
+/** Does what the command line says: everywhere at once. Then the process ends: a stream would keep it. */
 export async function run(name, connect) {
-  const urls = process.argv.slice(2).filter((word) => !word.startsWith("--"));
-  const rows = await Promise.all(urls.map((url) => row(connect, url, `${name} ${url}`)));
+  const words = process.argv.slice(2).filter((word) => !word.startsWith("--"));
+  const done = (word) =>
+    word.startsWith("{") ? called(connect, JSON.parse(word)) : row(connect, word, `${name} ${word}`);
+  const rows = await Promise.all(words.map(done));
   process.stdout.write(rows.map((told) => `${JSON.stringify(told)}\n`).join(""), () => process.exit(0));
 }
 

@@ -1,8 +1,9 @@
 """The columns of the table of hosts and servers, for hosts in Python: what each has to do, and what counts as `yes`.
 
 `run` takes URLs from the command line, has a host do everything at each of them, all of them at once, and prints one
-line of JSON for each URL in their order: by column `yes`, or `no: ` and why. `matrix_columns.mjs` is the same for
-hosts in TypeScript.
+line of JSON for each URL in their order: by column `yes`, or `no: ` and why. Of a server that has other tools it takes
+a call instead, `{"url": …, "tool": …, "given": …}`, makes it as a task, and prints the `tools` that are listed and what
+it was `told`: the text, and whether that is an error. `matrix_columns.mjs` is the same for hosts in TypeScript.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 ENDS_WITHIN = 15.0
-"""Seconds for one column."""
+"""Seconds for one column; to connect has what the process has."""
 CLOSED = 4242
 NO_ELICITATION = "the server's SDK has no elicitation"
 DIES = "a session of the server's SDK dies of a cancelled call"
@@ -149,15 +150,27 @@ async def row(connect: Callable[[str], AbstractAsyncContextManager[Host]], url: 
         return dict.fromkeys(NAMES, f"no: {type(error).__name__}: {error}")
 
 
+async def called(connect: Callable[[str], AbstractAsyncContextManager[Host]], call: dict[str, Any]) -> dict[str, Any]:
+    """What is listed at a server, and what comes of a call there."""
+    try:
+        async with connect(call["url"]) as host, asyncio.timeout(ENDS_WITHIN):
+            return {"tools": [*await host.tools()], "told": await host.as_task(call["tool"], call["given"])}
+    except Exception as error:
+        return {"failed": f"{type(error).__name__}: {error}"}
+
+
 def run(name: str, connect: Callable[[str], AbstractAsyncContextManager[Host]]) -> None:
     """Does what the command line says; `name` tells this host's calls from those of others."""
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
 
-    async def rows() -> list[dict[str, str]]:
-        return await asyncio.gather(*(row(connect, url, f"{name} {url}") for url in sys.argv[1:]))
+    def done(word: str) -> Awaitable[dict[str, Any]]:
+        return called(connect, json.loads(word)) if word.startswith("{") else row(connect, word, f"{name} {word}")
 
-    for each in asyncio.run(rows()):
+    async def all_done() -> list[dict[str, Any]]:
+        return await asyncio.gather(*(done(word) for word in sys.argv[1:]))
+
+    for each in asyncio.run(all_done()):
         sys.stdout.write(json.dumps(each) + "\n")
 
 

@@ -1,11 +1,12 @@
 // What matrix_server.py is, on `@modelcontextprotocol/server` 2, which speaks 2026-07-28: `node matrix_server.mjs` takes
-// a free port and tells its URL. It knows nothing of tasks.
+// a free port and tells its URL, `node matrix_server.mjs stdio` takes none. It knows nothing of tasks.
 
 import { createServer } from "node:http";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 
 import { McpServer, ProtocolError, acceptedContent, createMcpHandler, inputRequired } from "@modelcontextprotocol/server";
+import { serveStdio } from "@modelcontextprotocol/server/stdio";
 import { z } from "zod";
 
 const CLOSED = 4242;
@@ -96,7 +97,13 @@ async function serve(incoming, outgoing) {
   else await pipeline(Readable.fromWeb(response.body), outgoing).catch(() => {});
 }
 
-const listener = createServer((incoming, outgoing) => {
-  serve(incoming, outgoing).catch(() => outgoing.destroy());
-});
-listener.listen(0, "127.0.0.1", () => process.stdout.write(`serving at http://127.0.0.1:${listener.address().port}/mcp\n`));
+function listen() {
+  const listener = createServer((incoming, outgoing) => {
+    serve(incoming, outgoing).catch(() => outgoing.destroy());
+  });
+  const tell = () => process.stdout.write(`serving at http://127.0.0.1:${listener.address().port}/mcp\n`);
+  listener.listen(0, "127.0.0.1", tell);
+}
+
+if (process.argv[2] === "stdio") serveStdio(server);
+else listen();

@@ -1,10 +1,12 @@
-"""A server with one tool for every column of the table of hosts and servers, on every unmodified SDK from 1.8 to 2.3.
+"""A server with one tool for every column of the table of hosts and servers, on every unmodified SDK from 1.2 to 2.3.
 
-`python matrix_server.py` takes a free port, which its log tells. What a release has no words for, or dies
-of, its server has no tool for. It knows nothing of tasks.
+`python matrix_server.py [stdio | sse | streamable-http]` takes a free port where it needs one, which its log tells; it
+speaks Streamable HTTP unless it is told otherwise, which releases before 1.8 have to be. What a release has no words
+for, or dies of, its server has no tool for. It knows nothing of tasks.
 """
 
 import asyncio
+import sys
 from importlib.metadata import version
 from typing import Annotated, Any
 
@@ -142,4 +144,5 @@ else:
 
 
 if __name__ == "__main__":
-    server.run(transport="streamable-http", **PLACE)
+    transport = sys.argv[1] if len(sys.argv) > 1 else "streamable-http"
+    server.run(transport=transport, **({} if transport == "stdio" else PLACE))

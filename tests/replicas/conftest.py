@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from helpers.scripted_upstream import ScriptedServer
@@ -10,6 +11,8 @@ from helpers.several_gateways import several
 from helpers.shared_store import SharedServer, expect_every_key_to_expire
 from helpers.talking_tool import TalkingTool
 from helpers.whole_gateway import WholeGateway
+from replicas.processes import Start, starting
+from taskgate.stores.redis.options import RedisOptions
 
 AT_ONCE = {"upgrade": [{"tool": "*", "mode": "always"}]}
 """Hosts of the stateless era that know tasks are given one without delay."""
@@ -39,3 +42,24 @@ async def three(
     async with several(3, {"reports": server.url}, options, tmp_path, tasks=AT_ONCE) as gateways:
         yield gateways
     expect_every_key_to_expire(valkey_server, options)
+
+
+@pytest.fixture
+def options(valkey_server: SharedServer) -> RedisOptions:
+    """Where the store of replicas is that are processes."""
+    return valkey_server.options()
+
+
+@pytest.fixture
+async def start(server: ScriptedServer, options: RedisOptions, tmp_path: Path) -> AsyncIterator[Start]:
+    """Starts replicas, each a process, whose lease is two seconds."""
+    one_at_a_time = f'{{reports: {{path: /reports/mcp, url: "{server.url}", health: null, concurrency: 1}}}}'
+    async with starting(server.url, options, tmp_path, upstreams=one_at_a_time) as start:
+        yield start
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    """What hosts of processes speak with."""
+    async with aiohttp.ClientSession() as http:
+        yield http

@@ -5,62 +5,34 @@ processes and signals.
 """
 
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
 import pytest
 
-from helpers.gateway_process import GatewayProcess, gateway_process, write_configuration
+from helpers.gateway_process import GatewayProcess
 from helpers.mcp_host import McpHost
-from helpers.several_gateways import key_file
-from helpers.shared_store import SharedServer
 from helpers.stateless_host import StatelessHost
 from helpers.stateless_server import Rounds, StatelessServer
 from helpers.waiting import bounded
 from interaction.bridging import FORM, ROOTS, modern
 from interaction.questioning import ACCEPTED
+from replicas.processes import Start, counted, starting
+from taskgate.stores.redis.options import RedisOptions
 
 __all__ = ["modern"]
 
 ASKABLE = {"elicitation": {"form": {}}, "roots": {}}
 
-Start = Callable[[], Awaitable[GatewayProcess]]
-
 
 @pytest.fixture
-async def start(modern: StatelessServer, valkey_server: SharedServer, tmp_path: Path) -> AsyncIterator[Start]:
+async def start(modern: StatelessServer, options: RedisOptions, tmp_path: Path) -> AsyncIterator[Start]:
     """Starts replicas, each a process, whose lease is two seconds."""
-    options = valkey_server.options()
-    store = (
-        f'{{backend: redis, redis: {{url: "redis://127.0.0.1:{options.port}/0", key_prefix: "{options.key_prefix}"}}, '
-        "lease: {ttl: 2s, heartbeat: 500ms}}"
-    )
-    auth = f'{{mode: none, context: {{key_file: "{key_file(tmp_path)}"}}}}'
-    file = write_configuration(
-        tmp_path,
-        modern.url,
-        upstreams=f'{{reports: {{path: /reports/mcp, url: "{modern.url}", health: null, protocol_version: auto}}}}',
-        store=store,
-        auth=auth,
-        audit="{enabled: false}",
-        tasks='{upgrade: [{tool: "*", mode: always}], early_poll: {reject_above: 1000}}',
-    )
-    async with AsyncExitStack() as stack:
-        logs = iter(range(9))
-
-        async def started() -> GatewayProcess:
-            log = tmp_path / f"{next(logs)}.log"
-            return await stack.enter_async_context(gateway_process(["--config", file], log=log))
-
-        yield started
-
-
-@pytest.fixture
-async def http() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession() as http:
-        yield http
+    upstreams = f'{{reports: {{path: /reports/mcp, url: "{modern.url}", health: null, protocol_version: auto}}}}'
+    tasks = '{upgrade: [{tool: "*", mode: always}], early_poll: {reject_above: 1000}}'
+    async with starting(modern.url, options, tmp_path, upstreams=upstreams, tasks=tasks) as start:
+        yield start
 
 
 def host_of(http: aiohttp.ClientSession, gateway: GatewayProcess) -> StatelessHost:
@@ -73,12 +45,6 @@ async def asked(host: StatelessHost, task: str, count: int) -> dict[str, str]:
         while len(found := (await host.get(task)).get("inputRequests", {})) != count:
             pass
     return {each["method"]: key for key, each in found.items()}
-
-
-async def counted(http: aiohttp.ClientSession, gateway: GatewayProcess, sample: str) -> float:
-    async with http.get(f"http://{gateway.admin}/metrics") as page:
-        lines = (await page.text()).splitlines()
-    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(sample))
 
 
 async def test_who_is_killed_between_two_rounds_is_followed_by_another_that_makes_the_next_ones(

@@ -4,84 +4,21 @@ Real processes and signals: nothing of one that is killed, or stopped, goes on i
 """
 
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 
 import aiohttp
 import pytest
 
-from helpers.gateway_process import GatewayProcess, gateway_process, write_configuration
 from helpers.mcp_host import McpHost
 from helpers.scripted_upstream import Hold, ScriptedServer
-from helpers.several_gateways import key_file
 from helpers.shared_store import SharedServer
 from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded, eventually
-from interaction.questioning import ACCEPTED, CAPABLE, ELICIT
+from interaction.questioning import ACCEPTED, CAPABLE, DONE, ELICIT
+from replicas.processes import LEASE, LOST, Start, counted, ended, host_of
 from taskgate.stores.redis.keys import Keys
 from taskgate.stores.redis.options import RedisOptions
-
-LOST = "The gateway stopped while the call was running; it may or may not have completed"
-DONE = {"content": [{"type": "text", "text": "done"}]}
-LEASE = 2.0
-
-Start = Callable[[], Awaitable[GatewayProcess]]
-
-
-@pytest.fixture
-def options(valkey_server: SharedServer) -> RedisOptions:
-    """Where their store is."""
-    return valkey_server.options()
-
-
-@pytest.fixture
-async def start(server: ScriptedServer, options: RedisOptions, tmp_path: Path) -> AsyncIterator[Start]:
-    """Starts replicas, each a process, whose lease is two seconds."""
-    store = (
-        f'{{backend: redis, redis: {{url: "redis://127.0.0.1:{options.port}/0", key_prefix: "{options.key_prefix}"}}, '
-        f"lease: {{ttl: {LEASE:g}s, heartbeat: 500ms}}}}"
-    )
-    upstream = f'{{reports: {{path: /reports/mcp, url: "{server.url}", health: null, concurrency: 1}}}}'
-    auth = f'{{mode: none, context: {{key_file: "{key_file(tmp_path)}"}}}}'
-    file = write_configuration(
-        tmp_path, server.url, store=store, auth=auth, audit="{enabled: false}", upstreams=upstream
-    )
-    async with AsyncExitStack() as stack:
-        logs = iter(range(9))
-
-        async def started() -> GatewayProcess:
-            log = tmp_path / f"{next(logs)}.log"
-            return await stack.enter_async_context(gateway_process(["--config", file], log=log))
-
-        yield started
-
-
-@pytest.fixture
-async def http() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession() as http:
-        yield http
-
-
-def host_of(http: aiohttp.ClientSession, gateway: GatewayProcess, like: McpHost | None = None) -> McpHost:
-    host = McpHost(http, f"http://{gateway.listen}/reports/mcp")
-    if like is not None:
-        host.session, host.revision = like.session, like.revision
-    return host
-
-
-async def ended(host: McpHost, task: str) -> dict[str, object]:
-    """The task, once it has ended."""
-    async with bounded():
-        await host.ask("tasks/result", {"taskId": task})
-        found: dict[str, object] = await host.task(task)
-    return found
-
-
-async def counted(http: aiohttp.ClientSession, gateway: GatewayProcess, sample: str) -> float:
-    async with http.get(f"http://{gateway.admin}/metrics") as page:
-        lines = (await page.text()).splitlines()
-    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(sample))
 
 
 async def test_what_a_killed_replica_ran_ends_at_another_as_one_of_unknown_outcome(
@@ -260,7 +197,7 @@ async def test_of_a_store_that_came_back_between_two_signs_of_life_with_what_was
     saved = valkey_server.ask("EVAL", _SAVE, 0, keys.every)
     then = until(runs_it)
     # The leases of what was saved lapse.
-    await eventually(lambda: min(until(runs_it), until(watches)) > then + 1.25 * LEASE * 1_000_000)
+    await eventually(lambda: min(until(runs_it), until(watches)) > then + 1.25 * LEASE.total_seconds() * 1_000_000)
     first.ask(signal.SIGSTOP)
     valkey_server.ask("EVAL", _BRING_BACK, 0, keys.every, *(part for row in saved for part in row))
     # One of two is given right before something is taken over. Who stays away for longer is taken for gone.

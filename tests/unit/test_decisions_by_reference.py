@@ -13,6 +13,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from helpers.examples import examples
 from taskgate.auth.context import Identity
 from taskgate.config import GatewayConfig
 from taskgate.config.rules import rules_of
@@ -260,7 +261,7 @@ async def play(file: Tree, rules: Rules, asked: list[Tree]) -> None:
         assert has_room == buckets.take(caller, expected["rate"], request, now)
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(file=files(), asked=st.lists(requests, min_size=20, max_size=30))
 def test_the_parts_decide_as_the_documentation_reads(file: Tree, asked: list[Tree]) -> None:
     asyncio.run(play(file, rules_of(configuration(file)), asked))

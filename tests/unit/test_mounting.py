@@ -19,8 +19,9 @@ from taskgate.engine.mounts import MOST_REMEMBERED
 from taskgate.engine.telling.hearing import NOBODY
 from taskgate.mounting import Mounting
 from taskgate.telemetry.audit import CircuitMoved, HealthChecked, SlotsUsed, UpstreamRetried
-from taskgate.upstream.base import Speaker, Upstream
+from taskgate.upstream.base import Upstream
 from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
+from taskgate.upstream.speaker import Speaker
 from taskgate.upstream.wire.trust import TlsFileRefused
 from unit.engine.facts import Facts
 from unit.engine.test_counted import Server
@@ -222,3 +223,19 @@ async def test_turns_that_are_taken_are_found_again_by_a_server_that_comes_back(
     await yard.mount(configured(b="http://c/mcp"))
     await yard.mount(configured(a="http://a/mcp"))
     assert yard.mounting.mounts.by_name["a"].bulkhead is not bulkhead, "nobody needs it any more"
+
+
+async def test_a_program_stays_as_long_as_it_is_run_with_the_same_and_its_turns_as_long_as_the_command_is(
+    yard: Yard,
+) -> None:
+    def programs(**keys: Any) -> GatewayConfig:
+        return configuration({}, upstreams={"a": {"path": "/a", "transport": "stdio", "command": ["a"], **keys}})
+
+    assert await yard.mount(programs(env={"A": "1"}))
+    mount = yard.mounting.mounts.by_name["a"]
+    assert not await yard.mount(programs(env={"A": "1"}))
+    assert await yard.mount(programs(env={"A": "2"})), "its processes have the other value in their environment"
+    assert yard.mounting.mounts.by_name["a"].upstream is not mount.upstream
+    assert yard.mounting.mounts.by_name["a"].bulkhead is mount.bulkhead
+    assert await yard.mount(programs(command=["a", "b"], env={"A": "2"}))
+    assert yard.mounting.mounts.by_name["a"].bulkhead is not mount.bulkhead

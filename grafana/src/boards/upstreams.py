@@ -236,6 +236,36 @@ _CONNECTION: Final = (
     ),
 )
 
+_PROGRAMS: Final = (
+    Panel(
+        title="Programs that run",
+        shape=Shape.STACK,
+        asks=[Ask(now("taskgate_upstream_processes", by=["upstream"]), "{{upstream}}")],
+        unit="short",
+        span=HALF,
+        height=6,
+        told=Told(
+            "processes of upstreams that taskgate starts itself, those that are being started or ended included.",
+            "about one for each caller; with `sessions: shared`, up to `processes`.",
+            "at `processes` for long: callers wait for each other's programs to be idle.",
+        ),
+        alert="TaskgateConcurrencySaturated",
+    ),
+    Panel(
+        title="Programs started again",
+        asks=[Ask(rate("taskgate_upstream_restarts_total", by=["upstream", "reason"]), "{{upstream}} {{reason}}")],
+        unit="cps",
+        span=HALF,
+        height=6,
+        told=Told(
+            "programs that took the place of one that ended by itself, by how that ended.",
+            "0.",
+            "a program that crashes: its calls fail each time, and its log is among taskgate's.",
+        ),
+        alert="TaskgateUpstreamRestarting",
+    ),
+)
+
 BOARD: Final = Board(
     uid="taskgate-upstreams",
     title="taskgate / Upstreams",
@@ -244,5 +274,6 @@ BOARD: Final = Board(
         Row(title="Health", panels=_HEALTH),
         Row(title="Requests: rate, errors, duration", panels=_RED),
         Row(title="Connections and credentials", panels=_CONNECTION),
+        Row(title="Programs", panels=_PROGRAMS),
     ),
 )

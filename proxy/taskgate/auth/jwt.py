@@ -80,7 +80,7 @@ class Verifier:
         Raises Unauthenticated, or KeysUnavailable where the token cannot be judged.
         """
         place = (sha256(token.encode("utf-8", "surrogatepass")).digest(), audience)
-        known = self._good.find(place, self._clock.now())
+        known = self._good.find(place, self._clock.wall())
         if known is not None:
             self._heard(known.issuer, OK, True, known.context)
             return known.context
@@ -91,7 +91,7 @@ class Verifier:
             issuer = settings.name
             check_header(seen, settings)
             _check_signature(token, seen, await keys.find(seen.kid, seen.algorithm), settings)
-            now = self._clock.now()
+            now = self._clock.wall()
             identity = self._identity(seen, settings, audience, now)
         except (Unauthenticated, KeysUnavailable) as refusal:
             self._heard(issuer, refusal.reason, False)

@@ -2,7 +2,15 @@
 
 from taskgate.config.access import access_policy, issuer_settings
 from taskgate.config.addresses import Listen
-from taskgate.config.load import data_directory, effective, for_upstream, load, open_data_directory, schema
+from taskgate.config.load import (
+    data_directory,
+    effective,
+    for_command,
+    for_upstream,
+    load,
+    open_data_directory,
+    schema,
+)
 from taskgate.config.models import GatewayConfig
 from taskgate.config.problems import ConfigurationError, Problem
 
@@ -14,6 +22,7 @@ __all__ = [
     "access_policy",
     "data_directory",
     "effective",
+    "for_command",
     "for_upstream",
     "issuer_settings",
     "load",

@@ -1,4 +1,4 @@
-"""Where things are, as a file writes it: listen addresses, URLs, hosts, origins, mount paths, files.
+"""Where things are, as a file writes it: listen addresses, URLs, hosts, origins, mount paths, files, folders.
 
 What lives here: the notations, one reader each, and the annotated types that models use. What must not: looking names
 up, any key or default of the configuration. What holds: a reader gives the canonical form or raises ValueError; what is
@@ -163,6 +163,14 @@ def read_file_path(written: object) -> Path:
     return Path(written)
 
 
+def read_folder_path(written: object) -> Path:
+    """As `read_file_path`, for a folder."""
+    try:
+        return read_file_path(written)
+    except ValueError:
+        raise ValueError("must be the path of a folder") from None
+
+
 def read_database_path(written: object) -> Path:
     """As `read_file_path`, for a file of SQLite."""
     # sqlite3 would take this name for a database that dies with the process.
@@ -211,6 +219,7 @@ Host = Annotated[str, AfterValidator(read_host), _pattern(rf"^{_HOST}(:[0-9]{{1,
 Origin = Annotated[str, AfterValidator(read_origin), _pattern(_ORIGIN)]
 MountPath = Annotated[str, AfterValidator(read_mount_path), _pattern(_MOUNT)]
 FilePath = Annotated[Path, PlainValidator(read_file_path), PlainSerializer(str, when_used="json"), _pattern(r"\S")]
+FolderPath = Annotated[Path, PlainValidator(read_folder_path), PlainSerializer(str, when_used="json"), _pattern(r"\S")]
 DatabasePath = Annotated[
     Path, PlainValidator(read_database_path), PlainSerializer(str, when_used="json"), _pattern(r"\S")
 ]

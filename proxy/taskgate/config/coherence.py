@@ -23,6 +23,7 @@ from taskgate.config.task_coherence import task_contradictions
 from taskgate.config.timeout_coherence import timeout_contradictions
 from taskgate.config.tls import tls_contradictions
 from taskgate.config.tracing_models import tracing_contradictions
+from taskgate.config.transport_coherence import transport_contradictions
 from taskgate.config.written import Contradiction, listed, read, section, told
 
 
@@ -34,6 +35,7 @@ def contradictions(written: object, *, usual: object) -> list[Contradiction]:
         *_unknown_upstreams(written),
         *retention_contradictions(written, usual),
         *auth_contradictions(written),
+        *transport_contradictions(written),
         *credential_contradictions(written),
         *timeout_contradictions(written),
         *protection_contradictions(written, usual),

@@ -1,15 +1,16 @@
 """From a file, or from the flags that replace one, to a GatewayConfig; and back to text.
 
-What lives here: `load`, `for_upstream`, the effective configuration, the JSON Schema, the data directory. What must
-not: the vocabulary itself (models), YAML (document). What holds: everything that is wrong is told at once, in a
-ConfigurationError, and no other exception leaves; what `effective` gives loads to an equal configuration, unless it has
-secrets, which it does not show.
+What lives here: `load`, `for_upstream`, `for_command`, the effective configuration, the JSON Schema, the data
+directory. What must not: the vocabulary itself (models), YAML (document). What holds: everything that is wrong is told
+at once, in a ConfigurationError, and no other exception leaves; what `effective` gives loads to an equal configuration,
+unless it has secrets, which it does not show.
 """
 
 from __future__ import annotations
 
 import io
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import NoneType
@@ -36,6 +37,7 @@ _HINTS: Mapping[Location, str] = {
 }
 _FLAGS: Mapping[Location, str] = {
     ("upstreams", "default", "url"): "--upstream",
+    ("upstreams", "default", "command"): "--upstream-command",
     ("server", "listen"): "--listen",
     ("admin", "listen"): "--admin",
 }
@@ -57,10 +59,24 @@ def for_upstream(url: str, listen: str | None, admin: str | None) -> GatewayConf
     That server at `/mcp`, loopback only, without authentication, SQLite in the data directory; a flag that is None is
     as in a file without the key. ConfigurationError names the flags.
     """
+    return _for_server({"url": url}, listen, admin)
+
+
+def for_command(command: str, listen: str | None, admin: str | None) -> GatewayConfig:
+    """The same of `--upstream-command COMMAND`, which is split as a shell would and given to none."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        message = "must have a quotation mark that ends each one that begins, and something behind each backslash"
+        raise ConfigurationError([Problem(path="--upstream-command", message=message)]) from None
+    return _for_server({"transport": "stdio", "command": words}, listen, admin)
+
+
+def _for_server(server: Mapping[str, Any], listen: str | None, admin: str | None) -> GatewayConfig:
     written: dict[str, Any] = {
         "version": 1,
         "auth": {"mode": "none"},
-        "upstreams": {"default": {"path": "/mcp", "url": url}},
+        "upstreams": {"default": {"path": "/mcp", **server}},
     }
     for section, address in (("server", listen), ("admin", admin)):
         if address is not None:

@@ -23,6 +23,7 @@ def measured(config: GatewayConfig) -> Configured:
         policies=tuple(policy.name for policy in config.limits.rate),
         sinks=tuple(sink.name for sink in audit.sinks) if audit.enabled else (),
         token_users=tuple(name for name, each in config.upstreams.items() if each.credentials.mode in _ASKING),
+        programs=tuple(name for name, each in config.upstreams.items() if each.transport == "stdio"),
         task_limit=config.limits.concurrency.tasks_global,
         queue_limits={name: upstream.queue.size for name, upstream in config.upstreams.items()},
         store_limit=config.store.sqlite.max_size if in_file else None,

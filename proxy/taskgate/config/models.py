@@ -45,6 +45,7 @@ from taskgate.config.shared_models import LeaseSection, RedisSection
 from taskgate.config.task_models import TasksSection
 from taskgate.config.tls import TlsSection
 from taskgate.config.tracing_models import TracingSection
+from taskgate.config.transport_coherence import without_checks
 from taskgate.config.units import DurationIn, SizeIn
 from taskgate.config.upstream_models import UpstreamSection
 
@@ -178,7 +179,7 @@ class GatewayConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _completed(cls, written: object) -> object:
-        return with_files(without_health(completed(written)))
+        return with_files(without_checks(without_health(completed(written))))
 
     @model_validator(mode="after")
     def _holds_together(self) -> Self:

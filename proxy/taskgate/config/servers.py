@@ -11,7 +11,8 @@ from typing import Final
 from taskgate.config.credential_models import CredentialsSection
 from taskgate.config.models import GatewayConfig
 from taskgate.config.protection_models import CircuitBreakerSection, HealthSection, RetriesSection
-from taskgate.config.upstream_models import TimeoutsSection
+from taskgate.config.transport_coherence import STDIO
+from taskgate.config.upstream_models import TimeoutsSection, UpstreamSection
 from taskgate.mcp.versions import Revision
 from taskgate.upstream.settings import (
     Breaker,
@@ -20,11 +21,13 @@ from taskgate.upstream.settings import (
     GrantSettings,
     Health,
     IdentityHeaders,
+    Kind,
     Retries,
     TlsSettings,
     ToolTimeouts,
     UpstreamSettings,
 )
+from taskgate.upstream.stdio.settings import StdioSettings
 
 _USUAL_CEILING: Final = timedelta(hours=24)
 
@@ -35,7 +38,9 @@ def upstream_settings(config: GatewayConfig, name: str) -> UpstreamSettings:
     tls = section.tls
     return UpstreamSettings(
         name=name,
+        transport=Kind(section.transport),
         url=section.url,
+        stdio=_stdio(section),
         revision=None if section.protocol_version == "auto" else Revision(section.protocol_version),
         connect=section.timeouts.connect,
         first_byte=section.timeouts.first_byte,
@@ -53,9 +58,24 @@ def upstream_settings(config: GatewayConfig, name: str) -> UpstreamSettings:
             server_name=tls.server_name,
             insecure_skip_verify=tls.insecure_skip_verify,
         ),
-        retries=_retries(section.retries),
+        retries=None if section.transport == STDIO else _retries(section.retries),
         breaker=_breaker(section.circuit_breaker),
         health=_health(section.health),
+    )
+
+
+def _stdio(section: UpstreamSection) -> StdioSettings | None:
+    if section.command is None:
+        return None
+    return StdioSettings(
+        command=section.command,
+        env=section.env,
+        cwd=section.cwd,
+        processes=section.processes,
+        idle=section.pool.idle_timeout,
+        backoff=section.restart.backoff,
+        max_backoff=section.restart.max_backoff,
+        shared=section.sessions == "shared",
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from taskgate.dialects.catalogue import ListedTool, ToolPage
-from taskgate.dialects.heard import Answered, Heard, Noticed, ProgressTold, Questioned
+from taskgate.dialects.heard import Answered, Heard, Noticed, ProgressTold, Questioned, TaskShown
 from taskgate.dialects.intents import (
     AnswerPing,
     AwaitTask,
@@ -24,6 +24,7 @@ from taskgate.dialects.intents import (
     OpenSession,
     Relay,
 )
+from taskgate.dialects.native import NativeDialect
 from taskgate.dialects.params import Params
 from taskgate.dialects.questions import (
     Answer,
@@ -70,6 +71,7 @@ __all__ = [
     "Relay",
     "Server",
     "SupportOf",
+    "TaskShown",
     "TellProgress",
     "TellServer",
     "ToolPage",
@@ -98,8 +100,8 @@ class Foreign(NamedTuple):
     host: Revision
 
 
-SupportOf = Callable[[str, TaskSupport | None, Mapping[str, bool]], TaskSupport]
-"""From a tool's name, its server's own word and its server's hints to what hosts are told."""
+SupportOf = Callable[[str, Mapping[str, bool]], TaskSupport]
+"""From a tool's name and its server's hints to what hosts are told."""
 
 
 class DownstreamDialect(Protocol):
@@ -209,6 +211,11 @@ class DownstreamDialect(Protocol):
 
 class UpstreamDialect(Protocol):
     """How servers of one era are spoken to. Everything unreadable is UpstreamFailed with reason malformed."""
+
+    @property
+    def native(self) -> NativeDialect:
+        """How those of them are spoken to, besides, that make tasks of calls themselves."""
+        ...
 
     def handshake(self, id: RequestId, host: Peer | None, offered: Revision = NEWEST_LEGACY) -> str:
         """The opening request, which offers that revision.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from taskgate.dialects.questions import Asked, Withdrawn
+from taskgate.dialects.server_tasks import ServerTask
 from taskgate.mcp.jsonrpc import Notification, Response
 
 
@@ -27,6 +28,12 @@ class Noticed(NamedTuple):
     notification: Notification
 
 
+class TaskShown(NamedTuple):
+    """The server tells by itself how a task is that it made of a call."""
+
+    task: ServerTask
+
+
 @dataclass(frozen=True, slots=True)
 class Questioned:
     """A request of the server that no host is asked, with the message that answers it at once.
@@ -38,5 +45,5 @@ class Questioned:
     required: Mapping[str, Any] | None = None
 
 
-Heard = Answered | ProgressTold | Noticed | Asked | Withdrawn | Questioned | None
+Heard = Answered | ProgressTold | Noticed | TaskShown | Asked | Withdrawn | Questioned | None
 """What a message of a server means; None for what is dropped."""

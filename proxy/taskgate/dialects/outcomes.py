@@ -20,7 +20,7 @@ def outcome(response: Response) -> CallSucceeded | CallFaulted:
     assert response.result is not None, "a response without an error has a result"
     value = response.result.value
     if not isinstance(value, dict) or ("task" in value and "content" not in value):
-        # A task of the server's own was not asked for: no `task` went out with the call.
+        # Where a task of the server's own was asked for, what came of it is looked at, not its handle.
         raise UpstreamFailed(
             UpstreamReason.MALFORMED, "The server broke the protocol: its answer is no tool result", dispatched=True
         )

@@ -1,11 +1,21 @@
 """How far a call is, as both eras tell it, and what becomes of it where only a status message can say so. Pure."""
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from taskgate.mcp.jsonrpc import Members, Notification
+from taskgate.mcp.jsonrpc import Members, Notification, RequestId, dump, notification_text, parse
+from taskgate.mcp.vocabulary import NOTE_PROGRESS
 
 MAX_MESSAGE = 500
 """Characters of a status message that a server's own words may take."""
+
+NO_PLACE: Final = 1e-6
+"""What words without a number are told to be further by, at most: a number there must be, and it must grow."""
+
+
+class InWords(Notification):
+    """Progress that its server told in words; the number with them is ours."""
+
+    __slots__ = ()
 
 
 class Progress(NamedTuple):
@@ -17,7 +27,9 @@ class Progress(NamedTuple):
 
     @property
     def status_message(self) -> str:
-        """The progress for people: `3/10: fetching`."""
+        """The progress for people: `3/10: fetching`; words alone where there is no more to it."""
+        if self.message and self.total is None and 0 < self.done < NO_PLACE:
+            return self.message
         place = _number(self.done) if self.total is None else f"{_number(self.done)}/{_number(self.total)}"
         return place if not self.message else f"{place}: {self.message}"
 
@@ -43,6 +55,23 @@ def read_progress(notification: Notification) -> Progress | None:
         total=total if _is_number(total) else None,
         message=_cut(message) if isinstance(message, str) else None,
     )
+
+
+def in_words(token: RequestId, message: str, turn: int, after: float = 0.0) -> InWords:
+    """The progress of a call whose server says how far it is in words alone, for the `turn`th time from 1 on.
+
+    `after` is how far the server said in numbers that it is. However often it is told, it grows, and comes no further.
+    """
+    done = after + NO_PLACE * turn / (turn + 1)
+    params = f'{{"progressToken":{dump(token)},"progress":{dump(done)},"message":{dump(message)}}}'
+    told = parse(notification_text(NOTE_PROGRESS, params).encode(), max_depth=2)
+    assert isinstance(told, Notification), "it was written as one"
+    return InWords(*told)
+
+
+def words_of(notification: Notification) -> str | None:
+    """The words of progress that was told in them; None for any other, whose number says something."""
+    return str(notification.params["message"].value) if isinstance(notification, InWords) else None
 
 
 def _number(value: float) -> str:

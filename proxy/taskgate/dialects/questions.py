@@ -63,11 +63,15 @@ class TellServer:
 
 
 class Asked(NamedTuple):
-    """A question that the host may be asked; `id` and `progress_token` are the server's."""
+    """A question that the host may be asked; `id` and `progress_token` are the server's.
+
+    `task` is the server's id of a task of its own that it asks for, where it says so.
+    """
 
     id: RequestId
     question: Question
     progress_token: RequestId | None
+    task: str | None = None
 
 
 class Withdrawn(NamedTuple):

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 from taskgate.dialects.base import Answered, Noticed, ProgressTold, Server, ToolPage
 from taskgate.dialects.params import Params
 from taskgate.dialects.questions import Answer, Question
+from taskgate.dialects.server_tasks import ServerTask, TaskTold
 from taskgate.mcp.jsonrpc import RawJson, Response
 from taskgate.mcp.versions import Peer
 from taskgate.tasks.events import CallFaulted, CallSucceeded
@@ -32,6 +33,7 @@ class Saying(NamedTuple):
     repeat, as `mcp.mirrored` gives them. `repeated` is what headers of the host said of arguments, by the rest of their
     names in lower case; None where they said nothing. `answers` are the `inputResponses` that are sent with it, and
     `state` is what the server wants to have back, as it wrote it; None for a request that nothing was asked for yet.
+    `follows_tasks` tells the server that what it makes a task of is followed to its end, whatever the host knows of it.
     """
 
     method: str
@@ -42,21 +44,23 @@ class Saying(NamedTuple):
     repeated: Mapping[str, str] | None = None
     answers: RawJson | None = None
     state: RawJson | None = None
+    follows_tasks: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listened:
-    """What a session wants to hear of besides its calls."""
+    """What a session wants to hear of besides its calls; `tasks` are the server's own, by their ids."""
 
     tools: bool = False
     prompts: bool = False
     resources: bool = False
     uris: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
 
     @property
     def is_nothing(self) -> bool:
         """Whether there is no reason to listen."""
-        return not (self.tools or self.prompts or self.resources or self.uris)
+        return not (self.tools or self.prompts or self.resources or self.uris or self.tasks)
 
 
 class ServerRound(NamedTuple):
@@ -70,9 +74,10 @@ class ServerRound(NamedTuple):
 
 
 class Subscribed(NamedTuple):
-    """The first message of a stream of `subscriptions/listen`; `uris` are the resources that it tells of."""
+    """The first message of a stream of `subscriptions/listen`: the resources, and the tasks, that it tells of."""
 
     uris: frozenset[str]
+    tasks: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +88,7 @@ class CataloguePage:
     refused: tuple[str, ...] = ()
 
 
-Said = Answered | ProgressTold | Noticed | Subscribed | None
+Said = Answered | ProgressTold | Noticed | Subscribed | TaskTold | None
 """What a message of a server means; None for what is dropped."""
 
 
@@ -145,6 +150,33 @@ class StatelessServerDialect(Protocol):
         A missing `resultType` is a complete answer; malformed are one that is not known (V-META-7), a task, which was
         not asked for, and a round where there may be none, or that asks for nothing (M-MRTR-1).
         """
+        ...
+
+    def serves_tasks(self, server: Server) -> bool:
+        """Whether a server may make tasks of calls, for whoever says that they are followed."""
+        ...
+
+    def task_of(self, method: str, response: Response) -> ServerTask | None:
+        """The task that a server made of a call that says so; None for any other answer, and for an error.
+
+        Malformed is one that cannot be followed. `round_of` is for those calls that do not say so, and all others.
+        """
+        ...
+
+    def look(self, id: int, task: str, host: Peer | None) -> Written:
+        """The request for the state of a server's task."""
+        ...
+
+    def looked(self, call: int, task: str, response: Response) -> ServerTask | None:
+        """What the response to it shows, with what the call under our id `call` came to; None for an error."""
+        ...
+
+    def update(self, id: int, task: str, answers: RawJson, host: Peer | None) -> Written:
+        """The request that brings a server's task what it asked for; `answers` are those of `answers`, or some."""
+        ...
+
+    def cancel(self, id: int, task: str, host: Peer | None) -> Written:
+        """The request that ends a server's task."""
         ...
 
     def declared(self, host: Peer | None, question: Question) -> bool:

@@ -46,8 +46,8 @@ class Awaited:
         except TimeoutError:
             await self._expire()
         given: dict[str | None, Answer] = {}
-        if self._record.kept_round is not None:
-            given.update(self._record.kept_round.given)
+        if self._record.kept is not None:
+            given.update(self._record.kept.given)
         given.update(self._record.answers)
         return {each.key: (Question(each.method, None), given.get(each.input)) for each in self.rest.asked}
 

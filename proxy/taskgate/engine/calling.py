@@ -16,6 +16,7 @@ from taskgate.interruption import Interrupted
 from taskgate.mcp.jsonrpc import Response
 from taskgate.tasks.events import CallFaulted, CallSucceeded
 from taskgate.tasks.record import FaultReason
+from taskgate.upstream import failures
 
 UNFORESEEN: Final = "The gateway failed while the call was running; it may or may not have completed"
 
@@ -26,14 +27,19 @@ log = getLogger("taskgate.runner")
 
 
 async def come_of(run: Run, call: Call, outcome: Outcome, ticket: Ticket | None) -> CallSucceeded | CallFaulted | None:
-    """What the call came to; None where somebody ended the task before.
+    """What the call came to; None where somebody ended the task before, or goes on with the call elsewhere.
 
-    Its slot is given back when it is over: how long its end takes to be written is no server's time.
+    Its slot is given back when it is over: how long its end takes to be written is no server's time. Raises Gone for
+    one that was to be gone on with, and may be made again.
     """
     try:
         with run.scope:
             if not run.stopped:
                 return outcome(await call())
+    except failures.Gone as gone:
+        if run.may_be_made_again:
+            raise
+        return call_ended(FaultReason.CALL_LOST, str(gone), dispatched=True)
     except UpstreamFailed as failure:
         return call_failed(failure, ran=run.ran)
     except QueueFull as full:
@@ -48,4 +54,6 @@ async def come_of(run: Run, call: Call, outcome: Outcome, ticket: Ticket | None)
     finally:
         if ticket is not None:
             ticket.close()
-    return call_ended(FaultReason.SHUTDOWN, CUT_OFF, dispatched=True) if run.is_shut_down else None
+    if run.is_left or not run.is_shut_down:
+        return None
+    return call_ended(FaultReason.SHUTDOWN, CUT_OFF, dispatched=True)

@@ -1,20 +1,23 @@
-"""Calls that another process began, and that rested between two rounds when it was gone: they go on here.
+"""Calls that another process began, and that rested, or were at their server, when it was gone: they go on here.
 
 What must not live here: who takes a task over (`takeovers`), and how a call ends (`runner`).
 """
 
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from typing import NamedTuple
 
 from taskgate.clock import Clock
 from taskgate.engine.admission.bulkhead import Ticket
-from taskgate.engine.deadlines import Call, wholly_bounded
-from taskgate.engine.rests import Rest
+from taskgate.engine.deadlines import Call, time_left, wholly_bounded
+from taskgate.engine.rests import Footing, Rest
 from taskgate.engine.runs import Run
 from taskgate.mcp.jsonrpc import Response
 from taskgate.tasks.record import TaskRecord
-from taskgate.upstream.base import Speaker, UpstreamSession
-from taskgate.upstream.resting import NextRound
+from taskgate.upstream.base import UpstreamSession
+from taskgate.upstream.resting import NextRound, Resumed
+from taskgate.upstream.speaker import Speaker
 
 
 class Way(NamedTuple):
@@ -47,3 +50,21 @@ def going_on(run: Run, record: TaskRecord, rest: Rest, way: Way, clock: Clock) -
         )
 
     return wholly_bounded(call, record, clock.now())
+
+
+def standing(
+    run: Run, record: TaskRecord, footing: Footing, way: Way, clock: Clock, is_last: Callable[[], Awaitable[bool]]
+) -> Call:
+    """The rest of a call that its server works at. It has its turn there, however many wait for one."""
+    params, tool = record.call.params, record.call.tool
+    assert params is not None, "a recovered record has its bodies"
+    asked, now = run.hearer.stands(record, footing), clock.now()
+    call = partial(
+        way.upstream.run,
+        tool,
+        params,
+        within=time_left(record, now),
+        hearer=run.hearer,
+        resumes=Resumed(footing.foothold, asked, is_last, record.owner.context),
+    )
+    return wholly_bounded(call, record, now)

@@ -13,8 +13,10 @@ from taskgate.dialects.base import Params
 from taskgate.engine.around import AroundSession
 from taskgate.mcp.jsonrpc import RawJson, Response
 from taskgate.mcp.versions import Peer
-from taskgate.upstream.base import Hearer, Speaker, Speaks, Upstream, UpstreamSession, Vitals
-from taskgate.upstream.resting import NextRound
+from taskgate.upstream.base import Upstream, UpstreamSession, Vitals
+from taskgate.upstream.hearer import Hearer
+from taskgate.upstream.resting import Resumes
+from taskgate.upstream.speaker import Speaker, Speaks
 
 
 class Requests:
@@ -133,7 +135,7 @@ class _CountedSession(AroundSession):
         speaker: Speaker | None = None,
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
-        resumes: NextRound | None = None,
+        resumes: Resumes | None = None,
     ) -> Response:
         self._requests.begin(self._name)
         try:

@@ -25,7 +25,9 @@ from taskgate.mcp.jsonrpc import Notification, RequestId
 from taskgate.mcp.versions import Peer, Revision
 from taskgate.tasks.record import OwnerKey
 from taskgate.telemetry.visit import client_of
-from taskgate.upstream.base import Between, ServerQuestion, Speaker, UpstreamSession
+from taskgate.upstream.base import UpstreamSession
+from taskgate.upstream.hearer import ServerQuestion, Unkept
+from taskgate.upstream.speaker import Speaker
 
 MAX_STREAMS: Final = 8
 """GET streams of one session; one more ends the oldest."""
@@ -45,7 +47,7 @@ class Ways(NamedTuple):
     shared_trails: SharedTrails | None = None
 
 
-class HostSession:
+class HostSession(Unkept):
     """One session of one host, alive in this process.
 
     Inside `with host_session` it is in use: it does not end for being idle, and idleness counts from the block's end.
@@ -179,9 +181,6 @@ class HostSession:
 
     def clog(self) -> None:
         """See Hearer: what belongs to no call is dropped rather than waited for."""
-
-    def keep(self, between: Between) -> None:
-        """See Hearer: no call is heard here."""
 
     @property
     def passes_rounds(self) -> bool:

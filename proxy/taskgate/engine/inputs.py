@@ -11,13 +11,28 @@ from logging import getLogger
 from typing import Final, NamedTuple
 
 from taskgate.dialects.base import DownstreamDialect
+from taskgate.dialects.questions import Question
 from taskgate.engine.background import Background
 from taskgate.engine.changes import Changes
+from taskgate.engine.keeping import Keeping
+from taskgate.engine.names import Names, is_name
 from taskgate.engine.resting import Resting
-from taskgate.engine.rests import Rests
-from taskgate.tasks.events import AnswerForwarded, InputClaimed, InputRequested, InputWithdrawn, Settled, TaskEvent
-from taskgate.tasks.record import InputRequest, OwnerKey, TaskId, TaskRecord
-from taskgate.upstream.base import Between, ServerQuestion, Speaker
+from taskgate.engine.rests import Asked, Footing, Rests
+from taskgate.engine.slots import Slot, Slots
+from taskgate.mcp.jsonrpc import RawJson
+from taskgate.tasks.events import (
+    AnswerForwarded,
+    CallKept,
+    InputClaimed,
+    InputRequested,
+    InputWithdrawn,
+    Settled,
+    TaskEvent,
+)
+from taskgate.tasks.record import InputRequest, KeptCall, OwnerKey, TaskId, TaskRecord
+from taskgate.upstream.hearer import Between, ServerQuestion
+from taskgate.upstream.resting import Foothold
+from taskgate.upstream.speaker import Speaker
 
 MAX_QUESTION: Final = 4 * 1024 * 1024
 """Characters of the parameters of all that one task asks at once: its head, written at every change, has them."""
@@ -32,24 +47,6 @@ class Bounds(NamedTuple):
     outstanding: int
 
 
-class _Slot:
-    """A question's place among those that may wait at once, until it has its last answer or none will come."""
-
-    __slots__ = ("is_there", "key", "question", "size", "timer")
-
-    def __init__(self, question: ServerQuestion, timer: asyncio.TimerHandle) -> None:
-        params = question.question.params
-        self.question = question
-        self.size = 0 if params is None else params.size
-        self.timer = timer
-        self.key: str | None = None
-        self.is_there = False
-
-    def input(self) -> str | None:
-        """The key under which it is in the record, or was."""
-        return self.key if self.is_there else None
-
-
 class TaskInputs:
     """The questions of one task, in the process that holds its call."""
 
@@ -61,22 +58,34 @@ class TaskInputs:
         self._changes = changes
         self._dialect = dialect
         self._bounds = bounds
-        self._slots: dict[ServerQuestion, _Slot] = {}
+        self._slots = Slots()
         self._has_told = False
         self._in_turn = asyncio.Lock()
         self._background = Background()
+        self._keeping: Keeping | None = None
+        self._names = Names()
 
     def ask(self, question: ServerQuestion) -> None:
-        """Put a question to the task's host; one too many, or one too large, is refused at once."""
+        """Put a question to the task's host; one too many, or one too large, is refused at once.
+
+        One that an earlier process was asked is in the record already.
+        """
         wait, outstanding = self._bounds
         timer = asyncio.get_running_loop().call_later(wait.total_seconds(), self._expire, question)
-        slot = self._slots[question] = _Slot(question, timer)
-        if len(self._slots) > outstanding or sum(each.size for each in self._slots.values()) > MAX_QUESTION:
+        slot = self._slots.take(question, timer)
+        if (known := self._names.met(question.key)) is not None:
+            slot.key, slot.is_there = known, True
+            self._background.run(partial(self._meet, slot))
+            return
+        if self._keeping is not None and not is_name(question.key):
+            # Who takes the call over could not answer it.
+            self._hold(None)
+        if len(self._slots) > outstanding or self._slots.size > MAX_QUESTION:
             if not self._has_told:
                 # Once: how often it happens is the server's to decide.
                 self._has_told = True
                 log.warning("questions of a server are refused: too many or large", extra={"upstream": self._mount})
-            self._free(slot)
+            self._slots.free(slot)
             question.refuse()
         else:
             self._background.run(partial(self._put, slot))
@@ -85,13 +94,13 @@ class TaskInputs:
         """Give the server the answers that the record holds; `speaker` is who answered last."""
         kept = {request.kept_as: request.key for request in record.inputs if request.kept_as is not None}
         for key, answer in record.answers.items():
-            slot = self._of(key)
+            slot = self._slots.under(key)
             if slot is None or not slot.question.is_open:
                 continue
             slot.question.answer(answer, speaker)
-            self._make(AnswerForwarded(key=key))
+            self._forwarded(slot, key, answer)
             if key not in kept.values():
-                self._free(slot)
+                self._slots.free(slot)
             method, params = slot.question.question
             last = None if params is None else self._dialect.settles(method, params.with_token(""), answer)
             if last is not None and last in kept:
@@ -109,28 +118,79 @@ class TaskInputs:
 
     def rest(self, between: Between, rests: Rests) -> Resting:
         """Keep what the next round takes, whose questions were all asked here."""
-        slots = {key: self._slots.get(question) for key, (_, question) in between.asked.items() if question is not None}
+        slots = {key: self._slots.at(question) for key, (_, question) in between.asked.items() if question is not None}
         inputs = {key: slot.input for key, slot in slots.items() if slot is not None}
         resting = Resting(self._owner, self._task, changes=self._changes, rests=rests, between=between, inputs=inputs)
         self._background.run(partial(self._keep, resting))
         return resting
 
+    # --- a call that is at its server, where another process can go on with it
+
+    def hold_at(self, foothold: Foothold, rests: Rests) -> None:
+        """Keep where the call is, and what it asked under which name; see Hearer."""
+        if not self._slots.are_named:
+            return
+        if self._keeping is None:
+            self._keeping = self._new_keeping(rests)
+        self._hold(foothold)
+
+    def stand(self, record: TaskRecord, footing: Footing, rests: Rests) -> dict[str, Question]:
+        """Go on from there; what its server may still wait for, by its names, which it is to ask anew."""
+        self._keeping = self._new_keeping(rests)
+        self._keeping.stand(footing.foothold)
+        still = {request.key for request in record.inputs}
+        waited_for = [each for each in footing.asked if each.input in still or each.input in record.answers]
+        for each in waited_for:
+            wait = self._bounds.wait.total_seconds()
+            timer = asyncio.get_running_loop().call_later(wait, self._expire_unmet, each.key)
+            self._names.expect(each, timer)
+        for key in still.difference(each.input for each in waited_for):
+            # Whatever it was asked for, nobody can answer it any more.
+            self._make(InputWithdrawn(key=key))
+        return {each.key: Question(each.method, None) for each in waited_for}
+
+    def sink(self) -> None:
+        """Keep nothing any more: what was kept was good for nothing."""
+        if self._keeping is not None:
+            self._hold(None)
+
+    def asked_in(self, record: TaskRecord) -> tuple[Asked, ...]:
+        """See Questions."""
+        there = {request.key for request in record.inputs} | record.answers.keys()
+        return tuple(each for key, each in (self._names.others | self._slots.asked).items() if key in there)
+
+    def arrived(self, keys: frozenset[str]) -> None:
+        """See Questions."""
+        self._names.forget(keys)
+
+    async def settled(self) -> None:
+        """See Questions."""
+        async with self._in_turn:
+            # All that was asked before is there by now, or never will be.
+            pass
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether another process can go on with the call as it is now."""
+        return self._keeping is not None and self._keeping.is_kept
+
     def find(self, key: str) -> ServerQuestion | None:
         """The open question under a key."""
-        slot = self._of(key)
+        slot = self._slots.under(key)
         return None if slot is None else slot.question
 
     def close(self) -> None:
         """The call is over: there is nobody left to answer."""
-        for slot in tuple(self._slots.values()):
-            self._free(slot)
+        for slot in self._slots:
+            self._slots.free(slot)
+        self._names.close()
         self._background.cancel()
 
     @property
     def _mount(self) -> str:
         return self._owner.mount
 
-    async def _put(self, slot: _Slot) -> None:
+    async def _put(self, slot: Slot) -> None:
         def request(record: TaskRecord) -> TaskEvent | None:
             if slot.key is not None and slot.key != record.next_input_key:
                 # Only this task's own server asks: the last try was written, although the store could not say so.
@@ -139,26 +199,58 @@ class TaskInputs:
             if not slot.question.is_open:
                 return None
             slot.key = record.next_input_key
-            return InputRequested(request=self._request(slot.key, slot.question))
+            return InputRequested(request=self._request(slot.key, slot.question), kept=self._kept_with(record, slot))
 
         # One at a time, so that the first question asked is the first of the record.
         async with self._in_turn:
             if await self._changes.insist(self._owner, self._task, request) is not None:
                 slot.is_there = True
         if not slot.is_there:
-            self._free(slot)
+            self._slots.free(slot)
             slot.question.refuse()
-        elif slot.question in self._slots:
+        elif self._slots.at(slot.question) is not None:
             slot.question.when_withdrawn(partial(self._withdraw, slot, Settled.SUPERSEDED))
         elif slot.key is not None:
             # Its time was up before it could be seen there.
             self._make(InputWithdrawn(key=slot.key, settled=Settled.EXPIRED))
 
+    async def _meet(self, slot: Slot) -> None:
+        """Go on with a question that is in the record: its answer may be there, or nobody wait for one any more."""
+        is_waiting = False
+
+        def look(record: TaskRecord) -> None:
+            nonlocal is_waiting
+            is_waiting = slot.key in record.answers or any(request.key == slot.key for request in record.inputs)
+            self.obey(record, None)
+
+        await self._changes.insist(self._owner, self._task, look)
+        if not is_waiting:
+            self._slots.free(slot)
+            slot.question.refuse()
+        elif self._slots.at(slot.question) is not None:
+            slot.question.when_withdrawn(partial(self._withdraw, slot, Settled.SUPERSEDED))
+
     async def _keep(self, resting: Resting) -> None:
-        async with self._in_turn:
-            # All that was asked before is there by now, or never will be.
-            pass
+        await self.settled()
         await resting.keep()
+
+    def _new_keeping(self, rests: Rests) -> Keeping:
+        return Keeping(self._owner, self._task, changes=self._changes, rests=rests, questions=self)
+
+    def _hold(self, foothold: Foothold | None) -> None:
+        assert self._keeping is not None, "whoever held before has one"
+        if self._keeping.hold(foothold, self._names.given):
+            self._background.run(self._keeping.write)
+
+    def _kept_with(self, record: TaskRecord, slot: Slot) -> KeptCall | None:
+        return None if self._keeping is None else self._keeping.including(record, slot.asked(record.next_input_key))
+
+    def _forwarded(self, slot: Slot, key: str, answer: RawJson) -> None:
+        """The server is given that answer; until it has it, whoever takes the call over has to give it again."""
+        if self._keeping is None or not self._keeping.holds:
+            self._make(AnswerForwarded(key=key))
+        elif not self._names.answered(slot.asked(key), key, len(answer)):
+            self._background.run(partial(self._changes.insist, self._owner, self._task, partial(_dropped, key)))
 
     def _request(self, key: str, question: ServerQuestion) -> InputRequest:
         method, params = question.question
@@ -166,28 +258,32 @@ class TaskInputs:
         return InputRequest(key=key, method=method, params=text)
 
     def _expire(self, question: ServerQuestion) -> None:
-        slot = self._slots[question]
+        slot = self._slots.at(question)
+        assert slot is not None, "whose place is free, their timer is stopped"
         log.info("a question of a server was not answered in time", extra={"upstream": self._mount})
         question.refuse()
         self._withdraw(slot, Settled.EXPIRED)
 
-    def _withdraw(self, slot: _Slot, settled: Settled) -> None:
-        if slot.question in self._slots:
-            self._free(slot)
+    def _expire_unmet(self, name: str) -> None:
+        """A question of an earlier process, that the server did not ask anew, was not answered in time."""
+        key = self._names.met(name)
+        if key is not None:
+            self._make(InputWithdrawn(key=key, settled=Settled.EXPIRED))
+
+    def _withdraw(self, slot: Slot, settled: Settled) -> None:
+        if self._slots.at(slot.question) is not None:
+            self._slots.free(slot)
             if slot.is_there and slot.key is not None:
                 self._make(InputWithdrawn(key=slot.key, settled=settled))
 
     def _end(self, key: str, settled: Settled) -> None:
-        slot = self._of(key)
+        slot = self._slots.under(key)
         if slot is not None:
             self._withdraw(slot, settled)
 
-    def _of(self, key: str) -> _Slot | None:
-        return next((slot for slot in self._slots.values() if slot.key == key), None)
-
-    def _free(self, slot: _Slot) -> None:
-        slot.timer.cancel()
-        self._slots.pop(slot.question, None)
-
     def _make(self, event: TaskEvent) -> None:
         self._background.run(partial(self._changes.insist, self._owner, self._task, lambda _: event))
+
+
+def _dropped(key: str, record: TaskRecord) -> CallKept:
+    return CallKept(kept=record.kept, arrived=frozenset({key}))

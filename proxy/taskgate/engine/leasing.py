@@ -80,6 +80,7 @@ class Leasing:
         self._pulse: asyncio.TimerHandle | None = None
         self._alive = clock.elapsed()
         self._steady: float | None = None
+        self._zero: datetime | None = None
         self._others: frozenset[str] = frozenset()
         self._until: datetime | None = None
         self._full = False
@@ -230,7 +231,7 @@ class Leasing:
             # It was not to be put back, and is not there as it was: another has it.
             self.lose(run)
         self._refused.clear()
-        if forgotten or _is_older(said, sign):
+        if forgotten or _is_older(said, sign) or self._was_set():
             # Others may not have found it out yet: until they have, their leases are not what they seem.
             self._miss()
         elif self._steady is None:
@@ -243,6 +244,11 @@ class Leasing:
             run.stop()
         self._kept.found({task: revision for task, revision in sign.held.items() if task not in said.behind})
         self._free_strays(said.alive, asked)
+
+    def _was_set(self) -> bool:
+        """Whether the store's clock went another way than ours since the last sign of life that was heard."""
+        before, self._zero = self._zero, self._clock.now() - timedelta(seconds=self._clock.elapsed())
+        return before is not None and abs(self._zero - before) > self.rules.heartbeat
 
     def _free_strays(self, alive: frozenset[str], asked: float) -> None:
         """Have questions asked again whose streams went with their processes."""

@@ -41,7 +41,7 @@ class _Held:
     def ends_with(self, until: datetime | None, clock: Clock) -> None:
         """End the stream when the token does that it was asked for with."""
         if until is not None:
-            left = (until - clock.now()).total_seconds()
+            left = (until - clock.wall()).total_seconds()
             self._expiry = asyncio.get_running_loop().call_later(min(left, LONGEST_TIMER), self.feed.close)
 
     def part(self) -> None:

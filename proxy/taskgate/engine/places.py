@@ -9,7 +9,8 @@ from typing import Any, Final, Protocol
 from taskgate.engine.mounts import Mount
 from taskgate.mcp.jsonrpc import Response
 from taskgate.mcp.versions import Peer
-from taskgate.upstream.base import Hearer, UpstreamSession
+from taskgate.upstream.base import UpstreamSession
+from taskgate.upstream.hearer import Hearer
 
 
 class Place(Protocol):

@@ -17,7 +17,7 @@ from taskgate.dialects.questions import Answer
 from taskgate.engine.inputs import MAX_QUESTION, Bounds
 from taskgate.engine.messages import Feed
 from taskgate.mcp.jsonrpc import Notification
-from taskgate.upstream.base import ServerQuestion
+from taskgate.upstream.hearer import ServerQuestion
 
 ASKED: Final = "question-"
 """What the id of a question begins with; the process that asked it may stand behind."""

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from taskgate.alarms import Alarms
 from taskgate.auth.context import AuthContext
 from taskgate.dialects.base import CallTool, DownstreamDialect, Params
-from taskgate.dialects.progress import done_of
+from taskgate.dialects.progress import done_of, words_of
 from taskgate.engine.admission.bulkhead import Ticket
 from taskgate.engine.admission.joining import Asking, Joining
 from taskgate.engine.guard.callers import speaker
@@ -29,7 +29,7 @@ from taskgate.mcp.jsonrpc import Notification, RequestId, Response
 from taskgate.mcp.vocabulary import NOTE_PROGRESS, TOOLS_CALL
 from taskgate.tasks.policy import Decision
 from taskgate.telemetry.audit import Audit, ToolCalled, WouldPromote
-from taskgate.upstream.base import Between, ServerQuestion
+from taskgate.upstream.hearer import ServerQuestion, Unkept
 
 STEP: Final = 1e-6
 """How much further each sign of life of ours says that a call is: it must grow, and get in no server's way."""
@@ -201,7 +201,7 @@ def _leaves_with(exchange: Exchange, call: Interruptible, ticket: Ticket) -> Non
     exchange.when_gone(lambda: None if ticket.granted else call.interrupt())
 
 
-class _CallHearer:
+class _CallHearer(Unkept):
     """Hears one plain call: what concerns it goes out on its own stream, else on the session's GET stream."""
 
     __slots__ = (
@@ -231,17 +231,17 @@ class _CallHearer:
         """See Hearer."""
         self._spoke = True
         if self._token is not None and notification.method == NOTE_PROGRESS and not self._is_further(notification):
-            return
-        message = self._dialect.notice(notification, self._token)
+            message = self._reworded(self._token, notification)
+            if message is None:
+                return
+        else:
+            message = self._dialect.notice(notification, self._token)
         if not (self._exchange.inbound.accepts_stream and self._exchange.stream().put(message)):
             self._host_session.announce(message)
 
     def clog(self) -> Awaitable[None] | None:
         """See Hearer."""
         return self._exchange.stream().clog() if self._exchange.streams else None
-
-    def keep(self, between: Between) -> None:
-        """See Hearer: nobody takes over the call of a request."""
 
     @property
     def passes_rounds(self) -> bool:
@@ -275,6 +275,14 @@ class _CallHearer:
             self._has_made_up = True
             feed.put_now(self._dialect.progress(self._token, self._done, "Still running"))
         self._spoke = False
+
+    def _reworded(self, token: RequestId, notification: Notification) -> str | None:
+        """What the server said in words, with a number that is further than what we made up; None for anything else."""
+        words = words_of(notification)
+        if words is None or self._done is None:
+            return None
+        self._done += STEP
+        return self._dialect.progress(token, self._done, words)
 
     def _is_further(self, notification: Notification) -> bool:
         """Whether progress of the server may be told: not where it is behind what we made up, for it must grow."""

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 
 from taskgate.engine.changes import Changes
 from taskgate.engine.rests import Asked, Rest, Rests
-from taskgate.tasks.events import RoundKept, RoundLeft
-from taskgate.tasks.record import KeptRound, OwnerKey, TaskId, TaskRecord
-from taskgate.upstream.base import Between
+from taskgate.tasks.events import CallKept, RoundLeft
+from taskgate.tasks.record import KeptCall, OwnerKey, TaskId, TaskRecord
+from taskgate.upstream.hearer import Between
 
 InputOf = Callable[[], str | None]
 """The key of the input request that a question became; None where it became none."""
@@ -54,7 +54,7 @@ class Resting:
             return True
         return await left(self._changes, self._owner, self._task)
 
-    def _kept(self, _: TaskRecord) -> RoundKept | None:
+    def _kept(self, _: TaskRecord) -> CallKept | None:
         if self._is_over:
             # What has been chosen before is refused for its revision, or is cleared.
             return None
@@ -68,7 +68,7 @@ class Resting:
             return None
         self._may_be_there = True
         answers = {input: given[key] for key, input in inputs.items() if input is not None and key in given}
-        return RoundKept(round=KeptRound(sealed=sealed, given=answers))
+        return CallKept(kept=KeptCall(sealed=sealed, given=answers))
 
 
 async def left(changes: Changes, owner: OwnerKey, task: TaskId) -> bool:

@@ -1,12 +1,10 @@
-"""The calls behind tasks: one held call each, from dispatch to the end of its record.
+"""The calls behind tasks: those that run in this process, how each comes to, and how all of them end.
 
-The record is the mailbox: a cancel arrives as a newer revision, from this process or another. At most once: the mark
-that the call left is durable before its first byte is (`departures`), or, for a call that became a task on its way,
-with the record (decisions 2, 3); a call is sent again only when its process was lost and the operator wants it so.
+The record is the mailbox: a cancel arrives as a newer revision, from this process or another. What must not live here:
+what becomes of one call on its way (`courses`).
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final
@@ -16,27 +14,27 @@ from taskgate.clock import Clock
 from taskgate.dialects.faults import call_ended
 from taskgate.engine.admission.bulkhead import Ticket
 from taskgate.engine.background import Background
-from taskgate.engine.calling import Outcome, come_of
-from taskgate.engine.continuing import Way, going_on
-from taskgate.engine.deadlines import Call, bounded, time_left, wholly_bounded
+from taskgate.engine.continuing import Way
+from taskgate.engine.courses import Courses
+from taskgate.engine.deadlines import wholly_bounded
 from taskgate.engine.departures import Departures
 from taskgate.engine.endings import Endings
 from taskgate.engine.guard.callers import speaker
 from taskgate.engine.leasing import Leasing
 from taskgate.engine.mounts import Mount
 from taskgate.engine.places import Place, Stay, Underway
-from taskgate.engine.rests import Rest
+from taskgate.engine.rests import Footing, Rest
 from taskgate.engine.runs import Lookout, Run
 from taskgate.engine.sessions import HostSessions
 from taskgate.engine.takeovers import Takeovers
 from taskgate.engine.telling.hearing import NOBODY, Hearing
-from taskgate.interruption import Interrupted
 from taskgate.stores.base import TaskStore
-from taskgate.tasks.events import CallFaulted, CallSucceeded, CancelRequested
+from taskgate.tasks.events import CancelRequested
 from taskgate.tasks.record import FaultReason, OwnerKey, TaskId, TaskRecord
-from taskgate.telemetry.audit import Audit, CallsRunning, TaskRecovered
+from taskgate.telemetry.audit import Audit, TaskRecovered
 from taskgate.telemetry.visit import within
-from taskgate.upstream.base import ServerQuestion, Speaker
+from taskgate.upstream.hearer import ServerQuestion
+from taskgate.upstream.speaker import Speaker
 
 NOT_MADE: Final = "The task was not made: the task store was not available"
 MAX_DISOWNED: Final = 256
@@ -69,17 +67,26 @@ class Runner:
         self._audit = audit
         self._clock = clock
         self._runs: dict[TaskId, Run] = {}
-        self._counts: Counter[str] = Counter()
         self._leasing = leasing
-        self._departures = Departures(store=store, changes=hearing.changes, audit=audit, clock=clock, hold=leasing)
+        departures = Departures(store=store, changes=hearing.changes, audit=audit, clock=clock, hold=leasing)
         self._endings = Endings(store=store, audit=audit, clock=clock, hold=leasing)
         self._lookout = Lookout(holder=holder, store=store, runs=self._runs, clock=clock, hold=leasing)
         self._takeovers = Takeovers(
             store=store, endings=self._endings, audit=audit, clock=clock, hold=leasing, rests=hearing.rests
         )
+        self._courses = Courses(
+            departures=departures,
+            endings=self._endings,
+            takeovers=self._takeovers,
+            audit=audit,
+            clock=clock,
+            leasing=leasing,
+        )
         self._watcher: asyncio.Task[None] | None = None
         self._ending = Background()
         self._stopping = False
+        self.left: set[TaskId] = set()
+        """Tasks that did not end when the gateway did, and go on after it."""
         self._expected = 0
         self._change = asyncio.Event()
 
@@ -107,7 +114,7 @@ class Runner:
             ticket.close()
             place.release()
 
-        self._launch(run, self._run(run, record, Way(place.upstream, speaker(caller), ticket)), part)
+        self._launch(run, self._courses.run(run, record, Way(place.upstream, speaker(caller), ticket)), part)
 
     def adopt(self, record: TaskRecord, underway: Underway, place: Place) -> None:
         """Make a call that has left over its place the call of a task, whose record says so; otherwise as `start`."""
@@ -123,14 +130,14 @@ class Runner:
             underway.close()
             place.release()
 
-        self._launch(run, self._see_through(run, call, place.upstream.outcome), part)
+        self._launch(run, self._courses.see_through(run, call, place.upstream.outcome), part)
         underway.heard_by(run.hearer)
 
     async def recover(self, record: TaskRecord, mount: Mount | None) -> None:
         """Take over a task of a process that is gone: run what was never sent, or may be sent again, and end the rest.
 
-        What rested between two rounds goes on with the next. It waits for its turn, however many wait. Raises
-        StoreUnavailable where others share the store.
+        What rested between two rounds goes on with the next, in its turn, however many wait; what is at its server goes
+        on there at once. Raises StoreUnavailable where others share the store.
         """
         run = self._runs.get(record.id)
         if run is not None and not await self._parted(run, record):
@@ -143,21 +150,29 @@ class Runner:
         if run is not None and not await self._parted(run, record):
             # It was being made here meanwhile, and has heard of it.
             return
-        begun, rest = self._new_run(record, ran=record.dispatched), self._hearing.rests.open(record)
+        begun, kept = self._new_run(record, ran=record.dispatched), self._hearing.rests.open(record)
+        way, part = self._way(begun, record, mount)
+        if isinstance(kept, Footing):
+            course = self._courses.stand(begun, record, kept, way, lambda: self._way(begun, record, mount))
+        elif isinstance(kept, Rest):
+            course = self._courses.go_on(begun, record, kept, way)
+        else:
+            course = self._courses.run(begun, record, way)
+        self._launch(begun, course, part)
+        self._audit.record(TaskRecovered(record, "retried"))
+
+    def _way(self, run: Run, record: TaskRecord, mount: Mount) -> tuple[Way, Callable[[], None]]:
+        """A way of its own for a call that was taken over, and what is to be done at its end."""
         # Tokens are not stored, so where one is needed the call ends unsent, or goes on for whoever answers.
         owner = Speaker(context=record.owner.context, is_known=False)
-        upstream = mount.upstream.session(NOBODY, lambda: begun.hearer.speaker or owner, record.call.peer)
+        upstream = mount.upstream.session(NOBODY, lambda: run.hearer.speaker or owner, record.call.peer)
         ticket = mount.bulkhead.ask(record.owner.context, must=True)
 
         def part() -> None:
             ticket.close()
             self._sessions.discard(upstream)
 
-        way = Way(upstream, None, ticket)
-        self._launch(
-            begun, self._run(begun, record, way) if rest is None else self._go_on(begun, record, rest, way), part
-        )
-        self._audit.record(TaskRecovered(record, "retried"))
+        return Way(upstream, None, ticket), part
 
     def cancel(self, owner: OwnerKey, task: TaskId) -> None:
         """Cancel a task in the background, however long the store takes to be there: its host left (H-MOD-9)."""
@@ -234,6 +249,8 @@ class Runner:
             run.task.add_done_callback(lambda _: part())
 
     def _forget(self, run: Run) -> None:
+        if run.is_left:
+            self.left.add(run.id)
         run.hearer.close()
         if self._leasing is not None:
             self._leasing.end(run)
@@ -246,54 +263,3 @@ class Runner:
     def _expect_no_more(self) -> None:
         self._expected -= 1
         self._change.set()
-
-    def _count(self, mount: str, change: int) -> None:
-        self._counts[mount] += change
-        self._audit.record(CallsRunning(mount, self._counts[mount]))
-
-    async def _run(self, run: Run, record: TaskRecord, way: Way) -> None:
-        assert record.call.params is not None, "a new or recovered record has its bodies"
-        try:
-            unsent = await self._departures.leave(run, record, way.ticket)
-        except Interrupted:
-            return
-        if unsent is not None:
-            way.ticket.close()
-            await self._settle(run, unsent)
-            return
-        # For whoever asked, and not for whom the session was last used by: their token may be good for more.
-        now = self._clock.now()
-        call = partial(
-            way.upstream.run,
-            record.call.tool,
-            record.call.params,
-            within=time_left(record, now),
-            hearer=run.hearer,
-            speaker=way.speaks,
-        )
-        has_bound = bounded(call, record, now)
-        # A held call keeps as little as it can: the record is in the store.
-        del record
-        await self._see_through(run, has_bound, way.upstream.outcome, way.ticket)
-
-    def _go_on(self, run: Run, record: TaskRecord, rest: Rest, way: Way) -> Coroutine[Any, Any, None]:
-        call = going_on(run, record, rest, way, self._clock)
-        return self._see_through(run, call, way.upstream.outcome, way.ticket)
-
-    async def _see_through(self, run: Run, call: Call, outcome: Outcome, ticket: Ticket | None = None) -> None:
-        self._count(run.owner.mount, 1)
-        try:
-            event = await come_of(run, call, outcome, ticket)
-        finally:
-            self._count(run.owner.mount, -1)
-        if self._leasing is not None and run.is_shut_down and run.hearer.is_resting:
-            # Another process goes on with it, once its lease has lapsed.
-            return
-        # Before the end is written: nothing is told of a task after it.
-        run.hearer.close()
-        stands = event is not None and await self._settle(run, event)
-        if self._leasing is not None and not stands and await self._takeovers.was_taken(run):
-            self._leasing.lose(run)
-
-    async def _settle(self, run: Run, event: CallSucceeded | CallFaulted) -> bool:
-        return await self._endings.settle(run.owner, run.id, event, written=run.wrote)

@@ -27,16 +27,20 @@ _WITH_OUTCOME: Final = (TaskStatus.COMPLETED, TaskStatus.FAILED)
 class Run:
     """One call in this process. `revision` is the newest of the record that this process wrote.
 
-    `ran` is whether an earlier process may have made the call. `trace` is where the request stands that made its task.
-    `begun` is when it began, in seconds of the stopwatch, in a store that several processes share.
+    `ran` is whether an earlier process may have made the call. `may_be_made_again` is whether it is to be, should it
+    not be at its server any more; `is_left` whether another process goes on with it. `trace` is where the request
+    stands that made its task. `begun` is when it began, in seconds of the stopwatch, in a store that several processes
+    share.
     """
 
     __slots__ = (
         "begun",
         "hearer",
         "id",
+        "is_left",
         "is_lost",
         "is_shut_down",
+        "may_be_made_again",
         "owner",
         "ran",
         "revision",
@@ -48,6 +52,7 @@ class Run:
 
     def __init__(self, record: TaskRecord, hearer: TaskHearer, *, ran: bool = False) -> None:
         self.ran = ran
+        self.may_be_made_again = False
         self.hearer = hearer
         self.id: TaskId = record.id
         self.owner: OwnerKey = record.owner
@@ -55,6 +60,7 @@ class Run:
         self.trace = record.trace
         self.stopped = False
         self.is_shut_down = False
+        self.is_left = False
         self.is_lost = False
         self.begun = 0.0
         self.scope = Interruptible()
@@ -77,15 +83,14 @@ class Run:
         self.scope.interrupt()
 
     def shut_down(self) -> None:
-        """Give the call up because the gateway ends."""
-        if self.hearer.is_resting:
-            # Others may go on with it, so its questions are not withdrawn.
-            self.hearer.close()
+        """Give the call up because the gateway ends; where another can go on with it, it is left as it is."""
+        self.is_left = self.hearer.leave()
         self.is_shut_down = True
         self.stop()
 
     def lose(self) -> None:
         """Give the call up because another process has taken it over: nothing of it is written any more."""
+        self.hearer.leave()
         self.is_lost = True
         self.stop()
 

@@ -10,16 +10,20 @@ from taskgate.clock import Clock
 from taskgate.dialects.faults import call_ended
 from taskgate.engine.changes import Hold
 from taskgate.engine.endings import Endings
-from taskgate.engine.rests import UNSEALED, Rests
+from taskgate.engine.rests import UNSEALED, Footing, Rests
 from taskgate.engine.runs import Run
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import TaskStore
 from taskgate.tasks.events import TakenOver
+from taskgate.tasks.listing import NEWEST_FIRST, TaskFilter, TaskState
 from taskgate.tasks.machine import advance
-from taskgate.tasks.record import FaultReason, TaskRecord, TaskStatus
+from taskgate.tasks.record import FaultReason, TaskRecord, TaskStatus, altered
 from taskgate.telemetry.audit import Audit, TaskRecovered
 
 OUTCOME_UNKNOWN: Final = "The gateway stopped while the call was running; it may or may not have completed"
+_UNFINISHED: Final = frozenset(TaskState(status) for status in TaskStatus if not status.is_terminal)
+MAX_LOOKED_AT: Final = 50
+"""Tasks of one owner: whoever has more at once keeps their server's sessions until it forgets them by itself."""
 NEVER_SENT: Final = "The gateway stopped before the call was sent, and its server is no longer configured"
 
 
@@ -51,7 +55,7 @@ class Takeovers:
         """
         found: TaskRecord | None = record
         while found is not None and is_served and (found.may_be_sent or self._rests.open(found) is not None):
-            if self._hold is None and found.kept_round is None:
+            if self._hold is None and found.kept is None:
                 return found
             taken = advance(found, TakenOver(), self._clock.now())
             if await self._store.swap(taken, expected=found.revision):
@@ -74,12 +78,29 @@ class Takeovers:
         # Its host can cancel it, but not have it fail.
         return found.status is TaskStatus.FAILED and found.revision != run.revision
 
+    async def is_last_in(self, record: TaskRecord, session: str | None) -> bool:
+        """Whether no other task of its owner has a call in that session at their server; False where nobody knows."""
+        now, unfinished = self._clock.now(), TaskFilter(states=_UNFINISHED)
+        try:
+            page = await self._store.page(
+                record.owner, where=unfinished, order=NEWEST_FIRST, after=None, limit=MAX_LOOKED_AT, now=now
+            )
+            heads = [
+                await self._store.load(record.owner, each.id, now=now) for each in page.tasks if each.id != record.id
+            ]
+        except StoreUnavailable:
+            return False
+        kept = [None if head is None else self._rests.open(head) for head in heads]
+        there = [each.foothold.session for each in kept if isinstance(each, Footing)]
+        return page.next is None and session not in there
+
     async def _again(self, record: TaskRecord) -> TaskRecord | None:
         """What became of a record that somebody changed meanwhile; None where it is no more to be taken over."""
         found = await self._store.load(record.owner, record.id, now=self._clock.now(), bodies=True)
         if found is None or found.status.is_terminal or (self._hold is not None and not self._hold.holds(found)):
             return None
-        return found
+        # Where nobody else can have it, what is read may be older than the lease that it was given with.
+        return found if self._hold is not None else altered(found, lease=record.lease)
 
     async def _end(self, record: TaskRecord) -> None:
         text = OUTCOME_UNKNOWN if record.dispatched else NEVER_SENT

@@ -85,7 +85,7 @@ class Terms:
         if listed is None:
             raise InvalidParams("Unknown tool")
         decision = self._live.now.policy.decide(place.mount.name, intent.tool, listed.hints)
-        if support(decision.mode, listed.support) is TaskSupport.FORBIDDEN:
+        if support(decision.mode) is TaskSupport.FORBIDDEN:
             raise TaskSupportMismatch("The tool cannot run as a task")
         return decision
 

@@ -22,12 +22,16 @@ from taskgate.mcp.vocabulary import TOOLS_CALL
 from taskgate.telemetry import visit
 from taskgate.telemetry.span_notes import QUEUE_WAIT, waited
 from taskgate.telemetry.tracing import UNTRACED, Span, Tracing
-from taskgate.upstream.base import Hearer, Speaker, Speaks, Upstream, UpstreamSession, Vitals
-from taskgate.upstream.resting import NextRound
+from taskgate.upstream.base import Upstream, UpstreamSession, Vitals
+from taskgate.upstream.hearer import Hearer
+from taskgate.upstream.resting import Resumes
 from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
+from taskgate.upstream.speaker import Speaker, Speaks
 
 ADDRESS: Final = "server.address"
 PORT: Final = "server.port"
+TRANSPORT: Final = "network.transport"
+PROTOCOL: Final = "network.protocol.name"
 CANCELLED: Final = "cancelled"
 OTHER: Final = "_OTHER"
 """What a failure is called that nobody foresaw."""
@@ -49,13 +53,13 @@ def traced(make: Make, tracing: Tracing) -> Make:
 
 
 class TracedUpstream:
-    """Hands everything to `inner`, which is at `url`, and traces its calls; see Upstream."""
+    """Hands everything to `inner`, and traces its calls; see Upstream. It is at `url`, None for a program."""
 
-    def __init__(self, inner: Upstream, tracing: Tracing, url: str) -> None:
+    def __init__(self, inner: Upstream, tracing: Tracing, url: str | None) -> None:
         self.name = inner.name
         self._inner = inner
         self._tracing = tracing
-        self._url = url
+        self._way = _way(url)
 
     def open(self) -> None:
         """See Upstream."""
@@ -67,7 +71,7 @@ class TracedUpstream:
 
     def session(self, hearer: Hearer, speaks: Speaks, host: Peer | None = None) -> UpstreamSession:
         """See Upstream."""
-        begin = _Beginning(self._tracing, self.name, self._url)
+        begin = _Beginning(self._tracing, self.name, self._way)
         return _TracedSession(self._inner.session(hearer, speaks, host), begin)
 
     async def close(self) -> None:
@@ -78,14 +82,12 @@ class TracedUpstream:
 class _Beginning:
     """Begins spans of calls to one server."""
 
-    __slots__ = ("_address", "_mount", "_port", "_tracing")
+    __slots__ = ("_mount", "_tracing", "_way")
 
-    def __init__(self, tracing: Tracing, mount: str, url: str) -> None:
-        parts = urlsplit(url)
+    def __init__(self, tracing: Tracing, mount: str, way: Mapping[str, str | int]) -> None:
         self._tracing = tracing
         self._mount = mount
-        self._address = parts.hostname or ""
-        self._port = parts.port or _PORTS[parts.scheme]
+        self._way = way
 
     def __call__(self, method: str, tool: str | None) -> Span | None:
         here = visit.current()
@@ -97,8 +99,8 @@ class _Beginning:
         span = self._tracing.calling(method, mount=self._mount, tool=tool, parent=parent, link=link)
         if span is None:
             return None
-        span.note(ADDRESS, self._address)
-        span.note(PORT, self._port)
+        for key, value in self._way.items():
+            span.note(key, value)
         if here is not None and is_task:
             _tell_of_task(span, here)
         return span
@@ -144,7 +146,7 @@ class _TracedSession(AroundSession):
         speaker: Speaker | None = None,
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
-        resumes: NextRound | None = None,
+        resumes: Resumes | None = None,
     ) -> Response:
         span = self._begin(TOOLS_CALL, self._known(tool))
         if span is not None:
@@ -168,6 +170,15 @@ class _TracedSession(AroundSession):
 
     def _known(self, tool: str | None) -> str | None:
         return tool if tool is not None and self._inner.listed(tool) is not None else None
+
+
+def _way(url: str | None) -> Mapping[str, str | int]:
+    """What is said of how a server is spoken to, and where."""
+    if url is None:
+        return {TRANSPORT: "pipe"}
+    parts = urlsplit(url)
+    port = parts.port or _PORTS[parts.scheme]
+    return {TRANSPORT: "tcp", PROTOCOL: "http", ADDRESS: parts.hostname or "", PORT: port}
 
 
 def _tell_of_task(span: Span, here: visit.Visit) -> None:

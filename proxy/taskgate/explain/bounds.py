@@ -14,6 +14,7 @@ from taskgate.config.units import write_duration
 from taskgate.explain.places import place
 
 _SERVER: Final = ("concurrency", "queue.size", "queue.max_wait", "timeouts.connect")
+_PROGRAM: Final = ("timeouts.first_byte", "processes", "sessions")
 _BREAKER: Final = ("circuit_breaker.failures", "circuit_breaker.window", "circuit_breaker.open_for")
 _OF_TOOLS: Final = ("idle", "call", "ceiling")
 _LOOKUPS: Final = ("threshold", "window", "penalty")
@@ -54,7 +55,8 @@ def server(config: GatewayConfig, upstream: str, tool: str) -> dict[str, Any]:
     """How many calls the server gets, how long one to that tool may take, and when the server is left alone."""
     here = ("upstreams", upstream)
     broken = _BREAKER if config.upstreams[upstream].circuit_breaker is not None else ("circuit_breaker",)
-    found = {key: said(config, *here, *key.split(".")) for key in _SERVER}
+    keys = _SERVER if config.upstreams[upstream].command is None else (*_SERVER, *_PROGRAM)
+    found = {key: said(config, *here, *key.split(".")) for key in keys}
     found.update(_timeouts(config, upstream, tool))
     return found | {key: said(config, *here, *key.split(".")) for key in broken}
 

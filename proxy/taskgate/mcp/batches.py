@@ -17,14 +17,14 @@ def is_array(body: bytes) -> bool:
     return body[:1] == b"[" or (body[:1].isspace() and body.lstrip(b" \t\r\n")[:1] == b"[")
 
 
-def split(body: bytes, *, max_depth: int) -> list[bytes]:
-    """The elements of the array that a body is, as they are written.
+def split(body: bytes, *, max_depth: int, most: int = MAX_ELEMENTS) -> list[bytes]:
+    """The elements of the array that a body is, as they are written; at most so many.
 
     Raises UnparsableMessage for what is no JSON, and MalformedMessage for no array, an empty one, or too large a one.
     """
     text = decode(body, max_depth)
     try:
-        found = _elements(text)
+        found = _elements(text, most)
     except NOT_JSON:
         raise UnparsableMessage("The body is not JSON") from None
     if not found:
@@ -32,7 +32,7 @@ def split(body: bytes, *, max_depth: int) -> list[bytes]:
     return [element.encode("utf-8", "surrogatepass") for element in found]
 
 
-def _elements(text: str) -> list[str]:
+def _elements(text: str, most: int) -> list[str]:
     at = skip_space(text, 0)
     if text[at] != "[":
         raise ValueError
@@ -42,9 +42,9 @@ def _elements(text: str) -> list[str]:
         while True:
             _, end = _DECODER.raw_decode(text, at)
             found.append(text[at:end])
-            if len(found) > MAX_ELEMENTS:
+            if len(found) > most:
                 # The rest is not worth the time: it is refused whatever it is.
-                raise MalformedMessage(f"A batch must not have more than {MAX_ELEMENTS} elements")
+                raise MalformedMessage(f"A batch must not have more than {most} elements")
             at = skip_space(text, end)
             if text[at] == "]":
                 break

@@ -5,6 +5,7 @@ ids of a server are never passed on, and what is written can hold no line break 
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -42,12 +43,16 @@ class EventTooLarge(Exception):
     """An event, or a single line, is longer than its reader wants to keep."""
 
 
+_MESSAGE: Final = b"message"
+
+
 @dataclass(slots=True)
 class EventDecoder:
     """Turns chunks of an event stream into the data of its `message` events.
 
-    Lines may end in CR, LF or CRLF, chunks may fall anywhere: they never change the outcome. Events of another type and
-    comments are passed over; an event cut off by the end of the stream is none.
+    Lines may end in CR, LF or CRLF, chunks may fall anywhere: they never change the outcome. Events of another type are
+    for `other`, which gets type and data before anything that comes after them is handed out, and passed over without
+    it; so are comments, and an event cut off by the end of the stream is none.
 
     `last_id` is the id of the last event that is complete, or of one before; None where there is none, it was taken
     back, or it is nothing that a header could hold. `retry` is in milliseconds, None where nothing was said.
@@ -57,13 +62,14 @@ class EventDecoder:
     """
 
     limit: int
+    other: Callable[[bytes, bytes], None] | None = None
     last_id: str | None = None
     retry: int | None = None
     _id: str | None = None
     _rest: bytearray = field(default_factory=bytearray)
     _data: list[bytes] = field(default_factory=list)
     _size: int = 0
-    _is_message: bool = True
+    _type: bytes = _MESSAGE
     _begun: bool = False
     _after_cr: bool = False
     _overflowed: bool = False
@@ -93,7 +99,11 @@ class EventDecoder:
     @property
     def _between(self) -> bool:
         """Whether an event starts next, and nothing of it, no mark and no half of a line or break came yet."""
-        return self._begun and self._is_message and not (self._size or self._rest or self._after_cr or self._overflowed)
+        return (
+            self._begun
+            and self._type == _MESSAGE
+            and not (self._size or self._rest or self._after_cr or self._overflowed)
+        )
 
     def _read(self, chunk: bytes, events: list[bytes]) -> None:
         if self._overflowed:
@@ -133,7 +143,7 @@ class EventDecoder:
         if name == b"data":
             self._keep(bytes(memoryview(line)[start:]))
         elif name == b"event":
-            self._is_message = line[start:] in (b"", b"message")
+            self._type = bytes(line[start:]) or _MESSAGE
         elif name == b"id" and b"\0" not in line:
             self._id = _id_of(bytes(memoryview(line)[start:]))
         elif name == b"retry" and _RETRY(line[start:]):
@@ -149,9 +159,11 @@ class EventDecoder:
 
     def _finish(self) -> bytes | None:
         self.last_id = self._id
-        data, is_message = self._data, self._is_message
-        self._data, self._is_message, self._size = [], True, 0
-        if not is_message:
+        data, type_ = self._data, self._type
+        self._data, self._type, self._size = [], _MESSAGE, 0
+        if type_ != _MESSAGE:
+            if self.other is not None:
+                self.other(type_, b"\n".join(data))
             return None
         # An event with an id and empty data only primes a stream for resumption.
         return b"\n".join(data) or None

@@ -22,7 +22,7 @@ from taskgate.tasks.record import (
     Faulted,
     FaultReason,
     InputRequest,
-    KeptRound,
+    KeptCall,
     Lease,
     Outcome,
     OwnerKey,
@@ -68,8 +68,8 @@ def pack_head(record: TaskRecord) -> bytes:
     deadline, waits = record.deadline, record.waiting_since
     rare = [record.tenant, None if deadline is None else pack_span(deadline), record.reruns, record.repeat_key]
     late: list[Any] = [record.trace, None if waits is None else pack_time(waits), record.retrieved]
-    if record.kept_round is not None:
-        late = [*late, [record.kept_round.sealed, record.kept_round.given]]
+    if record.kept is not None:
+        late = [*late, [record.kept.sealed, record.kept.given]]
     if late != _NOTHING_LATE:
         fields.append(rare + late)
     elif rare != _NOTHING_RARE:
@@ -200,7 +200,7 @@ _RESULT: Final = "result"
 _TOOL_ERROR: Final = "tool_error"
 _NOTHING_RARE: Final[list[Any]] = [None, None, 0, None]
 _NOTHING_LATE: Final[list[Any]] = [None, None, False]
-_OF_ROUND: Final = ("sealed", "given")
+_OF_KEPT: Final = ("sealed", "given")
 _SLOW_PATH: Final = b" "
 """Stands before what the standard encoder wrote: only the standard decoder gives that back unchanged."""
 
@@ -246,7 +246,7 @@ def _unpack_head(head: bytes, lease: Lease | None) -> TaskRecord:
         trace=trace,
         waiting_since=None if waits is None else unpack_time(waits),
         retrieved=retrieved,
-        kept_round=None if kept is None else KeptRound(**dict(zip(_OF_ROUND, kept, strict=True))),
+        kept=None if kept is None else KeptCall(**dict(zip(_OF_KEPT, kept, strict=True))),
     )
 
 

@@ -7,6 +7,7 @@ import asyncio
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Literal
 
+from taskgate.clock import SharedClock
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import Store
 from taskgate.stores.memory import MemoryStore
@@ -39,8 +40,10 @@ async def open_store(backend: Literal["memory", "sqlite"], options: SqliteOption
         raise
 
 
-async def open_shared(options: RedisOptions) -> Shared:
+async def open_shared(options: RedisOptions, clock: SharedClock | None = None) -> Shared:
     """The store that several gateways share, on the running loop; closing `store` closes all of it.
+
+    `clock` is aligned with its server's each time before that is begun to be used, now or once it is there.
 
     Where the server is not there, it is opened all the same: whatever is asked raises StoreUnavailable until it is.
     Raises StoreUnavailable, with a text for the operator, when the server refuses us, when it would not keep what it is
@@ -52,7 +55,7 @@ async def open_shared(options: RedisOptions) -> Shared:
         if error.name is None or error.name.partition(".")[0] not in ("redis", "hiredis"):
             raise
         raise StoreUnavailable("A shared store needs more packages: pip install 'taskgate[redis]'") from error
-    return await open_redis(options)
+    return await open_redis(options, clock)
 
 
 def _let_go(opening: "Future[OpenFile]") -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from taskgate.mcp.jsonrpc import RawJson
-from taskgate.tasks.record import FaultReason, InputRequest, KeptRound
+from taskgate.tasks.record import FaultReason, InputRequest, KeptCall
 
 
 class Settled(StrEnum):
@@ -33,9 +33,13 @@ class Progressed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputRequested:
-    """The server asks the host something and waits. The request's key must be new to the task."""
+    """The server asks the host something and waits. The request's key must be new to the task.
+
+    `kept` is what is kept of the call from now on, where it is one that is: that knows of the question, too.
+    """
 
     request: InputRequest
+    kept: KeptCall | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +83,14 @@ class AnswerForwarded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoundKept:
-    """The server asked, and holds nothing of the call until the next round, which anybody can make with this."""
+class CallKept:
+    """Whoever takes the task over goes on with its call from there; None where nobody can any more.
 
-    round: KeptRound
+    `arrived` are the keys of answers that the server is known to have, so that they need not be kept.
+    """
+
+    kept: KeptCall | None
+    arrived: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +147,7 @@ TaskEvent = (
     | InputKept
     | InputWithdrawn
     | AnswerForwarded
-    | RoundKept
+    | CallKept
     | RoundLeft
     | CallSucceeded
     | CallFaulted

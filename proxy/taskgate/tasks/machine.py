@@ -15,6 +15,7 @@ from taskgate.errors import IllegalTransition
 from taskgate.tasks.events import (
     AnswerForwarded,
     CallFaulted,
+    CallKept,
     CallSucceeded,
     CancelRequested,
     Dispatched,
@@ -25,7 +26,6 @@ from taskgate.tasks.events import (
     InputWithdrawn,
     Progressed,
     ResultRetrieved,
-    RoundKept,
     RoundLeft,
     TakenOver,
     TaskEvent,
@@ -33,7 +33,7 @@ from taskgate.tasks.events import (
 from taskgate.tasks.record import (
     Faulted,
     InputRequest,
-    KeptRound,
+    KeptCall,
     Lease,
     Succeeded,
     TaskRecord,
@@ -53,7 +53,7 @@ TRANSITIONS: Final[Mapping[tuple[TaskStatus, type[Any]], frozenset[TaskStatus]]]
         (WORKING, Progressed): frozenset({WORKING}),
         (WORKING, InputRequested): frozenset({INPUT_REQUIRED}),
         (WORKING, AnswerForwarded): frozenset({WORKING}),
-        (WORKING, RoundKept): frozenset({WORKING}),
+        (WORKING, CallKept): frozenset({WORKING}),
         (WORKING, RoundLeft): frozenset({WORKING}),
         (WORKING, CallSucceeded): frozenset({COMPLETED}),
         (WORKING, CallFaulted): frozenset({FAILED}),
@@ -67,7 +67,7 @@ TRANSITIONS: Final[Mapping[tuple[TaskStatus, type[Any]], frozenset[TaskStatus]]]
         (INPUT_REQUIRED, InputKept): frozenset({INPUT_REQUIRED}),
         (INPUT_REQUIRED, InputWithdrawn): frozenset({INPUT_REQUIRED, WORKING}),
         (INPUT_REQUIRED, AnswerForwarded): frozenset({INPUT_REQUIRED}),
-        (INPUT_REQUIRED, RoundKept): frozenset({INPUT_REQUIRED}),
+        (INPUT_REQUIRED, CallKept): frozenset({INPUT_REQUIRED}),
         (INPUT_REQUIRED, RoundLeft): frozenset({INPUT_REQUIRED}),
         (INPUT_REQUIRED, CallSucceeded): frozenset({COMPLETED}),
         (INPUT_REQUIRED, CallFaulted): frozenset({FAILED}),
@@ -78,7 +78,7 @@ TRANSITIONS: Final[Mapping[tuple[TaskStatus, type[Any]], frozenset[TaskStatus]]]
     }
 )
 
-_UNSEEN = (InputClaimed, InputKept, AnswerForwarded, RoundKept, RoundLeft, TakenOver, ResultRetrieved)
+_UNSEEN = (InputClaimed, InputKept, AnswerForwarded, CallKept, RoundLeft, TakenOver, ResultRetrieved)
 """Events that change nothing a host can see, and so leave `updated_at` alone."""
 
 
@@ -86,7 +86,7 @@ def advance(record: TaskRecord, event: TaskEvent, now: datetime) -> TaskRecord:
     """The record after `event`, one revision on.
 
     Raises IllegalTransition when the state has no row for the event, or when the event names an input request that is
-    not outstanding. A terminal record keeps no inputs, answers, round or lease.
+    not outstanding. A terminal record keeps no inputs, answers or lease, and nothing of its call.
     """
     allowed = TRANSITIONS.get((record.status, type(event)))
     if allowed is None:
@@ -95,7 +95,7 @@ def advance(record: TaskRecord, event: TaskEvent, now: datetime) -> TaskRecord:
     status = changes.setdefault("status", record.status)
     assert status in allowed, (record.status, event, status)
     if status.is_terminal:
-        changes.update(inputs=(), answers={}, kept_round=None, lease=None)
+        changes.update(inputs=(), answers={}, kept=None, lease=None)
     if not isinstance(event, _UNSEEN) and not (isinstance(event, Dispatched) and _looks_the_same(record, changes)):
         changes["updated_at"] = max(record.updated_at, now)
     if (status is INPUT_REQUIRED) is not (record.status is INPUT_REQUIRED):
@@ -109,7 +109,7 @@ def _dispatched(record: TaskRecord, _: Dispatched) -> dict[str, Any]:
         return {"dispatched": True, "status_message": None}
     if not record.reruns:
         raise IllegalTransition("dispatched twice")
-    begun_anew: dict[str, Any] = {"inputs": (), "answers": {}, "kept_round": None}
+    begun_anew: dict[str, Any] = {"inputs": (), "answers": {}, "kept": None}
     return {"status": WORKING, "status_message": None, "reruns": record.reruns - 1, **begun_anew}
 
 
@@ -124,8 +124,8 @@ def _progressed(_: TaskRecord, event: Progressed) -> dict[str, Any]:
 def _input_requested(record: TaskRecord, event: InputRequested) -> dict[str, Any]:
     if event.request.key != record.next_input_key:
         raise IllegalTransition("an input key out of turn")
-    inputs = (*record.inputs, event.request)
-    return {"status": INPUT_REQUIRED, "inputs": inputs, "inputs_made": record.inputs_made + 1}
+    inputs, kept = (*record.inputs, event.request), event.kept or record.kept
+    return {"status": INPUT_REQUIRED, "inputs": inputs, "inputs_made": record.inputs_made + 1, "kept": kept}
 
 
 def _input_claimed(record: TaskRecord, event: InputClaimed) -> dict[str, Any]:
@@ -164,24 +164,27 @@ def _answer_forwarded(record: TaskRecord, event: AnswerForwarded) -> dict[str, A
     if event.key not in record.answers:
         raise IllegalTransition(f"no answer under {event.key}")
     left = {key: answer for key, answer in record.answers.items() if key != event.key}
-    if record.kept_round is None:
+    if record.kept is None:
         return {"answers": left}
-    return {"answers": left, "kept_round": _with_answer(record.kept_round, event.key, record.answers[event.key])}
+    return {"answers": left, "kept": _with_answer(record.kept, event.key, record.answers[event.key])}
 
 
-def _with_answer(kept: KeptRound, key: str, answer: str) -> KeptRound | None:
+def _with_answer(kept: KeptCall, key: str, answer: str) -> KeptCall | None:
     """The round with one answer more; None where that is too much to keep."""
     given = {**kept.given, key: answer}
     return replace(kept, given=given) if sum(map(len, given.values())) <= MAX_GIVEN else None
 
 
-def _round_kept(_: TaskRecord, event: RoundKept) -> dict[str, Any]:
-    return {"kept_round": event.round}
+def _call_kept(record: TaskRecord, event: CallKept) -> dict[str, Any]:
+    if not event.arrived:
+        return {"kept": event.kept}
+    left = {key: answer for key, answer in record.answers.items() if key not in event.arrived}
+    return {"kept": event.kept, "answers": left}
 
 
 def _round_left(_: TaskRecord, __: RoundLeft) -> dict[str, Any]:
     # Also where there is none: it may have been written before, although the store could not say so.
-    return {"kept_round": None, "answers": {}}
+    return {"kept": None, "answers": {}}
 
 
 def _call_succeeded(_: TaskRecord, event: CallSucceeded) -> dict[str, Any]:
@@ -242,7 +245,7 @@ _CHANGES: Final[Mapping[type[Any], Callable[[TaskRecord, Any], dict[str, Any]]]]
         InputKept: _input_kept,
         InputWithdrawn: _input_withdrawn,
         AnswerForwarded: _answer_forwarded,
-        RoundKept: _round_kept,
+        CallKept: _call_kept,
         RoundLeft: _round_left,
         CallSucceeded: _call_succeeded,
         CallFaulted: _call_faulted,

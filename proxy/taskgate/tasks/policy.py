@@ -155,11 +155,9 @@ class Policy:
         """What a model is told of a call that became a task, until its result is there (L-CREATE-4); None: nothing."""
         return self.decide(upstream, tool, hints).immediate_response
 
-    def support(
-        self, upstream: str, tool: str, native: TaskSupport | None, hints: Mapping[str, bool] | None = None
-    ) -> TaskSupport:
-        """What to tell a host of one tool, of which its server says `native`; see below."""
-        return support(self.decide(upstream, tool, hints).mode, native)
+    def support(self, upstream: str, tool: str, hints: Mapping[str, bool] | None = None) -> TaskSupport:
+        """What to tell a host of one tool, whatever its server says of it (10.1)."""
+        return support(self.decide(upstream, tool, hints).mode)
 
     def offers_tasks(self, upstream: str) -> bool:
         """Whether any tool of that upstream could become a task."""
@@ -202,15 +200,14 @@ _NONE_KNOWN: Final[frozenset[tuple[str, bool]]] = frozenset()
 _PLAIN: Final = Rule(upstream=None, tool="*", mode=Mode.SYNC)
 
 
-def support(mode: Mode, native: TaskSupport | None) -> TaskSupport:
-    """What to tell a host of a tool of that mode.
-
-    `native` is what its server says: a tool that the server only runs as a task of its own cannot be held for a host
-    by a plain call (decisions f).
-    """
-    if mode is Mode.SYNC or native is TaskSupport.REQUIRED:
-        return TaskSupport.FORBIDDEN
-    return TaskSupport.REQUIRED if mode is Mode.REQUIRED else TaskSupport.OPTIONAL
+def support(mode: Mode) -> TaskSupport:
+    """What to tell a host of a tool of that mode."""
+    match mode:
+        case Mode.SYNC:
+            return TaskSupport.FORBIDDEN
+        case Mode.REQUIRED:
+            return TaskSupport.REQUIRED
+    return TaskSupport.OPTIONAL
 
 
 def _or(span: timedelta | None, otherwise: timedelta) -> timedelta:

@@ -116,11 +116,12 @@ class InputRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptRound:
-    """What the next round of a call takes, whose server asked and holds nothing of it until then.
+class KeptCall:
+    """What another process goes on with, which takes the task over, so that the call is not made again.
 
-    `sealed` is what the server wants to have back, as the gateway seals it. `given` are the answers to its questions
-    that the process which runs the call has had, by the keys of the input requests.
+    `sealed` says what that is, as the gateway seals it: the next round of a call of which its server holds nothing
+    until then, or where at its server the call is. `given` are answers to questions of that round that the process
+    which runs the call has had, by the keys of the input requests.
     """
 
     sealed: str
@@ -150,7 +151,7 @@ class TaskRecord:
 
     `trace` is the W3C traceparent of the request that made the task, None where that was not traced. `waiting_since` is
     since when it is input_required, None in every other state. `retrieved` is whether its owner was given the outcome.
-    `kept_round` is there while the call rests between two rounds and whoever takes it over can go on with it.
+    `kept` is there while whoever takes the task over can go on with its call although that has left.
     """
 
     id: TaskId
@@ -177,7 +178,7 @@ class TaskRecord:
     trace: str | None = None
     waiting_since: datetime | None = None
     retrieved: bool = False
-    kept_round: KeptRound | None = None
+    kept: KeptCall | None = None
 
     @property
     def next_input_key(self) -> str:
@@ -197,8 +198,8 @@ class TaskRecord:
 
     @property
     def may_go_on(self) -> bool:
-        """Whether who takes the task over may send anything of its call: all of it, or the next round."""
-        return self.may_be_sent or self.kept_round is not None
+        """Whether who takes the task over may do anything for its call: send it, or go on with it."""
+        return self.may_be_sent or self.kept is not None
 
     @property
     def expires_at(self) -> datetime:

@@ -56,6 +56,9 @@ from taskgate.telemetry.facts.upstreams import (
     CredentialsGot,
     HealthChecked,
     LateAnswerDropped,
+    ProgramRestarted,
+    ProgramSought,
+    ProgramsRun,
     SessionLost,
     UpstreamAnswered,
     UpstreamBegun,
@@ -66,8 +69,8 @@ __all__ = [
     "AccessRefused", "Audit", "AuditDropped", "AuditNoted", "AuditWritten", "CallJoined", "CapRefused",
     "CircuitMoved", "ConfigReloaded", "CredentialsGot", "Fact", "GatewayMoved", "HealthChecked", "InputAsked",
     "InputSettled", "InputWaited", "KeysFetched", "LateAnswerDropped", "LeaseLost", "OperatorAsked", "PollAdvised",
-    "PollsCounted", "QueueRefused", "RateJudged", "RatesFellBack", "SessionLost", "SlotsUsed", "SuspicionRaised",
-    "TaskCancelAsked",
+    "PollsCounted", "ProgramRestarted", "ProgramSought", "ProgramsRun", "QueueRefused", "RateJudged", "RatesFellBack",
+    "SessionLost", "SlotsUsed", "SuspicionRaised", "TaskCancelAsked",
     "TaskCreated", "TaskDenied", "TaskDispatched", "TaskExpired", "TaskFinished", "TaskMoved", "TaskPolled",
     "TaskPurged", "TaskRecovered", "TaskRetrieved", "TokenJudged", "UpstreamAnswered", "UpstreamBegun",
     "UpstreamRetried", "WouldPromote",
@@ -214,6 +217,9 @@ Fact = (
     | UpstreamRetried
     | CircuitMoved
     | HealthChecked
+    | ProgramRestarted
+    | ProgramSought
+    | ProgramsRun
     | ConfigReloaded
     | GatewayMoved
     | AuditNoted

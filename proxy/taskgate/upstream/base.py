@@ -3,116 +3,17 @@
 And below the session the one small interface that moves bytes, so that the way they move can be replaced.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import AsyncIterator, Callable, Mapping
+from datetime import timedelta
+from typing import Final, NamedTuple, Protocol
 
 from taskgate.dialects.base import ListedTool, Params, Server
-from taskgate.dialects.questions import Answer, Question
 from taskgate.mcp.jsonrpc import Notification, RawJson, Response
 from taskgate.mcp.versions import Era, Peer
 from taskgate.tasks.events import CallFaulted, CallSucceeded
-from taskgate.upstream.resting import Leave, NextRound
-
-
-class ServerQuestion(Protocol):
-    """A question of a server that waits for its answer. Nothing of it raises or blocks."""
-
-    question: Question
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the server still waits: nobody has answered, and it was not withdrawn."""
-        ...
-
-    def answer(self, answer: Answer, speaker: "Speaker | None" = None) -> None:
-        """Give the server its answer, in the background. The first counts; after it, or a withdrawal, it is dropped.
-
-        `speaker` is who answered, None for whom the session speaks at all.
-        """
-        ...
-
-    def refuse(self) -> None:
-        """Answer for a host that gave no answer, as the server's era has it (L-INPUT-8); otherwise as `answer`."""
-        ...
-
-    def tell(self, notification: Notification) -> None:
-        """Tell the server how far the host is; dropped where it did not ask to know, or does not wait any more."""
-        ...
-
-    def when_withdrawn(self, forget: Callable[[], None]) -> None:
-        """Call `forget` once if the server gives the question up or cannot be answered any more; at once if so now.
-
-        That is so when it says so, when the call it asked for has ended, and when its session has.
-        """
-        ...
-
-
-class Between(NamedTuple):
-    """What a call goes on with whose server asked, and holds nothing of it until the next round.
-
-    `state` is what it wants back, as written. `asked` are the questions by its keys, as they were heard, if anybody was
-    asked; `given` the answers so far, with more as they come.
-    """
-
-    state: RawJson | None
-    asked: Mapping[str, tuple[Question, ServerQuestion | None]]
-    given: Mapping[str, Answer]
-
-
-class Hearer(Protocol):
-    """Told of what a server says besides its answers. Neither may raise or block."""
-
-    def notice(self, notification: Notification) -> None:
-        """A notification; progress under the server's token."""
-        ...
-
-    def asked(self, question: ServerQuestion) -> None:
-        """A question, which is from now on to be answered by somebody."""
-        ...
-
-    def refused(self, required: Mapping[str, Any]) -> None:
-        """A question that the server was refused at once: the host did not declare `required`, as hosts declare it."""
-        ...
-
-    def clog(self) -> Awaitable[None] | None:
-        """A wait until the server should be listened to again; None where it should be now, which is nearly always."""
-        ...
-
-    def keep(self, between: Between) -> Leave | None:
-        """Keep what the next round of the call takes, whose questions were all heard; None where that is not done."""
-        ...
-
-    @property
-    def passes_rounds(self) -> bool:
-        """Whether an answer that is a round of questions goes to the host as it is; else each is heard as a question.
-
-        Asked when such an answer is there, which servers of the stateless era alone give.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Speaker:
-    """Somebody for whom the gateway speaks to a server, as far as they are known.
-
-    `context` tells callers apart and names nobody. `subject`, `client` and `token` are None where nobody was asked for
-    a token, or none is at hand; `scopes` and `good_until` are the token's. `is_known` is False for somebody of whom
-    only the context is remembered.
-    """
-
-    context: str
-    subject: str | None = None
-    client: str | None = None
-    token: str | None = field(default=None, repr=False)
-    scopes: frozenset[str] = frozenset()
-    good_until: datetime | None = None
-    is_known: bool = True
-
-
-Speaks = Callable[[], Speaker]
-"""Tells for whom a session speaks: always the same context, with the token that they were last let in with."""
+from taskgate.upstream.hearer import Hearer
+from taskgate.upstream.resting import Resumes
+from taskgate.upstream.speaker import Speaker, Speaks
 
 
 class UpstreamSession(Protocol):
@@ -157,11 +58,11 @@ class UpstreamSession(Protocol):
         speaker: Speaker | None = None,
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
-        resumes: NextRound | None = None,
+        resumes: Resumes | None = None,
     ) -> Response:
         """The server's response to a `tools/call`; reason timeout after `within`, if sooner than the call's own bounds.
 
-        `params` hold no progress token: the server is always asked to tell how far it is. `resumes`: see NextRound.
+        `params` hold no progress token: the server is always asked to tell how far it is. `resumes`: see Resumes.
         """
         ...
 
@@ -237,7 +138,8 @@ class Outgoing(NamedTuple):
     is, where it is somebody's. `left` is told right before the first byte is handed to the network: until then nothing
     can have run. `only_listens` tells that it does nothing at the server, however often it is made, `follows` that it
     belongs to what the server has begun: it answers, tells or ends something. `checks` is of what only finds out
-    whether the server is well: nobody is told how often it is tried.
+    whether the server is well: nobody is told how often it is tried. `placed` is told the id of the last event of the
+    answer that came whole, whenever that is another one, and not before all that came with it was taken.
     """
 
     verb: str
@@ -250,6 +152,7 @@ class Outgoing(NamedTuple):
     only_listens: bool = False
     follows: bool = False
     checks: bool = False
+    placed: Callable[[str], None] | None = None
 
 
 class Incoming(Protocol):

@@ -6,16 +6,20 @@ What must not live here: bytes, and what a message means.
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final, NamedTuple
 
 from taskgate.alarms import Alarms, Cancellable
 from taskgate.dialects.base import UpstreamDialect
 from taskgate.interruption import Interruptible
-from taskgate.mcp.jsonrpc import Response
-from taskgate.upstream.base import Hearer, Speaker, Transport
+from taskgate.mcp.jsonrpc import Notification, Response
+from taskgate.upstream.base import Transport
+from taskgate.upstream.hearer import Hearer
 from taskgate.upstream.patience import Bounds, Patience
+from taskgate.upstream.reception import Reception
 from taskgate.upstream.resting import NextRound
 from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
+from taskgate.upstream.speaker import Speaker
 
 
 @dataclass(slots=True)
@@ -29,7 +33,9 @@ class Running:
 class Means:
     """What every session with one server shares. Ids are unique among all of them, as tokens of progress must be.
 
-    `alarms` bound the calls, for as long as `patience` says; `running` counts them.
+    `alarms` bound the calls, for as long as `patience` says; `running` counts them. `reception` tells operators how the
+    server takes `initialize`. `outlives` is whether the server,
+    and what it holds of a call, is still there when this process is gone, under the names that it has now.
     """
 
     transport: Transport
@@ -40,6 +46,8 @@ class Means:
     alarms: Alarms
     patience: Patience
     running: Running = field(default_factory=Running)
+    reception: Reception = field(default_factory=Reception)
+    outlives: bool = True
 
 
 class Errand(NamedTuple):
@@ -61,12 +69,14 @@ class Call:
 
     `sent` tells whether any of it may have reached the server: while its way is made, none has. `hearer` None hears
     nothing of it. `resumes` is the round that it begins with, where that is not its first. `spent` seconds of its time
-    are over before it begins. `was_refused` tells that its answer came under an HTTP status of an error.
+    are over before it begins. `was_refused` tells that its answer came under an HTTP status of an error. `told` is the
+    last progress that was heard of it, where anybody may want to say more; `is_task` tells that its server made a task
+    of it, and so did act. `is_lasting` tells that it is held wherever it can be gone on with; see Hearer.
     """
 
     __slots__ = (
-        "_alarm", "_alarms", "_asking", "_began", "_heard", "_running", "answer", "bounds", "hearer", "id", "resumes",
-        "sent", "speaker", "spent", "wait", "was_let_go", "was_refused",
+        "_alarm", "_alarms", "_asking", "_began", "_heard", "_running", "answer", "bounds", "hearer", "id",
+        "is_lasting", "is_task", "resumes", "sent", "speaker", "spent", "told", "wait", "was_let_go", "was_refused",
     )  # fmt: skip
 
     def __init__(
@@ -83,6 +93,9 @@ class Call:
         self.answer: Response | None = None
         self.was_let_go = False
         self.was_refused = False
+        self.told: Notification | None = None
+        self.is_task = False
+        self.is_lasting = False
         self._alarms: Alarms | None = None
         self._alarm: Cancellable | None = None
         self._running: Running | None = None
@@ -145,3 +158,15 @@ class Call:
 
 _AT_ONCE: Final = 0.001
 """Seconds that are not worth another wait."""
+
+
+def first_id(now: datetime) -> int:
+    """Where the ids of a process that begins now begin: what one before it has in flight in a session has others.
+
+    They stay so small that everybody can read them.
+    """
+    return int(now.timestamp()) % _SECONDS * _IDS_A_SECOND + 1
+
+
+_SECONDS: Final = 2**20
+_IDS_A_SECOND: Final = 2**10

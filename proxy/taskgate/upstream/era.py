@@ -21,7 +21,10 @@ from taskgate.upstream.calls import Means
 from taskgate.upstream.initialize.session import HttpSession
 
 PATIENCE: Final = timedelta(seconds=5)
-"""How long a server may think about `server/discover`: one that says nothing does not know it."""
+"""How long a server may think about `server/discover`: one that says nothing does not know it.
+
+One that took long to welcome us is given twice as long as that: it may be a program that has to start once more.
+"""
 
 
 class Found(NamedTuple):
@@ -105,44 +108,51 @@ class EraFinder:
             raise
 
     async def _judge(self, session: HttpSession, means: Means) -> Found:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         try:
             server = await session.open()
         except failures.Unwelcome as refusal:
-            era = era_of_refusal(refusal.error) or await self._told(means)
+            era = era_of_refusal(refusal.error) or await self._told(means, 2 * (loop.time() - began))
             if era is Era.INITIALIZE:
                 # It speaks neither, at least now.
+                means.reception.failed(means.settings, refusal)
                 raise
             return self._settled(era)
         if server.peer.revision is not NEWEST_LEGACY:
             # Of an older revision, it may be of a library that ends on a method it does not know.
             return self._settled(Era.INITIALIZE, session)
         try:
-            era = await self._told(means)
+            era = await self._told(means, 2 * (loop.time() - began))
         except UpstreamFailed:
             # It tells nothing now, and the session stands: the next one asks again.
             return Found(Era.INITIALIZE, session)
         if era is Era.INITIALIZE:
             return self._settled(era, session)
         await session.close()
+        means.reception.speaks_both(means.settings)
         return self._settled(era)
 
     def _settled(self, era: Era, session: HttpSession | None = None) -> Found:
         self.era = era
         return Found(era, session)
 
-    async def _told(self, means: Means) -> Era:
-        """What its answer to `server/discover` tells. Raises UpstreamFailed where there is none that tells anything."""
+    async def _told(self, means: Means, patience: float) -> Era:
+        """What its answer to `server/discover` tells. Raises UpstreamFailed where there is none that tells anything.
+
+        It has at least `patience` seconds for it.
+        """
         written = self._modern.discover(next(means.ids), None)
         headers = {**POSTED, **written.headers}
         outgoing = Outgoing(verb="POST", headers=headers, body=written.message.encode())
         try:
-            async with asyncio.timeout(PATIENCE.total_seconds()):
+            async with asyncio.timeout(max(PATIENCE.total_seconds(), patience)):
                 incoming = await means.transport.send(outgoing)
                 try:
                     return await _era_of(incoming)
                 finally:
                     await incoming.release(answered=True)
-        except TimeoutError:
+        except (TimeoutError, failures.Unsurvived):
             return Era.INITIALIZE
         except UpstreamFailed as failure:
             if failure.reason in _ANSWERS:

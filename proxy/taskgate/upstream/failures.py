@@ -17,6 +17,39 @@ class Unwelcome(UpstreamFailed):
         self.error = error
 
 
+class Gone(UpstreamFailed):
+    """The server does not know any more of a call that it was asked for: what became of it nobody can tell."""
+
+    def __init__(self) -> None:
+        text = "The server does not know of the call any more; it may or may not have completed"
+        super().__init__(UpstreamReason.CALL_LOST, text, dispatched=True)
+
+
+class NoCredentials(UpstreamFailed):
+    """There is nothing to show to the server, so nothing was sent to it."""
+
+    def __init__(self, reason: UpstreamReason, more: str = "") -> None:
+        super().__init__(reason, f"The gateway could not get credentials for the server{more}", dispatched=False)
+
+
+class StaleToken(UpstreamFailed):
+    """The server can be asked nothing for a caller whose token is no good any more, until they come with another."""
+
+
+class Severed(UpstreamFailed):
+    """The way to the server is no more, with everything on it: nothing can be taken up again where it was."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(UpstreamReason.CLOSED, text, dispatched=True)
+
+
+class Unsurvived(UpstreamFailed):
+    """The server ended of a question that it need not know (decisions 18a)."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(UpstreamReason.CLOSED, text, dispatched=True)
+
+
 def unreachable() -> UpstreamFailed:
     """No connection came about, so nothing was sent."""
     return UpstreamFailed(UpstreamReason.UNREACHABLE, "The server could not be reached", dispatched=False)
@@ -48,6 +81,18 @@ def no_rounds() -> UpstreamFailed:
     return UpstreamFailed(UpstreamReason.REFUSED, "The server does not know of rounds any more", dispatched=True)
 
 
+def called_off() -> UpstreamFailed:
+    """The server cancelled the task that it had made of the call, and nobody here wanted it to."""
+    return UpstreamFailed(UpstreamReason.CLOSED, "The server cancelled its task of the call", dispatched=True)
+
+
+def lost_sight(failure: UpstreamFailed | None) -> UpstreamFailed:
+    """The server made a task of the call, and has not shown it for too long: None where it answered with an error."""
+    reason = UpstreamReason.REFUSED if failure is None else UpstreamReason(failure.reason)
+    why = "it refuses to" if failure is None else str(failure)
+    return UpstreamFailed(reason, f"The server does not show its task of the call any more: {why}", dispatched=True)
+
+
 def silent() -> UpstreamFailed:
     """No head in time, or too long a silence within a body."""
     return UpstreamFailed(UpstreamReason.TIMEOUT, "The server was silent for too long", dispatched=True)
@@ -63,9 +108,21 @@ def too_large() -> UpstreamFailed:
     return UpstreamFailed(UpstreamReason.TOO_LARGE, "The server's answer is too large", dispatched=True)
 
 
+def too_large_for_somebody() -> UpstreamFailed:
+    """The same, and nobody can tell whose answer it is: theirs will not come, and that of the others may not either."""
+    text = "The server gave an answer that is too large, and it cannot be told to which request"
+    return UpstreamFailed(UpstreamReason.TOO_LARGE, text, dispatched=True)
+
+
 def malformed(how: str) -> UpstreamFailed:
     """The server broke the protocol."""
     return UpstreamFailed(UpstreamReason.MALFORMED, f"The server broke the protocol: {how}", dispatched=True)
+
+
+def unread() -> UpstreamFailed:
+    """The server says that it could not read something, of which nobody can be sure what it was."""
+    text = "The server could not read a message, and did not say which"
+    return UpstreamFailed(UpstreamReason.REFUSED, text, dispatched=True)
 
 
 def session_lost() -> UpstreamFailed:
@@ -83,13 +140,12 @@ def refused(status: int) -> UpstreamFailed:
 
 def no_credentials(reason: UpstreamReason) -> UpstreamFailed:
     """There is nothing to show to the server, so nothing was sent to it."""
-    return UpstreamFailed(reason, "The gateway could not get credentials for the server", dispatched=False)
+    return NoCredentials(reason)
 
 
 def no_token() -> UpstreamFailed:
     """Credentials are had for a caller's token, and there is none that still holds."""
-    text = "The gateway could not get credentials for the server without a valid token of the caller"
-    return UpstreamFailed(UpstreamReason.REFUSED, text, dispatched=False)
+    return NoCredentials(UpstreamReason.REFUSED, " without a valid token of the caller")
 
 
 def redirected(status: int) -> UpstreamFailed:
@@ -119,6 +175,13 @@ def unsent(failure: UpstreamFailed) -> UpstreamFailed:
     if not failure.dispatched:
         return failure
     return UpstreamFailed(UpstreamReason(failure.reason), str(failure), dispatched=False)
+
+
+def sent(failure: UpstreamFailed) -> UpstreamFailed:
+    """The same failure, of something that came after the message it is reported for."""
+    if failure.dispatched:
+        return failure
+    return UpstreamFailed(UpstreamReason(failure.reason), str(failure), dispatched=True)
 
 
 KEEPING_REDIRECTS: Final = frozenset({307, 308})

@@ -17,10 +17,12 @@ from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.mcp.jsonrpc import Notification
 from taskgate.mcp.versions import Era
 from taskgate.mcp.vocabulary import PING
-from taskgate.upstream.base import Between, Incoming, Outgoing, ServerQuestion, Speaker, Transport, UpstreamSession
+from taskgate.upstream.base import Incoming, Outgoing, Transport, UpstreamSession
 from taskgate.upstream.guarded import watched
+from taskgate.upstream.hearer import ServerQuestion, Unkept
 from taskgate.upstream.pauses import share
 from taskgate.upstream.settings import Health, UpstreamObserver
+from taskgate.upstream.speaker import Speaker
 
 log = getLogger("taskgate.upstream")
 
@@ -171,7 +173,7 @@ class Checks:
         self._found(finding)
 
 
-class _Deaf:
+class _Deaf(Unkept):
     """Hears nothing, and answers nothing; see Hearer."""
 
     passes_rounds: Final = False
@@ -184,9 +186,6 @@ class _Deaf:
         question.refuse()
 
     def refused(self, required: Mapping[str, Any]) -> None:
-        """See Hearer."""
-
-    def keep(self, between: Between) -> None:
         """See Hearer."""
 
     def clog(self) -> None:

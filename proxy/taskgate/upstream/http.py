@@ -1,6 +1,7 @@
-"""A server that is spoken to over Streamable HTTP, with what it is made from: the door of this floor.
+"""One configured server, with what it is made from: the door of this floor.
 
-Puts the parts together; what each does is in its own module. Only the composition root comes here.
+Puts the parts together; what each does is in its own module, and how messages get to the server in `ways`. Only the
+composition root comes here.
 """
 
 from collections.abc import Callable
@@ -14,13 +15,16 @@ from taskgate.clock import Clock
 from taskgate.dialects.base import UpstreamDialect
 from taskgate.dialects.stateless_server import StatelessServerDialect
 from taskgate.limits.breaker import CircuitState
-from taskgate.mcp.versions import Era, Peer, era_of
-from taskgate.upstream.base import Hearer, Speaks, Transport, UpstreamSession, Vitals
-from taskgate.upstream.calls import Means, Running
+from taskgate.mcp.versions import Era, Peer
+from taskgate.upstream.attributed import AttributedTransport
+from taskgate.upstream.base import Transport, UpstreamSession, Vitals
+from taskgate.upstream.calls import Means, Running, first_id
 from taskgate.upstream.credentials.speaking import Credentials, SpeakingTransport
 from taskgate.upstream.era import EraFinder
 from taskgate.upstream.guarded import GuardedTransport
 from taskgate.upstream.health import DEAF, GATEWAY, QUIET, Checks, Finding, Sentinel
+from taskgate.upstream.hearer import Hearer
+from taskgate.upstream.initialize.adopting import Adoptions
 from taskgate.upstream.initialize.session import HttpSession
 from taskgate.upstream.lasting import Lasting
 from taskgate.upstream.patience import Patience
@@ -30,11 +34,14 @@ from taskgate.upstream.settings import (
     GrantSettings,
     Health,
     IdentityHeaders,
+    Kind,
     UpstreamObserver,
     UpstreamSettings,
 )
+from taskgate.upstream.speaker import Speaks
 from taskgate.upstream.stateless.means import StatelessMeans
 from taskgate.upstream.stateless.session import StatelessSession
+from taskgate.upstream.ways import Way
 from taskgate.upstream.wire.transport import HttpTransport
 
 __all__ = ["HttpTransport", "HttpUpstream", "UpstreamObserver", "UpstreamSettings"]
@@ -43,7 +50,7 @@ log = getLogger("taskgate.upstream")
 
 
 class HttpUpstream:
-    """One configured server; see Upstream. `transport` is for those who move bytes in another way.
+    """One configured server; see Upstream. `way` is how messages get there, None for Streamable HTTP.
 
     It is spoken to in `dialect` or in `modern`, by its era. Raises TlsFileRefused.
     """
@@ -56,12 +63,12 @@ class HttpUpstream:
         modern: StatelessServerDialect,
         observer: UpstreamObserver,
         clock: Clock,
-        transport: Transport | None = None,
+        way: Way | None = None,
     ) -> None:
         self.name = settings.name
-        self._bare: Transport = transport or HttpTransport(settings, observer.retried)
-        self._guard = _guard(self._bare, settings, observer, clock)
-        self._transport: Transport = self._guard or self._bare
+        self._way = way or Way(HttpTransport(settings, observer.retried))
+        self._guard = _guard(self._way.transport, settings, observer, clock)
+        self._transport: Transport = self._guard or self._way.transport
         self._clock = clock
         shows = settings.credentials is not None or settings.identity != IdentityHeaders()
         self._credentials = Credentials(settings, observer=observer, clock=clock) if shows else None
@@ -71,12 +78,15 @@ class HttpUpstream:
             settings=settings,
             dialect=dialect,
             observer=observer,
-            ids=count(1),
+            ids=count(first_id(clock.now())),
             alarms=self._alarms,
             patience=Patience(settings),
+            # Lines, and whatever is at their other end of a session, end with who has them.
+            outlives=settings.transport is Kind.HTTP,
         )
         self._modern = modern
-        self._era = None if settings.revision is None else era_of(settings.revision)
+        self._adoptions = Adoptions()
+        self._era = settings.era
         self._finder = EraFinder(modern)
         self._was_left = False
         self._checks = self._checked(settings.health)
@@ -91,21 +101,37 @@ class HttpUpstream:
 
     def vitals(self) -> Vitals:
         """How it does; see Upstream."""
-        up = None if self._checks is None else self._checks.up
+        up = self._way.up() if self._checks is None else self._checks.up
         return Vitals(up, CircuitState.CLOSED.value if self._guard is None else self._guard.state)
 
     def session(self, hearer: Hearer, speaks: Speaks, host: Peer | None = None) -> UpstreamSession:
         """A new session; see Upstream."""
-        means = self._means
-        if self._credentials is not None:
-            means = replace(means, transport=SpeakingTransport(self._transport, self._credentials, speaks))
+        means, transport = self._means, self._spoken(self._transport, speaks)
+        if transport is not self._transport:
+            means = replace(means, transport=transport)
         return self._session(means, self._finder, hearer, host)
+
+    def _spoken(self, transport: Transport, speaks: Speaks) -> Transport:
+        """The transport of one session, which knows for whom it speaks where that matters."""
+        if self._way.asks_whose:
+            transport = AttributedTransport(transport, speaks)
+        if self._credentials is not None:
+            transport = SpeakingTransport(transport, self._credentials, speaks)
+        return transport
 
     def _session(self, means: Means, finder: EraFinder, hearer: Hearer, host: Peer | None) -> UpstreamSession:
         clock, modern, lasting = self._clock, self._modern, Lasting()
 
         def legacy(unwelcome: Callable[[], None]) -> HttpSession:
-            return HttpSession(means, hearer=hearer, host=host, clock=clock, lasting=lasting, unwelcome=unwelcome)
+            return HttpSession(
+                means,
+                hearer=hearer,
+                host=host,
+                clock=clock,
+                lasting=lasting,
+                unwelcome=unwelcome,
+                adoptions=self._adoptions,
+            )
 
         def stateless(era_lost: Callable[[], None]) -> StatelessSession:
             return StatelessSession(
@@ -118,6 +144,7 @@ class HttpUpstream:
                     alarms=means.alarms,
                     patience=means.patience,
                     running=means.running,
+                    outlives=means.outlives,
                     era_lost=era_lost,
                 ),
                 hearer=hearer,
@@ -138,10 +165,8 @@ class HttpUpstream:
         settings = self._means.settings
         if health is None or _needs_somebody(settings):
             return None
-        sentinel = Sentinel(self._bare)
-        transport: Transport = sentinel
-        if self._credentials is not None:
-            transport = SpeakingTransport(sentinel, self._credentials, lambda: GATEWAY)
+        sentinel = Sentinel(self._way.transport)
+        transport = self._spoken(sentinel, lambda: GATEWAY)
         means = replace(self._means, transport=transport, observer=QUIET, running=Running())
         # What checks find out of the server's era is theirs: they are made for nobody, and given up sooner.
         new_session = partial(self._session, means, EraFinder(self._modern), DEAF, None)

@@ -14,15 +14,17 @@ from typing import Any
 from taskgate.dialects.base import ListedTool, Params, Server
 from taskgate.errors import UpstreamFailed
 from taskgate.mcp.jsonrpc import Notification, RawJson, Response
-from taskgate.mcp.versions import Era
+from taskgate.mcp.versions import Era, find_revision
 from taskgate.tasks.events import CallFaulted, CallSucceeded
 from taskgate.upstream import failures
-from taskgate.upstream.base import Hearer, Speaker, UpstreamSession
+from taskgate.upstream.base import UpstreamSession
 from taskgate.upstream.calls import Means
 from taskgate.upstream.era import Asking, EraFinder
+from taskgate.upstream.hearer import Hearer
 from taskgate.upstream.initialize.session import HttpSession
-from taskgate.upstream.resting import NextRound
+from taskgate.upstream.resting import Foothold, Resumed, Resumes
 from taskgate.upstream.single import Abandoned, SingleFlight
+from taskgate.upstream.speaker import Speaker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,11 +83,15 @@ class EraSession:
         speaker: Speaker | None = None,
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
-        resumes: NextRound | None = None,
+        resumes: Resumes | None = None,
     ) -> Response:
         """See UpstreamSession."""
         inner = self._inner
-        if inner is None:
+        if inner is None and self._bound is None and isinstance(resumes, Resumed):
+            # What the server spoke when it took the call is what it is to be asked in; nothing need be found out.
+            self._bound = inner = self._made(_era_of(resumes.foothold))
+            self.era = inner.era
+        elif inner is None:
             inner, spent = await self._found_within(self._means.patience.of(tool).within(within).first)
             within -= spent
         return await inner.run(
@@ -184,3 +190,7 @@ class EraSession:
         if self._inner is not None and self._inner.era is era:
             self._inner = None
             self._finding.forget()
+
+
+def _era_of(foothold: Foothold) -> Era:
+    return Era.STATELESS if find_revision(foothold.revision) is None else Era.INITIALIZE

@@ -1,6 +1,6 @@
 """What an upstream is made with: where its server is, what is shown to it, how patient we are, who hears how it does.
 
-Values only. Where they come from is the configuration's business.
+Values only. Where they come from is the configuration's business. What a program is run with is in `stdio`.
 """
 
 from collections.abc import Callable
@@ -9,8 +9,20 @@ from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 
-from taskgate.mcp.versions import Revision
+from taskgate.mcp.versions import Era, Revision, era_of
 from taskgate.mcp.vocabulary import TOOLS_LIST
+from taskgate.upstream.stdio.settings import StdioSettings
+
+
+class Kind(StrEnum):
+    """How messages get to a server and back."""
+
+    HTTP = "http"
+    """Streamable HTTP."""
+    SSE = "sse"
+    """HTTP+SSE, as 2024-11-05 has it: one event stream, and POSTs beside it."""
+    STDIO = "stdio"
+    """The standard streams of a process of this machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +130,7 @@ class Health:
 class UpstreamSettings:
     """One configured server.
 
+    `url` is of one that is spoken to over HTTP, `stdio` of a program; neither has the other.
     `revision` is what it is spoken to in, None what it is found to speak.
     `connect` bounds the way to a connection, `first_byte` the wait for an answer's head (never for `tools/call`),
     `idle` the silence within an answer (None: any), `call` a call without a sign of progress, `ceiling` any call. In
@@ -126,7 +139,9 @@ class UpstreamSettings:
     """
 
     name: str
-    url: str = field(repr=False)
+    transport: Kind = Kind.HTTP
+    url: str | None = field(default=None, repr=False)
+    stdio: StdioSettings | None = None
     revision: Revision | None = None
     connect: timedelta
     first_byte: timedelta
@@ -142,6 +157,20 @@ class UpstreamSettings:
     breaker: Breaker | None = None
     health: Health | None = None
 
+    @property
+    def place(self) -> tuple[str, ...]:
+        """What tells the server from another: its URL, or the command that runs it."""
+        if self.stdio is not None:
+            return self.stdio.command
+        return () if self.url is None else (self.url,)
+
+    @property
+    def era(self) -> Era | None:
+        """The era that needs not be found: what is configured, and that of which alone a transport is (U-SSE-1)."""
+        if self.transport is Kind.SSE:
+            return Era.INITIALIZE
+        return None if self.revision is None else era_of(self.revision)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamObserver:
@@ -152,7 +181,9 @@ class UpstreamObserver:
     `credentials_got`: the seconds that a token endpoint took, and whether a token came of it. `begun`: it is served
     from now on. `retried`: another try is made, for the reason `connect`. `circuit`: closed, open or half_open from now
     on. `health`: whether a check was good, and whether the server is thought to be up after it, None where nobody knows
-    yet.
+    yet. `restarted`: a program was started in the place of one that had ended by itself, and why that had. `sought`:
+    whether a program was there, or could be started, when one was needed, if that is news. `programs`: how many there
+    are now.
     """
 
     answered: Callable[[str, float, str | None], None]
@@ -164,3 +195,6 @@ class UpstreamObserver:
     retried: Callable[[str], None] = lambda reason: None
     circuit: Callable[[str], None] = lambda state: None
     health: Callable[[bool, bool | None], None] = lambda ok, up: None
+    restarted: Callable[[str], None] = lambda cause: None
+    sought: Callable[[bool], None] = lambda up: None
+    programs: Callable[[int], None] = lambda count: None

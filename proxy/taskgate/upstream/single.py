@@ -21,7 +21,7 @@ class SingleFlight(Generic[Value]):
 
     def __init__(self, make: Callable[[], Coroutine[Any, Any, Value]]) -> None:
         self._make = make
-        self._current: asyncio.Task[Value] | None = None
+        self._current: asyncio.Future[Value] | None = None
         self._running: set[asyncio.Task[Value]] = set()
         self.value: Value | None = None
         """What is there without waiting: before whoever waits for it gets it."""
@@ -35,14 +35,21 @@ class SingleFlight(Generic[Value]):
         """The value. Raises what `make` raises, or Abandoned."""
         task = self._current
         if task is None:
-            task = self._current = asyncio.get_running_loop().create_task(self._make(), context=Context())
-            self._running.add(task)
-            task.add_done_callback(self._ended)
+            task = self._current = making = asyncio.get_running_loop().create_task(self._made(), context=Context())
+            self._running.add(making)
+            making.add_done_callback(self._ended)
         if not task.done():
             await asyncio.wait((task,))
         if task.cancelled():
             raise Abandoned
         return task.result()
+
+    def put(self, value: Value) -> None:
+        """Have that from now on, which came about in another way; nothing may be there, nor being made."""
+        assert self._current is None, "what is there is not replaced"
+        self._current = asyncio.get_running_loop().create_future()
+        self._current.set_result(value)
+        self.value = value
 
     def forget(self) -> None:
         """Make it anew for whoever asks next; who waits now still gets the old one."""
@@ -57,13 +64,16 @@ class SingleFlight(Generic[Value]):
         if running:
             await asyncio.wait(running)
 
+    async def _made(self) -> Value:
+        value = await self._make()
+        # Before the task has ended: who closes in that moment has to find it.
+        if self._current is asyncio.current_task():
+            self.value = value
+        return value
+
     def _ended(self, task: asyncio.Task[Value]) -> None:
         self._running.discard(task)
         # To look at the failure is to take note of it, even where nobody waits any more.
         failed = task.cancelled() or task.exception() is not None
-        if self._current is not task:
-            return
-        if failed:
+        if failed and self._current is task:
             self._current = None
-        else:
-            self.value = task.result()

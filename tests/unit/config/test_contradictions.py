@@ -133,11 +133,14 @@ stor: {}
         [],
         {"upstreams": None},
         {"upstreams": [1]},
-        {"upstreams": {"a": None, "b": {"path": 1}}},
+        {"upstreams": {"a": None, "b": {"path": 1, "url": 2}}},
         {"server": {"listen": 1}},
         {"admin": {"listen": "here"}},
         {"tasks": {"upgrade": "all", "ttl": []}},
-        {"upstreams": {"a": {}}, "tasks": {"upgrade": [None, {"upstream": 1}], "ttl": {"min": "soon", "max": None}}},
+        {
+            "upstreams": {"a": {"url": "b"}},
+            "tasks": {"upgrade": [None, {"upstream": 1}], "ttl": {"min": "soon", "max": None}},
+        },
     ],
     ids=str,
 )

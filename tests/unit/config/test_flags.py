@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from taskgate.config import ConfigurationError, GatewayConfig, Listen, for_upstream
+from taskgate.config import ConfigurationError, GatewayConfig, Listen, for_command, for_upstream
 
 Loads = Callable[..., GatewayConfig]
 
@@ -24,6 +24,31 @@ def test_a_flag_that_is_not_given_is_as_in_a_file(loads: Loads) -> None:
 
 def test_a_flag_holds_no_references() -> None:
     assert for_upstream("http://a/${A}$", None, None).upstreams["default"].url == "http://a/${A}$"
+
+
+def test_a_command_means_a_program_where_the_url_would_be(loads: Loads) -> None:
+    text = (
+        "version: 1\nauth: {mode: none}\n"
+        "upstreams: {default: {path: /mcp, transport: stdio, command: [python3, -m, 'a b', '$$C', '']}}\n"
+    )
+    assert for_command("python3 -m 'a b' $C \"\"", None, None) == loads(text)
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("", "must begin with the name of a program"),
+        ("  ", "must begin with the name of a program"),
+        ("'' a", "must begin with the name of a program"),
+        ("a 'b", "must have a quotation mark that ends each one that begins, and something behind each backslash"),
+        ("a b\\", "must have a quotation mark that ends each one that begins, and something behind each backslash"),
+        ("a \0", "must not hold the character U+0000"),
+    ],
+)
+def test_what_is_wrong_with_a_command_is_told_by_the_name_of_its_flag(command: str, told: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        for_command(command, None, None)
+    assert str(refused.value).replace("[1]", "") == f"--upstream-command: {told}"
 
 
 @pytest.mark.parametrize(

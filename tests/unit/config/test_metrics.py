@@ -115,18 +115,20 @@ def test_names_and_limits_come_from_the_other_sections(loads: Loads, with_tokens
     more = (
         "  search: {path: /search, url: 'http://127.0.0.1:2', queue: {size: 0}}\n"
         "  prices: {path: /prices, url: 'https://127.0.0.1:3', credentials: {mode: client_credentials, "
-        "token_url: 'https://127.0.0.1:4', client_id: a, client_secret: b}}\nlimits: {rate: []}\n"
+        "token_url: 'https://127.0.0.1:4', client_id: a, client_secret: b}}\n"
+        "  time: {path: /time, transport: stdio, command: [mcp-server-time]}\nlimits: {rate: []}\n"
     )
     found = measured(loads(with_tokens + more))
     assert found == Configured(
         backend="sqlite",
-        upstreams={"reports": "reports", "search": "search", "prices": "prices"},
+        upstreams={"reports": "reports", "search": "search", "prices": "prices", "time": "time"},
         token_users=("prices",),
+        programs=("time",),
         issuers=("corp",),
         policies=(),
         sinks=("file", "stdout"),
         task_limit=1000,
-        queue_limits={"reports": 256, "search": 0, "prices": 256},
+        queue_limits={"reports": 256, "search": 0, "prices": 256, "time": 256},
         store_limit=4 * 2**30,
         audit_queue=10_000,
     )

@@ -98,9 +98,9 @@ def test_a_key_that_is_misspelt_in_a_section_that_may_be_null_is_told_with_what_
     [
         [],
         {"a": None},
-        {"a": {"credentials": "token_exchange", "health": 1}},
-        {"a": {"retries": []}},
-        {"a": {"retries": {"backoff": "soon", "max_backoff": 1}}},
+        {"a": {"url": 1, "credentials": "token_exchange", "health": 1}},
+        {"a": {"url": 1, "retries": []}},
+        {"a": {"url": 1, "retries": {"backoff": "soon", "max_backoff": 1}}},
     ],
     ids=str,
 )

@@ -92,4 +92,4 @@ def test_what_is_malformed_contradicts_nothing(tells: Tells, timeouts: str) -> N
 
 def test_the_usual_call_is_the_one_of_the_model() -> None:
     assert write_duration(TimeoutsSection().call) == USUAL_CALL
-    assert list(contradictions({"upstreams": {"a": {"timeouts": {"ceiling": "1h"}}}}, usual=USUAL)) == []
+    assert list(contradictions({"upstreams": {"a": {"url": "b", "timeouts": {"ceiling": "1h"}}}}, usual=USUAL)) == []

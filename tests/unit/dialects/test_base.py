@@ -27,6 +27,7 @@ def test_what_a_server_can_mean_is_something_or_nothing() -> None:
         base.Answered,
         base.ProgressTold,
         base.Noticed,
+        base.TaskShown,
         base.Asked,
         base.Withdrawn,
         base.Questioned,

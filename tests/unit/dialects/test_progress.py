@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from taskgate.dialects.progress import MAX_MESSAGE, Progress, read_progress
+from requirements import covers
+from taskgate.dialects.progress import MAX_MESSAGE, NO_PLACE, Progress, done_of, in_words, read_progress, words_of
 from taskgate.mcp.jsonrpc import Notification, parse
 
 
@@ -31,6 +32,11 @@ def told(**params: Any) -> Notification:
         ({"progress": 1, "total": "10", "message": 7}, "1"),
         ({"progress": 1, "total": True, "message": None}, "1"),
         ({"progress": 1, "message": "a\ud800b"}, "1: a?b"),
+        ({"progress": NO_PLACE / 2, "message": "on"}, "on"),
+        ({"progress": NO_PLACE / 2}, "5e-07"),
+        ({"progress": NO_PLACE / 2, "total": 1, "message": "on"}, "5e-07/1: on"),
+        ({"progress": NO_PLACE, "message": "on"}, "1e-06: on"),
+        ({"progress": 0, "message": "on"}, "0: on"),
     ],
 )
 def test_progress_is_told_to_people_in_a_few_words(params: dict[str, Any], message: str) -> None:
@@ -56,3 +62,24 @@ def test_a_servers_words_are_bounded(length: int, kept: int) -> None:
 
 def test_progress_is_a_plain_value() -> None:
     assert Progress(1, None, None) == read_progress(told(progress=1))
+
+
+@covers("L-PROG-1")
+@pytest.mark.parametrize("after", [0.0, 3, 12_345.5])
+def test_progress_in_words_grows_with_every_word_and_comes_no_further(after: float) -> None:
+    numbers = [done_of(in_words(4, "on", turn, after)) or 0.0 for turn in (1, 2, 3, 999, 1000)]
+    assert after < numbers[0]
+    assert sorted(set(numbers)) == numbers
+    assert numbers[-1] < after + NO_PLACE
+
+
+def test_progress_in_words_is_told_to_people_in_those_words() -> None:
+    found = in_words(4, "half of it", 1)
+    assert (found.method, found.params["progressToken"].value) == ("notifications/progress", 4)
+    progress = read_progress(found)
+    assert progress is not None
+    assert progress.status_message == "half of it"
+    assert (words_of(found), words_of(told(progress=1, message="half of it"))) == ("half of it", None)
+    other = read_progress(in_words("t", "half of it", 2, after=3))
+    assert other is not None
+    assert other.status_message == "3: half of it"

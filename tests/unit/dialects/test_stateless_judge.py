@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from helpers import stateless_schema
+from helpers.stateless_requests import check_client_message
 from helpers.stateless_schema import CAPABILITIES, CLIENT, LEVEL, RELATED, SERVER, SUBSCRIPTION, TASKS, VERSION, Hearing
 
 INFO = {SERVER: {"name": "taskgate", "version": "1"}}
@@ -31,6 +32,8 @@ FOUND = {
 }
 ERROR = {"code": -32602, "message": "no"}
 ALL = {"extensions": {TASKS: {}}}
+
+by_the_schemas = pytest.mark.skipif(not stateless_schema.available(), reason="the published schemas are not here")
 
 
 def asked(method: str, capabilities: Any = None, **meta: Any) -> dict[str, Any]:
@@ -146,10 +149,9 @@ def test_what_is_right_passes(request_: dict[str, Any], messages: list[Any]) -> 
     assert [hearing.hear(json.dumps(message)) for message in messages] == messages
 
 
+@by_the_schemas
 @pytest.mark.parametrize(("request_", "messages"), WRONG.values(), ids=WRONG)
 def test_what_is_wrong_in_one_way_fails(request_: dict[str, Any], messages: list[Any]) -> None:
-    if not stateless_schema.available():
-        pytest.skip("the published schemas are not here")
     hearing = Hearing(request_)
     *before, last = messages
     for message in before:
@@ -169,7 +171,7 @@ PARAMS = {"name": "t", "_meta": META}
 
 
 def test_a_request_to_a_server_passes() -> None:
-    stateless_schema.check_client_message({**SENT, "params": PARAMS})
+    check_client_message({**SENT, "params": PARAMS})
 
 
 @pytest.mark.parametrize(
@@ -185,4 +187,47 @@ def test_a_request_to_a_server_passes() -> None:
 )
 def test_a_message_to_a_server_that_is_wrong_in_one_way_fails(message: dict[str, Any]) -> None:
     with pytest.raises(pytest.fail.Exception):
-        stateless_schema.check_client_message(message)
+        check_client_message(message)
+
+
+FOLLOWS = {**PARAMS, "_meta": {**META, CAPABILITIES: ALL}}
+LISTENS = {**SENT, "method": "subscriptions/listen"}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {**SENT, "params": FOLLOWS},
+        {**SENT, "method": "tools/list", "params": {"_meta": META}},
+        {**SENT, "method": "tasks/get", "params": {"taskId": "n1", "_meta": FOLLOWS["_meta"]}},
+        {**LISTENS, "params": {"notifications": {"taskIds": ["n1"]}, "_meta": FOLLOWS["_meta"]}},
+        {**LISTENS, "params": {"notifications": {"toolsListChanged": True}, "_meta": META}},
+    ],
+    ids=["a call", "a list", "a look", "news of a task", "news of lists"],
+)
+def test_a_request_to_a_server_with_tasks_passes(message: dict[str, Any]) -> None:
+    check_client_message(message, serves_tasks=True)
+
+
+@pytest.mark.parametrize(
+    ("message", "serves_tasks"),
+    [
+        ({**SENT, "params": PARAMS}, True),
+        ({**SENT, "method": "tools/list", "params": {"_meta": FOLLOWS["_meta"]}}, True),
+        ({**SENT, "method": "tasks/get", "params": {"taskId": "n1", "_meta": META}}, False),
+        ({**SENT, "params": {**PARAMS, "_meta": {**META, CAPABILITIES: {"extensions": {TASKS: {"a": 1}}}}}}, True),
+    ],
+    ids=["a call that does not say so", "a list that does", "none that it has", "settings"],
+)
+def test_a_request_about_tasks_that_is_wrong_in_one_way_fails(message: dict[str, Any], serves_tasks: bool) -> None:
+    with pytest.raises(pytest.fail.Exception):
+        check_client_message(message, serves_tasks=serves_tasks)
+
+
+@by_the_schemas
+@pytest.mark.parametrize(("method", "params"), [("tasks/get", {}), ("tasks/update", {"taskId": "n1"})])
+def test_a_request_about_tasks_that_leaves_out_what_it_is_about_fails(method: str, params: dict[str, Any]) -> None:
+    with pytest.raises(pytest.fail.Exception):
+        check_client_message(
+            {**SENT, "method": method, "params": {**params, "_meta": FOLLOWS["_meta"]}}, serves_tasks=True
+        )

@@ -21,7 +21,7 @@ from taskgate.stores.open import open_store
 from taskgate.tasks.events import CallSucceeded, CancelRequested
 from taskgate.tasks.record import Faulted, TaskRecord, TaskStatus
 from taskgate.upstream import failures
-from taskgate.upstream.base import Hearer
+from taskgate.upstream.hearer import Hearer
 from unit.engine.admission.live_rules import live
 from unit.engine.facts import Facts
 

@@ -10,7 +10,8 @@ from helpers.waiting import bounded
 from taskgate.engine.counted import CountedUpstream, Requests
 from taskgate.engine.telling.hearing import NOBODY
 from taskgate.mcp.versions import Era
-from taskgate.upstream.base import Speaker, Upstream, UpstreamSession, Vitals
+from taskgate.upstream.base import Upstream, UpstreamSession, Vitals
+from taskgate.upstream.speaker import Speaker
 
 SPEAKER = Speaker(context="c")
 

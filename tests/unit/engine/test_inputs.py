@@ -23,7 +23,7 @@ from taskgate.stores.open import open_store
 from taskgate.tasks.events import Dispatched, InputAnswered, InputClaimed
 from taskgate.tasks.machine import advance
 from taskgate.tasks.record import TaskRecord
-from taskgate.upstream.base import Speaker
+from taskgate.upstream.speaker import Speaker
 from unit.engine.facts import Facts
 
 ANSWER = '{"result":{"action":"accept"}}'
@@ -33,6 +33,7 @@ class Asked:
     """A question of a server; see ServerQuestion. `replies` is what the server was told."""
 
     def __init__(self, size: int = 0) -> None:
+        self.key = None
         self.question = Question("elicitation/create", Params('{"message":"' + "x" * size + '"}'))
         self.replies: list[str] = []
         self.forgets: list[Callable[[], None]] = []
@@ -124,7 +125,7 @@ async def test_a_question_whose_time_was_up_before_it_could_be_written_is_never_
     await idle(inputs)
     assert asked.replies == ["refused"]
     assert (await world.now()).revision == world.record.revision
-    assert inputs._slots == {}
+    assert len(inputs._slots) == 0
 
 
 async def test_a_question_that_was_written_though_the_store_could_not_tell_is_there_once_and_can_be_answered(
@@ -142,7 +143,7 @@ async def test_a_question_that_was_written_though_the_store_could_not_tell_is_th
     assert asked.replies == [ANSWER]
     await idle(inputs)
     assert (await world.now()).answers == {}
-    assert inputs._slots == {}
+    assert len(inputs._slots) == 0
 
 
 async def test_a_question_whose_time_was_up_before_it_could_be_seen_to_be_written_is_withdrawn(world: World) -> None:
@@ -155,7 +156,7 @@ async def test_a_question_whose_time_was_up_before_it_could_be_seen_to_be_writte
     assert asked.replies == ["refused"]
     record = await world.now()
     assert (record.inputs, record.status.value) == ((), "working")
-    assert inputs._slots == {}
+    assert len(inputs._slots) == 0
 
 
 async def test_a_question_of_a_task_that_has_ended_is_refused_at_once(world: World) -> None:
@@ -165,7 +166,7 @@ async def test_a_question_of_a_task_that_has_ended_is_refused_at_once(world: Wor
     inputs.ask(asked)
     await eventually(lambda: asked.replies == ["refused"])
     await idle(inputs)
-    assert inputs._slots == {}
+    assert len(inputs._slots) == 0
 
 
 async def test_questions_that_are_too_many_or_too_large_together_are_refused_and_take_no_place(
@@ -185,7 +186,7 @@ async def test_questions_that_are_too_many_or_too_large_together_are_refused_and
     await idle(inputs)
     assert other.is_open
     inputs.close()
-    assert inputs._slots == {}
+    assert len(inputs._slots) == 0
 
 
 async def test_a_question_is_free_whose_stream_went_with_its_process(world: World) -> None:

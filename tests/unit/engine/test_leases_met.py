@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -127,7 +129,8 @@ def test_a_task_that_was_taken_again_since_is_not_the_one_that_was_lost(asked: f
     one = Alone()
     record = new_record(lease=new_lease())
     one.clock.advance(RULES.heartbeat / 5)
-    run = Run(record, None)  # type: ignore[arg-type]
+    hearer: Any = SimpleNamespace(leave=lambda: False)
+    run = Run(record, hearer)
     one.leasing.begin(run, record)
     nothing: frozenset[str] = frozenset()
     said = Beat(EPOCH, ended=nothing, lost=frozenset({record.id}), behind=nothing, alive=nothing, before=None)

@@ -268,6 +268,20 @@ async def test_nothing_is_taken_over_until_the_store_has_been_there_for_two_hear
     assert world.head(record).status is TaskStatus.FAILED
 
 
+async def test_nothing_is_taken_over_because_the_clock_of_the_store_was_set(world: World) -> None:
+    """To whoever hears of it first all leases of others have lapsed."""
+    second = world.replicas[1]
+    record = await running(world)
+    world.clock.set_wall(world.clock.now() + timedelta(hours=1))
+    world.sweep(second)
+    await world.rest()
+    assert not world.head(record).status.is_terminal
+    for _ in range(4):
+        await world.tick()
+    assert second.leasing.may_take_over
+    assert not world.head(record).status.is_terminal
+
+
 @pytest.mark.parametrize("is_empty", [False, True])
 async def test_nothing_is_taken_over_of_a_store_that_came_back_with_what_was_true_before(
     world: World, is_empty: bool

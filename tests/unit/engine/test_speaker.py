@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from taskgate.auth.context import ANONYMOUS, AuthContext, Identity
 from taskgate.engine.guard.callers import speaker
-from taskgate.upstream.base import Speaker
+from taskgate.upstream.speaker import Speaker
 
 EXPIRY = datetime(2026, 1, 2, tzinfo=UTC)
 ALICE = Identity(

@@ -12,7 +12,7 @@ from taskgate.dialects.questions import Question
 from taskgate.mcp.jsonrpc import Notification
 from taskgate.tasks.events import InputClaimed
 from taskgate.tasks.record import TaskRecord, TaskStatus
-from taskgate.upstream.base import Speaker
+from taskgate.upstream.speaker import Speaker
 from unit.engine.gated import Replica
 from unit.engine.several_runners import RULES, World
 
@@ -20,6 +20,7 @@ from unit.engine.several_runners import RULES, World
 class Asked:
     """A question of a server that is never answered; see ServerQuestion."""
 
+    key = None
     question = Question("elicitation/create", Params('{"message":"Which?"}'))
     is_open = True
 

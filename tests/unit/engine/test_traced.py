@@ -21,7 +21,8 @@ from taskgate.telemetry.audit import TaskDispatched
 from taskgate.telemetry.span_notes import SpanNotes
 from taskgate.telemetry.tracing import UNTRACED
 from taskgate.telemetry.visit import Visit, within
-from taskgate.upstream.base import Speaker, Upstream, UpstreamSession
+from taskgate.upstream.base import Upstream, UpstreamSession
+from taskgate.upstream.speaker import Speaker
 
 SPEAKER = Speaker(context="c")
 THEIRS = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -61,6 +62,8 @@ async def test_a_call_is_below_the_request_that_it_is_made_for(
     assert span.said == {
         "mount": "reports",
         "tool": "add",
+        "network.transport": "tcp",
+        "network.protocol.name": "http",
         "server.address": "reports.internal",
         "server.port": 443,
     }
@@ -233,3 +236,9 @@ async def test_everything_else_is_the_servers_own(server: Server, tracing: Noted
         ("close",),
     ]
     assert (tracing.spans[0].said["server.address"], tracing.spans[0].said["server.port"]) == ("127.0.0.1", 80)
+
+
+async def test_a_program_has_no_address(server: Server, tracing: NotedTracing) -> None:
+    session = TracedUpstream(cast("Upstream", server), tracing, None).session(NOBODY, lambda: SPEAKER)
+    await session.relay("ping", None, hearer=NOBODY)
+    assert tracing.spans[0].said == {"mount": "reports", "tool": None, "network.transport": "pipe"}

@@ -208,3 +208,21 @@ def test_a_token_that_nobody_asks_for_is_said_to_be_ignored(
     status, out, err = run("--config", anonymous, "--upstream", "reports", "--tool", "export_year", "--token", file)
     assert (status, out) == (0, ANONYMOUS)
     assert err == "taskgate: --token is ignored: auth.mode is none, so all hosts are one caller\n"
+
+
+def test_a_program_is_started_where_others_are_connected_to(tmp_path: Path) -> None:
+    file = tmp_path / "programs.yaml"
+    server = "{path: /a, transport: stdio, command: [a], processes: 2, timeouts: {first_byte: 1m}}"
+    file.write_text(f"version: 1\nauth: {{mode: none}}\nupstreams: {{a: {server}}}\n")
+    assert said(told("--config", file, "--upstream", "a", "--tool", "b"), "Calls of the server") == [
+        "at once:            32  [upstreams.a.concurrency, by default]",
+        "that may wait:      256  [upstreams.a.queue.size, by default]",
+        "for:                5m  [upstreams.a.queue.max_wait, by default]",
+        "to connect:         5s  [upstreams.a.timeouts.connect, by default]",
+        "to greet:           1m  [upstreams.a.timeouts.first_byte]",
+        "processes:          2  [upstreams.a.processes]",
+        "their sessions:     isolated  [upstreams.a.sessions, by default]",
+        "without progress:   1h  [upstreams.a.timeouts.call, by default]",
+        "altogether:         1d  [upstreams.a.timeouts.ceiling, by default]",
+        "failures:           none  [upstreams.a.circuit_breaker]",
+    ]

@@ -280,3 +280,16 @@ def test_a_long_line_in_small_chunks_is_looked_at_once() -> None:
     assert [data for at in range(0, len(text), 10) for data in decoder.feed(text[at : at + 10])] == []
     assert decoder._rest is rest
     assert Counted.added == len(text) == len(rest)
+
+
+def test_events_of_another_type_are_told_before_what_comes_after_them() -> None:
+    told: list[object] = []
+    decoder = EventDecoder(64, lambda type_, data: told.append((type_, data)))
+    stream = b"event: endpoint\ndata: /a\ndata: b\n\ndata: 1\n\nevent: ping\n\ndata: 2\n\n"
+    for at in range(len(stream)):
+        told += decoder.feed(stream[at : at + 1])
+    assert told == [(b"endpoint", b"/a\nb"), b"1", (b"ping", b""), b"2"]
+    told.clear()
+    whole = EventDecoder(64, lambda type_, data: told.append((type_, data)))
+    assert whole.feed(stream) == [b"1", b"2"]
+    assert told == [(b"endpoint", b"/a\nb"), (b"ping", b"")]

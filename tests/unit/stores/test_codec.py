@@ -16,7 +16,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.mcp.versions import Peer, Revision
 from taskgate.stores import codec
 from taskgate.tasks.listing import listed
-from taskgate.tasks.record import KeptRound, Lease, OwnerKey, Succeeded, TaskRecord, TaskStatus
+from taskgate.tasks.record import KeptCall, Lease, OwnerKey, Succeeded, TaskRecord, TaskStatus
 
 # Every code point, those that no encoding knows included.
 texts = st.text(st.characters(exclude_categories=()), max_size=12)
@@ -67,7 +67,7 @@ heads = st.builds(
     trace=st.none() | texts,
     waiting_since=st.none() | moments,
     retrieved=st.booleans(),
-    kept_round=st.none() | st.builds(KeptRound, sealed=texts, given=st.dictionaries(texts, texts, max_size=2)),
+    kept=st.none() | st.builds(KeptCall, sealed=texts, given=st.dictionaries(texts, texts, max_size=2)),
 )
 
 
@@ -113,7 +113,7 @@ def test_a_head_is_an_array_that_starts_with_the_schema() -> None:
         {"trace": "00-1-2-01"},
         {"waiting_since": EPOCH},
         {"retrieved": True},
-        {"kept_round": KeptRound(sealed="s")},
+        {"kept": KeptCall(sealed="s")},
     ],
     ids=lambda changes: next(iter(changes)),
 )
@@ -146,17 +146,17 @@ def test_a_head_of_an_earlier_version_with_what_was_rare_then_has_none_of_what_c
     assert codec.unpack_listed(head) == listed(record)
 
 
-def test_a_head_of_an_earlier_version_with_what_came_later_then_rests_in_no_round() -> None:
+def test_of_the_call_of_a_head_of_an_earlier_version_nothing_is_kept() -> None:
     head = codec.pack_head(new_record(retrieved=True, trace="00-1-2-01"))
     assert len(orjson.loads(head)[-1]) == 7
-    assert codec.unpack_head(head, None).kept_round is None
+    assert codec.unpack_head(head, None).kept is None
 
 
-def test_a_round_is_at_the_end_of_its_head_with_the_answers_so_far() -> None:
-    kept = KeptRound(sealed="s", given={"input-1": '{"result":{}}'})
-    head = codec.pack_head(new_record(kept_round=kept))
+def test_what_is_kept_of_a_call_is_at_the_end_of_its_head_with_the_answers_so_far() -> None:
+    kept = KeptCall(sealed="s", given={"input-1": '{"result":{}}'})
+    head = codec.pack_head(new_record(kept=kept))
     assert orjson.loads(head)[-1][-1] == ["s", {"input-1": '{"result":{}}'}]
-    assert codec.unpack_head(head, None).kept_round == kept
+    assert codec.unpack_head(head, None).kept == kept
     assert codec.unpack_listed(head) == listed(codec.unpack_head(head, None))
 
 

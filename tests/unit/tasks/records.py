@@ -10,6 +10,7 @@ from taskgate.mcp.versions import NEWEST, Peer
 from taskgate.tasks.events import (
     AnswerForwarded,
     CallFaulted,
+    CallKept,
     CallSucceeded,
     CancelRequested,
     Dispatched,
@@ -20,7 +21,6 @@ from taskgate.tasks.events import (
     InputWithdrawn,
     Progressed,
     ResultRetrieved,
-    RoundKept,
     RoundLeft,
     Settled,
     TakenOver,
@@ -29,7 +29,7 @@ from taskgate.tasks.events import (
 from taskgate.tasks.record import (
     FaultReason,
     InputRequest,
-    KeptRound,
+    KeptCall,
     Lease,
     OwnerKey,
     TaskRecord,
@@ -46,7 +46,7 @@ EVENTS = (
     InputKept,
     InputWithdrawn,
     AnswerForwarded,
-    RoundKept,
+    CallKept,
     RoundLeft,
     CallSucceeded,
     CallFaulted,
@@ -88,7 +88,7 @@ events: st.SearchStrategy[TaskEvent] = st.one_of(
     st.builds(InputKept, key=_keys, response=st.just("{}"), kept_as=st.just("theirs")),
     st.builds(InputWithdrawn, key=_keys, settled=st.sampled_from(Settled)),
     st.builds(AnswerForwarded, key=_keys),
-    st.just(RoundKept(round=KeptRound(sealed="s"))),
+    st.just(CallKept(kept=KeptCall(sealed="s"))),
     st.just(RoundLeft()),
     st.builds(CallSucceeded, result=st.just("{}"), tool_error=st.booleans(), message=st.none() | st.just("no")),
     st.builds(

@@ -12,6 +12,7 @@ from taskgate.errors import IllegalTransition
 from taskgate.tasks.events import (
     AnswerForwarded,
     CallFaulted,
+    CallKept,
     CallSucceeded,
     CancelRequested,
     Dispatched,
@@ -22,19 +23,17 @@ from taskgate.tasks.events import (
     InputWithdrawn,
     Progressed,
     ResultRetrieved,
-    RoundKept,
     RoundLeft,
     TakenOver,
     TaskEvent,
 )
 from taskgate.tasks.machine import TRANSITIONS, advance
-from taskgate.tasks.record import Faulted, FaultReason, KeptRound, Succeeded, TaskRecord, TaskStatus
+from taskgate.tasks.record import Faulted, FaultReason, KeptCall, Succeeded, TaskRecord, TaskStatus
 from unit.tasks.records import EVENTS, question, record
 
 WORKING, INPUT_REQUIRED = TaskStatus.WORKING, TaskStatus.INPUT_REQUIRED
 COMPLETED, FAILED, CANCELLED = TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED
-LATER = EPOCH + timedelta(seconds=9)
-KEPT = KeptRound(sealed="s")
+LATER, KEPT = EPOCH + timedelta(seconds=9), KeptCall(sealed="s")
 
 # An answer of an earlier question waits in both running states, so that every event finds what it names.
 RECORDS: dict[TaskStatus, TaskRecord] = {
@@ -65,7 +64,7 @@ def event_for(kind: type[Any], task: TaskRecord) -> TaskEvent:
         InputKept: InputKept(key="input-2", response="{}", kept_as="theirs"),
         InputWithdrawn: InputWithdrawn(key="input-2"),
         AnswerForwarded: AnswerForwarded(key="input-1"),
-        RoundKept: RoundKept(round=KEPT),
+        CallKept: CallKept(kept=KEPT),
         RoundLeft: RoundLeft(),
         CallSucceeded: CallSucceeded(result='{"content":[]}', tool_error=False),
         CallFaulted: CallFaulted(error='{"code":-1,"message":"m"}', reason=FaultReason.TIMEOUT, message="Too late"),
@@ -87,7 +86,7 @@ EXPECTED: dict[type[Any], tuple[set[TaskStatus] | None, set[TaskStatus] | None]]
     InputKept: (None, {INPUT_REQUIRED}),
     InputWithdrawn: (None, {INPUT_REQUIRED, WORKING}),
     AnswerForwarded: ({WORKING}, {INPUT_REQUIRED}),
-    RoundKept: ({WORKING}, {INPUT_REQUIRED}),
+    CallKept: ({WORKING}, {INPUT_REQUIRED}),
     RoundLeft: ({WORKING}, {INPUT_REQUIRED}),
     CallSucceeded: ({COMPLETED}, {COMPLETED}),
     CallFaulted: ({FAILED}, {FAILED}),
@@ -171,7 +170,13 @@ CHANGES: dict[str, tuple[TaskStatus, TaskEvent, dict[str, Any]]] = {
         {"inputs": (question(3),), "updated_at": LATER},
     ),
     "answer forwarded": (INPUT_REQUIRED, AnswerForwarded(key="input-1"), {"answers": {}}),
-    "a round kept": (INPUT_REQUIRED, RoundKept(round=KEPT), {"kept_round": KEPT}),
+    "a call kept": (INPUT_REQUIRED, CallKept(kept=KEPT), {"kept": KEPT}),
+    "a call kept whose server has an answer": (
+        INPUT_REQUIRED,
+        CallKept(kept=KEPT, arrived=frozenset({"input-1", "input-9"})),
+        {"kept": KEPT, "answers": {}},
+    ),
+    "a call not kept any more": (INPUT_REQUIRED, CallKept(kept=None), {}),
     "a round left": (INPUT_REQUIRED, RoundLeft(), {"answers": {}}),
     "succeeded": (
         INPUT_REQUIRED,
@@ -285,7 +290,7 @@ def test_a_clock_that_went_back_does_not_take_the_update_back(now: datetime) -> 
         (INPUT_REQUIRED, InputClaimed(key="input-2", stream="s")),
         (WORKING, AnswerForwarded(key="input-1")),
         (INPUT_REQUIRED, TakenOver()),
-        (INPUT_REQUIRED, RoundKept(round=KEPT)),
+        (INPUT_REQUIRED, CallKept(kept=KEPT)),
         (WORKING, RoundLeft()),
         (COMPLETED, ResultRetrieved()),
     ],

@@ -70,7 +70,7 @@ def test_what_a_record_promises_holds_after_any_history(history: list[tuple[Task
         assert len({asked.key for asked in task.inputs}) == len(task.inputs)
         assert task.next_input_key not in {asked.key for asked in task.inputs} | set(task.answers)
         if task.status.is_terminal:
-            assert (task.inputs, task.answers, task.kept_round, task.lease) == ((), {}, None, None)
+            assert (task.inputs, task.answers, task.kept, task.lease) == ((), {}, None, None)
 
 
 @given(histories)

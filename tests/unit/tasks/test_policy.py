@@ -67,7 +67,6 @@ def test_the_first_matching_rule_wins() -> None:
 # --- what a host is told -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("native", [None, TaskSupport.FORBIDDEN, TaskSupport.OPTIONAL])
 @pytest.mark.parametrize(
     ("mode", "told"),
     [
@@ -77,13 +76,8 @@ def test_the_first_matching_rule_wins() -> None:
         (Mode.REQUIRED, TaskSupport.REQUIRED),
     ],
 )
-def test_a_host_is_told_what_the_mode_allows(mode: Mode, told: TaskSupport, native: TaskSupport | None) -> None:
-    assert policy((None, "*", mode)).support("a", "x", native) is told
-
-
-@pytest.mark.parametrize("mode", Mode)
-def test_a_tool_that_its_server_only_runs_as_a_task_cannot_be_held(mode: Mode) -> None:
-    assert policy((None, "*", mode)).support("a", "x", TaskSupport.REQUIRED) is TaskSupport.FORBIDDEN
+def test_a_host_is_told_what_the_mode_allows(mode: Mode, told: TaskSupport) -> None:
+    assert policy((None, "*", mode)).support("a", "x") is told
 
 
 @pytest.mark.parametrize(
@@ -107,7 +101,7 @@ def test_what_offers_no_tasks_has_no_tool_that_could_be_one(rules: list[tuple[st
     judged = policy(*rules)
     for upstream in ("a", "b", "c"):
         if not judged.offers_tasks(upstream):
-            assert {judged.support(upstream, tool, None) for tool in ("x", "y1", "z")} == {TaskSupport.FORBIDDEN}
+            assert {judged.support(upstream, tool) for tool in ("x", "y1", "z")} == {TaskSupport.FORBIDDEN}
 
 
 # --- what a model is told ------------------------------------------------------------------------------------------

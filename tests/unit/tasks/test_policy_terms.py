@@ -117,8 +117,8 @@ def test_decisions_of_other_hints_are_other_decisions() -> None:
             Mode.SYNC,
             Mode.SYNC,
         ]
-    assert rules.support("a", "x", None, READS) is TaskSupport.OPTIONAL
-    assert rules.support("a", "x", None) is TaskSupport.FORBIDDEN
+    assert rules.support("a", "x", READS) is TaskSupport.OPTIONAL
+    assert rules.support("a", "x") is TaskSupport.FORBIDDEN
     assert answering_to(READS).immediate_response("a", "x", READS) == "told"
     assert answering_to(READS).immediate_response("a", "x") is None
 
@@ -175,7 +175,7 @@ def test_a_rule_in_shadow_decides_nothing_and_tells_of_tasks_that_it_would_make(
 
 def test_a_rule_in_shadow_offers_no_tasks() -> None:
     assert not ruled(SHADOW).offers_tasks("a")
-    assert ruled(SHADOW).support("a", "x", None) is TaskSupport.FORBIDDEN
+    assert ruled(SHADOW).support("a", "x") is TaskSupport.FORBIDDEN
 
 
 # --- how long ------------------------------------------------------------------------------------------------------

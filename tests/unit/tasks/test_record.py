@@ -8,10 +8,10 @@ import pytest
 
 from helpers.manual_clock import EPOCH
 from taskgate.errors import UpstreamReason
-from taskgate.tasks.record import FaultReason, KeptRound, OwnerKey, TaskRecord, TaskStatus, altered
+from taskgate.tasks.record import FaultReason, KeptCall, OwnerKey, TaskRecord, TaskStatus, altered
 from unit.tasks.records import record
 
-KEPT = KeptRound(sealed="s")
+KEPT = KeptCall(sealed="s")
 
 
 @pytest.mark.parametrize("status", TaskStatus)
@@ -75,7 +75,7 @@ def test_a_call_may_be_sent_that_was_not_or_may_run_again(dispatched: bool, reru
 
 
 @pytest.mark.parametrize(
-    ("changes", "may"), [({}, True), ({"dispatched": True}, False), ({"dispatched": True, "kept_round": KEPT}, True)]
+    ("changes", "may"), [({}, True), ({"dispatched": True}, False), ({"dispatched": True, "kept": KEPT}, True)]
 )
 def test_a_call_may_go_on_that_may_be_sent_or_rests(changes: dict[str, Any], may: bool) -> None:
     assert record(**changes).may_go_on is may

@@ -28,6 +28,9 @@ class SetClock:
     def now(self) -> datetime:
         return datetime.fromtimestamp(self.seconds, UTC)
 
+    def wall(self) -> datetime:
+        return self.now()
+
     def elapsed(self) -> float:
         return self.seconds
 

@@ -238,6 +238,9 @@ FACTS: list[tuple[audit.Fact, dict[str, float]]] = [
         {f"taskgate_upstream_health_checks_total{{result=ok,{UP}}}": 1, f"taskgate_upstream_up{{{UP}}}": 1},
     ),
     (audit.HealthChecked("m", False, None), {f"taskgate_upstream_health_checks_total{{result=error,{UP}}}": 1}),
+    (audit.ProgramRestarted("m", "exit"), {f"taskgate_upstream_restarts_total{{reason=exit,{UP}}}": 1}),
+    (audit.ProgramSought("m", True), {f"taskgate_upstream_up{{{UP}}}": 1}),
+    (audit.ProgramsRun("m", 3), {f"taskgate_upstream_processes{{{UP}}}": 3}),
     (
         audit.ConfigReloaded("success", 77),
         {

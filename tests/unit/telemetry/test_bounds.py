@@ -32,6 +32,7 @@ SMALL: Final = Configured(
     policies=["calls"],
     sinks=["file"],
     token_users=["m"],
+    programs=["m"],
     settings=MetricsSettings(max_tools=3),
 )
 DETAILED: Final = replace(
@@ -113,6 +114,9 @@ FACTS: Final[tuple[Make, ...]] = (
     made(audit.QueueRefused, _mount, of(labels.NO_TURN)),
     made(audit.UpstreamRetried, _mount, of(labels.RETRY)),
     made(audit.HealthChecked, _mount, _flag, one(None, True, False)),
+    made(audit.ProgramRestarted, _mount, of(labels.RESTART)),
+    made(audit.ProgramSought, _mount, _flag),
+    made(audit.ProgramsRun, _mount, number),
     made(audit.ConfigReloaded, of(labels.RELOAD), number),
     made(audit.AuditNoted, of(labels.AUDIT_EVENT), of(labels.AUDIT_OUTCOME)),
     made(audit.AuditWritten, _word, number, number, number),
@@ -218,6 +222,10 @@ def test_operations_of_a_store_that_gateways_share_are_told_apart_however_many_o
 
 def test_tokens_are_timed_only_where_some_are_asked_for() -> None:
     assert series_bound(replace(SMALL, token_users=())) < series_bound(SMALL)
+
+
+def test_programs_are_counted_only_where_some_are_ours() -> None:
+    assert series_bound(replace(SMALL, programs=())) < series_bound(SMALL)
 
 
 @pytest.mark.parametrize(("upstreams", "is_much"), [(1, False), (10, False), (11, True)])

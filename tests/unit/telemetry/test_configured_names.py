@@ -12,10 +12,11 @@ from taskgate.telemetry.metrics.settings import Configured
 Page = Callable[[], dict[tuple[str, tuple[tuple[str, str], ...]], float]]
 
 GAUGES = [audit.SlotsUsed("m", 3, 32, 5), audit.CallsRunning("m", 7), audit.HealthChecked("m", True, True),
-          audit.PollAdvised("m", timedelta(seconds=2)), audit.CircuitMoved("m", "open")]  # fmt: skip
+          audit.PollAdvised("m", timedelta(seconds=2)), audit.CircuitMoved("m", "open"),
+          audit.ProgramsRun("m", 3)]  # fmt: skip
 SHOWN = {"taskgate_concurrency_in_use": 3, "taskgate_concurrency_limit": 32, "taskgate_queue_depth": 5,
          "taskgate_tasks_running": 7, "taskgate_upstream_up": 1, "taskgate_poll_interval_seconds": 2,
-         "taskgate_upstream_circuit_open": 1}  # fmt: skip
+         "taskgate_upstream_circuit_open": 1, "taskgate_upstream_processes": 3}  # fmt: skip
 
 
 def adopt(metrics: PrometheusAudit, *upstreams: str, issuers: str = "corp", policies: str = "calls") -> None:

@@ -49,7 +49,12 @@ def test_the_same_fact_again_counts_again(
     metrics.record(fact)
     stores = ("taskgate_store_tasks", "taskgate_store_size", "taskgate_store_up")
     slots = ("taskgate_concurrency_in_use", "taskgate_concurrency_limit", "taskgate_queue_depth")
-    servers = ("taskgate_poll_interval", "taskgate_upstream_circuit", "taskgate_upstream_up")
+    servers = (
+        "taskgate_poll_interval",
+        "taskgate_upstream_circuit",
+        "taskgate_upstream_up",
+        "taskgate_upstream_processes",
+    )
     configuration = ("taskgate_config_last", "taskgate_config_hash")
     keys = ("taskgate_jwks_keys", "taskgate_jwks_last")
     sets = (*stores, *slots, *servers, *configuration, *keys, "taskgate_tasks_running")

@@ -51,6 +51,7 @@ STRANGERS = [
     (audit.QueueRefused("m", "mood"), {"reason"}),
     (audit.TaskPolled("m", "late"), {"result"}),
     (audit.UpstreamRetried("m", "mood"), {"reason"}),
+    (audit.ProgramRestarted("m", "mood"), {"reason"}),
     (audit.CircuitMoved("gone", "open"), {"upstream"}),
     (audit.ConfigReloaded("odd", 1), {"result"}),
 ]  # fmt: skip

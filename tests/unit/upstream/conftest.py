@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from helpers.exchange_server import ExchangeServer
+from helpers.scripted_tasks import ScriptedTasks
 from helpers.scripted_upstream import ScriptedServer
 from taskgate.clock import Clock, SystemClock
 from taskgate.dialects.base import Params
@@ -15,8 +16,11 @@ from taskgate.dialects.legacy.upstream import LegacyUpstream
 from taskgate.dialects.modern.upstream import ModernUpstream
 from taskgate.mcp.jsonrpc import Notification, Response
 from taskgate.mcp.versions import Peer, Revision
-from taskgate.upstream.base import ServerQuestion, Speaker, UpstreamSession
+from taskgate.upstream.base import UpstreamSession
+from taskgate.upstream.hearer import ServerQuestion
 from taskgate.upstream.http import HttpTransport, HttpUpstream, UpstreamObserver, UpstreamSettings
+from taskgate.upstream.resting import Foothold
+from taskgate.upstream.speaker import Speaker
 from unit.upstream.offices import Office
 
 
@@ -27,7 +31,9 @@ class Ear:
     notices: list[Notification] = field(default_factory=list)
     questions: list[ServerQuestion] = field(default_factory=list)
     lacks: list[Mapping[str, Any]] = field(default_factory=list)
+    footholds: list[Foothold] = field(default_factory=list)
     passes_rounds: bool = False
+    leaves: bool = False
 
     def notice(self, notification: Notification) -> None:
         self.notices.append(notification)
@@ -37,6 +43,9 @@ class Ear:
 
     def keep(self, _: object) -> None:
         pass
+
+    def hold_at(self, foothold: Foothold) -> None:
+        self.footholds.append(foothold)
 
     def asked(self, question: ServerQuestion) -> None:
         self.questions.append(question)
@@ -185,6 +194,19 @@ async def asked(server: ScriptedServer) -> AsyncIterator[Caller]:
     caller = new_caller(server.url, EVERYTHING)
     yield caller
     await caller.close()
+
+
+@pytest.fixture
+def tasks(server: ScriptedServer) -> ScriptedTasks:
+    """The tasks that the server makes of calls itself: of `research` of all, of `index` where it is asked to."""
+    return ScriptedTasks(server, required=("research",), optional=("index",))
+
+
+@pytest.fixture
+def far(tasks: ScriptedTasks) -> ScriptedTasks:
+    """The same of a server that wants to be looked at as good as never again."""
+    tasks.poll = 300_000
+    return tasks
 
 
 @pytest.fixture

@@ -13,9 +13,10 @@ from taskgate.dialects.base import Params
 from taskgate.dialects.legacy.upstream import LegacyUpstream
 from taskgate.dialects.modern.upstream import ModernUpstream
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.base import Speaker, UpstreamSession
+from taskgate.upstream.base import UpstreamSession
 from taskgate.upstream.http import HttpUpstream, UpstreamObserver, UpstreamSettings
 from taskgate.upstream.settings import GrantKind, GrantSettings
+from taskgate.upstream.speaker import Speaker
 
 CALL = Params('{"name":"echo","arguments":{}}')
 
@@ -24,6 +25,7 @@ class Deaf:
     """Hears nothing; see Hearer."""
 
     passes_rounds = False
+    leaves = False
 
     def notice(self, _: object) -> None:
         pass
@@ -32,6 +34,9 @@ class Deaf:
         return None
 
     def keep(self, _: object) -> None:
+        pass
+
+    def hold_at(self, _: object) -> None:
         pass
 
     def asked(self, _: object) -> None:

@@ -14,7 +14,7 @@ from helpers.scripted_upstream import ScriptedServer, result, status
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.mcp.versions import Peer, Revision
-from taskgate.upstream.base import ServerQuestion
+from taskgate.upstream.hearer import ServerQuestion
 from taskgate.upstream.initialize.detours import MAX_ROUNDS
 from unit.upstream.conftest import EVERYTHING, Caller, Ear, new_caller
 from unit.upstream.eras import in_turn, refuses
@@ -190,13 +190,14 @@ async def test_the_second_try_has_what_is_left_of_the_calls_time(
 ) -> None:
     server.script["pay"] = in_turn(wants(visit()), result({"content": []}))
     ceilings: list[float] = []
-    ask = modern.session._ask  # type: ignore[attr-defined]
+    natives = modern.session._natives  # type: ignore[attr-defined]
+    reach = natives._reach
 
-    async def recording(errand: Any) -> Any:
+    async def recording(errand: Any, *spent: float) -> Any:
         ceilings.append(errand.bounds.ceiling)
-        return await ask(errand)
+        return await reach.ask(errand, *spent)
 
-    monkeypatch.setattr(modern.session, "_ask", recording)
+    monkeypatch.setattr(natives, "_reach", reach._replace(ask=recording))
     async with bounded():
         await modern.run("pay", within=9, ear=Answering(answers=[ACCEPTED]))
     first, second = ceilings

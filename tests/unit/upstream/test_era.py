@@ -4,7 +4,7 @@ import pytest
 
 from helpers.scripted_replies import Reply
 from helpers.scripted_upstream import Hold, ScriptedServer, error, raw, redirect, resets, result, status
-from helpers.stateless_schema import check_client_message
+from helpers.stateless_requests import check_client_message
 from helpers.stateless_server import StatelessServer
 from helpers.waiting import bounded
 from requirements import covers

@@ -209,7 +209,11 @@ async def test_an_error_of_the_servers_own_is_an_answer_whatever_its_status(
 
 
 async def test_the_result_of_a_task_is_the_servers_text(server: ScriptedServer, caller) -> None:
-    server.script["odd"] = raw(b'{"id": 2 ,"result":{"content" : [ ], "n":1e999},"jsonrpc":"2.0"}')
+    async def odd(turn: Turn) -> web.StreamResponse:
+        body = b'{"id": %d ,"result":{"content" : [ ], "n":1e999},"jsonrpc":"2.0"}' % turn.message["id"]
+        return await raw(body)(turn)
+
+    server.script["odd"] = odd
     outcome = await caller.run("odd")
     assert isinstance(outcome, CallSucceeded)
     assert outcome.result == '{"content" : [ ], "n":1e999}'

@@ -46,7 +46,7 @@ async def wait_for_a_connection(office: Callable[..., Office], _: ExchangeServer
     session = house.session(somebody())
     await relay(session)
     begun, gate = asyncio.Event(), asyncio.Event()
-    pool = house.upstream._transport._pool
+    pool = house.upstream._transport._origin._pool
     dial = pool.dial
 
     async def slow(until: float | None) -> Connection:

@@ -15,7 +15,7 @@ from taskgate.errors import UpstreamFailed
 from taskgate.upstream.calls import Call
 from taskgate.upstream.patience import Bounds, Patience, briefly
 from taskgate.upstream.settings import ToolTimeouts
-from unit.upstream.conftest import Caller, settings_for
+from unit.upstream.conftest import Caller, settings_for, speaks_for_anybody
 
 
 def seconds(number: float) -> timedelta:
@@ -144,8 +144,9 @@ def test_a_call_that_is_over_has_no_time(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.fixture
 def bells(caller: Caller) -> Bells:
     """The alarms of the caller's session, in the hands of the test."""
-    bells = Bells()
-    caller.session._means = replace(caller.session._means, alarms=bells)  # type: ignore[arg-type]
+    bells, upstream = Bells(), caller.upstream
+    upstream._means = replace(upstream._means, alarms=bells)
+    caller.session = upstream.session(caller.heard.of_session, speaks_for_anybody)
     return bells
 
 

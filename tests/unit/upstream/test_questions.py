@@ -11,8 +11,8 @@ from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.dialects.base import Asked, Question
 from taskgate.dialects.legacy.upstream import LegacyUpstream
-from taskgate.upstream.base import Speaker
 from taskgate.upstream.initialize.questions import MAX_OPEN, Questions
+from taskgate.upstream.speaker import Speaker
 from unit.upstream.asking import ACCEPTED, CANCELLED, Asking, question, told
 from unit.upstream.conftest import Caller, Ear
 

@@ -8,7 +8,7 @@ from helpers.scripted_upstream import Hold, ScriptedServer, error, note, result,
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.tasks.policy import TaskSupport
-from taskgate.upstream.base import Speaker
+from taskgate.upstream.speaker import Speaker
 
 CHANGED = note("notifications/tools/list_changed")
 

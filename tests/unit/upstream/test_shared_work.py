@@ -50,7 +50,9 @@ async def test_the_stream_of_a_session() -> None:
         """Nobody wants to know."""
 
     observer = UpstreamObserver(answered=nothing, session_lost=nothing, stream_opened=nothing, stream_ended=nothing)
-    stream = ServerStream(cast("Transport", Silent()), {}, hear=nothing, observer=observer, clock=SystemClock())
+    stream = ServerStream(
+        cast("Transport", Silent()), {}, hear=nothing, lost=nothing, observer=observer, clock=SystemClock()
+    )
     await eventually(lambda: heard)
     await stream.close()
     assert heard == ["nobody's"]
@@ -114,3 +116,39 @@ async def test_the_rounds_over_connections_that_are_kept() -> None:
     await eventually(lambda: dropped)
     await pool.close()
     assert set(dropped) == {"nobody's"}
+
+
+async def test_what_came_about_in_another_way_is_there_for_everybody_until_it_is_forgotten() -> None:
+    made: list[str] = []
+
+    async def make() -> str:
+        made.append("made")
+        return "made"
+
+    flight = SingleFlight(make)
+    flight.put("found")
+    assert (flight.value, await flight.get(), flight.is_empty, made) == ("found", "found", False, [])
+    flight.forget()
+    assert (flight.value, flight.is_empty, await flight.get()) == (None, True, "made")
+    await flight.close()
+
+
+async def test_what_was_made_is_there_in_the_moment_in_which_it_is_made() -> None:
+    """Who closes before anybody was told of it has to find it, or nobody ends it."""
+    news = asyncio.get_running_loop().create_future()
+    begun = asyncio.Event()
+
+    async def make() -> str:
+        begun.set()
+        made: str = await news
+        return made
+
+    work = SingleFlight(make)
+    waiting = asyncio.create_task(work.get())
+    await begun.wait()
+    news.set_result("made")
+    # The turn in which the work goes on, and is done.
+    await asyncio.sleep(0)
+    assert work.value == "made"
+    await work.close()
+    assert await waiting == "made"

@@ -200,7 +200,7 @@ async def test_a_session_takes_the_same_pauses_every_time(
     assert seen[0] == seen[1]
 
 
-@pytest.mark.parametrize("code", [408, 429, 500, 503])
+@pytest.mark.parametrize("code", [408, 409, 429, 500, 503])
 async def test_a_refusal_of_the_moment_is_no_end_of_the_stream(
     server: ScriptedServer, caller, pauses: list[float], code: int
 ) -> None:

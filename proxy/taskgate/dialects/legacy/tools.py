@@ -13,7 +13,6 @@ from taskgate.dialects.legacy.results import OTHER_ERA
 from taskgate.dialects.reading import Edits, value_of
 from taskgate.errors import MalformedMessage
 from taskgate.mcp.jsonrpc import Member, Members, RawJson, Shape, elements, insertion, members, removals, splice
-from taskgate.tasks.policy import TaskSupport
 
 MAX_REMEMBERED: Final = 64 * 1024
 """Pages up to so many characters are kept amended: servers send the same one again and again."""
@@ -87,8 +86,7 @@ def _tool_edits(listed: str, tool: Member, fields: Members, name: str, support: 
     if support is None:
         return removals(fields, ("execution",))
     said = (execution.members or {}).get("taskSupport") if execution is not None else None
-    native = said.value if said is not None and isinstance(said.value, str) else None
-    word = support(name, TaskSupport(native) if native in _WORDS else None, hints_of(tool.value))
+    word = support(name, hints_of(tool.value))
     if said is not None:
         return [(said.start, said.end, f'"{word}"')]
     if execution is not None and execution.members is not None:
@@ -102,4 +100,3 @@ def _tool_edits(listed: str, tool: Member, fields: Members, name: str, support: 
 
 _remembered = lru_cache(maxsize=64)(_amend)
 _fitting_remembered = lru_cache(maxsize=64)(_fitting)
-_WORDS = frozenset(TaskSupport)

@@ -1,7 +1,7 @@
 """Servers of the initialize era: what they are told, and what their messages mean. Pure; holds no session.
 
 What they ask of a host is read in `upstream_questions`, what a host declared in `capabilities`, what they want to be
-done before they answer in `url_elicitation`.
+done before they answer in `url_elicitation`, what tasks of their own are said to be in `native_tasks`.
 """
 
 from typing import Any, Final
@@ -17,11 +17,12 @@ from taskgate.dialects.base import (
     ProgressTold,
     Question,
     Server,
+    TaskShown,
     ToolPage,
     Withdrawn,
 )
 from taskgate.dialects.catalogue import hints_of
-from taskgate.dialects.legacy import capabilities, upstream_questions, url_elicitation
+from taskgate.dialects.legacy import capabilities, native_tasks, upstream_questions, url_elicitation
 from taskgate.dialects.reading import value_of
 from taskgate.errors import MalformedMessage, UnparsableMessage, UpstreamFailed, UpstreamReason
 from taskgate.mcp import vocabulary as words
@@ -49,6 +50,8 @@ MAX_DEPTH: Final = 256
 
 class LegacyUpstream:
     """The translator for servers of the initialize era. `version` is the gateway's own, told as client info."""
+
+    native: Final = native_tasks.NativeTasks()
 
     def __init__(self, version: str) -> None:
         self._version = version
@@ -142,6 +145,9 @@ class LegacyUpstream:
             case Notification(method=words.NOTE_CANCELLED):
                 id_ = value_of(heard.params, "requestId")
                 return Withdrawn(id_) if is_id(id_) else None
+            case Notification(method=words.NOTE_TASK_STATUS):
+                task = native_tasks.told(heard)
+                return None if task is None else TaskShown(task)
             case Notification(method=method) if method in words.RELAYED_NOTICES:
                 return Noticed(heard)
         return None

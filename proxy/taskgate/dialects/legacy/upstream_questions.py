@@ -4,6 +4,7 @@ from typing import Final
 
 from taskgate.dialects.base import Answer, Asked, Params, Question, Questioned
 from taskgate.dialects.legacy import capabilities
+from taskgate.dialects.legacy.native_tasks import related
 from taskgate.dialects.reading import cut, meta_of
 from taskgate.mcp import vocabulary as words
 from taskgate.mcp.jsonrpc import (
@@ -36,9 +37,10 @@ def read_question(request: Request, host: Peer | None) -> Asked | Questioned:
     if code is not None:
         return Questioned(error_text(request.id, _error(code, _MESSAGES[code])), required)
     keeps_task = capabilities.hosts_tasks_of(host, request.method)
-    token = meta_of(request.params).get("progressToken")
+    meta = meta_of(request.params)
+    token = meta.get("progressToken")
     question = Question(request.method, _params(request, keeps_task=keeps_task))
-    return Asked(request.id, question, None if token is None else token.value)
+    return Asked(request.id, question, None if token is None else token.value, related(meta))
 
 
 def answer_text(id: RequestId, answer: Answer) -> str:

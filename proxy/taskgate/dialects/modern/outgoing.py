@@ -32,7 +32,7 @@ def request(id: int, saying: Saying, host: Peer | None, info: RawJson) -> Writte
     """
     text = "" if saying.params is None else saying.params.with_token(id)
     text = text if text.startswith("{") else "{}"
-    capabilities = dump(declared(host)) if host is not None and host.capabilities else "{}"
+    capabilities = _capabilities(host, saying.follows_tasks)
     written = _amended(text, saying, _told(capabilities, info), _more(id, saying))
     return Written(request_text(id, saying.method, written), _headers(text, saying))
 
@@ -62,7 +62,16 @@ def listening(wants: Listened) -> RawJson:
     told: dict[str, Any] = {name: True for name, wanted in flags.items() if wanted}
     if wants.uris:
         told["resourceSubscriptions"] = list(wants.uris)
+    if wants.tasks:
+        told["taskIds"] = list(wants.tasks)
     return dump({"notifications": told})
+
+
+def _capabilities(host: Peer | None, follows_tasks: bool) -> RawJson:
+    """What the host can be asked, and the extension where what becomes a task is followed to its end (M-NEG-1)."""
+    if not follows_tasks:
+        return dump(declared(host)) if host is not None and host.capabilities else "{}"
+    return dump({**declared(host), "extensions": {words.TASKS_EXTENSION: {}}})
 
 
 class _Told(NamedTuple):

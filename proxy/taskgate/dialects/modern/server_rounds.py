@@ -34,11 +34,33 @@ def round_of(method: str, id: int, response: Response) -> ServerRound | None:
         return None
     if kind.value != "input_required" or method not in IN_ROUNDS:
         raise broke("its answer is of a kind that was not asked for")
-    questions = _questions(response.text, found.get("inputRequests"), id)
+    questions = questions_of(response.text, found.get("inputRequests"), id)
     state = _state(response.text, found.get("requestState"))
     if not questions and state is None:
         raise broke("it asks for nothing")
     return ServerRound(questions, state)
+
+
+def questions_of(text: str, member: Member | None, id: int) -> dict[str, Question]:
+    """The questions of a map of input requests, by the server's keys; none where there is no map.
+
+    UpstreamFailed, reason malformed, for what nobody can be asked. `id` is of a request, and no two have the same.
+    """
+    if member is None or member.value is None:
+        return {}
+    if not isinstance(member.value, dict) or len(member.value) > MAX_QUESTIONS:
+        raise broke("it asks in no form")
+    requests = text[member.start : member.end]
+    try:
+        entries = members(requests)
+        "".join(entries).encode()
+        texts = [requests[entry.start : entry.end] for entry in entries.values()]
+        return {
+            key: _question(each, f"{id}-{turn}") for turn, (key, each) in enumerate(zip(entries, texts, strict=True))
+        }
+    except (MalformedMessage, UnicodeEncodeError):
+        # Something stands there twice, or under a key that could not be written again.
+        raise broke("its questions cannot be told apart") from None
 
 
 def answers(given: Mapping[str, tuple[Question, Answer]]) -> RawJson | None:
@@ -62,24 +84,6 @@ def _state(text: str, member: Member | None) -> RawJson | None:
     if not isinstance(member.value, str):
         raise broke("its requestState is no text")
     return text[member.start : member.end]
-
-
-def _questions(text: str, member: Member | None, id: int) -> dict[str, Question]:
-    if member is None or member.value is None:
-        return {}
-    if not isinstance(member.value, dict) or len(member.value) > MAX_QUESTIONS:
-        raise broke("it asks in no form")
-    requests = text[member.start : member.end]
-    try:
-        entries = members(requests)
-        "".join(entries).encode()
-        texts = [requests[entry.start : entry.end] for entry in entries.values()]
-        return {
-            key: _question(each, f"{id}-{turn}") for turn, (key, each) in enumerate(zip(entries, texts, strict=True))
-        }
-    except (MalformedMessage, UnicodeEncodeError):
-        # Something stands there twice, or under a key that could not be written again.
-        raise broke("its questions cannot be told apart") from None
 
 
 def _question(text: RawJson, elicitation: str) -> Question:

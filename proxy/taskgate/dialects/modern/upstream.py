@@ -10,11 +10,12 @@ from typing import Final
 from taskgate.dialects import outcomes
 from taskgate.dialects.amending import PROTOCOL, Change, changed
 from taskgate.dialects.base import Answered, Noticed, ProgressTold, Server
-from taskgate.dialects.modern import declared, outgoing, server_rounds, welcome
+from taskgate.dialects.modern import declared, outgoing, server_rounds, server_tasks, welcome
 from taskgate.dialects.modern.breaches import broke
 from taskgate.dialects.params import Params
 from taskgate.dialects.questions import Answer, Question
 from taskgate.dialects.reading import meta_of, value_of
+from taskgate.dialects.server_tasks import ServerTask, TaskTold
 from taskgate.dialects.stateless_server import CataloguePage, Listened, Said, Saying, ServerRound, Subscribed, Written
 from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.mcp import vocabulary as words
@@ -62,7 +63,8 @@ class ModernUpstream:
 
     def listen(self, id: int, wants: Listened, host: Peer | None) -> Written:
         params = Params(outgoing.listening(wants))
-        return self.request(id, Saying(method=words.SUBSCRIPTIONS_LISTEN, params=params), host)
+        saying = Saying(method=words.SUBSCRIPTIONS_LISTEN, params=params, follows_tasks=bool(wants.tasks))
+        return self.request(id, saying, host)
 
     def list_tools(self, id: int, cursor: RawJson | None, host: Peer | None) -> Written:
         params = None if cursor is None else Params(f'{{"cursor":{cursor}}}')
@@ -89,7 +91,10 @@ class ModernUpstream:
                 known = isinstance(token, int) and not isinstance(token, bool)
                 return ProgressTold(token, _plain(heard)) if known else None
             case Notification(method=words.NOTE_SUBSCRIBED):
-                return Subscribed(_granted(heard))
+                return Subscribed(_granted(heard, "resourceSubscriptions"), _granted(heard, "taskIds"))
+            case Notification(method=words.NOTE_TASKS):
+                task = server_tasks.told(heard.params)
+                return None if task is None else TaskTold(task)
             case Notification(method=method) if method in _NOTICES:
                 return Noticed(_plain(heard))
         return None
@@ -109,6 +114,24 @@ class ModernUpstream:
 
     def round_of(self, method: str, id: int, response: Response) -> ServerRound | None:
         return server_rounds.round_of(method, id, response)
+
+    def serves_tasks(self, server: Server) -> bool:
+        return server_tasks.serves_tasks(server.peer)
+
+    def task_of(self, method: str, response: Response) -> ServerTask | None:
+        return server_tasks.created(method, response)
+
+    def look(self, id: int, task: str, host: Peer | None) -> Written:
+        return self._of_task(id, words.TASKS_GET, server_tasks.reference(task), host)
+
+    def looked(self, call: int, task: str, response: Response) -> ServerTask | None:
+        return server_tasks.shown(call, task, response)
+
+    def update(self, id: int, task: str, answers: RawJson, host: Peer | None) -> Written:
+        return self._of_task(id, words.TASKS_UPDATE, server_tasks.update(task, answers), host)
+
+    def cancel(self, id: int, task: str, host: Peer | None) -> Written:
+        return self._of_task(id, words.TASKS_CANCEL, server_tasks.reference(task), host)
 
     def declared(self, host: Peer | None, question: Question) -> bool:
         return declared.takes(host, question)
@@ -133,6 +156,9 @@ class ModernUpstream:
     def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
         return outcomes.outcome(response)
 
+    def _of_task(self, id: int, method: str, params: RawJson, host: Peer | None) -> Written:
+        return self.request(id, Saying(method=method, params=Params(params), follows_tasks=True), host)
+
 
 def _read(message: bytes) -> Message:
     try:
@@ -147,11 +173,11 @@ def _own(text: str) -> Response:
     return response
 
 
-def _granted(notification: Notification) -> frozenset[str]:
-    """The resources that a stream tells of, by its first message."""
+def _granted(notification: Notification, kind: str) -> frozenset[str]:
+    """What a stream tells of, by its first message."""
     granted = value_of(notification.params, "notifications")
-    uris = granted.get("resourceSubscriptions") if isinstance(granted, dict) else None
-    return frozenset(uri for uri in uris if isinstance(uri, str)) if isinstance(uris, list) else frozenset()
+    names = granted.get(kind) if isinstance(granted, dict) else None
+    return frozenset(name for name in names if isinstance(name, str)) if isinstance(names, list) else frozenset()
 
 
 def _plain(notification: Notification) -> Notification:

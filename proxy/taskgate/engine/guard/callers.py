@@ -12,7 +12,7 @@ from taskgate.engine.guard.incidents import Incidents
 from taskgate.engine.messages import Exchange
 from taskgate.engine.mounts import Mount
 from taskgate.errors import AuthReason, KeysUnavailable, Unauthenticated
-from taskgate.upstream.base import Speaker
+from taskgate.upstream.speaker import Speaker
 
 
 class Callers(Protocol):

@@ -14,7 +14,7 @@ from taskgate.engine.stateless.lines import Line
 from taskgate.mcp import vocabulary as words
 from taskgate.mcp.jsonrpc import Response
 from taskgate.tasks.policy import Mode
-from taskgate.upstream.base import Hearer
+from taskgate.upstream.hearer import Hearer
 
 IN_ROUNDS: Final = frozenset({words.TOOLS_CALL, "prompts/get", "resources/read"})
 """What a server may ask for more of before it answers (M-MRTR-1)."""

@@ -20,8 +20,9 @@ from taskgate.errors import QueueFull
 from taskgate.mcp.jsonrpc import Notification, Response
 from taskgate.mcp.vocabulary import NOTE_PROGRESS
 from taskgate.telemetry.visit import Visit, current, within
-from taskgate.upstream.base import Between, Hearer, ServerQuestion, Speaker
-from taskgate.upstream.resting import Leave
+from taskgate.upstream.hearer import Between, Hearer, ServerQuestion
+from taskgate.upstream.resting import Foothold, Leave
+from taskgate.upstream.speaker import Speaker
 
 log = getLogger("taskgate.stateless")
 
@@ -37,9 +38,11 @@ class Flight:
         "_asked",
         "_call",
         "_change",
+        "_foothold",
         "_has_told",
         "_hearer",
         "_heir",
+        "_is_left",
         "_most",
         "_progress",
         "_questions",
@@ -58,7 +61,9 @@ class Flight:
         self._questions: dict[str, ServerQuestion] = {}
         self._hearer: Hearer | None = None
         self._heir: Hearer | None = None
+        self._is_left = False
         self._progress: Notification | None = None
+        self._foothold: Foothold | None = None
         self._change = asyncio.Event()
         self._call: asyncio.Task[Response] | None = None
         self._visit = _visit()
@@ -93,6 +98,17 @@ class Flight:
     def keep(self, between: Between) -> Leave | None:
         """See Hearer; what is no task nobody takes over."""
         return None if self._heir is None else self._heir.keep(between)
+
+    def hold_at(self, foothold: Foothold) -> None:
+        """See Hearer; the newest counts should it become a task."""
+        self._foothold = foothold
+        if self._heir is not None:
+            self._heir.hold_at(foothold)
+
+    @property
+    def leaves(self) -> bool:
+        """See Hearer."""
+        return self._is_left or (self._heir is not None and self._heir.leaves)
 
     def asked(self, question: ServerQuestion) -> None:
         """See Hearer."""
@@ -196,6 +212,8 @@ class Flight:
             self._progress = None
         for question in self._taken():
             hearer.asked(question)
+        if self._foothold is not None:
+            hearer.hold_at(self._foothold)
 
     async def response(self) -> Response:
         """See Underway. Not to be asked for after `close`, which is to follow where it raises."""
@@ -208,6 +226,8 @@ class Flight:
         call, self._call = self._call, None
         if call is not None:
             call.cancel()
+        # The call may end only after this, and is to know then.
+        self._is_left = self.leaves
         self._hearer = self._heir = None
 
     def _taken(self) -> tuple[ServerQuestion, ...]:

@@ -8,17 +8,17 @@ from collections.abc import Awaitable, Mapping
 from typing import Any, Self
 
 from taskgate.dialects.needs import together
-from taskgate.dialects.progress import done_of
+from taskgate.dialects.progress import done_of, words_of
 from taskgate.dialects.stateless import Stateless, StatelessDialect
 from taskgate.engine.messages import Exchange
 from taskgate.engine.pulse import Pulse
 from taskgate.engine.relay import STEP
 from taskgate.mcp.jsonrpc import Notification
 from taskgate.mcp.vocabulary import NOTE_MESSAGE, NOTE_PROGRESS
-from taskgate.upstream.base import Between, ServerQuestion
+from taskgate.upstream.hearer import ServerQuestion, Unkept
 
 
-class Telling:
+class Telling(Unkept):
     """Hears one request for its host; see Hearer.
 
     Progress goes out under the host's own token and grows with every message (M-PROG-1), a log line where the request
@@ -53,9 +53,18 @@ class Telling:
 
     def notice(self, notification: Notification) -> None:
         """See Hearer."""
-        if self._exchange.inbound.accepts_stream and self._concerns(notification):
-            self._spoke = True
-            self._exchange.stream().put(self._dialect.notice(notification, self._token))
+        if not self._exchange.inbound.accepts_stream:
+            return
+        if self._concerns(notification):
+            message = self._dialect.notice(notification, self._token)
+        elif self._token is not None and self._done is not None and (words := words_of(notification)) is not None:
+            # The number that goes with them is ours: only what we made up meanwhile is further.
+            self._done += STEP
+            message = self._dialect.progress(self._token, self._done, words)
+        else:
+            return
+        self._spoke = True
+        self._exchange.stream().put(message)
 
     def clog(self) -> Awaitable[None] | None:
         """See Hearer."""
@@ -68,9 +77,6 @@ class Telling:
     def refused(self, required: Mapping[str, Any]) -> None:
         """See Hearer."""
         self.missing = together(self.missing, required)
-
-    def keep(self, between: Between) -> None:
-        """See Hearer: nobody takes over the call of a request."""
 
     def live(self) -> None:
         """Show the host that the request is still served, where nothing else did."""

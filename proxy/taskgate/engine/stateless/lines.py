@@ -20,7 +20,9 @@ from taskgate.errors import InvalidParams
 from taskgate.mcp.jsonrpc import Notification
 from taskgate.mcp.versions import Peer
 from taskgate.tasks.record import OwnerKey
-from taskgate.upstream.base import Between, ServerQuestion, Speaker, UpstreamSession
+from taskgate.upstream.base import UpstreamSession
+from taskgate.upstream.hearer import ServerQuestion, Unkept
+from taskgate.upstream.speaker import Speaker
 
 MAX_IDLE: Final = 16
 """Lines of one caller at one mount that are kept though nothing goes over them."""
@@ -35,7 +37,7 @@ LONGEST_KEPT: Final = 4 * 1024
 Hear = Callable[[Notification], None]
 
 
-class Line:
+class Line(Unkept):
     """One session with a server, and for whom it is.
 
     Inside `with line`, and while it is held, it is in use: it is not let go, and idleness counts from the end of that.
@@ -94,9 +96,6 @@ class Line:
 
     def clog(self) -> None:
         """See Hearer: what belongs to no call is dropped rather than waited for."""
-
-    def keep(self, between: Between) -> None:
-        """See Hearer: no call is heard here."""
 
     @property
     def passes_rounds(self) -> bool:

@@ -37,7 +37,7 @@ class ListenStream:
         expiry: asyncio.TimerHandle | None = None
         with self._work:
             if self._until is not None:
-                left = (self._until - self._clock.now()).total_seconds()
+                left = (self._until - self._clock.wall()).total_seconds()
                 expiry = asyncio.get_running_loop().call_later(min(left, LONGEST_TIMER), self.end)
             self._feed.when_lost(self.end)
             self._exchange.when_gone(self.end)
@@ -53,7 +53,7 @@ class ListenStream:
 
     def say(self, message: str) -> None:
         """Say something; a host too slow for what waits loses the stream."""
-        if self._until is not None and self._clock.now() >= self._until:
+        if self._until is not None and self._clock.wall() >= self._until:
             self.end()
             return
         self.has_begun = True

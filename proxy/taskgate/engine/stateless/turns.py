@@ -13,7 +13,7 @@ from taskgate.engine.stateless.errands import Errand
 from taskgate.errors import QueueFull
 from taskgate.mcp.jsonrpc import Response
 from taskgate.telemetry.audit import Audit, ToolCalled
-from taskgate.upstream.base import Hearer
+from taskgate.upstream.hearer import Hearer
 
 
 class Turns:

@@ -22,7 +22,7 @@ from taskgate.engine.streams.feed import LastingFeed
 from taskgate.engine.telling.afar import Heard, Listening
 from taskgate.engine.telling.offers import Offers
 from taskgate.engine.telling.task_streams import TaskStreams, origin_of
-from taskgate.errors import AuthReason, GatewayError, TaskNotFound, Unauthenticated
+from taskgate.errors import AuthReason, Draining, GatewayError, TaskNotFound, Unauthenticated
 from taskgate.interruption import Interrupted, Interruptible
 from taskgate.mcp.versions import Peer
 from taskgate.mcp.vocabulary import TASKS_RESULT
@@ -72,6 +72,8 @@ class Following:
         self._dialect = dialect
         self._clock = clock
         self._waits: dict[Feed, TaskRecord] = {}
+        self._waiting: dict[Interruptible, TaskId] = {}
+        self._left: timedelta | None = None
 
     async def outcome(
         self, exchange: Exchange, caller: AuthContext, host_session: HostSession, task: TaskId, method: str
@@ -80,12 +82,28 @@ class Following:
 
         That stream carries the questions of the task, too, unless a GET stream of the session that made it does.
 
-        Raises TaskNotFound, also when the task expires meanwhile, Interrupted when the host leaves for good, and
-        Unauthenticated when its token ends first: nothing is given out after that (T9).
+        Raises TaskNotFound, also when the task expires meanwhile, Interrupted when the host leaves for good, Draining
+        when the gateway ends and the task does not, and Unauthenticated when its token ends first: nothing is given out
+        after that (T9).
         """
         record = await self._lookups.find(exchange, caller, host_session.mount.name, task, method)
         if not record.status.is_terminal:
-            waiting = Interruptible()
+            record = await self._awaited(record, exchange, caller, host_session)
+        return await self._whole(record)
+
+    def leave(self, tasks: frozenset[TaskId], patience: timedelta) -> None:
+        """These do not end here any more: whoever waits for one is told to ask again in so long."""
+        self._left = patience
+        for waiting, task in self._waiting.items():
+            if task in tasks:
+                waiting.interrupt()
+
+    async def _awaited(
+        self, record: TaskRecord, exchange: Exchange, caller: AuthContext, host_session: HostSession
+    ) -> TaskRecord:
+        waiting = Interruptible()
+        self._waiting[waiting] = record.id
+        try:
             with waiting:
                 exchange.when_gone(waiting.interrupt)
                 if exchange.inbound.accepts_stream:
@@ -93,7 +111,13 @@ class Following:
                 while not record.status.is_terminal:
                     await self._news(record, caller)
                     record = await self._lookups.again(record)
-        return await self._whole(record)
+        except Interrupted:
+            if self._left is None:
+                raise
+            raise Draining(self._left) from None
+        finally:
+            del self._waiting[waiting]
+        return record
 
     async def take_up(self, exchange: Exchange, caller: AuthContext, host_session: HostSession, moved: Moved) -> None:
         """Go on with a wait on its stream, and end that with what comes of it; raises nothing but cancellation.
@@ -205,11 +229,10 @@ class Following:
             await self._offers.offer(record, feed, peer)
 
     async def _news(self, record: TaskRecord, caller: AuthContext) -> None:
-        now = self._clock.now()
-        left = min(PATIENCE, record.expires_at - now)
+        left = min(PATIENCE, record.expires_at - self._clock.now())
         if caller.good_until is not None:
-            left = min(left, caller.good_until - now)
+            left = min(left, caller.good_until - self._clock.wall())
         watch = TaskWatch(id=record.id, revision=record.revision)
         await self._store.changed(watch, timeout=max(left, timedelta()))
-        if caller.good_until is not None and self._clock.now() >= caller.good_until:
+        if caller.good_until is not None and self._clock.wall() >= caller.good_until:
             raise Unauthenticated(AuthReason.EXPIRED)

@@ -11,27 +11,29 @@ from typing import Any, Final
 
 from taskgate.dialects.base import DownstreamDialect
 from taskgate.dialects.progress import read_progress
+from taskgate.dialects.questions import Question
 from taskgate.engine.admission.rules import Live
 from taskgate.engine.awaited import Awaited
 from taskgate.engine.background import Background
 from taskgate.engine.changes import Changes
 from taskgate.engine.inputs import TaskInputs
 from taskgate.engine.resting import Resting
-from taskgate.engine.rests import UNSEALED, Rest, Rests
+from taskgate.engine.rests import UNSEALED, Footing, Rest, Rests
 from taskgate.engine.telling.task_streams import Origin, TaskStreams, origin_of
 from taskgate.mcp.jsonrpc import Notification, RequestId
 from taskgate.mcp.vocabulary import NOTE_MESSAGE, NOTE_PROGRESS
 from taskgate.tasks.events import Progressed, TaskEvent
 from taskgate.tasks.record import OwnerKey, TaskRecord
-from taskgate.upstream.base import Between, ServerQuestion, Speaker
-from taskgate.upstream.resting import Leave
+from taskgate.upstream.hearer import Between, ServerQuestion, Unkept
+from taskgate.upstream.resting import Foothold, Leave
+from taskgate.upstream.speaker import Speaker
 
 WRITE_EVERY: Final = timedelta(seconds=1)
 """How often, at most, the progress of a task is written."""
 
 
 class Hearing:
-    """What the hearers of all tasks share."""
+    """What the hearers of all tasks share. `outlives` is whether records are still there when this process is gone."""
 
     def __init__(
         self,
@@ -41,12 +43,14 @@ class Hearing:
         dialect: DownstreamDialect,
         live: Live,
         rests: Rests = UNSEALED,
+        outlives: bool = True,
     ) -> None:
         self.changes = changes
         self.streams = streams
         self.dialect = dialect
         self.live = live
         self.rests = rests
+        self.outlives = outlives
 
     def of(self, record: TaskRecord) -> "TaskHearer":
         """Who hears the call of one task; to be closed."""
@@ -70,6 +74,7 @@ class TaskHearer:
         "_token",
         "_told",
         "_writing",
+        "leaves",
         "speaker",
     )
 
@@ -87,6 +92,8 @@ class TaskHearer:
         self._resting: Resting | Awaited | None = None
         self._background: Background | None = None
         self._closed = False
+        self.leaves = False
+        """See Hearer."""
         self.speaker: Speaker | None = None
         """Who answered last."""
 
@@ -114,19 +121,10 @@ class TaskHearer:
 
     def asked(self, question: ServerQuestion) -> None:
         """See Hearer."""
-        if self._closed:
+        if not self._closed:
+            self._asking().ask(question)
+        elif not self.leaves:
             question.refuse()
-            return
-        if self._inputs is None:
-            hearing = self._hearing
-            self._inputs = TaskInputs(
-                self._owner,
-                self._origin.task,
-                changes=hearing.changes,
-                dialect=hearing.dialect,
-                bounds=self._bounds,
-            )
-        self._inputs.ask(question)
 
     def keep(self, between: Between) -> Leave | None:
         """See Hearer: the record keeps it."""
@@ -140,10 +138,32 @@ class TaskHearer:
         self._resting = awaited = Awaited(record, rest, changes=self._hearing.changes, wait=self._bounds.wait)
         return awaited
 
+    def hold_at(self, foothold: Foothold) -> None:
+        """See Hearer: the record keeps it, where it outlives this process."""
+        if self._hearing.outlives and not self._closed:
+            self._asking().hold_at(foothold, self._hearing.rests)
+
+    def stands(self, record: TaskRecord, footing: Footing) -> Mapping[str, Question]:
+        """The call is at its server since another process had it; what that may still wait for, by its own keys."""
+        return self._asking().stand(record, footing, self._hearing.rests)
+
+    def sinks(self) -> None:
+        """Nobody can go on with the call from where it was: it begins anew."""
+        if self._inputs is not None:
+            self._inputs.sink()
+
+    def leave(self) -> bool:
+        """The call is given up here; whether another process goes on with it. Then its questions are not withdrawn."""
+        self.leaves = self.leaves or (self.is_resting and self._hearing.outlives)
+        if self.leaves:
+            self.close()
+        return self.leaves
+
     @property
     def is_resting(self) -> bool:
         """Whether another process can go on with the call as it is now."""
-        return self._resting is not None and self._resting.is_kept
+        rests, stands = self._resting, self._inputs
+        return (rests is not None and rests.is_kept) or (stands is not None and stands.is_kept)
 
     def refused(self, required: Mapping[str, Any]) -> None:
         """See Hearer: a task ends as its server has it end."""
@@ -173,6 +193,18 @@ class TaskHearer:
             self._inputs.close()
         if self._background is not None:
             self._background.cancel()
+
+    def _asking(self) -> TaskInputs:
+        if self._inputs is None:
+            hearing = self._hearing
+            self._inputs = TaskInputs(
+                self._owner,
+                self._origin.task,
+                changes=hearing.changes,
+                dialect=hearing.dialect,
+                bounds=self._bounds,
+            )
+        return self._inputs
 
     def _progressed(self, notification: Notification) -> None:
         progress = read_progress(notification)
@@ -209,16 +241,13 @@ class TaskHearer:
         self._writing = False
 
 
-class _Nobody:
+class _Nobody(Unkept):
     """Hears what belongs to no call of a session that has no host."""
 
     def notice(self, notification: Notification) -> None:
         """See Hearer; nobody is there."""
 
     def clog(self) -> None:
-        """See Hearer; nobody is there."""
-
-    def keep(self, between: Between) -> None:
         """See Hearer; nobody is there."""
 
     @property

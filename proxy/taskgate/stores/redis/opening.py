@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
+from taskgate.clock import SharedClock
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.redis.connection import Connection
 from taskgate.stores.redis.keys import Keys
@@ -30,10 +31,10 @@ _APART = 2
 """Connections of another thread, which gives signs of life and does nothing else."""
 
 
-async def open_redis(options: RedisOptions) -> Shared:
+async def open_redis(options: RedisOptions, clock: SharedClock | None = None) -> Shared:
     """See stores.open.open_shared."""
     _expect_files(options)
-    wires = Wires(options)
+    wires = Wires(options, clock)
     connection = _connect(options, wires, limit=options.max_connections)
     keys = Keys(options.key_prefix)
     try:

@@ -91,6 +91,7 @@ KINDS: Final = (
     _kind("upstream.circuit_opened", "A server is left alone.", failure=MEDIUM),
     _kind("upstream.circuit_closed", "A server is used again.", success=INFO),
     _kind("upstream.session_lost", "A server ended a session.", failure=LOW),
+    _kind("upstream.restarted", "A program was started after one that ended by itself.", failure=LOW),
     _kind("credential.exchanged", "There is a token for a server.", "seconds", success=INFO),
     _kind("credential.failed", "There is none.", "seconds", failure=MEDIUM),
     _kind("admin.request", "An operator used what needs a token.", success=INFO, failure=LOW, denied=MEDIUM),

@@ -39,7 +39,8 @@ class EventTable:
             audit.TaskCreated: tasks.created,
             audit.TaskFinished: tasks.finished,
             audit.UpstreamBegun: self._upstream_begun,
-            audit.HealthChecked: self._health_checked,
+            audit.HealthChecked: self._seen,
+            audit.ProgramSought: self._seen,
         }
         """What makes events of a fact, by its type; of a type that is not here there is nothing to say."""
 
@@ -47,7 +48,7 @@ class EventTable:
         self._up.pop(fact.mount, None)
         return NOTHING
 
-    def _health_checked(self, fact: audit.HealthChecked, _: Visit | None, now: datetime) -> Told:
+    def _seen(self, fact: audit.HealthChecked | audit.ProgramSought, _: Visit | None, now: datetime) -> Told:
         if fact.up is None or fact.up is self._up.get(fact.mount):
             return NOTHING
         self._up[fact.mount] = fact.up
@@ -67,6 +68,10 @@ def _circuit_moved(fact: audit.CircuitMoved, _: Visit | None, now: datetime) -> 
 
 def _session_lost(fact: audit.SessionLost, _: Visit | None, now: datetime) -> Told:
     return told("upstream.session_lost", FAILURE, None, now, None, mount=fact.mount)
+
+
+def _program_restarted(fact: audit.ProgramRestarted, _: Visit | None, now: datetime) -> Told:
+    return told("upstream.restarted", FAILURE, fact.cause, now, None, mount=fact.mount)
 
 
 def _credentials_got(fact: audit.CredentialsGot, _: Visit | None, now: datetime) -> Told:
@@ -129,6 +134,7 @@ _CONSTANT: Final[dict[type, Teller]] = {
     audit.WouldPromote: task_events.would_promote,
     audit.CircuitMoved: _circuit_moved,
     audit.SessionLost: _session_lost,
+    audit.ProgramRestarted: _program_restarted,
     audit.CredentialsGot: _credentials_got,
     audit.RatesFellBack: _rates_fell_back,
     audit.KeysFetched: _keys_fetched,

@@ -46,6 +46,30 @@ class HealthChecked:
 
 
 @dataclass(frozen=True, slots=True)
+class ProgramRestarted:
+    """A program of a server was started after one that ended by itself; `cause` is why that did."""
+
+    mount: str
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramsRun:
+    """So many programs of a server run now."""
+
+    mount: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramSought:
+    """Whether a program of a server was there, or could be started, when one was needed; told when that changes."""
+
+    mount: str
+    up: bool
+
+
+@dataclass(frozen=True, slots=True)
 class SessionLost:
     """A server ended its session; the next call opens another."""
 

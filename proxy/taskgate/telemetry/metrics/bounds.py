@@ -65,6 +65,9 @@ def _children(family: Family, configured: Configured) -> int:
     if not family.labels:
         return 1
     firsts = _firsts(family, configured)
+    if not firsts and family in (server_families.CREDENTIALS, *server_families.OF_PROGRAMS):
+        # Nobody is there of whom anything could be told.
+        return 0
     each = prod(_values(label, configured) for label in family.labels[1:])
     folded = prod(_folded(label, configured) for label in family.labels[1:])
     strange = min(each, STRANGE + folded) if family.labels[0] not in _OURS else 0
@@ -79,6 +82,8 @@ def _firsts(family: Family, configured: Configured) -> int:
     """How many values the first label of a family has."""
     if family is server_families.CREDENTIALS:
         return len(configured.token_users)
+    if family in server_families.OF_PROGRAMS:
+        return len(configured.programs)
     label = family.labels[0]
     if label.values is not None:
         return len(label.values)

@@ -78,7 +78,17 @@ METHOD = _label("mcp_method_name", sorted(METHODS_OF_HOSTS))
 PROTOCOL = Label(
     name="mcp_protocol_version", values={None: "", **{revision.value: revision.value for revision in Revision}}
 )
-_FAULTS = ("unreachable", "closed", "timeout", "refused", "redirect", "malformed", "too_large", "session_lost")
+_FAULTS = (
+    "unreachable",
+    "closed",
+    "timeout",
+    "refused",
+    "redirect",
+    "malformed",
+    "too_large",
+    "session_lost",
+    "call_lost",
+)
 _STANDARD_CODES = (-32700, -32600, -32601, -32602, -32603, -32000, -32001, -32002, -32020, -32021, -32022, -32042)
 _ERRORS = ("tool_error", "cancelled", *_FAULTS, *map(str, _STANDARD_CODES), "-32800", "403", "429", "503")
 ERROR = Label(name="error_type", values={None: "", **{error: error for error in _ERRORS}})
@@ -112,6 +122,7 @@ USE_SCOPE = _label("scope", ("upstream", ALL))
 NO_TURN = _label("reason", ("full", "timeout"))
 POLL = _label("result", ("changed", "unchanged", "terminal", "early", "limited", "denied"))
 RETRY = _label("reason", ("connect",))
+RESTART = _label("reason", ("exit", "signal", "closed", "too_large", "nursery"))
 RELOAD = _label("result", ("success", "invalid", "unchanged", "needs_restart"))
 JOIN = _label("how", ("key", "retry"))
 # `changed` is left out: it waits on purpose, so its duration tells nothing about the store.

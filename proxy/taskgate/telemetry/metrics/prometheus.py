@@ -40,8 +40,8 @@ _UNCOUNTED: Final = (
 _STATES: Final = frozenset(
     {
         audit.StreamOpened, audit.StreamEnded, audit.CallsRunning, audit.SlotsUsed, audit.UpstreamBegun,
-        audit.CircuitMoved, audit.HealthChecked, audit.KeysFetched, audit.StoreCounted, audit.ConfigReloaded,
-        audit.PollAdvised,
+        audit.CircuitMoved, audit.HealthChecked, audit.ProgramSought, audit.ProgramsRun, audit.KeysFetched,
+        audit.StoreCounted, audit.ConfigReloaded, audit.PollAdvised,
     }
 )  # fmt: skip
 """Facts that say how something is now: they are taken even while nobody is shown anything, since they come but once."""

@@ -44,6 +44,13 @@ HEALTH_CHECKS = counter(
 RETRIES = counter(
     "taskgate_upstream_retries_total", "Further tries of what could not leave.", labels.UPSTREAM, labels.RETRY
 )
+RESTARTS = counter(
+    "taskgate_upstream_restarts_total",
+    "Programs of an upstream that were started after one that ended by itself.",
+    labels.UPSTREAM,
+    labels.RESTART,
+)
+PROCESSES = gauge("taskgate_upstream_processes", "Programs of an upstream that run, or are about to.", labels.UPSTREAM)
 CREDENTIALS = histogram(
     "taskgate_token_exchange_duration_seconds",
     "Tokens asked for, to show to an upstream.",
@@ -53,4 +60,18 @@ CREDENTIALS = histogram(
     room=Room(most=2),
 )
 
-SERVERS: Final = (CALLED, IN_FLIGHT, SESSIONS_LOST, UP, CIRCUIT_OPEN, HEALTH_CHECKS, RETRIES, CREDENTIALS)
+OF_PROGRAMS: Final = (RESTARTS, PROCESSES)
+"""Of upstreams alone that are programs of ours."""
+
+SERVERS: Final = (
+    CALLED,
+    IN_FLIGHT,
+    SESSIONS_LOST,
+    UP,
+    CIRCUIT_OPEN,
+    HEALTH_CHECKS,
+    RETRIES,
+    RESTARTS,
+    PROCESSES,
+    CREDENTIALS,
+)

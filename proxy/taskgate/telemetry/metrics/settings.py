@@ -44,8 +44,8 @@ class Configured:
 
     `upstreams` maps the mounts that facts name to the labels of their upstreams; issuers, rate policies and sinks of
     the audit log are their own labels, and `backend` is the store's. At `token_users` tokens are asked for, to show to
-    their upstreams. `task_limit` is how many unfinished tasks there
-    may be in all, `queue_limits` how many calls may wait at each mount, `store_limit` how many bytes the store may
+    their upstreams; those of `programs` are programs of ours. `task_limit` is how many unfinished tasks there may be in
+    all, `queue_limits` how many calls may wait at each mount, `store_limit` how many bytes the store may
     have, and `audit_queue` how many lines may wait for a sink; None is no limit.
     """
 
@@ -55,6 +55,7 @@ class Configured:
     policies: Collection[str] = ()
     sinks: Collection[str] = ()
     token_users: Collection[str] = ()
+    programs: Collection[str] = ()
     task_limit: int | None = None
     queue_limits: Mapping[str, int] = field(default_factory=dict)
     store_limit: int | None = None

@@ -12,6 +12,8 @@ def upstream_takers(registry: Registry) -> Takers:
     open_circuits = registry.gauge(server_families.CIRCUIT_OPEN)
     checks = registry.counter(server_families.HEALTH_CHECKS)
     up = registry.gauge(server_families.UP)
+    restarts = registry.counter(server_families.RESTARTS)
+    processes = registry.gauge(server_families.PROCESSES)
     sessions_lost = registry.counter(server_families.SESSIONS_LOST)
     credentials = registry.histogram(server_families.CREDENTIALS)
 
@@ -31,6 +33,15 @@ def upstream_takers(registry: Registry) -> Takers:
         if fact.up is not None:
             up[fact.mount,].set(fact.up)
 
+    def restarted(fact: audit.ProgramRestarted) -> None:
+        restarts[fact.mount, fact.cause].inc()
+
+    def sought(fact: audit.ProgramSought) -> None:
+        up[fact.mount,].set(fact.up)
+
+    def programs(fact: audit.ProgramsRun) -> None:
+        processes[fact.mount,].set(fact.count)
+
     def session_lost(fact: audit.SessionLost) -> None:
         sessions_lost[fact.mount,].inc()
 
@@ -42,6 +53,9 @@ def upstream_takers(registry: Registry) -> Takers:
         audit.UpstreamRetried: retried,
         audit.CircuitMoved: circuit_moved,
         audit.HealthChecked: checked,
+        audit.ProgramRestarted: restarted,
+        audit.ProgramSought: sought,
+        audit.ProgramsRun: programs,
         audit.SessionLost: session_lost,
         audit.CredentialsGot: credentials_got,
     }

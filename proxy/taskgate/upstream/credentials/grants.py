@@ -67,7 +67,7 @@ class Granted(NamedTuple):
     lifetime: float
 
 
-class SubjectRefused(UpstreamFailed):
+class SubjectRefused(failures.StaleToken):
     """That failure, and it may be the subject token's own: with another one there may be a token."""
 
     def __init__(self, failure: UpstreamFailed) -> None:

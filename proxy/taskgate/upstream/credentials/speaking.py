@@ -11,10 +11,11 @@ from urllib.parse import quote
 from taskgate.clock import Clock
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream import failures
-from taskgate.upstream.base import Incoming, Outgoing, Speaker, Speaks, Transport
+from taskgate.upstream.base import Incoming, Outgoing, Transport
 from taskgate.upstream.credentials.grants import Granted, SubjectRefused, TokenEndpoint
 from taskgate.upstream.credentials.tokens import Tokens
 from taskgate.upstream.settings import FixedHeader, GrantKind, GrantSettings, UpstreamObserver, UpstreamSettings
+from taskgate.upstream.speaker import Speaker, Speaks
 
 _AUTHORIZATION: Final = "Authorization"
 _UNAUTHORIZED: Final = 401
@@ -83,7 +84,7 @@ class Credentials:
         assert grant is not None, "who asks has been told whom"
         assert endpoint is not None, "whoever is to be asked has an address"
         exchanged = speaker.token if grant.kind is GrantKind.TOKEN_EXCHANGE else None
-        if exchanged is not None and speaker.good_until is not None and speaker.good_until <= self._clock.now():
+        if exchanged is not None and speaker.good_until is not None and speaker.good_until <= self._clock.wall():
             raise SubjectRefused(failures.no_token())
         began = self._clock.elapsed()
         try:

@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 from taskgate.clock import Clock
 from taskgate.errors import UpstreamReason
 from taskgate.upstream import failures
-from taskgate.upstream.base import Speaker
 from taskgate.upstream.credentials.grants import Granted, SubjectRefused
 from taskgate.upstream.single import Abandoned, SingleFlight
+from taskgate.upstream.speaker import Speaker
 
 SHARE: Final = 0.9
 """Of a token's life, for which it serves: a call that begins with it should not outlive it."""

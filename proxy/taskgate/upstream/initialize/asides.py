@@ -9,7 +9,7 @@ from logging import getLogger
 from typing import Any, Final
 
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.upstream.base import Speaker
+from taskgate.upstream.speaker import Speaker
 
 MAX_ASIDES: Final = 64
 """Messages that may be on their way at once before what can be dropped is dropped."""
@@ -28,18 +28,31 @@ class Asides:
     def __init__(self, send: Callable[[str, Speaker | None], Coroutine[Any, Any, int]]) -> None:
         self._send = send
         self._sending: set[asyncio.Task[None]] = set()
+        self._answers = 0
+        self._after_answers: dict[int, Callable[[], None]] = {}
 
-    def say(self, message: str, *, droppable: bool = False) -> None:
-        """Send a message in the background.
+    def say(self, message: str, *, droppable: bool = False, insists: bool = False) -> None:
+        """Send a message in the background; where that matters, again and again while it is only not taken for now.
 
         What somebody else decides the number of is droppable, so that it is bounded.
         """
         if not (droppable and len(self._sending) >= MAX_ASIDES):
-            self._begin(self._say(message, None))
+            self._begin(self._say(message, insists=insists))
 
     def answer(self, message: str, speaker: Speaker | None) -> None:
         """Send what the server waits for, for whom it is; again and again while it is only not taken for now."""
+        self._answers += 1
         self._begin(self._insist(message, speaker))
+
+    def after_answers(self, about: int, tell: Callable[[], None]) -> None:
+        """Call `tell` once the server has every answer that is on its way now; at once if none is.
+
+        Only what was said last about the same is told.
+        """
+        if self._answers:
+            self._after_answers[about] = tell
+        else:
+            tell()
 
     async def sent(self) -> None:
         """Wait until everything was sent."""
@@ -60,15 +73,26 @@ class Asides:
         aside.add_done_callback(self._sending.discard)
 
     async def _insist(self, message: str, speaker: Speaker | None) -> None:
+        try:
+            if not await self._insist_on(message, speaker):
+                log.warning("an answer did not reach the server that waits for it")
+        finally:
+            self._answers -= 1
+        if not self._answers:
+            waiting, self._after_answers = self._after_answers, {}
+            for tell in waiting.values():
+                tell()
+
+    async def _insist_on(self, message: str, speaker: Speaker | None) -> bool:
+        """Whether it arrived in the end."""
         for pause in PAUSES:
             if await self._arrived(message, speaker):
-                return
+                return True
             await asyncio.sleep(pause)
-        if not await self._arrived(message, speaker):
-            log.warning("an answer did not reach the server that waits for it")
+        return await self._arrived(message, speaker)
 
-    async def _say(self, message: str, speaker: Speaker | None) -> None:
-        await self._arrived(message, speaker)
+    async def _say(self, message: str, *, insists: bool) -> None:
+        await (self._insist_on(message, None) if insists else self._arrived(message, None))
 
     async def _arrived(self, message: str, speaker: Speaker | None) -> bool:
         """Whether there is no reason to send it again."""

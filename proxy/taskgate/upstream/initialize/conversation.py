@@ -5,41 +5,44 @@ open one (`session`), HTTP (`exchanges`), what a message means (a dialect).
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Coroutine, Mapping
 from datetime import timedelta
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
-from taskgate.dialects.base import Answered, Asked, Noticed, ProgressTold, Questioned, Server, Withdrawn
+from taskgate.dialects.base import (
+    Answered,
+    Asked,
+    Noticed,
+    ProgressTold,
+    Question,
+    Questioned,
+    Server,
+    TaskShown,
+    Withdrawn,
+)
 from taskgate.errors import UpstreamFailed
 from taskgate.interruption import Interrupted
 from taskgate.mcp.jsonrpc import Notification, Response
-from taskgate.mcp.versions import NEWEST_LEGACY, Peer
+from taskgate.mcp.versions import Peer, Revision
 from taskgate.mcp.vocabulary import NOTE_TOOLS_CHANGED
 from taskgate.upstream import failures
-from taskgate.upstream.base import Hearer, Speaker
 from taskgate.upstream.calls import Call, Means
+from taskgate.upstream.hearer import Hearer
 from taskgate.upstream.initialize.asides import Asides
+from taskgate.upstream.initialize.attribution import Attribution
+from taskgate.upstream.initialize.audience import Audience, is_left
 from taskgate.upstream.initialize.exchanges import Exchanges
-from taskgate.upstream.initialize.questions import Questions
-from taskgate.upstream.patience import briefly
+from taskgate.upstream.initialize.followed import Followed, TaskCall
+from taskgate.upstream.initialize.handshake import Handshake
+from taskgate.upstream.initialize.questions import Questions, asked_again
+from taskgate.upstream.resting import Foothold
+from taskgate.upstream.speaker import Speaker
 
 FAREWELL: Final = 2.0
 """Seconds that a server has for what it is told last."""
 
 UNWANTED: Final = "Nobody waits for the answer any more"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Audience:
-    """Who hears what a server says in a session, but for what belongs to a call.
-
-    `host` is who can be asked. `catalogue_changed` is told of a change of the server's tools, besides whoever hears it.
-    """
-
-    hearer: Hearer
-    host: Peer | None
-    catalogue_changed: Callable[[], None]
 
 
 class Conversation:
@@ -49,16 +52,25 @@ class Conversation:
         self._means = means
         self._audience = audience
         self._calls: dict[int, Call] = {}
-        self._exchanges = Exchanges(means, self.hear)
+        self._exchanges = Exchanges(means, self.hear, self._placed)
         self._asides = Asides(self._exchanges.say)
         self._questions = Questions(means.dialect, self.say, self._answer)
+        self.followed = Followed()
+        """The calls that the server made tasks of, and that are followed in it now."""
+        self._attribution = Attribution(self._calls, self.followed, self._hear_question)
         self._server: Server | None = None
         self._ended = False
+        self._is_left = False
 
     @property
     def session(self) -> str | None:
         """The server's id of it, where it gave one."""
         return self._exchanges.session
+
+    @property
+    def host(self) -> Peer | None:
+        """Who can be asked in it."""
+        return self._audience.host
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -71,27 +83,54 @@ class Conversation:
         assert self._server is not None, "a conversation is handed out after its handshake"
         return self._server
 
-    async def begin(self) -> None:
+    async def begin(self, handshake: Handshake) -> None:
         """The handshake. Raises UpstreamFailed, or Unwelcome of them; `end` is still to be called then."""
         dialect, settings = self._means.dialect, self._means.settings
-        call = Call(next(self._means.ids), None, briefly(settings.first_byte))
-        handshake = dialect.handshake(call.id, self._audience.host, settings.revision or NEWEST_LEGACY)
-        response = await self.ask(call, handshake, first_byte=settings.first_byte)
-        if response.error is not None:
-            raise failures.no_session(response.error.value)
-        self._server = dialect.read_welcome(response)
+        asks = handshake.asks(self._audience.host)
+        self._server = handshake.read(await self.ask(handshake.call, asks, first_byte=settings.first_byte))
         self._exchanges.welcome(self._server.peer.revision)
         status = await self._exchanges.say(dialect.initialized())
         if not 200 <= status < 300:
             raise failures.refused(status)
 
-    async def ask(self, call: Call, message: str, *, first_byte: timedelta | None) -> Response:
+    def adopt(self, session: str | None, revision: Revision) -> None:
+        """Instead of `begin`: go on with a session that another process began. Of its server nothing more is known."""
+        self._exchanges.adopt(session, revision)
+        self._server = Server(
+            peer=Peer(revision=revision, capabilities={}, info={}), capabilities="{}", instructions=None
+        )
+
+    def ask(self, call: Call, message: str, *, first_byte: timedelta | None) -> Coroutine[Any, Any, Response]:
         """The server's response to one request. Raises UpstreamFailed; to cancel it tells the server."""
+        return self._waited_for(call, self._exchanges.ask(call, message, first_byte))
+
+    def take_up(self, call: Call, event: str, asked: Mapping[str, Question]) -> Coroutine[Any, Any, Response]:
+        """As `ask`, of a request that another process made and heard up to that event; `asked`: see Resumed."""
+        call.leave()
+        return self._waited_for(call, self._taken_up(call, event, asked))
+
+    def ask_anew(self, call: Call, asked: Mapping[str, Question]) -> None:
+        """Tell the call's hearer anew what the server asked another process, by the server's names for it."""
+        for again in asked_again(asked):
+            self._attribution.take(again, call)
+
+    def over(self, call: Call) -> None:
+        """A call is over that was more than one request: nobody answers any more what was asked for it."""
+        self.followed.end(call)
+        if is_left(call):
+            self.leave()
+        self._questions.end_of(call, is_left=is_left(call))
+
+    async def _taken_up(self, call: Call, event: str, asked: Mapping[str, Question]) -> Response:
+        self.ask_anew(call, asked)
+        return await self._exchanges.take_up(call, event)
+
+    async def _waited_for(self, call: Call, work: Coroutine[Any, Any, Response]) -> Response:
         self._calls[call.id] = call
         call.begin(self._means.alarms, self._means.running)
         try:
             with call.wait:
-                return await self._exchanges.ask(call, message, first_byte)
+                return await work
         except asyncio.CancelledError:
             self._give_up(call)
             raise
@@ -104,8 +143,8 @@ class Conversation:
             raise failures.too_late(dispatched=call.sent) from None
         finally:
             call.stop()
-            del self._calls[call.id]
-            self._questions.end_of(call)
+            if not self.followed.expects(call.id):
+                self._forget(call)
 
     def hear(self, message: bytes, call: Call | None) -> Response | None:
         """Act on a message of the server; its response to a call is handed back instead.
@@ -121,14 +160,17 @@ class Conversation:
                 if notification.method == NOTE_TOOLS_CHANGED:
                     self._audience.catalogue_changed()
                 self._hearer_of(call).notice(notification)
+            case TaskShown(task):
+                self.followed.shows(task)
             case Asked() as asked:
-                self._hear_question(asked, call)
+                self._attribution.take(asked, call)
             case Withdrawn(id):
+                self._attribution.withdraw(id)
                 self._questions.withdraw(id)
             case Questioned(reply, required):
                 self.say(reply, droppable=True)
                 if required is not None:
-                    self._hearer_of(self._asking(call)).refused(required)
+                    self._hearer_of(self._attribution.of(call, None)).refused(required)
         return None
 
     def hear_aside(self, message: bytes) -> None:
@@ -139,17 +181,48 @@ class Conversation:
             call.answer = response
             call.wake()
 
-    def say(self, message: str, *, droppable: bool = False) -> None:
-        """Send a message that has no answer, in the background; whether it arrives is the server's affair."""
+    def say(self, message: str, *, droppable: bool = False, insists: bool = False) -> None:
+        """Send a message whose answer nobody needs, in the background; see Asides."""
         if not self._ended:
-            self._asides.say(message, droppable=droppable)
+            self._asides.say(message, droppable=droppable, insists=insists)
+
+    def met(self, id: int, call: TaskCall | None) -> None:
+        """What might become a task did, and is followed as `call` with all that was asked of it, or it did not."""
+        if self.followed.met(id) and id in self._calls:
+            if call is not None:
+                self._questions.hand_over(self._calls[id], call)
+            self._forget(self._calls[id])
+        if call is not None:
+            self.followed.begin(call)
+        self._attribution.look_again()
+
+    def fall_silent(self, id: int) -> bool:
+        """Nobody hears the call with that id any more, of which only the answer matters; whether it has left."""
+        call = self._calls.get(id)
+        if call is None:
+            return False
+        if not is_left(call):
+            call.hearer = None
+        return call.sent
+
+    def hold(self, call: Call, **place: Any) -> None:
+        """The call can be gone on with from that place in the session by whoever comes there; see Foothold."""
+        if call.hearer is None or self._server is None or not self._means.outlives:
+            return
+        foothold = Foothold(self.session, self._server.peer.revision.value, request=call.id, **place)
+        # Who goes on from there asks nothing again that was asked before it: the answers are to be there.
+        self._asides.after_answers(call.id, partial(call.hearer.hold_at, foothold))
+
+    def leave(self) -> None:
+        """Somebody else may go on in the session: its server is not told any more that it is over."""
+        self._is_left = True
 
     async def end(self) -> None:
-        """Let go of every call, and tell the server that the session is over."""
+        """Let go of every call, and tell the server that the session is over, unless somebody goes on in it."""
         for call in tuple(self._calls.values()):
             call.was_let_go = True
             call.wake()
-        self._questions.end()
+        self._end_questions()
         try:
             async with asyncio.timeout(FAREWELL):
                 await self._asides.sent()
@@ -162,16 +235,24 @@ class Conversation:
     async def drop(self) -> None:
         """Forget a session that the server does not know any more; calls that still run may end by themselves."""
         self._ended = True
-        self._questions.end()
+        self._end_questions()
         await self._asides.drop()
 
     async def _part(self) -> None:
         if self.session is None or self._ended:
             return
         self._ended = True
-        await self._exchanges.part()
+        if not self._is_left:
+            await self._exchanges.part()
+
+    def _end_questions(self) -> None:
+        self._attribution.end()
+        self._questions.end()
 
     def _give_up(self, call: Call) -> None:
+        if is_left(call):
+            self.leave()
+            return
         # The handshake must not be cancelled, and before its end there is nobody to tell.
         if call.sent and call.answer is None and self._server is not None:
             self.say(self._means.dialect.cancel(call.id, UNWANTED))
@@ -180,30 +261,31 @@ class Conversation:
         if not self._ended:
             self._asides.answer(message, speaker)
 
+    def _placed(self, call: Call, event: str) -> None:
+        if call.is_lasting:
+            self.hold(call, event=event)
+
+    def _forget(self, call: Call) -> None:
+        del self._calls[call.id]
+        self.over(call)
+
     # --- what the server says
 
     def _hearer_of(self, call: Call | None) -> Hearer:
-        return self._audience.hearer if call is None or call.hearer is None else call.hearer
+        whole = None if call is None else self.followed.whole(call)
+        return self._audience.hearer if whole is None or whole.hearer is None else whole.hearer
 
     def _hear_progress(self, token: int, notification: Notification) -> None:
-        call = self._calls.get(token)
+        call = self._calls.get(token) or self.followed.of_token(token)
         if call is not None:
+            call.told = notification
             call.progressed()
             if call.hearer is not None:
                 call.hearer.notice(notification)
 
-    def _hear_question(self, asked: Asked, call: Call | None) -> None:
+    def _hear_question(self, asked: Asked, call: Call | None, *, came_aside: bool) -> None:
         if self._ended:
             return
-        came_aside = call is None
-        asks_for = self._asking(call)
-        question = self._questions.ask(asked, asks_for, came_aside=came_aside)
+        question = self._questions.ask(asked, call, came_aside=came_aside)
         if question is not None:
-            self._hearer_of(asks_for).asked(question)
-
-    def _asking(self, call: Call | None) -> Call | None:
-        """The call that a question is for which came on a call's stream, or on none: the only one that can be asked."""
-        if call is not None:
-            return call
-        heard = [call for call in self._calls.values() if call.hearer is not None]
-        return heard[0] if len(heard) == 1 else None
+            self._hearer_of(call).asked(question)

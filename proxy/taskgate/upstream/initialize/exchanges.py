@@ -5,6 +5,7 @@ What must not live here: what a message means, and who waits for what.
 
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 from taskgate.dialects.base import Answered
@@ -13,19 +14,26 @@ from taskgate.mcp.jsonrpc import Response
 from taskgate.mcp.versions import Revision
 from taskgate.mcp.vocabulary import SESSION_HEADER, VERSION_HEADER
 from taskgate.upstream import failures
-from taskgate.upstream.base import POSTED, Incoming, Outgoing, Speaker
+from taskgate.upstream.base import POSTED, Incoming, Outgoing
 from taskgate.upstream.calls import Call, Means
-from taskgate.upstream.initialize.resuming import go_on
+from taskgate.upstream.initialize.resuming import Place, behind, end_of, go_on
+from taskgate.upstream.speaker import Speaker
 
 _WITHOUT_VERSION_HEADER: Final = frozenset({Revision.R2024_11_05, Revision.R2025_03_26})
 
 
 class Exchanges:
-    """The requests of one session. `hear` acts on a message that came on a call's stream, and hands responses back."""
+    """The requests of one session. `hear` acts on a message that came on a call's stream, and hands responses back.
 
-    def __init__(self, means: Means, hear: Callable[[bytes, Call], Response | None]) -> None:
+    `placed` is told up to which event that stream was heard.
+    """
+
+    def __init__(
+        self, means: Means, hear: Callable[[bytes, Call], Response | None], placed: Callable[[Call, str], None]
+    ) -> None:
         self._means = means
         self._hear = hear
+        self._placed = placed
         self.session: str | None = None
         self.is_open = False
         """Whether the server welcomed us: from then on its session does not change."""
@@ -37,6 +45,18 @@ class Exchanges:
         self.is_open = True
         if revision not in _WITHOUT_VERSION_HEADER:
             self._send_always(VERSION_HEADER, revision.value)
+
+    def adopt(self, session: str | None, revision: Revision) -> None:
+        """Go on with a session that stands already, in that revision."""
+        self._take_session(session)
+        self.welcome(revision)
+
+    async def take_up(self, call: Call, event: str) -> Response:
+        """The answer to a request that another process made, from what comes after that event. Raises UpstreamFailed.
+
+        Gone where the server does not know of it any more.
+        """
+        return await self._go_on(call, behind(event), failures.Gone)
 
     async def ask(self, call: Call, message: str, first_byte: timedelta | None) -> Response:
         """The answer to a request. Raises UpstreamFailed."""
@@ -72,6 +92,7 @@ class Exchanges:
             speaker=speaker if call is None else call.speaker,
             left=None if call is None else call.leave,
             follows=call is None,
+            placed=None if call is None or call.hearer is None else partial(self._placed, call),
         )
         return self._means.transport.send(outgoing)
 
@@ -86,20 +107,19 @@ class Exchanges:
         if response is not None:
             return response
         await incoming.release()
-        settings = self._means.settings
-        return await go_on(
-            self._means.transport,
-            Outgoing(
-                verb="GET",
-                headers=self.headers,
-                first_byte=settings.first_byte,
-                idle=call.bounds.idle,
-                speaker=call.speaker,
-                only_listens=True,
-            ),
-            incoming,
-            lambda following: self._read(call, following),
+        return await self._go_on(call, end_of(incoming), failures.broke_off)
+
+    def _go_on(self, call: Call, place: Place, gone: Callable[[], UpstreamFailed]) -> Coroutine[Any, Any, Response]:
+        taking_up = Outgoing(
+            verb="GET",
+            headers=self.headers,
+            first_byte=self._means.settings.first_byte,
+            idle=call.bounds.idle,
+            speaker=call.speaker,
+            only_listens=True,
+            placed=None if call.hearer is None else partial(self._placed, call),
         )
+        return go_on(self._means.transport, taking_up, place, partial(self._read, call), gone=gone)
 
     async def _read(self, call: Call, incoming: Incoming) -> Response | None:
         """The answer on a stream of the call; None where that ends before it, however it does."""
@@ -114,7 +134,7 @@ class Exchanges:
                     # A host that reads slowly makes its server wait, not the gateway's memory grow.
                     await clog
         except UpstreamFailed as failure:
-            if failure.reason != UpstreamReason.CLOSED.value:
+            if failure.reason != UpstreamReason.CLOSED.value or isinstance(failure, failures.Severed):
                 raise
         finally:
             self._means.observer.stream_ended("response")

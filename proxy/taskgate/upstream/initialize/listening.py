@@ -14,7 +14,7 @@ from taskgate.clock import Clock
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.mcp.vocabulary import SESSION_HEADER
 from taskgate.upstream.base import Incoming, Outgoing, Transport
-from taskgate.upstream.initialize.resuming import takes_up, wished
+from taskgate.upstream.initialize.resuming import TAKEN, takes_up, wished
 from taskgate.upstream.pauses import FOR_NOW, PAUSE_FIRST, PAUSE_MOST, share
 from taskgate.upstream.settings import UpstreamObserver
 
@@ -22,7 +22,7 @@ from taskgate.upstream.settings import UpstreamObserver
 class ServerStream:
     """Holds one GET stream open until it is closed. `hear` gets every message; what it cannot read is passed over.
 
-    The session's id in `headers` tells streams apart.
+    The session's id in `headers` tells streams apart. `lost` is told where the stream says that the session is over.
     """
 
     def __init__(
@@ -31,6 +31,7 @@ class ServerStream:
         headers: Mapping[str, str],
         *,
         hear: Callable[[bytes], None],
+        lost: Callable[[], None],
         observer: UpstreamObserver,
         clock: Clock,
     ) -> None:
@@ -40,6 +41,7 @@ class ServerStream:
         self._wished: float | None = None
         self._session = headers.get(SESSION_HEADER, "")
         self._hear = hear
+        self._lost = lost
         self._observer = observer
         self._clock = clock
         self._known = asyncio.Event()
@@ -67,6 +69,9 @@ class ServerStream:
                 if not await self._hold():
                     return
             except UpstreamFailed as failure:
+                if failure.reason == UpstreamReason.SESSION_LOST.value:
+                    self._lost()
+                    return
                 if failure.reason == UpstreamReason.REDIRECT.value:
                     return
             finally:
@@ -87,7 +92,7 @@ class ServerStream:
         headers = takes_up(self._headers, self._last_event)
         incoming = await self._transport.send(Outgoing(verb="GET", headers=headers, only_listens=True))
         try:
-            if incoming.status in FOR_NOW:
+            if incoming.status in FOR_NOW or incoming.status == TAKEN:
                 return True
             if incoming.status != 200 or not incoming.streams:
                 # What it does not know any more may be the event alone.

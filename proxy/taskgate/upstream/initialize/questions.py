@@ -3,14 +3,16 @@
 What must not live here: who is asked (whoever hears it decides), what a message means (a dialect).
 """
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Final, Protocol
 
 from taskgate.dialects.base import UpstreamDialect
-from taskgate.dialects.questions import Answer, Asked
+from taskgate.dialects.questions import Answer, Asked, Question
 from taskgate.mcp.jsonrpc import Notification, RequestId
-from taskgate.upstream.base import Speaker
 from taskgate.upstream.calls import Call
+from taskgate.upstream.speaker import Speaker
 
 MAX_OPEN: Final = 64
 """Questions that one conversation may have open: more than any tool asks at once, and a bound for a mad one."""
@@ -29,10 +31,11 @@ Reply = Callable[[str, Speaker | None], None]
 class OpenQuestion:
     """One question; see ServerQuestion. `call` is the one it is asked for, None where it belongs to none."""
 
-    __slots__ = ("_forgets", "_id", "_questions", "_token", "_was_withdrawn", "call", "came_aside", "question")
+    __slots__ = ("_forgets", "_id", "_questions", "_token", "_was_withdrawn", "call", "came_aside", "key", "question")
 
     def __init__(self, asked: Asked, questions: "Questions", call: Call | None, *, came_aside: bool) -> None:
         self.question = asked.question
+        self.key = None if call is None else json.dumps(asked.id)
         self.call = call
         self.came_aside = came_aside
         self._id = asked.id
@@ -120,15 +123,23 @@ class Questions:
         if question is not None:
             question.withdraw()
 
-    def end_of(self, call: Call) -> None:
-        """That call is over, and with it what was asked for it.
+    def hand_over(self, call: Call, whole: Call) -> None:
+        """What was asked for that call is asked for another, of which it was the first part."""
+        for question in self._open.values():
+            if question.call is call:
+                question.call = whole
+                whole.asks(1)
 
-        What came beside its stream may belong to more than the call: its server hears that nobody answers.
+    def end_of(self, call: Call, *, is_left: bool) -> None:
+        """That call is over here, and with it what was asked for it.
+
+        What came beside its stream may belong to more than the call: its server hears that nobody answers, unless the
+        call is left for somebody else to go on with.
         """
         for id_, question in tuple(self._open.items()):
             if question.call is call:
                 self.withdraw(id_)
-                if question.came_aside:
+                if question.came_aside and not is_left:
                     self._reply(self._dialect.answer(id_, self._dialect.no_answer(question.question.method)), None)
 
     def end(self) -> None:
@@ -141,3 +152,12 @@ class Questions:
         if question is not None and question.call is not None:
             question.call.asks(-1)
         return question
+
+
+def asked_again(asked: Mapping[str, Question]) -> Iterator[Asked]:
+    """What a server asked another process, by the keys that it had there; what can be none is passed over."""
+    for key, question in asked.items():
+        with suppress(ValueError):
+            id_ = json.loads(key)
+            if isinstance(id_, str | int):
+                yield Asked(id_, question, None)

@@ -6,7 +6,7 @@ here: what is heard.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream import failures
@@ -18,8 +18,15 @@ PAUSE: Final = 1.0
 PAUSE_LEAST: Final = 0.1
 PAUSE_MOST: Final = 300.0
 """Seconds between which a server's wish is granted. A call's own time ends a longer wait."""
+PAUSE_GROWN: Final = 30.0
+"""Seconds to which a pause grows, doubling, before a stream that another connection has, or of a process before."""
 MAX_FAILURES: Final = 5
 """Attempts in a row that may fail before the stream is lost."""
+MAX_FAILURES_AFTER: Final = 10
+"""The same of a stream that a process before this one had: two minutes and a half, for what ended that one may have
+ended more."""
+TAKEN: Final = 409
+"""Another connection has the stream, for all that its server knows: that one's end takes a while to be noticed."""
 
 _Found = TypeVar("_Found")
 
@@ -36,21 +43,47 @@ def wished(incoming: Incoming) -> float | None:
     return None if retry is None else min(max(retry.total_seconds(), PAUSE_LEAST), PAUSE_MOST)
 
 
+class Place(NamedTuple):
+    """Up to where a stream was heard: its last event, None where it has no ids.
+
+    It is taken up after a pause of so many seconds; `was_heard_here` unless a process before this one heard it.
+    """
+
+    last_event: str | None
+    pause: float
+    was_heard_here: bool = True
+
+
+def behind(event: str) -> Place:
+    """A stream that another process heard up to that event, and that is taken up at once."""
+    return Place(event, PAUSE, was_heard_here=False)
+
+
+def end_of(over: Incoming) -> Place:
+    """Where a stream goes on that has ended."""
+    return Place(over.last_event, wished(over) or PAUSE)
+
+
 async def go_on(
     transport: Transport,
     outgoing: Outgoing,
-    over: Incoming,
+    place: Place,
     read: Callable[[Incoming], Awaitable[_Found | None]],
+    *,
+    gone: Callable[[], UpstreamFailed] = failures.broke_off,
 ) -> _Found:
-    """What `read` finds in what follows on `over`, a stream that has ended; it finds None at the end of another.
+    """What `read` finds in what follows on that place of a stream; it finds None at the end of another part of it.
 
-    `outgoing` is a GET without the id. Raises UpstreamFailed: closed where the stream cannot be taken up, or what
-    `read` raises.
+    `outgoing` is a GET without the id. Raises UpstreamFailed: closed where the stream cannot be taken up, `gone` where
+    its server says that there is no such stream, or what `read` raises.
     """
-    last_event, pause, failed = over.last_event, wished(over) or PAUSE, 0
-    while last_event is not None and failed < MAX_FAILURES:
-        await asyncio.sleep(pause)
+    last_event, pause, failed, taken = place.last_event, place.pause, 0, 0
+    here = place.was_heard_here
+    until_then, most = (pause, MAX_FAILURES) if here else (0.0, MAX_FAILURES_AFTER)
+    while last_event is not None and failed < most:
+        await asyncio.sleep(until_then)
         failed += 1
+        until_then = pause if here else min(pause * 2 ** (failed - 1), PAUSE_GROWN)
         try:
             incoming = await transport.send(outgoing._replace(headers=takes_up(outgoing.headers, last_event)))
         except UpstreamFailed as failure:
@@ -62,12 +95,17 @@ async def go_on(
         try:
             if incoming.status in FOR_NOW:
                 continue
+            if incoming.status == TAKEN:
+                failed, taken = failed - 1, taken + 1
+                until_then = min(pause * 2**taken, PAUSE_GROWN)
+                continue
             if incoming.status != 200 or not incoming.streams:
-                break
+                raise gone()
             found = await read(incoming)
             if found is not None:
                 return found
-            last_event, pause, failed = incoming.last_event or last_event, wished(incoming) or pause, 0
+            last_event, pause = incoming.last_event or last_event, wished(incoming) or pause
+            until_then, failed, taken = pause, 0, 0
         finally:
             await incoming.release()
     raise failures.broke_off()

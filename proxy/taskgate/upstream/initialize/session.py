@@ -1,38 +1,43 @@
 """A session with a server as its users see it: opened when it is first needed, and again after the server ended it.
 
 It lives through any number of conversations, one at a time. No call is ever made twice: the one that meets the end of
-a conversation fails, and the next call opens another. What must not live here: the wire (`conversation`, `transport`).
+a conversation fails, and the next call opens another; only one of which nothing was written yet is made in that other
+itself. What must not live here: the wire (`conversation`, `transport`).
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import partial
 from typing import Final
 
 from taskgate.clock import Clock
-from taskgate.dialects.base import ListedTool, Params, Question, Server, ToolPage
+from taskgate.dialects.base import ListedTool, Params, Server, ToolPage
 from taskgate.dialects.evidence import era_of_refusal
 from taskgate.errors import UpstreamFailed
 from taskgate.mcp.jsonrpc import Notification, RawJson, Response
 from taskgate.mcp.versions import Era, Peer
-from taskgate.mcp.vocabulary import INITIALIZE, TOOLS_CALL, TOOLS_LIST
+from taskgate.mcp.vocabulary import TASKS_RESULT, TOOLS_CALL, TOOLS_LIST
 from taskgate.tasks.events import CallFaulted, CallSucceeded
 from taskgate.upstream import failures
-from taskgate.upstream.base import Hearer, Speaker
 from taskgate.upstream.calls import Call, Errand, Means
 from taskgate.upstream.catalogue import read_catalogue
-from taskgate.upstream.initialize.conversation import Audience, Conversation
-from taskgate.upstream.initialize.detours import MAX_ROUNDS, Detours
-from taskgate.upstream.initialize.listening import ServerStream
+from taskgate.upstream.hearer import Hearer
+from taskgate.upstream.initialize.adopting import Adopting, Adoptions
+from taskgate.upstream.initialize.audience import Audience
+from taskgate.upstream.initialize.beginning import Beginnings
+from taskgate.upstream.initialize.conversation import Conversation
+from taskgate.upstream.initialize.detours import Detours
+from taskgate.upstream.initialize.native import MAY_BE, MUST_BE, Natives, Reach
 from taskgate.upstream.initialize.talk import Talk, is_strange
 from taskgate.upstream.initialize.told import ToldTools
 from taskgate.upstream.lasting import Lasting
-from taskgate.upstream.resting import NextRound
+from taskgate.upstream.resting import NextRound, Resumes
 from taskgate.upstream.single import Abandoned, SingleFlight
+from taskgate.upstream.speaker import Speaker
 
-STREAM_PATIENCE: Final = 0.1
-"""Seconds that the first call waits for the server's own stream to stand: what is told before that is lost."""
+_TAKING_LONG: Final = frozenset({TOOLS_CALL, TASKS_RESULT})
+"""Requests that may be answered long after they were made."""
 
 
 class HttpSession:
@@ -52,17 +57,24 @@ class HttpSession:
         clock: Clock,
         lasting: Lasting,
         unwelcome: Callable[[], None],
+        adoptions: Adoptions | None = None,
     ) -> None:
         self._means = means
         self._host = host
         self._clock = clock
-        self._talk = SingleFlight(self._begin)
         self._catalogue = SingleFlight(self._read_catalogue)
         self._told = ToldTools(means.dialect)
-        self._audience = Audience(hearer=hearer, host=host, catalogue_changed=self._forget_tools)
-        self._detours = Detours(means.dialect.agrees)
+        self._detours = Detours(means.dialect, host)
         self._lasting = lasting
         self._unwelcome = unwelcome
+        audience = Audience(hearer=hearer, host=host, catalogue_changed=self._forget_tools)
+        beginnings = Beginnings(
+            means, audience, clock=clock, lasting=lasting, unwelcome=unwelcome, lost=self._lose_conversation
+        )
+        self._talk = SingleFlight(beginnings.begin)
+        reach = Reach(self._ask, lambda: self._talk.value, self._made_ready, self.listed, self.tools)
+        self._natives = Natives(means, reach)
+        self._adopting = Adopting(means, adoptions or Adoptions(), talk=self._talk, adopt=beginnings.adopt)
         self._dropping: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -85,9 +97,10 @@ class HttpSession:
         write = self._means.dialect.call
         bounds = self._means.patience.of(tool)
         errand = Errand(method, lambda id_: write(id_, method, params), bounds, hearer, speaker, log_level)
-        response = await self._ask(errand)
+        ask = self._ask if tool is None or params is None else self._natives.way(tool, params, MUST_BE)
+        response = await ask(errand)
         if response.error is not None:
-            response = await self._after_detours(errand, response)
+            response = await self._detours.after(errand, response, ask)
         if response.error is None:
             self._lasting.note(method, params)
             self._told.note(method, params, response)
@@ -103,17 +116,20 @@ class HttpSession:
         speaker: Speaker | None = None,
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
-        resumes: NextRound | None = None,
+        resumes: Resumes | None = None,
     ) -> Response:
         """See UpstreamSession."""
-        if resumes is not None:
+        if isinstance(resumes, NextRound):
             raise failures.no_rounds()
         dialect = self._means.dialect
-        bounds = self._means.patience.of(tool).within(within)
-        write = partial(dialect.call, method=TOOLS_CALL, params=dialect.tracked(params))
+        bounds, tracked = self._means.patience.of(tool).within(within), dialect.tracked(params)
+        write = partial(dialect.call, method=TOOLS_CALL, params=tracked)
         errand = Errand(TOOLS_CALL, write, bounds, hearer, speaker, log_level)
-        response = await self._ask(errand)
-        return response if response.error is None else await self._after_detours(errand, response)
+        if resumes is not None:
+            return await self._natives.go_on(errand, resumes, self._adopting)
+        ask = self._natives.way(tool, tracked, MAY_BE)
+        response = await ask(errand)
+        return response if response.error is None else await self._detours.after(errand, response, ask)
 
     def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
         """See UpstreamSession."""
@@ -145,10 +161,11 @@ class HttpSession:
             return
         self._closed = True
         self._detours.end()
+        await self._natives.close()
         await self._catalogue.close()
         talk = self._talk.value
         await self._talk.close()
-        if talk is not None:
+        if talk is not None and not await self._adopting.gave_back(talk):
             await talk.end()
         if self._dropping:
             await asyncio.wait(tuple(self._dropping))
@@ -164,75 +181,16 @@ class HttpSession:
         except Abandoned:
             raise failures.let_go(dispatched=False) from None
 
-    async def _begin(self) -> Talk:
-        means = self._means
-        conversation = Conversation(means, self._audience)
-        began = self._clock.elapsed()
-        try:
-            await conversation.begin()
-        except UpstreamFailed as failure:
-            means.observer.answered(INITIALIZE, self._clock.elapsed() - began, failure.reason)
-            await conversation.end()
-            if isinstance(failure, failures.Unwelcome):
-                self._unwelcome()
-            raise
-        except asyncio.CancelledError:
-            await conversation.end()
-            raise
-        means.observer.answered(INITIALIZE, self._clock.elapsed() - began, None)
-        talk = Talk(means, conversation, await self._listen(conversation))
-        talk.ask_again(self._lasting)
-        return talk
-
-    async def _listen(self, conversation: Conversation) -> ServerStream | None:
-        if conversation.session is None:
-            return None
-        means = self._means
-        stream = ServerStream(
-            means.transport,
-            conversation.headers,
-            hear=conversation.hear_aside,
-            observer=means.observer,
-            clock=self._clock,
-        )
-        try:
-            await stream.known(STREAM_PATIENCE)
-        except asyncio.CancelledError:
-            await stream.close()
-            await conversation.end()
-            raise
-        return stream
-
-    async def _after_detours(self, errand: Errand, response: Response) -> Response:
-        """The answer to a refused request, sent again after what its server wanted to be done first (10.3)."""
-        if errand.hearer is None:
-            return response
-        loop = asyncio.get_running_loop()
-        ends = loop.time() + errand.bounds.ceiling
-        for _ in range(MAX_ROUNDS):
-            visits = self._means.dialect.visits(response, self._host)
-            if not visits or not await self._agreed(visits, errand.hearer, ends):
-                break
-            # The server refused before it acted, so this is the first time that it may.
-            left = timedelta(seconds=ends - loop.time())
-            response = await self._ask(errand._replace(bounds=errand.bounds.within(left)))
-        return response
-
-    async def _agreed(self, visits: Sequence[Question], hearer: Hearer, ends: float) -> bool:
-        try:
-            async with asyncio.timeout_at(ends):
-                return not self._closed and await self._detours.agreed(visits, hearer)
-        except TimeoutError:
-            raise failures.too_late(dispatched=False) from None
-
-    async def _ask(self, errand: Errand) -> Response:
+    async def _ask(self, errand: Errand, spent: float = 0.0, *, is_again: bool = False) -> Response:
         means, clock = self._means, self._clock
-        began, spent = clock.elapsed(), 0.0
-        talk = self._talk.value
+        began, talk = clock.elapsed(), self._talk.value
+        asked_at = asyncio.get_running_loop().time()
         if talk is None or self._closed or errand.log_level is not None:
-            talk, spent = await self._made_ready(errand)
-        first_byte = None if errand.method == TOOLS_CALL else means.settings.first_byte
+            talk, more = await self._made_ready(errand)
+            spent += more
+        first_byte = None if errand.method in _TAKING_LONG else means.settings.first_byte
         call = Call(next(means.ids), errand.hearer, errand.bounds, speaker=errand.speaker, spent=spent)
+        call.is_lasting = errand.method == TOOLS_CALL
         error: str | None = "cancelled"
         try:
             response = await talk.conversation.ask(call, errand.write(call.id), first_byte=first_byte)
@@ -240,13 +198,19 @@ class HttpSession:
             self._expect_era(response)
         except UpstreamFailed as failure:
             error = failure.reason
-            if not self._closed and await talk.is_over(failure):
+            is_over = not self._closed and await talk.is_over(failure)
+            if is_over:
                 self._lose(talk)
             elif isinstance(failure, failures.Unwelcome):
                 await self._doubt(talk)
-            raise
+            if is_again or call.sent or not is_over:
+                raise
+            response = None
         finally:
             means.observer.answered(errand.method, clock.elapsed() - began, error)
+        if response is None:
+            # The server ended it a moment before, and saw nothing of the request.
+            return await self._ask(errand, spent + asyncio.get_running_loop().time() - asked_at, is_again=True)
         if response.error is not None and is_strange(call, response):
             await self._doubt(talk)
         return response
@@ -276,6 +240,13 @@ class HttpSession:
         return talk, loop.time() - began
 
     async def _read_catalogue(self) -> Mapping[str, ListedTool]:
+        talk = self._talk.value
+        try:
+            return await read_catalogue(self._read_page)
+        except UpstreamFailed:
+            if self._closed or talk is None or talk is self._talk.value:
+                raise
+        # The server ended the conversation meanwhile; to have it say twice what it has harms nobody.
         return await read_catalogue(self._read_page)
 
     async def _read_page(self, cursor: RawJson | None) -> ToolPage:
@@ -288,11 +259,18 @@ class HttpSession:
         self._catalogue.forget()
         self._told.forget()
 
+    def _lose_conversation(self, conversation: Conversation) -> None:
+        """That one is over, and nobody met its end in a call: the next call need not."""
+        talk = self._talk.value
+        if talk is not None and talk.conversation is conversation:
+            self._lose(talk)
+
     def _lose(self, talk: Talk) -> None:
         """The server ended the conversation: the next call opens another. Only the first to notice does anything."""
         if self._talk.value is not talk:
             return
         self._talk.forget()
+        self._adopting.lost()
         self._forget_tools()
         self._means.observer.session_lost()
         dropping = asyncio.get_running_loop().create_task(talk.drop())

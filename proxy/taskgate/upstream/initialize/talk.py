@@ -12,7 +12,6 @@ from taskgate.dialects.base import Params
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.mcp.jsonrpc import Response
 from taskgate.mcp.vocabulary import LOG_LEVELS, LOGGING_SET_LEVEL, PING, RESOURCES_SUBSCRIBE, STATELESS_ERRORS
-from taskgate.upstream.base import Speaker
 from taskgate.upstream.calls import Call, Means
 from taskgate.upstream.failures import Unwelcome
 from taskgate.upstream.initialize.conversation import Conversation
@@ -20,6 +19,7 @@ from taskgate.upstream.initialize.listening import ServerStream
 from taskgate.upstream.lasting import Lasting, level_params, uri_params
 from taskgate.upstream.patience import briefly
 from taskgate.upstream.single import Abandoned, SingleFlight
+from taskgate.upstream.speaker import Speaker
 
 SIGN_OF_LIFE: Final = timedelta(seconds=2)
 """How long a server has to answer what nobody but the gateway wants to know."""
@@ -30,12 +30,14 @@ _OVER: Final = frozenset({UpstreamReason.CLOSED.value, UpstreamReason.SESSION_LO
 class Talk:
     """A conversation that stands; `stream` None where it has none of its own."""
 
-    __slots__ = ("_again", "_alive", "_level", "_levelling", "_means", "conversation", "stream")
+    __slots__ = ("_again", "_alive", "_level", "_levelling", "_means", "conversation", "makes_tasks", "stream")
 
     def __init__(self, means: Means, conversation: Conversation, stream: ServerStream | None) -> None:
         self._means = means
         self.conversation = conversation
         self.stream = stream
+        self.makes_tasks = means.dialect.native.serves(conversation.server.peer)
+        """Whether the server makes tasks of calls where it is asked to."""
         self._alive = SingleFlight(self._ping)
         logs = isinstance(conversation.server.peer.capabilities.get("logging"), dict)
         self._level = len(LOG_LEVELS) if logs else 0

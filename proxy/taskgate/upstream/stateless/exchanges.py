@@ -25,15 +25,25 @@ class Exchanges:
     def __init__(self, means: StatelessMeans) -> None:
         self._means = means
 
-    async def ask(
+    def ask(
         self, call: Call, written: Written, first_byte: timedelta | None, *, asks_who: bool = False
-    ) -> Response:
+    ) -> Coroutine[Any, Any, Response]:
         """The answer to a request that was written under the call's id. Raises UpstreamFailed.
 
         `asks_who` tells that the request is to find out who the server is: what comes under a status that tells nothing
         of a server is no answer then.
         """
-        outgoing = Outgoing(
+        return self._ask(call, self._outgoing(call, written, first_byte), asks_who=asks_who)
+
+    async def follow_up(self, call: Call, written: Written) -> Response:
+        """The answer to a request about what the server has begun: it tells of it, is told more, or ends it."""
+        patience = self._means.settings.first_byte
+        outgoing = self._outgoing(call, written, patience)
+        # Its answer is there already, and comes without a pause.
+        return await self._ask(call, outgoing._replace(idle=patience, follows=True))
+
+    def _outgoing(self, call: Call, written: Written, first_byte: timedelta | None) -> Outgoing:
+        return Outgoing(
             verb="POST",
             headers={**POSTED, **written.headers},
             body=written.message.encode(),
@@ -42,6 +52,8 @@ class Exchanges:
             speaker=call.speaker,
             left=call.leave,
         )
+
+    async def _ask(self, call: Call, outgoing: Outgoing, *, asks_who: bool = False) -> Response:
         incoming = await self._means.transport.send(outgoing)
         answered = False
         try:
@@ -80,6 +92,7 @@ class Exchanges:
             case Answered(response) if response.id == call.id:
                 return response
             case ProgressTold(token, notification) if token == call.id:
+                call.told = notification
                 call.progressed()
                 if call.hearer is not None:
                     call.hearer.notice(notification)

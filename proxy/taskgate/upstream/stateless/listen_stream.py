@@ -12,6 +12,7 @@ from typing import Protocol
 
 from taskgate.clock import Clock
 from taskgate.dialects.base import Answered, Noticed
+from taskgate.dialects.server_tasks import TaskTold
 from taskgate.dialects.stateless_server import Listened, Subscribed
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.mcp.jsonrpc import Notification
@@ -30,7 +31,8 @@ class Stands(Protocol):
 class ListenStream:
     """Holds one stream open until it is stopped, or its server has none. What cannot be read is passed over.
 
-    The ids of the requests tell streams apart: no two have the same.
+    The ids of the requests tell streams apart: no two have the same. `hear` gets what is told of the server, `news` the
+    ids of its tasks that something is told of.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class ListenStream:
         host: Peer | None,
         *,
         hear: Callable[[Notification], None],
+        news: Callable[[str], None] = lambda task: None,
         stands: Stands,
         clock: Clock,
     ) -> None:
@@ -47,11 +50,16 @@ class ListenStream:
         self._wants = wants
         self._host = host
         self._hear = hear
+        self._news = news
         self._stands = stands
         self._clock = clock
         self._granted: frozenset[str] | None = None
         self._known = asyncio.Event()
         self._was_refused = False
+        self.is_refused = False
+        """Whether the server has none like it, and so it has ended by itself."""
+        self.tasks: frozenset[str] = frozenset()
+        """The tasks that it tells of."""
         self.is_heard = False
         """Whether the server tells on it at this moment."""
         # It is heard for everybody who comes to want the same.
@@ -93,9 +101,11 @@ class ListenStream:
             id_ = next(self._means.ids)
             try:
                 if not await self._hold(id_):
+                    self.is_refused = True
                     return
             except UpstreamFailed as failure:
                 if failure.reason == UpstreamReason.REDIRECT.value:
+                    self.is_refused = True
                     return
             finally:
                 self.is_heard = False
@@ -139,12 +149,15 @@ class ListenStream:
 
     def _is_end(self, message: bytes, id: int) -> bool:
         match self._means.dialect.hear(message):
-            case Subscribed(uris):
+            case Subscribed(uris, tasks):
                 again, self._granted, self.is_heard = self._granted is not None, uris, True
+                self.tasks = tasks
                 self._known.set()
                 self._stands(self, again=again)
             case Noticed(notification):
                 self._hear(notification)
+            case TaskTold(task):
+                self._news(task)
             case Answered(response) if response.id == id:
                 self._was_refused = response.error is not None
                 return True

@@ -17,6 +17,7 @@ class StatelessMeans:
 
     `alarms` bound the calls, for as long as `patience` says; `running` counts them. `era_lost` is told whenever the
     server answers as if it did not speak this era any more: it may be wrong, and must neither raise nor wait.
+    `outlives` is whether the server is still there, with the tasks that it made, when this process is gone.
     """
 
     transport: Transport
@@ -28,3 +29,4 @@ class StatelessMeans:
     patience: Patience
     running: Running = field(default_factory=Running)
     era_lost: Callable[[], None]
+    outlives: bool = True

@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any, Final
 
 from taskgate.dialects.stateless_server import Saying, ServerRound
-from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.errors import UpstreamFailed
 from taskgate.mcp.jsonrpc import Response
 from taskgate.mcp.versions import Peer
 from taskgate.mcp.vocabulary import HEADER_MISMATCH, TOOLS_CALL
@@ -19,6 +19,7 @@ from taskgate.upstream.calls import Call
 from taskgate.upstream.resting import Leave, NextRound
 from taskgate.upstream.stateless.exchanges import Exchanges
 from taskgate.upstream.stateless.means import StatelessMeans
+from taskgate.upstream.stateless.native import NativeTasks
 from taskgate.upstream.stateless.questions import OpenRound
 
 MAX_ROUNDS: Final = 64
@@ -41,11 +42,13 @@ class Rounds:
         self,
         means: StatelessMeans,
         exchanges: Exchanges,
+        natives: NativeTasks,
         host: Peer | None,
         mirrored_anew: Callable[[str], Awaitable[Mirrored]],
     ) -> None:
         self._means = means
         self._exchanges = exchanges
+        self._natives = natives
         self._host = host
         self._mirrored_anew = mirrored_anew
 
@@ -65,6 +68,9 @@ class Rounds:
                 response = await self._send_again(call, saying, first_byte)
         empty = 0
         for turn in count():
+            task = self._means.dialect.task_of(saying.method, response) if saying.follows_tasks else None
+            if task is not None:
+                return await self._natives.follow(call, task)
             asked = self._means.dialect.round_of(saying.method, call.id, response)
             if asked is None or (call.hearer is not None and call.hearer.passes_rounds):
                 return response
@@ -79,7 +85,7 @@ class Rounds:
                 response = await self._send_again(call, saying, first_byte)
             except UpstreamFailed as failure:
                 # Whatever became of this request, the server may have acted on the ones before.
-                raise UpstreamFailed(UpstreamReason(failure.reason), str(failure), dispatched=True) from None
+                raise failures.sent(failure) from None
         raise failures.malformed("it asks without an end")
 
     async def _answered(self, call: Call, saying: Saying, asked: ServerRound, empty: int) -> Saying | None:
@@ -118,7 +124,8 @@ class Rounds:
 
     def _send(self, call: Call, saying: Saying, first_byte: timedelta | None) -> Coroutine[Any, Any, Response]:
         written = self._means.dialect.request(call.id, saying, self._host)
-        return self._exchanges.ask(call, written, first_byte)
+        asked = self._exchanges.ask(call, written, first_byte)
+        return self._natives.asked(call, asked) if saying.follows_tasks else asked
 
 
 async def _left(leave: Leave) -> None:

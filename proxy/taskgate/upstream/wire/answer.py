@@ -5,6 +5,7 @@ No exception of aiohttp passes from here. What a message means must not live her
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Final, Self
 
@@ -39,6 +40,8 @@ class HttpIncoming:
         "_idle",
         "_limit",
         "_media_type",
+        "_place",
+        "_placed",
         "_ready",
         "_was_read",
         "session",
@@ -54,12 +57,15 @@ class HttpIncoming:
         *,
         limit: int,
         idle: float | None,
+        placed: Callable[[str], None] | None = None,
     ) -> None:
         self._connection: Connection | None = connection
         self._headers = headers = message.headers
         self._body = body
         self._limit = limit
         self._idle = idle
+        self._placed = placed
+        self._place: str | None = None
         self._decoder: EventDecoder | None = None
         self._ready: deque[bytes] | None = None
         self._was_read = False
@@ -69,14 +75,14 @@ class HttpIncoming:
         self.session = headers.get(_SESSION)
         self.streams = self._media_type == "text/event-stream"
 
-    def messages(self) -> Self:
-        """The messages of the body; see Incoming."""
+    def messages(self, other: Callable[[bytes, bytes], None] | None = None) -> Self:
+        """The messages of the body; see Incoming. `other` gets type and data of what else a stream has for events."""
         if self._ready is None:
             if not self.streams and self._media_type != "application/json":
                 raise failures.malformed("its answer is neither JSON nor an event stream")
             if self._headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
                 raise failures.malformed("its answer is in a coding it was not asked for")
-            self._decoder = EventDecoder(self._limit) if self.streams else None
+            self._decoder = EventDecoder(self._limit, other) if self.streams else None
             self._ready = deque()
         return self
 
@@ -88,6 +94,8 @@ class HttpIncoming:
         if self._decoder is None:
             return await self._document()
         while not self._ready:
+            if self._placed is not None:
+                self._tell_place(self._placed, self._decoder.last_id)
             chunk = self._at_hand() or await self._chunk()
             if not chunk:
                 raise StopAsyncIteration
@@ -111,6 +119,8 @@ class HttpIncoming:
     async def release(self, *, answered: bool = False) -> None:
         """Be done with the answer; see Incoming."""
         connection, self._connection = self._connection, None
+        # Whatever a body that broke off leaves in a circle is not to have the call in it.
+        self._placed = None
         if connection is not None:
             connection.release(linger=answered)
 
@@ -130,6 +140,11 @@ class HttpIncoming:
             if self._body.at_eof():
                 break
         return b"".join(pieces)
+
+    def _tell_place(self, placed: Callable[[str], None], last_id: str | None) -> None:
+        if last_id is not None and last_id != self._place:
+            self._place = last_id
+            placed(last_id)
 
     def _at_hand(self) -> bytes:
         """What has come and was not read; empty where there is nothing, or the body is over."""

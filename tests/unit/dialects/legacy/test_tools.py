@@ -15,7 +15,7 @@ from unit.dialects.legacy.judge import EVERY_HOST, check
 
 
 def always(word: TaskSupport) -> SupportOf:
-    return lambda _tool, _native, _hints: word
+    return lambda _tool, _hints: word
 
 
 OPTIONAL = always(TaskSupport.OPTIONAL)
@@ -95,41 +95,28 @@ def test_every_tool_of_a_page_is_amended_at_its_own_place() -> None:
     assert amend_tools(page_of(*listed), None) == page_of(*(seen for _, _, seen in AMENDED.values()))
 
 
+@covers("L-TOOL-1")
 @pytest.mark.parametrize("word", TaskSupport)
-@pytest.mark.parametrize("native", [None, *TaskSupport])
-def test_the_word_is_the_one_that_is_decided_from_name_and_native_word(
-    word: TaskSupport, native: TaskSupport | None
-) -> None:
-    asked: list[tuple[str, TaskSupport | None]] = []
+@pytest.mark.parametrize("said", [None, *(f'"{word}"' for word in TaskSupport), '"perhaps"', "null", "1", "[]", "{}"])
+def test_the_word_is_the_one_that_is_decided_whatever_the_servers_own(word: TaskSupport, said: str | None) -> None:
+    asked: list[str] = []
 
-    def decide(tool: str, said: TaskSupport | None, _: Mapping[str, bool]) -> TaskSupport:
-        asked.append((tool, said))
+    def decide(tool: str, _: Mapping[str, bool]) -> TaskSupport:
+        asked.append(tool)
         return word
 
-    execution = "" if native is None else f',"execution":{{"taskSupport":"{native}"}}'
+    execution = "" if said is None else f',"execution":{{"taskSupport":{said}}}'
     page = f'{{"tools":[{{"name":"r\\u00e9","inputSchema":{{"type":"object"}}{execution}}}]}}'
     amended = json.loads(amend_tools(page, decide))
-    assert asked == [("ré", native)]
+    assert asked == ["ré"]
     assert amended["tools"][0]["execution"] == {"taskSupport": word.value}
     check_definition(amended, "ListToolsResult")
-
-
-@pytest.mark.parametrize("said", ['"perhaps"', "null", "1", "[]", "{}", '"Required"'])
-def test_a_word_that_the_era_does_not_know_counts_as_none(said: str) -> None:
-    natives: list[TaskSupport | None] = []
-
-    def decide(_: str, native: TaskSupport | None, __: Mapping[str, bool]) -> TaskSupport:
-        natives.append(native)
-        return TaskSupport.FORBIDDEN
-
-    amend_tools(f'{{"tools":[{{"name":"t","execution":{{"taskSupport":{said}}}}}]}}', decide)
-    assert natives == [None]
 
 
 def test_a_decision_hears_what_the_server_hints_of_the_tool() -> None:
     heard: list[Mapping[str, bool]] = []
 
-    def decide(_: str, __: TaskSupport | None, hints: Mapping[str, bool]) -> TaskSupport:
+    def decide(_: str, hints: Mapping[str, bool]) -> TaskSupport:
         heard.append(hints)
         return TaskSupport.OPTIONAL
 
@@ -174,7 +161,7 @@ def test_an_amended_page_amends_to_itself() -> None:
 def test_the_same_page_is_amended_once_for_the_same_rules() -> None:
     calls: list[str] = []
 
-    def decide(tool: str, _: TaskSupport | None, __: Mapping[str, bool]) -> TaskSupport:
+    def decide(tool: str, _: Mapping[str, bool]) -> TaskSupport:
         calls.append(tool)
         return TaskSupport.OPTIONAL
 
@@ -188,7 +175,7 @@ def test_the_same_page_is_amended_once_for_the_same_rules() -> None:
 def test_a_page_beyond_the_bound_is_not_remembered(beyond: int, times: int) -> None:
     calls: list[str] = []
 
-    def decide(tool: str, _: TaskSupport | None, __: Mapping[str, bool]) -> TaskSupport:
+    def decide(tool: str, _: Mapping[str, bool]) -> TaskSupport:
         calls.append(tool)
         return TaskSupport.REQUIRED
 

@@ -69,6 +69,11 @@ def test_the_servers_own_related_task_is_cut_out(params: str, ready: str) -> Non
     assert hear("elicitation/create", params).question.params.with_token(9) == ready
 
 
+def test_a_question_may_say_which_of_the_servers_own_tasks_it_is_for() -> None:
+    assert hear("elicitation/create", f'{{"_meta":{{{TASK}}},"message":"m"}}').task == "theirs"
+    assert hear("elicitation/create", '{"message":"m"}').task is None
+
+
 @covers("L-HOST-6")
 def test_a_task_is_asked_for_only_where_the_host_makes_tasks_of_such_questions() -> None:
     params = '{"task":{"ttl":1},"_meta":{"progressToken":1},"messages":[]}'

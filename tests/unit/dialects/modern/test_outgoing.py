@@ -103,6 +103,23 @@ def test_what_is_put_into_parameters_that_are_not_walked_is_what_a_walk_puts_the
     assert message == request_text(7, "tools/list", changed(text, Change(meta_put=TOLD)))
 
 
+# --- tasks of the server's own
+
+
+@covers("M-NEG-8")
+@pytest.mark.parametrize("host", [HOST, None, Peer(revision=Revision.R2025_11_25, capabilities={}, info={})])
+def test_a_server_is_told_of_the_extension_where_its_tasks_are_followed(host: Peer | None) -> None:
+    def declared(*, follows_tasks: bool) -> Any:
+        saying = Saying(method="tools/call", params=Params('{"name":"t"}'), follows_tasks=follows_tasks)
+        found = read(outgoing.request(7, saying, host, INFO).message)
+        check(found, "CallToolRequest")
+        return found["params"]["_meta"][f"{META}clientCapabilities"]
+
+    asked = {"elicitation": {"form": {}}} if host is HOST else {}
+    assert declared(follows_tasks=True) == {**asked, "extensions": {"io.modelcontextprotocol/tasks": {}}}
+    assert declared(follows_tasks=False) == asked
+
+
 # --- the next round
 
 
@@ -235,6 +252,10 @@ def test_a_listen_names_what_is_wanted() -> None:
         "toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True,
         "resourceSubscriptions": ["a:b"],
     }  # fmt: skip
+
+
+def test_a_listen_names_the_servers_tasks_that_are_followed() -> None:
+    assert read(outgoing.listening(Listened(tasks=("n1", "n2")))) == {"notifications": {"taskIds": ["n1", "n2"]}}
 
 
 def test_a_listen_names_nothing_else() -> None:

@@ -10,16 +10,19 @@ from taskgate.dialects.base import Answered, Noticed, ProgressTold
 from taskgate.dialects.modern.upstream import ModernUpstream
 from taskgate.dialects.params import Params
 from taskgate.dialects.questions import Question
+from taskgate.dialects.server_tasks import ServerTask, TaskTold
 from taskgate.dialects.stateless_server import Listened, Saying, Subscribed
 from taskgate.errors import UpstreamFailed
 from taskgate.mcp.jsonrpc import Response, parse
 from taskgate.mcp.versions import Peer, Revision
 from taskgate.tasks.events import CallSucceeded
-from unit.dialects.modern.judge import check, read
+from taskgate.tasks.record import TaskStatus
+from unit.dialects.modern.judge import check, check_task, read
 
 DIALECT = ModernUpstream("0.1.0")
 HOST = Peer(revision=Revision.R2026_07_28, capabilities={"roots": {}}, info={})
 META = "io.modelcontextprotocol/"
+ANSWERS = '{"a":{"roots":[]}}'
 
 
 def response(result: Any) -> Response:
@@ -54,6 +57,36 @@ def test_requests_are_as_the_schema_has_them(written: Any, definition: str) -> N
     assert meta[f"{META}clientInfo"] == {"name": "taskgate", "version": "0.1.0"}
     assert written.headers["MCP-Protocol-Version"] == meta[f"{META}protocolVersion"]
     assert written.headers["Mcp-Method"] == found["method"]
+
+
+@pytest.mark.parametrize(
+    ("written", "definition", "params"),
+    [
+        (DIALECT.look(1, "n/1", HOST), "GetTaskRequest", {}),
+        (DIALECT.cancel(1, "n/1", None), "CancelTaskRequest", {}),
+        (DIALECT.update(1, "n/1", ANSWERS, HOST), "UpdateTaskRequest", {"inputResponses": {"a": {"roots": []}}}),
+    ],
+)  # fmt: skip
+@covers("M-NEG-8", "H-MOD-2")
+def test_a_request_about_a_task_names_it_in_its_header_and_declares_the_extension(
+    written: Any, definition: str, params: Any
+) -> None:
+    found = read(written.message)
+    check_task(found, definition)
+    check(found["params"], "RequestParams")
+    meta = found["params"].pop("_meta")
+    assert found["params"] == {"taskId": "n/1", **params}
+    assert meta[f"{META}clientCapabilities"]["extensions"] == {"io.modelcontextprotocol/tasks": {}}
+    assert written.headers == {
+        "MCP-Protocol-Version": "2026-07-28", "Mcp-Method": found["method"], "Mcp-Name": "n/1",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("wants", "declares"), [(Listened(tools=True), False), (Listened(tasks=("n1",)), True)])
+@covers("M-NOTIF-1")
+def test_a_listen_declares_the_extension_where_it_names_tasks(wants: Listened, declares: bool) -> None:
+    meta = read(DIALECT.listen(1, wants, HOST).message)["params"]["_meta"]
+    assert ("extensions" in meta[f"{META}clientCapabilities"]) is declares
 
 
 def test_the_next_page_is_asked_for_by_its_cursor() -> None:
@@ -106,16 +139,22 @@ def test_a_notification_that_says_nothing_of_its_stream_stays_to_the_byte() -> N
 
 
 @pytest.mark.parametrize(
-    ("told", "uris"),
+    ("told", "uris", "tasks"),
     [
-        ({"resourceSubscriptions": ["a:b", 3, "c:d"]}, {"a:b", "c:d"}),
-        ({"toolsListChanged": True}, set()),
-        ({"resourceSubscriptions": "a:b"}, set()),
-        ([], set()),
+        ({"resourceSubscriptions": ["a:b", 3, "c:d"]}, {"a:b", "c:d"}, set()),
+        ({"taskIds": ["n1", 3], "resourceSubscriptions": ["a:b"]}, {"a:b"}, {"n1"}),
+        ({"toolsListChanged": True}, set(), set()),
+        ({"resourceSubscriptions": "a:b", "taskIds": "n1"}, set(), set()),
+        ([], set(), set()),
     ],
 )
-def test_the_first_message_of_a_listen_tells_what_is_granted(told: Any, uris: set[str]) -> None:
-    assert heard("notifications/subscriptions/acknowledged", notifications=told) == Subscribed(frozenset(uris))
+def test_the_first_message_of_a_listen_tells_what_is_granted(told: Any, uris: set[str], tasks: set[str]) -> None:
+    found = heard("notifications/subscriptions/acknowledged", notifications=told)
+    assert found == Subscribed(frozenset(uris), frozenset(tasks))
+
+
+def test_news_of_a_task_are_of_the_task_they_name() -> None:
+    assert heard("notifications/tasks", taskId="n1", status="working") == TaskTold("n1")
 
 
 @pytest.mark.parametrize(
@@ -186,6 +225,28 @@ def test_a_round_is_read_and_answered() -> None:
     question = found.questions["a"]
     assert DIALECT.answers({"a": (question, '{"result":{"roots":[]}}')}) == '{"a":{"roots":[]}}'
     assert DIALECT.answers({"a": (question, DIALECT.no_answer(question))}) is None
+
+
+def test_a_task_is_read_and_what_came_of_it() -> None:
+    task = {"taskId": "n1", "status": "working"}
+    assert DIALECT.task_of("tools/call", response({"resultType": "task", **task})) == ServerTask(
+        "n1", TaskStatus.WORKING
+    )
+    found = DIALECT.looked(7, "n1", response({**task, "status": "completed", "result": {"content": []}}))
+    assert found is not None
+    assert found.response is not None
+    assert found.response.id == 7
+
+
+def test_a_server_serves_tasks_where_its_discovery_says_so() -> None:
+    said = {"supportedVersions": ["2026-07-28"], "capabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
+    found, other = (
+        DIALECT.read_discovery(response(said)),
+        DIALECT.read_discovery(response({**said, "capabilities": {}})),
+    )
+    assert found is not None
+    assert other is not None
+    assert (DIALECT.serves_tasks(found), DIALECT.serves_tasks(other)) == (True, False)
 
 
 def test_a_host_is_asked_what_it_declared() -> None:

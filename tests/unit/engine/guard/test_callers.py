@@ -13,7 +13,8 @@ from taskgate.engine.messages import Inbound, Verb
 from taskgate.engine.mounts import Mount
 from taskgate.errors import AuthReason, KeysUnavailable, Unauthenticated
 from taskgate.tasks.policy import TaskSupport
-from taskgate.upstream.base import Speaker, Upstream
+from taskgate.upstream.base import Upstream
+from taskgate.upstream.speaker import Speaker
 from unit.auth.identities import identity
 from unit.engine.asked import Asked
 
@@ -23,7 +24,7 @@ MOUNT = Mount(
     path="/reports/mcp",
     upstream=cast("Upstream", None),
     offers_tasks=True,
-    support=lambda tool, native, hints: TaskSupport.OPTIONAL,
+    support=lambda tool, hints: TaskSupport.OPTIONAL,
     resource=RESOURCE,
     bulkhead=cast("Bulkhead", None),
 )

@@ -10,7 +10,9 @@ from taskgate.dialects.stateless import Stateless
 from taskgate.engine.messages import Feed, Inbound, Verb
 from taskgate.engine.streams.trails import Opener
 from taskgate.mcp.jsonrpc import Notification, parse
-from taskgate.upstream.base import ServerQuestion, Speaker
+from taskgate.upstream.hearer import ServerQuestion
+from taskgate.upstream.resting import Foothold
+from taskgate.upstream.speaker import Speaker
 
 
 class Heard(Feed):
@@ -81,6 +83,7 @@ class Wonder:
     """A question of a server; see ServerQuestion. `replies` is what the server was told."""
 
     def __init__(self, size: int = 0, *, is_withdrawn: bool = False) -> None:
+        self.key = None
         self.question = Question("elicitation/create", Params("x" * size) if size else None)
         self.replies: list[str] = []
         self._forgets: list[Callable[[], None]] = []
@@ -115,11 +118,13 @@ class Ear:
     """A hearer that remembers."""
 
     passes_rounds = False
+    leaves = False
 
     def __init__(self) -> None:
         self.notices: list[Notification] = []
         self.questions: list[ServerQuestion] = []
         self.lacks: list[Any] = []
+        self.footholds: list[Foothold] = []
 
     def notice(self, notification: Notification) -> None:
         self.notices.append(notification)
@@ -129,6 +134,9 @@ class Ear:
 
     def refused(self, required: Any) -> None:
         self.lacks.append(required)
+
+    def hold_at(self, foothold: Foothold) -> None:
+        self.footholds.append(foothold)
 
     def keep(self, _: object) -> Any:
         return "a leave"
@@ -144,7 +152,7 @@ class Words:
         return f"{notification.method} {notification.params_text} {token}"
 
     def progress(self, token: object, done: float, message: str) -> str:
-        return f"alive {done} {token}"
+        return f"{'alive' if message == 'Still running' else message} {done} {token}"
 
     def is_loud_enough(self, notification: Notification, level: str | None) -> bool:
         return level == "info"

@@ -12,7 +12,9 @@ from taskgate.engine.background import Background
 from taskgate.engine.inputs import MAX_QUESTION
 from taskgate.engine.stateless.flights import Flight
 from taskgate.errors import QueueFull
-from taskgate.upstream.base import Hearer, Speaker
+from taskgate.upstream.hearer import Hearer
+from taskgate.upstream.resting import Foothold
+from taskgate.upstream.speaker import Speaker
 from unit.engine.stateless.calling import Ear, Wonder, noted
 
 SPEAKER = Speaker(context="c")
@@ -244,3 +246,33 @@ async def test_what_a_server_asks_of_one_that_goes_on_for_others_alone_is_refuse
     flight.close()
     flight.asked(question)
     assert question.replies == ["refused"]
+
+
+async def test_where_a_call_was_before_it_became_a_task_is_the_first_that_its_task_knows(errand: Errand) -> None:
+    flight, heir = errand.begin(), Ear()
+    flight.hold_at(Foothold(event="1"))
+    flight.hold_at(Foothold(event="2"))
+    flight.heard_by(heir)
+    flight.hold_at(Foothold(event="3"))
+    assert [each.event for each in heir.footholds] == ["2", "3"]
+    flight.close()
+    await errand.flying.close()
+
+
+async def test_a_call_whose_task_goes_on_elsewhere_is_left_also_when_its_end_comes_late(errand: Errand) -> None:
+    flight, heir = errand.begin(), Ear()
+    assert not flight.leaves
+    flight.heard_by(heir)
+    assert not flight.leaves
+    heir.leaves = True
+    flight.close()
+    assert flight.leaves
+    await errand.flying.close()
+
+
+async def test_a_call_that_is_no_task_is_never_left(errand: Errand) -> None:
+    flight = errand.begin()
+    flight.hold_at(Foothold(event="1"))
+    flight.close()
+    assert not flight.leaves
+    await errand.flying.close()

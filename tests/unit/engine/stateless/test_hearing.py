@@ -2,6 +2,8 @@
 
 import pytest
 
+from requirements import covers
+from taskgate.dialects.progress import in_words
 from taskgate.engine.stateless.hearing import Telling
 from unit.engine.stateless.calling import Talk, Wonder, Words, noted, said
 
@@ -70,6 +72,19 @@ def test_signs_of_life_grow_as_progress_does_and_come_only_into_silence() -> Non
     hearer.live()
     hearer.live()
     assert talk.said == ["alive 0.0 p", "alive 1e-06 p", f"{PROGRESS} {progress(7)} p", "alive 7.000001 p"]
+
+
+@covers("M-PROG-1")
+def test_what_a_server_says_in_words_is_told_after_signs_of_life_too() -> None:
+    talk = Talk()
+    hearer = telling(talk, progress_token="p")
+    for _ in range(3):
+        hearer.live()
+    hearer.notice(in_words(4, "half of it", 1))
+    hearer.notice(in_words(4, "most of it", 2, after=1))
+    assert talk.said[3:] == ["half of it 3e-06 p", f"{PROGRESS} {in_words(4, 'most of it', 2, after=1).params_text} p"]
+    telling(other := Talk()).notice(in_words(4, "half of it", 1))
+    assert other.feed is None
 
 
 def test_without_a_token_the_stream_itself_is_the_sign_of_life() -> None:

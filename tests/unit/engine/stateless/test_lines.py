@@ -17,7 +17,8 @@ from taskgate.engine.stateless.lines import MAX_CAPABILITIES, MAX_IDLE, MOST_KEP
 from taskgate.errors import InvalidParams
 from taskgate.mcp.jsonrpc import Notification, parse
 from taskgate.mcp.versions import Peer, Revision
-from taskgate.upstream.base import Speaks, Upstream
+from taskgate.upstream.base import Upstream
+from taskgate.upstream.speaker import Speaks
 from unit.auth.identities import identity
 from unit.engine.guard.test_callers import MOUNT
 
@@ -290,8 +291,7 @@ def test_whoever_stops_to_listen_while_something_is_told_keeps_it_from_nobody(li
 
 def test_a_question_that_belongs_to_no_call_is_refused(lines: Lines, at: Mount) -> None:
     # H-MOD-8: nobody of this era can be asked but in the answer to a request.
-    question = Mock(spec=["refuse"])
-    lines.take(at, ALICE, peer()).asked(question)
+    lines.take(at, ALICE, peer()).asked(question := Mock(spec=["refuse"]))
     question.refuse.assert_called_once_with()
 
 

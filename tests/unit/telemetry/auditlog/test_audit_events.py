@@ -35,7 +35,7 @@ FOR_METRICS_ALONE = {
     audit.HttpRefused, audit.StreamOpened, audit.StreamEnded, audit.RpcAnswered, audit.UpstreamAnswered,
     audit.ToolCalled, audit.InputWaited, audit.PollsCounted, audit.LateAnswerDropped, audit.LeaseLost, audit.StoreUsed,
     audit.StoreCounted, audit.CallsRunning, audit.SlotsUsed, audit.TaskPolled, audit.PollAdvised,
-    audit.UpstreamRetried, audit.AuditNoted, audit.AuditWritten, audit.AuditDropped,
+    audit.ProgramsRun, audit.UpstreamRetried, audit.AuditNoted, audit.AuditWritten, audit.AuditDropped,
 }  # fmt: skip
 
 
@@ -85,11 +85,13 @@ def test_an_event_happened_when_it_is_said_to_have() -> None:
 def test_a_server_that_stays_as_it_is_is_told_of_once() -> None:
     table = EventTable(Telling())
     states = [True, True, None, True, False, False, True]
-    tell = table.tellers[audit.HealthChecked]
+    tell, sought = table.tellers[audit.HealthChecked], table.tellers[audit.ProgramSought]
     told = [tell(audit.HealthChecked("reports", True, up), None, NOW) for up in states]
     assert [[event.name for event in each] for each in told] == [
         ["upstream.up"], [], [], [], ["upstream.down"], [], ["upstream.up"],
     ]  # fmt: skip
+    told = [sought(audit.ProgramSought("search", up), None, NOW) for up in (False, False, True)]
+    assert [[event.name for event in each] for each in told] == [["upstream.down"], [], ["upstream.up"]]
 
 
 def test_servers_are_told_apart_and_another_of_the_same_name_is_new() -> None:

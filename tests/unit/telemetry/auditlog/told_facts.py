@@ -229,7 +229,9 @@ OTHERS: Final = (
     _case(audit.CircuitMoved("reports", "closed"), None, "upstream.circuit_closed", "success", None, "info"),
     _case(audit.HealthChecked("reports", True, True), None, "upstream.up", "success", None, "info"),
     _case(audit.HealthChecked("reports", False, False), None, "upstream.down", "failure", None, "medium"),
+    _case(audit.ProgramSought("reports", False), None, "upstream.down", "failure", None, "medium"),
     _case(audit.SessionLost("reports"), None, "upstream.session_lost", "failure", None, "low"),
+    _case(audit.ProgramRestarted("reports", "exit"), None, "upstream.restarted", "failure", "exit", "low"),
     _case(audit.CredentialsGot("reports", 0.5, True), None, "credential.exchanged", "success", None, "info"),
     _case(audit.CredentialsGot("reports", 0.5, False), None, "credential.failed", "failure", None, "medium"),
 )  # fmt: skip

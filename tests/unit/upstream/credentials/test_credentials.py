@@ -10,9 +10,9 @@ import pytest
 from helpers.exchange_server import ExchangeServer, Terms
 from helpers.scripted_upstream import ScriptedServer, status
 from helpers.waiting import eventually
-from taskgate.upstream.base import Speaker
 from taskgate.upstream.credentials.speaking import written
 from taskgate.upstream.settings import FixedHeader, GrantKind, IdentityHeaders
+from taskgate.upstream.speaker import Speaker
 from unit.upstream.offices import Office, exchange, failure, relay, shown, somebody
 
 NewOffice = Callable[..., Office]

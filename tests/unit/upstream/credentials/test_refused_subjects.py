@@ -11,10 +11,10 @@ from helpers.manual_clock import ManualClock
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream import failures
-from taskgate.upstream.base import Speaker
 from taskgate.upstream.credentials.grants import Granted, SubjectRefused
 from taskgate.upstream.credentials.tokens import Tokens
 from taskgate.upstream.settings import GrantKind
+from taskgate.upstream.speaker import Speaker
 from unit.upstream.offices import Office, exchange, somebody
 
 NewOffice = Callable[..., Office]

@@ -11,10 +11,10 @@ from helpers.manual_clock import ManualClock
 from helpers.scripted_upstream import ScriptedServer
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.base import Speaker
 from taskgate.upstream.credentials.grants import Granted
 from taskgate.upstream.credentials.tokens import Tokens
 from taskgate.upstream.settings import IdentityHeaders
+from taskgate.upstream.speaker import Speaker
 from unit.upstream.offices import CALL, Deaf, Office, exchange, failure, relay, shown, somebody
 
 NewOffice = Callable[..., Office]

@@ -11,7 +11,7 @@ from helpers.stateless_server import StatelessServer
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.mcp.jsonrpc import Response
-from taskgate.upstream.base import ServerQuestion
+from taskgate.upstream.hearer import ServerQuestion
 from unit.upstream.stateless.conftest import Ear, Guest
 
 ELICIT = {

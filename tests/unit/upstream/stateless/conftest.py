@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from helpers import stateless_schema
+from helpers.stateless_requests import check_client_message
 from helpers.stateless_server import StatelessServer
 from taskgate.alarms import Alarms
 from taskgate.clock import SystemClock
@@ -19,11 +20,13 @@ from taskgate.dialects.base import Params
 from taskgate.dialects.modern.upstream import ModernUpstream
 from taskgate.mcp.jsonrpc import Notification, Response
 from taskgate.mcp.versions import Peer, Revision
-from taskgate.upstream.base import ServerQuestion, Speaker
+from taskgate.upstream.hearer import ServerQuestion
 from taskgate.upstream.http import HttpTransport
 from taskgate.upstream.lasting import Lasting
 from taskgate.upstream.patience import Patience
+from taskgate.upstream.resting import Foothold
 from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
+from taskgate.upstream.speaker import Speaker
 from taskgate.upstream.stateless import listen_stream
 from taskgate.upstream.stateless.means import StatelessMeans
 from taskgate.upstream.stateless.session import StatelessSession
@@ -41,6 +44,8 @@ class Ear:
     """Hears and remembers; see Hearer."""
 
     passes_rounds: bool = False
+    leaves: bool = False
+    footholds: list[Foothold] = field(default_factory=list)
     notices: list[Notification] = field(default_factory=list)
     questions: list[ServerQuestion] = field(default_factory=list)
     lacks: list[Mapping[str, Any]] = field(default_factory=list)
@@ -57,6 +62,9 @@ class Ear:
     def keep(self, between: Any) -> Any:
         self.kept.append(between)
         return self.leave
+
+    def hold_at(self, foothold: Foothold) -> None:
+        self.footholds.append(foothold)
 
     def asked(self, question: ServerQuestion) -> None:
         self.questions.append(question)
@@ -135,7 +143,7 @@ async def server() -> AsyncIterator[StatelessServer]:
         yield server
         if stateless_schema.available():
             for request in server.requests:
-                stateless_schema.check_client_message(request.message)
+                check_client_message(request.message, serves_tasks=server.serves_tasks)
         assert "mcp-session-id" not in {name for request in server.requests for name in request.headers}
 
 

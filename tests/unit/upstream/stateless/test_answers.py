@@ -117,7 +117,7 @@ async def test_a_server_that_is_silent_when_it_is_doubted_keeps_no_host_waiting(
     server: StatelessServer, guest: Guest, monkeypatch
 ) -> None:
     await guest.call()
-    monkeypatch.setattr("taskgate.upstream.stateless.session.SIGN_OF_LIFE", timedelta())
+    monkeypatch.setattr("taskgate.upstream.stateless.discovery.SIGN_OF_LIFE", timedelta())
     server.methods |= {"tools/call": status(400), "server/discover": Hold()}
     async with bounded():
         assert await failure_of(guest.call()) == ("refused", False)

@@ -9,7 +9,7 @@ from helpers.scripted_upstream import error, note
 from helpers.stateless_server import StatelessServer
 from helpers.waiting import eventually
 from requirements import covers
-from taskgate.upstream.stateless.session import SURE_FOR
+from taskgate.upstream.stateless.discovery import SURE_FOR
 from unit.upstream.stateless.asking import ALL_KINDS, LISTEN, failure_of
 from unit.upstream.stateless.conftest import Guest, NewGuest
 

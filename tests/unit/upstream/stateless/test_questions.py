@@ -12,7 +12,7 @@ from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.errors import UpstreamFailed
 from taskgate.mcp.jsonrpc import Notification, parse
-from taskgate.upstream.base import ServerQuestion
+from taskgate.upstream.hearer import ServerQuestion
 from unit.upstream.stateless.asking import ACCEPTED, DECLINED, ELICIT, ROOTS, SAMPLE, Questioned
 from unit.upstream.stateless.conftest import Ear, Guest, NewGuest, somebody
 

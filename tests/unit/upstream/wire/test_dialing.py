@@ -145,7 +145,7 @@ async def test_a_race_that_is_given_up_while_its_loser_ends_leaves_nothing(
     async with bounded():
         await asyncio.wait([asking])
     assert await (await server.next()).at_end()
-    await eventually(lambda: not transport._pool._standing)
+    await eventually(lambda: not transport._origin._pool._standing)
 
 
 async def test_a_name_of_which_no_address_is_reached_was_sent_nothing(

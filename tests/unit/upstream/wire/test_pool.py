@@ -102,8 +102,8 @@ async def test_an_idle_connection_that_hears_anything_is_dropped_at_once(
         option = socket.SO_LINGER, b"\1\0\0\0\0\0\0\0"
         line.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, *option)
         line.writer.transport.abort()
-        await eventually(lambda: not transport._pool._standing)
-        assert not transport._pool._idle
+        await eventually(lambda: not transport._origin._pool._standing)
+        assert not transport._origin._pool._idle
     else:
         await line.say(b"HTTP/1.1 408 Too late\r\n\r\n") if way.startswith("bytes") else line.writer.write_eof()
         assert await line.at_end()
@@ -127,7 +127,7 @@ async def test_the_connection_that_was_used_last_is_used_next(server: RawServer,
 async def test_each_idle_connection_ends_by_itself_in_its_time(
     server: RawServer, transport_to: NewTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("taskgate.upstream.wire.transport.REUSE_WITHIN", 0.1)
+    monkeypatch.setattr("taskgate.upstream.wire.origin.REUSE_WITHIN", 0.1)
     transport, loop = transport_to(server.url()), asyncio.get_running_loop()
     asking = [start(transport), start(transport)]
     lines = [await server.next(), await server.next()]
@@ -143,7 +143,7 @@ async def test_each_idle_connection_ends_by_itself_in_its_time(
 async def test_a_connection_that_should_have_ended_by_now_is_not_used(
     server: RawServer, transport_to: NewTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("taskgate.upstream.wire.transport.REUSE_WITHIN", 0.02)
+    monkeypatch.setattr("taskgate.upstream.wire.origin.REUSE_WITHIN", 0.02)
     monkeypatch.setattr(Pool, "_sweep", lambda _: None)
     transport, loop = transport_to(server.url()), asyncio.get_running_loop()
     await answered(server, transport, DOCUMENT)
@@ -203,5 +203,5 @@ async def test_a_stream_that_ends_soon_after_its_answer_gives_its_connection_bac
     if end.endswith(b"."):
         assert await line.at_end()
         return
-    await eventually(lambda: transport._pool._idle)
+    await eventually(lambda: transport._origin._pool._idle)
     await answer_again(line, transport)

@@ -14,6 +14,8 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError, MovedError, NoPermissionError, ReadOnlyError
 
+from taskgate.clock import SharedClock
+from taskgate.stores.codec import unpack_time
 from taskgate.stores.redis.keys import Keys
 from taskgate.stores.redis.options import RedisOptions
 from taskgate.stores.redis.wires.health import Unfit, log
@@ -24,9 +26,13 @@ _OLDEST: Final = 7
 
 
 class Wires:
-    """Connections to the server of one deployment. Belongs to one event loop."""
+    """Connections to the server of one deployment. Belongs to one event loop.
 
-    def __init__(self, options: RedisOptions) -> None:
+    `clock` is told the server's time whenever that is vetted, and so before it is used.
+    """
+
+    def __init__(self, options: RedisOptions, clock: SharedClock | None = None) -> None:
+        self._clock = clock
         self.within = options.command_timeout.total_seconds()
         self._options = options
         self._connecting = options.connect_timeout.total_seconds()
@@ -67,9 +73,7 @@ class Wires:
             await self.open(wire)
             async with asyncio.timeout(self.within):
                 await self._judge(wire)
-                # Scripts ask for it: a user who may not would find out at the first sign of life.
-                await wire.send_command("TIME")
-                await wire.read_response()
+                await self._take_time(wire)
                 # What a node says that does not have our slot, or whose cluster is not whole.
                 await wire.send_command("EXISTS", self._any)
                 await wire.read_response()
@@ -101,6 +105,15 @@ class Wires:
             raise Unfit("it is a node of a cluster, and store.redis.mode is not cluster")
         if facts.get("role", "master") != "master":
             raise ReadOnlyError("it is a replica, to which nothing can be written")
+
+    async def _take_time(self, wire: redis.Connection) -> None:
+        # Scripts ask for it, too: a user who may not would find out at the first sign of life.
+        asked = 0.0 if self._clock is None else self._clock.elapsed()
+        await wire.send_command("TIME")
+        seconds, more = await wire.read_response()
+        if self._clock is not None:
+            moment = unpack_time(int(seconds) * 1_000_000 + int(more))
+            self._clock.align(moment, asked=asked, answered=self._clock.elapsed())
 
     def _find_out(self) -> Whereabouts:
         options = self._options

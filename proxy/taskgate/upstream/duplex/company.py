@@ -1,0 +1,170 @@
+"""Who share a line, and to whom of them a server says what belongs to no request of theirs.
+
+Nothing on a line says that (U-STDIO-4). What must not live here: what becomes of it there. What holds: where a line
+serves several callers, or may still be at work for one who left, nobody hears what may be said to another; and what
+sessions of one caller are asked is asked of the only one whose it can be, or of nobody.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from taskgate.errors import UpstreamFailed
+from taskgate.mcp.jsonrpc import dump, error_text, result_text
+from taskgate.mcp.vocabulary import (
+    ELICITATION_CREATE,
+    INTERNAL_ERROR,
+    NOTE_CANCELLED,
+    NOTE_MESSAGE,
+    NOTE_PROGRESS,
+    NOTE_TASK_STATUS,
+    NOTE_TOOLS_CHANGED,
+    PING,
+)
+from taskgate.upstream.base import Outgoing
+from taskgate.upstream.duplex.base import Line
+from taskgate.upstream.duplex.channel import Channel
+from taskgate.upstream.duplex.contents import subscription_of, task_in, uri_in
+from taskgate.upstream.duplex.replies import Keeper, Reply
+from taskgate.upstream.duplex.session import Session
+from taskgate.upstream.duplex.under_way import UnderWay
+from taskgate.upstream.duplex.words import Asks
+
+NOBODY: Final = dump({"code": INTERNAL_ERROR, "message": "It cannot be told who is asked"})
+CANCELLED: Final = dump({"action": "cancel"})
+
+NOTE_RESOURCE_UPDATED: Final = "notifications/resources/updated"
+
+
+class SharedBy:
+    """A line and the sessions on it; see Company. `gone` is told when the line is lost."""
+
+    def __init__(self, line: Line, under_way: UnderWay, gone: Callable[[Line], None]) -> None:
+        self.channel = Channel(line, self, under_way)
+        self.sessions: dict[Session, None] = {}
+        self._gone = gone
+
+    def noted(self, method: str, message: bytes) -> None:
+        """See Company."""
+        stream = self._stream_of(method, message)
+        if stream is None:
+            for session in self._who_hears(method, message):
+                session.hear(message)
+        elif method == NOTE_CANCELLED:
+            self.channel.waiting.forget(stream)
+            stream.close()
+        else:
+            stream.arrive(message)
+
+    def asked(self, asks: Asks, message: bytes) -> None:
+        """See Company. In the stateless era servers ask nothing, and get no answer."""
+        session = self._whom_to_ask(asks, message)
+        if session is not None:
+            session.answers(asks, message)
+        elif self.sessions:
+            self.channel.say(self._unasked(asks), Outgoing(verb="POST", headers={}))
+
+    def lost(self, failure: UpstreamFailed) -> None:
+        """See Company."""
+        self._gone(self.channel.line)
+        for session in tuple(self.sessions):
+            session.lose(failure)
+
+    def is_wanted(self, uri: str) -> bool:
+        """See Company."""
+        return any(uri in session.uris for session in self.sessions)
+
+    def _unasked(self, asks: Asks) -> str:
+        if asks.method == ELICITATION_CREATE and self._is_of_one():
+            # As where the one who is asked does not answer.
+            return result_text(asks.id, CANCELLED)
+        return error_text(asks.id, NOBODY)
+
+    # --- of the stateless era
+
+    def _stream_of(self, method: str, message: bytes) -> Reply | None:
+        """The request of the stateless era that a notification belongs to (U-STDIO-5)."""
+        replies, listening = self.channel.waiting.replies, self.channel.waiting.listening
+        if method == NOTE_MESSAGE:
+            # Only a request has a log there, and nothing says which.
+            others = [reply for id_, reply in replies.items() if id_ not in listening and not _is_of_session(reply)]
+            is_the_only_one = len(others) == 1 and self._is_of_one() and not self._given_up()
+            return others[0] if is_the_only_one else None
+        if not listening:
+            return None
+        named = subscription_of(message)
+        if named is None:
+            is_the_only_one = len(listening) == 1 and not self.sessions and self._is_of_one()
+            return replies[next(iter(listening))] if is_the_only_one else None
+        # Some servers write the number as a text.
+        return next((replies[id_] for id_ in listening if str(id_) == str(named)), None)
+
+    # --- whose it can be
+
+    def _given_up(self) -> list[str]:
+        return self.channel.waiting.given_up.sessions(asyncio.get_running_loop().time())
+
+    def _waited_for(self) -> list[Keeper]:
+        """Those who wait for an answer, or follow a task of the server."""
+        waiting = [reply.keeper for reply in self.channel.waiting.replies.values()]
+        return waiting + self.channel.tasks.followers(asyncio.get_running_loop().time())
+
+    def _is_of_one(self) -> bool:
+        """Whether it is one caller alone for whom the server does anything."""
+        contexts = {each.context for each in (*self.sessions, *self._waited_for())}
+        return len(contexts | self.channel.waiting.given_up.contexts) <= 1
+
+    def _only_one(self) -> Session | None:
+        """The session that what the server says must be of; None where it can be of several, or of one that is over."""
+        at_work = {each.id for each in self._waited_for()} | set(self._given_up())
+        if len(self.sessions) == 1:
+            at_work |= {session.id for session in self.sessions}
+        found = [session for session in self.sessions if session.id in at_work]
+        return found[0] if len(found) == len(at_work) == 1 else None
+
+    # --- of the initialize era
+
+    def _who_hears(self, method: str, message: bytes) -> Iterable[Session]:
+        sessions = tuple(self.sessions)
+        if method in _FOR_ALL:
+            return sessions
+        if self._is_of_one():
+            only = self._only_one() if method == NOTE_MESSAGE else None
+            return sessions if only is None else (only,)
+        if method != NOTE_RESOURCE_UPDATED:
+            return ()
+        uri = uri_in(message)
+        return [session for session in sessions if uri in session.uris]
+
+    def _whom_to_ask(self, asks: Asks, message: bytes) -> Session | None:
+        if asks.method == PING:
+            return next(iter(self.sessions), None)
+        following = self._that_follows(task_in(message))
+        if following is not None:
+            return following
+        return self._only_one() if self._is_of_one() else None
+
+    def _that_follows(self, task: str | None) -> Session | None:
+        """The session that waits for the outcome of the server's task, or looked at it last."""
+        if task is None:
+            return None
+        waiting = (reply.keeper for reply in self.channel.waiting.replies.values() if reply.about == task)
+        who = next(waiting, None) or self.channel.tasks.of(task)
+        return who if isinstance(who, Session) and who in self.sessions else None
+
+
+def _is_of_session(reply: Reply) -> bool:
+    return isinstance(reply.keeper, Session)
+
+
+_FOR_ALL: Final = frozenset(
+    {
+        NOTE_CANCELLED,
+        NOTE_PROGRESS,
+        NOTE_TASK_STATUS,
+        NOTE_TOOLS_CHANGED,
+        "notifications/prompts/list_changed",
+        "notifications/resources/list_changed",
+    }
+)
+"""What is of no caller, or is passed over by every session that does not know what it names; no host hears of that."""

@@ -1,0 +1,197 @@
+"""One session on a line: a made-up id to find it by, what is said for it, and what is heard in it.
+
+What must not live here: what of the line's is said to which session (`company`), and who has lines (`transport`).
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.mcp.jsonrpc import RequestId, dump, error_text, notification_text, result_text
+from taskgate.mcp.vocabulary import (
+    INTERNAL_ERROR,
+    NOTE_CANCELLED,
+    NOTE_INITIALIZED,
+    RESOURCES_SUBSCRIBE,
+    RESOURCES_UNSUBSCRIBE,
+    TASKS_RESULT,
+)
+from taskgate.upstream import failures
+from taskgate.upstream.base import Outgoing
+from taskgate.upstream.duplex.asides import Asides, AsideStream
+from taskgate.upstream.duplex.channel import Channel
+from taskgate.upstream.duplex.contents import task_in, uri_in
+from taskgate.upstream.duplex.replies import Reply, Status
+from taskgate.upstream.duplex.words import Answers, Asks, Notes, kind_of
+
+UNHEARD: Final = 60.0
+"""Seconds without a listener after which a session is over: who has one listens, but for the moment before it parts."""
+
+TAKEN: Final = 202
+UNANSWERED: Final = dump({"code": INTERNAL_ERROR, "message": "Nobody is there any more to answer"})
+
+
+class Session:
+    """One session. `over` is told once that it has ended, however it did."""
+
+    def __init__(self, id: str, channel: Channel, context: str, over: Callable[["Session"], None]) -> None:
+        self.id = id
+        self.channel = channel
+        self.context = context
+        self.uris: set[str] = set()
+        """The resources that it wants to hear of."""
+        self.loss: str | None = None
+        """What is said to whoever still speaks in it, where its line was lost."""
+        self._over = over
+        self._asides = Asides(self._fall_silent)
+        self._questions: dict[RequestId, None] = {}
+        self._like = Outgoing(verb="POST", headers={})
+        self._silence: asyncio.TimerHandle | None = None
+        self._has_ended = False
+
+    @property
+    def listens(self) -> bool:
+        """Whether somebody hears what is said in it beside answers."""
+        return self._asides.are_heard
+
+    # What is asked of it.
+
+    async def begin(self, outgoing: Outgoing, asks: Asks, until: float | None) -> Reply:
+        """The handshake: the welcome, or the refusal, after which there is no session. Raises UpstreamFailed."""
+        self._like = outgoing
+        reply = Reply(asks.id, self, outgoing.idle)
+        try:
+            await self.channel.greet(outgoing, reply, until=until)
+        except BaseException:
+            self.end()
+            raise
+        if self.channel.waiting.greeting.is_welcome:
+            reply.session = self.id
+        else:
+            self.end()
+        return reply
+
+    async def post(self, outgoing: Outgoing, until: float | None) -> Reply | Status:
+        """What comes back for a message of the session. Raises UpstreamFailed."""
+        assert outgoing.body is not None, "a message has a text"
+        self._like = outgoing
+        kind = kind_of(outgoing.body)
+        if isinstance(kind, Asks):
+            return await self._ask(outgoing, kind, until)
+        if isinstance(kind, Answers):
+            self._questions.pop(kind.id, None)
+        elif kind == _CONFIRMS and not self.channel.waiting.greeting.confirms():
+            return Status(TAKEN)
+        return Status(await self.channel.tell(outgoing))
+
+    def listen(self) -> AsideStream:
+        """The stream on which everything is heard that answers nothing."""
+        if self._silence is not None:
+            self._silence.cancel()
+            self._silence = None
+        return self._asides.listen()
+
+    def end(self) -> None:
+        """It is over, and nobody waits for anything in it any more."""
+        if not self._close():
+            return
+        self._asides.end()
+        for reply in [reply for reply in self.channel.waiting.replies.values() if reply.keeper is self]:
+            self.channel.waiting.give_up(reply)
+            self._say(cancelled(reply.id))
+            reply.fail(failures.let_go(dispatched=True))
+        for id_ in self._questions:
+            self._say(error_text(id_, UNANSWERED))
+
+    # What its line tells.
+
+    def hear(self, message: bytes) -> None:
+        """The server said that to it."""
+        self._asides.say(message)
+
+    def answers(self, asks: Asks, message: bytes) -> None:
+        """The server asks it that."""
+        if self._asides.say(message):
+            self._questions[asks.id] = None
+        else:
+            self._say(error_text(asks.id, UNANSWERED))
+
+    def lose(self, failure: UpstreamFailed) -> None:
+        """Its line is no more."""
+        self.loss = str(failure)
+        if self._close():
+            self._asides.end(UpstreamFailed(UpstreamReason.SESSION_LOST, self.loss, dispatched=False))
+
+    # What its replies tell; see Keeper.
+
+    def keep(self, size: int) -> None:
+        """See Keeper."""
+        self.channel.keep(size)
+
+    def read(self, size: int) -> None:
+        """See Keeper."""
+        self.channel.read(size)
+
+    def let_go(self, reply: Reply) -> None:
+        """See Keeper. That a request is given up, its own conversation tells the server."""
+        self.channel.waiting.give_up(reply)
+
+    async def _ask(self, outgoing: Outgoing, asks: Asks, until: float | None) -> Reply:
+        reply = Reply(asks.id, self, outgoing.idle)
+        if asks.method in _NOTED:
+            assert outgoing.body is not None, "a request has a text"
+            if asks.method == TASKS_RESULT:
+                reply.about = task_in(outgoing.body)
+            elif self._is_still_wanted(asks.method, uri_in(outgoing.body) or ""):
+                reply.answer(result_text(asks.id, "{}").encode())
+                return reply
+        try:
+            await self.channel.ask(outgoing, reply, until=until)
+        except BaseException:
+            reply.end()
+            raise
+        return reply
+
+    def _is_still_wanted(self, method: str, uri: str) -> bool:
+        """Note what it wants to hear of; whether others on the line want what it wants no more."""
+        if method == RESOURCES_SUBSCRIBE:
+            self.uris.add(uri)
+            return False
+        self.uris.discard(uri)
+        return self.channel.company.is_wanted(uri)
+
+    def _say(self, message: str) -> None:
+        # A connection of its own ends with the session, and everything in it.
+        if not self.channel.line.acknowledges:
+            self.channel.say(message, self._like)
+
+    def _fall_silent(self) -> None:
+        if not self._has_ended:
+            self._silence = asyncio.get_running_loop().call_later(UNHEARD, self._give_up)
+
+    def _give_up(self) -> None:
+        self._silence = None
+        if any(reply.keeper is self for reply in self.channel.waiting.replies.values()):
+            self._fall_silent()
+        else:
+            self.end()
+
+    def _close(self) -> bool:
+        if self._has_ended:
+            return False
+        self._has_ended = True
+        if self._silence is not None:
+            self._silence.cancel()
+            self._silence = None
+        self._over(self)
+        return True
+
+
+def cancelled(id: RequestId) -> str:
+    """What tells a server that nobody waits for the answer to a request any more (U-STDIO-3)."""
+    return notification_text(NOTE_CANCELLED, dump({"requestId": id}))
+
+
+_CONFIRMS: Final = Notes(NOTE_INITIALIZED)
+_NOTED: Final = frozenset({RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE, TASKS_RESULT})

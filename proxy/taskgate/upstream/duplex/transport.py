@@ -1,0 +1,166 @@
+"""Requests over lines, as if each were a POST of its own: what sessions with servers speak through; see Transport.
+
+A session is a made-up id, which goes with its requests as over HTTP; who speaks in one whose line was lost is told why,
+or after a long while that it is not known (404). A request of the stateless era has a line for itself, or shares it,
+for as long as it lasts. What must not live here: which message is whose (`channel`, `company`), and where lines come
+from.
+"""
+
+import asyncio
+from secrets import token_hex
+from typing import Final
+
+from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.mcp.vocabulary import INITIALIZE, SERVER_DISCOVER, SESSION_HEADER, VERSION_HEADER
+from taskgate.upstream import failures
+from taskgate.upstream.base import Incoming, Outgoing
+from taskgate.upstream.duplex.base import Line, Lines, NoLine, Wish
+from taskgate.upstream.duplex.channel import Channel
+from taskgate.upstream.duplex.company import SharedBy
+from taskgate.upstream.duplex.contents import declared_in, response_in
+from taskgate.upstream.duplex.errands import Errand
+from taskgate.upstream.duplex.replies import Status
+from taskgate.upstream.duplex.session import Session
+from taskgate.upstream.duplex.under_way import UnderWay
+from taskgate.upstream.duplex.words import Asks, kind_of
+
+UNKNOWN: Final = 404
+NOT_ALLOWED: Final = 405
+DONE: Final = 200
+_MOST_LOST: Final = 256
+"""Sessions of which it is remembered how they were lost: who speaks in one learns of that within a moment."""
+
+
+class DuplexTransport:
+    """The transport to one server over lines. `is_stateless` tells whether the stateless era can be spoken over them.
+
+    A session is for whoever its handshake is sent for, and a request without one for whoever it is sent for.
+    """
+
+    def __init__(self, lines: Lines, *, is_stateless: bool = True) -> None:
+        self._lines = lines
+        self._is_stateless = is_stateless
+        self._companies: dict[Line, SharedBy] = {}
+        self._sessions: dict[str, Session] = {}
+        self._lost: dict[str, str] = {}
+        self._survives = False
+        """Whether the server is known to survive a question that only servers of the stateless era need know."""
+        self._under_way = UnderWay()
+
+    async def send(self, outgoing: Outgoing) -> Incoming:
+        """The beginning of the answer; see Transport."""
+        bound = outgoing.first_byte
+        until = None if bound is None else asyncio.get_running_loop().time() + bound.total_seconds()
+        named = outgoing.headers.get(SESSION_HEADER)
+        if named is None:
+            return await self._begin(outgoing, until)
+        session = self._sessions.get(named)
+        if session is None:
+            return self._unknown(named)
+        if outgoing.verb == "POST":
+            return await session.post(outgoing, until)
+        if outgoing.verb == "GET":
+            return session.listen()
+        session.end()
+        return Status(DONE)
+
+    async def close(self) -> None:
+        """End every line; see Transport."""
+        await self._lines.close()
+        await self._under_way.close()
+
+    async def _begin(self, outgoing: Outgoing, until: float | None) -> Incoming:
+        if outgoing.body is None:
+            return Status(NOT_ALLOWED)
+        asks = kind_of(outgoing.body)
+        if not isinstance(asks, Asks):
+            return Status(UNKNOWN)
+        try:
+            if asks.method == INITIALIZE:
+                return await self._open(outgoing, asks, until)
+            if self._is_stateless and VERSION_HEADER in outgoing.headers:
+                return await self._ask_once(outgoing, asks, until)
+        except NoLine as refusal:
+            return Status(refusal.status)
+        return Status(UNKNOWN)
+
+    # --- of the initialize era
+
+    async def _open(self, outgoing: Outgoing, asks: Asks, until: float | None) -> Incoming:
+        assert outgoing.body is not None, "a request has a text"
+        context = _context(outgoing)
+        company = await self._taken(Wish(context, declared_in(outgoing.body), outgoing), until)
+        session = Session(token_hex(16), company.channel, context, self._end)
+        company.sessions[session] = None
+        self._sessions[session.id] = session
+        return await session.begin(outgoing, asks, until)
+
+    def _end(self, session: Session) -> None:
+        del self._sessions[session.id]
+        if session.loss is not None:
+            self._lost[session.id] = session.loss
+            if len(self._lost) > _MOST_LOST:
+                del self._lost[next(iter(self._lost))]
+        line = session.channel.line
+        company = self._companies.get(line)
+        if company is not None:
+            del company.sessions[session]
+        self._lines.give_back(line)
+
+    def _unknown(self, named: str) -> Status:
+        loss = self._lost.get(named)
+        if loss is None:
+            return Status(UNKNOWN)
+        raise UpstreamFailed(UpstreamReason.SESSION_LOST, loss, dispatched=False)
+
+    # --- of the stateless era
+
+    async def _ask_once(self, outgoing: Outgoing, asks: Asks, until: float | None) -> Incoming:
+        probes = asks.method == SERVER_DISCOVER and not self._survives
+        context = _context(outgoing)
+        channel = (await self._taken(Wish(context, None, outgoing, probes), until)).channel
+        if not probes:
+            return await Errand(channel, outgoing, context, self._done).run(asks, until)
+        survived = False
+
+        def over(channel: Channel) -> None:
+            if not survived:
+                channel.line.drop()
+            self._done(channel)
+
+        try:
+            reply = await Errand(channel, outgoing, context, over).run(asks, until)
+        except UpstreamFailed as failure:
+            if failure.reason == UpstreamReason.CLOSED.value and failure.dispatched:
+                raise failures.Unsurvived(str(failure)) from None
+            raise
+        response = None if reply.first is None else response_in(reply.first)
+        survived = self._survives = response is not None and response.result is not None
+        return reply
+
+    def _done(self, channel: Channel) -> None:
+        self._lines.give_back(channel.line)
+
+    # --- lines
+
+    async def _taken(self, wish: Wish, until: float | None) -> SharedBy:
+        line = await (self._lines.take(wish) if until is None else self._taken_until(wish, until))
+        company = self._companies.get(line)
+        if company is None:
+            company = self._companies[line] = SharedBy(line, self._under_way, self._lose)
+            line.listen(company.channel)
+        return company
+
+    async def _taken_until(self, wish: Wish, until: float) -> Line:
+        try:
+            async with asyncio.timeout_at(until):
+                return await self._lines.take(wish)
+        except TimeoutError:
+            raise failures.too_late(dispatched=False) from None
+
+    def _lose(self, line: Line) -> None:
+        del self._companies[line]
+
+
+def _context(outgoing: Outgoing) -> str:
+    return "" if outgoing.speaker is None else outgoing.speaker.context

@@ -1,0 +1,50 @@
+"""The handshake of one conversation: what is asked, and what to make of the answer, for the session and for the log.
+
+What must not live here: how it gets to the server (`conversation`), and when there is to be one (`session`).
+"""
+
+from taskgate.dialects.base import Server
+from taskgate.errors import UpstreamFailed
+from taskgate.mcp.jsonrpc import Response
+from taskgate.mcp.versions import NEWEST_LEGACY, Peer
+from taskgate.upstream import failures
+from taskgate.upstream.calls import Call, Means
+from taskgate.upstream.failures import Unwelcome
+from taskgate.upstream.patience import briefly
+from taskgate.upstream.settings import Kind
+
+
+class Handshake:
+    """One handshake; `call` is what waits for its answer."""
+
+    __slots__ = ("_means", "_said", "call")
+
+    def __init__(self, means: Means) -> None:
+        self._means = means
+        self._said = ""
+        self.call = Call(next(means.ids), None, briefly(means.settings.first_byte))
+
+    def asks(self, host: Peer | None) -> str:
+        """The request, for what that host can be asked."""
+        means = self._means
+        return means.dialect.handshake(self.call.id, host, means.settings.revision or NEWEST_LEGACY)
+
+    def read(self, response: Response) -> Server:
+        """Who the server says that it is. Raises UpstreamFailed, Unwelcome where it refuses."""
+        if response.error is not None:
+            raise failures.no_session(response.error.value)
+        named = None if response.result is None else response.result.value
+        revision = named.get("protocolVersion") if isinstance(named, dict) else None
+        self._said = f"revision {revision}" if isinstance(revision, str) else ""
+        return self._means.dialect.read_welcome(response)
+
+    def failed(self, failure: UpstreamFailed) -> None:
+        """It came to nothing: have the operator know, where the server heard of it and its era does not explain it.
+
+        Whether it does is found out by whoever finds the era, and told there.
+        """
+        settings = self._means.settings
+        # An event stream may be refused to us before anything can be said.
+        was_asked = self.call.sent or settings.transport is Kind.SSE
+        if was_asked and not (isinstance(failure, Unwelcome) and settings.era is None):
+            self._means.reception.failed(settings, failure, self._said)

@@ -1,0 +1,89 @@
+"""How one server takes `initialize`, for its operator: what is odd about that is in the log, however many ask for it.
+
+What must not live here: what hosts are told (`failures`), and whether a server is up. What holds: of each way to fail
+there is one line in a while, and it tells how often that happened since.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from logging import getLogger
+from typing import Any, Final
+
+from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.mcp.versions import MODERN, NEWEST_LEGACY
+from taskgate.upstream.failures import NoCredentials, Unwelcome
+from taskgate.upstream.redaction import Redaction
+from taskgate.upstream.settings import FixedHeader, UpstreamSettings
+
+log = getLogger("taskgate.upstream")
+
+QUIET: Final = 600.0
+"""Seconds for which the same is not told again."""
+
+BOTH: Final = (
+    f"a server speaks both eras, and is spoken to in that of {MODERN[-1].value}: where its tools ask a user in the"
+    f' middle of a call, and fail for that, `protocol_version: "{NEWEST_LEGACY.value}"` has it spoken to in the other'
+)
+
+_ITS_OWN: Final = frozenset(
+    {
+        UpstreamReason.REFUSED.value,
+        UpstreamReason.TIMEOUT.value,
+        UpstreamReason.REDIRECT.value,
+        UpstreamReason.MALFORMED.value,
+        UpstreamReason.TOO_LARGE.value,
+    }
+)
+"""What a server that was asked answered with; where it was not there, others tell."""
+
+
+class Reception:
+    """What was told of one server. Belongs to one event loop."""
+
+    __slots__ = ("_speaks_both", "_times", "_told")
+
+    def __init__(self) -> None:
+        self._told: dict[str, float] = {}
+        self._times: dict[str, int] = {}
+        self._speaks_both = False
+
+    def speaks_both(self, settings: UpstreamSettings) -> None:
+        """The server welcomes whoever says `initialize`, and is of the stateless era as well; told once."""
+        if self._speaks_both:
+            return
+        self._speaks_both = True
+        log.info(BOTH, extra={"upstream": settings.name})
+
+    def failed(self, settings: UpstreamSettings, failure: UpstreamFailed, said: str = "") -> None:
+        """The server was asked `initialize`, and that came of it; `said` are its own words."""
+        reason = failure.reason
+        if reason not in _ITS_OWN or isinstance(failure, NoCredentials):
+            return
+        if isinstance(failure, Unwelcome):
+            said = said or words_of(failure.error)
+        now, times = asyncio.get_running_loop().time(), self._times.get(reason, 0) + 1
+        if now - self._told.get(reason, float("-inf")) < QUIET:
+            self._times[reason] = times
+            return
+        self._told[reason], self._times[reason] = now, 0
+        of: dict[str, object] = {"upstream": settings.name, "reason": reason, "text": str(failure), "times": times}
+        if said:
+            of["said"] = _told_of(settings, said)
+        log.warning(
+            "a server did not take `initialize`: requests for it fail, and the next one asks it again", extra=of
+        )
+
+
+def words_of(error: Mapping[str, Any]) -> str:
+    """What a JSON-RPC error says; nothing where there is none."""
+    return f"{error.get('code')} {error.get('message')}" if error else ""
+
+
+def _told_of(settings: UpstreamSettings, said: str) -> str:
+    secrets = [] if settings.stdio is None else list(settings.stdio.env.values())
+    if isinstance(settings.credentials, FixedHeader):
+        secrets.append(settings.credentials.value)
+    redaction = Redaction(secrets)
+    told = redaction.told(said[: redaction.needed].encode(errors="replace"), is_whole=len(said) <= redaction.needed)
+    # One line of the log is one line.
+    return " ".join(told.split())

@@ -1,0 +1,289 @@
+"""One program as a line: its messages, and how it ends.
+
+What must not live here: when a program is started or ended (`pool`), and how (`starting`, `nurse`). What holds: what a
+program wrote before it ended is heard before its end is; a program whose end was told is ended, if it was not.
+"""
+
+import asyncio
+from contextvars import Context
+from typing import Final, Protocol
+
+from taskgate.errors import UpstreamFailed
+from taskgate.upstream.base import Outgoing
+from taskgate.upstream.duplex.base import Ears
+from taskgate.upstream.stdio import endings
+from taskgate.upstream.stdio.chatter import Chatter, Told
+from taskgate.upstream.stdio.endings import Ending
+from taskgate.upstream.stdio.framing import Cut, Framing
+from taskgate.upstream.stdio.nursing import Child
+from taskgate.upstream.stdio.pipes import Reading, Writing
+
+TAKEN: Final = 202
+"""What HTTP says of a message that is taken, and answered in another way."""
+SOFT: Final = 2.0
+"""Seconds that a program has to end after its input did, before it gets SIGTERM."""
+HARD: Final = 2.0
+"""Seconds that it has after that, before it gets SIGKILL."""
+MOMENT: Final = 1.0
+"""Seconds that the other signs of an end have to arrive after the first."""
+
+
+class Keeper(Protocol):
+    """Whom a line tells of itself. Nothing of it raises or waits."""
+
+    def rested(self, line: "ProgramLine") -> None:
+        """Something was said on it, and nobody waits for an answer now."""
+        ...
+
+    def over(self, line: "ProgramLine", ending: Ending) -> None:
+        """It must be given to nobody any more; told once, before its ears are told."""
+        ...
+
+    def exited(self, line: "ProgramLine") -> None:
+        """Its program has ended; told once."""
+        ...
+
+    def gone(self, line: "ProgramLine") -> None:
+        """Nothing is left of it; told once, and last."""
+        ...
+
+
+class ProgramLine:
+    """The line to one program; see Line. Messages of more than `limit` bytes are cut."""
+
+    acknowledges: bool = False
+
+    def __init__(self, limit: int, told: Told, keeper: Keeper) -> None:
+        self._framing = Framing(limit)
+        self._told = told
+        self._keeper = keeper
+        self._ears: Ears | None = None
+        self._early: list[bytes] = []
+        self._child: Child | None = None
+        self._status: int | None = None
+        self._early_status: int | None = None
+        self._waiting: asyncio.TimerHandle | None = None
+        self._reading = Reading(self._received, self._output_ended)
+        self._writing = Writing(self._input_ended)
+        self._chatter = Chatter(told, self._look_if_gone)
+        self._is_gone = False
+        self.ending: Ending | None = None
+        """How it ended; None while it stands."""
+        self.used = asyncio.get_running_loop().time()
+        """The loop's time at which something was last said on it."""
+        self.spoke: float | None = None
+        """The loop's time of its first message."""
+
+    @property
+    def pid(self) -> int:
+        """The program's process, which may have ended; 0 before there is one."""
+        return self._chatter.pid
+
+    @property
+    def status(self) -> int | None:
+        """What its program exited with; see Child. None while it runs."""
+        return self._status
+
+    @property
+    def stands(self) -> bool:
+        """Whether something can be sent on it, as far as is known."""
+        return self.ending is None and self._status is None and not self._reading.is_gone and self._writing.is_read
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests wait for answers on it."""
+        return 0 if self._ears is None else self._ears.in_flight
+
+    def why_unsent(self) -> UpstreamFailed:
+        """What is said of a message that could not be written: how it ended, where that is known already."""
+        is_known = self.ending is not None or self._status is not None
+        return (self._likely_ending() if is_known else endings.UNREAD).failure(dispatched=False)
+
+    def _likely_ending(self) -> Ending:
+        if self.ending is not None:
+            return self.ending
+        if self._status is not None:
+            return endings.of_status(self._status)
+        return endings.CLOSED_OUTPUT if self._reading.is_gone else endings.CLOSED_INPUT
+
+    # --- its program, as whoever starts it tells
+
+    async def connect(self, stdin: int, stdout: int, stderr: int) -> None:
+        """Have the gateway's ends of the program's streams, which are closed with this."""
+        await self._writing.connect(stdin)
+        await self._reading.connect(stdout)
+        # What it says is told once it is known which program it is.
+        self._chatter.reading.pause()
+        await self._chatter.reading.connect(stderr)
+
+    def begin(self, child: Child) -> None:
+        """The program runs."""
+        self._child = child
+        self._chatter.pid = child.pid
+        self._chatter.reading.resume()
+        self.used = asyncio.get_running_loop().time()
+        if self._reading.is_gone or self._writing.is_gone:
+            self._wait()
+        if self._early_status is not None:
+            # Whoever waits for the start is told of that first.
+            asyncio.get_running_loop().call_soon(self.exited, self._early_status, context=Context())
+
+    async def discard(self) -> None:
+        """There will be no program: nobody is told anything."""
+        self.ending = endings.OURS
+        for end in (self._writing, self._reading, self._chatter.reading):
+            end.close()
+        await asyncio.sleep(0)
+
+    def exited(self, status: int) -> None:
+        """The program ended, which may be before it is known to run: then it is told when it is."""
+        if self._child is None:
+            self._early_status = status
+            return
+        self._status = status
+        self._writing.close()
+        self._chatter.hurry()
+        self._keeper.exited(self)
+        if self._ears is None or self._reading.is_gone:
+            self.end(endings.of_status(status))
+        # What it left behind may hold its streams.
+        self._wait_no_more()
+        self._wait()
+        self._look_if_gone()
+
+    # --- Line
+
+    def listen(self, ears: Ears) -> None:
+        """See Line."""
+        self._ears = ears
+        if self.ending is not None:
+            self._tell(self.ending)
+            return
+        early, self._early = self._early, []
+        for received in early:
+            asyncio.get_running_loop().call_soon(self._received, received, context=Context())
+        self._reading.resume()
+
+    async def send(self, outgoing: Outgoing) -> int:
+        """See Line."""
+        assert outgoing.body is not None, "what is sent on a line is a message"
+        if not (self.stands and await self._writing.write(_line(outgoing.body), outgoing.left)):
+            raise self.why_unsent()
+        self._note_use()
+        return TAKEN
+
+    def pause(self) -> None:
+        """See Line."""
+        self._reading.pause()
+
+    def resume(self) -> None:
+        """See Line."""
+        self._reading.resume()
+
+    def drop(self) -> None:
+        """See Line."""
+        self.end(endings.OURS)
+
+    # --- what it hears
+
+    def _received(self, received: bytes) -> None:
+        if self.ending is not None:
+            # It is read so that the program does not wait for that.
+            return
+        if self._ears is None:
+            self._early.append(received)
+            self._reading.pause()
+            return
+        for message in self._framing.feed(received):
+            self._hear(message, self._ears)
+            if self.ending is not None:
+                return
+        if self._framing.is_endless:
+            self._hear(self._framing.begun(), self._ears)
+            self.end(endings.ENDLESS)
+        else:
+            self._note_use()
+
+    def _hear(self, message: bytes | Cut, ears: Ears) -> None:
+        if isinstance(message, Cut):
+            self._told.tell_cut(message.size, self.pid)
+            was_message = ears.cut(message.ends)
+        else:
+            was_message = ears.heard(message)
+            if not was_message:
+                self._told.tell_junk(message, self.pid)
+        if was_message and self.spoke is None:
+            self.spoke = asyncio.get_running_loop().time()
+
+    def _note_use(self) -> None:
+        self.used = asyncio.get_running_loop().time()
+        if not self.in_flight:
+            self._keeper.rested(self)
+
+    # --- its end
+
+    def end(self, ending: Ending) -> None:
+        """It is over: whoever hears it is told, and the program is ended where it was not."""
+        if self.ending is not None:
+            return
+        self.ending = ending
+        self._keeper.over(self, ending)
+        if self._ears is not None:
+            self._tell(ending)
+        self._writing.close()
+        if self._status is None and self._child is not None:
+            self._child.end(SOFT, HARD)
+        self._reading.resume()
+
+    def _tell(self, ending: Ending) -> None:
+        assert self._ears is not None, "somebody listens"
+        failure = ending.failure(dispatched=True)
+        asyncio.get_running_loop().call_soon(self._ears.lost, failure, context=Context())
+
+    def _output_ended(self) -> None:
+        if self._status is not None:
+            self.end(endings.of_status(self._status))
+        self._wait()
+        self._look_if_gone()
+
+    def _input_ended(self) -> None:
+        self._wait()
+        self._look_if_gone()
+
+    def _wait(self) -> None:
+        """Give other signs of the end a moment to come after the first."""
+        began = self._child is not None or self._status is not None
+        if began and self._waiting is None:
+            self._waiting = asyncio.get_running_loop().call_later(MOMENT, self._waited, context=Context())
+
+    def _waited(self) -> None:
+        self._waiting = None
+        if self.ending is None and self._reading.is_paused:
+            # There may be more to be heard before.
+            self._wait()
+            return
+        self.end(self._likely_ending())
+        if self._status is not None:
+            self._reading.close()
+            self._chatter.reading.close()
+        self._look_if_gone()
+
+    def _wait_no_more(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def _look_if_gone(self) -> None:
+        if self._status is None or not (self._reading.is_gone and self._chatter.reading.is_gone):
+            return
+        if self._writing.is_gone and self.ending is not None and not self._is_gone:
+            self._is_gone = True
+            self._wait_no_more()
+            self._keeper.gone(self)
+
+
+def _line(body: bytes) -> bytes:
+    """A message as one line: what ends lines within it stands between its tokens, where any blank does."""
+    if b"\n" in body or b"\r" in body:
+        body = body.replace(b"\n", b" ").replace(b"\r", b" ")
+    return body + b"\n"

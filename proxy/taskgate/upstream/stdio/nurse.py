@@ -1,0 +1,51 @@
+"""The nursery of a gateway: started when the first program is needed, and again where it died.
+
+What must not live here: words with it (`nursing`).
+"""
+
+from collections.abc import Callable
+from logging import getLogger
+
+from taskgate.upstream.stdio.nursing import Child, NotStarted, Nursing, Order
+
+log = getLogger("taskgate.upstream")
+
+
+class Nurse:
+    """Starts programs, for all servers of one gateway. For one event loop, which nothing of it holds up."""
+
+    def __init__(self) -> None:
+        self._nursing: Nursing | None = None
+        self._runs: list[Nursing] = []
+        self._closed = False
+
+    @property
+    def pid(self) -> int | None:
+        """The nursery's process; None where there is none now."""
+        return None if self._nursing is None or self._nursing.is_over else self._nursing.pid
+
+    async def start(self, order: Order, ended: Callable[[int], None]) -> Child:
+        """Start a program in a session of its own; `ended` hears its status once, which may be before this returns.
+
+        Raises NotStarted. None of the streams is closed here. A program whose start is cancelled ends.
+        """
+        return await self._present().start(order, ended)
+
+    async def close(self) -> None:
+        """End whatever still runs, and the nursery; nothing can be started any more."""
+        self._closed = True
+        for nursing in self._runs:
+            await nursing.close()
+
+    def _present(self) -> Nursing:
+        if self._closed:
+            raise NotStarted(0)
+        if self._nursing is None or self._nursing.is_over:
+            if self._nursing is not None:
+                log.error("the nursery of servers' programs ended, and all of them with it: another is started")
+            try:
+                self._nursing = Nursing()
+            except OSError as refused:
+                raise NotStarted(refused.errno or 0) from None
+            self._runs = [*(run for run in self._runs if not run.is_gone), self._nursing]
+        return self._nursing

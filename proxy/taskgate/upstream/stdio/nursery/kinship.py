@@ -1,0 +1,87 @@
+"""What the system knows of families of processes: who takes in orphans, who dies with whom, whose child one is.
+
+Linux knows all of it, other systems little: there, each of these does nothing. What must not live here: who is ended.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+_PR_SET_PDEATHSIG: Final = 1
+_PR_SET_CHILD_SUBREAPER: Final = 36
+_PROC: Final = Path("/proc")
+
+
+class Kin(NamedTuple):
+    """A child of this process; `began` is its start, in ticks of the system's clock."""
+
+    pid: int
+    group: int
+    session: int
+    began: int
+    is_dead: bool
+
+
+def _prctl() -> Callable[..., Any] | None:
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        import ctypes  # noqa: PLC0415 - builds of Python may lack it
+
+        found: Callable[..., Any] = ctypes.CDLL(None).prctl
+    except (ImportError, OSError, AttributeError):
+        return None
+    return found
+
+
+_call: Final = _prctl()
+
+
+def take_in_orphans() -> None:
+    """Become the parent of whatever descendants lose theirs."""
+    if _call is not None:
+        _call(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def dies_with(parent: int) -> Callable[[], None]:
+    """What a child is to do before it becomes another program, so that it is killed when `parent` ends."""
+
+    def before() -> None:
+        if _call is not None:
+            _call(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            # It ended before this one could ask.
+            os._exit(1)
+
+    return before
+
+
+def began(pid: int) -> int:
+    """When a process was started; 0 where nobody knows."""
+    fields = _fields(_PROC / str(pid))
+    return 0 if fields is None else int(fields[19])
+
+
+def children() -> Iterator[Kin]:
+    """The children of this process, of which some may have been taken in. None where the system does not tell."""
+    own = os.getpid()
+    try:
+        names = os.listdir(_PROC)
+    except OSError:
+        return
+    for name in names:
+        fields = _fields(_PROC / name) if name.isdigit() else None
+        if fields is not None and int(fields[1]) == own:
+            yield Kin(int(name), int(fields[2]), int(fields[3]), int(fields[19]), fields[0] in "ZX")
+
+
+def _fields(place: Path) -> list[str] | None:
+    """State, parent, group, session and so on (proc_pid_stat(5), from the third field)."""
+    try:
+        # The program's name comes before, and may hold anything.
+        return (place / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None

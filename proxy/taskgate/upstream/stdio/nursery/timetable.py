@@ -1,0 +1,32 @@
+"""What is to be done later, in its order. What must not live here: what that is."""
+
+import heapq
+from collections.abc import Callable
+from itertools import count
+from time import monotonic
+from typing import Final
+
+
+class Timetable:
+    """Calls functions when their time has come; `run` has to be called often enough."""
+
+    def __init__(self) -> None:
+        self._due: list[tuple[float, int, Callable[[], object]]] = []
+        self._numbers = count()
+
+    def after(self, seconds: float, act: Callable[[], object]) -> None:
+        """Call `act` once, so many seconds from now."""
+        heapq.heappush(self._due, (monotonic() + seconds, next(self._numbers), act))
+
+    def run(self) -> float | None:
+        """Do what is due; the seconds until there is more to do, None where there is nothing."""
+        while self._due:
+            left = self._due[0][0] - monotonic()
+            if left > _AT_ONCE:
+                return left
+            heapq.heappop(self._due)[2]()
+        return None
+
+
+_AT_ONCE: Final = 0.001
+"""Seconds that are not worth another wait."""

@@ -1,0 +1,208 @@
+"""One run of the nursery, as the gateway sees it, and the programs that it started.
+
+What must not live here: when there is another run (`nurse`). What holds: a run that is over has no program left, and
+who started one has heard of its end.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from contextvars import Context
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import taskgate
+from taskgate.upstream.stdio.environment import inherited
+from taskgate.upstream.stdio.nursery import words
+from taskgate.upstream.stdio.posting import Posting
+
+LOST: Final = 256
+"""The status of a program of which nobody knows how it ended, because the nursery died."""
+
+_ROOT: Final = Path(taskgate.__file__).parent.parent
+# Isolated and without site: it needs the standard library alone, which comes before whatever else is where we are.
+_CODE: Final = (
+    "import sys; sys.path.append(sys.argv[1]); "
+    "from taskgate.upstream.stdio.nursery.program import main; main(int(sys.argv[2]))"
+)
+_LOOK: Final = 0.005
+"""Seconds between looks whether the nursery, which has closed its end, has ended: it is about to."""
+_LAST_WAIT: Final = 10.0
+"""Seconds that the nursery has to end everything, itself included, once it was told to."""
+
+
+class Order(NamedTuple):
+    """What is to be started: the command, all of its environment, and where; `streams` are its in, out and error."""
+
+    command: Sequence[str]
+    env: Mapping[str, str]
+    cwd: Path | None
+    streams: tuple[int, int, int]
+
+
+class NotStarted(Exception):
+    """The system did not start a program, for the reason `errno`, 0 where none is known; `cwd`: of its directory."""
+
+    def __init__(self, errno: int, *, cwd: bool = False) -> None:
+        super().__init__(errno)
+        self.errno = errno
+        self.cwd = cwd
+
+
+class Child:
+    """A program that was asked for: `pid` is its process once it runs.
+
+    `ended` hears its status, once: of its exit, or the negative of a signal, or LOST.
+    """
+
+    __slots__ = ("_post", "_started", "ended", "number", "pid")
+
+    def __init__(self, number: int, post: Callable[[bytes], None], ended: Callable[[int], None]) -> None:
+        self.number = number
+        self.ended = ended
+        self.pid = 0
+        self._post = post
+        self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def started(self) -> None:
+        """Wait until it runs. Raises NotStarted. Whoever cancels that does not get it, and it ends."""
+        try:
+            await self._started
+        except asyncio.CancelledError:
+            self.ended = _nobody_hears
+            self.end(0, 0)
+            raise
+
+    def settle(self, pid: int, refused: NotStarted | None = None) -> None:
+        """It runs now, or never will."""
+        self.pid = pid
+        if self._started.done():
+            return
+        if refused is None:
+            self._started.set_result(None)
+        else:
+            self._started.set_exception(refused)
+
+    def end(self, soft: float, hard: float) -> None:
+        """Have it sent SIGTERM in `soft` seconds and SIGKILL `hard` seconds after, unless it ends before."""
+        self._post(words.packed(words.END, id=self.number, soft=soft, hard=hard))
+
+
+class Nursing:
+    """One nursery that runs, from now on. Raises OSError where it cannot be started."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                self._nursery = _start(theirs)
+            except OSError:
+                ours.close()
+                raise
+        self._children: dict[int, Child] = {}
+        self._last = 0
+        self._gone = asyncio.Event()
+        self._posting = Posting(ours, self._heard, self._lost)
+        self.is_over = False
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether its process is no more."""
+        return self._gone.is_set()
+
+    @property
+    def pid(self) -> int:
+        """The nursery's process."""
+        return self._nursery.pid
+
+    async def start(self, order: Order, ended: Callable[[int], None]) -> Child:
+        """Start a program; see Nurse."""
+        self._last += 1
+        try:
+            asked = _written(self._last, order)
+        except ValueError:
+            raise NotStarted(0) from None
+        child = self._children[self._last] = Child(self._last, self._say, ended)
+        self._say(asked, order.streams)
+        await child.started()
+        return child
+
+    async def close(self) -> None:
+        """Have it end everything, and wait until it has ended itself."""
+        if not self.is_over:
+            self._posting.close_writing()
+        try:
+            async with asyncio.timeout(_LAST_WAIT):
+                await self._gone.wait()
+        except TimeoutError:
+            self._nursery.kill()
+            await self._gone.wait()
+
+    def _say(self, said: bytes, streams: Sequence[int] = ()) -> None:
+        if not self.is_over:
+            self._posting.send(said, streams)
+
+    def _heard(self, message: words.Message) -> None:
+        child = self._children[message["id"]]
+        match message["verb"]:
+            case words.STARTED:
+                child.settle(message["pid"])
+            case words.FAILED:
+                del self._children[child.number]
+                child.settle(0, NotStarted(message["errno"], cwd=message["cwd"]))
+            case words.EXITED:
+                del self._children[child.number]
+                child.ended(message["status"])
+
+    def _lost(self) -> None:
+        """Nothing more is heard of it: it ended, or is about to."""
+        self.is_over = True
+        children, self._children = self._children, {}
+        for child in children.values():
+            if child.pid:
+                # It was killed with the nursery; what it started has nobody else who would.
+                with suppress(OSError):
+                    os.killpg(child.pid, signal.SIGKILL)
+                child.ended(LOST)
+            else:
+                child.settle(0, NotStarted(0))
+        Context().run(self._look)
+
+    def _look(self) -> None:
+        if self._nursery.poll() is None:
+            asyncio.get_running_loop().call_later(_LOOK, self._look)
+        else:
+            self._gone.set()
+
+
+def _start(theirs: socket.socket) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-I", "-S", "-c", _CODE, str(_ROOT), str(theirs.fileno())]
+    return subprocess.Popen(  # noqa: S603 - our own program
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        pass_fds=(theirs.fileno(),),
+        # What a terminal sends is for the gateway, which ends the programs in its own time.
+        start_new_session=True,
+        env=inherited(os.environ),
+    )
+
+
+def _written(number: int, order: Order) -> bytes:
+    """A start, as it is sent. Raises ValueError for text that no system takes."""
+    return words.packed(
+        words.START,
+        id=number,
+        argv=[words.to_text(os.fsencode(argument)) for argument in order.command],
+        env={words.to_text(os.fsencode(name)): words.to_text(os.fsencode(value)) for name, value in order.env.items()},
+        cwd=None if order.cwd is None else words.to_text(os.fsencode(order.cwd)),
+    )
+
+
+def _nobody_hears(status: int) -> None:
+    """Whoever asked for the program does not wait for it any more."""

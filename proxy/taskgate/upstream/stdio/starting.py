@@ -1,0 +1,101 @@
+"""A program started, as a line to it. What must not live here: when one is started, and how many there are (`pool`)."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from logging import getLogger
+from typing import Final
+
+from taskgate.upstream.redaction import Redaction
+from taskgate.upstream.stdio import endings
+from taskgate.upstream.stdio.chatter import Told
+from taskgate.upstream.stdio.endings import Cause
+from taskgate.upstream.stdio.environment import environment
+from taskgate.upstream.stdio.line import Keeper, ProgramLine
+from taskgate.upstream.stdio.nurse import Nurse
+from taskgate.upstream.stdio.nursing import NotStarted, Order
+from taskgate.upstream.stdio.settings import StdioSettings
+
+log = getLogger("taskgate.upstream")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """One configured server's program, and who hears how it does.
+
+    `name` is the server's, `limit` in bytes of one message, `connect` how long a start may take. `restarted` is told
+    why the program before ended, `running` how many there are now. Neither may raise or wait.
+    """
+
+    name: str
+    settings: StdioSettings
+    limit: int
+    connect: timedelta
+    restarted: Callable[[Cause], None] = lambda cause: None
+    running: Callable[[int], None] = lambda count: None
+
+
+class Starter:
+    """Starts programs of one server."""
+
+    def __init__(self, program: Program, nurse: Nurse) -> None:
+        self._program = program
+        self._nurse = nurse
+        self._told = Told(program.name, Redaction(program.settings.env.values()))
+
+    async def start(self, keeper: Keeper) -> ProgramLine:
+        """A program that runs. Raises UpstreamFailed; then there is none. Not to be cancelled."""
+        line = ProgramLine(self._program.limit, self._told, keeper)
+        try:
+            await self._start(line)
+        except NotStarted as refused:
+            failure = endings.not_started(refused.errno, cwd=refused.cwd)
+            error = os.strerror(refused.errno) if refused.errno else "unknown"
+        except TimeoutError:
+            failure, error = endings.not_in_time(), "timeout"
+        else:
+            log.info("a server's program was started", extra=self._of(line))
+            return line
+        log.warning("a server's program could not be started", extra=self._of(line) | {"error": error})
+        await line.discard()
+        raise failure
+
+    async def _start(self, line: ProgramLine) -> None:
+        settings = self._program.settings
+        (stdin, ours_in), (ours_out, stdout), (ours_err, stderr) = _pipes()
+        try:
+            await line.connect(ours_in, ours_out, ours_err)
+            env = environment(settings.env, os.environ)
+            order = Order(settings.command, env, settings.cwd, (stdin, stdout, stderr))
+            async with asyncio.timeout(self._program.connect.total_seconds()):
+                line.begin(await self._nurse.start(order, line.exited))
+        finally:
+            for stream in (stdin, stdout, stderr):
+                os.close(stream)
+
+    def _of(self, line: ProgramLine) -> dict[str, object]:
+        # Of its arguments the number alone: they may hold secrets.
+        command = self._program.settings.command
+        return {
+            "upstream": self._program.name,
+            "program": command[0],
+            "arguments": len(command) - 1,
+        } | ({"pid": line.pid} if line.pid else {})
+
+
+def _pipes() -> list[tuple[int, int]]:
+    """Three, each as the end to read and the end to write. Raises NotStarted; then there is none."""
+    made: list[tuple[int, int]] = []
+    try:
+        while len(made) < _STREAMS:
+            made.append(os.pipe())
+    except OSError as refused:
+        for end in (end for pipe in made for end in pipe):
+            os.close(end)
+        raise NotStarted(refused.errno or 0) from None
+    return made
+
+
+_STREAMS: Final = 3

@@ -1,0 +1,152 @@
+"""The lines under test, each to a server that says what it is told to: messages `say`, `heard` and `exit`.
+
+`say` has `lines`, each said as it is; `heard` is answered with a notification that has all that was heard; `exit` ends
+the server, or its side of the line.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from helpers.event_server import EventServer
+from helpers.scripted_lines import ScriptedProgram
+from helpers.waiting import eventually
+from taskgate.errors import UpstreamFailed
+from taskgate.upstream.base import Outgoing
+from taskgate.upstream.duplex.base import Line, Lines, Wish
+from taskgate.upstream.settings import Kind, UpstreamSettings
+from taskgate.upstream.sse.lines import SseLines
+from taskgate.upstream.stdio.nurse import Nurse
+from taskgate.upstream.stdio.pool import StdioLines
+from taskgate.upstream.stdio.settings import StdioSettings
+from taskgate.upstream.stdio.starting import Program
+
+LIMIT = 2**18
+"""Bytes of the largest message that is kept."""
+SAYING = str(Path(__file__).parent.parent / "helpers" / "saying_program.py")
+
+
+@dataclass
+class Recorder:
+    """Hears a line; see Ears. Only objects of JSON are messages to it."""
+
+    messages: list[Any] = field(default_factory=list)
+    junk: list[bytes] = field(default_factory=list)
+    cuts: list[bytes] = field(default_factory=list)
+    failures: list[UpstreamFailed] = field(default_factory=list)
+    in_flight: int = 0
+
+    def heard(self, message: bytes) -> bool:
+        assert not self.failures, "nothing is heard after the loss"
+        try:
+            self.messages.append(json.loads(message))
+        except ValueError:
+            self.junk.append(message)
+            return False
+        return True
+
+    def cut(self, ends: bytes) -> bool:
+        assert not self.failures, "nothing is heard after the loss"
+        self.cuts.append(ends)
+        return True
+
+    def lost(self, failure: UpstreamFailed) -> None:
+        self.failures.append(failure)
+
+
+@dataclass
+class Spoken:
+    """A line, and who hears it."""
+
+    line: Line
+    ears: Recorder
+
+    async def tell(self, method: str, **params: Any) -> int:
+        """Send a message."""
+        return await self.line.send(outgoing({"jsonrpc": "2.0", "method": method, "params": params}))
+
+    async def say(self, *lines: Any) -> None:
+        """Have the server say that."""
+        await self.tell("say", lines=[each if isinstance(each, str) else json.dumps(each) for each in lines])
+
+    async def heard(self) -> list[Any]:
+        """All that the server heard."""
+        await self.tell("heard")
+        await eventually(lambda: any(each.get("method") == "notifications/heard" for each in self.ears.messages))
+        said = next(each for each in self.ears.messages if each.get("method") == "notifications/heard")
+        self.ears.messages.remove(said)
+        heard: list[Any] = said["params"]["all"]
+        return heard
+
+    async def end(self) -> UpstreamFailed:
+        """How it was lost."""
+        await eventually(lambda: self.ears.failures)
+        return self.ears.failures[0]
+
+
+def outgoing(message: Any, **more: Any) -> Outgoing:
+    body = message if isinstance(message, bytes) else json.dumps(message).encode()
+    return Outgoing(verb="POST", headers={"Content-Type": "application/json"}, body=body, **more)
+
+
+def wish(context: str = "alice", **more: Any) -> Wish:
+    return Wish(context, b"{}", outgoing({}, **more))
+
+
+async def taken(lines: Lines) -> Spoken:
+    """A line of one's own."""
+    line = await lines.take(wish())
+    ears = Recorder()
+    line.listen(ears)
+    return Spoken(line, ears)
+
+
+@asynccontextmanager
+async def to_program() -> AsyncIterator[Lines]:
+    """Lines that are programs."""
+    nurse = Nurse()
+    settings = StdioSettings(command=(sys.executable, SAYING))
+    lines = StdioLines(Program(name="reports", settings=settings, limit=LIMIT, connect=timedelta(seconds=10)), nurse)
+    try:
+        yield lines
+    finally:
+        await lines.close()
+        await nurse.close()
+
+
+@asynccontextmanager
+async def to_event_server() -> AsyncIterator[Lines]:
+    """Lines that are event streams."""
+    seconds = timedelta(seconds=10)
+    async with EventServer() as server:
+        server.program.obeys = True
+        settings = UpstreamSettings(
+            name="reports", url=server.url, transport=Kind.SSE, connect=seconds, first_byte=seconds, idle=None,
+            call=seconds, max_result=LIMIT,
+        )  # fmt: skip
+        lines = SseLines(settings)
+        try:
+            yield lines
+        finally:
+            await lines.close()
+
+
+@asynccontextmanager
+async def to_script() -> AsyncIterator[Lines]:
+    """Lines of the tests themselves: what is shown with them is worth something where they keep the contract, too."""
+    program = ScriptedProgram()
+    program.obeys, program.limit = True, LIMIT
+    try:
+        yield program
+    finally:
+        await program.close()
+        await asyncio.sleep(0)
+
+
+LINES = {"program": to_program, "event stream": to_event_server, "script": to_script}

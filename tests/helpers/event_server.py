@@ -1,0 +1,182 @@
+"""A scripted server of HTTP+SSE (2024-11-05) on a real socket: its streams are the lines of a `ScriptedProgram`.
+
+    async with EventServer() as server:
+        server.program.silent.add("tools/call")
+        ...                                              # somebody calls a tool at server.url
+        line, asked = await server.program.asked("tools/call")
+        line.answer(asked, {"content": []})
+
+It can be made to name another endpoint (`endpoint`, with `{session}` for the id; None names none), to answer GET or
+POST with another status, to take a POST only after it was answered (`takes_late`), to end streams, and to want to be
+shown a token. `gets` and `posts` are the headers of all requests, in small letters.
+"""
+
+import asyncio
+import json
+import ssl
+from contextlib import suppress
+from typing import Any, Self
+
+from aiohttp import web
+
+from helpers.scripted_lines import ScriptedProgram
+from helpers.waiting import bounded
+
+
+class EventStream:
+    """One stream, as the test sees a line; `heard` is what was posted for it."""
+
+    def __init__(self, response: web.StreamResponse, session: str) -> None:
+        self.session = session
+        self.heard: list[dict[str, Any]] = []
+        self.over = asyncio.Event()
+        self.left = asyncio.Event()
+        """Set when the gateway closed it."""
+        self._response = response
+        self._unsaid: asyncio.Queue[bytes | None] = asyncio.Queue()
+
+    def say(self, *messages: Any) -> None:
+        """Say objects as `message` events, or bytes as they are."""
+        for message in messages:
+            text = (
+                message if isinstance(message, bytes) else f"event: message\ndata: {json.dumps(message)}\n\n".encode()
+            )
+            self._unsaid.put_nowait(text)
+
+    def answer(self, asked: dict[str, Any], result: Any) -> None:
+        """Answer a request."""
+        self.say({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+
+    def written(self, text: str) -> bytes:
+        """A text as an event."""
+        return f"data: {text}\n\n".encode()
+
+    def exit(self) -> None:
+        """As `end`."""
+        self.end()
+
+    def end(self) -> None:
+        """Say what is to be said, and no more."""
+        self._unsaid.put_nowait(None)
+
+    def methods(self) -> list[str]:
+        """The methods of all that was posted for it."""
+        return [message["method"] for message in self.heard if "method" in message]
+
+    async def tell(self) -> None:
+        """Write what is to be said, to the end."""
+        while (text := await self._unsaid.get()) is not None:
+            await self._response.write(text)
+
+
+class EventServer:
+    """The server; everything but its address may be changed while it runs."""
+
+    def __init__(self, revision: str = "2024-11-05", tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
+        self.program = ScriptedProgram(revision)
+        self.endpoint: str | None = "/messages?session_id={session}"
+        self.before: bytes = b": hello\n\n"
+        """What comes first on a stream."""
+        self.get: int | None = None
+        self.post: int = 202
+        self.content_type = "text/event-stream"
+        self.ends_early = False
+        self.takes_late = False
+        self.token: str | None = None
+        """The only one that it takes."""
+        self.moved: dict[str, str] = {}
+        """Paths from which requests are sent on, and where to (307)."""
+        self.gets: list[dict[str, str]] = []
+        self.posts: list[dict[str, str]] = []
+        self.paths: list[str] = []
+        self.peers: list[object] = []
+        """From where each POST came: the same for two that shared a connection."""
+        self.origin = ""
+        self._answered: dict[Any, asyncio.Event] = {}
+        self._runner: web.ServerRunner | None = None
+        self._streams: dict[str, EventStream] = {}
+
+    @property
+    def url(self) -> str:
+        """Where its streams are."""
+        return f"{self.origin}/sse"
+
+    def last(self) -> EventStream:
+        """The stream that was opened last."""
+        return list(self._streams.values())[-1]
+
+    async def __aenter__(self) -> Self:
+        self._runner = web.ServerRunner(
+            web.Server(self._serve, handler_cancellation=True, access_log=None), shutdown_timeout=0.1
+        )
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._tls)
+        await site.start()
+        host, port = self._runner.addresses[0][:2]
+        self.origin = f"http{'s' if self._tls else ''}://{host}:{port}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._runner is not None
+        for stream in self._streams.values():
+            stream.end()
+        async with bounded():
+            await self._runner.cleanup()
+
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        (self.gets if request.method == "GET" else self.posts).append(headers)
+        self.paths.append(str(request.rel_url))
+        if request.method == "POST" and request.transport is not None:
+            self.peers.append(request.transport.get_extra_info("peername"))
+        if request.path in self.moved:
+            return web.Response(status=307, headers={"Location": self.moved[request.path]})
+        if self.token is not None and headers.get("authorization") != f"Bearer {self.token}":
+            return web.Response(status=401)
+        if request.method == "GET":
+            return await self._open(request)
+        return await self._take(request)
+
+    async def _open(self, request: web.BaseRequest) -> web.StreamResponse:
+        if self.get is not None:
+            return web.Response(status=self.get, text="no")
+        response = web.StreamResponse(headers={"Content-Type": self.content_type, "Cache-Control": "no-store"})
+        await response.prepare(request)
+        await response.write(self.before)
+        session = f"s{len(self._streams)}"
+        stream = self._streams[session] = EventStream(response, session)
+        if self.endpoint is not None:
+            named = self.endpoint.format(session=session)
+            await response.write(f"event: endpoint\ndata: {named}\n\n".encode())
+        if not self.ends_early:
+            self.program.lines.append(stream)  # type: ignore[arg-type]
+            try:
+                await stream.tell()
+            except (ConnectionError, asyncio.CancelledError):
+                stream.left.set()
+                raise
+        stream.over.set()
+        with suppress(ConnectionError):
+            await response.write_eof()
+        return response
+
+    async def _take(self, request: web.BaseRequest) -> web.StreamResponse:
+        stream = self._streams.get(request.query.get("session_id", ""))
+        message = json.loads(await request.read())
+        if stream is None or stream.over.is_set() or self.post >= 300:
+            return web.Response(status=404 if self.post < 300 else self.post, text="Could not find session")
+        stream.heard.append(message)
+        self.program.answer(stream, message)  # type: ignore[arg-type]
+        if self.takes_late and "id" in message and "method" in message:
+            self._answered.setdefault(message["id"], asyncio.Event())
+            with suppress(TimeoutError):
+                async with bounded():
+                    await self._answered[message["id"]].wait()
+        return web.Response(status=self.post, text="Accepted" if self.post == 202 else "")
+
+    def take_now(self) -> None:
+        """Say of all that is posted that it is taken."""
+        self.takes_late = False
+        for event in self._answered.values():
+            event.set()

@@ -1,0 +1,130 @@
+"""A tool of a scripted server whose answer outlives the connections that it is told on: every event has an id.
+
+    server.script["long"] = long = LastingTool()
+    ...                                      # somebody calls it
+    call = await long.called()
+    call.say(progress_note(call.token, 1))
+    call.cut()                               # whoever listens is dropped; who comes back with an id hears what follows
+    call.answer({"content": []})
+
+A stream begins with an event that says nothing but its id, as servers of 2025-11-25 have it. What was asked with `ask`
+waits for its response, which may come on any connection of the session.
+"""
+
+import asyncio
+from typing import Any
+
+from aiohttp import web
+
+from helpers.scripted_replies import Turn, event, open_stream, transport_of
+from helpers.waiting import bounded
+
+
+class LastingCall:
+    """One call of it. `connections` counts the streams that it was, or is, told on."""
+
+    def __init__(self, turn: Turn, number: int) -> None:
+        self.turn = turn
+        self.connections = 0
+        self._number = number
+        self._events: list[bytes] = [b"data:\n\n"]
+        self._open: list[web.BaseRequest] = []
+        self._is_over = False
+        self._news = asyncio.Event()
+
+    @property
+    def token(self) -> Any:
+        """What its progress goes by."""
+        return self.turn.token
+
+    @property
+    def session(self) -> str:
+        """The session that it was made in."""
+        return self.turn.request.headers["Mcp-Session-Id"]
+
+    def say(self, *messages: Any) -> None:
+        """Tell more; nobody need be there to hear it."""
+        self._events += [event(message) for message in messages]
+        self._wake()
+
+    async def ask(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Ask whoever made it, for the response."""
+        self.say(question)
+        reply: dict[str, Any] = await self.turn.server.reply_to(question["id"])
+        return reply
+
+    def answer(self, value: Any) -> None:
+        """Answer it, which ends its stream."""
+        self._is_over = True
+        self.say(self.turn.answer(value))
+
+    def cut(self) -> None:
+        """Drop whoever listens."""
+        for request in self._open:
+            transport_of(request).close()
+
+    async def listened_to(self, connections: int = 1) -> None:
+        """Wait until so many streams were opened for it."""
+        async with bounded():
+            while self.connections < connections:
+                self._news.clear()
+                await self._news.wait()
+
+    async def serve(self, request: web.Request, since: int) -> web.StreamResponse:
+        """Tell it on a connection, from the event behind that one."""
+        response = await open_stream(request)
+        self._open.append(request)
+        self.connections += 1
+        self._wake()
+        try:
+            place = since
+            while True:
+                while place < len(self._events):
+                    await response.write(f"id: {self._number}.{place}\n".encode() + self._events[place])
+                    place += 1
+                if self._is_over:
+                    await response.write_eof()
+                    return response
+                self._news.clear()
+                await self._news.wait()
+        finally:
+            self._open.remove(request)
+
+    def _wake(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+
+class LastingTool:
+    """The tool. `asked` has the ids that were gone on from; an id that it does not know is answered 404."""
+
+    def __init__(self) -> None:
+        self.calls: list[LastingCall] = []
+        self.asked: list[str] = []
+        self.forgets = False
+        """Whether it knows of no call any more."""
+        self._came = asyncio.Event()
+
+    async def called(self, count: int = 1) -> LastingCall:
+        """The call of that number, once it was made."""
+        async with bounded():
+            while len(self.calls) < count:
+                self._came.clear()
+                await self._came.wait()
+        return self.calls[count - 1]
+
+    async def __call__(self, turn: Turn) -> web.StreamResponse:
+        call = LastingCall(turn, len(self.calls))
+        self.calls.append(call)
+        self._came.set()
+        turn.server.resume = self._go_on
+        return await call.serve(turn.request, 0)
+
+    async def _go_on(self, request: web.Request) -> web.StreamResponse:
+        last = request.headers["Last-Event-ID"]
+        self.asked.append(last)
+        number, _, place = last.partition(".")
+        call = self.calls[int(number)] if number.isdigit() and int(number) < len(self.calls) else None
+        if call is None or self.forgets or call.session != request.headers["Mcp-Session-Id"]:
+            return web.Response(status=404)
+        return await call.serve(request, int(place) + 1)

@@ -1,0 +1,268 @@
+"""A scripted MCP server behind lines instead of a socket: it does what a test tells it to, and remembers what it heard.
+
+    program = ScriptedProgram()
+    transport = DuplexTransport(program)
+    ...                                            # somebody calls the tool `slow`
+    line, asked = await program.asked("tools/call")
+    line.answer(asked, {"content": []})
+
+Without a script it welcomes sessions, lists one tool, answers every tool with its arguments, and any other request with
+an empty result. `silent` are the methods (and `tool:<name>`) that it leaves to the test; `methods` has other answers:
+from the message to the text or the object that is said, or None for nothing. Of the stateless era with `revision`
+2026-07-28: then `initialize` is unknown. Lines are shared as the seam wants it: by context and what was declared, and
+a probe has its own.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+from helpers.waiting import eventually
+from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.upstream import failures
+from taskgate.upstream.base import Outgoing
+from taskgate.upstream.duplex.base import Ears, Wish
+
+STATELESS = "2026-07-28"
+Answer = Callable[[dict[str, Any]], Any]
+
+
+class ScriptedLine:
+    """One line; `heard` is what was said on it, `outgoing` how it was sent."""
+
+    def __init__(self, program: "ScriptedProgram", *, acknowledges: bool = False) -> None:
+        self.acknowledges = acknowledges
+        self.heard: list[dict[str, Any]] = []
+        self.outgoing: list[Outgoing] = []
+        self.holders = 0
+        self.is_paused = False
+        self.is_lost = False
+        self.was_dropped = False
+        self.taken_back = 0
+        """How many messages were given up before they were taken."""
+        self.status: int | UpstreamFailed = 202
+        """How messages are taken from now on."""
+        self.taking: asyncio.Event | None = program.holds
+        """What the taking of a message waits for."""
+        self.ears: Ears | None = None
+        self._program = program
+        self._unheard: list[bytes] = []
+        self._ending: UpstreamFailed | None = None
+
+    # As the transport knows it; see Line.
+
+    def listen(self, ears: Ears) -> None:
+        assert self.ears is None, "a line is listened to once"
+        self.ears = ears
+        self._let_hear()
+
+    async def send(self, outgoing: Outgoing) -> int:
+        if self.is_lost or self._ending is not None:
+            raise UpstreamFailed(UpstreamReason.CLOSED, "The line is gone", dispatched=False)
+        if outgoing.left is not None:
+            outgoing.left()
+        self.outgoing.append(outgoing)
+        if self.status == 202:
+            message = json.loads(outgoing.body or b"null")
+            self.heard.append(message)
+            asyncio.get_running_loop().call_soon(self._program.answer, self, message)
+        if self.taking is not None:
+            try:
+                await self.taking.wait()
+            except asyncio.CancelledError:
+                self.taken_back += 1
+                raise
+        if isinstance(self.status, UpstreamFailed):
+            raise self.status
+        return self.status
+
+    def pause(self) -> None:
+        assert not self.is_paused
+        self.is_paused = True
+
+    def resume(self) -> None:
+        assert self.is_paused
+        self.is_paused = False
+        self._let_hear()
+
+    def drop(self) -> None:
+        self.was_dropped = True
+        asyncio.get_running_loop().call_soon(self.exit, "The line was dropped")
+
+    # As the test does.
+
+    def say(self, *messages: Any) -> None:
+        """Say objects, or anything that is bytes."""
+        for message in messages:
+            written = message if isinstance(message, bytes) else json.dumps(message).encode()
+            if self._program.limit is not None and len(written) > self._program.limit:
+                self.exit("The server's answer is too large", "too_large")
+            self._unheard.append(written)
+        self._let_hear()
+
+    def written(self, text: str) -> bytes:
+        """A text as it is said on the line."""
+        return text.encode()
+
+    def answer(self, asked: dict[str, Any], result: Any) -> None:
+        """Answer a request."""
+        self.say({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+
+    def exit(self, text: str = "The server's process exited with status 3", reason: str = "closed") -> None:
+        """Be no more, once everything was heard."""
+        if self._ending is None:
+            self._ending = UpstreamFailed(UpstreamReason(reason), text, dispatched=True)
+            self._program.forget(self)
+            self._let_hear()
+
+    def _let_hear(self) -> None:
+        while self.ears is not None and not self.is_lost and not self.is_paused:
+            if self._unheard:
+                self.ears.heard(self._unheard.pop(0))
+            elif self._ending is not None:
+                self.is_lost = True
+                self.ears.lost(self._ending)
+            else:
+                break
+
+    def methods(self) -> list[str]:
+        """The methods of all that was said on it."""
+        return [message["method"] for message in self.heard if "method" in message]
+
+
+class ScriptedProgram:
+    """The server; see Lines. `lines` are all it ever had, `wishes` for what they were taken."""
+
+    def __init__(self, revision: str = "2025-11-25", *, shares: bool = True, acknowledges: bool = False) -> None:
+        self.revision = revision
+        self.shares = shares
+        self.acknowledges = acknowledges
+        self.capabilities: dict[str, Any] = {"tools": {"listChanged": True}}
+        self.tools: list[dict[str, Any]] = [{"name": "echo", "inputSchema": {"type": "object"}}]
+        self.silent: set[str] = set()
+        self.methods: dict[str, Answer] = {}
+        self.lines: list[ScriptedLine] = []
+        self.wishes: list[Wish] = []
+        self.taking: asyncio.Event | None = None
+        """What it takes to have a line."""
+        self.holds: asyncio.Event | None = None
+        """What the taking of a message waits for on new lines."""
+        self.refuses: Exception | None = None
+        """Why there is no line."""
+        self.obeys = False
+        """Whether it does what the messages `say`, `heard` and `exit` tell it to."""
+        self.limit: int | None = None
+        """Bytes of the largest message that can be heard."""
+        self.pool = False
+        """Whether everybody shares one line."""
+        self._shared: dict[Any, ScriptedLine] = {}
+
+    # As the transport knows it; see Lines.
+
+    async def take(self, wish: Wish) -> ScriptedLine:
+        self.wishes.append(wish)
+        if self.taking is not None:
+            await self.taking.wait()
+        if self.refuses is not None:
+            raise self.refuses
+        key = None if self.pool else (wish.context, wish.declared)
+        line = self._shared.get(key) if self.shares and not wish.probes else None
+        if line is None:
+            if wish.outgoing.only_listens:
+                raise failures.unreachable()
+            line = ScriptedLine(self, acknowledges=self.acknowledges)
+            self.lines.append(line)
+            self._shared.setdefault(key, line)
+        line.holders += 1
+        return line
+
+    def give_back(self, line: ScriptedLine) -> None:
+        line.holders -= 1
+        assert line.holders >= 0, "a line is given back once for each time it was taken"
+        if not self.shares and not line.holders:
+            line.drop()
+
+    async def close(self) -> None:
+        self.refuses = failures.let_go(dispatched=False)
+        for line in self.lines:
+            line.is_paused = False
+            line.exit("The lines were closed")
+
+    def forget(self, line: ScriptedLine) -> None:
+        self._shared = {key: each for key, each in self._shared.items() if each is not line}
+
+    # As the test does.
+
+    async def asked(self, method: str, times: int = 1) -> tuple[ScriptedLine, dict[str, Any]]:
+        """The request or notification of that method which came as the first, the second, …, and its line."""
+
+        def found() -> list[tuple[ScriptedLine, dict[str, Any]]]:
+            return [(line, each) for line in self.lines for each in line.heard if each.get("method") == method]
+
+        await eventually(lambda: len(found()) >= times)
+        return found()[times - 1]
+
+    def answer(self, line: ScriptedLine, message: dict[str, Any]) -> None:
+        """Say what is to be said to that."""
+        method = message.get("method")
+        if self.obeys:
+            self._obey(line, message)
+        if "id" not in message or method is None or {method, f"tool:{_tool(message)}"} & self.silent:
+            return
+        answered = self.methods.get(method, self._usual)(message)
+        if answered is not None:
+            line.say(answered)
+
+    def _obey(self, line: ScriptedLine, message: dict[str, Any]) -> None:
+        match message["method"]:
+            case "say":
+                for each in message["params"]["lines"]:
+                    line.say(line.written(each))
+            case "heard":
+                line.say(note("notifications/heard", all=list(line.heard)))
+            case "exit":
+                line.exit()
+
+    def _usual(self, message: dict[str, Any]) -> dict[str, Any]:
+        known: dict[str, Any] = {
+            "tools/list": {"tools": self.tools},
+            "tools/call": {"content": [], "structuredContent": message.get("params", {}).get("arguments", {})},
+        }
+        first = "server/discover" if self.revision == STATELESS else "initialize"
+        known[first] = self._welcome()
+        unknown = ({"server/discover", "initialize"} - {first}) & {message["method"]}
+        if unknown:
+            error = {"code": -32601, "message": "Method not found"}
+            return {"jsonrpc": "2.0", "id": message["id"], "error": error}
+        result = known.get(message["method"], {})
+        if self.revision == STATELESS:
+            result = {"resultType": "complete", **result}
+        return {"jsonrpc": "2.0", "id": message["id"], "result": result}
+
+    def _welcome(self) -> dict[str, Any]:
+        info = {"name": "scripted", "version": "1"}
+        if self.revision == STATELESS:
+            cached = {"ttlMs": 5000, "cacheScope": "public"}
+            return {"supportedVersions": [STATELESS], "capabilities": self.capabilities, "serverInfo": info, **cached}
+        return {"protocolVersion": self.revision, "capabilities": self.capabilities, "serverInfo": info}
+
+
+def _tool(message: dict[str, Any]) -> Any:
+    return message.get("params", {}).get("name")
+
+
+def progress(token: Any, done: float) -> dict[str, Any]:
+    """A notification of progress."""
+    params = {"progressToken": token, "progress": done}
+    return {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
+
+
+def note(method: str, **params: Any) -> dict[str, Any]:
+    """Any notification."""
+    return {"jsonrpc": "2.0", "method": method, "params": params}
+
+
+def asks(id: Any, method: str = "elicitation/create", **params: Any) -> dict[str, Any]:
+    """A request of the server."""
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}

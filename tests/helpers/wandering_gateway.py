@@ -1,0 +1,22 @@
+"""The command taskgate on a machine whose time of day is wrong: `wandering_gateway.py FILE serve …`.
+
+The file says by how many seconds it is ahead; whoever changes it puts another in its place.
+"""
+
+import sys
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from taskgate.cli import main
+from taskgate.clock import SystemClock
+
+_right = SystemClock.now
+_ahead = Path(sys.argv.pop(1))
+
+
+def _wrong(self: SystemClock) -> datetime:
+    return _right(self) + timedelta(seconds=float(_ahead.read_text()))
+
+
+SystemClock.now = _wrong  # type: ignore[method-assign]
+main()

@@ -1,0 +1,121 @@
+"""A server of HTTP+SSE behind the whole gateway: both eras of hosts have of it what they have of any server."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from helpers.event_server import EventServer
+from helpers.mcp_host import McpHost
+from helpers.scripted_lines import asks, progress
+from helpers.secrets import noted
+from helpers.talking_tool import FORM
+from helpers.waiting import eventually
+from helpers.whole_gateway import WholeGateway, configuration, running
+from interaction.questioning import ACCEPTED, ELICIT, capable, status
+from requirements import covers
+from taskgate.config.models import GatewayConfig
+
+ENDED = "The server's event stream ended"
+
+
+def over_sse(server: EventServer, **keys: Any) -> GatewayConfig:
+    """A configuration with that server alone, whose revision has to be found out."""
+    upstream = {"path": "/reports/mcp", "transport": "sse", "url": server.url, "protocol_version": "auto", **keys}
+    return configuration({}, upstreams={"reports": upstream})
+
+
+@pytest.fixture
+async def events() -> AsyncIterator[EventServer]:
+    """A server of a newer revision than its transport, as SDKs of 2025 make them."""
+    async with EventServer("2025-11-25") as server:
+        yield server
+
+
+@pytest.fixture
+async def gateway(events: EventServer) -> AsyncIterator[WholeGateway]:
+    async with running(over_sse(events)) as gateway:
+        yield gateway
+
+
+@pytest.fixture
+async def host(gateway: WholeGateway) -> McpHost:
+    return await gateway.greeted()
+
+
+@covers("U-SSE-1")
+async def test_hosts_of_both_eras_call_its_tools_and_it_is_never_asked_what_it_need_not_know(
+    gateway: WholeGateway, events: EventServer, host: McpHost
+) -> None:
+    for each in (host, gateway.stateless()):
+        assert [tool["name"] for tool in (await each.ask("tools/list")).result["tools"]] == ["echo"]
+        assert (await each.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
+    task = await host.start("echo", {"a": 2})
+    assert (await host.ask("tasks/result", {"taskId": task["taskId"]})).result["structuredContent"] == {"a": 2}
+    assert "server/discover" not in [method for stream in events.program.lines for method in stream.methods()]
+
+
+@covers("U-SSE-1")
+async def test_a_call_as_a_task_asks_its_user_and_tells_how_far_it_is(
+    gateway: WholeGateway, events: EventServer
+) -> None:
+    events.program.silent.add("tools/call")
+    host = await capable(gateway)
+    task = (await host.start("echo"))["taskId"]
+    stream, asked = await events.program.asked("tools/call")
+    async with host.asking("tasks/result", {"taskId": task}) as waiting:
+        stream.say(progress(asked["params"]["_meta"]["progressToken"], 1), asks("q-1", **FORM))
+        question = await waiting.until(ELICIT)
+        await status(host, task, "input_required")
+        await host.respond(question["id"], ACCEPTED)
+        await eventually(lambda: {"jsonrpc": "2.0", "id": "q-1", "result": ACCEPTED} in stream.heard)
+        stream.answer(asked, {"content": []})
+        assert (await waiting.answered())["content"] == []
+
+
+@covers("U-SSE-3")
+async def test_a_stream_that_ends_fails_the_calls_on_it_and_the_next_call_has_another(
+    gateway: WholeGateway, events: EventServer, host: McpHost
+) -> None:
+    events.program.silent.add("tools/call")
+    task = (await host.start("echo"))["taskId"]
+    await events.program.asked("tools/call")
+    events.last().end()
+    found = await status(host, task, "failed")
+    assert found["statusMessage"] == ENDED
+    error = (await host.ask("tasks/result", {"taskId": task})).error
+    assert (error["code"], error["data"]["reason"], error["data"]["dispatched"]) == (-32603, "closed", True)
+    events.program.silent.clear()
+    assert (await host.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
+
+
+@covers("U-SSE-2")
+async def test_an_endpoint_elsewhere_is_never_asked_and_hosts_are_not_told_where_it_is(events: EventServer) -> None:
+    async with EventServer() as other:
+        events.endpoint = f"{other.origin}/messages"
+        async with running(over_sse(events)) as gateway:
+            refused = await gateway.host().ask("initialize", GREETING)
+        assert other.paths == []
+    assert refused.error["data"] == {"origin": "upstream", "reason": "redirect", "dispatched": False}
+    assert other.origin not in refused.text
+
+
+async def test_the_gateways_credentials_go_with_the_stream_and_every_message(events: EventServer) -> None:
+    events.token = noted("a-token-for-this-server")
+    credentials = {"mode": "header", "header": "Authorization", "value": f"Bearer {events.token}"}
+    told = {"context": "X-Whose"}
+    async with running(over_sse(events, credentials=credentials, identity_headers=told)) as gateway:
+        host = await gateway.greeted()
+        assert (await host.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
+    sent = [*events.gets, *events.posts]
+    assert {headers["authorization"] for headers in sent} == {f"Bearer {events.token}"}
+    assert len({headers["x-whose"] for headers in sent}) == 1
+
+
+async def test_whether_it_is_well_is_asked_over_a_stream_of_its_own(events: EventServer) -> None:
+    async with running(over_sse(events, health={"interval": "1h"})) as gateway:
+        await eventually(lambda: gateway.service._servers()["reports"]["up"] is True)
+        assert len(events.program.lines) == 1
+
+
+GREETING = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "host", "version": "1"}}

@@ -1,0 +1,183 @@
+"""A server of the stateless era that makes tasks of calls itself: hosts that know none have their calls answered.
+
+Its tasks are followed for them, and they hear of none.
+"""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from helpers.native_tasks import NativeTasks, TaskTool
+from helpers.scripted_upstream import Turn
+from helpers.stateless_schema import CAPABILITIES, TASKS
+from helpers.stateless_server import Rounds, StatelessServer
+from helpers.whole_gateway import WholeGateway
+from interaction.bridging import DONE, FORM, modern
+from interaction.native_modern import ASKABLE, gateway, natives, report
+from interaction.questioning import ACCEPTED, ELICIT, capable
+from requirements import covers
+
+__all__ = ["gateway", "modern", "natives", "report"]
+
+
+@covers("M-NEG-8", "B-CONV-5")
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-06-18", "2025-11-25"])
+async def test_a_host_of_the_initialize_era_has_its_call_answered(
+    modern: StatelessServer, gateway: WholeGateway, report: TaskTool, revision: str
+) -> None:
+    host = await gateway.greeted(revision)
+    calling = asyncio.create_task(host.call("report"))
+    task = await report.made()
+    await task.looked(2)
+    task.complete(DONE)
+    answer = await calling
+    assert answer.result == DONE
+    assert "native" not in answer.text
+    declared = modern.heard("tools/call")[0]["params"]["_meta"][CAPABILITIES]
+    assert declared == {"extensions": {TASKS: {}}}
+    assert TASKS not in str(modern.heard("tools/list"))
+
+
+@covers("M-NEG-2", "M-NEG-8", "V-DISC-4")
+async def test_a_host_without_the_extension_has_its_call_answered_though_its_server_insists_on_tasks(
+    gateway: WholeGateway, report: TaskTool
+) -> None:
+    host = gateway.stateless(tasks=False)
+    calling = asyncio.create_task(host.call("report"))
+    (await report.made()).complete(DONE)
+    answer = await calling
+    assert (answer.result["resultType"], answer.result["content"]) == ("complete", DONE["content"])
+    assert "native" not in answer.text
+
+
+@covers("M-PROG-1")
+@pytest.mark.parametrize("era", ["initialize", "stateless"])
+async def test_what_the_task_says_of_itself_is_progress_of_the_call(
+    gateway: WholeGateway, report: TaskTool, era: str
+) -> None:
+    meta = {"progressToken": "p"}
+    if era == "stateless":
+        host = gateway.stateless(tasks=False)
+        calling = asyncio.create_task(host.call("report", meta=meta))
+    else:
+        calling = asyncio.create_task((await gateway.greeted()).call("report", _meta=meta))
+    task = await report.made()
+    for words in ("half of it", "nearly all"):
+        task.say(words)
+        await task.looked(2)
+    task.complete(DONE)
+    told = [note["params"] for note in (await calling).notices]
+    assert [(each["progressToken"], each["message"]) for each in told] == [("p", "half of it"), ("p", "nearly all")]
+    assert told[0]["progress"] < told[1]["progress"]
+
+
+@covers("B-CONV-8")
+@pytest.mark.parametrize("era", ["initialize", "stateless"])
+async def test_an_error_of_the_task_is_the_error_of_the_call(gateway: WholeGateway, report: TaskTool, era: str) -> None:
+    host = gateway.stateless(tasks=False) if era == "stateless" else await gateway.greeted()
+    calling = asyncio.create_task(host.call("report"))
+    (await report.made()).fail(-32001, "no such year", data={"year": 1})
+    assert (await calling).error == {"code": -32001, "message": "no such year", "data": {"year": 1}}
+
+
+@pytest.mark.parametrize("era", ["initialize", "stateless"])
+async def test_a_server_that_lost_its_task_has_failed_the_call(
+    gateway: WholeGateway, report: TaskTool, natives: NativeTasks, era: str
+) -> None:
+    host = gateway.stateless(tasks=False) if era == "stateless" else await gateway.greeted()
+    calling = asyncio.create_task(host.call("report"))
+    await report.made()
+    natives.forget()
+    answer = await calling
+    assert (answer.code, answer.error["data"]) == (
+        -32603, {"origin": "gateway", "reason": "call_lost", "dispatched": True},
+    )  # fmt: skip
+    assert "native" not in answer.text
+
+
+async def test_what_the_task_asks_is_asked_on_the_stream_of_the_call(gateway: WholeGateway, report: TaskTool) -> None:
+    host = await capable(gateway)
+    async with host.asking("tools/call", {"name": "report", "arguments": {}}) as call:
+        task = await report.made()
+        task.ask(secret=FORM)
+        question = await call.until(ELICIT)
+        assert "secret" not in str(question)
+        await host.respond(question["id"], ACCEPTED)
+        assert await task.brought() == {"secret": ACCEPTED}
+        task.complete(DONE)
+        assert await call.answered() == DONE
+
+
+@covers("M-MRTR-3", "M-MRTR-8")
+async def test_what_the_task_asks_a_host_without_the_extension_is_a_round_of_a_held_call(
+    gateway: WholeGateway, report: TaskTool
+) -> None:
+    host = gateway.stateless(tasks=False, capabilities=ASKABLE)
+    calling = asyncio.create_task(host.call("report"))
+    task = await report.made()
+    task.ask(secret=FORM)
+    asked = (await calling).result
+    assert asked["resultType"] == "input_required"
+    assert "secret" not in str(asked)
+    answers = dict.fromkeys(asked["inputRequests"], ACCEPTED)
+    params = {"inputResponses": answers, "requestState": asked["requestState"]}
+    calling = asyncio.create_task(host.call("report", params=params))
+    assert await task.brought() == {"secret": ACCEPTED}
+    task.complete(DONE)
+    assert (await calling).result["content"] == DONE["content"]
+    assert len(report.tasks) == 1
+
+
+@covers("M-CREATE-4")
+async def test_a_round_that_the_server_asks_before_it_makes_a_task_is_the_hosts_as_it_is(
+    modern: StatelessServer, gateway: WholeGateway, report: TaskTool
+) -> None:
+    asks = Rounds({"inputRequests": {"its own key": FORM}, "requestState": "its own state"})
+
+    async def first_asks(turn: Turn) -> Any:
+        return await (report if "inputResponses" in turn.message["params"] else asks)(turn)
+
+    modern.script["report"] = first_asks
+    host = gateway.stateless(tasks=False, capabilities=ASKABLE)
+    asked = (await host.call("report")).result
+    assert list(asked["inputRequests"]) == ["its own key"]
+    params = {"inputResponses": {"its own key": ACCEPTED}, "requestState": asked["requestState"]}
+    calling = asyncio.create_task(host.call("report", params=params))
+    (await report.made()).complete(DONE)
+    assert (await calling).result["content"] == DONE["content"]
+    assert modern.heard("tools/call")[-1]["params"]["requestState"] == "its own state"
+
+
+@covers("H-MOD-9", "H-MOD-10")
+async def test_a_stateless_host_that_leaves_cancels_the_servers_task(gateway: WholeGateway, report: TaskTool) -> None:
+    async with gateway.stateless(tasks=False).asking("tools/call", {"name": "report", "arguments": {}}) as asked:
+        task = await report.made()
+        await asked.leave()
+        await task.cancelled()
+
+
+async def test_a_host_that_cancels_its_call_cancels_the_servers_task(gateway: WholeGateway, report: TaskTool) -> None:
+    host = await gateway.greeted()
+    async with host.asking("tools/call", {"name": "report", "arguments": {}}, id="mine"):
+        task = await report.made()
+        await host.tell("notifications/cancelled", {"requestId": "mine"})
+        await task.cancelled()
+
+
+@covers("H-MOD-9", "H-MOD-10", "L-CANCEL-4")
+@pytest.mark.parametrize("era", ["initialize", "stateless"])
+async def test_a_call_that_is_given_up_before_its_host_could_know_of_a_task_has_that_cancelled_as_well(
+    modern: StatelessServer, gateway: WholeGateway, report: TaskTool, era: str
+) -> None:
+    report.handles.clear()
+    host = gateway.stateless(tasks=False) if era == "stateless" else await gateway.greeted()
+    async with host.asking("tools/call", {"name": "report", "arguments": {}}, id="mine") as asked:
+        task = await report.made()
+        if era == "stateless":
+            await asked.leave()
+        else:
+            await host.tell("notifications/cancelled", {"requestId": "mine"})
+        report.handles.set()
+        await task.cancelled()
+    assert task.looks == 0

@@ -1,0 +1,211 @@
+"""Tasks that a server of the stateless era runs as its own, when the gateway that followed them has ended.
+
+The next one goes on where they are: no call is made twice, nobody is asked twice, and no answer is lost.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.native_tasks import NativeTasks, TaskTool
+from helpers.scripted_upstream import status
+from helpers.stateless_host import StatelessHost
+from helpers.stateless_server import StatelessServer
+from helpers.waiting import bounded, eventually
+from helpers.whole_gateway import WholeGateway
+from interaction.bridging import ALWAYS, DONE, FORM, before, modern
+from interaction.native_modern import ASKABLE, OFTEN, natives, report
+from interaction.questioning import ACCEPTED, capable
+from interaction.test_restarts import LOST, returned
+from requirements import covers
+from taskgate.clock import SystemClock
+from taskgate.tasks.record import OwnerKey
+
+__all__ = ["modern", "natives", "report"]
+
+
+def sections(folder: Path) -> dict[str, Any]:
+    """Of a gateway that makes a task of every call, over a file in the folder."""
+    store = {"backend": "sqlite", "sqlite": {"path": str(folder / "taskgate.db")}}
+    return {"tasks": ALWAYS | OFTEN, "store": store}
+
+
+async def kept(gateway: WholeGateway, task: str) -> None:
+    """Returns once the record says where the call is: what ends before that ends the call."""
+    store = gateway.service._store
+    assert store is not None
+    async with bounded():
+        while True:
+            record = await store.load(OwnerKey("anonymous", "reports"), task, now=SystemClock().now())
+            if record is not None and record.kept is not None:
+                return
+            await asyncio.sleep(0.005)
+
+
+async def asked(host: StatelessHost, task: str, count: int = 1) -> dict[str, Any]:
+    """What a task waits for, once that is so much."""
+    async with bounded():
+        while len(found := (await host.until(task, "input_required"))["inputRequests"]) < count:
+            await asyncio.sleep(0.005)
+    return dict(found)
+
+
+def unheard(modern: StatelessServer, method: str) -> bool:
+    return modern.heard(method) == []
+
+
+@covers("R-RES-8")
+@pytest.mark.parametrize("era", ["initialize", "stateless"])
+async def test_a_task_goes_on_where_it_is(modern: StatelessServer, report: TaskTool, tmp_path: Path, era: str) -> None:
+    host: Any
+    async with before(modern, **sections(tmp_path)) as gateway:
+        host = gateway.stateless() if era == "stateless" else await gateway.greeted()
+        made = (await host.start("report"))["taskId"]
+        task = await report.made()
+        await kept(gateway, made)
+    seen = task.looks
+    async with before(modern, **sections(tmp_path)) as gateway:
+        await eventually(lambda: task.looks > seen)
+        task.say("half of it", updated="2026-08-01T09:00:01.000Z")
+        task.complete(DONE)
+        if era == "stateless":
+            done = (await gateway.stateless().until(made, "completed"))["result"]
+        else:
+            done = (await returned(gateway, host).ask("tasks/result", {"taskId": made})).result
+        assert done["content"] == DONE["content"]
+    assert len(modern.heard("tools/call")) == 1
+    assert unheard(modern, "tasks/cancel")
+
+
+@covers("R-RES-8", "M-UPD-4")
+async def test_what_was_asked_before_is_answered_after_and_asked_once(
+    modern: StatelessServer, report: TaskTool, tmp_path: Path
+) -> None:
+    async with before(modern, **sections(tmp_path)) as gateway:
+        host = gateway.stateless(capabilities=ASKABLE)
+        made = (await host.start("report"))["taskId"]
+        task = await report.made()
+        task.ask(secret=FORM, other=FORM)
+        was = await asked(host, made, 2)
+        first, second = was
+        await host.update(made, {first: ACCEPTED})
+        await task.brought()
+        await kept(gateway, made)
+        async with bounded():
+            while len(await asked(host, made)) > 1:
+                await asyncio.sleep(0.005)
+    async with before(modern, **sections(tmp_path)) as gateway:
+        host = gateway.stateless(capabilities=ASKABLE)
+        assert await asked(host, made) == {second: was[second]}
+        await task.looked(2)
+        assert await asked(host, made) == {second: was[second]}
+        await host.update(made, {second: {"action": "decline"}})
+        await eventually(lambda: {"other": {"action": "decline"}} in task.updates)
+        task.complete(DONE)
+        await host.until(made, "completed")
+    # One that had just arrived may come again, which means nothing (M-UPD-2).
+    brought = {(key, str(answer)) for update in task.updates for key, answer in update.items()}
+    assert brought == {("secret", str(ACCEPTED)), ("other", str({"action": "decline"}))}
+    assert len(modern.heard("tools/call")) == 1
+
+
+async def test_an_answer_that_had_not_arrived_arrives_after(
+    modern: StatelessServer, report: TaskTool, tmp_path: Path
+) -> None:
+    async with before(modern, **sections(tmp_path)) as gateway:
+        host = gateway.stateless(capabilities=ASKABLE)
+        made = (await host.start("report"))["taskId"]
+        task = await report.made()
+        task.ask(secret=FORM)
+        (key,) = await asked(host, made)
+        update, modern.methods["tasks/update"] = modern.methods["tasks/update"], status(503)
+        await host.update(made, {key: ACCEPTED})
+        await eventually(lambda: modern.heard("tasks/update"))
+        await kept(gateway, made)
+    modern.methods["tasks/update"] = update
+    async with before(modern, **sections(tmp_path)) as gateway:
+        assert await task.brought() == {"secret": ACCEPTED}
+        task.complete(DONE)
+        await gateway.stateless().until(made, "completed")
+    assert task.updates == [{"secret": ACCEPTED}]
+
+
+async def test_a_question_that_was_withdrawn_meanwhile_is_withdrawn_from_the_host(
+    modern: StatelessServer, report: TaskTool, tmp_path: Path
+) -> None:
+    async with before(modern, **sections(tmp_path)) as gateway:
+        host = gateway.stateless(capabilities=ASKABLE)
+        made = (await host.start("report"))["taskId"]
+        task = await report.made()
+        task.ask(secret=FORM)
+        await asked(host, made)
+        await kept(gateway, made)
+    task.work()
+    async with before(modern, **sections(tmp_path)) as gateway:
+        host = gateway.stateless(capabilities=ASKABLE)
+        assert "inputRequests" not in await host.until(made, "working")
+        task.complete(DONE)
+        await host.until(made, "completed")
+    assert task.updates == []
+
+
+async def test_a_task_that_its_server_lost_meanwhile_is_a_call_whose_end_nobody_knows(
+    modern: StatelessServer, natives: NativeTasks, report: TaskTool, tmp_path: Path
+) -> None:
+    async with before(modern, **sections(tmp_path)) as gateway:
+        made = (await gateway.stateless().start("report"))["taskId"]
+        await kept(gateway, made)
+    natives.forget()
+    async with before(modern, **sections(tmp_path)) as gateway:
+        found = await gateway.stateless().until(made, "failed")
+    assert found["error"]["data"] == LOST
+    assert len(modern.heard("tools/call")) == 1
+
+
+async def test_a_task_that_was_cancelled_before_is_not_gone_on_with(
+    modern: StatelessServer, report: TaskTool, tmp_path: Path
+) -> None:
+    async with before(modern, **sections(tmp_path)) as gateway:
+        host = gateway.stateless()
+        made = (await host.start("report"))["taskId"]
+        task = await report.made()
+        await task.looked()
+        await host.cancel(made)
+        await task.cancelled()
+    looked = task.looks
+    async with before(modern, **sections(tmp_path)) as gateway:
+        await gateway.stateless().until(made, "cancelled")
+    assert task.looks == looked
+
+
+async def test_a_plain_call_is_given_up_with_its_task(
+    modern: StatelessServer, report: TaskTool, tmp_path: Path
+) -> None:
+    """Nobody could be told what it comes to."""
+    async with before(modern, **sections(tmp_path)) as gateway:
+        calling = asyncio.create_task((await capable(gateway)).call("report"))
+        task = await report.made()
+        await task.looked()
+    await asyncio.wait((calling,))
+    assert calling.exception() is not None or "error" in (calling.result().message or {})
+    assert task.cancels == 1
+
+
+async def test_a_server_that_is_back_later_than_the_gateway_is_waited_for(
+    modern: StatelessServer, report: TaskTool, tmp_path: Path
+) -> None:
+    async with before(modern, **sections(tmp_path)) as gateway:
+        made = (await gateway.stateless().start("report"))["taskId"]
+        task = await report.made()
+        await kept(gateway, made)
+    methods = dict(modern.methods)
+    modern.methods |= dict.fromkeys(("tasks/get", "server/discover"), status(503))
+    told = len(modern.heard("tasks/get"))
+    async with before(modern, **sections(tmp_path)) as gateway:
+        await eventually(lambda: len(modern.heard("tasks/get")) > told + 1)
+        modern.methods.clear()
+        modern.methods |= methods
+        task.complete(DONE)
+        await gateway.stateless().until(made, "completed")

@@ -1,0 +1,146 @@
+"""Tasks that a server of 2025-11-25 runs as its own, when the gateway that followed them has ended.
+
+The next one goes on where they are: no call is made twice, nobody is asked twice, and no answer is lost.
+"""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.scripted_tasks import ScriptedTasks
+from helpers.scripted_upstream import ScriptedServer
+from helpers.waiting import bounded, eventually
+from helpers.whole_gateway import configuration, running
+from interaction.footholding import record_of
+from interaction.native_tasks import ASKED, tasks
+from interaction.questioning import ACCEPTED, DONE, ELICIT, RELATED, capable, status
+from interaction.test_restarts import LOST, leave_behind, returned
+from requirements import covers
+from taskgate.clock import SystemClock
+from taskgate.tasks.record import Lease
+
+__all__ = ["tasks"]
+
+HOUR = timedelta(hours=1)
+
+
+def sections(folder: Path, server: ScriptedServer) -> Any:
+    """Of a gateway over a file in the folder, which makes a task of every call of a host that knows tasks."""
+    rules = {"upgrade": [{"tool": "*", "mode": "always"}]}
+    return configuration({"reports": server.url}, folder=folder, tasks=rules)
+
+
+@covers("R-RES-8")
+@pytest.mark.parametrize("era", ["initialize", "stateless"])
+async def test_a_task_goes_on_where_it_is(
+    server: ScriptedServer, tasks: ScriptedTasks, tmp_path: Path, era: str
+) -> None:
+    host: Any
+    async with running(sections(tmp_path, server)) as gateway:
+        host = gateway.stateless() if era == "stateless" else await gateway.greeted()
+        made = (await host.start("research"))["taskId"]
+        task = await tasks.made()
+        await eventually(lambda: task.looked)
+    seen = len(task.looked)
+    async with running(sections(tmp_path, server)) as gateway:
+        await eventually(lambda: len(task.looked) > seen)
+        task.moves("working", "half of it")
+        task.completes(DONE)
+        if era == "stateless":
+            done = (await gateway.stateless().until(made, "completed"))["result"]
+        else:
+            done = (await returned(gateway, host).ask("tasks/result", {"taskId": made})).result
+        assert done["content"] == DONE["content"]
+    assert len(server.heard("tools/call")) == 1
+    assert (tasks.cancelled, server.cancelled) == ([], [])
+    # The session that the task was made in was left to whoever goes on, and ended by them.
+    assert [request.headers["mcp-session-id"] for request in server.verbs("DELETE")].count("session-1") == 1
+
+
+@covers("R-RES-8", "L-INPUT-3")
+async def test_what_was_asked_before_is_answered_after_and_asked_once(
+    server: ScriptedServer, tasks: ScriptedTasks, tmp_path: Path
+) -> None:
+    async with running(sections(tmp_path, server)) as gateway:
+        host = await capable(gateway)
+        made = (await host.start("research"))["taskId"]
+        task = await tasks.made()
+        task.asks(ASKED)
+        await status(host, made, "input_required")
+    async with running(sections(tmp_path, server)) as gateway:
+        again = returned(gateway, host)
+        await eventually(lambda: task.waiting)
+        async with again.asking("tasks/result", {"taskId": made}) as stream:
+            asked = await stream.until(ELICIT)
+            await again.respond(asked["id"], ACCEPTED)
+            assert (await server.reply_to("q-1"))["result"] == ACCEPTED
+            task.moves("working")
+            await status(again, made, "working")
+            task.asks(ASKED | {"id": "q-2"})
+            await again.respond((await stream.until(ELICIT, times=2))["id"], ACCEPTED)
+            await server.reply_to("q-2")
+            task.completes(DONE)
+            assert await stream.answered() == DONE | {"_meta": {RELATED: {"taskId": made}}}
+    assert [reply["id"] for reply in server.replies if "result" in reply] == ["q-1", "q-2"]
+    assert len(server.heard("tools/call")) == 1
+
+
+@covers("S-SEC-9")
+async def test_a_task_that_its_server_forgot_meanwhile_has_an_unknown_end(
+    server: ScriptedServer, tasks: ScriptedTasks, tmp_path: Path
+) -> None:
+    async with running(sections(tmp_path, server)) as gateway:
+        host = await gateway.greeted()
+        made = (await host.start("research"))["taskId"]
+        task = await tasks.made()
+        await eventually(lambda: task.looked)
+    tasks.all.clear()
+    async with running(sections(tmp_path, server)) as gateway:
+        again = returned(gateway, host)
+        answer = await again.ask("tasks/result", {"taskId": made})
+    assert answer.error["data"] == LOST
+    assert len(server.heard("tools/call")) == 1
+
+
+async def test_a_task_that_outlived_its_servers_session_goes_on_in_another(
+    server: ScriptedServer, tasks: ScriptedTasks, tmp_path: Path
+) -> None:
+    async with running(sections(tmp_path, server)) as gateway:
+        host = await gateway.greeted()
+        made = (await host.start("research"))["taskId"]
+        task = await tasks.made()
+        await eventually(lambda: task.looked)
+    server.forget_sessions()
+    async with running(sections(tmp_path, server)) as gateway:
+        seen = len(task.looked)
+        await eventually(lambda: len(task.looked) > seen)
+        task.completes(DONE)
+        async with bounded():
+            while (await returned(gateway, host).task(made))["status"] != "completed":
+                await asyncio.sleep(0.01)
+    assert len(server.heard("tools/call")) == 1
+
+
+@covers("S-SEC-9", "R-RES-8")
+async def test_a_task_whose_handle_never_reached_a_gateway_that_fell_has_an_unknown_end_and_is_not_made_again(
+    server: ScriptedServer, tasks: ScriptedTasks, tmp_path: Path
+) -> None:
+    tasks.handles.clear()
+    folders = [tmp_path / "fell", tmp_path / "next"]
+    for folder in folders:
+        folder.mkdir()
+    async with running(sections(folders[0], server)) as gateway:
+        host = await gateway.greeted()
+        made = (await host.start("research"))["taskId"]
+        await tasks.made()
+        record = await record_of(gateway, made)
+        await leave_behind(folders[1], replace(record, lease=Lease(holder="fallen", until=SystemClock().now() + HOUR)))
+        tasks.handles.set()
+        async with running(sections(folders[1], server)) as after:
+            answer = await (await after.greeted()).ask("tasks/result", {"taskId": made})
+    assert answer.error["data"] == LOST
+    assert len(server.heard("tools/call")) == 1

@@ -1,0 +1,77 @@
+"""Tasks of servers whose caller, for whom a token is exchanged, is away for longer than their own token is good."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from helpers.exchange_server import ExchangeServer
+from helpers.native_tasks import NativeTasks
+from helpers.scripted_tasks import ScriptedTasks
+from helpers.scripted_upstream import ScriptedServer
+from helpers.stateless_server import StatelessServer
+from helpers.token_issuer import TokenIssuer, guarded
+from helpers.waiting import bounded, eventually
+from helpers.whole_gateway import running
+from interaction.test_upstream_credentials import endpoint, exchanging, known
+from requirements import covers
+from taskgate.upstream import looks
+
+__all__ = ["endpoint"]
+
+ALWAYS = {"upgrade": [{"tool": "*", "mode": "always"}]}
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task is looked at often, and one look that fails is borne, of those that were made."""
+    monkeypatch.setattr(looks, "LEAST", 0.01)
+    monkeypatch.setattr(looks, "PAUSE_MOST", 0.02)
+    monkeypatch.setattr(looks, "DEAF_FOR", 0.0)
+
+
+@covers("A-AUTH-3")
+@pytest.mark.parametrize("era", ["initialize", "stateless"])
+async def test_a_task_of_the_server_waits_for_its_caller_whose_token_is_over(
+    server: ScriptedServer, endpoint: ExchangeServer, issuer: TokenIssuer, era: str
+) -> None:
+    tasks, endpoint.lifetime = ScriptedTasks(server, poll=10), 0
+    upstreams = {"reports": exchanging(server, endpoint)}
+    async with running(guarded({}, issuer, upstreams=upstreams, tasks=ALWAYS)) as gateway:
+        token = known(gateway, endpoint, issuer)
+        host: Any = gateway.stateless(token=token) if era == "stateless" else await gateway.greeted(token=token)
+        made = (await host.start("research"))["taskId"]
+        task = await tasks.made()
+        await eventually(lambda: task.looked)
+        endpoint.subjects.clear()
+        refused = len(endpoint.refusals)
+        await eventually(lambda: len(endpoint.refusals) > refused + 4)
+        host.token = known(gateway, endpoint, issuer, jti="newer")
+        await host.ask("tools/list")
+        task.completes({"content": []})
+        async with bounded():
+            while (await host.ask("tasks/get", {"taskId": made})).result["status"] != "completed":
+                await asyncio.sleep(0.01)
+    assert tasks.cancelled == []
+
+
+@covers("A-AUTH-3")
+async def test_so_does_one_of_a_server_of_the_stateless_era(endpoint: ExchangeServer, issuer: TokenIssuer) -> None:
+    endpoint.lifetime = 0
+    async with StatelessServer() as server:
+        report = NativeTasks(server).tool("report")
+        server.tools = [{"name": "report", "inputSchema": {"type": "object"}}]
+        upstreams = {"reports": exchanging(server, endpoint, protocol_version="auto")}
+        async with running(guarded({}, issuer, upstreams=upstreams, tasks=ALWAYS)) as gateway:
+            host = gateway.stateless(token=known(gateway, endpoint, issuer))
+            made = (await host.start("report"))["taskId"]
+            task = await report.made()
+            await task.looked()
+            endpoint.subjects.clear()
+            refused = len(endpoint.refusals)
+            await eventually(lambda: len(endpoint.refusals) > refused + 4)
+            host.token = known(gateway, endpoint, issuer, jti="newer")
+            await host.ask("tools/list")
+            task.complete({"content": []})
+            await host.until(made, "completed")
+    assert task.cancels == 0

@@ -1,0 +1,36 @@
+"""A real server that makes tasks of calls itself, on the SDK for Python that the tests themselves run on."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from example.processes import UVICORN_LISTENS, running
+
+from interop.peers import START_WITHIN
+from peers.install import HOME
+
+
+@dataclass(frozen=True)
+class Native:
+    """The server, for as long as it runs."""
+
+    url: str
+    ledger: Path
+
+    def did(self, what: str) -> int:
+        """How often it noted that."""
+        return self.ledger.read_text().splitlines().count(what) if self.ledger.exists() else 0
+
+
+@asynccontextmanager
+async def native_server(folder: Path) -> AsyncIterator[Native]:
+    """That server for the length of a block."""
+    ledger = folder / "ledger"
+    command = (sys.executable, HOME / "native_tasks_server.py", ledger)
+    async with running(command, log=folder / "native.log") as child:
+        async with asyncio.timeout(START_WITHIN):
+            listening = await child.said(UVICORN_LISTENS)
+        yield Native(f"{listening[1].decode()}/mcp", ledger)

@@ -1,0 +1,62 @@
+"""A call at a real server whose streams can be taken up again goes on when taskgate is killed, or asked to end.
+
+The server is on a released SDK and knows nothing of tasks, nor of gateways that fall.
+"""
+
+import asyncio
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from helpers.mcp_host import McpHost
+from helpers.waiting import bounded
+from interop.hosts import PATIENCE, place_for
+from interop.peers import python_server
+from interop.test_restarts_of_real_processes import stop
+
+pytestmark = pytest.mark.interop
+
+VERSION = "1.23.3"
+
+
+async def answered(host: McpHost, task: str, word: str) -> str:
+    """Answer the next question of a task with that word; what it wants to know."""
+    async with bounded(PATIENCE), host.asking("tasks/result", {"taskId": task}) as waiting:
+        question = await waiting.until("elicitation/create")
+        assert (await host.respond(question["id"], {"action": "accept", "content": {"word": word}})).status == 202
+    message: str = question["params"]["message"]
+    return message
+
+
+async def asked(host: McpHost, task: str) -> None:
+    """Wait until the task waits for its host."""
+    async with bounded(PATIENCE):
+        while (await host.task(task))["status"] != "input_required":
+            await asyncio.sleep(0.1)
+
+
+async def test_a_real_server_is_heard_to_the_end_of_a_call_that_it_was_asked_for_once(tmp_path: Path) -> None:
+    async with python_server("lasting_server.py", VERSION, tmp_path) as upstream, aiohttp.ClientSession() as http:
+        place, asks = place_for(upstream, tmp_path), []
+        host = McpHost(http, place.url)
+        async with place.gateway() as gateway:
+            await host.initialize(capabilities={"elicitation": {}})
+            task = (await host.start("ask", {"about": "ships"}))["taskId"]
+            asks.append(await answered(host, task, "one"))
+            # Each time the next question is open when the gateway ends.
+            await asked(host, task)
+            gateway.kill()
+            assert await gateway.exit_status() < 0
+        async with place.gateway() as gateway:
+            asks.append(await answered(host, task, "two"))
+            await asked(host, task)
+            await stop(gateway)
+        async with place.gateway():
+            asks.append(await answered(host, task, "three"))
+            async with bounded(PATIENCE):
+                result = (await host.ask("tasks/result", {"taskId": task})).result
+            times = await host.call("times", {"about": "ships"})
+    assert asks == ["Word 1?", "Word 2?", "Word 3?"]
+    assert [block["text"] for block in result["content"]] == ["ships one two three"]
+    assert [block["text"] for block in times.result["content"]] == ["1"]

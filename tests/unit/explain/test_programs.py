@@ -1,0 +1,80 @@
+"""Which programs of a configuration are not there."""
+
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from taskgate.cli import main
+from taskgate.config import GatewayConfig
+from taskgate.explain.programs import missing_programs
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the programs `here` and `below/there`, and the file `text`, which is none."""
+    for name in ("here", "below/there"):
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.touch(mode=0o755)
+    (tmp_path / "text").touch(mode=0o644)
+    return tmp_path
+
+
+def missing(program: str, path: str, **keys: object) -> list[tuple[str, str]]:
+    server = {"path": "/a", "transport": "stdio", "command": [program], **keys}
+    config = GatewayConfig.model_validate({"version": 1, "auth": {"mode": "none"}, "upstreams": {"a": server}})
+    return list(missing_programs(config, {"PATH": path}))
+
+
+def test_a_program_is_looked_for_where_the_gateway_finds_programs(folder: Path) -> None:
+    assert missing("here", str(folder)) == []
+    assert missing("there", f"{folder}:{folder / 'below'}") == []
+    assert missing("there", str(folder)) == [("upstreams.a.command", "there is no program there on this machine")]
+    assert missing("text", str(folder)) == [("upstreams.a.command", "there is no program text on this machine")]
+
+
+def test_a_program_is_looked_for_where_its_own_environment_says(folder: Path) -> None:
+    assert missing("here", "/nowhere", env={"PATH": str(folder)}) == []
+    assert missing("here", str(folder), env={"PATH": "/nowhere"}) != []
+
+
+def test_a_path_counts_from_where_the_program_runs(folder: Path) -> None:
+    assert missing("below/there", "/nowhere", cwd=str(folder)) == []
+    assert missing(str(folder / "here"), "/nowhere", cwd="/") == []
+    assert missing("below/there", str(folder), cwd="/") != []
+
+
+def test_a_folder_that_is_not_there_is_told_in_place_of_the_program(folder: Path) -> None:
+    for cwd in ("gone", "text"):
+        where = str(folder / cwd)
+        assert missing("gone", "", cwd=where) == [("upstreams.a.cwd", f"{where} is no folder of this machine")]
+
+
+@pytest.mark.parametrize(("program", "brought_by"), [("npx", "Node.js"), ("node", "Node.js"), ("uvx", "uv")])
+def test_what_brings_a_well_known_program_is_named(program: str, brought_by: str) -> None:
+    words = f"there is no program {program} on this machine, which {brought_by} brings"
+    assert missing(program, "/nowhere") == [("upstreams.a.command", words)]
+
+
+def test_a_server_with_a_url_needs_none() -> None:
+    server = {"path": "/a", "url": "http://a"}
+    config = GatewayConfig.model_validate({"version": 1, "auth": {"mode": "none"}, "upstreams": {"a": server}})
+    assert list(missing_programs(config, {})) == []
+
+
+def test_check_warns_of_them_and_ends_well(tmp_path: Path) -> None:
+    file = tmp_path / "taskgate.yaml"
+    server = "{path: /a, transport: stdio, command: [no-such-program]}"
+    file.write_text(f"version: 1\nauth: {{mode: none}}\nupstreams: {{a: {server}}}\n")
+    checked = CliRunner().invoke(main, ["check", "--config", str(file)])
+    assert checked.exit_code == 0
+    words = "there is no program no-such-program on this machine"
+    assert checked.stderr == f"taskgate: upstreams.a.command: {words}\n"
+
+
+def test_a_gateway_for_one_program_that_is_not_there_does_not_start() -> None:
+    served = CliRunner(env=dict(os.environ)).invoke(main, ["serve", "--upstream-command", "no-such-program --x"])
+    assert (served.exit_code, served.stdout) == (2, "")
+    assert served.stderr == "--upstream-command: there is no program no-such-program on this machine\n"

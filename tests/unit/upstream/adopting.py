@@ -1,0 +1,85 @@
+"""What tests share of calls that one process made, and another goes on with."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from helpers.lasting_tool import LastingCall, LastingTool
+from helpers.scripted_upstream import ScriptedServer
+from helpers.waiting import bounded, eventually
+from taskgate.dialects.questions import Question
+from taskgate.errors import UpstreamFailed
+from taskgate.upstream.initialize import resuming
+from taskgate.upstream.resting import Foothold, Resumed
+from unit.upstream.conftest import EVERYTHING, Caller, Ear, new_caller
+
+DONE = {"content": ["right"]}
+FORM = Question("elicitation/create", None)
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test waits longer than it must."""
+    monkeypatch.setattr(resuming, "PAUSE", 0.01)
+    monkeypatch.setattr(resuming, "PAUSE_LEAST", 0.005)
+    monkeypatch.setattr(resuming, "PAUSE_GROWN", 0.02)
+
+
+@pytest.fixture
+def tool(server: ScriptedServer) -> LastingTool:
+    server.script["long"] = tool = LastingTool()
+    return tool
+
+
+class Before:
+    """A process that made a call, heard of it, and was gone without a word; it is left as it is."""
+
+    def __init__(self, caller: Caller, call: LastingCall, ear: Ear, calling: asyncio.Task[Any]) -> None:
+        self.caller, self.call, self.ear, self.calling = caller, call, ear, calling
+
+    @property
+    def foothold(self) -> Foothold:
+        """Where it was."""
+        return self.ear.footholds[-1]
+
+    async def placed(self, count: int) -> None:
+        """Wait until it was told so many times where the call is."""
+        await eventually(lambda: len(self.ear.footholds) >= count)
+
+
+@pytest.fixture
+async def before(server: ScriptedServer, tool: LastingTool) -> AsyncIterator[Before]:
+    caller, ear = new_caller(server.url, EVERYTHING), Ear()
+    calling = asyncio.create_task(caller.run("long", ear=ear))
+    before = Before(caller, await tool.called(), ear, calling)
+    await before.placed(1)
+    yield before
+    ear.leaves = True
+    calling.cancel()
+    await asyncio.wait((calling,))
+    await caller.close()
+
+
+@pytest.fixture
+async def after(server: ScriptedServer, before: Before) -> AsyncIterator[Caller]:
+    """The process that goes on."""
+    caller = new_caller(server.url, EVERYTHING)
+    yield caller
+    await caller.close()
+
+
+def going_on(caller: Caller, resumed: Resumed, ear: Ear | None = None) -> asyncio.Task[Any]:
+    """The call, as the process that took it over goes on with it."""
+    hearer = ear or caller.heard.of_calls
+    run = caller.session.run("long", "{}", within=timedelta(seconds=60), hearer=hearer, resumes=resumed)
+    return asyncio.create_task(run)
+
+
+async def gone(caller: Caller, foothold: Foothold) -> UpstreamFailed:
+    async with bounded():
+        with pytest.raises(UpstreamFailed) as failed:
+            await going_on(caller, Resumed(foothold, {}))
+    return failed.value

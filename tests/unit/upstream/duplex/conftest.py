@@ -1,0 +1,63 @@
+"""A scripted server behind lines, and sessions of either era with it, for whom the test says."""
+
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from helpers.scripted_lines import STATELESS, ScriptedProgram
+from taskgate.upstream.duplex.transport import DuplexTransport
+from unit.upstream.conftest import settings_for
+from unit.upstream.houses import House
+
+
+@pytest.fixture
+async def new_house() -> AsyncIterator[Callable[..., House]]:
+    """Makes houses in front of programs; they are closed in the end."""
+    houses: list[tuple[House, ScriptedProgram]] = []
+
+    def make(program: ScriptedProgram, **changes: Any) -> House:
+        houses.append((House(DuplexTransport(program), settings_for("", **changes)), program))
+        return houses[-1][0]
+
+    yield make
+    for house, program in houses:
+        await house.close()
+        assert all(line.holders == 0 for line in program.lines), "every line was given back"
+
+
+@pytest.fixture
+def program() -> ScriptedProgram:
+    """A server of the initialize era."""
+    return ScriptedProgram()
+
+
+@pytest.fixture
+def house(program: ScriptedProgram, new_house: Callable[..., House]) -> House:
+    """Everybody who speaks to it."""
+    return new_house(program)
+
+
+@pytest.fixture
+def modern() -> ScriptedProgram:
+    """A server of the stateless era."""
+    return ScriptedProgram(STATELESS)
+
+
+@pytest.fixture
+def modern_house(modern: ScriptedProgram, new_house: Callable[..., House]) -> House:
+    """Everybody who speaks to that."""
+    return new_house(modern)
+
+
+def seconds(number: float) -> timedelta:
+    return timedelta(seconds=number)
+
+
+@pytest.fixture
+async def transport(program: ScriptedProgram) -> AsyncIterator[DuplexTransport]:
+    """A transport over its lines."""
+    transport = DuplexTransport(program)
+    yield transport
+    await transport.close()

@@ -1,0 +1,197 @@
+"""The transport over lines where a server takes messages slowly, nobody reads what it says, and at its end."""
+
+import asyncio
+
+import pytest
+
+from helpers.scripted_lines import ScriptedProgram, note, progress
+from helpers.waiting import bounded, eventually
+from taskgate.errors import UpstreamFailed
+from taskgate.upstream.duplex import asides, session
+from taskgate.upstream.duplex.channel import KEPT_MOST
+from taskgate.upstream.duplex.transport import DuplexTransport
+from unit.upstream.duplex.conftest import seconds
+from unit.upstream.duplex.sent import CALL, HELLO, MODERN, begun, post, read, stream
+
+# --- lines whose server says that it took a message
+
+
+async def test_an_answer_counts_before_the_message_is_taken_and_a_refusal_after_progress_fails() -> None:
+    program = ScriptedProgram(acknowledges=True)
+    transport = DuplexTransport(program)
+    id_ = await begun(transport)
+    line = program.lines[0]
+    line.taking = asyncio.Event()
+    async with bounded():
+        assert len(await read(await transport.send(post(CALL % 2, id_)))) == 1
+        program.silent.add("tools/call")
+        sending = asyncio.create_task(transport.send(post(CALL % 3, id_)))
+        await program.asked("tools/call", 2)
+        line.say(progress(3, 1))
+        incoming = await sending
+        line.status = 500
+        line.taking.set()
+        with pytest.raises(UpstreamFailed) as failed:
+            await read(incoming)
+    assert (failed.value.reason, failed.value.dispatched) == ("refused", True)
+    await transport.close()
+
+
+async def test_whoever_stops_waiting_takes_back_a_message_that_is_not_taken_yet() -> None:
+    program = ScriptedProgram(acknowledges=True)
+    transport = DuplexTransport(program)
+    id_ = await begun(transport)
+    line = program.lines[0]
+    line.taking = asyncio.Event()
+    program.silent.add("tools/call")
+    sending = asyncio.create_task(transport.send(post(CALL % 3, id_)))
+    await program.asked("tools/call")
+    sending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+    await eventually(lambda: line.taken_back)
+    assert line.ears is not None
+    assert line.ears.in_flight == 0
+    await transport.close()
+
+
+async def test_the_end_of_the_lines_gives_up_what_is_still_being_sent() -> None:
+    program = ScriptedProgram(acknowledges=True)
+    transport = DuplexTransport(program)
+    id_ = await begun(transport)
+    line = program.lines[0]
+    line.taking = asyncio.Event()
+    await read(await transport.send(post(CALL % 2, id_)))
+    await transport.close()
+    assert line.taken_back == 1
+
+
+async def test_a_request_has_its_time_for_a_line_too(transport: DuplexTransport, program: ScriptedProgram) -> None:
+    program.taking = asyncio.Event()
+    for headers in ({}, MODERN):
+        async with bounded():
+            with pytest.raises(UpstreamFailed) as failed:
+                await transport.send(post(HELLO, first_byte=seconds(0.02), headers=headers))
+        assert (failed.value.reason, failed.value.dispatched) == ("timeout", False)
+
+
+# --- what nobody reads
+
+
+async def test_what_is_not_read_stops_the_line_and_reading_it_lets_it_go_on(
+    transport: DuplexTransport, program: ScriptedProgram
+) -> None:
+    id_ = await begun(transport)
+    program.silent.add("tools/call")
+    sending = asyncio.create_task(transport.send(post(CALL % 2, id_)))
+    line, asked = await program.asked("tools/call")
+    line.say({**progress(2, 1), "more": "x" * (KEPT_MOST // 2)})
+    incoming = await sending
+    assert not line.is_paused
+    line.say({**progress(2, 2), "more": "x" * (KEPT_MOST // 2)})
+    assert line.is_paused
+    messages = incoming.messages()
+    await anext(messages)
+    assert line.is_paused
+    await anext(messages)
+    assert not line.is_paused
+    line.answer(asked, {"content": "x" * KEPT_MOST})
+    assert line.is_paused
+    await incoming.release()
+    assert not line.is_paused
+
+
+async def test_a_session_that_does_not_listen_is_told_so_much_and_no_more(
+    transport: DuplexTransport, program: ScriptedProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asides, "MOST_UNHEARD", 2)
+    id_ = await begun(transport)
+    (line,) = program.lines
+    line.say(*(note("notifications/message", data=turn) for turn in range(3)))
+    line.say({"jsonrpc": "2.0", "id": "q", "method": "roots/list"})
+    await eventually(lambda: [each for each in line.heard if each.get("id") == "q" and "error" in each])
+    listening = await transport.send(stream(id_))
+    messages = listening.messages()
+    assert [b'"data": %d' % turn in await anext(messages) for turn in range(2)] == [True, True]
+    await listening.release()
+
+
+async def test_whoever_listens_anew_takes_the_stream_over(transport: DuplexTransport, program: ScriptedProgram) -> None:
+    id_ = await begun(transport)
+    first = await transport.send(stream(id_))
+    hearing = asyncio.create_task(read(first))
+    await asyncio.sleep(0)
+    second = await transport.send(stream(id_))
+    program.lines[0].say(note("notifications/tools/list_changed"))
+    async with bounded():
+        assert await hearing == []
+        assert b"list_changed" in await anext(second.messages())
+    await second.release()
+
+
+async def test_a_session_that_nobody_hears_any_more_ends_by_itself(
+    transport: DuplexTransport, program: ScriptedProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "UNHEARD", 0.02)
+    id_ = await begun(transport)
+    await (await transport.send(stream(id_))).release()
+    await eventually(lambda: program.lines[0].holders == 0)
+    assert (await transport.send(post(CALL % 2, id_))).status == 404
+
+
+async def test_a_session_that_is_heard_again_does_not_end(transport: DuplexTransport) -> None:
+    id_ = await begun(transport)
+    await (await transport.send(stream(id_))).release()
+    assert transport._sessions[id_]._silence is not None
+    listening = await transport.send(stream(id_))
+    assert transport._sessions[id_]._silence is None
+    await listening.release()
+
+
+async def test_a_session_at_work_does_not_end_for_being_unheard(
+    transport: DuplexTransport, program: ScriptedProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "UNHEARD", 0.01)
+    looks: list[None] = []
+    look = session.Session._give_up
+
+    def seen(each: session.Session) -> None:
+        looks.append(None)
+        look(each)
+
+    monkeypatch.setattr(session.Session, "_give_up", seen)
+    id_ = await begun(transport)
+    program.silent.add("tools/call")
+    sending = asyncio.create_task(transport.send(post(CALL % 2, id_)))
+    line, asked = await program.asked("tools/call")
+    await (await transport.send(stream(id_))).release()
+    await eventually(lambda: len(looks) >= 2)
+    assert line.holders == 1
+    line.answer(asked, {})
+    assert len(await read(await sending)) == 1
+    await eventually(lambda: line.holders == 0)
+
+
+# --- the end, and what is not spoken
+
+
+async def test_the_end_of_the_lines_fails_what_is_under_way(
+    transport: DuplexTransport, program: ScriptedProgram
+) -> None:
+    id_ = await begun(transport)
+    program.silent.add("tools/call")
+    sending = asyncio.create_task(transport.send(post(CALL % 2, id_)))
+    await program.asked("tools/call")
+    await transport.close()
+    async with bounded():
+        with pytest.raises(UpstreamFailed) as failed:
+            await sending
+    assert (failed.value.reason, failed.value.dispatched) == ("closed", True)
+
+
+async def test_lines_of_the_other_era_alone_know_nothing_of_the_stateless_one(program: ScriptedProgram) -> None:
+    transport = DuplexTransport(program, is_stateless=False)
+    discover = b'{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{}}'
+    assert (await transport.send(post(discover, headers=MODERN))).status == 404
+    assert not program.lines
+    await transport.close()

@@ -1,0 +1,105 @@
+"""Which era a server behind lines is found to speak: it is asked on a line of its own, and may end of the question."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from helpers.scripted_lines import STATELESS, ScriptedProgram
+from helpers.waiting import bounded, eventually
+from taskgate.dialects.modern.upstream import ModernUpstream
+from taskgate.mcp.versions import Era
+from taskgate.upstream import era
+from taskgate.upstream.era import EraFinder
+from unit.upstream.duplex.conftest import seconds
+from unit.upstream.houses import House
+
+
+def complete(asked: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    """An answer of the stateless era."""
+    return {"jsonrpc": "2.0", "id": asked["id"], "result": {"resultType": "complete", **result}}
+
+
+@pytest.fixture
+def finder() -> EraFinder:
+    return EraFinder(ModernUpstream("1.0"))
+
+
+async def test_a_server_that_refuses_the_question_is_of_the_initialize_era(
+    house: House, program: ScriptedProgram, finder: EraFinder
+) -> None:
+    async with bounded():
+        assert (await house.of_any_era(finder).call()).error is None
+    assert finder.era is Era.INITIALIZE
+    assert [line.methods() for line in program.lines] == [
+        ["initialize", "notifications/initialized", "tools/call"],
+        ["server/discover"],
+    ]
+    await eventually(lambda: program.lines[1].is_lost)
+    assert not program.lines[0].is_lost
+
+
+async def test_a_server_that_ends_of_the_question_is_too_and_is_asked_once(
+    house: House, program: ScriptedProgram, finder: EraFinder
+) -> None:
+    program.methods["server/discover"] = lambda _: program.lines[-1].exit("The server's process exited with status 1")
+    async with bounded():
+        for _ in range(2):
+            assert (await house.of_any_era(finder).call()).error is None
+    assert finder.era is Era.INITIALIZE
+    assert [method for line in program.lines for method in line.methods()].count("server/discover") == 1
+
+
+async def test_a_server_that_does_not_answer_the_question_is_too(
+    program: ScriptedProgram, finder: EraFinder, new_house: Callable[..., House], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(era, "PATIENCE", seconds(0.02))
+    program.silent.add("server/discover")
+    async with bounded():
+        assert (await new_house(program).of_any_era(finder).call()).error is None
+    assert finder.era is Era.INITIALIZE
+    await eventually(lambda: program.lines[1].is_lost)
+
+
+async def test_a_server_that_takes_long_to_start_has_as_long_again_to_say_what_it_speaks(
+    program: ScriptedProgram, finder: EraFinder, new_house: Callable[..., House], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(era, "PATIENCE", seconds(0.001))
+    loop = asyncio.get_running_loop()
+    discovered = ScriptedProgram(STATELESS)._welcome() | {"capabilities": {"tools": {}}}
+
+    def later(result: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
+        def answer(asked: dict[str, Any]) -> None:
+            loop.call_later(0.1, lambda: program.lines[-1].answer(asked, result))
+
+        return answer
+
+    program.methods["initialize"] = later(program._welcome())
+    program.methods["server/discover"] = later({"resultType": "complete", **discovered})
+    program.methods["tools/call"] = lambda asked: complete(asked, {"content": []})
+    program.methods["tools/list"] = lambda asked: complete(asked, {"tools": [], "ttlMs": 0, "cacheScope": "private"})
+    async with bounded():
+        assert (await new_house(program).of_any_era(finder).call()).error is None
+    assert finder.era is Era.STATELESS
+
+
+async def test_a_server_of_an_older_revision_is_not_asked(new_house: Callable[..., House], finder: EraFinder) -> None:
+    program = ScriptedProgram("2024-11-05")
+    async with bounded():
+        assert (await new_house(program).of_any_era(finder).call()).error is None
+    assert [line.methods()[0] for line in program.lines] == ["initialize"]
+
+
+async def test_a_server_that_refuses_to_be_greeted_and_answers_is_stateless(
+    new_house: Callable[..., House], finder: EraFinder
+) -> None:
+    program = ScriptedProgram(STATELESS)
+    program.capabilities = {"tools": {}}
+    async with bounded():
+        assert (await new_house(program).of_any_era(finder).call()).error is None
+    assert finder.era is Era.STATELESS
+    assert [line.methods() for line in program.lines] == [
+        ["initialize"],
+        ["server/discover", "server/discover", "tools/list", "tools/call"],
+    ]

@@ -1,0 +1,27 @@
+"""Requests that were given up, and what is remembered of them."""
+
+import pytest
+
+from taskgate.upstream.duplex import given_up
+from taskgate.upstream.duplex.given_up import GivenUp
+
+
+def test_one_counts_as_at_work_for_a_while_and_as_its_callers_until_it_is_answered() -> None:
+    left = GivenUp()
+    left.note(1, "s", "alice", 10.0)
+    left.note("2", "", "bob", 20.0)
+    assert (left.sessions(9.0), left.sessions(10.0), left.sessions(20.0)) == (["s", ""], [""], [])
+    assert left.contexts == {"alice", "bob"}
+    left.answered(1)
+    left.answered(3)
+    assert left.contexts == {"bob"}
+
+
+def test_of_many_it_is_remembered_whose_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(given_up, "_MOST", 1)
+    left = GivenUp()
+    for id_ in range(9):
+        left.note(id_, "", f"caller {id_}", 0.0)
+    for id_ in range(9):
+        left.answered(id_)
+    assert left.contexts == {"caller 0", "caller 1"}

@@ -1,0 +1,124 @@
+"""Everybody who speaks to one server over one transport, in the words of the tests: sessions of either era.
+
+What they are made of is put together by hand, so that any transport can be tried, and anybody can have a session.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from taskgate.alarms import Alarms
+from taskgate.clock import SystemClock
+from taskgate.dialects.base import Params
+from taskgate.dialects.legacy.upstream import LegacyUpstream
+from taskgate.dialects.modern.upstream import ModernUpstream
+from taskgate.mcp.jsonrpc import Response
+from taskgate.mcp.versions import Peer
+from taskgate.upstream.attributed import AttributedTransport
+from taskgate.upstream.base import Transport, UpstreamSession
+from taskgate.upstream.calls import Means
+from taskgate.upstream.credentials.speaking import Credentials, SpeakingTransport
+from taskgate.upstream.era import EraFinder
+from taskgate.upstream.initialize.session import HttpSession
+from taskgate.upstream.lasting import Lasting
+from taskgate.upstream.patience import Patience
+from taskgate.upstream.session_of_any_era import EraSession, Makers
+from taskgate.upstream.settings import UpstreamSettings
+from taskgate.upstream.speaker import Speaker
+from taskgate.upstream.stateless.means import StatelessMeans
+from taskgate.upstream.stateless.session import StatelessSession
+from unit.upstream.conftest import Ear, Heard, call_params
+
+
+@dataclass
+class Guest:
+    """One session, and all that it tells."""
+
+    session: UpstreamSession
+    heard: Heard
+
+    async def call(self, tool: str = "echo", *, progress: bool = False, ear: Ear | None = None) -> Response:
+        """Relay a `tools/call`."""
+        params, hearer = call_params(tool, progress=progress), ear or self.heard.of_calls
+        return await self.session.relay("tools/call", params, hearer=hearer, tool=tool)
+
+    def calling(self, tool: str = "echo", **more: Any) -> "asyncio.Task[Response]":
+        """The same, in the background."""
+        return asyncio.create_task(self.call(tool, **more))
+
+    async def ask(self, method: str, params: Any = None) -> Response:
+        """Relay any other request."""
+        return await self.session.relay(method, params, hearer=self.heard.of_calls)
+
+    def ask_later(self, method: str, params: str) -> "asyncio.Task[Response]":
+        """The same, in the background."""
+        return asyncio.create_task(self.ask(method, Params(params)))
+
+
+class House:
+    """Everybody who speaks to one server, over one transport, which is closed with it; with the credentials, if any."""
+
+    def __init__(self, transport: Transport, settings: UpstreamSettings) -> None:
+        self.transport = transport
+        self._settings = settings
+        self._credentials: Credentials | None = None
+        if settings.credentials is not None:
+            self._credentials = Credentials(settings, observer=Heard().observer(), clock=SystemClock())
+        self._alarms = Alarms(20.0)
+        self._ids = count(1)
+        self.guests: list[Guest] = []
+
+    def guest(self, speaker: str | Speaker = "alice", host: Peer | None = None) -> Guest:
+        """A session with a server of the initialize era, for somebody or for a context."""
+        return self._made(speaker, host, stateless=False)
+
+    def stateless(self, speaker: str | Speaker = "alice", host: Peer | None = None) -> Guest:
+        """A session with a server of the other."""
+        return self._made(speaker, host, stateless=True)
+
+    def of_any_era(self, finder: EraFinder, speaker: str = "alice") -> Guest:
+        """A session with a server whose era `finder` finds."""
+        legacy, modern = self.guest(speaker), self.stateless(speaker)
+        assert isinstance(legacy.session, HttpSession)
+        makers = Makers(legacy=lambda _: legacy.session, stateless=lambda _: modern.session)  # type: ignore[arg-type,return-value]
+        means = legacy.session._means
+        self.guests.append(Guest(EraSession(finder, means=means, makers=makers), legacy.heard))
+        return self.guests[-1]
+
+    async def close(self) -> None:
+        for guest in reversed(self.guests):
+            await guest.session.close()
+        await self.transport.close()
+        if self._credentials is not None:
+            await self._credentials.close()
+        self._alarms.close()
+
+    def _made(self, speaker: str | Speaker, host: Peer | None, *, stateless: bool) -> Guest:
+        heard = Heard()
+        somebody = Speaker(context=speaker) if isinstance(speaker, str) else speaker
+        transport: Transport = AttributedTransport(self.transport, lambda: somebody)
+        if self._credentials is not None:
+            transport = SpeakingTransport(transport, self._credentials, lambda: somebody)
+        shared: dict[str, Any] = {
+            "transport": transport,
+            "settings": self._settings,
+            "observer": heard.observer(),
+            "ids": self._ids,
+            "alarms": self._alarms,
+            "patience": Patience(self._settings),
+        }
+        rest: dict[str, Any] = {"hearer": heard.of_session, "host": host, "clock": SystemClock(), "lasting": Lasting()}
+        session: UpstreamSession
+        if stateless:
+            means = StatelessMeans(dialect=ModernUpstream("1.0"), era_lost=_nothing, **shared)
+            session = StatelessSession(means, **rest)
+        else:
+            session = HttpSession(Means(dialect=LegacyUpstream("1.0"), **shared), unwelcome=_nothing, **rest)
+        guest = Guest(session, heard)
+        self.guests.append(guest)
+        return guest
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""

@@ -1,0 +1,44 @@
+"""Calls of tools that a scripted server makes tasks of, and what came of them."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from helpers.waiting import bounded
+from taskgate.dialects.progress import read_progress
+from taskgate.errors import UpstreamFailed
+from taskgate.mcp.jsonrpc import Response
+from unit.upstream.conftest import Caller, Ear
+
+DONE: dict[str, Any] = {"content": [{"type": "text", "text": "done"}]}
+
+
+def running(caller: Caller, tool: str = "research", **more: Any) -> "asyncio.Task[Any]":
+    """A call as a task makes it."""
+    return asyncio.create_task(caller.run(tool, **more))
+
+
+def relayed(caller: Caller, tool: str = "research", **more: Any) -> "asyncio.Task[Response]":
+    """A call as a host makes it."""
+    return asyncio.create_task(caller.call(tool, **more))
+
+
+async def end_of(call: "asyncio.Task[Any]") -> Any:
+    """What it came to."""
+    async with bounded():
+        return await call
+
+
+async def failure_of(call: "asyncio.Task[Any]") -> UpstreamFailed:
+    """What it failed with."""
+    async with bounded():
+        with pytest.raises(UpstreamFailed) as failure:
+            await call
+    return failure.value
+
+
+def words_of(ear: Ear) -> list[str]:
+    """What was said of how far the call is."""
+    told = [read_progress(notice) for notice in ear.notices]
+    return [progress.status_message for progress in told if progress is not None]

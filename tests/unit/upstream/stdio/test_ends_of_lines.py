@@ -1,0 +1,140 @@
+"""How one program's line ends, and what is said of that."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from helpers.waiting import eventually
+from taskgate.errors import UpstreamFailed
+from taskgate.upstream.stdio import line
+from unit.upstream.stdio.conftest import Taken, Yard
+from unit.upstream.stdio.programs import runs
+
+NewYard = Callable[..., Yard]
+
+
+async def refusal(taken: Taken) -> UpstreamFailed:
+    with pytest.raises(UpstreamFailed) as refused:
+        await taken.tell(too="late")
+    return refused.value
+
+
+@pytest.mark.parametrize(
+    ("statement", "text"),
+    [
+        ("sys.exit(3)", "The server's program exited with status 3 before it answered"),
+        ("sys.exit(0)", "The server's program exited with status 0 before it answered"),
+        ("os.kill(os.getpid(), 9)", "The server's program was ended by SIGKILL before it answered"),
+        ("os.kill(os.getpid(), 34)", "The server's program was ended by SIGRTMIN before it answered"),
+    ],
+)
+async def test_how_it_ended_is_said(yard: Yard, statement: str, text: str) -> None:
+    taken = await yard.take()
+    await taken.do(statement)
+    failure = await taken.end()
+    assert (str(failure), failure.reason, failure.dispatched) == (text, "closed", True)
+    late = await refusal(taken)
+    assert (str(late), late.reason, late.dispatched) == (text, "closed", False)
+
+
+async def test_what_it_said_before_its_end_is_heard_before_that(yard: Yard) -> None:
+    taken = await yard.take()
+    order: list[object] = []
+    taken.ears.on_heard = order.append
+    taken.ears.lost = order.append  # type: ignore[method-assign,assignment]
+    await taken.do("[say({'text': 'x' * 1000}) for _ in range(60)]; os._exit(1)")
+    await eventually(lambda: len(order) == 61)
+    assert isinstance(order[-1], UpstreamFailed)
+
+
+async def test_what_it_said_before_its_end_is_heard_also_after_a_pause(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line, "MOMENT", 0.05)
+    taken = await yard.take()
+    taken.line.pause()
+    await taken.do("[say({'text': 'x' * 1000}) for _ in range(60)]; os._exit(1)")
+    await eventually(lambda: taken.line.status is not None)
+    later = asyncio.get_running_loop().time() + 0.2
+    await eventually(lambda: asyncio.get_running_loop().time() > later)
+    assert not taken.ears.failures
+    taken.line.resume()
+    await taken.end()
+    assert len(taken.ears.messages) == 60
+
+
+async def test_a_program_whose_child_holds_its_output_has_ended_all_the_same(yard: Yard) -> None:
+    taken = await yard.take()
+    await taken.do(
+        "child = subprocess.Popen([sys.executable, '-c', 'import signal; signal.signal(15, signal.SIG_IGN); "
+        'print("{}", flush=True); signal.pause()\'], start_new_session=True); time.sleep(0.3); os._exit(5)'
+    )
+    assert "status 5" in str(await taken.end())
+
+
+@pytest.mark.parametrize(("stream", "said"), [("stdout", "output"), ("stdin", "input")])
+async def test_a_program_that_closes_a_stream_and_lives_is_ended(yard: Yard, stream: str, said: str) -> None:
+    taken = await yard.take()
+    number = {"stdin": 0, "stdout": 1}[stream]
+    await taken.do(f"os.close({number}); signal.signal(15, lambda *_: os._exit(0)); signal.pause()")
+    failure = await taken.end()
+    assert str(failure) == f"The server's program closed its {said} before it answered"
+    await eventually(lambda: not runs(taken.line.pid))
+
+
+async def test_a_message_without_end_ends_the_line_and_the_program(new_yard: NewYard) -> None:
+    taken = await new_yard(limit=10_000).take()
+    await taken.do("say({'a': 1}); sys.stdout.write('{' + 'x' * 160_000); sys.stdout.flush(); sys.stdin.read()")
+    failure = await taken.end()
+    assert str(failure) == "The server's program was ended, since it wrote a message without end"
+    assert (failure.reason, failure.dispatched) == ("closed", True)
+    assert taken.ears.messages == [{"a": 1}], "what came before is not lost"
+    assert taken.ears.cuts == [b"{" + b"x" * 511 + b"\0"], "it may be told whose it would have been"
+    await eventually(lambda: not runs(taken.line.pid))
+
+
+async def test_a_line_that_is_dropped_is_over_and_its_program_ends(yard: Yard) -> None:
+    taken = await yard.take()
+    taken.line.drop()
+    assert taken.ears.failures == [], "it is not told within the call"
+    failure = await taken.end()
+    assert (str(failure), failure.dispatched) == ("The session with the server was closed", True)
+    assert not (await refusal(taken)).dispatched
+    await eventually(lambda: not runs(taken.line.pid))
+
+
+async def test_after_it_was_dropped_nothing_is_heard(yard: Yard) -> None:
+    taken = await yard.take()
+    taken.ears.on_heard = lambda message: taken.line.drop()
+    await taken.do("print('{}\\n' * 10, flush=True)")
+    await taken.end()
+    assert taken.ears.heard_all == [b"{}"]
+
+
+async def test_a_program_ends_by_itself_when_its_input_does(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line, "SOFT", 20)
+    taken = await yard.take()
+    taken.line.drop()
+    await eventually(lambda: taken.line.status == 0)
+
+
+async def test_and_may_say_much_before(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it was not listened to when it was ended: it is read on, for nobody."""
+    monkeypatch.setattr(line, "SOFT", 20)
+    taken = await yard.take()
+    await taken.do("sys.stdin.read(); print('x' * 1000000, flush=True); sys.exit(7)")
+    taken.line.pause()
+    taken.line.drop()
+    await eventually(lambda: taken.line.status == 7)
+
+
+async def test_what_a_program_does_not_hear_any_more_is_refused_with_what_is_known_of_it_by_then(yard: Yard) -> None:
+    taken = await yard.take()
+    await taken.do("os.close(0); print('{}', flush=True); signal.pause()")
+    await taken.told()
+    failure = await refusal(taken)
+    assert (failure.reason, failure.dispatched) == ("closed", False)
+    assert str(failure) == "The server's program has ended, or does not hear anything any more"
+    await taken.end()
+    assert str(await refusal(taken)) == "The server's program closed its input before it answered"

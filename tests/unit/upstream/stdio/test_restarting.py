@@ -1,0 +1,188 @@
+"""A program that ended by itself: another is started when it is needed, and not too soon where that fails."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from helpers.waiting import eventually
+from taskgate.errors import UpstreamFailed
+from taskgate.upstream.stdio import pool
+from taskgate.upstream.stdio.endings import Cause
+from taskgate.upstream.stdio.nurse import Nurse
+from unit.upstream.stdio.conftest import Yard
+from unit.upstream.stdio.programs import program
+
+NewYard = Callable[..., Yard]
+HOUR = timedelta(hours=1)
+
+
+async def refusal(yard: Yard, name: str = "alice") -> UpstreamFailed:
+    with pytest.raises(UpstreamFailed) as refused:
+        await yard.take(name)
+    assert refused.value.dispatched is False
+    return refused.value
+
+
+@pytest.mark.parametrize(
+    ("statement", "cause"),
+    [
+        ("sys.exit(1)", Cause.EXIT),
+        ("os.kill(os.getpid(), 9)", Cause.SIGNAL),
+        ("os.close(1); signal.pause()", Cause.CLOSED),
+        ("print('{' * (2**25 + 1), flush=True); sys.stdin.read()", Cause.TOO_LARGE),
+    ],
+)
+async def test_the_next_request_gets_another_and_why_is_counted(yard: Yard, statement: str, cause: Cause) -> None:
+    taken = await yard.take()
+    await taken.do(statement)
+    await taken.end()
+    await eventually(lambda: yard.counts[-1] == 0)
+    assert yard.restarts == []
+    again = await yard.take()
+    await again.tell(id=1)
+    assert await again.told() == [{"heard": {"id": 1}}]
+    assert yard.restarts == [cause]
+
+
+async def test_one_that_was_ended_is_not_started_again_but_anew(yard: Yard) -> None:
+    taken = await yard.take()
+    taken.line.drop()
+    await taken.end()
+    await yard.take()
+    assert yard.restarts == []
+
+
+async def test_programs_that_fail_at_once_are_held_back_longer_each_time(new_yard: NewYard) -> None:
+    yard = new_yard(command=program("sys.exit(3)"), backoff=timedelta(milliseconds=10), max_backoff=HOUR)
+    waits = []
+    for _ in range(4):
+        taken = await yard.take()
+        assert str(await taken.end()) == "The server's program exited with status 3 before it answered"
+        waits.append(yard.lines._restarts.wait(("alice", b"{}"), asyncio.get_running_loop().time()))
+    assert [round(wait, 2) for wait in waits] == [pytest.approx(0.01 * 2**number, abs=0.01) for number in range(4)]
+    assert yard.restarts == [Cause.EXIT] * 3
+
+
+async def test_where_the_pause_is_long_a_request_is_refused_and_told_when_to_come_again(new_yard: NewYard) -> None:
+    yard = new_yard(command=program("sys.exit(3)"), backoff=HOUR, max_backoff=HOUR)
+    await (await yard.take()).end()
+    failure = await refusal(yard)
+    assert str(failure) == "The server's program failed soon after its start, once: it is started again in 3600 s"
+    assert (failure.reason, yard.counts) == ("unreachable", [1, 0])
+    assert failure.retry_after is not None
+    assert timedelta(minutes=59) < failure.retry_after <= HOUR
+
+
+async def test_that_is_so_for_whom_it_failed_and_for_nobody_else(new_yard: NewYard) -> None:
+    yard = new_yard(backoff=HOUR, max_backoff=HOUR)
+    taken = await yard.take("alice")
+    await taken.do("sys.exit(1)")
+    await taken.end()
+    await refusal(yard, "alice")
+    assert (await yard.take("bob")).line.stands
+
+
+async def test_one_that_was_of_use_for_long_is_started_again_at_once(
+    new_yard: NewYard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "LIVES", 0.0)
+    yard = new_yard(backoff=HOUR, max_backoff=HOUR)
+    taken = await yard.take()
+    await taken.tell(id=1)
+    await taken.told()
+    await taken.do("sys.exit(1)")
+    await taken.end()
+    assert (await yard.take()).line.stands
+    assert yard.restarts == [Cause.EXIT]
+
+
+async def test_one_that_is_ended_for_a_message_without_end_is_started_again_at_once(new_yard: NewYard) -> None:
+    yard = new_yard(limit=10_000, backoff=HOUR, max_backoff=HOUR)
+    taken = await yard.take()
+    await taken.do("print('{' * 160_001, flush=True); sys.stdin.read()")
+    await taken.end()
+    assert (await yard.take()).line.stands
+
+
+async def test_good_service_has_what_failed_before_it_forgotten(
+    new_yard: NewYard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    yard = new_yard(backoff=timedelta(), max_backoff=HOUR)
+    for lives in (pool.LIVES, 0.0):
+        taken = await yard.take()
+        await taken.do("sys.exit(1)")
+        await taken.end()
+        assert yard.lines._restarts.failures(("alice", b"{}")) == 1
+        monkeypatch.setattr(pool, "LIVES", lives)
+        taken = await yard.take()
+        await taken.tell(id=1)
+        await taken.told()
+        taken.line.drop()
+        await taken.end()
+        failures = yard.lines._restarts.failures(("alice", b"{}"))
+        assert failures == (1 if lives else 0)
+        yard.lines._restarts.served(("alice", b"{}"))
+        monkeypatch.undo()
+
+
+async def test_the_same_without_a_word_was_of_no_use(new_yard: NewYard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "LIVES", 0.0)
+    yard = new_yard(backoff=HOUR, max_backoff=HOUR)
+    taken = await yard.take()
+    await taken.do("print('Hello'); sys.exit(1)")
+    await taken.end()
+    await refusal(yard)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"command": ("no-such-program",)}, "there is no such program, or none that it needs to run"),
+        ({"cwd": Path("/no/such/place")}, "its directory does not exist"),
+        ({"command": ("/",)}, "it may not be executed"),
+        ({"command": ("true", "x" * 2**20)}, "its arguments are too long"),
+        ({"command": ("true", "\0")}, "the system refused it"),
+    ],
+)
+async def test_why_a_program_cannot_be_started_is_said_and_not_where_it_is(
+    new_yard: NewYard, settings: dict[str, object], why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    yard = new_yard(**settings, backoff=HOUR, max_backoff=HOUR)
+    first, second = await asyncio.gather(refusal(yard), refusal(yard))
+    assert str(first) == str(second) == f"The server's program could not be started: {why}"
+    assert (first.reason, yard.counts) == ("unreachable", [1, 0])
+    assert "held" not in str(first)
+    assert "it is started again in" in str(await refusal(yard))
+    assert "a server's program could not be started" in caplog.text
+
+
+async def test_a_nursery_that_does_not_answer_is_not_waited_for_for_ever(nurse: Nurse, new_yard: NewYard) -> None:
+    await new_yard().take()
+    assert nurse.pid is not None
+    os.kill(nurse.pid, signal.SIGSTOP)
+    try:
+        failure = await refusal(new_yard(connect=0.1))
+    finally:
+        os.kill(nurse.pid, signal.SIGCONT)
+    assert str(failure) == "The server's program could not be started in time"
+
+
+async def test_where_the_nursery_dies_every_line_is_lost_and_the_next_request_is_served(
+    nurse: Nurse, yard: Yard
+) -> None:
+    taken = await yard.take("alice"), await yard.take("bob")
+    assert nurse.pid is not None
+    os.kill(nurse.pid, 9)
+    for each in taken:
+        failure = await each.end()
+        assert (failure.reason, failure.dispatched) == ("closed", True)
+        assert str(failure) == "The server's program ended before it answered, and nobody knows how"
+    again = await yard.take("alice")
+    await again.tell(id=1)
+    await again.told()
+    assert yard.restarts == [Cause.NURSERY]

@@ -1,0 +1,280 @@
+"""How many programs of a server run: a bound, who has to make room, and who waits for it."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from helpers.waiting import bounded, eventually
+from taskgate.errors import UpstreamFailed
+from taskgate.upstream.stdio import line, room
+from unit.upstream.stdio.conftest import Taken, Yard
+from unit.upstream.stdio.programs import program, runs
+
+NewYard = Callable[..., Yard]
+
+
+@pytest.fixture(autouse=True)
+def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "QUIET", 0.2)
+    monkeypatch.setattr(room, "SETTLING", 0.0)
+    monkeypatch.setattr(line, "SOFT", 0.2)
+    monkeypatch.setattr(line, "HARD", 0.2)
+
+
+async def busy(yard: Yard, name: str) -> Taken:
+    """Somebody's program, of which an answer is waited for."""
+    taken = await yard.take(name)
+    taken.ears.in_flight = 1
+    return taken
+
+
+async def done(taken: Taken) -> None:
+    """The answer came."""
+    taken.ears.on_heard = lambda _: setattr(taken.ears, "in_flight", 0)
+    count = len(taken.ears.messages)
+    await taken.tell(id=1)
+    await taken.told(count + 1)
+
+
+async def test_no_more_run_than_may(new_yard: NewYard) -> None:
+    yard = new_yard(processes=2)
+    taken = await asyncio.gather(*(yard.take(f"host {number}") for number in range(6)))
+    assert max(yard.counts) == 2
+    assert len({each.line.pid for each in taken}) == 6
+    assert sum(runs(each.line.pid) for each in taken) <= 2
+
+
+async def test_the_program_that_was_not_used_for_longest_makes_room(new_yard: NewYard) -> None:
+    yard = new_yard(processes=3)
+    taken = [await yard.take(name) for name in "abc"]
+    await taken[0].tell(id=1)
+    await taken[0].told()
+    await yard.take("d")
+    assert [each.line.stands for each in taken] == [True, False, True]
+    assert str(await taken[1].end()) == "The session with the server was closed"
+
+
+async def test_but_first_one_that_nobody_has(new_yard: NewYard) -> None:
+    yard = new_yard(processes=3)
+    taken = [await yard.take(name) for name in "abc"]
+    yard.give_back(taken[2])
+    await yard.take("d")
+    assert [each.line.stands for each in taken] == [True, True, False]
+
+
+async def test_a_program_with_a_request_in_flight_never_makes_room(new_yard: NewYard) -> None:
+    yard = new_yard(processes=2)
+    first, second = await busy(yard, "alice"), await yard.take("bob")
+    await yard.take("carol")
+    assert (first.line.stands, second.line.stands) == (True, False)
+
+
+async def test_where_all_are_busy_one_waits_until_one_is_not(new_yard: NewYard) -> None:
+    yard = new_yard(processes=1)
+    alice = await busy(yard, "alice")
+    waiting = yard.taking("bob")
+    await eventually(lambda: yard.lines._waiting)
+    assert (waiting.done(), yard.counts) == (False, [1])
+    await done(alice)
+    assert (await waiting).line.stands
+    assert "closed" in str(await alice.end())
+
+
+async def test_or_until_it_is_given_back(new_yard: NewYard) -> None:
+    yard = new_yard(processes=1)
+    alice = await busy(yard, "alice")
+    waiting = yard.taking("bob")
+    await eventually(lambda: yard.lines._waiting)
+    alice.ears.in_flight = 0
+    yard.give_back(alice)
+    assert (await waiting).line.stands
+
+
+async def test_or_until_it_ends_by_itself(new_yard: NewYard) -> None:
+    yard = new_yard(processes=1)
+    alice = await busy(yard, "alice")
+    waiting = yard.taking("bob")
+    await eventually(lambda: yard.lines._waiting)
+    await alice.do("sys.exit(1)")
+    assert (await waiting).line.stands
+
+
+async def test_between_two_requests_a_program_that_is_held_is_left_alone(
+    new_yard: NewYard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "QUIET", 20)
+    yard = new_yard(processes=1)
+    alice = await busy(yard, "alice")
+    waiting = yard.taking("bob")
+    await eventually(lambda: yard.lines._waiting)
+    await done(alice)
+    alice.ears.in_flight = 1
+    await done(alice)
+    assert (alice.line.stands, waiting.done()) == (True, False)
+    yard.give_back(alice)
+    await waiting
+
+
+async def test_but_not_for_ever(new_yard: NewYard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody who never pauses for long does not keep others out."""
+    monkeypatch.setattr(room, "QUIET", 20)
+    monkeypatch.setattr(room, "STARVING", 0.3)
+    yard = new_yard(processes=1)
+    alice = await busy(yard, "alice")
+    waiting = yard.taking("bob")
+    async with bounded():
+        while alice.line.stands:
+            alice.ears.in_flight = 1
+            alice.ears.on_heard = lambda _: setattr(alice.ears, "in_flight", 0)
+            count = len(alice.ears.messages)
+            await alice.tell(id=1)
+            await alice.told(count + 1)
+    assert (await waiting).line.stands
+
+
+async def test_who_waited_longest_is_first(new_yard: NewYard) -> None:
+    yard = new_yard(processes=1)
+    alice = await busy(yard, "alice")
+    order: list[str] = []
+
+    async def wait(name: str) -> None:
+        taken = await yard.take(name)
+        order.append(name)
+        yard.give_back(taken)
+
+    waiting = []
+    for count, name in enumerate("bcde", start=1):
+        waiting.append(asyncio.create_task(wait(name)))
+        await eventually(lambda count=count: len(yard.lines._waiting) == count)
+    await done(alice)
+    async with bounded():
+        await asyncio.gather(*waiting)
+    assert order == list("bcde")
+
+
+async def test_all_that_wait_for_the_same_have_it_at_once(new_yard: NewYard) -> None:
+    yard = new_yard(processes=1)
+    alice = await busy(yard, "alice")
+    waiting = []
+    for count, name in enumerate(["bob", "carol", "bob"], start=1):
+        waiting.append(yard.taking(name))
+        await eventually(lambda count=count: len(yard.lines._waiting) == count)
+    await done(alice)
+    first, last = await waiting[0], await waiting[2]
+    assert first.line is last.line
+    first.ears.in_flight = 1
+    assert not waiting[1].done()
+    await done(first)
+    assert (await waiting[1]).line is not first.line
+
+
+async def test_who_stops_waiting_is_not_waited_for(new_yard: NewYard) -> None:
+    yard = new_yard(processes=1)
+    alice = await busy(yard, "alice")
+    first, second = yard.taking("bob"), yard.taking("carol")
+    await eventually(lambda: len(yard.lines._waiting) == 2)
+    first.cancel()
+    await done(alice)
+    assert (await second).line.stands
+    assert yard.lines._waiting == {}
+
+
+async def test_who_waits_for_too_long_is_told_why(new_yard: NewYard, caplog: pytest.LogCaptureFixture) -> None:
+    yard = new_yard(processes=1)
+    await busy(yard, "alice")
+    with pytest.raises(UpstreamFailed) as refused:
+        await yard.take("bob", first_byte=timedelta(milliseconds=100))
+    assert (refused.value.reason, refused.value.dispatched) == ("timeout", False)
+    assert str(refused.value) == "All programs of the server that may run are in use, and none became free in time"
+    assert "all programs of a server are in use" in caplog.text
+
+
+async def test_a_program_that_does_not_want_to_end_makes_room_all_the_same(new_yard: NewYard) -> None:
+    yard = new_yard(processes=1, command=program("signal.signal(15, signal.SIG_IGN); say({})\nwhile 1: signal.pause()"))
+    alice = await yard.take("alice")
+    await alice.told()
+    assert (await yard.take("bob")).line.stands
+    assert not runs(alice.line.pid)
+
+
+# --- among callers who want several
+
+
+async def test_who_wants_one_more_gives_one_of_their_own_rather_than_take_the_only_one_of_another(
+    new_yard: NewYard,
+) -> None:
+    yard = new_yard(processes=2)
+    bob = await yard.take("bob")
+    alice = await yard.take("alice", b"{1}")
+    await yard.take("alice", b"{2}")
+    assert (bob.line.stands, alice.line.stands) == (True, False)
+
+
+async def test_who_has_most_makes_room_first(new_yard: NewYard) -> None:
+    yard = new_yard(processes=3)
+    bob = await yard.take("bob")
+    alice = [await yard.take("alice", b"{%d}" % number) for number in range(2)]
+    await yard.take("carol")
+    assert [each.line.stands for each in (bob, *alice)] == [True, False, True]
+
+
+async def test_the_only_one_of_another_goes_to_who_has_as_many_once_that_one_starves(
+    new_yard: NewYard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "STARVING", 1.0)
+    yard = new_yard(processes=2)
+    bob = await yard.take("bob")
+    alice = await busy(yard, "alice")
+    began = asyncio.get_running_loop().time()
+    await yard.take("alice", b"{2}")
+    assert asyncio.get_running_loop().time() - began >= 1.0
+    assert (bob.line.stands, alice.line.stands) == (False, True)
+
+
+async def test_one_caller_has_not_all_of_many_however_busy_they_are(new_yard: NewYard) -> None:
+    yard = new_yard(processes=8)
+    for number in range(7):
+        (await yard.take("alice", b"{%d}" % number)).ears.in_flight = 1
+    with pytest.raises(UpstreamFailed, match="in use"):
+        await yard.take("alice", b"{7}", first_byte=timedelta(milliseconds=300))
+    waiting = yard.taking("alice", b"{8}")
+    await eventually(lambda: yard.lines._waiting)
+    assert (await yard.take("bob")).line.stands
+    assert not waiting.done()
+    waiting.cancel()
+
+
+async def test_a_program_that_was_started_for_somebody_stays_until_that_can_be_asked_of_it(
+    new_yard: NewYard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "SETTLING", 20.0)
+    monkeypatch.setattr(room, "STARVING", 0.0)
+    yard = new_yard(processes=1)
+    alice = await busy(yard, "alice")
+    waiting = yard.taking("bob")
+    await eventually(lambda: yard.lines._waiting)
+    await done(alice)
+    assert (alice.line.stands, waiting.done()) == (True, False)
+    yard.give_back(alice)
+    await waiting
+
+
+async def test_and_until_it_is_asked_for_the_first_time(new_yard: NewYard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "SETTLING", 20.0)
+    monkeypatch.setattr(room, "STARVING", 0.0)
+    yard = new_yard(processes=1)
+    alice = await yard.take("alice")
+    with pytest.raises(UpstreamFailed, match="in use"):
+        await yard.take("bob", first_byte=timedelta(milliseconds=300))
+    assert alice.line.stands
+
+
+async def test_that_a_program_makes_room_is_logged(new_yard: NewYard, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    yard = new_yard(processes=1)
+    alice = await yard.take("alice")
+    await yard.take("bob")
+    [record] = [each for each in caplog.records if each.message == "a server's program makes room"]
+    assert (vars(record)["upstream"], vars(record)["pid"]) == ("reports", alice.line.pid)

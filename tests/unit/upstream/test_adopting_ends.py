@@ -1,0 +1,196 @@
+"""How a call ends, or is left, that another process made, and whose session is ended with it."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from helpers.lasting_tool import LastingTool
+from helpers.scripted_upstream import ScriptedServer
+from helpers.waiting import bounded, eventually
+from taskgate.errors import UpstreamFailed
+from taskgate.mcp.versions import Era, Peer, Revision
+from taskgate.upstream import failures
+from taskgate.upstream.calls import first_id
+from taskgate.upstream.initialize import resuming
+from taskgate.upstream.resting import Foothold, Resumed
+from taskgate.upstream.settings import Kind
+from unit.upstream.adopting import DONE, Before, after, before, going_on, gone, hasty, tool
+from unit.upstream.asking import question
+from unit.upstream.conftest import EVERYTHING, Caller, Ear, new_caller
+from unit.upstream.eras import arrived
+
+__all__ = ["after", "before", "hasty", "tool"]
+
+
+async def test_whoever_cancels_what_they_took_over_has_it_cancelled_at_the_server(
+    server: ScriptedServer, before: Before, after: Caller
+) -> None:
+    outcome = going_on(after, Resumed(before.foothold, {}))
+    await before.call.listened_to(2)
+    outcome.cancel()
+    await asyncio.wait((outcome,))
+    await eventually(lambda: server.cancelled)
+    assert server.cancelled == [before.call.turn.id]
+
+
+async def test_a_call_that_is_left_is_neither_cancelled_nor_is_its_session_ended_nor_its_question_answered(
+    server: ScriptedServer, before: Before
+) -> None:
+    await server.streaming()
+    await server.push(question("q"))
+    await eventually(lambda: before.ear.questions)
+    before.ear.leaves = True
+    before.calling.cancel()
+    await asyncio.wait((before.calling,))
+    await before.caller.session.close()
+    assert (server.cancelled, server.verbs("DELETE"), server.replies) == ([], [], [])
+
+
+async def test_a_call_that_is_left_before_its_server_has_made_a_task_of_it_is_left_all_the_same(
+    server: ScriptedServer, tool: LastingTool
+) -> None:
+    """Who goes on with it hears of the task."""
+    server.capabilities = {"tools": {}, "tasks": {"requests": {"tools": {"call": {}}}}}
+    server.tools = [{"name": "long", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}}]
+    caller, ear = new_caller(server.url, EVERYTHING), Ear()
+    calling = asyncio.create_task(caller.run("long", ear=ear))
+    call = await tool.called()
+    assert "task" in call.turn.message["params"]
+    await eventually(lambda: ear.footholds)
+    ear.leaves = True
+    calling.cancel()
+    await asyncio.wait((calling,))
+    await caller.close()
+    assert (server.cancelled, server.verbs("DELETE"), server.heard("tasks/cancel")) == ([], [], [])
+
+
+@pytest.mark.parametrize("last", [True, False])
+async def test_the_last_of_those_who_go_on_in_a_session_ends_it_where_nobody_else_does(
+    server: ScriptedServer, before: Before, after: Caller, last: bool
+) -> None:
+    asked: list[str] = []
+
+    async def is_last() -> bool:
+        asked.append("once")
+        return last
+
+    other = after.upstream.session(after.heard.of_session, lambda: pytest.fail("nobody is shown"), EVERYTHING)
+    resumed = Resumed(before.foothold, {}, is_last, "anybody")
+    calls = [going_on(after, resumed)]
+    await before.call.listened_to(2)
+    within, ear = timedelta(seconds=60), Ear()
+    second = resumed._replace(foothold=before.foothold._replace(request=-1))
+    waiting = asyncio.create_task(other.run("long", "{}", within=within, hearer=ear, resumes=second))
+    await before.call.listened_to(3)
+    before.call.answer(DONE)
+    async with bounded():
+        await asyncio.gather(*calls)
+    await after.session.close()
+    assert (server.verbs("DELETE"), asked) == ([], [])
+    # They share what belongs to the session, and its own stream was opened once more.
+    assert len([get for get in server.verbs("GET") if "last-event-id" not in get.headers]) == 2
+    waiting.cancel()
+    await asyncio.wait((waiting,))
+    await other.close()
+    assert (len(server.verbs("DELETE")), asked) == (int(last), ["once"])
+
+
+@pytest.mark.parametrize("other", [{"revision": "1.0"}, {"revision": None}, {"event": None}, {"request": None}])
+async def test_what_is_no_place_of_a_stream_is_gone(before: Before, after: Caller, other: dict[str, Any]) -> None:
+    failure = await gone(after, before.foothold._replace(**other))
+    assert isinstance(failure, failures.Gone)
+    assert failure.dispatched
+
+
+@pytest.mark.parametrize("how", ["session", "event"])
+async def test_a_server_that_knows_nothing_of_the_call_any_more_is_asked_once(
+    server: ScriptedServer, tool: LastingTool, before: Before, after: Caller, how: str
+) -> None:
+    if how == "session":
+        server.forget_sessions()
+    else:
+        tool.forgets = True
+    failure = await gone(after, before.foothold)
+    assert isinstance(failure, failures.Gone)
+    assert failure.dispatched
+    assert len(server.heard("tools/call")) == 1
+
+
+async def test_a_stream_that_another_connection_has_is_waited_for(
+    server: ScriptedServer, tool: LastingTool, before: Before, after: Caller
+) -> None:
+    """A server notices only after a while that whoever had it is gone."""
+    goes_on, tries = tool._go_on, 0
+
+    async def taken(request: Any) -> Any:
+        nonlocal tries
+        tries += 1
+        return await goes_on(request) if tries > 2 * resuming.MAX_FAILURES else web.Response(status=409)
+
+    server.resume = taken
+    before.call.answer(DONE)
+    async with bounded():
+        assert (await going_on(after, Resumed(before.foothold, {}))).error is None
+
+
+async def test_a_call_that_its_server_refused_for_a_visit_is_gone(server: ScriptedServer, before: Before) -> None:
+    """Whether it was made again after the visit nobody knows."""
+    after = new_caller(
+        server.url, Peer(revision=Revision.R2026_07_28, capabilities={"elicitation": {"url": {}}}, info={})
+    )
+    visit = {"mode": "url", "elicitationId": "e", "url": "https://x.example.com/", "message": "Pay"}
+    refusal = {"code": -32042, "message": "first", "data": {"elicitations": [visit]}}
+    before.call.say({"jsonrpc": "2.0", "id": before.call.turn.id, "error": refusal})
+    failure = await gone(after, before.foothold)
+    assert isinstance(failure, failures.Gone)
+    await after.close()
+
+
+async def test_what_fails_on_the_way_may_have_run_and_has_more_time_than_a_stream_that_was_heard_here(
+    server: ScriptedServer, before: Before, after: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever ended the gateway may have ended the server, too, and both come back."""
+    pauses: list[float] = []
+    sleep = asyncio.sleep
+
+    async def noted(seconds: float) -> None:
+        pauses.append(seconds)
+        await sleep(0)
+
+    await server.stop()
+    monkeypatch.setattr(resuming.asyncio, "sleep", noted)
+    assert (await gone(after, before.foothold)).dispatched
+    # At once, after a pause, and then after pauses that have grown as far as they do.
+    assert pauses.count(0.02) == resuming.MAX_FAILURES_AFTER - 2
+
+
+@pytest.mark.parametrize("transport", Kind)
+def test_only_what_is_spoken_to_over_http_is_there_when_the_gateway_is_gone(transport: Kind) -> None:
+    caller = new_caller("http://127.0.0.1:9/mcp", transport=transport)
+    assert caller.upstream._means.outlives is (transport is Kind.HTTP)
+
+
+def test_ids_of_a_process_are_none_of_one_before_it_and_stay_small() -> None:
+    began = datetime(2026, 7, 1, tzinfo=UTC)
+    ids = [first_id(began + timedelta(seconds=later)) for later in range(100)]
+    assert all(after - before >= 1024 for before, after in pairwise(ids))
+    far = [first_id(began + timedelta(days=days)) for days in range(0, 4000, 7)]
+    assert min(far) > 0
+    assert max(far) < 2**30 + 1
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_a_call_is_gone_on_with_in_the_era_that_it_was_made_in_and_nothing_is_found_out_before(
+    plain: ScriptedServer, anew, revision: str
+) -> None:
+    session, ear = anew().session, Ear()
+    resumed = Resumed(Foothold(revision=revision), {})
+    with pytest.raises(UpstreamFailed) as failed:
+        await session.run("echo", "{}", within=timedelta(seconds=20), hearer=ear, resumes=resumed)
+    assert isinstance(failed.value, failures.Gone)
+    assert (arrived(plain), session.era) == ([], Era.STATELESS if revision == "2026-07-28" else Era.INITIALIZE)
+    await session.close()

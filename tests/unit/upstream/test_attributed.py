@@ -1,0 +1,47 @@
+"""Whose whatever is sent is."""
+
+from typing import Any, cast
+
+from taskgate.upstream.attributed import AttributedTransport
+from taskgate.upstream.base import Incoming, Outgoing
+from taskgate.upstream.speaker import Speaker
+
+ALICE, BOB = Speaker(context="alice"), Speaker(context="bob")
+
+
+class Noted:
+    """A transport that remembers what it was given."""
+
+    def __init__(self) -> None:
+        self.sent: list[Outgoing] = []
+        self.is_closed = False
+
+    async def send(self, outgoing: Outgoing) -> Incoming:
+        self.sent.append(outgoing)
+        return cast("Any", "answered")
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+async def test_what_is_nobodys_is_of_whom_the_session_speaks_for_now() -> None:
+    inner, speaking = Noted(), [ALICE]
+    transport = AttributedTransport(inner, lambda: speaking[-1])
+    outgoing = Outgoing(verb="POST", headers={}, body=b"{}")
+    assert cast("Any", await transport.send(outgoing)) == "answered"
+    speaking.append(BOB)
+    await transport.send(outgoing)
+    assert inner.sent == [outgoing._replace(speaker=ALICE), outgoing._replace(speaker=BOB)]
+
+
+async def test_what_is_somebodys_stays_theirs() -> None:
+    inner = Noted()
+    outgoing = Outgoing(verb="POST", headers={}, speaker=BOB)
+    await AttributedTransport(inner, lambda: ALICE).send(outgoing)
+    assert inner.sent == [outgoing]
+
+
+async def test_a_session_that_ends_leaves_the_ways_of_the_others() -> None:
+    inner = Noted()
+    await AttributedTransport(inner, lambda: ALICE).close()
+    assert not inner.is_closed

@@ -1,0 +1,152 @@
+"""Tasks of servers whose session, or whose process here, is gone."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from helpers.scripted_tasks import ScriptedTask, ScriptedTasks
+from helpers.scripted_upstream import ScriptedServer, event, open_stream
+from helpers.waiting import eventually
+from taskgate.dialects.params import Params
+from taskgate.dialects.questions import Question
+from taskgate.tasks.events import CallSucceeded
+from taskgate.upstream.looks import Looks
+from taskgate.upstream.resting import Foothold, Resumed
+from unit.upstream.asking import ACCEPTED, question
+from unit.upstream.conftest import EVERYTHING, Caller, Ear, call_params
+from unit.upstream.natively import DONE, end_of, failure_of, running, words_of
+
+
+async def test_a_call_can_be_gone_on_with_from_the_moment_that_there_is_a_task(
+    server: ScriptedServer, caller: Caller, tasks: ScriptedTasks
+) -> None:
+    ear = Ear()
+    call = running(caller, ear=ear)
+    task = await tasks.made()
+    await eventually(lambda: ear.footholds)
+    assert ear.footholds[-1] == Foothold("session-1", "2025-11-25", task.id, task.call)
+    task.completes(DONE)
+    await end_of(call)
+
+
+async def test_a_task_is_followed_in_the_next_session_after_its_server_ended_one(
+    server: ScriptedServer, caller: Caller, tasks: ScriptedTasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The server did answer, so there is nothing to be patient with.
+    monkeypatch.setattr(Looks, "after_failure", lambda *_, **__: 1000.0)
+    ear = Ear()
+    call = running(caller, ear=ear)
+    task = await tasks.made()
+    await eventually(lambda: ear.footholds)
+    server.forget_sessions()
+    await eventually(lambda: len(ear.footholds) == 2)
+    assert ear.footholds[-1] == Foothold("session-2", "2025-11-25", task.id, task.call)
+    await server.streaming()
+    await task.tells("working", "Still here")
+    await eventually(lambda: words_of(ear) == ["Still here"])
+    task.completes(DONE)
+    assert isinstance(await end_of(call), CallSucceeded)
+    assert len(server.heard("tools/call")) == 1
+
+
+def foothold(task: str | None, **more: Any) -> Foothold:
+    """Where the first call of a first session is."""
+    return Foothold(**{"session": "session-1", "revision": "2025-11-25", "task": task, "request": 5} | more)
+
+
+def goes_on(caller: Caller, ear: Ear, resumed: Resumed) -> "asyncio.Task[Any]":
+    """A call of another process, gone on with."""
+
+    async def call() -> Any:
+        params, within = call_params("research").head, timedelta(seconds=60)
+        return caller.session.outcome(
+            await caller.session.run("research", params, within=within, hearer=ear, resumes=resumed)
+        )
+
+    return asyncio.create_task(call())
+
+
+async def gone(caller: Caller, call: "asyncio.Task[Any]") -> None:
+    """Its process is gone, which was no secret to it."""
+    call.cancel()
+    await asyncio.wait((call,))
+    await caller.close()
+
+
+async def test_a_task_that_another_process_made_is_gone_on_with(
+    server: ScriptedServer, asked: Caller, tasks: ScriptedTasks, new_caller_of: Any
+) -> None:
+    first = new_caller_of(server.url, host=EVERYTHING)
+    ear = Ear(leaves=True)
+    call = running(first, ear=ear)
+    task = await tasks.made()
+    task.asks(question("q", message="Word?"))
+    await eventually(lambda: ear.questions)
+    await gone(first, call)
+    heard = Ear()
+    word = Question("elicitation/create", Params('{"message":"Word?"}'))
+    call = goes_on(asked, heard, Resumed(foothold(task.id), {'"q"': word}))
+    await eventually(lambda: heard.questions)
+    assert heard.questions[0].key == '"q"'
+    heard.questions[0].answer(ACCEPTED)
+    assert (await server.reply_to("q"))["result"] == {"action": "accept"}
+    task.moves("working", "Reading")
+    await eventually(lambda: words_of(heard)[-1:] == ["Reading"])
+    task.completes(DONE)
+    assert isinstance(await end_of(call), CallSucceeded)
+    assert (len(server.heard("tools/call")), len(server.heard("initialize"))) == (1, 1)
+    assert heard.footholds[-1] == Foothold("session-1", "2025-11-25", task.id, 5)
+
+
+async def test_a_task_that_outlived_its_session_is_gone_on_with_in_another(
+    server: ScriptedServer, caller: Caller, tasks: ScriptedTasks, new_caller_of: Any
+) -> None:
+    first, ear = new_caller_of(server.url), Ear(leaves=True)
+    call = running(first, ear=ear)
+    task = await tasks.made()
+    await eventually(lambda: ear.footholds)
+    await gone(first, call)
+    server.forget_sessions()
+    heard = Ear()
+    call = goes_on(caller, heard, Resumed(ear.footholds[-1], {}))
+    await eventually(lambda: heard.footholds and heard.footholds[-1].session == "session-2")
+    task.completes(DONE)
+    assert isinstance(await end_of(call), CallSucceeded)
+    assert len(server.heard("tools/call")) == 1
+
+
+@pytest.mark.parametrize("session", ["session-1", "session-7", None])
+async def test_a_task_that_its_server_does_not_know_any_more_cannot_be_gone_on_with(
+    server: ScriptedServer, caller: Caller, tasks: ScriptedTasks, session: str | None
+) -> None:
+    server.live.add("session-1")
+    server.sessions = session is not None
+    failure = await failure_of(goes_on(caller, Ear(), Resumed(foothold("unknown", session=session), {})))
+    assert (failure.reason, failure.dispatched) == ("call_lost", True)
+    assert server.heard("tools/call") == []
+
+
+async def test_a_call_that_was_left_before_there_was_a_task_is_followed_once_there_is(
+    server: ScriptedServer, caller: Caller, tasks: ScriptedTasks
+) -> None:
+    server.live.add("session-1")
+    handle = {"task": {"taskId": "theirs-0001", "status": "working", "pollInterval": 100}}
+
+    async def goes_on_from(request: Any) -> Any:
+        assert request.headers["Last-Event-ID"] == "e-1"
+        response = await open_stream(request)
+        await response.write(event({"jsonrpc": "2.0", "id": 5, "result": handle}))
+        await response.write_eof()
+        return response
+
+    server.resume = goes_on_from
+    tasks.all.append(task := ScriptedTask(server, "theirs-0001", {}, 5, 100))
+    ear = Ear()
+    call = goes_on(caller, ear, Resumed(foothold(None, event="e-1"), {}))
+    await eventually(lambda: ear.footholds)
+    assert ear.footholds[-1] == foothold("theirs-0001")
+    task.completes(DONE)
+    assert isinstance(await end_of(call), CallSucceeded)
+    assert server.heard("tools/call") == []
