@@ -74,8 +74,8 @@ class UpstreamSection(Section):
     sessions: Literal["isolated", "shared"] = "isolated"
     """With stdio: who shares a process.
 
-    isolated: what one caller sends with the same capabilities; shared: everybody, so the program must be one that keeps
-    nothing of whom it serves.
+    isolated: what one caller sends with the same capabilities; shared: everybody who declares the same capabilities, so
+    the program must be one that keeps nothing of whom it serves.
     """
     protocol_version: Literal["auto", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] = "auto"
     """The revision it is spoken to in; auto finds out which it speaks."""

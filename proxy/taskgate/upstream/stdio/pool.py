@@ -20,7 +20,7 @@ from taskgate.upstream.stdio.endings import Cause, Ending
 from taskgate.upstream.stdio.line import HARD, SOFT, ProgramLine
 from taskgate.upstream.stdio.nurse import Nurse
 from taskgate.upstream.stdio.restarts import LIVES, Restarts
-from taskgate.upstream.stdio.room import Waiting, due, first_to_go, most_of_one
+from taskgate.upstream.stdio.room import Waiting, due, first_to_go, most_of_one, spreads_up_to
 from taskgate.upstream.stdio.slots import Slot
 from taskgate.upstream.stdio.starting import Program, Starter
 
@@ -43,8 +43,9 @@ class StdioLines:
         settings = program.settings
         self._program = program
         self._most = settings.processes
-        # Who shares programs shares them with everybody.
+        # Those who share programs have more than one only where they spread.
         self._most_of_one = self._most if settings.shared else most_of_one(self._most)
+        self._spreads_up_to = spreads_up_to(self._most) if settings.shared else 0
         self._idle = settings.idle.total_seconds()
         self._starter = Starter(program, nurse)
         self._restarts = Restarts(settings.backoff.total_seconds(), settings.max_backoff.total_seconds())
@@ -152,8 +153,8 @@ class StdioLines:
             return least
         if least is None or wish.probes:
             return None
-        # Who shares programs shares none before all of them run.
-        spreads = self._program.settings.shared and least.holders > 0 and len(self._slots) < self._most
+        # Who shares programs shares none before as many run as may be spread over.
+        spreads = least.holders > 0 and len(self._slots) < self._spreads_up_to
         return None if spreads and not (self._waiting or self._restarts.wait(key, _now())) else least
 
     async def _was_held_back(self, key: Hashable) -> bool:
@@ -165,7 +166,7 @@ class StdioLines:
             await asyncio.sleep(pause)
         return pause > 0
 
-    def _may_start(self, ticket: int, owner: str, *, probes: bool) -> bool:
+    def _may_start(self, ticket: int, owner: Hashable, *, probes: bool) -> bool:
         """Whether there is room, and nobody who may have it has waited for it for longer."""
         if probes:
             return len(self._slots) <= self._most
@@ -174,10 +175,10 @@ class StdioLines:
         before = (other for other, each in self._waiting.items() if self._may_have_more(each.owner))
         return ticket <= next(before, ticket)
 
-    def _owner(self, wish: Wish) -> str:
-        return "" if self._program.settings.shared else wish.context
+    def _owner(self, wish: Wish) -> Hashable:
+        return wish.declared if self._program.settings.shared else wish.context
 
-    def _may_have_more(self, owner: str) -> bool:
+    def _may_have_more(self, owner: Hashable) -> bool:
         return sum(slot.owner == owner for slot in self._slots) < self._most_of_one
 
     def _tell_waiting(self) -> None:
@@ -188,7 +189,7 @@ class StdioLines:
 
     # --- how many there are
 
-    def _start(self, key: Hashable, owner: str, *, probes: bool) -> Slot:
+    def _start(self, key: Hashable, owner: Hashable, *, probes: bool) -> Slot:
         slot = Slot(self, key, owner, probes=probes)
         self._slots.append(slot)
         self._program.running(len(self._slots))

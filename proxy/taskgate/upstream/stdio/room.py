@@ -1,12 +1,13 @@
-"""Which program makes room for whoever waits, and when; and how many one caller may have, as arithmetic.
+"""Which program makes room for whoever waits, and when; and how many one owner may have, as arithmetic.
 
-What must not live here: what ends a program, and what tells those who wait (`pool`). What holds: one who has no program
-takes the place of one who has several rather than theirs who have one; and of many programs no caller has all.
+An owner is a caller; where callers share programs, all of those who declare the same. What must not live here: what
+ends a program, and what tells those who wait (`pool`). What holds: one who has no program takes the place of one who
+has several rather than theirs who have one; and of many programs no owner has all.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Final, NamedTuple
 
 from taskgate.upstream.stdio.slots import Slot
@@ -25,14 +26,22 @@ _KEPT_BACK: Final = 8
 class Waiting(NamedTuple):
     """Somebody who waits for room, since a time of the loop, and how they are told that there may be some."""
 
-    owner: str
+    owner: Hashable
     since: float
     told: "asyncio.Future[None]"
 
 
 def most_of_one(most: int) -> int:
-    """How many programs one caller may have, of at most so many."""
+    """How many programs one owner may have, of at most so many."""
     return most - most // _KEPT_BACK
+
+
+def spreads_up_to(most: int) -> int:
+    """How many programs run at last, of at most so many, where those who share one have another started.
+
+    What is above that is for those who have none: some of many, the last of few.
+    """
+    return min(most_of_one(most), most - 1)
 
 
 def first_to_go(slots: Iterable[Slot], wants: Waiting, now: float, *, may_have_more: bool) -> Slot | None:

@@ -17,7 +17,7 @@ class StdioSettings:
     needs (see `environment`) and `env`, whose values are secret; it runs in `cwd`, None for the gateway's own
     directory. At most `processes` of it run at once. One that no session holds is ended after `idle`. After one that
     ended soon after its start another is not started before `backoff`, which doubles up to `max_backoff` each time.
-    `shared` tells that the server keeps nothing of whom it serves, so that everybody may share its processes.
+    `shared` tells that the server keeps nothing of whom it serves, so that all who declare the same share them.
     """
 
     command: tuple[str, ...] = field(repr=False)

@@ -40,7 +40,7 @@ class Slot:
     While it `probes`, it is nobody else's, and its end is no sign.
     """
 
-    def __init__(self, keeper: Owner, key: Hashable, owner: str, *, probes: bool) -> None:
+    def __init__(self, keeper: Owner, key: Hashable, owner: Hashable, *, probes: bool) -> None:
         self._keeper = keeper
         self.key = key
         self.owner = owner

@@ -36,9 +36,9 @@ async def test_but_not_with_other_capabilities(yard: Yard) -> None:
     assert len({each.line.pid for each in await asyncio.gather(*takings)}) == 3
 
 
-async def test_a_server_that_keeps_nothing_has_its_programs_for_everybody(new_yard: NewYard) -> None:
-    """As many as there may be, each for as many."""
-    yard = new_yard(shared=True, processes=2)
+async def test_a_server_that_keeps_nothing_has_its_programs_for_all_who_declare_the_same(new_yard: NewYard) -> None:
+    """As many as there may be but for one, each for as many."""
+    yard = new_yard(shared=True, processes=3)
     taken = [await yard.take(f"host {number}") for number in range(4)]
     pids = [each.line.pid for each in taken]
     assert len(set(pids)) == 2
@@ -46,7 +46,7 @@ async def test_a_server_that_keeps_nothing_has_its_programs_for_everybody(new_ya
 
 
 async def test_of_shared_programs_the_one_with_least_to_do_is_given(new_yard: NewYard) -> None:
-    yard = new_yard(shared=True, processes=2)
+    yard = new_yard(shared=True, processes=3)
     first, second = await yard.take("alice"), await yard.take("bob")
     first.ears.in_flight = 1
     assert [(await yard.take(name)).line for name in "cdefg"] == [second.line] * 5
