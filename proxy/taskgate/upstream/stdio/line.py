@@ -5,6 +5,7 @@ program wrote before it ended is heard before its end is; a program whose end wa
 """
 
 import asyncio
+from contextlib import suppress
 from contextvars import Context
 from typing import Final, Protocol
 
@@ -26,6 +27,10 @@ HARD: Final = 2.0
 """Seconds that it has after that, before it gets SIGKILL."""
 MOMENT: Final = 1.0
 """Seconds that the other signs of an end have to arrive after the first."""
+
+
+REASON: Final = 0.25
+"""Seconds for which whoever could not say something waits to hear why: that a program ended is heard after it did."""
 
 
 class Keeper(Protocol):
@@ -61,6 +66,7 @@ class ProgramLine:
         self._early: list[bytes] = []
         self._child: Child | None = None
         self._status: int | None = None
+        self._is_known = asyncio.Event()
         self._early_status: int | None = None
         self._waiting: asyncio.TimerHandle | None = None
         self._reading = Reading(self._received, self._output_ended)
@@ -94,10 +100,13 @@ class ProgramLine:
         """How many requests wait for answers on it."""
         return 0 if self._ears is None else self._ears.in_flight
 
-    def why_unsent(self) -> UpstreamFailed:
-        """What is said of a message that could not be written: how it ended, where that is known already."""
-        is_known = self.ending is not None or self._status is not None
-        return (self._likely_ending() if is_known else endings.UNREAD).failure(dispatched=False)
+    async def why_unsent(self) -> UpstreamFailed:
+        """What is said of a message that could not be written: how it ended, where that is known within a moment."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REASON):
+                await self._is_known.wait()
+        ending = self._likely_ending() if self._is_known.is_set() else endings.UNREAD
+        return ending.failure(dispatched=False)
 
     def _likely_ending(self) -> Ending:
         if self.ending is not None:
@@ -141,6 +150,7 @@ class ProgramLine:
             self._early_status = status
             return
         self._status = status
+        self._is_known.set()
         self._writing.close()
         self._chatter.hurry()
         self._keeper.exited(self)
@@ -168,7 +178,7 @@ class ProgramLine:
         """See Line."""
         assert outgoing.body is not None, "what is sent on a line is a message"
         if not (self.stands and await self._writing.write(_line(outgoing.body), outgoing.left)):
-            raise self.why_unsent()
+            raise await self.why_unsent()
         self._note_use()
         return TAKEN
 
@@ -227,6 +237,7 @@ class ProgramLine:
         if self.ending is not None:
             return
         self.ending = ending
+        self._is_known.set()
         self._keeper.over(self, ending)
         if self._ears is not None:
             self._tell(ending)

@@ -67,7 +67,7 @@ class StdioLines:
             await slot.settled()
             if self._closed:
                 raise failures.let_go(dispatched=False)
-            return slot.standing()
+            return await slot.standing()
         except BaseException:
             self._let_go(slot)
             raise

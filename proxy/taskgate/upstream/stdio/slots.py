@@ -76,13 +76,13 @@ class Slot:
         """One of those has it no more."""
         self.holders -= 1
 
-    def standing(self) -> ProgramLine:
+    async def standing(self) -> ProgramLine:
         """The line to its program. Raises UpstreamFailed where that did not start, or has ended since."""
         if self.failure is not None:
             raise endings.again(self.failure)
         assert self.line is not None, "it has started"
         if not self.line.stands:
-            raise self.line.why_unsent()
+            raise await self.line.why_unsent()
         return self.line
 
     def rest(self, seconds: float) -> None:

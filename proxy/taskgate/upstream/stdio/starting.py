@@ -53,6 +53,9 @@ class Starter:
         except NotStarted as refused:
             failure = endings.not_started(refused.errno, cwd=refused.cwd)
             error = os.strerror(refused.errno) if refused.errno else "unknown"
+            if refused.cwd:
+                # Nothing is wrong with the program.
+                error = f"cwd {self._program.settings.cwd}: {error}"
         except TimeoutError:
             failure, error = endings.not_in_time(), "timeout"
         else:

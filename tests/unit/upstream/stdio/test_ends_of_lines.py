@@ -1,15 +1,19 @@
 """How one program's line ends, and what is said of that."""
 
 import asyncio
+import os
+import signal
 from collections.abc import Callable
 
 import pytest
 
-from helpers.waiting import eventually
+from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.stdio import line
+from taskgate.upstream.stdio.nurse import Nurse
+from taskgate.upstream.stdio.nursing import Child, Order
 from unit.upstream.stdio.conftest import Taken, Yard
-from unit.upstream.stdio.programs import runs
+from unit.upstream.stdio.programs import program, runs
 
 NewYard = Callable[..., Yard]
 
@@ -138,3 +142,41 @@ async def test_what_a_program_does_not_hear_any_more_is_refused_with_what_is_kno
     assert str(failure) == "The server's program has ended, or does not hear anything any more"
     await taken.end()
     assert str(await refusal(taken)) == "The server's program closed its input before it answered"
+
+
+async def test_whoever_meets_a_program_that_has_just_ended_hears_how(
+    nurse: Nurse, yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which the nursery tells a moment after the pipes do."""
+    monkeypatch.setattr(line, "REASON", 20.0)
+    monkeypatch.setattr(line, "MOMENT", 20.0)
+    taken = await yard.take()
+    assert nurse.pid is not None
+    os.kill(nurse.pid, signal.SIGSTOP)
+    try:
+        await taken.do("os._exit(0)")
+        await eventually(lambda: not taken.line.stands)
+        refused = asyncio.create_task(refusal(taken))
+        await asyncio.sleep(0)
+    finally:
+        os.kill(nurse.pid, signal.SIGCONT)
+    async with bounded():
+        assert str(await refused) == "The server's program exited with status 0 before it answered"
+
+
+async def test_so_does_whoever_it_was_started_for(new_yard: NewYard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line, "REASON", 20.0)
+    begin = Nurse.start
+
+    async def start(nurse: Nurse, order: Order, ended: Callable[[int], None]) -> Child:
+        """Knows that it began once it has ended, and tells of the end after that."""
+        statuses: list[int] = []
+        child = await begin(nurse, order, statuses.append)
+        await eventually(lambda: statuses)
+        asyncio.get_running_loop().call_later(0.05, ended, *statuses)
+        return child
+
+    monkeypatch.setattr(Nurse, "start", start)
+    with pytest.raises(UpstreamFailed, match="exited with status 0") as refused:
+        await new_yard(command=program("sys.exit(0)")).take()
+    assert not refused.value.dispatched

@@ -161,6 +161,21 @@ async def test_why_a_program_cannot_be_started_is_said_and_not_where_it_is(
     assert "a server's program could not be started" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ({"command": ("no-such-program",)}, "No such file or directory"),
+        ({"command": ("true",), "cwd": Path("/no/such/place")}, "cwd /no/such/place: No such file or directory"),
+    ],
+)
+async def test_the_log_tells_a_folder_that_is_missing_from_a_program(
+    new_yard: NewYard, settings: dict[str, object], error: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await refusal(new_yard(**settings))
+    [record] = [each for each in caplog.records if each.message == "a server's program could not be started"]
+    assert vars(record)["error"] == error
+
+
 async def test_a_nursery_that_does_not_answer_is_not_waited_for_for_ever(nurse: Nurse, new_yard: NewYard) -> None:
     await new_yard().take()
     assert nurse.pid is not None
