@@ -91,7 +91,8 @@ def serve(
     except ConfigurationError as wrong:
         give_up(wrong, WRONG)
     _log_as(chosen)
-    source = None if file is None else Source(read=partial(load, file), relog=_log_as)
+    _warn_of_missing(chosen)
+    source = None if file is None else Source(read=partial(_load_again, file), relog=_log_as)
     try:
         asyncio.run(_serve(chosen, directory, source, None if no_watch else watch))
     except (ListenFailed, TlsRefused, TlsFileRefused, KeyFileRefused, StoreUnavailable, *_UNSEEN) as refusal:
@@ -109,6 +110,19 @@ def _for_command(command: str, listen: str | None, admin: str | None) -> Gateway
 
 def _log_as(chosen: GatewayConfig) -> None:
     logs.configure(chosen.logging.level, chosen.logging.format, sys.stderr)
+
+
+def _load_again(file: Path) -> GatewayConfig:
+    """See `load`; what it starts may have gone since."""
+    chosen = load(file)
+    _warn_of_missing(chosen)
+    return chosen
+
+
+def _warn_of_missing(chosen: GatewayConfig) -> None:
+    """As `check` does: that a program is missing should not be news to whoever needs it first."""
+    for key, problem in missing_programs(chosen, os.environ):
+        log.warning("a server's program will not start", extra={"key": key, "problem": problem})
 
 
 def _needs_directory(chosen: GatewayConfig) -> bool:

@@ -26,13 +26,16 @@ def missing_programs(config: GatewayConfig, environ: Mapping[str, str]) -> Itera
             yield f"upstreams.{name}.cwd", f"{section.cwd} is no folder of this machine"
             continue
         path = section.env.get("PATH", environ.get("PATH", os.defpath))
-        if not _is_there(section.command[0], section.cwd or Path(), path):
-            yield f"upstreams.{name}.command", _missing(section.command[0])
+        program, cwd = section.command[0], section.cwd or Path()
+        if not _is_there(program, cwd, path, os.F_OK):
+            yield f"upstreams.{name}.command", _missing(program)
+        elif not _is_there(program, cwd, path, os.F_OK | os.X_OK):
+            yield f"upstreams.{name}.command", f"the program {program} is there, but may not be executed"
 
 
-def _is_there(program: str, cwd: Path, path: str) -> bool:
+def _is_there(program: str, cwd: Path, path: str, mode: int) -> bool:
     # With a slash in it the name is a path, which counts from where the program is to run.
-    return shutil.which(cwd / program if os.sep in program else program, path=path) is not None
+    return shutil.which(cwd / program if os.sep in program else program, mode, path) is not None
 
 
 def _missing(program: str) -> str:

@@ -1,11 +1,13 @@
 """Which programs of a configuration are not there."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from helpers.gateway_process import gateway_process, write_configuration
 from taskgate.cli import main
 from taskgate.config import GatewayConfig
 from taskgate.explain.programs import missing_programs
@@ -32,7 +34,13 @@ def test_a_program_is_looked_for_where_the_gateway_finds_programs(folder: Path) 
     assert missing("here", str(folder)) == []
     assert missing("there", f"{folder}:{folder / 'below'}") == []
     assert missing("there", str(folder)) == [("upstreams.a.command", "there is no program there on this machine")]
-    assert missing("text", str(folder)) == [("upstreams.a.command", "there is no program text on this machine")]
+
+
+def test_a_file_that_may_not_be_executed_is_told_from_none(folder: Path) -> None:
+    for program, path in (("text", str(folder)), ("./text", "/nowhere")):
+        words = f"the program {program} is there, but may not be executed"
+        assert missing(program, path, cwd=str(folder)) == [("upstreams.a.command", words)]
+    assert missing("below", str(folder)) == [("upstreams.a.command", "there is no program below on this machine")]
 
 
 def test_a_program_is_looked_for_where_its_own_environment_says(folder: Path) -> None:
@@ -72,6 +80,20 @@ def test_check_warns_of_them_and_ends_well(tmp_path: Path) -> None:
     assert checked.exit_code == 0
     words = "there is no program no-such-program on this machine"
     assert checked.stderr == f"taskgate: upstreams.a.command: {words}\n"
+
+
+async def test_a_gateway_warns_of_them_when_it_starts_and_when_it_reads_its_file_again(tmp_path: Path) -> None:
+    server = "{{path: /a, transport: stdio, command: [{}]}}"
+    file = write_configuration(tmp_path, "", upstreams=f"{{a: {server.format('no-such-program')}}}")
+    async with gateway_process(["--config", file, "--no-watch"], log=tmp_path / "log") as gateway:
+        write_configuration(tmp_path, "", upstreams=f"{{a: {server.format('no-other-program')}}}")
+        gateway.ask(signal.SIGHUP)
+        await gateway.child.said(rb"configuration read again[^\n]*success")
+    told = [line for line in gateway.log_lines() if line["event"] == "a server's program will not start"]
+    assert [(line["level"], line["key"], line["problem"]) for line in told] == [
+        ("warning", "upstreams.a.command", f"there is no program {name} on this machine")
+        for name in ("no-such-program", "no-other-program")
+    ]
 
 
 def test_a_gateway_for_one_program_that_is_not_there_does_not_start() -> None:
