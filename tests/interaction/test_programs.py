@@ -188,7 +188,21 @@ async def test_a_program_that_is_not_there_fails_its_calls_and_says_so() -> None
         assert 'taskgate_upstream_up{upstream="reports"} 0' in await gateway.metrics()
 
 
-async def test_whether_it_could_be_started_is_told_to_operators(gateway: WholeGateway) -> None:
+@pytest.mark.parametrize("protocol_version", ["auto", "2025-11-25"])
+@pytest.mark.parametrize("command", [["cat"], ["sleep", "60"], ["true"]], ids=["echoes", "is silent", "ends"])
+async def test_a_program_that_opens_no_session_is_not_up_though_it_runs(
+    command: list[str], protocol_version: str
+) -> None:
+    timeouts, restart = {"first_byte": "300ms"}, {"backoff": "1ms", "max_backoff": "1ms"}
+    config = with_program(command=command, protocol_version=protocol_version, timeouts=timeouts, restart=restart)
+    async with running(config) as gateway:
+        for _ in range(2):
+            assert "error" in (await gateway.host().ask("initialize", GREETING)).text
+        assert gateway.service._servers()["reports"]["up"] is False
+        assert await gateway.count("taskgate_upstream_up", upstream="reports") == 0
+
+
+async def test_whether_it_was_met_is_told_to_operators(gateway: WholeGateway) -> None:
     assert gateway.service._servers()["reports"]["up"] is None
     await gateway.greeted()
     assert gateway.service._servers()["reports"]["up"] is True

@@ -182,7 +182,7 @@ class UpstreamObserver:
     from now on. `retried`: another try is made, for the reason `connect`. `circuit`: closed, open or half_open from now
     on. `health`: whether a check was good, and whether the server is thought to be up after it, None where nobody knows
     yet. `restarted`: a program was started in the place of one that had ended by itself, and why that had. `sought`:
-    whether a program was there, or could be started, when one was needed, if that is news. `programs`: how many there
+    whether a program answered, or could be had at all, when one was needed, if that is news. `programs`: how many there
     are now.
     """
 

@@ -6,10 +6,9 @@ What must not live here: what a transport does.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream.base import Transport
-from taskgate.upstream.duplex.base import Line, Lines, Wish
 from taskgate.upstream.duplex.transport import DuplexTransport
+from taskgate.upstream.remembered import RememberedTransport
 from taskgate.upstream.settings import Kind, UpstreamObserver, UpstreamSettings
 from taskgate.upstream.sse.lines import SseLines
 from taskgate.upstream.stdio.nurse import Nurse
@@ -52,40 +51,5 @@ def _to_program(settings: UpstreamSettings, stdio: StdioSettings, observer: Upst
         restarted=lambda cause: observer.restarted(cause.value),
         running=observer.programs,
     )
-    lines = RememberedLines(StdioLines(program, nurse), observer.sought)
-    return Way(DuplexTransport(lines), asks_whose=True, up=lambda: lines.up)
-
-
-class RememberedLines:
-    """The lines of `inner`, and whether there was one when one was last wished for; see Lines. `told` hears of news."""
-
-    def __init__(self, inner: Lines, told: Callable[[bool], None]) -> None:
-        self._inner = inner
-        self._told = told
-        self.up: bool | None = None
-        """Whether the server is thought to be up; None where nobody knows yet."""
-
-    async def take(self, wish: Wish) -> Line:
-        """See Lines."""
-        try:
-            line = await self._inner.take(wish)
-        except UpstreamFailed as failure:
-            # What was waited for in vain may be there.
-            if failure.reason == UpstreamReason.UNREACHABLE.value:
-                self._note(False)
-            raise
-        self._note(True)
-        return line
-
-    def give_back(self, line: Line) -> None:
-        """See Lines."""
-        self._inner.give_back(line)
-
-    async def close(self) -> None:
-        """See Lines."""
-        await self._inner.close()
-
-    def _note(self, up: bool) -> None:
-        if self.up is not up:
-            self.up = up
-            self._told(up)
+    transport = RememberedTransport(DuplexTransport(StdioLines(program, nurse)), observer.sought)
+    return Way(transport, asks_whose=True, up=lambda: transport.up)

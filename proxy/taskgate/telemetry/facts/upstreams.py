@@ -63,7 +63,7 @@ class ProgramsRun:
 
 @dataclass(frozen=True, slots=True)
 class ProgramSought:
-    """Whether a program of a server was there, or could be started, when one was needed; told when that changes."""
+    """Whether a program of a server answered, or could be had at all, when one was needed; told when that changes."""
 
     mount: str
     up: bool
