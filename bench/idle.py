@@ -33,7 +33,8 @@ for line in sys.stdin:
         result = tools if message["method"] == "initialize" else {"tools": []}
         print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
 """
-# Shared programs are spread over before any is given twice: so each session of one host has its own.
+# Shared programs are spread over before any is given twice, but for some that are left for hosts that declare something
+# else: so each session of one host has its own where twice as many may run.
 _STDIO: Final = "transport: stdio, command: {command}, sessions: shared, processes: {most}, pool: {{idle_timeout: 1s}}"
 
 
@@ -56,7 +57,7 @@ class Idle:
 def measure(programs: int, seconds: float, rounds: int, folder: Path) -> Idle:
     """So many rounds of so many seconds with that many programs, and as many without. BenchFailed."""
     command = json.dumps([sys.executable, "-I", "-S", "-c", _SERVER])
-    parts = {"server": _STDIO.format(command=command, most=programs)}
+    parts = {"server": _STDIO.format(command=command, most=2 * programs)}
     found = Idle(programs=programs)
     with (
         started_stub(get_stream=False) as stub,
