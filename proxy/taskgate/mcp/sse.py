@@ -97,6 +97,11 @@ class EventDecoder:
         return events
 
     @property
+    def unfinished(self) -> int:
+        """How many bytes are kept of an event, or of a line, whose end has not come."""
+        return self._size + len(self._rest)
+
+    @property
     def _between(self) -> bool:
         """Whether an event starts next, and nothing of it, no mark and no half of a line or break came yet."""
         return (

@@ -169,6 +169,11 @@ class Incoming(Protocol):
         ...
 
     @property
+    def unfinished(self) -> int:
+        """How many bytes have come of an event of a stream whose end has not."""
+        ...
+
+    @property
     def retry(self) -> timedelta | None:
         """The pause that the server asked for before the stream is taken up again; None where it did not."""
         ...

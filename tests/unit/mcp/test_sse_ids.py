@@ -68,6 +68,17 @@ def test_an_id_whose_event_comes_in_another_chunk_is_known_only_then() -> None:
     assert decoder.last_id == "a"
 
 
+def test_what_has_come_of_an_event_is_known_until_its_end_has() -> None:
+    decoder = EventDecoder(ROOMY)
+    seen = [decoder.unfinished]
+    for chunk in (b"data: 0", b"123\n", b"data: 4\nda", b"ta: 5\n\n", b": aside\n"):
+        decoder.feed(chunk)
+        seen.append(decoder.unfinished)
+    assert seen[0] == seen[4] == seen[5] == 0
+    assert 0 < seen[1] < seen[3]
+    assert seen[2] > 0
+
+
 @pytest.mark.parametrize(
     ("stream", "retry"),
     [

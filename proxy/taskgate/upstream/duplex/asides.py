@@ -92,6 +92,7 @@ class AsideStream:
     streams: bool = True
     last_event: Final = None
     retry: Final = None
+    unfinished: Final = 0
 
     def __init__(self, asides: Asides) -> None:
         self._asides = asides

@@ -44,6 +44,7 @@ class Status:
     streams: bool = False
     last_event: Final = None
     retry: Final = None
+    unfinished: Final = 0
 
     def __init__(self, status: int) -> None:
         self.status = status
@@ -87,6 +88,7 @@ class Reply:
 
     last_event: Final = None
     retry: Final = None
+    unfinished: Final = 0
 
     def __init__(self, id: RequestId, keeper: Keeper, idle: timedelta | None) -> None:
         self.id = id

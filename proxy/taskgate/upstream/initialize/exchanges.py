@@ -3,7 +3,7 @@
 What must not live here: what a message means, and who waits for what.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
@@ -103,7 +103,7 @@ class Exchanges:
             self._take_session(incoming.session)
         if not incoming.streams:
             return await self._document(call, incoming)
-        response = await self._read(call, incoming)
+        response = await self._read(call, incoming.messages())
         if response is not None:
             return response
         await incoming.release()
@@ -121,11 +121,11 @@ class Exchanges:
         )
         return go_on(self._means.transport, taking_up, place, partial(self._read, call), gone=gone)
 
-    async def _read(self, call: Call, incoming: Incoming) -> Response | None:
+    async def _read(self, call: Call, messages: AsyncIterator[bytes]) -> Response | None:
         """The answer on a stream of the call; None where that ends before it, however it does."""
         self._means.observer.stream_opened("response")
         try:
-            async for message in incoming.messages():
+            async for message in messages:
                 response = self._hear(message, call)
                 if response is not None and response.id == call.id:
                     return response

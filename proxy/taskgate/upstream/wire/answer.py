@@ -111,6 +111,11 @@ class HttpIncoming:
         return None if self._decoder is None else self._decoder.last_id
 
     @property
+    def unfinished(self) -> int:
+        """See Incoming."""
+        return 0 if self._decoder is None else self._decoder.unfinished
+
+    @property
     def retry(self) -> timedelta | None:
         """See Incoming."""
         milliseconds = None if self._decoder is None else self._decoder.retry

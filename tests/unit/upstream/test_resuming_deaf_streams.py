@@ -1,0 +1,263 @@
+"""A stream that was taken up and is silent is asked for anew: there are servers that say nothing there but what they
+have kept."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from helpers.lasting_tool import LastingCall, LastingTool
+from helpers.scripted_upstream import ScriptedServer, open_stream, progress_note
+from helpers.waiting import bounded, eventually
+from taskgate.errors import UpstreamFailed
+from taskgate.upstream.base import Incoming, Outgoing
+from taskgate.upstream.initialize import resuming
+from taskgate.upstream.resting import Resumed
+from unit.upstream.adopting import DONE, Before, after, before, going_on, hasty
+from unit.upstream.conftest import Caller, Ear, new_caller
+
+__all__ = ["after", "before", "hasty"]
+
+
+class DeafTool(LastingTool):
+    """A tool whose streams, once they were taken up, say what was kept and then nothing but that they live."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gets: list[web.Request] = []
+        self.keeps_alive = True
+        self.refusals: list[int] = []
+
+    async def _go_on(self, request: web.Request) -> web.StreamResponse:
+        last = request.headers["Last-Event-ID"]
+        self.asked.append(last)
+        if self.refusals:
+            return web.Response(status=self.refusals.pop())
+        self.gets.append(request)
+        number, _, place = last.partition(".")
+        response = await open_stream(request)
+        for kept, told in enumerate(self.calls[int(number)]._events[int(place) + 1 :], start=int(place) + 1):
+            await response.write(f"id: {number}.{kept}\n".encode() + told)
+        while not is_over(request):
+            if self.keeps_alive:
+                await response.write(b": alive\n\n")
+            await asyncio.sleep(0.001)
+        return response
+
+
+def is_over(request: web.Request) -> bool:
+    return request.transport is None or request.transport.is_closing()
+
+
+@pytest.fixture(autouse=True)
+def soon(hasty: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams are silent for long before anybody would notice."""
+    monkeypatch.setattr(resuming, "SILENCE", 0.02)
+    monkeypatch.setattr(resuming, "SILENCE_GROWN", 0.04)
+
+
+@pytest.fixture
+def tool(server: ScriptedServer) -> DeafTool:
+    server.script["long"] = tool = DeafTool()
+    return tool
+
+
+async def asked(tool: DeafTool, count: int) -> None:
+    """Wait until so many streams were taken up."""
+    await eventually(lambda: len(tool.gets) >= count)
+
+
+async def test_what_a_server_keeps_and_does_not_say_is_heard_by_the_process_that_goes_on(
+    server: ScriptedServer, tool: DeafTool, before: Before, after: Caller
+) -> None:
+    ear = Ear()
+    outcome = going_on(after, Resumed(before.foothold, {}), ear)
+    await asked(tool, 1)
+    before.call.say(progress_note(before.call.token, 1))
+    await eventually(lambda: ear.notices)
+    await asked(tool, len(tool.gets) + 2)
+    before.call.answer(DONE)
+    async with bounded():
+        assert (await outcome).result.value == DONE
+    # Nothing twice, and from where it was heard to.
+    assert len(ear.notices) == 1
+    assert {*tool.asked} == {"0.0", "0.1"}
+    assert tool.asked == sorted(tool.asked)
+    assert (len(server.heard("initialize")), len(server.heard("tools/call"))) == (1, 1)
+    # Whoever is answered has the stream no longer, either.
+    await eventually(lambda: all(map(is_over, tool.gets)))
+
+
+async def test_only_one_connection_has_the_stream(tool: DeafTool, before: Before, after: Caller) -> None:
+    outcome = going_on(after, Resumed(before.foothold, {}))
+    for count in (1, 2, 3):
+        await asked(tool, count)
+        await eventually(lambda: sum(not is_over(get) for get in tool.gets) <= 1)
+    before.call.answer(DONE)
+    async with bounded():
+        await outcome
+
+
+async def test_so_is_what_is_not_said_on_a_stream_that_broke_here(tool: DeafTool, caller: Caller) -> None:
+    calling = asyncio.create_task(caller.run("long"))
+    call = await tool.called()
+    await call.listened_to()
+    await eventually(lambda: caller.heard.of_calls.footholds)
+    call.cut()
+    await asked(tool, 1)
+    call.answer(DONE)
+    async with bounded():
+        await calling
+    assert len(tool.gets) > 1
+    assert len(tool.calls) == 1
+
+
+async def test_a_stream_that_never_broke_is_left_alone(tool: DeafTool, caller: Caller) -> None:
+    calling = asyncio.create_task(caller.run("long", within=0.2))
+    async with bounded():
+        with pytest.raises(UpstreamFailed):
+            await calling
+    assert tool.asked == []
+
+
+async def test_refusals_of_the_moment_are_met_with_the_patience_for_what_might_have_been_good(
+    tool: DeafTool, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resuming, "PAUSE_GROWN", 0.02)
+    calling = asyncio.create_task(caller.run("long"))
+    call = await tool.called()
+    await eventually(lambda: caller.heard.of_calls.footholds)
+    call.cut()
+    await asked(tool, 1)
+    tool.refusals = [503] * resuming.MAX_FAILURES
+    await eventually(lambda: not tool.refusals)
+    call.answer(DONE)
+    async with bounded():
+        await calling
+
+
+async def test_silence_that_is_to_end_a_call_still_does(server: ScriptedServer, tool: DeafTool) -> None:
+    tool.keeps_alive = False
+    caller = new_caller(server.url, idle=timedelta(milliseconds=60))
+    calling = asyncio.create_task(caller.run("long"))
+    call: LastingCall = await tool.called()
+    await eventually(lambda: caller.heard.of_calls.footholds)
+    call.cut()
+    async with bounded():
+        with pytest.raises(UpstreamFailed) as failed:
+            await calling
+    assert failed.value.reason == "timeout"
+    await caller.close()
+
+
+async def test_a_message_that_takes_long_to_come_is_no_silence(
+    server: ScriptedServer, tool: DeafTool, before: Before, after: Caller
+) -> None:
+    """It would begin anew each time, and never end."""
+
+    async def slow(request: web.Request) -> web.StreamResponse:
+        tool.gets.append(request)
+        response = await open_stream(request)
+        await response.write(b"id: 0.1\ndata: ")
+        for letter in json.dumps(before.call.turn.answer(DONE)).encode():
+            await response.write(bytes((letter,)))
+            await asyncio.sleep(0.003)
+        await response.write(b"\n\n")
+        return response
+
+    server.resume = slow
+    async with bounded():
+        assert (await going_on(after, Resumed(before.foothold, {}))).result.value == DONE
+
+
+# --- how often
+
+
+class Part:
+    """An answer that has these messages, and then is silent; see Incoming."""
+
+    status, streams, retry, last_event, unfinished = 200, True, timedelta(seconds=200), "7", 0
+
+    def __init__(self, *messages: bytes) -> None:
+        self._messages = messages
+
+    async def messages(self) -> AsyncIterator[bytes]:
+        for message in self._messages:
+            yield message
+        raise TimeoutError
+
+    async def release(self) -> None:
+        pass
+
+
+class Parts:
+    """A server that answers with one after the other; see Transport."""
+
+    def __init__(self, *parts: Part) -> None:
+        self._parts = iter(parts)
+
+    async def send(self, _: Outgoing) -> Any:
+        return next(self._parts)
+
+
+class Noted(resuming.UntilSilent):
+    """Notes what would be waited for."""
+
+    silences: list[float]
+
+    def __init__(self, incoming: Incoming, silence: float) -> None:
+        super().__init__(incoming, silence)
+        self.silences.append(silence)
+
+
+@pytest.mark.parametrize(
+    ("idle", "grown"),
+    [(None, [15, 30, 60, 60, 15, 30]), (20, [15, 30, 60, 60, 15, 30]), (100, [15, 30, 60, 115, 15, 30])],
+)
+async def test_a_silent_stream_is_asked_for_less_and_less_often_until_something_is_heard(
+    monkeypatch: pytest.MonkeyPatch, idle: int | None, grown: list[float]
+) -> None:
+    pauses: list[float] = []
+
+    async def noted(seconds: float) -> None:
+        pauses.append(seconds)
+
+    async def read(messages: AsyncIterator[bytes]) -> bytes | None:
+        return [message async for message in messages].count(b"answer") or None
+
+    monkeypatch.setattr(resuming.asyncio, "sleep", noted)
+    monkeypatch.setattr(resuming, "SILENCE", 15.0)
+    monkeypatch.setattr(resuming, "SILENCE_GROWN", 60.0)
+    monkeypatch.setattr(resuming, "UntilSilent", Noted)
+    monkeypatch.setattr(Noted, "silences", [], raising=False)
+    parts = Parts(Part(), Part(), Part(), Part(b"progress"), Part(), Part(b"answer"))
+    listening = Outgoing(verb="GET", headers={}, idle=None if idle is None else timedelta(seconds=idle))
+    assert await resuming.go_on(parts, listening, resuming.behind("7"), read)  # type: ignore[arg-type]
+    assert Noted.silences == grown
+    # What the server wished for between streams that it ends is nothing that it wished for here.
+    assert pauses == [0.0, *[resuming.PAUSE_LEAST] * 5]
+
+
+class Halves(Part):
+    """An answer with half a message, of which more comes twice, and then nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sizes = iter((10, 20, 20))
+
+    def messages(self) -> Any:
+        return self
+
+    async def __anext__(self) -> bytes:
+        self.unfinished = next(self._sizes)
+        raise TimeoutError
+
+
+async def test_half_a_message_of_which_no_more_comes_is_silence() -> None:
+    heard = resuming.UntilSilent(Halves(), 15.0)
+    assert [message async for message in heard] == []
+    assert (heard.fell_silent, heard.was_heard) == (True, False)
