@@ -16,6 +16,7 @@ from multidict import CIMultiDictProxy, istr
 from taskgate.engine.messages import ListenerRefused, Verb
 from taskgate.mcp.versions import find_modern_revision
 from taskgate.mcp.vocabulary import SESSION_HEADER, VERSION_HEADER
+from taskgate.telemetry import audit
 
 Headers = CIMultiDictProxy[str]
 
@@ -56,7 +57,7 @@ WRONG_MEDIA: Final = Refusal(status=415, reason="media_type", text="The body mus
 NOT_ACCEPTABLE: Final = Refusal(
     status=406, reason="not_acceptable", text="Accept application/json or text/event-stream, for GET the latter\n"
 )
-NO_ROOM: Final = Refusal(status=503, reason="audit", text="The audit log has no room for the request\n")
+NO_ROOM: Final = Refusal(status=503, reason=audit.NO_ROOM, text="The audit log has no room for the request\n")
 SENT_TWICE: Final = Refusal(status=400, reason="header_mismatch", text="A header was sent twice\n")
 
 

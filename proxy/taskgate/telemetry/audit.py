@@ -6,7 +6,7 @@ audit log) decides what becomes of it. Listeners never raise and never block.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from taskgate.tasks.record import TaskStatus
 from taskgate.telemetry.facts.limits import (
@@ -234,6 +234,10 @@ class Audit(Protocol):
     def record(self, fact: Fact) -> None:
         """Take note of a fact. Never raises, never waits."""
         ...
+
+
+NO_ROOM: Final = "audit"
+"""Why a request was refused that was not to be let in without a line."""
 
 
 class Trail(Protocol):

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from taskgate.clock import Clock
 from taskgate.telemetry import visit
-from taskgate.telemetry.audit import Audit, AuditNoted, Fact, Trail
+from taskgate.telemetry.audit import NO_ROOM, Audit, AuditNoted, Fact, Trail
 from taskgate.telemetry.auditlog.book import Book
 from taskgate.telemetry.auditlog.catalogue import EVENTS, matching
 from taskgate.telemetry.auditlog.chain import CHECKPOINT, SIGNED
@@ -83,6 +83,9 @@ class AuditLog:
         try:
             for event in teller(fact, visit.current(), self._clock.now()):
                 lanes = self._routes.get(event.name)
+                if lanes and event.reason == NO_ROOM:
+                    # Whoever was refused to keep what is left for others does not take it, either.
+                    lanes = tuple(lane for lane in lanes if not lane.queue.is_crowded)
                 if lanes:
                     self._metrics.record(_noted(event.name, event.outcome))
                     for lane in lanes:
