@@ -93,6 +93,7 @@ def _sink(sink: AuditSinkSection, data_directory: Path | None) -> SinkSettings:
         rotate_size=None if rotate is None else rotate.size,
         keep=1 if rotate is None else rotate.keep,
         fsync=sink.fsync or "never",
+        was_named=sink.type == "stdout" or sink.path is not None,
     )
 
 

@@ -49,7 +49,7 @@ def test_a_log_as_usual_is_in_the_data_directory_and_its_checkpoints_on_standard
 ) -> None:
     found = means()
     assert found.sinks == (
-        SinkSettings(name="file", path=tmp_path / "audit.jsonl"),
+        SinkSettings(name="file", path=tmp_path / "audit.jsonl", was_named=False),
         SinkSettings(name="stdout", path=None, events=("audit.checkpoint",), rotate_size=None, keep=1, fsync="never"),
     )
     assert found == AuditSettings(sinks=found.sinks, key=found.key, node=socket.gethostname())
@@ -82,7 +82,9 @@ def test_what_is_written_is_what_the_log_is_made_with(means: Means, tmp_path: Pa
     assert found == AuditSettings(
         sinks=(
             SinkSettings(name="a", path=Path("/var/log/a"), rotate_size=2**20, keep=2, fsync="always"),
-            SinkSettings(name="b", path=tmp_path / "audit.jsonl", rotate_size=None, keep=1, fsync="never"),
+            SinkSettings(
+                name="b", path=tmp_path / "audit.jsonl", rotate_size=None, keep=1, fsync="never", was_named=False
+            ),
         ),
         key=found.key,
         node=found.node,

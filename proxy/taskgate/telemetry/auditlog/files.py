@@ -15,7 +15,7 @@ from typing import Final
 
 from taskgate.telemetry.auditlog.chain import Head, head_of
 from taskgate.telemetry.auditlog.recollection import Beside, Gap, Tail, first_seq, recall, tail_of
-from taskgate.telemetry.auditlog.settings import AuditUnavailable
+from taskgate.telemetry.auditlog.settings import AuditUnavailable, FileTaken
 from taskgate.telemetry.auditlog.sinks import Found
 
 HEAD: Final = ".head"
@@ -23,7 +23,6 @@ TORN: Final = ".torn"
 _NEXT: Final = ".next"
 _MODE: Final = 0o640
 """Its owner writes it; a group may be let read it, such as that of whoever ships logs."""
-_TAKEN: Final = "is written by another process, or another sink"
 
 
 class FileSink:
@@ -50,7 +49,7 @@ class FileSink:
         try:
             self._beside = Beside.lock(self._near(HEAD))
         except BlockingIOError:
-            raise AuditUnavailable(_TAKEN) from None
+            raise FileTaken(self._path) from None
         try:
             self._fd = self._opened(self._path)
             return self._resumed(self._beside)
@@ -164,7 +163,7 @@ class FileSink:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(fd)
-            raise AuditUnavailable(_TAKEN) from None
+            raise FileTaken(path) from None
         except BaseException:
             os.close(fd)
             raise

@@ -24,13 +24,15 @@ from taskgate.telemetry.auditlog.lane import Lane, Pace
 from taskgate.telemetry.auditlog.queueing import Queue
 from taskgate.telemetry.auditlog.rendering import Renderer
 from taskgate.telemetry.auditlog.room import Room
-from taskgate.telemetry.auditlog.settings import AuditSettings, AuditUnavailable, SinkSettings
+from taskgate.telemetry.auditlog.settings import AuditSettings, AuditUnavailable, FileTaken, SinkSettings
 from taskgate.telemetry.auditlog.sinks import STDOUT, Sink, StreamSink
 from taskgate.telemetry.auditlog.table import EventTable, Teller
 
 PATIENCE: Final = 5.0
 """Seconds that a sink which is stuck is waited for when the log is closed."""
 _CHANGED: Final = "config.loaded"
+_ANOTHER_FILE: Final = "give each an audit.sinks[].path of its own"
+_ANOTHER_DIRECTORY: Final = "give each gateway an audit.sinks[].path or a data directory (TASKGATE_DATA_DIR) of its own"
 
 log = getLogger("taskgate.audit")
 
@@ -250,7 +252,10 @@ async def _opened(way: _Way) -> None:
     try:
         await way.lane.open()
     except AuditUnavailable as refused:
-        raise AuditUnavailable(f"audit.sinks ({way.settings.name}): {refused}") from None
+        why = str(refused)
+        if isinstance(refused, FileTaken):
+            why = f"{refused}: {_ANOTHER_FILE if way.settings.was_named else _ANOTHER_DIRECTORY}"
+        raise AuditUnavailable(f"audit.sinks ({way.settings.name}): {why}") from None
 
 
 async def _end(lanes: list[Lane]) -> None:

@@ -21,13 +21,20 @@ class AuditUnavailable(Exception):
     """The log cannot be kept as it is wanted; the text is for the operator: a key of the configuration, and why."""
 
 
+class FileTaken(AuditUnavailable):
+    """Somebody else writes that file."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} is written by another process, or another sink")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkSettings:
     """Where lines go: to a file, or without a `path` to standard output.
 
     `events` are globs over the names of those that it gets. A file that has `rotate_size` bytes is put aside (None:
     never), and `keep` such files are kept. `fsync` is when the disk is waited for: with each write, once a second, or
-    never.
+    never. Unless it `was_named`, the path is the one that a data directory has for it.
     """
 
     name: str
@@ -36,6 +43,7 @@ class SinkSettings:
     rotate_size: int | None = 100 * 2**20
     keep: int = 30
     fsync: Fsync = "interval"
+    was_named: bool = True
 
     @property
     def place(self) -> str:

@@ -155,11 +155,22 @@ async def test_a_log_that_cannot_be_kept_is_refused_and_leaves_nothing_open(tmp_
     await keep(settings(to_file(tmp_path)), many(1))
 
 
-async def test_a_file_that_another_writes_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("was_named", "advice"),
+    [
+        (True, "give each an audit.sinks[].path of its own"),
+        (False, "give each gateway an audit.sinks[].path or a data directory (TASKGATE_DATA_DIR) of its own"),
+    ],
+)
+async def test_a_file_that_another_writes_is_refused_by_its_name_with_what_to_do(
+    tmp_path: Path, was_named: bool, advice: str
+) -> None:
     async with opened(settings(to_file(tmp_path))):
-        again = AuditLog(settings(to_file(tmp_path)), metrics=Heard(), clock=ManualClock())
-        with pytest.raises(AuditUnavailable, match="another process"):
+        again = AuditLog(settings(to_file(tmp_path, was_named=was_named)), metrics=Heard(), clock=ManualClock())
+        with pytest.raises(AuditUnavailable) as refused:
             await again.open()
+    taken = f"{tmp_path / 'audit.jsonl'} is written by another process, or another sink"
+    assert str(refused.value) == f"audit.sinks (file): {taken}: {advice}"
 
 
 async def test_a_signing_key_that_is_none_is_refused(tmp_path: Path) -> None:
