@@ -13,7 +13,7 @@ from helpers.manual_clock import EPOCH
 from helpers.ports import free_port
 from helpers.records import new_session
 from helpers.records_in_time import record_of_now
-from helpers.shared_store import KINDS, Clustered, Kind, SharedServer
+from helpers.shared_store import KINDS, Clustered, Kind, SharedServer, Watched
 from helpers.waiting import bounded
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.open import open_shared
@@ -100,6 +100,49 @@ async def test_a_user_needs_these_rights_and_no_others(tmp_path: Path, kind: Kin
     async with SharedServer(tmp_path, kind, settings={"user": user}) as server:
         await expect_to_open(server.options(username="gate", password=SECRET, key_prefix="mine:"))
         assert "refuses" in await refusal(server.options(username="gate", password=SECRET, key_prefix="others:"))
+
+
+@pytest.mark.parametrize(
+    "rights", ["+@all", "&{prefix}*news +@all", "&{prefix}*grown:* +@all", "&* +@all -publish", "&* +@all -subscribe"]
+)
+async def test_a_user_without_the_channels_is_refused(tmp_path: Path, kind: Kind, rights: str) -> None:
+    """What others did would never be heard of, while all that is read or written would be answered."""
+    granted = rights.format(prefix="mine:")
+    user = f"gate on >{SECRET} ~mine:* resetchannels {granted}"
+    async with SharedServer(tmp_path, kind, settings={"user": user}) as server:
+        told = await refusal(server.options(username="gate", password=SECRET, key_prefix="mine:"))
+    assert "has to be given the channels under store.redis.key_prefix (&mine:* +@pubsub)" in told
+    assert "permissions to" in told
+
+
+async def test_a_user_of_a_cluster_without_the_channels_is_refused(tmp_path: Path, kind: Kind) -> None:
+    async with Clustered(tmp_path, kind, replicas=0) as cluster:
+        for node in cluster.primaries:
+            node.ask("ACL", "SETUSER", "gate", "on", f">{SECRET}", "~*", "resetchannels", "+@all")
+        assert "the channels" in await refusal(cluster.options(username="gate", password=SECRET))
+
+
+async def test_a_user_by_sentinel_without_the_channels_is_refused(tmp_path: Path, kind: Kind) -> None:
+    async with Watched(tmp_path, kind) as watched:
+        watched.primary.ask("ACL", "SETUSER", "gate", "on", f">{SECRET}", "~*", "resetchannels", "+@all")
+        assert "the channels" in await refusal(watched.options(username="gate", password=SECRET))
+
+
+async def test_a_store_whose_channels_are_taken_away_is_not_used_until_they_are_given_back(
+    tmp_path: Path, kind: Kind, caplog: pytest.LogCaptureFixture
+) -> None:
+    user = f"gate on >{SECRET} ~* &* +@all"
+    async with SharedServer(tmp_path, kind, settings={"user": user}) as server, bounded():
+        shared = await open_shared(server.options(username="gate", password=SECRET))
+        # Whoever listens there is cut off by that.
+        server.ask("ACL", "SETUSER", "gate", "resetchannels")
+        while "has to be given the channels" not in caplog.text:
+            await asyncio.sleep(0)
+        with pytest.raises(StoreUnavailable):
+            await shared.store.census()
+        server.ask("ACL", "SETUSER", "gate", "allchannels")
+        await until_it_works(shared)
+        await shared.store.close()
 
 
 async def test_a_user_who_may_not_ask_for_the_time_is_refused(tmp_path: Path, kind: Kind) -> None:

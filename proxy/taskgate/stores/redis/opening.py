@@ -48,7 +48,8 @@ async def open_redis(options: RedisOptions, clock: SharedClock | None = None) ->
 async def _open(options: RedisOptions, connection: Connection, keys: Keys, *, there: bool) -> Shared:
     origin = uuid4().hex
     post, streams = PostInRedis(connection, keys, origin=origin), StreamsInRedis(connection, keys)
-    news = Newsfeed(connection.pubsub, keys.of("news"), origin=origin)
+    # Without news hosts would wait here for what others did long ago: a gateway that hears none is none to ask.
+    news = Newsfeed(connection.pubsub, keys.of("news"), origin=origin, refused=connection.health.lose)
 
     async def let_go() -> None:
         await streams.close()

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from redis.exceptions import ConnectionError
+from redis.exceptions import ConnectionError, NoPermissionError
 
 from helpers.records import OWNER
 from helpers.waiting import bounded
@@ -51,6 +51,11 @@ class Wire:
         self.said.put_nowait({"type": "message", "data": "\0".join(words).encode()})
 
 
+def never(error: BaseException) -> None:
+    """What is told of a refusal, where there is none."""
+    raise AssertionError(error)
+
+
 @pytest.fixture
 def wires() -> list[Wire]:
     return []
@@ -64,7 +69,7 @@ async def news(wires: list[Wire], monkeypatch: pytest.MonkeyPatch) -> AsyncItera
         wires.append(Wire())
         return wires[-1]
 
-    feed = Newsfeed(opened, "channel", origin="me")
+    feed = Newsfeed(opened, "channel", origin="me", refused=never)
     assert await feed.listening(timeout=timedelta(seconds=5))
     yield feed
     await feed.close()
@@ -191,13 +196,29 @@ async def test_nobody_listens_where_there_is_no_server(caplog: pytest.LogCapture
     async def subscribe(*channels: str) -> None:
         raise ConnectionError
 
-    news = Newsfeed(refuse, "channel", origin="me")
+    news = Newsfeed(refuse, "channel", origin="me", refused=never)
     assert not await news.listening(timeout=timedelta(milliseconds=1))
     await news.close()
     with pytest.raises(StoreUnavailable):
         await news.changed(WATCH, timeout=LONG, look=look)
     # It is the operator's affair when the store is opened, and said there.
     assert caplog.records == []
+
+
+async def test_a_server_that_does_not_let_it_listen_is_told_of_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taskgate.stores.redis.records.news._AGAIN", 0)
+    told: asyncio.Queue[BaseException] = asyncio.Queue()
+    refusal = NoPermissionError("the channel is not yours")
+
+    def refuse() -> Wire:
+        wire = Wire()
+        wire.said.put_nowait(refusal)
+        return wire
+
+    news = Newsfeed(refuse, "channel", origin="me", refused=told.put_nowait)
+    async with bounded():
+        assert [await told.get(), await told.get()] == [refusal, refusal]
+    await news.close()
 
 
 async def test_what_cannot_be_read_is_dropped_and_told_once(
@@ -237,6 +258,6 @@ async def test_a_connection_that_cannot_even_be_made_is_made_later(
             raise failure
         return Wire()
 
-    feed = Newsfeed(opened, "channel", origin="me")
+    feed = Newsfeed(opened, "channel", origin="me", refused=never)
     assert await feed.listening(timeout=timedelta(seconds=5))
     await feed.close()

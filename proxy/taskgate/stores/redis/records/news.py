@@ -13,7 +13,7 @@ from datetime import timedelta
 from itertools import count
 from typing import Any, Final, Protocol
 
-from redis.exceptions import RedisError
+from redis.exceptions import NoPermissionError, RedisError
 
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import News, OwnerWatch, TaskWatch, Watch
@@ -48,14 +48,25 @@ class PubSub(Protocol):
 
 
 class Newsfeed:
-    """Listens from when it is made until it is closed, on the running loop."""
+    """Listens from when it is made until it is closed, on the running loop.
 
-    def __init__(self, open_pubsub: Callable[[], PubSub], channel: str, *, origin: str) -> None:
+    `refused` is told where the server is there and does not let us listen.
+    """
+
+    def __init__(
+        self,
+        open_pubsub: Callable[[], PubSub],
+        channel: str,
+        *,
+        origin: str,
+        refused: Callable[[BaseException], None],
+    ) -> None:
         self._origin = f"{origin}-"
         self._marks = count(1)
         self._journal = Journal()
         self._open = open_pubsub
         self._channel = channel
+        self._refused = refused
         self._doubtful: set[str] = set()
         self._listens = asyncio.Event()
         self._unread = Complaint("News that cannot be read are dropped: somebody else speaks on the gateways' channel")
@@ -101,6 +112,8 @@ class Newsfeed:
             except (RedisError, OSError, TimeoutError) as error:
                 if self._listens.is_set():
                     log.warning("No news from the task store until it is connected again (%s)", type(error).__name__)
+                if isinstance(error, NoPermissionError):
+                    self._refused(error)
             except Exception as error:  # whatever it is, nobody else would listen
                 self._failed.make(error)
             self._listens.clear()

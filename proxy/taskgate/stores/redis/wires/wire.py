@@ -36,7 +36,9 @@ class Wires:
         self.within = options.command_timeout.total_seconds()
         self._options = options
         self._connecting = options.connect_timeout.total_seconds()
-        self._any = Keys(options.key_prefix).of("any")
+        keys = Keys(options.key_prefix)
+        self._any = keys.of("any")
+        self._channels = keys.of("news"), keys.of("grown", "any")
         self._warned = False
         self._class, self._kept = _arguments(options)
         self._whereabouts = self._find_out()
@@ -77,6 +79,7 @@ class Wires:
                 # What a node says that does not have our slot, or whose cluster is not whole.
                 await wire.send_command("EXISTS", self._any)
                 await wire.read_response()
+                await self._expect_channels(wire)
         except BaseException:
             await self.drop(wire)
             raise
@@ -114,6 +117,18 @@ class Wires:
         if self._clock is not None:
             moment = unpack_time(int(seconds) * 1_000_000 + int(more))
             self._clock.align(moment, asked=asked, answered=self._clock.elapsed())
+
+    async def _expect_channels(self, wire: redis.Connection) -> None:
+        """The last that is asked over a connection: from then on it listens."""
+        news, grown = self._channels
+        # A word on one that nobody listens to; what is said on the other is read.
+        for command in (("PUBLISH", grown, ""), ("SUBSCRIBE", news)):
+            await wire.send_command(*command)
+            try:
+                await wire.read_response()
+            except NoPermissionError as error:
+                wanted = f"the channels under store.redis.key_prefix (&{self._options.key_prefix}* +@pubsub)"
+                raise Unfit(f"its user has to be given {wanted}: {error}") from error
 
     def _find_out(self) -> Whereabouts:
         options = self._options
