@@ -11,18 +11,23 @@ from taskgate.stores.room import stored_size
 from taskgate.tasks.record import Lease, TaskId, TaskRecord, altered
 
 BEATS: Final = 2
-"""How many signs of life have to find an ending stored until it is believed to stay."""
+"""For how many heartbeats an ending has to have been stored until it is believed to stay, once it is found again."""
 MAX_ENDED: Final = 16 * 1024 * 1024
 """Bytes of endings that are kept for that; one too many is not."""
 
 
 class Holdings:
-    """Belongs to one event loop, but `revisions`, which may be asked for from any thread."""
+    """Belongs to one event loop, but `revisions`, which may be asked for from any thread.
 
-    def __init__(self) -> None:
+    An ending is kept until it is found `patience` seconds after it was stored: then it is believed to stay. Moments are
+    of the stopwatch.
+    """
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
         self._records: dict[TaskId, TaskRecord] = {}
         self._revisions: dict[TaskId, int] = {}
-        self._ended: dict[TaskId, int] = {}
+        self._ended: dict[TaskId, float] = {}
         self._bytes = 0
 
     def revisions(self) -> dict[TaskId, int]:
@@ -48,8 +53,8 @@ class Holdings:
         self.end(record.id, forget=True)
         self._set(record)
 
-    def put(self, record: TaskRecord) -> None:
-        """What is stored now of something that is kept; heads do."""
+    def put(self, record: TaskRecord, *, at: float) -> None:
+        """What is stored, since `at`, of something that is kept; heads do."""
         known = self._records.get(record.id)
         if known is None or known.revision >= record.revision or known.status.is_terminal:
             return
@@ -60,24 +65,27 @@ class Holdings:
                 self.end(record.id, forget=True)
             else:
                 self._bytes += size
-                self._ended[record.id] = BEATS
+                self._ended[record.id] = at
+
+    def put_back(self, task: TaskId, *, at: float) -> None:
+        """It is stored again: an ending is believed to stay as late as if it were a new one."""
+        if task in self._ended:
+            self._ended[task] = at
 
     def end(self, task: TaskId, *, forget: bool = False) -> None:
         """Keep it no longer; an ending is, until it was found, unless it is to be forgotten."""
-        left = self._ended.get(task)
-        if left is None or forget:
+        if forget or task not in self._ended:
             record = self._records.pop(task, None)
             self._revisions.pop(task, None)
             if self._ended.pop(task, None) is not None and record is not None:
                 self._bytes -= _size(record)
 
-    def found(self, revisions: Mapping[TaskId, int]) -> None:
-        """A sign of life found these in the store, at least at these revisions."""
+    def found(self, revisions: Mapping[TaskId, int], *, asked: float) -> None:
+        """A sign of life that left then found these in the store, at least at these revisions."""
         for task, revision in revisions.items():
-            left = self._ended.get(task) if revision == self._revisions.get(task) else None
-            if left is not None and left > 1:
-                self._ended[task] = left - 1
-            elif left is not None:
+            since = self._ended.get(task) if revision == self._revisions.get(task) else None
+            # However many signs of life were given meanwhile: what takes over may take a while to be without it.
+            if since is not None and asked - since >= self._patience:
                 self.end(task, forget=True)
 
     def _set(self, record: TaskRecord) -> None:

@@ -14,26 +14,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
-from logging import getLogger
 from typing import Final, NamedTuple
 
 from taskgate.clock import SharedClock
 from taskgate.engine.background import Background
 from taskgate.engine.heartbeat import Heartbeat
-from taskgate.engine.holdings import Holdings
+from taskgate.engine.holdings import BEATS, Holdings
+from taskgate.engine.restoring import Restoring
 from taskgate.engine.runs import Run
 from taskgate.engine.strays import Strays
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.sharing import Apart, Beat, Leases
-from taskgate.tasks.record import Lease, TaskId, TaskRecord
+from taskgate.tasks.record import TaskId, TaskRecord
 from taskgate.telemetry.audit import Audit, LeaseLost
 
 STEADY_BEATS: Final = 2
 """For how many heartbeats the store has to be there before anything is taken over: by then all others were heard."""
 PULSES: Final = 4
 """How often, in a heartbeat, the loop shows that it lives."""
-
-log = getLogger("taskgate.leases")
 
 
 class LeaseRules(NamedTuple):
@@ -71,9 +69,9 @@ class Leasing:
         self._clock = clock
         self._audit = audit
         self._runs: dict[TaskId, Run] = {}
-        self._kept = Holdings()
+        self._kept = Holdings(BEATS * rules.heartbeat.total_seconds())
+        self._restoring = Restoring(self._kept, leases, holder=holder, length=rules.length, clock=clock)
         self._strays = Strays(STEADY_BEATS * rules.heartbeat.total_seconds())
-        self._refused: set[TaskId] = set()
         self._background = Background()
         self._heartbeat = Heartbeat(apart, self._beat_apart, every=rules.heartbeat)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -172,7 +170,7 @@ class Leasing:
 
     def wrote(self, record: TaskRecord) -> None:
         """See Hold."""
-        self._kept.put(record)
+        self._kept.put(record, at=self._clock.elapsed())
 
     def overslept(self, since: float) -> bool:
         """See Hold."""
@@ -183,7 +181,7 @@ class Leasing:
         known = self._kept.revision(task)
         if known is None or (found is not None and (found.revision >= known or found.status.is_terminal)):
             return False
-        return await self._restore(task)
+        return await self._restoring.restore(task)
 
     # --- signs of life
 
@@ -226,23 +224,26 @@ class Leasing:
         self._clock.align(said.time, asked=asked, answered=answered)
         self._others = said.alive - {self.holder}
         self._until, self._full = said.time + sign.lease, said.full
-        forgotten = self._forgotten(said.behind)
-        for run in self._running(self._refused.intersection(forgotten), asked):
+        forgotten = self._restoring.forgotten(said.behind)
+        refused = self._restoring.refused(forgotten)
+        for run in self._running(refused, asked):
             # It was not to be put back, and is not there as it was: another has it.
             self.lose(run)
-        self._refused.clear()
+        for task in refused - self._runs.keys():
+            self._kept.end(task, forget=True)
         if forgotten or _is_older(said, sign) or self._was_set():
             # Others may not have found it out yet: until they have, their leases are not what they seem.
             self._miss()
         elif self._steady is None:
             self._steady = answered
         if forgotten:
-            self._background.run(partial(self._restore_all, forgotten))
+            self._background.run(partial(self._restoring.restore_all, forgotten - refused))
         for run in self._running(said.lost, asked):
             self.lose(run)
         for run in self._running(said.ended, asked):
             run.stop()
-        self._kept.found({task: revision for task, revision in sign.held.items() if task not in said.behind})
+        found = {task: revision for task, revision in sign.held.items() if task not in said.behind}
+        self._kept.found(found, asked=asked)
         self._free_strays(said.alive, asked)
 
     def _was_set(self) -> bool:
@@ -261,38 +262,6 @@ class Leasing:
         """Those of them that ran here when something was asked: one that was taken over again since is another."""
         runs = [self._runs[task] for task in tasks if task in self._runs]
         return (run for run in runs if run.begun <= asked)
-
-    # --- what the store forgot
-
-    def _forgotten(self, behind: Iterable[TaskId]) -> list[TaskId]:
-        """Of what the store has older, or not at all, that which it should have."""
-        now, forgotten = self._clock.now(), []
-        for task in behind:
-            record = self._kept.whole(task, self._lease(now))
-            if record is not None and record.expires_at > now:
-                forgotten.append(task)
-            else:
-                self._kept.end(task, forget=True)
-        return forgotten
-
-    async def _restore_all(self, tasks: Iterable[TaskId]) -> None:
-        count = 0
-        with suppress(StoreUnavailable):
-            for task in tasks:
-                if await self._restore(task):
-                    count += 1
-                else:
-                    self._refused.add(task)
-        if count:
-            log.warning("the store had forgotten tasks, which were put back", extra={"tasks": count})
-
-    async def _restore(self, task: TaskId) -> bool:
-        now = self._clock.now()
-        record = self._kept.whole(task, self._lease(now))
-        return record is not None and record.expires_at > now and await self._leases.restore(record)
-
-    def _lease(self, now: datetime) -> Lease:
-        return Lease(holder=self.holder, until=now + self.rules.length)
 
 
 def _is_older(said: Beat, sign: _Sign) -> bool:

@@ -1,4 +1,4 @@
-"""What a process holds in a store that others share: how it keeps it, loses it, and puts back what was forgotten."""
+"""What a process holds in a store that others share: how it keeps it, and loses it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from helpers.records import after, new_lease
-from taskgate.engine import holdings
 from taskgate.engine.takeovers import OUTCOME_UNKNOWN
-from taskgate.tasks.events import CallSucceeded, Progressed
-from taskgate.tasks.record import Faulted, FaultReason, Succeeded, TaskRecord, TaskStatus
+from taskgate.tasks.events import CallSucceeded
+from taskgate.tasks.record import Faulted, FaultReason, TaskRecord, TaskStatus
 from taskgate.telemetry.audit import LateAnswerDropped, LeaseLost, TaskRecovered
 from unit.engine.gated import Replica
 from unit.engine.several_runners import RULES, World
@@ -168,83 +166,6 @@ async def test_a_call_that_another_ended_is_given_up_with_the_next_sign_of_life(
     await world.tick()
     assert world.server.open == []
     assert told(first, LeaseLost) == []
-
-
-async def test_a_task_that_the_store_forgot_is_put_back_whole(world: World) -> None:
-    record = await running(world)
-    before = world.head(record)
-    world.go_back()
-    assert record.id not in world.store._kept
-    await world.tick()
-    kept = world.store._kept[record.id]
-    assert (kept.head.revision, kept.head.dispatched, kept.params) == (before.revision, True, record.call.params)
-    world.answer()
-    await world.rest()
-    assert world.head(record).status is TaskStatus.COMPLETED
-
-
-async def test_an_end_that_finds_the_task_forgotten_puts_it_back_first(world: World) -> None:
-    record = await running(world)
-    world.go_back()
-    world.answer()
-    await world.rest()
-    assert world.head(record).status is TaskStatus.COMPLETED
-
-
-@pytest.mark.parametrize("beats", [0, 1, 2])
-async def test_an_end_is_put_back_that_was_forgotten_until_two_signs_of_life_found_it(world: World, beats: int) -> None:
-    first = world.replicas[0]
-    record = await running(world)
-    world.save()
-    world.answer()
-    await world.rest()
-    for _ in range(beats):
-        world.beat(first)
-        await world.rest()
-    world.go_back()
-    world.beat(first)
-    await world.rest()
-    kept = world.store._kept[record.id]
-    assert (kept.head.status is TaskStatus.COMPLETED) is (beats < 2)
-    assert (kept.outcome == Succeeded(result='{"content":[]}', tool_error=False)) is (beats < 2)
-
-
-async def test_of_ends_no_more_bytes_are_kept_than_may_be(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holdings, "MAX_ENDED", 10)
-    record = await running(world)
-    world.answer()
-    await world.rest()
-    world.go_back()
-    await world.tick()
-    assert record.id not in world.store._kept
-
-
-async def test_nothing_is_put_back_that_has_expired(world: World) -> None:
-    record = await running(world)
-    world.go_back()
-    world.clock.advance(record.ttl)
-    await world.tick()
-    assert record.id not in world.store._kept
-
-
-async def test_what_is_not_to_be_put_back_is_anothers(world: World) -> None:
-    """The store went back to what another process has taken over since."""
-    first, second, _ = world.replicas
-    record = await running(world)
-    world.save()
-    await world.tick()
-    head = world.head(record)
-    assert await world.store.swap(after(head, Progressed(message="1/2")), expected=head.revision)
-    first.leasing.wrote(world.head(record))
-    world.go_back()
-    kept = world.store._kept[record.id]
-    kept.head = after(kept.head)
-    object.__setattr__(kept.head, "lease", new_lease(holder=second.name, until=world.clock.now() + RULES.length * 9))
-    for _ in range(2):
-        world.beat(first)
-        await world.rest()
-    assert told(first, LeaseLost) == [LeaseLost("task")]
-    assert world.server.open == []
 
 
 async def test_nothing_is_taken_over_until_the_store_has_been_there_for_two_heartbeats(world: World) -> None:
