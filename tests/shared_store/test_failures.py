@@ -149,8 +149,9 @@ async def test_scripts_that_the_server_was_told_to_forget_run_all_the_same(
 
 
 async def test_a_full_memory_refuses_writes_and_gives_what_there_is(
-    server: SharedServer, shared: Shared, caplog: pytest.LogCaptureFixture
+    server: SharedServer, shared: Shared, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("taskgate.stores.redis.wires.health._CALM", 0.0)
     session = new_session()
     await shared.store.put(session)
     server.ask("CONFIG", "SET", "maxmemory-policy", "noeviction")
@@ -163,10 +164,12 @@ async def test_a_full_memory_refuses_writes_and_gives_what_there_is(
         assert await shared.store.find(session.owner, session.id, now=EPOCH) == session
         assert await shared.store.load(record.owner, record.id, now=EPOCH) is None
     assert caplog.text.count("refuses what it is asked") == 1
+    assert "does again what it refused" not in caplog.text
     server.ask("CONFIG", "SET", "maxmemory", 0)
     assert await works(shared)
     record = record_of_now()
     assert await shared.store.insert(record, caps=()) == record.id
+    assert caplog.text.count("does again what it refused") == 1
 
 
 async def test_a_replica_is_not_written_to_and_not_believed(

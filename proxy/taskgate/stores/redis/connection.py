@@ -63,17 +63,17 @@ class Connection:
         rest = (len(keys), *keys, *arguments)
         try:
             try:
-                return await self._follow(("EVALSHA", script.sha, *rest), durable=durable)
+                return await self._follow(("EVALSHA", script.sha, *rest), script.sha, durable=durable)
             except NoScriptError:
                 # Said before anything of it ran: the server was started, or told to forget, since it ran last.
-                return await self._follow(("EVAL", script.text, *rest), durable=durable)
+                return await self._follow(("EVAL", script.text, *rest), script.sha, durable=durable)
         except FOREIGN as error:
             raise StoreUnavailable("The task store is not available") from error
 
     async def do(self, *command: Value, durable: bool = False) -> Any:
         """What one command returns. Raises StoreUnavailable; it may have been done then."""
         try:
-            return await self._follow(command, durable=durable)
+            return await self._follow(command, str(command[0]), durable=durable)
         except FOREIGN as error:
             raise StoreUnavailable("The task store is not available") from error
 
@@ -94,30 +94,34 @@ class Connection:
         await self._bundles.close()
         await self._pool.close()
 
-    async def _follow(self, command: Sequence[Value], *, durable: bool) -> Any:
+    async def _follow(self, command: Sequence[Value], what: str, *, durable: bool) -> Any:
+        """`what` is the same for commands that are refused, or done, for the same reasons."""
         for left in reversed(range(_TRIES)):
             self.health.expect()
             try:
-                return await self._exchange(command, durable=durable)
+                answer = await self._exchange(command, what, durable=durable)
             except UNUSABLE as error:
                 await self._pool.drop_idle()
                 if not left or not isinstance(error, MovedError):
                     self.health.lose(error)
                     raise
+                continue
             except NoScriptError:
                 raise
             except ResponseError as error:
-                self.health.complain(error)
+                self.health.complain(error, what)
                 raise
+            self.health.done(what)
+            return answer
         raise AssertionError("the last try returns or raises")
 
-    async def _exchange(self, command: Sequence[Value], *, durable: bool) -> Any:
+    async def _exchange(self, command: Sequence[Value], what: str, *, durable: bool) -> Any:
         if not (durable and self._replicas):
             return await self._bundles.ask(_pack(command))
         async with self._bundles.lent() as wire:
-            return await self._lasting(wire, command)
+            return await self._lasting(wire, command, what)
 
-    async def _lasting(self, wire: redis.Connection, command: Sequence[Value]) -> Any:
+    async def _lasting(self, wire: redis.Connection, command: Sequence[Value], what: str) -> Any:
         """The answer, once enough replicas have what was written before it."""
         within = self._wires.within
         patience = int(within * 1000 / 2)
@@ -133,7 +137,8 @@ class Connection:
         if refused is not None:
             raise refused
         if have < self._replicas:
-            self.health.complain(RedisError(f"NOREPLICAS {have} of {self._replicas} replicas have what was written"))
+            lacking = RedisError(f"NOREPLICAS {have} of {self._replicas} replicas have what was written")
+            self.health.complain(lacking, what)
             raise StoreUnavailable("What was written may be lost: too few replicas of the task store have it")
         return answer
 

@@ -6,6 +6,7 @@ What is told is a hint. What must not live here: what has grown.
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import Context
 from datetime import timedelta
 from typing import Any, Final
 
@@ -74,7 +75,8 @@ class Growth:
 
     async def _begin(self, name: str) -> None:
         if self._listening is None:
-            self._listening = asyncio.create_task(self._listen(), name="taskgate-stream-growth")
+            # It is for all that come, and not for the request of the first.
+            self._listening = asyncio.create_task(self._listen(), name="taskgate-stream-growth", context=Context())
         elif self._pubsub is not None:
             # Where it fails, who listens meets it, too.
             with suppress(*_FAILURES):

@@ -71,9 +71,9 @@ async def test_a_verb_is_one_round_trip(
     asked: list[object] = []
     exchange = connection._exchange
 
-    async def counted(command: Sequence[Value], *, durable: bool) -> object:
+    async def counted(command: Sequence[Value], what: str, *, durable: bool) -> object:
         asked.append(command[0])
-        return await exchange(command, durable=durable)
+        return await exchange(command, what, durable=durable)
 
     monkeypatch.setattr(connection, "_exchange", counted)
     await verb(store)

@@ -5,6 +5,7 @@ as long as nothing became of it. What must not live here: which inserts these ar
 """
 
 import asyncio
+from contextvars import Context
 from typing import Final
 
 from taskgate.errors import StoreUnavailable
@@ -40,7 +41,8 @@ class Withdrawals:
             return
         self._left[id] = (mark, _LOOKS)
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._withdraw(), name="taskgate-store-withdrawals")
+            # It is for all that are added, and not for the request of the first.
+            self._task = asyncio.create_task(self._withdraw(), name="taskgate-store-withdrawals", context=Context())
 
     async def close(self) -> None:
         """Remove no more."""

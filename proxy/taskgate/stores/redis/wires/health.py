@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from contextvars import Context
 from datetime import timedelta
 from typing import Final
 
@@ -18,10 +19,24 @@ _PAUSE: Final = timedelta(milliseconds=500)
 """Between two looks at a server that does not answer."""
 _QUIET: Final = 60.0
 """Seconds for which the same complaint is not logged again."""
+_CALM: Final = 5.0
+"""Seconds without a refusal of a kind after which what is done again tells that it is over."""
 
 
 class Unfit(Exception):
     """The server answers, but is not one to keep anything at; the text is for the operator."""
+
+
+class _Refusals:
+    """Of one kind: what was refused, as the server said it last, and when it was told."""
+
+    __slots__ = ("last", "said", "told", "what")
+
+    def __init__(self) -> None:
+        self.what: set[str] = set()
+        self.said = ""
+        self.last = 0.0
+        self.told = float("-inf")
 
 
 class Health:
@@ -34,7 +49,7 @@ class Health:
         self._look = look
         self._level = logging.DEBUG if quiet else logging.ERROR
         self._looking: asyncio.Task[None] | None = None
-        self._complained: dict[str, float] = {}
+        self._refusals: dict[str, _Refusals] = {}
         self._closed = False
 
     @property
@@ -51,16 +66,30 @@ class Health:
         """It does not answer, or not as it should: nobody asks it until it does."""
         if self._looking is None and not self._closed:
             log.log(self._level, "The task store cannot be used: %s", _said(reason))
-            self._looking = asyncio.create_task(self._keep_looking(_said(reason)), name="taskgate-store-health")
+            # It is nobody's: whoever met it first is answered long before it is over.
+            looking = self._keep_looking(_said(reason))
+            self._looking = asyncio.create_task(looking, name="taskgate-store-health", context=Context())
 
-    def complain(self, reason: BaseException) -> None:
-        """It refused something: logged now and then, for it may do so for every request."""
+    def complain(self, reason: BaseException, what: str) -> None:
+        """It refused something, `what`: logged now and then, for it may do so for every request."""
         now, said = asyncio.get_running_loop().time(), _said(reason)
         # What the library has no class for begins with its kind.
-        kind = f"{type(reason).__name__} {said.partition(' ')[0]}"
-        if now - self._complained.get(kind, -_QUIET) >= _QUIET:
-            self._complained[kind] = now
+        refusals = self._refusals.setdefault(f"{type(reason).__name__} {said.partition(' ')[0]}", _Refusals())
+        refusals.what.add(what)
+        refusals.last, refusals.said = now, said
+        if now - refusals.told >= _QUIET:
+            refusals.told = now
             log.log(self._level, "The task store refuses what it is asked: %s", said)
+
+    def done(self, what: str) -> None:
+        """It did something: where it had refused that before, and nothing of the kind lately, it is told to be over."""
+        if not self._refusals:
+            return
+        calm, level = asyncio.get_running_loop().time() - _CALM, min(self._level, logging.WARNING)
+        for kind, refusals in tuple(self._refusals.items()):
+            if what in refusals.what and refusals.last <= calm:
+                del self._refusals[kind]
+                log.log(level, "The task store does again what it refused: %s", refusals.said)
 
     async def close(self) -> None:
         """Look no more."""

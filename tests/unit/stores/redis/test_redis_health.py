@@ -1,0 +1,117 @@
+"""What is told of a server that refuses something, or cannot be used, and in whose name."""
+
+import asyncio
+from contextvars import ContextVar
+from datetime import timedelta
+from typing import Any, NoReturn
+
+import pytest
+from redis.exceptions import OutOfMemoryError
+
+from helpers.waiting import bounded
+from taskgate.errors import StoreUnavailable
+from taskgate.stores.redis.growth import Growth
+from taskgate.stores.redis.records.withdrawals import Withdrawals
+from taskgate.stores.redis.wires import health as module
+from taskgate.stores.redis.wires.health import Health
+
+REQUEST: ContextVar[str | None] = ContextVar("REQUEST", default=None)
+FULL = OutOfMemoryError("command not allowed")
+OVER = "The task store does again what it refused: command not allowed"
+
+
+@pytest.fixture
+def health(monkeypatch: pytest.MonkeyPatch) -> Health:
+    """Of a server that calms down at once."""
+    monkeypatch.setattr(module, "_CALM", 0.0)
+
+    async def look() -> None: ...
+
+    return Health(look)
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.message for record in caplog.records]
+
+
+async def test_that_it_does_again_what_it_refused_is_told_once(
+    health: Health, caplog: pytest.LogCaptureFixture
+) -> None:
+    health.complain(FULL, "insert")
+    health.complain(FULL, "insert")
+    for _ in range(3):
+        health.done("insert")
+    assert told(caplog) == ["The task store refuses what it is asked: command not allowed", OVER]
+    health.complain(FULL, "insert")
+    assert len(told(caplog)) == 3
+
+
+async def test_what_was_never_refused_tells_nothing(health: Health, caplog: pytest.LogCaptureFixture) -> None:
+    health.complain(FULL, "insert")
+    health.done("load")
+    assert OVER not in told(caplog)
+
+
+async def test_it_is_not_over_while_it_refuses_others_of_the_same_kind(
+    health: Health, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_CALM", 3600.0)
+    health.complain(FULL, "insert")
+    health.done("insert")
+    assert OVER not in told(caplog)
+
+
+async def test_that_it_can_be_used_again_is_told_in_nobody_s_name() -> None:
+    named: list[str | None] = []
+
+    async def look() -> None:
+        named.append(REQUEST.get())
+
+    health = Health(look)
+    REQUEST.set("the first that met it")
+    health.lose(ConnectionError())
+    async with bounded():
+        while not health.is_well:
+            await asyncio.sleep(0)
+    assert named == [None]
+
+
+async def test_one_listens_for_the_growth_of_streams_in_nobody_s_name() -> None:
+    named: list[str | None] = []
+
+    def refuse() -> NoReturn:
+        named.append(REQUEST.get())
+        raise ConnectionError
+
+    growth = Growth(refuse)
+    REQUEST.set("the first that waits")
+    async with bounded():
+        waiting = asyncio.create_task(growth.wait("channel", timedelta(hours=1)))
+        while not named:
+            await asyncio.sleep(0)
+        await growth.close()
+        await waiting
+    assert named == [None]
+
+
+async def test_inserts_are_withdrawn_in_nobody_s_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taskgate.stores.redis.records.withdrawals._PAUSE", 0)
+    named: list[str | None] = []
+
+    class Refusing:
+        def mark(self) -> str:
+            return ""
+
+        async def run(self, *_: Any, **__: Any) -> NoReturn:
+            named.append(REQUEST.get())
+            raise StoreUnavailable("down")
+
+    nothing: Any = Refusing()
+    withdrawals = Withdrawals(nothing, "", nothing)
+    REQUEST.set("the first that is in doubt")
+    withdrawals.add("task", "mark")
+    async with bounded():
+        while not named:
+            await asyncio.sleep(0)
+    await withdrawals.close()
+    assert set(named) == {None}
