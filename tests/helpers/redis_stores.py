@@ -54,8 +54,8 @@ def connect(options: RedisOptions) -> LosingConnection:
 async def store_over(connection: Connection, options: RedisOptions, *, within: timedelta | None = None) -> RedisStore:
     """A store over that connection, which it closes; `within` is for records that are made by the server's time."""
     keys = Keys(options.key_prefix)
-    origin = f"process-{next(_numbers)}"
-    news = Newsfeed(connection.pubsub, keys.of("news"), origin=origin, refused=connection.health.lose)
+    origin, health = f"process-{next(_numbers)}", connection.health
+    news = Newsfeed(connection.pubsub, keys.of("news"), origin=origin, refused=health.lose, usable=health.recovered)
     store = RedisStore(connection, keys, sessions=MemoryStore(), news=news, let_go=connection.close, within=within)
     assert await news.listening(timeout=timedelta(seconds=5))
     return store

@@ -49,7 +49,8 @@ async def _open(options: RedisOptions, connection: Connection, keys: Keys, *, th
     origin = uuid4().hex
     post, streams = PostInRedis(connection, keys, origin=origin), StreamsInRedis(connection, keys)
     # Without news hosts would wait here for what others did long ago: a gateway that hears none is none to ask.
-    news = Newsfeed(connection.pubsub, keys.of("news"), origin=origin, refused=connection.health.lose)
+    health = connection.health
+    news = Newsfeed(connection.pubsub, keys.of("news"), origin=origin, refused=health.lose, usable=health.recovered)
 
     async def let_go() -> None:
         await streams.close()

@@ -56,6 +56,10 @@ def never(error: BaseException) -> None:
     raise AssertionError(error)
 
 
+async def at_once() -> None:
+    """The server can be asked."""
+
+
 @pytest.fixture
 def wires() -> list[Wire]:
     return []
@@ -69,7 +73,7 @@ async def news(wires: list[Wire], monkeypatch: pytest.MonkeyPatch) -> AsyncItera
         wires.append(Wire())
         return wires[-1]
 
-    feed = Newsfeed(opened, "channel", origin="me", refused=never)
+    feed = Newsfeed(opened, "channel", origin="me", refused=never, usable=at_once)
     assert await feed.listening(timeout=timedelta(seconds=5))
     yield feed
     await feed.close()
@@ -196,7 +200,7 @@ async def test_nobody_listens_where_there_is_no_server(caplog: pytest.LogCapture
     async def subscribe(*channels: str) -> None:
         raise ConnectionError
 
-    news = Newsfeed(refuse, "channel", origin="me", refused=never)
+    news = Newsfeed(refuse, "channel", origin="me", refused=never, usable=at_once)
     assert not await news.listening(timeout=timedelta(milliseconds=1))
     await news.close()
     with pytest.raises(StoreUnavailable):
@@ -215,10 +219,42 @@ async def test_a_server_that_does_not_let_it_listen_is_told_of_each_time(monkeyp
         wire.said.put_nowait(refusal)
         return wire
 
-    news = Newsfeed(refuse, "channel", origin="me", refused=told.put_nowait)
+    news = Newsfeed(refuse, "channel", origin="me", refused=told.put_nowait, usable=at_once)
     async with bounded():
         assert [await told.get(), await told.get()] == [refusal, refusal]
     await news.close()
+
+
+async def test_nobody_is_woken_to_look_before_the_server_can_be_asked(
+    wires: list[Wire], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("taskgate.stores.redis.records.news._AGAIN", 0)
+    can_be_asked, asked = asyncio.Event(), asyncio.Event()
+    can_be_asked.set()
+
+    async def usable() -> None:
+        asked.set()
+        await can_be_asked.wait()
+
+    def opened() -> Wire:
+        wires.append(Wire())
+        return wires[-1]
+
+    feed = Newsfeed(opened, "channel", origin="me", refused=never, usable=usable)
+    assert await feed.listening(timeout=timedelta(seconds=5))
+    since = await place(feed)
+    waiting = asyncio.create_task(heard(feed, since))
+    can_be_asked.clear()
+    asked.clear()
+    wires[0].said.put_nowait(ConnectionError())
+    async with bounded():
+        await asked.wait()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    can_be_asked.set()
+    assert not (await waiting).complete
+    await feed.close()
 
 
 async def test_what_cannot_be_read_is_dropped_and_told_once(
@@ -258,6 +294,6 @@ async def test_a_connection_that_cannot_even_be_made_is_made_later(
             raise failure
         return Wire()
 
-    feed = Newsfeed(opened, "channel", origin="me", refused=never)
+    feed = Newsfeed(opened, "channel", origin="me", refused=never, usable=at_once)
     assert await feed.listening(timeout=timedelta(seconds=5))
     await feed.close()

@@ -50,7 +50,7 @@ class PubSub(Protocol):
 class Newsfeed:
     """Listens from when it is made until it is closed, on the running loop.
 
-    `refused` is told where the server is there and does not let us listen.
+    `refused` is told where the server is there and does not let us listen; `usable` waits until it can be asked.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class Newsfeed:
         *,
         origin: str,
         refused: Callable[[BaseException], None],
+        usable: Callable[[], Awaitable[None]],
     ) -> None:
         self._origin = f"{origin}-"
         self._marks = count(1)
@@ -67,6 +68,7 @@ class Newsfeed:
         self._open = open_pubsub
         self._channel = channel
         self._refused = refused
+        self._usable = usable
         self._doubtful: set[str] = set()
         self._listens = asyncio.Event()
         self._unread = Complaint("News that cannot be read are dropped: somebody else speaks on the gateways' channel")
@@ -143,11 +145,13 @@ class Newsfeed:
             if message["type"] == "message":
                 self._read(message["data"])
             elif message["type"] == "subscribe":
-                self._begin_anew()
+                await self._begin_anew()
 
-    def _begin_anew(self) -> None:
+    async def _begin_anew(self) -> None:
         # The library connects again by itself, too.
         self._doubtful.clear()
+        # Whoever is woken looks, and would be refused who looks before it is known that the server is there.
+        await self._usable()
         self._journal.forget()
         self._listens.set()
 

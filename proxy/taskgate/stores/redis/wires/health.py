@@ -62,6 +62,11 @@ class Health:
         if self._looking is not None:
             raise StoreUnavailable("The task store is not available")
 
+    async def recovered(self) -> None:
+        """Wait until it answers again, or nobody looks any more."""
+        if self._looking is not None:
+            await asyncio.wait((self._looking,))
+
     def lose(self, reason: BaseException) -> None:
         """It does not answer, or not as it should: nobody asks it until it does."""
         if self._looking is None and not self._closed:
