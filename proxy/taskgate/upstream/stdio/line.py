@@ -27,8 +27,6 @@ HARD: Final = 2.0
 """Seconds that it has after that, before it gets SIGKILL."""
 MOMENT: Final = 1.0
 """Seconds that the other signs of an end have to arrive after the first."""
-
-
 REASON: Final = 0.25
 """Seconds for which whoever could not say something waits to hear why: that a program ended is heard after it did."""
 
