@@ -11,7 +11,8 @@ PRODUCT = CHECKOUT / "proxy"
 MODULES = sorted(
     file for folder in ("proxy", "tests", "example", "bench", "grafana") for file in (CHECKOUT / folder).rglob("*.py")
 )
-MAX_LINES, MAX_FUNCTION_LINES = 300, 60
+MAX_LINES, MAX_FUNCTION_LINES = 700, 60
+"""A module is one idea: a count never says where to cut it, and one this long is more than one idea."""
 EMPTY_WORDS = {"manager", "managers", "helper", "helpers", "util", "utils", "data", "process"}
 """What a thing may not be called, whatever word stands before: they fit everything, and so say nothing."""
 
