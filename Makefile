@@ -6,7 +6,7 @@ PY = .venv/bin/python
 STAMP = .venv/made-from-pyproject
 DEBIAN = On Debian 12 or newer: apt-get install python3 python3-venv
 
-.PHONY: help setup run test environments provider peers chaos fuzz check bench dashboards fmt clean
+.PHONY: help setup run test environments provider peers attacks chaos fuzz check bench dashboards fmt clean
 
 help:
 	@echo 'make setup   what all others need: .venv with taskgate in it'
@@ -16,6 +16,7 @@ help:
 	@echo '             REPLICAS=3: three of taskgate that share a Valkey, behind nginx if it is here (Debian: apt-get install nginx-light)'
 	@echo "             UPSTREAM='npx -y some-server', or a URL: before a server of your own, whose tools are listed"
 	@echo 'make test    every test'
+	@echo 'make attacks what hostile hosts and servers do to a gateway in a process of its own, with what was measured'
 	@echo 'make chaos   gateways that share a store, and much that goes wrong; SEEDS=1,2,3 and SECONDS=60 for other runs, or longer ones'
 	@echo 'make fuzz    every property on twenty times as many examples as in `make test`; SEED=1 for others'
 	@echo 'make check   ruff, mypy and the import contracts'
@@ -63,6 +64,10 @@ test: $(STAMP) environments provider peers
 	$(PY) -m pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder -m 'not alone' || status=$$?; \
 	$(PY) -m pytest -m alone || status=$$?; \
 	exit $$status
+
+# Part of `make test`, where what they measure is not printed.
+attacks: $(STAMP)
+	$(PY) -m pytest -s -m attack
 
 # A short run of one seed is part of `make test`.
 SEEDS ?= 1,2,3,4,5
