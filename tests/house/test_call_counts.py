@@ -1,0 +1,88 @@
+"""What a usual request costs, counted in functions of the package that it enters: a budget that only goes down.
+
+Counted on a running gateway on real sockets, on the thread of its loop: the count is the same on every machine, but for
+a turn more or less where the network cuts a message, so the least of several requests is taken. A coroutine that goes
+on after a wait counts once more. With a store on disk, metrics, an audit log and a rate.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+import taskgate
+from helpers.scripted_upstream import ScriptedServer
+from helpers.waiting import bounded
+from helpers.whole_gateway import WholeGateway, configuration, running
+
+PACKAGE = str(Path(taskgate.__file__).parent)
+ROUNDS = 15
+ROOMY = {"name": "calls", "scope": "context", "methods": ["*"], "rate": "1000/s", "burst": 1000}
+
+Walk = Counter[str]
+
+
+@contextmanager
+def counted() -> Iterator[Walk]:
+    """The functions of the package that are entered on this thread, each with how often."""
+    walk: Walk = Counter()
+
+    def enter(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
+            place = Path(frame.f_code.co_filename).relative_to(PACKAGE)
+            walk[f"{place}:{frame.f_code.co_qualname}"] += 1
+
+    sys.setprofile(enter)
+    try:
+        yield walk
+    finally:
+        sys.setprofile(None)
+
+
+async def least(ask: Callable[[], Awaitable[object]]) -> Walk:
+    """The shortest walk of several requests on a kept connection."""
+    walks = []
+    async with bounded(30):
+        for _ in range(ROUNDS):
+            with counted() as walk:
+                await ask()
+            walks.append(walk)
+    return min(walks, key=Counter.total)
+
+
+def told(walk: Walk) -> str:
+    """The walk, so that a failure shows what made it longer."""
+    lines = "\n".join(f"{times:4} {place}" for place, times in sorted(walk.items()))
+    return f"{walk.total()} calls in {len({place.split(':')[0] for place in walk})} modules:\n{lines}"
+
+
+@pytest.fixture
+async def gateway(tmp_path: Path) -> AsyncIterator[WholeGateway]:
+    async with ScriptedServer() as server:
+        config = configuration({"reports": server.url}, folder=tmp_path, limits={"rate": [ROOMY]})
+        async with running(config, data_directory=tmp_path) as gateway:
+            yield gateway
+
+
+async def test_a_relayed_call_of_a_session_stays_within_its_budget(gateway: WholeGateway) -> None:
+    host = await gateway.greeted()
+    walk = await least(lambda: host.call("echo", {"text": "hello"}))
+    assert walk.total() <= 321, told(walk)
+
+
+async def test_a_relayed_call_of_the_stateless_era_stays_within_its_budget(gateway: WholeGateway) -> None:
+    host = gateway.stateless()
+    walk = await least(lambda: host.ask("tools/call", {"name": "echo", "arguments": {"text": "hello"}}))
+    assert walk.total() <= 393, told(walk)
+
+
+async def test_a_look_at_a_task_stays_within_its_budget(gateway: WholeGateway) -> None:
+    host = await gateway.greeted()
+    made = await host.call("echo", {"text": "hello"}, task={})
+    task = made.result["task"]["taskId"]
+    walk = await least(lambda: host.ask("tasks/get", {"taskId": task}))
+    assert walk.total() <= 192, told(walk)
