@@ -63,6 +63,36 @@ def test_what_is_declared_is_imported(declared: str) -> None:
     assert any(declared in distributions(name) for name in foreign())
 
 
+# Below these, published advisories concern code that is used here.
+SAFE = {"aiohttp": ">=3.14.3", "cryptography": ">=50", "pyjwt": ">=2.15.1"}
+REQUIREMENTS = [
+    *PROJECT["dependencies"],
+    *(each for name in ("tracing", "redis") for each in PROJECT["optional-dependencies"][name]),
+]
+
+
+def is_bounded(requirement: str) -> bool:
+    """Whether a requirement has a floor and a ceiling."""
+    return bool(re.search(r">=[\d.]+", requirement)) and bool(re.search(r"<\d", requirement))
+
+
+def test_every_dependency_has_a_floor_and_a_ceiling() -> None:
+    assert [requirement for requirement in REQUIREMENTS if not is_bounded(requirement)] == []
+
+
+@pytest.mark.parametrize("name", sorted(SAFE))
+def test_no_release_with_a_known_hole_is_accepted(name: str) -> None:
+    (requirement,) = [one for one in REQUIREMENTS if normal(re.split(r"[^\w.-]", one, maxsplit=1)[0]) == name]
+    assert f"{SAFE[name]}," in requirement
+
+
+def test_a_dependency_without_a_floor_or_a_ceiling_is_seen() -> None:
+    assert [one for one in ("a>=1,<2", "b>=1", "c<2", "d", "e[x]>=1.5,<2") if is_bounded(one)] == [
+        "a>=1,<2",
+        "e[x]>=1.5,<2",
+    ]
+
+
 def test_an_import_is_seen_wherever_it_stands() -> None:
     source = "import a.b, c\nfrom d.e import f\nfrom . import g\nfrom taskgate import h\ndef i():\n    import j as k\n"
     assert imported(source) == {"a", "c", "d", "j"}
