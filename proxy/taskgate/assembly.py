@@ -54,13 +54,15 @@ from taskgate.upstream.stdio.nurse import Nurse
 from taskgate.upstream.ways import way_to
 
 
-def upstream_maker(nurse: Nurse) -> MakeUpstream:
+def upstream_maker(nurse: Nurse, entropy: Entropy) -> MakeUpstream:
     """What makes servers of either era, spoken to as their settings say; programs are started by `nurse`."""
 
     def made(settings: UpstreamSettings, observer: UpstreamObserver, clock: Clock) -> Upstream:
         legacy, modern = LegacyUpstream(__version__), ModernUpstream(__version__)
         way = way_to(settings, observer, nurse)
-        return HttpUpstream(settings, dialect=legacy, modern=modern, observer=observer, clock=clock, way=way)
+        return HttpUpstream(
+            settings, dialect=legacy, modern=modern, observer=observer, clock=clock, entropy=entropy, way=way
+        )
 
     return made
 
@@ -148,7 +150,7 @@ async def build_house(
     store, shared, clock = kept
     audit, rules = sight.audit, rules_of(config)
     live, nurse = Live(rules), Nurse()
-    make = around.make_upstream or upstream_maker(nurse)
+    make = around.make_upstream or upstream_maker(nurse, around.entropy)
     mounting = Mounting(live=live, make=traced(make, sight.tracing), audit=audit, clock=clock, port=port)
     prepared = await mounting.prepare(config, rules)
     penalties = build_penalties(config)

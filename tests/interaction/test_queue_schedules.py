@@ -23,6 +23,7 @@ from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.queueing import bulkhead
 from taskgate.assembly import Surroundings, upstream_maker
+from taskgate.clock import SystemEntropy
 from taskgate.config.models import GatewayConfig
 from taskgate.upstream.settings import UpstreamSettings
 from taskgate.upstream.stdio.nurse import Nurse
@@ -174,7 +175,7 @@ async def history(servers: Sequence[ScriptedServer], folder: Path | None, seed: 
     watched: defaultdict[str, list[Watched]] = defaultdict(list)
 
     def watch(settings: UpstreamSettings, *made_of: Any) -> Any:
-        watched[settings.url].append(Watched(upstream_maker(Nurse())(settings, *made_of)))
+        watched[settings.url].append(Watched(upstream_maker(Nurse(), SystemEntropy())(settings, *made_of)))
         return watched[settings.url][-1]
 
     async with running(configured(servers[0], 2, folder=folder), Surroundings(make_upstream=watch)) as gateway:

@@ -6,10 +6,10 @@ What must not live here: bytes, and what a message means.
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Final, NamedTuple
 
 from taskgate.alarms import Alarms, Cancellable
+from taskgate.clock import Entropy
 from taskgate.dialects.base import UpstreamDialect
 from taskgate.interruption import Interruptible
 from taskgate.mcp.jsonrpc import Notification, Response
@@ -160,13 +160,12 @@ _AT_ONCE: Final = 0.001
 """Seconds that are not worth another wait."""
 
 
-def first_id(now: datetime) -> int:
-    """Where the ids of a process that begins now begin: what one before it has in flight in a session has others.
+def first_id(entropy: Entropy) -> int:
+    """The random id that a process begins with: no host can guess the ids and progress tokens of others (T17).
 
-    They stay so small that everybody can read them.
+    52 random bits: JavaScript servers read integers exactly below 2**53 only, and a process never counts that far.
     """
-    return int(now.timestamp()) % _SECONDS * _IDS_A_SECOND + 1
+    return int.from_bytes(entropy.token(7)) % _FIRST_IDS + 1
 
 
-_SECONDS: Final = 2**20
-_IDS_A_SECOND: Final = 2**10
+_FIRST_IDS: Final = 2**52

@@ -11,7 +11,7 @@ from itertools import count
 from logging import getLogger
 
 from taskgate.alarms import Alarms
-from taskgate.clock import Clock
+from taskgate.clock import Clock, Entropy
 from taskgate.dialects.base import UpstreamDialect
 from taskgate.dialects.stateless_server import StatelessServerDialect
 from taskgate.limits.breaker import CircuitState
@@ -63,6 +63,7 @@ class HttpUpstream:
         modern: StatelessServerDialect,
         observer: UpstreamObserver,
         clock: Clock,
+        entropy: Entropy,
         way: Way | None = None,
     ) -> None:
         self.name = settings.name
@@ -78,7 +79,7 @@ class HttpUpstream:
             settings=settings,
             dialect=dialect,
             observer=observer,
-            ids=count(first_id(clock.now())),
+            ids=count(first_id(entropy)),
             alarms=self._alarms,
             patience=Patience(settings),
             # Lines, and whatever is at their other end of a session, end with who has them.

@@ -10,7 +10,7 @@ import pytest
 from helpers.exchange_server import ExchangeServer
 from helpers.scripted_tasks import ScriptedTasks
 from helpers.scripted_upstream import ScriptedServer
-from taskgate.clock import Clock, SystemClock
+from taskgate.clock import Clock, SystemClock, SystemEntropy
 from taskgate.dialects.base import Params
 from taskgate.dialects.legacy.upstream import LegacyUpstream
 from taskgate.dialects.modern.upstream import ModernUpstream
@@ -169,6 +169,7 @@ def new_caller(url: str, host: Peer | None = None, *, clock: Clock | None = None
         modern=ModernUpstream("1.0"),
         observer=heard.observer(),
         clock=clock or SystemClock(),
+        entropy=SystemEntropy(),
     )
     return Caller(upstream, upstream.session(heard.of_session, speaks_for_anybody, host), heard)
 

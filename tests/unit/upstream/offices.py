@@ -9,6 +9,7 @@ from helpers.exchange_server import ExchangeServer
 from helpers.manual_clock import ManualClock
 from helpers.scripted_upstream import ScriptedServer
 from helpers.waiting import bounded
+from taskgate.clock import SystemEntropy
 from taskgate.dialects.base import Params
 from taskgate.dialects.legacy.upstream import LegacyUpstream
 from taskgate.dialects.modern.upstream import ModernUpstream
@@ -61,7 +62,7 @@ class Office:
             credentials_got=lambda seconds, ok: self.got.append(ok),
         )
         dialects = {"dialect": LegacyUpstream("1"), "modern": ModernUpstream("1")}
-        self.upstream = HttpUpstream(settings, **dialects, observer=observer, clock=self.clock)
+        self.upstream = HttpUpstream(settings, **dialects, observer=observer, clock=self.clock, entropy=SystemEntropy())
 
     def session(self, speaker: Speaker | Callable[[], Speaker]) -> UpstreamSession:
         speaks = speaker if callable(speaker) else lambda: speaker

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from taskgate.dialects import faults
+from taskgate.dialects.amending import changed, edits_of
 from taskgate.dialects.base import (
     Answer,
     AnswerPing,
@@ -32,6 +33,7 @@ from taskgate.dialects.legacy import questions, results
 from taskgate.dialects.legacy.capabilities import allows
 from taskgate.dialects.legacy.filters import FILTER_CAPABILITY, listing_of
 from taskgate.dialects.legacy.params import cursor_of, kept, passage, task_wish
+from taskgate.dialects.legacy.results import NO_TASK
 from taskgate.dialects.legacy.tasks import create_result, list_result, task_object, with_related_task
 from taskgate.dialects.legacy.tools import amend_tools, fitting_tools
 from taskgate.dialects.reading import meta_of, task_id, text_member, tool_name, value_of
@@ -39,6 +41,7 @@ from taskgate.dialects.repeats import repeat_key
 from taskgate.errors import InvalidParams, SessionRequired, UnknownMethod
 from taskgate.mcp import vocabulary as words
 from taskgate.mcp.jsonrpc import (
+    Members,
     Message,
     Notification,
     RawJson,
@@ -104,7 +107,12 @@ class LegacyDownstream:
         return result_text(id, "{}")
 
     def answer(self, id: RequestId, response: Response, foreign: Foreign | None = None) -> str:
-        return readdressed(response, id) if foreign is None else results.answer(id, response, foreign)
+        if foreign is not None:
+            return results.answer(id, response, foreign)
+        found = None if response.result is None else response.result.members
+        if response.result is None or not found or "_meta" not in found or not _is_related(found):
+            return readdressed(response, id)
+        return splice(response.text, [(*response.id_span, dump(id)), *edits_of(found, response.result.start, NO_TASK)])
 
     def tools(
         self,
@@ -119,6 +127,8 @@ class LegacyDownstream:
         page = response.text[response.result.start : response.result.end]
         if foreign is not None:
             page = fitting_tools(page)
+        elif response.result.members is not None and _is_related(response.result.members):
+            page = changed(page, NO_TASK)
         if shows is not None:
             page = without_hidden(page, shows)
         return result_text(id, amend_tools(page, support))
@@ -244,3 +254,9 @@ def _capabilities(declared: RawJson, tasks: RawJson | None) -> RawJson:
     if tasks is not None and "tools" in found:
         kept = splice(kept, [insertion(kept, "tasks", tasks)])
     return kept
+
+
+def _is_related(found: Members) -> bool:
+    """Whether a server's plain result claims to be of a task: such tasks are the gateway's alone (T23)."""
+    meta = found.get("_meta")
+    return meta is not None and meta.members is not None and words.RELATED_TASK in meta.members

@@ -7,7 +7,8 @@ call's own answer, to the byte but for the key that ties it to the task (decisio
 from datetime import timedelta
 from typing import Any, Final
 
-from taskgate.dialects.amending import Change, edits_of
+from taskgate.dialects.amending import edits_of
+from taskgate.dialects.legacy.results import NO_TASK
 from taskgate.dialects.outcomes import summary
 from taskgate.dialects.params import Params
 from taskgate.dialects.reading import value_of
@@ -174,7 +175,7 @@ def _own(response: Response) -> Response:
     found = response.result.members
     if found is None:
         raise _broke("what came of its task is no result")
-    edits = edits_of(found, response.result.start, Change(meta_drop=(words.RELATED_TASK,), keeps_protocol=True))
+    edits = edits_of(found, response.result.start, NO_TASK)
     return _read(splice(response.text, edits)) if edits else response
 
 

@@ -28,6 +28,8 @@ from taskgate.mcp.versions import Revision
 
 OTHER_ERA: Final = ("resultType", "ttlMs", "cacheScope")
 """Members of a result that this era does not have."""
+NO_TASK: Final = Change(meta_drop=(words.RELATED_TASK,), keeps_protocol=True)
+"""What becomes of a result of a server of this era that names a task of its own."""
 _NEWEST_CODES: Final = frozenset({words.HEADER_MISMATCH, words.MISSING_CAPABILITY, words.UNSUPPORTED_VERSION})
 
 
