@@ -7,12 +7,14 @@ checked for syntax and left alone. Knows nothing of JSON-RPC.
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from json.scanner import make_scanner
 from typing import Any, Final, NamedTuple, NoReturn
 
 from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.mcp import abridged
 from taskgate.mcp.depth import is_deeper
+from taskgate.mcp.extents import NumberTooLarge, end_of
 from taskgate.mcp.familiar import Familiar, Known
 
 RawJson = str
@@ -64,6 +66,8 @@ def read_object(text: str, shape: Shape) -> Members:
             _expect_end(text, end)
             return found
         _expect_end(text, _SCAN(text, at)[1])
+    except NumberTooLarge:
+        raise UnparsableMessage("A number in the body is too large") from None
     except NOT_JSON:
         raise UnparsableMessage("The body is not JSON") from None
     raise MalformedMessage("The message is not a JSON object")
@@ -102,7 +106,7 @@ def elements(text: RawJson, shape: Shape) -> list[Member]:
     found: list[Member] = []
     at = skip_space(text, at + 1)
     while text[at] != "]":
-        member, at = _walk_value(text, at, at, shape, len(_CLOSINGS) + 1)
+        member, at = _walk_value(text, at, at, shape)
         found.append(member)
         at = skip_space(text, at)
         if text[at] == ",":
@@ -121,8 +125,8 @@ def skip_space(text: str, at: int) -> int:
 # --- walking -----------------------------------------------------------------------------------------------------
 
 
-def walk(text: str, at: int, shape: Shape, depth: int = 1) -> tuple[Members, int]:
-    """The members of the object that starts at `at`, in `depth` - 1 others, and where it ends.
+def walk(text: str, at: int, shape: Shape) -> tuple[Members, int]:
+    """The members of the object that starts at `at`, and where it ends.
 
     Raises MalformedMessage for a repeated key, and what `NOT_JSON` names where there is no such object.
     """
@@ -142,7 +146,7 @@ def walk(text: str, at: int, shape: Shape, depth: int = 1) -> tuple[Members, int
         if key in found:
             raise MalformedMessage("A key stands twice in one object of the message")
         if key in shape or value_at < no_longer_large:
-            found[key], end = _walk_value(text, at, value_at, shape.get(key), depth)
+            found[key], end = _walk_value(text, at, value_at, shape.get(key))
         else:
             value, end = _SCAN(text, value_at)
             found[key] = _MEMBER(Member, (value, at, value_at, end, None))
@@ -170,17 +174,17 @@ def _odd_key(text: str, at: int) -> tuple[str, int]:
     return key, skip_space(text, colon + 1)
 
 
-def _walk_value(text: str, key_at: int, at: int, shape: Shape | None, depth: int) -> tuple[Member, int]:
+def _walk_value(text: str, key_at: int, at: int, shape: Shape | None) -> tuple[Member, int]:
     if shape is not None and text[at] == "{":
         if type(shape) is Familiar and text.startswith(shape.lead, at):
-            return _walk_familiar(text, key_at, at, shape, depth)
-        inner, end = walk(text, at, shape, depth + 1)
+            return _walk_familiar(text, key_at, at, shape)
+        inner, end = walk(text, at, shape)
         return Member(values_of(inner), key_at, at, end, inner), end
-    value, end = (len(text) - at > LARGE and _read_large(text, at, depth)) or _SCAN(text, at)
+    value, end = _read_large(text, at) if len(text) - at > LARGE else _SCAN(text, at)
     return Member(value, key_at, at, end, None), end
 
 
-def _walk_familiar(text: str, key_at: int, at: int, shape: Familiar, depth: int) -> tuple[Member, int]:
+def _walk_familiar(text: str, key_at: int, at: int, shape: Familiar) -> tuple[Member, int]:
     """An object of which the same text may have been read before: then only its place is new."""
     known = shape.find(text, at)
     if known is not None:
@@ -188,7 +192,7 @@ def _walk_familiar(text: str, key_at: int, at: int, shape: Familiar, depth: int)
             known.members, known.at = _moved(known.members, at - known.at), at
         end = at + known.size
         return Member(known.value, key_at, at, end, known.members), end
-    inner, end = walk(text, at, shape, depth + 1)
+    inner, end = walk(text, at, shape)
     value = values_of(inner)
     if len(text) <= LARGE:
         # What is kept is small then, and its values were read by the one parser.
@@ -208,24 +212,25 @@ def values_of(found: Members) -> dict[str, Any]:
     return {name: member[0] for name, member in found.items()}
 
 
-def _read_large(text: str, at: int, depth: int) -> tuple[Any, int] | None:
-    """An object or array that takes up nearly all of the rest of the text, and where it ends; None for anything else.
-
-    Its end is guessed from the end of the text, where only its walked parents close after it, and the guess is proved
-    by reading: no text that starts with a bracket is a whole value up to two places.
-    """
-    if depth > len(_CLOSINGS) or text[at] not in "{[":
-        return None
-    tail = text[-_TAIL:]
-    closing = _CLOSINGS[depth - 1].search(tail)
-    if closing is None:
-        return None
-    end = len(text) - len(tail) + closing.start() + 1
+def _read_large(text: str, at: int) -> tuple[Any, int]:
+    """A value with much text behind it or in it, and where it ends; a long string in it may be cut (`abridged`)."""
+    if text[at] not in _OPENING:
+        return _SCAN(text, at)
+    # Where it is longer, or no JSON, that shows below.
+    with suppress(*NOT_JSON):
+        value, length = _SCAN(text[at : at + SHORT], 0)
+        return value, at + length
+    try:
+        end = end_of(text, at)
+    except NumberTooLarge:
+        if len(text) > _MOST_ODD:
+            raise
+        return _SCAN(text, at)
     try:
         return abridged.load(text, at, end), end
     except ValueError:
-        # Not its end, or something that this parser does not read though the standard one does.
-        return None
+        # A lone surrogate, which this parser does not read though the standard one does.
+        return _SCAN(text, at)
 
 
 def _expect_end(text: str, at: int) -> None:
@@ -249,13 +254,11 @@ NOT_JSON: Final = (ValueError, IndexError, StopIteration, RecursionError)
 """What reading a text that is no JSON raises: a digit too many, the end too early, no value, a nest too deep."""
 LARGE: Final = 4 * 1024
 """Letters from which on a value is read by the faster parser, which does not tell where it ends."""
-_TAIL: Final = 512
-_SIMPLE = r'[ \t\n\r]*,[ \t\n\r]*"[^"\\]*"[ \t\n\r]*:[ \t\n\r]*(?:"[^"\\]*"|[-+.0-9Ee]+|true|false|null)'
-_CLOSINGS: Final = tuple(
-    re.compile(rf"[}}\]](?:(?:{_SIMPLE})*[ \t\n\r]*\}}){{{depth}}}[ \t\n\r]*\Z") for depth in (1, 2, 3)
-)
-"""The end of a text from the last bracket of a value that is so many objects deep: then come members with simple
-values, and the closing braces."""
+SHORT: Final = 512
+"""Letters up to which a value in a large text is read by the standard parser all the same."""
+_MOST_ODD: Final = 256 * 1024
+"""Letters of a text in which a number may be larger than a double: the standard parser reads them, but slowly."""
+_OPENING: Final = ("{", "[", '"')
 _MEMBER: Final = tuple.__new__
 """Makes a Member in half the time that its class takes."""
 _SPACES = re.compile(r"[ \t\n\r]+")

@@ -23,7 +23,7 @@ def read_usual(text: str) -> Message | None:
         return None
     leads, method, at = begin[1] is not None, begin["method"], begin.end()
     try:
-        found, end = walk(text, at, _RESULT if method is None else _PARAMS, 2)
+        found, end = walk(text, at, _RESULT if method is None else _PARAMS)
     except (*NOT_JSON, MalformedMessage):
         return None
     rest = (_CLOSE if leads else _ENVELOPE_AND_CLOSE).match(text, end)

@@ -1,5 +1,6 @@
 """Large values are read by another parser: what is found, and what is refused, is the same."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,9 +19,9 @@ NEVER = 1 << 62
 @pytest.fixture(autouse=True, scope="module")
 def restored() -> Iterator[None]:
     """The module as it was."""
-    before = spans.LARGE
+    before, short = spans.LARGE, spans.SHORT
     yield
-    spans.LARGE = before
+    spans.LARGE, spans.SHORT = before, short
 
 
 def places(found: Members) -> Any:
@@ -33,11 +34,14 @@ def places(found: Members) -> Any:
 
 def read(text: str, large: int) -> Any:
     """What is found in a text, or the class of its refusal."""
-    spans.LARGE = large
+    spans.LARGE, short = large, spans.SHORT
+    spans.SHORT = 4
     try:
         return places(read_object(text, ENVELOPE))
     except (UnparsableMessage, MalformedMessage) as refusal:
         return type(refusal)
+    finally:
+        spans.SHORT = short
 
 
 @given(messages())
@@ -72,8 +76,65 @@ def test_a_large_value_is_read_by_the_faster_parser(monkeypatch: pytest.MonkeyPa
     text = '{"id":1,"result":{"content":["' + "x" * 20_000 + '"],"isError":false}}'
     found = read_object(text, ENVELOPE)
     assert found["result"].value["content"] == ["x" * 20_000]
-    scanned: list[int] = []
-    real = spans._SCAN
-    monkeypatch.setattr(spans, "_SCAN", lambda text, at: scanned.append(at) or real(text, at))
-    read_object(text, ENVELOPE)
-    assert [text[at] for at in scanned] == ["1", "f"]
+    standard, faster = letters_read(text, monkeypatch)
+    assert standard < 2 * spans.SHORT < 20_000 < faster
+
+
+def test_a_lone_surrogate_in_a_large_value_is_read_as_in_any_other() -> None:
+    spans.LARGE = -1
+    value = ["x" * spans.SHORT, "\ud800"]
+    assert read_object(json.dumps({"a": value, "b": 1}), {})["a"].value == value
+
+
+@pytest.mark.parametrize("number", ["1e999", "9" * 400])
+def test_a_number_beyond_a_double_is_read_in_what_is_not_very_large(number: str) -> None:
+    spans.LARGE = -1
+    for size in (spans.SHORT, 100_000):
+        assert read_object(f'{{"a":[{number},"{"x" * size}"]}}', {})["a"].value == [json.loads(number), "x" * size]
+    with pytest.raises(UnparsableMessage, match="A number in the body is too large"):
+        read_object(f'{{"a":[{number},"{"x" * 300_000}"]}}', {})
+
+
+def letters_read(text: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
+    """The letters that the standard parser is handed, or passes over in the whole text; and those of the faster one."""
+    standard, faster = [0], [0]
+    scan, end_of = spans._SCAN, spans.end_of
+
+    def counted(of: str, at: int) -> Any:
+        standard.append(len(of) if of is not text else 0)
+        value, end = scan(of, at)
+        standard[-1] = standard[-1] or end - at
+        return value, end
+
+    def counted_end(of: str, at: int) -> int:
+        end = end_of(of, at)
+        faster.append(end - at)
+        return end
+
+    with monkeypatch.context() as patch:
+        patch.setattr(spans, "_SCAN", counted)
+        patch.setattr(spans, "end_of", counted_end)
+        read_object(text, ENVELOPE)
+    return sum(standard), sum(faster)
+
+
+VALUES = {
+    "empty arrays": "[]",
+    "empty objects": "{}",
+    "short strings": '"xyz"',
+    "arrays": "[1,2,3,4]",
+    "arrays of a thousand letters": "[" + "1," * 500 + "1]",
+    "numbers": "17",
+}
+
+
+@pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
+@pytest.mark.parametrize("where", ["params", "result"])
+def test_twice_the_members_are_twice_the_work(value: str, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    spans.LARGE = 4 * 1024
+    works = []
+    for count in (1000, 2000, 4000):
+        members = ",".join(f'"{number}":{value}' for number in range(count))
+        works.append(sum(letters_read(f'{{"{where}":{{"name":"echo",{members}}}}}', monkeypatch)))
+    # Each step of twice as many adds twice as much, whatever the first few cost.
+    assert works[2] - works[1] < 2.2 * (works[1] - works[0])

@@ -1,0 +1,89 @@
+"""Bodies and answers whose JSON is written so that reading them takes long: others are served all the same (T35)."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from attacks.gateway_under_attack import under_attack, watching
+from helpers.gateway_process import GatewayProcess
+from helpers.scripted_replies import raw
+from helpers.scripted_upstream import ScriptedServer
+from helpers.waiting import bounded
+
+pytestmark = [pytest.mark.attack, pytest.mark.alone]
+
+SILENCE = 1.5
+"""Seconds: a machine that other things keep busy needs most of it, and each attack made it 14 and more."""
+
+
+class Host:
+    """A session of the initialize era that sends any body."""
+
+    def __init__(self, http: aiohttp.ClientSession, gateway: GatewayProcess) -> None:
+        self._http = http
+        self._url = f"http://{gateway.listen}/reports/mcp"
+        self._head = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+
+    async def open(self) -> None:
+        """Open the session."""
+        info = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "host", "version": "1"}}
+        await self.send(text({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": info}))
+        await self.send(text({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+
+    async def send(self, body: str) -> str:
+        """What the gateway answers."""
+        async with self._http.post(self._url, data=body.encode(), headers=self._head) as response:
+            session = response.headers.get("Mcp-Session-Id")
+            self._head |= {} if session is None else {"Mcp-Session-Id": session}
+            return await response.text()
+
+
+def text(message: Any) -> str:
+    return json.dumps(message)
+
+
+def call(params: str) -> str:
+    """A call of the tool; `params` are the members behind its name."""
+    return f'{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"echo",{params}}}}}'
+
+
+def empty_arrays(size: int) -> str:
+    """Members that are empty arrays, in so many bytes."""
+    return ",".join(f'"{number}":[]' for number in range(size // 11))
+
+
+async def test_a_request_of_many_empty_arrays_silences_nothing(tmp_path: Path) -> None:
+    async with (
+        bounded(50),
+        ScriptedServer() as server,
+        under_attack(tmp_path, server.url) as gateway,
+        aiohttp.ClientSession() as http,
+    ):
+        host = Host(http, gateway)
+        await host.open()
+        async with watching(gateway, "a request of empty arrays") as watch:
+            await host.send(call(empty_arrays(600_000)))
+        assert watch.longest_silence < SILENCE
+
+
+async def test_an_answer_of_many_empty_arrays_silences_nothing(tmp_path: Path) -> None:
+    async with (
+        bounded(50),
+        ScriptedServer() as server,
+        under_attack(tmp_path, server.url) as gateway,
+        aiohttp.ClientSession() as http,
+    ):
+        answer = f'{{"jsonrpc":"2.0","id":ID,"result":{{"content":[],{empty_arrays(600_000)}}}}}'
+
+        async def hostile(turn: Any) -> Any:
+            return await raw(answer.replace("ID", json.dumps(turn.message["id"])).encode())(turn)
+
+        server.script["echo"] = hostile
+        host = Host(http, gateway)
+        await host.open()
+        async with watching(gateway, "an answer of empty arrays") as watch:
+            await host.send(call('"arguments":{}'))
+        assert watch.longest_silence < SILENCE

@@ -1,0 +1,108 @@
+"""The end of a value is where the standard parser finds it, and is found in time that grows with the value alone."""
+
+import json
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from helpers.json_texts import texts
+from taskgate.mcp import extents
+from taskgate.mcp.extents import NumberTooLarge, end_of
+
+
+@pytest.fixture(autouse=True, scope="module", params=[4, extents.FIRST_PIECE], ids=["short pieces", "pieces"])
+def pieces(request: pytest.FixtureRequest) -> Iterator[None]:
+    """How long the first piece is that is looked at."""
+    before = extents.FIRST_PIECE
+    extents.FIRST_PIECE = request.param
+    yield
+    extents.FIRST_PIECE = before
+
+
+def refuse(name: str) -> None:
+    raise ValueError(name)
+
+
+def standard(text: str, at: int) -> int | None:
+    """Where the standard parser ends; None where it finds no value."""
+    try:
+        return json.JSONDecoder(parse_constant=refuse).raw_decode(text, at)[1]  # type: ignore[arg-type]
+    except ValueError:
+        return None
+
+
+def ended(text: str, at: int) -> int | None:
+    try:
+        return end_of(text, at)
+    except NumberTooLarge:
+        # The standard parser takes these, but they say so.
+        return standard(text, at)
+    except ValueError:
+        return None
+
+
+@given(
+    texts.filter(lambda text: text[:1] in '{["'),
+    st.sampled_from(["", "}", "]", ",", "  ", " }", ' ,"x":[]}', "\n}", "é", '"']),
+)
+@example('["\\ud800"]', "}")
+@example('"\\\\ud800"', "}")
+@example('["\\uD83D","\\uDE00","x"]', ',"\\ud800":1}')
+@example('["é😀"]', "}é")
+@example("[1e999]", "}")
+@example("[" * 300 + "]" * 300, "}")
+def test_a_value_ends_where_the_standard_parser_ends(text: str, tail: str) -> None:
+    for lead in ("", "é:"):
+        whole = lead + text + tail
+        assert ended(whole, len(lead)) == standard(whole, len(lead)) == len(lead) + len(text)
+
+
+@given(st.text(alphabet='[]{}"\\a,: u0d8e19.-', min_size=1, max_size=40))
+def test_what_the_standard_parser_refuses_has_no_end(text: str) -> None:
+    if text[0] in '{["':
+        assert ended(text, 0) == standard(text, 0)
+
+
+@pytest.mark.parametrize(
+    "text", ["[NaN]", "[1,]", '["a', '["\x00"]', "[01]", '{"a"}', "[1", '["\\q"]', '["\\ud8 0"]', "]", ""]
+)
+def test_what_is_no_json_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        end_of(text + "," * 5000, 0)
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "9" * 400, '"\\ud800",1e999'])
+def test_a_number_beyond_a_double_is_told(number: str) -> None:
+    with pytest.raises(NumberTooLarge):
+        end_of(f"[{number}],1", 0)
+
+
+def letters_looked_at(text: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The letters that are handed to the parser for a value at the start of a text."""
+    looked: list[int] = []
+
+    def loads(piece: str) -> Any:
+        looked.append(len(piece))
+        return orjson.loads(piece)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(extents, "orjson", SimpleNamespace(loads=loads, JSONDecodeError=orjson.JSONDecodeError))
+        end_of(text, 0)
+    return sum(looked)
+
+
+def test_what_stands_behind_a_value_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    value = "[" + "1," * 5000 + "1]"
+    costs = [letters_looked_at(value + "," * behind, monkeypatch) for behind in (1_000_000, 2_000_000, 4_000_000)]
+    assert costs[0] == costs[1] == costs[2] <= 6 * len(value)
+
+
+def test_a_value_that_fills_its_text_is_looked_at_little_more_than_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for size in (100_000, 200_000, 1_000_000):
+        text = "[" + "1," * (size // 2) + "1]}"
+        assert letters_looked_at(text, monkeypatch) <= 1.4 * len(text) + 100
