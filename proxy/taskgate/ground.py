@@ -31,6 +31,7 @@ from taskgate.engine.replicas.seals import Told
 from taskgate.engine.rests import Rests
 from taskgate.engine.runner import Runner
 from taskgate.engine.sessions import HostSessions, Ways
+from taskgate.engine.streams.event_log import EventBudget
 from taskgate.engine.streams.shared_trails import SharedTrails
 from taskgate.engine.task_service import TaskService
 from taskgate.engine.telling.afar import Afar
@@ -156,7 +157,8 @@ def build_ground(base: Base) -> Ground:
     clock, entropy = base.clock, base.entropy
     holder, access = company.holder, Access(live, audit)
     dialect = LegacyDownstream(__version__, lists=config.auth.mode == "required")
-    ways = Ways(dialect, live, clock, entropy, company.correspondence, company.shared_trails)
+    events = EventBudget(lambda: live.now.events)
+    ways = Ways(dialect, live, clock, entropy, events, company.correspondence, company.shared_trails)
     sessions = HostSessions(store=store, ways=ways, entropy=entropy, idle=config.server.session_idle, audit=audit)
     changes = Changes(store=store, audit=audit, clock=clock)
     afar = None

@@ -126,7 +126,7 @@ async def test_after_a_restart_a_call_cannot_be_taken_up_and_a_get_stream_begins
 async def test_who_missed_more_than_is_kept_is_refused_and_who_did_not_is_not(
     host: McpHost, tool: TalkingTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_log, "STREAM_EVENTS", 3)
+    monkeypatch.setattr(event_log, "STREAM_BYTES", 3 * (event_log.EVENT_WEIGHT + 250))
     async with call_stream(host) as wire:
         await tell(tool, 1, 2, 3, 4, 5)
         await ids_of(wire, 6)

@@ -91,6 +91,10 @@ class ConcurrencySection(Section):
     """What is kept of all tasks: with so much, no new one is made; null means any size."""
     sessions_per_context: Count = 100
     """Sessions of one caller's hosts."""
+    streams_kept_per_context: _Kept = 16 * MIB
+    """What one caller's resumable streams keep; beyond it the oldest that have ended are forgotten first."""
+    streams_kept_global: _Kept = 256 * MIB
+    """What all resumable streams keep; beyond it the oldest that have ended are forgotten first."""
 
 
 class OverrideMatchSection(Section):

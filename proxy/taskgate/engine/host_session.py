@@ -17,7 +17,7 @@ from taskgate.engine.questions import Carrying, Questions
 from taskgate.engine.replicas.correspondence import Correspondence
 from taskgate.engine.replicas.streams import StreamsElsewhere
 from taskgate.engine.replicas.wants import Wants
-from taskgate.engine.streams.event_log import MemoryEventLog
+from taskgate.engine.streams.event_log import EventBudget, EventLog, MemoryEventLog
 from taskgate.engine.streams.shared_trails import SharedTrails
 from taskgate.engine.streams.trails import MARK_BYTES, Trails
 from taskgate.interruption import Interruptible
@@ -43,6 +43,7 @@ class Ways(NamedTuple):
     live: Live
     clock: Clock
     entropy: Entropy
+    events: EventBudget
     correspondence: Correspondence | None = None
     shared_trails: SharedTrails | None = None
 
@@ -72,7 +73,7 @@ class HostSession(Unkept):
         self.upstream: UpstreamSession = mount.upstream.session(self, self._speaks, peer)
         self.calls: dict[Interruptible, RequestId] = {}
         self.streams: dict[Feed, AuthContext] = {}
-        self.trails = _trails(id, peer, ways)
+        self.trails = _trails(self, ways)
         self.parted: tuple[Feed, AuthContext] | None = None
         """The GET stream that was lost last and can be taken up again, and who heard it."""
         self.elsewhere = StreamsElsewhere(id, ways.correspondence, self.streams)
@@ -198,9 +199,14 @@ class HostSession(Unkept):
         return speaker(self.caller)
 
 
-def _trails(session: str, peer: Peer, ways: Ways) -> Trails | None:
+def _trails(host_session: HostSession, ways: Ways) -> Trails | None:
     """Where the streams of a session can be taken up again; older hosts choke on what begins such a stream."""
-    if peer.revision is not Revision.R2025_11_25:
+    if host_session.peer.revision is not Revision.R2025_11_25:
         return None
-    log = MemoryEventLog(ways.clock) if ways.shared_trails is None else ways.shared_trails.log_of(session)
+    caller = host_session.owner.context
+    log: EventLog
+    if ways.shared_trails is None:
+        log = MemoryEventLog(ways.clock, budget=ways.events, caller=caller)
+    else:
+        log = ways.shared_trails.log_of(host_session.id, ways.events, caller)
     return Trails(mark=ways.entropy.token(MARK_BYTES).hex(), log=log, clock=ways.clock)

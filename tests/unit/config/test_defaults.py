@@ -122,6 +122,8 @@ DEFAULTS: dict[str, Any] = {
     "limits.concurrency.kept_per_context": 256 * 2**20,
     "limits.concurrency.kept_global": 2 * 2**30,
     "limits.concurrency.sessions_per_context": 100,
+    "limits.concurrency.streams_kept_per_context": 16 * 2**20,
+    "limits.concurrency.streams_kept_global": 256 * 2**20,
     "limits.overrides": (),
     "store.backend": "sqlite",
     "store.sqlite.path": None,

@@ -6,7 +6,7 @@ from helpers.manual_clock import ManualClock
 from helpers.raw_http import get, post
 from helpers.waiting import eventually
 from taskgate.engine.messages import Exchange, Reply, Verb
-from taskgate.engine.streams.event_log import MemoryEventLog
+from taskgate.engine.streams.event_log import EventBudget, MemoryEventLog
 from taskgate.engine.streams.feed import LastingFeed
 from taskgate.engine.streams.trails import Trails
 from taskgate.mcp.sse import event
@@ -18,7 +18,9 @@ class Resuming:
 
     def __init__(self) -> None:
         clock = ManualClock()
-        self.trails = Trails(mark="0123456789ab", log=MemoryEventLog(clock), clock=clock)
+        self.trails = Trails(
+            mark="0123456789ab", log=MemoryEventLog(clock, budget=EventBudget(), caller="context"), clock=clock
+        )
         self.feed: LastingFeed | None = None
         self.go_on = asyncio.Event()
         self.last: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()

@@ -14,7 +14,7 @@ from taskgate.downstream import hanging_up, listener
 from taskgate.downstream.turning_away import make_deaf
 from taskgate.engine.messages import Exchange, Reply
 from taskgate.engine.streams.entries import About
-from taskgate.engine.streams.event_log import MemoryEventLog
+from taskgate.engine.streams.event_log import EventBudget, MemoryEventLog
 from taskgate.engine.streams.feed import PAUSE, LastingFeed
 from taskgate.engine.streams.line import Line
 from unit.downstream.gate import Gate
@@ -213,7 +213,8 @@ class Opening:
 
     def open(self, kind: str, line: Line) -> LastingFeed:
         clock = ManualClock()
-        feed = LastingFeed(line, name=f"{kind}1-0", log=MemoryEventLog(clock), clock=clock)
+        log = MemoryEventLog(clock, budget=EventBudget(), caller="context")
+        feed = LastingFeed(line, name=f"{kind}1-0", log=log, clock=clock, over=lambda _: None)
         if self.is_movable:
             feed.about = About(request=1, task="t")
         self.made.append(feed)

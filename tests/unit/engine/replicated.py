@@ -10,6 +10,7 @@ from taskgate.dialects.legacy.downstream import LegacyDownstream
 from taskgate.engine.hearsay import Hearsay
 from taskgate.engine.mounts import Mount
 from taskgate.engine.sessions import HostSession, HostSessions, Ways
+from taskgate.engine.streams.event_log import EventBudget
 from taskgate.errors import SessionNotFound, UpstreamFailed, UpstreamReason
 from taskgate.mcp.versions import Peer, Revision
 from unit.engine.admission.live_rules import live
@@ -69,7 +70,7 @@ class Replica:
             resource="https://m.example/",
         )
         dialect, correspondence = LegacyDownstream("1"), None if alone else self.said
-        ways = Ways(dialect, live(), clock, SeededEntropy(), correspondence)  # type: ignore[arg-type]
+        ways = Ways(dialect, live(), clock, SeededEntropy(), EventBudget(), correspondence)  # type: ignore[arg-type]
         self.sessions = HostSessions(store=store, ways=ways, entropy=SeededEntropy(), idle=IDLE, audit=_NoAudit())
         hearsay = Hearsay(sessions=self.sessions, relaying=self, runner=self, dialect=dialect)  # type: ignore[arg-type]
         hearsay.hear(self.said)  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from taskgate.auth.authorization import AccessPolicy
 from taskgate.engine.inputs import Bounds
+from taskgate.engine.streams.event_log import USUAL_BOUNDS, EventBounds
 from taskgate.limits.caps import Caps
 from taskgate.limits.overrides import Overrides
 from taskgate.limits.rates import RatePolicies
@@ -40,7 +41,10 @@ class OnStoreError(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """One generation. `sessions` and `streams` are the most that one caller may have open of either."""
+    """One generation. `sessions` and `streams` are the most that one caller may have open of either.
+
+    `events` is what resumable streams may hold.
+    """
 
     policy: Policy
     polling: Polling
@@ -54,6 +58,7 @@ class Rules:
     on_store_error: OnStoreError = OnStoreError.LOCAL
     sessions: int = 100
     streams: int = 16
+    events: EventBounds = USUAL_BOUNDS
 
 
 class Live:

@@ -1,26 +1,37 @@
 """Where the events of streams rest, so that a host that lost one can take it up again (H-LEG-12).
 
 A log is of one host session, whose owner was checked before anybody gets here. It has a place in memory and no other:
-what could be resumed after the end of this process has ended with it (docs/decisions/0016). What must not live here:
-what an event says, and who may have it.
+what could be resumed after the end of this process has ended with it (docs/decisions/0016). All logs of a process share
+one `EventBudget`, which bounds what each caller's streams hold, and those of all callers. What must not live here: what
+an event says, and who may have it.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Final, Protocol
+from itertools import count
+from typing import Final, NamedTuple, Protocol
 
 from taskgate.clock import Clock
 
 KEEP: Final = timedelta(minutes=5)
 """How long a stream that has ended, or that nobody came back for, can be taken up again."""
-STREAM_EVENTS: Final = 2_048
 STREAM_BYTES: Final = 1024 * 1024
 """What is kept of a stream that goes on; its oldest events are dropped for newer ones."""
-SESSION_EVENTS: Final = 8_192
-SESSION_BYTES: Final = 4 * 1024 * 1024
-"""What is kept of all the streams of a session that go on, and once more of those that have ended."""
-ENDED_STREAMS: Final = 256
-"""How many streams that have ended are kept, however little they hold."""
+EVENT_WEIGHT: Final = 256
+"""Bytes that an event counts for besides its own: what the interpreter and the log need to hold it."""
+STREAM_WEIGHT: Final = 1024
+"""The same, of a stream that has ended; those that go on are bounded by what may be open."""
+
+
+class EventBounds(NamedTuple):
+    """The most bytes that resumable streams hold: those of one caller, and those of all."""
+
+    context: int = 16 * 2**20
+    everyone: int = 256 * 2**20
+
+
+USUAL_BOUNDS: Final = EventBounds()
 
 
 class EventLog(Protocol):
@@ -52,120 +63,199 @@ class EventLog(Protocol):
         """Drop what was kept for long enough."""
         ...
 
+    def close(self) -> None:
+        """Drop everything, and keep nothing from now on."""
+        ...
 
-class _Kept:
-    """What is there of one stream; `dropped` is the number of the newest event that is not there any more."""
 
-    __slots__ = ("dropped", "ended_at", "events", "newest", "size")
+class _Share:
+    """What the streams of one caller hold: `events` are those of streams that go on, oldest first."""
 
-    def __init__(self) -> None:
-        self.events: deque[tuple[int, bytes]] = deque()
-        self.size = 0
+    __slots__ = ("caller", "ended", "events", "streams", "weight")
+
+    def __init__(self, caller: str) -> None:
+        self.caller = caller
+        self.streams = 0
+        self.weight = 0
+        self.events: OrderedDict[int, _Stream] = OrderedDict()
+        self.ended: OrderedDict[_Stream, None] = OrderedDict()
+
+
+class _Stream:
+    """What there is of one stream; `dropped` is the number of the newest event that is not there any more.
+
+    An event is its number, its place among all events of the process, and what is sent. `home` is where the log has
+    the stream.
+    """
+
+    __slots__ = ("dropped", "ended_at", "events", "home", "name", "newest", "share", "weight")
+
+    def __init__(self, name: str, share: _Share, home: OrderedDict[str, "_Stream"]) -> None:
+        self.name = name
+        self.share = share
+        self.home = home
+        self.events: deque[tuple[int, int, bytes]] = deque()
+        self.weight = 0
         self.dropped = 0
         self.newest = 0
         self.ended_at = 0.0
-
-    def add(self, number: int, event: bytes) -> None:
-        self.events.append((number, event))
-        self.size += len(event)
-        self.newest = number
-
-    def drop(self) -> int:
-        """Drop the oldest event; its size."""
-        self.dropped, event = self.events.popleft()
-        self.size -= len(event)
-        return len(event)
+        home[name] = self
 
 
-class _Sum:
-    """How much some streams hold together."""
+class EventBudget:
+    """What all event logs of a process hold, within the bounds that `bounds` tells at any time.
 
-    __slots__ = ("events", "size", "streams")
+    Beyond one the oldest streams that have ended are forgotten: those of the caller, or of all where all hold too much.
+    Then the caller's own streams that go on lose their oldest events. They never do so for another caller.
+    """
 
-    def __init__(self) -> None:
-        self.streams: dict[str, _Kept] = {}
-        self.events = 0
-        self.size = 0
+    def __init__(self, bounds: Callable[[], EventBounds] = EventBounds) -> None:
+        self._bounds = bounds
+        self._ages = count(1)
+        self._shares: dict[str, _Share] = {}
+        self._ended: OrderedDict[_Stream, None] = OrderedDict()
+        self.weight = 0
 
-    @property
-    def is_full(self) -> bool:
-        return self.size > SESSION_BYTES or self.events > SESSION_EVENTS
+    def of(self, caller: str) -> int:
+        """Bytes that the streams of one caller hold."""
+        share = self._shares.get(caller)
+        return 0 if share is None else share.weight
 
-    def take(self, stream: str, kept: _Kept) -> None:
-        self.streams[stream] = kept
-        self.events += len(kept.events)
-        self.size += kept.size
+    def begin(self, caller: str, name: str, home: OrderedDict[str, _Stream]) -> _Stream:
+        """A stream that goes on, and holds nothing yet."""
+        share = self._shares.get(caller)
+        if share is None:
+            share = self._shares[caller] = _Share(caller)
+        share.streams += 1
+        return _Stream(name, share, home)
 
-    def pop(self, stream: str) -> _Kept | None:
-        kept = self.streams.pop(stream, None)
-        if kept is not None:
-            self.events -= len(kept.events)
-            self.size -= kept.size
-        return kept
+    def add(self, stream: _Stream, number: int, event: bytes) -> None:
+        """One event more of a stream that goes on."""
+        age, weight = next(self._ages), len(event) + EVENT_WEIGHT
+        stream.events.append((number, age, event))
+        stream.newest = number
+        stream.weight += weight
+        stream.share.events[age] = stream
+        self._count(stream.share, weight)
+        while stream.weight > STREAM_BYTES and stream.events:
+            self._drop_oldest(stream)
+        self._make_room(stream)
+
+    def end(self, stream: _Stream, home: OrderedDict[str, _Stream], number: int, event: bytes | None) -> None:
+        """A stream ends with its last event, and moves to `home`.
+
+        That of a caller which ended last stays, even where it alone is more than the caller's bound.
+        """
+        share = stream.share
+        for _, age, _ in stream.events:
+            del share.events[age]
+        weight = STREAM_WEIGHT
+        if event is not None:
+            weight += len(event) + EVENT_WEIGHT
+            stream.events.append((number, 0, event))
+        stream.weight += weight
+        self._count(share, weight)
+        stream.newest = number
+        del stream.home[stream.name]
+        stream.home, home[stream.name] = home, stream
+        share.ended[stream] = self._ended[stream] = None
+        self._make_room(stream)
+
+    def forget(self, stream: _Stream) -> None:
+        """Drop all of a stream."""
+        share = stream.share
+        if stream in share.ended:
+            del share.ended[stream], self._ended[stream]
+        else:
+            for _, age, _ in stream.events:
+                del share.events[age]
+        del stream.home[stream.name]
+        self._count(share, -stream.weight)
+        share.streams -= 1
+        if not share.streams:
+            del self._shares[share.caller]
+
+    def _make_room(self, stream: _Stream) -> None:
+        share, bounds = stream.share, self._bounds()
+        while True:
+            is_callers = share.weight > bounds.context
+            if not is_callers and self.weight <= bounds.everyone:
+                return
+            oldest = next(iter(share.ended if is_callers else self._ended), None)
+            if oldest is not None and oldest is not stream:
+                self.forget(oldest)
+            elif share.events:
+                self._drop_oldest(next(iter(share.events.values())))
+            elif oldest is stream and self.weight > bounds.everyone:
+                self.forget(stream)
+                return
+            else:
+                return
+
+    def _drop_oldest(self, stream: _Stream) -> None:
+        stream.dropped, age, event = stream.events.popleft()
+        weight = len(event) + EVENT_WEIGHT
+        stream.weight -= weight
+        del stream.share.events[age]
+        self._count(stream.share, -weight)
+
+    def _count(self, share: _Share, weight: int) -> None:
+        share.weight += weight
+        self.weight += weight
 
 
 class MemoryEventLog:
-    """An EventLog of this process."""
+    """An EventLog of this process. What it holds counts for `caller` in `budget`."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, budget: EventBudget, caller: str) -> None:
         self._clock = clock
-        self._open = _Sum()
-        self._ended = _Sum()
+        self._budget = budget
+        self._caller = caller
+        self._open: OrderedDict[str, _Stream] = OrderedDict()
+        self._ended: OrderedDict[str, _Stream] = OrderedDict()
+        self._is_closed = False
 
     def append(self, stream: str, number: int, event: bytes) -> None:
         """See EventLog."""
-        all_open = self._open
-        kept = all_open.streams.get(stream)
-        if kept is None:
-            kept = all_open.streams[stream] = _Kept()
-        kept.add(number, event)
-        all_open.events += 1
-        all_open.size += len(event)
-        if kept.size > STREAM_BYTES or len(kept.events) > STREAM_EVENTS or all_open.is_full:
-            self._make_room(kept)
+        if not self._is_closed:
+            self._budget.add(self._of(stream), number, event)
 
     def end(self, stream: str, number: int, event: bytes | None) -> None:
-        """See EventLog. The stream that ended last is kept even where it alone is more than there is room for."""
-        kept = self._open.pop(stream) or _Kept()
-        if event is not None:
-            kept.add(number, event)
-        kept.newest, kept.ended_at = number, self._clock.elapsed()
-        self._ended.take(stream, kept)
-        while (self._ended.is_full or len(self._ended.streams) > ENDED_STREAMS) and len(self._ended.streams) > 1:
-            self._ended.pop(next(iter(self._ended.streams)))
+        """See EventLog."""
+        if not self._is_closed:
+            ended = self._of(stream)
+            ended.ended_at = self._clock.elapsed()
+            self._budget.end(ended, self._ended, number, event)
 
     def since(self, stream: str, number: int) -> list[bytes] | None:
         """See EventLog."""
         self.trim()
-        kept = self._open.streams.get(stream) or self._ended.streams.get(stream)
-        if kept is None or not kept.dropped <= number <= kept.newest:
+        found = self._open.get(stream) or self._ended.get(stream)
+        if found is None or not found.dropped <= number <= found.newest:
             return None
-        return [event for its, event in kept.events if its > number]
+        return [event for its, _, event in found.events if its > number]
 
     def forget(self, stream: str) -> None:
         """See EventLog."""
-        self._open.pop(stream)
-        self._ended.pop(stream)
+        found = self._open.get(stream) or self._ended.get(stream)
+        if found is not None:
+            self._budget.forget(found)
 
     def trim(self) -> None:
         """See EventLog."""
         oldest = self._clock.elapsed() - KEEP.total_seconds()
-        while self._ended.streams:
-            stream, kept = next(iter(self._ended.streams.items()))
-            if kept.ended_at > oldest:
+        while self._ended:
+            stream = next(iter(self._ended.values()))
+            if stream.ended_at > oldest:
                 return
-            self._ended.pop(stream)
+            self._budget.forget(stream)
 
-    def _make_room(self, grown: _Kept) -> None:
-        while grown.size > STREAM_BYTES or len(grown.events) > STREAM_EVENTS:
-            self._drop_oldest(grown)
-        while self._open.is_full:
-            self._drop_oldest(max(self._open.streams.values(), key=_weight))
+    def close(self) -> None:
+        """See EventLog."""
+        self._is_closed = True
+        for stream in (*self._open.values(), *self._ended.values()):
+            self._budget.forget(stream)
 
-    def _drop_oldest(self, kept: _Kept) -> None:
-        self._open.size -= kept.drop()
-        self._open.events -= 1
-
-
-def _weight(kept: _Kept) -> tuple[int, int]:
-    return kept.size, len(kept.events)
+    def _of(self, name: str) -> _Stream:
+        found = self._open.get(name)
+        return self._budget.begin(self._caller, name, self._open) if found is None else found

@@ -148,7 +148,7 @@ class CarriedFeed(Feed):
 class LastingFeed(Feed):
     """A stream that its host can take up again: what is said without a connection waits in the log.
 
-    `closed` tells that there is no connection now; see `is_given_up` for the end.
+    `closed` tells that there is no connection now; see `is_given_up` for the end, at which `over` is called.
     """
 
     __slots__ = (
@@ -158,6 +158,7 @@ class LastingFeed(Feed):
         "_log",
         "_newest",
         "_number",
+        "_over",
         "about",
         "ends_when_lost",
         "lost_at",
@@ -165,7 +166,14 @@ class LastingFeed(Feed):
     )
 
     def __init__(
-        self, line: Line | None, *, name: str, log: EventLog, clock: Clock, about: About | None = None
+        self,
+        line: Line | None,
+        *,
+        name: str,
+        log: EventLog,
+        clock: Clock,
+        over: Callable[["LastingFeed"], None],
+        about: About | None = None,
     ) -> None:
         super().__init__(line)
         self._log = log
@@ -173,6 +181,7 @@ class LastingFeed(Feed):
         self._number = 0
         self._newest = 0
         self._is_over = False
+        self._over = over
         self._given_up: list[Callable[[], None]] = []
         self.name = name
         self.about = about
@@ -244,6 +253,7 @@ class LastingFeed(Feed):
         if self._is_over:
             return
         self._is_over = True
+        self._over(self)
         piece = b""
         if last is not None:
             self._number = self._newest = self._number + 1
@@ -269,6 +279,7 @@ class LastingFeed(Feed):
     def give_up(self) -> None:
         """Nobody comes back: end the stream and forget it."""
         self._is_over = True
+        self._over(self)
         self._log.forget(self.name)
         self._part()
         waiting, self._given_up = self._given_up, []

@@ -3,13 +3,14 @@
 What must not live here: when that happens (`behind`), and what another process makes of it (`elsewhere`).
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import ClassVar, Final
 
 from taskgate.clock import Clock
 from taskgate.engine.streams.behind import WriteBehind
 from taskgate.engine.streams.entries import ASIDE, HALT, LAST, LEFT, About, kept, write_about
-from taskgate.engine.streams.event_log import MemoryEventLog
+from taskgate.engine.streams.event_log import EventBudget, MemoryEventLog
 from taskgate.engine.streams.line import Line
 
 QUIET: Final = 120.0
@@ -19,12 +20,12 @@ QUIET: Final = 120.0
 class SharedEventLog(MemoryEventLog):
     """The EventLog of one session, which others find by its id."""
 
-    def __init__(self, clock: Clock, *, session: str, behind: WriteBehind) -> None:
-        super().__init__(clock)
+    def __init__(self, clock: Clock, *, budget: EventBudget, caller: str, session: str, behind: WriteBehind) -> None:
+        super().__init__(clock, budget=budget, caller=caller)
         self._session = session
         self._behind = behind
-        # Of each stream that goes on: the newest number, and when it was given.
-        self._newest: dict[str, tuple[int, float]] = {}
+        # Of each stream that goes on: the newest number, and when it was given; longest ago first.
+        self._newest: OrderedDict[str, tuple[int, float]] = OrderedDict()
         self._carried: set[str] = set()
         self.heard: int | None = None
         """While a note of a task is put on a stream: its place among these."""
@@ -68,14 +69,17 @@ class SharedEventLog(MemoryEventLog):
     def trim(self) -> None:
         """See EventLog. What goes on is kept in the log of all, too, however little is said on it."""
         super().trim()
-        now = self._clock.elapsed()
-        for stream, (number, since) in self._newest.items():
-            if now - since > QUIET:
-                self._newest[stream] = number, now
-                self._behind.touch(self._session, stream)
+        quiet = self._clock.elapsed() - QUIET
+        while self._newest:
+            stream, (number, since) = next(iter(self._newest.items()))
+            if since >= quiet:
+                return
+            self._note(stream, number)
+            self._behind.touch(self._session, stream)
 
     def _note(self, stream: str, number: int) -> None:
         self._newest[stream] = number, self._clock.elapsed()
+        self._newest.move_to_end(stream)
 
     def _over(self, stream: str, number: int, entry: bytes) -> None:
         self._newest.pop(stream, None)

@@ -3,7 +3,7 @@
 Made once for a process, where there is a log that processes share:
 
     shared_trails = SharedTrails(log=shared.streams, company=correspondence, clock=clock)
-    ways = Ways(..., shared_trails=shared_trails)           # HostSession: log=shared_trails.log_of(id), see `log_of`
+    ways = Ways(..., shared_trails=shared_trails)           # HostSession: log=shared_trails.log_of(...), see `log_of`
     shared_trails.serve(sessions.peek)                      # as soon as there are sessions
     ...
     await shared_trails.flush(timedelta(seconds=2))         # at the end of a drain, after `listener.close`
@@ -24,6 +24,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from taskgate.clock import Clock
 from taskgate.engine.streams.behind import WriteBehind
 from taskgate.engine.streams.entries import LAST, NOTE, About, follow_on, greets, heard_in, read_about
+from taskgate.engine.streams.event_log import EventBudget
 from taskgate.engine.streams.shared_log import SharedEventLog
 from taskgate.engine.streams.trails import Place, Trails
 from taskgate.stores.sharing import Passage, StreamLog
@@ -131,9 +132,9 @@ class SharedTrails:
         """Call `note` when a stream of a session of this process goes on elsewhere, with what it is about."""
         self._left = note
 
-    def log_of(self, session: str) -> SharedEventLog:
+    def log_of(self, session: str, budget: EventBudget, caller: str) -> SharedEventLog:
         """The log of a session of this process, to make its Trails with."""
-        return SharedEventLog(self._clock, session=session, behind=self.behind)
+        return SharedEventLog(self._clock, budget=budget, caller=caller, session=session, behind=self.behind)
 
     async def take_up(self, session: str, place: Place) -> Left | None:
         """What is there of a stream that this process does not have, after whoever has it let go of it.

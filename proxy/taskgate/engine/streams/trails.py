@@ -72,7 +72,9 @@ class Trails:
         self._shared = log if isinstance(log, SharedEventLog) else None
         self._clock = clock
         self._numbers = count(1)
+        # Those that go on, and of these once more the GET streams: few, because lost ones are given up.
         self._open: dict[str, LastingFeed] = {}
+        self._gets: dict[str, LastingFeed] = {}
         self._closed = False
 
     def of(self, about: About) -> Opener:
@@ -83,17 +85,19 @@ class Trails:
         """A new stream on a connection, which it begins with the event that says so."""
         name = f"{kind}{next(self._numbers)}-{self._mark}"
         if self._shared is None:
-            feed = LastingFeed(line, name=name, log=self._log, clock=self._clock)
+            feed = LastingFeed(line, name=name, log=self._log, clock=self._clock, over=self._forget)
         else:
             if about.task is not None and about.wait is None:
                 about = about._replace(wait=name)
             self._shared.begin(name, about)
-            feed = LastingFeed(line, name=name, log=self._log, clock=self._clock, about=about)
+            feed = LastingFeed(line, name=name, log=self._log, clock=self._clock, over=self._forget, about=about)
         self._open[name] = feed
+        if kind == "g":
+            self._gets[name] = feed
+            lost = [each for each in self._gets.values() if each.closed]
+            for each in lost[:-MOST_LOST]:
+                each.give_up()
         feed.ends_when_lost = self._closed
-        lost = [each for each in self._open.values() if each.closed and not each.is_of_call and not each.is_given_up]
-        for each in lost[:-MOST_LOST]:
-            each.give_up()
         return feed
 
     def go_on(self, kind: Kind, about: About, missed: Iterable[bytes]) -> LastingFeed:
@@ -121,7 +125,7 @@ class Trails:
         A connection that it has here is ended before. To be said again every now and then while it is carried; None
         where that changes nothing.
         """
-        feed = self._live(stream)
+        feed = self._open.get(stream)
         if feed is None or self._shared is None:
             return None
         if feed.is_movable:
@@ -139,43 +143,42 @@ class Trails:
 
     def put_down(self, stream: str, carrier: str) -> None:
         """That process carries it no more."""
-        feed = self._live(stream)
+        feed = self._open.get(stream)
         if feed is not None and isinstance(feed.line, DistantLine) and feed.line.carrier == carrier:
             feed.lost(feed.line)
 
     def close(self) -> None:
         """The session has ended, so nobody comes back; a call that runs goes on to its end."""
         self._closed = True
-        for feed in self._open.values():
+        for feed in tuple(self._open.values()):
             feed.ends_when_lost = True
-            if feed.closed and feed.is_optional and not feed.is_given_up:
+            if feed.closed and feed.is_optional:
                 feed.give_up()
+        self._log.close()
 
     def find(self, place: Place) -> Trail | None:
         """The stream, as far as it can be told wholly from there; None where it cannot."""
-        feed = self._live(place.stream)
+        feed = self._open.get(place.stream)
         missed = self._log.since(*place) if feed is None else feed.missed_since(place.number)
         return None if missed is None else Trail(feed, missed)
 
     def knows(self, place: Place) -> bool:
         """Whether the stream goes on."""
-        return self._live(place.stream) is not None
+        return place.stream in self._open
 
     def sweep(self) -> None:
         """Give up the streams that nobody came back for, and drop what was kept for long enough."""
         self._log.trim()
         oldest = self._clock.elapsed() - KEEP.total_seconds()
-        for name, feed in tuple(self._open.items()):
+        for feed in tuple(self._open.values()):
             if isinstance(feed.line, DistantLine) and feed.line.seen_at < self._clock.elapsed() - CARRIER_SILENT:
                 feed.lost(feed.line)
             if feed.lost_at is not None and feed.lost_at <= oldest and feed.is_optional:
                 feed.give_up()
-            if feed.is_given_up:
-                del self._open[name]
 
-    def _live(self, name: str) -> LastingFeed | None:
-        feed = self._open.get(name)
-        return None if feed is None or feed.is_given_up else feed
+    def _forget(self, feed: LastingFeed) -> None:
+        self._open.pop(feed.name, None)
+        self._gets.pop(feed.name, None)
 
 
 class _Course(NamedTuple):

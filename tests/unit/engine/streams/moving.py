@@ -7,6 +7,7 @@ from typing import Any
 
 from helpers.manual_clock import ManualClock
 from helpers.memory_stream_log import MemoryStreamLog
+from taskgate.engine.streams.event_log import EventBudget
 from taskgate.engine.streams.line import Line
 from taskgate.engine.streams.shared_trails import SharedTrails
 from taskgate.engine.streams.trails import Trails
@@ -61,7 +62,7 @@ class Replica:
         self.company = others.join(holder)
         self.shared = SharedTrails(log=log, company=self.company, clock=clock)
         mark = holder.encode().hex().ljust(12, "0")
-        self.trails = Trails(mark=mark, log=self.shared.log_of(SESSION), clock=clock)
+        self.trails = Trails(mark=mark, log=self.shared.log_of(SESSION, EventBudget(), "context"), clock=clock)
         self.opened = 0
         session = SimpleNamespace(trails=self.trails, questions=self)
         self.shared.serve(lambda id: session if id == SESSION else None)  # type: ignore[arg-type,return-value]

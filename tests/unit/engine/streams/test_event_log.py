@@ -3,38 +3,47 @@
 import pytest
 
 from helpers.manual_clock import ManualClock
-from taskgate.engine.streams import event_log
 from taskgate.engine.streams.event_log import (
+    EVENT_WEIGHT,
     KEEP,
-    SESSION_BYTES,
-    SESSION_EVENTS,
     STREAM_BYTES,
-    STREAM_EVENTS,
+    STREAM_WEIGHT,
+    EventBounds,
+    EventBudget,
     MemoryEventLog,
 )
 
+EVENT = EVENT_WEIGHT + 1
+SMALL = STREAM_WEIGHT + EVENT
+"""What a stream counts for that ended with one event of one byte."""
+
+
+class Logs:
+    """Logs of sessions that share one budget; `bounds` may change at any time."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.bounds = EventBounds()
+        self.budget = EventBudget(lambda: self.bounds)
+
+    def of(self, caller: str) -> MemoryEventLog:
+        """The log of a new session."""
+        return MemoryEventLog(self.clock, budget=self.budget, caller=caller)
+
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
+def logs() -> Logs:
+    return Logs()
 
 
 @pytest.fixture
-def log(clock: ManualClock) -> MemoryEventLog:
-    return MemoryEventLog(clock)
+def log(logs: Logs) -> MemoryEventLog:
+    return logs.of("alice")
 
 
 def fill(log: MemoryEventLog, stream: str, count: int, size: int = 1) -> None:
     for number in range(1, count + 1):
         log.append(stream, number, b"x" * size)
-
-
-def held(log: MemoryEventLog) -> tuple[int, int]:
-    """Bytes and events, counted one by one, which the log's own sums must agree with."""
-    kept = [each for part in (log._open, log._ended) for each in part.streams.values()]
-    size, events = sum(len(event) for each in kept for _, event in each.events), sum(len(each.events) for each in kept)
-    assert (size, events) == (log._open.size + log._ended.size, log._open.events + log._ended.events)
-    return size, events
 
 
 def test_what_came_after_an_event_is_told_in_order_and_of_one_stream(log: MemoryEventLog) -> None:
@@ -58,19 +67,19 @@ def test_a_stream_that_ended_is_told_with_its_end(log: MemoryEventLog) -> None:
     assert log.since("silent", 1) is None
 
 
-def test_a_stream_that_ended_is_forgotten_after_a_while(log: MemoryEventLog, clock: ManualClock) -> None:
+def test_a_stream_that_ended_is_forgotten_after_a_while(logs: Logs, log: MemoryEventLog) -> None:
     log.end("one", 1, b"a")
-    clock.advance(KEEP / 2)
+    logs.clock.advance(KEEP / 2)
     log.end("two", 1, b"b")
-    clock.advance(KEEP / 2)
+    logs.clock.advance(KEEP / 2)
     assert log.since("one", 0) is None
     assert log.since("two", 0) == [b"b"]
-    assert held(log) == (1, 1)
+    assert logs.budget.weight == logs.budget.of("alice") == SMALL
 
 
-def test_what_goes_on_is_not_forgotten(log: MemoryEventLog, clock: ManualClock) -> None:
+def test_what_goes_on_is_not_forgotten(logs: Logs, log: MemoryEventLog) -> None:
     log.append("one", 1, b"a")
-    clock.advance(KEEP * 10)
+    logs.clock.advance(KEEP * 10)
     log.trim()
     assert log.since("one", 0) == [b"a"]
     log.forget("one")
@@ -78,79 +87,128 @@ def test_what_goes_on_is_not_forgotten(log: MemoryEventLog, clock: ManualClock) 
     assert log.since("one", 0) is None
     log.end("two", 1, b"b")
     log.forget("two")
-    assert held(log) == (0, 0)
+    assert logs.budget.weight == logs.budget.of("alice") == 0
 
 
-def test_a_stream_loses_its_oldest_events_to_newer_ones(log: MemoryEventLog) -> None:
-    fill(log, "one", STREAM_EVENTS + 2)
-    assert held(log)[1] == STREAM_EVENTS
+def test_a_stream_loses_its_oldest_events_to_newer_ones(logs: Logs, log: MemoryEventLog) -> None:
+    most = STREAM_BYTES // (1 + EVENT_WEIGHT)
+    fill(log, "one", most + 2)
     assert log.since("one", 1) is None
     told = log.since("one", 2)
     assert told is not None
-    assert len(told) == STREAM_EVENTS
+    assert len(told) == most
+    assert logs.budget.weight <= STREAM_BYTES
 
 
-def test_a_stream_holds_so_many_bytes(log: MemoryEventLog) -> None:
-    fill(log, "one", 3, STREAM_BYTES // 2)
-    assert held(log)[0] == STREAM_BYTES
-    assert log.since("one", 0) is None
-    assert log.since("one", 1) is not None
-
-
-def test_an_event_without_room_is_dropped_and_its_stream_is_not_told_wholly(log: MemoryEventLog) -> None:
+def test_an_event_without_room_is_dropped_and_its_stream_is_not_told_wholly(logs: Logs, log: MemoryEventLog) -> None:
     log.append("one", 1, b"a")
     log.append("one", 2, b"x" * (STREAM_BYTES + 1))
     assert log.since("one", 1) is None
     assert log.since("one", 2) == []
-    assert held(log) == (0, 0)
+    assert logs.budget.weight == 0
 
 
-def test_all_that_goes_on_has_a_bound_and_the_fullest_gives_way(log: MemoryEventLog) -> None:
-    streams = SESSION_BYTES // STREAM_BYTES
-    for number in range(streams):
-        fill(log, f"full-{number}", 4, STREAM_BYTES // 4)
-    log.append("small", 1, b"a")
-    assert log.since("small", 0) == [b"a"]
-    assert held(log)[0] <= SESSION_BYTES
-    assert [log.since(f"full-{number}", 0) is None for number in range(streams)].count(True) == 1
+def test_a_caller_has_one_bound_for_the_streams_of_all_sessions(logs: Logs) -> None:
+    logs.bounds = EventBounds(context=10 * SMALL)
+    sessions = [logs.of("alice") for _ in range(100)]
+    for session in sessions:
+        fill(session, "one", 1)
+    assert logs.budget.of("alice") <= 10 * SMALL
+    assert sessions[0].since("one", 0) is None
+    assert sessions[-1].since("one", 0) == [b"x"]
+    for session in sessions:
+        session.end("one", 2, b"x")
+        assert session.since("one", 1) == [b"x"]
+    assert logs.budget.of("alice") <= 10 * SMALL
 
 
-def test_all_that_goes_on_has_a_bound_in_events(log: MemoryEventLog) -> None:
-    for number in range(SESSION_EVENTS // STREAM_EVENTS + 1):
-        fill(log, f"one-{number}", STREAM_EVENTS)
-    assert held(log)[1] == SESSION_EVENTS
+def test_streams_that_ended_are_forgotten_before_what_goes_on_and_the_oldest_first(logs: Logs) -> None:
+    logs.bounds = EventBounds(context=EVENT + 2 * SMALL)
+    first, second = logs.of("alice"), logs.of("alice")
+    first.append("open", 1, b"a")
+    second.end("one", 1, b"b")
+    first.end("two", 1, b"c")
+    assert second.since("one", 0) == [b"b"]
+    first.end("three", 1, b"d")
+    assert second.since("one", 0) is None
+    assert first.since("two", 0) == [b"c"]
+    first.append("open", 2, b"e")
+    assert first.since("two", 0) is None
+    assert first.since("three", 0) == [b"d"]
+    assert first.since("open", 0) == [b"a", b"e"]
 
 
-def test_what_ended_gives_way_as_a_whole_and_the_oldest_first(log: MemoryEventLog) -> None:
-    for number in range(SESSION_BYTES // STREAM_BYTES + 1):
-        fill(log, f"one-{number}", 1, STREAM_BYTES - 1)
-        log.end(f"one-{number}", 2, b"x")
-    assert log.since("one-0", 1) is None
-    assert log.since("one-1", 0) is not None
-    assert held(log)[0] == SESSION_BYTES
+def test_without_ended_streams_the_oldest_event_of_the_caller_gives_way(logs: Logs) -> None:
+    logs.bounds = EventBounds(context=2 * EVENT)
+    first, second = logs.of("alice"), logs.of("alice")
+    first.append("one", 1, b"a")
+    second.append("two", 1, b"b")
+    second.append("two", 2, b"c")
+    assert first.since("one", 0) is None
+    assert first.since("one", 1) == []
+    assert second.since("two", 0) == [b"b", b"c"]
+    second.append("two", 3, b"d")
+    assert second.since("two", 0) is None
+    assert second.since("two", 1) == [b"c", b"d"]
 
 
-def test_an_answer_larger_than_all_room_is_kept_with_its_events_and_alone(log: MemoryEventLog) -> None:
+def test_no_caller_takes_from_a_stream_of_another_that_goes_on(logs: Logs) -> None:
+    logs.bounds = EventBounds(context=100 * SMALL, everyone=3 * EVENT + SMALL)
+    alice, bob = logs.of("alice"), logs.of("bob")
+    for number in range(3):
+        fill(bob, f"open-{number}", 1)
+    bob.end("ended", 1, b"x")
+    alice.append("one", 1, b"a")
+    assert bob.since("ended", 0) is None
+    fill(alice, "two", 9)
+    assert [bob.since(f"open-{number}", 0) for number in range(3)] == [[b"x"]] * 3
+    assert alice.since("one", 0) is None
+    assert alice.since("two", 0) is None
+    alice.end("two", 10, b"x" * SMALL)
+    assert alice.since("two", 9) is None
+    assert [bob.since(f"open-{number}", 0) for number in range(3)] == [[b"x"]] * 3
+    assert logs.budget.weight <= 3 * EVENT + SMALL
+
+
+def test_an_answer_larger_than_the_bound_of_its_caller_is_kept_with_its_events_and_alone(logs: Logs) -> None:
+    logs.bounds = EventBounds(context=4 * SMALL)
+    log = logs.of("alice")
     log.append("open", 1, b"o")
     log.end("before", 1, b"b")
     log.append("large", 1, b"a")
-    log.end("large", 2, b"x" * (2 * SESSION_BYTES))
+    log.end("large", 2, b"x" * (8 * SMALL))
     told = log.since("large", 0)
     assert told is not None
-    assert [len(event) for event in told] == [1, 2 * SESSION_BYTES]
+    assert [len(event) for event in told] == [1, 8 * SMALL]
     assert log.since("before", 0) is None
-    assert log.since("open", 0) == [b"o"]
+    assert log.since("open", 0) is None
     log.end("after", 1, b"c")
     assert log.since("large", 0) is None
     assert log.since("after", 0) == [b"c"]
 
 
-def test_what_never_ends_in_time_is_bounded_in_events_when_it_has_ended(
-    log: MemoryEventLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(event_log, "SESSION_EVENTS", 4)
-    for number in range(6):
+def test_a_log_that_is_closed_gives_back_what_it_held_and_keeps_nothing(logs: Logs, log: MemoryEventLog) -> None:
+    other = logs.of("alice")
+    other.end("one", 1, b"a")
+    log.append("one", 1, b"a")
+    log.end("two", 1, b"a")
+    log.close()
+    log.append("one", 2, b"b")
+    log.end("one", 3, b"c")
+    log.append("new", 1, b"d")
+    assert log.since("one", 0) is None
+    assert log.since("new", 0) is None
+    assert other.since("one", 0) == [b"a"]
+    assert logs.budget.weight == SMALL
+    other.close()
+    assert logs.budget.weight == logs.budget.of("alice") == 0
+
+
+def test_lower_bounds_count_from_the_next_event_on(logs: Logs, log: MemoryEventLog) -> None:
+    for number in range(5):
         log.end(f"one-{number}", 1, b"x")
-    assert held(log)[1] == 4
-    assert log.since("one-1", 0) is None
-    assert log.since("one-2", 0) == [b"x"]
+    logs.bounds = EventBounds(context=2 * SMALL)
+    log.end("one-5", 1, b"x")
+    assert logs.budget.weight == 2 * SMALL
+    assert log.since("one-4", 0) == [b"x"]
+    assert log.since("one-3", 0) is None

@@ -6,7 +6,7 @@ import pytest
 
 from helpers.manual_clock import ManualClock
 from helpers.waiting import bounded
-from taskgate.engine.streams.event_log import KEEP, MemoryEventLog
+from taskgate.engine.streams.event_log import KEEP, EventBudget, MemoryEventLog
 from taskgate.engine.streams.feed import PAUSE, Feed, LastingFeed
 from taskgate.engine.streams.line import Line
 from taskgate.engine.streams.trails import Place, Trails, read_place
@@ -33,7 +33,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def trails(clock: ManualClock) -> Trails:
-    return Trails(mark=MARK, log=MemoryEventLog(clock), clock=clock)
+    return Trails(mark=MARK, log=MemoryEventLog(clock, budget=EventBudget(), caller="context"), clock=clock)
 
 
 @pytest.fixture
