@@ -5,7 +5,6 @@ mount that offers none, is served as if tasks did not exist.
 """
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
 from taskgate.dialects import faults
@@ -246,7 +245,6 @@ def _call_tool(request: Request, *, has_tasks: bool) -> CallTool:
     )
 
 
-@lru_cache(maxsize=64)
 def _capabilities(declared: RawJson, tasks: RawJson | None) -> RawJson:
     """A server's capabilities, less what does not cross the gateway, plus tasks where there are any and tools too."""
     found = members(declared)

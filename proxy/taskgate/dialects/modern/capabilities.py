@@ -1,6 +1,5 @@
 """What the gateway declares in this era: its answer to `server/discover`. Pure."""
 
-from functools import lru_cache
 from typing import Final
 
 from taskgate.dialects.amending import object_edits
@@ -27,7 +26,6 @@ def discover_result(server: Server, info: RawJson, *, offers_tasks: bool) -> Raw
     )
 
 
-@lru_cache(maxsize=64)
 def _advertised(declared: RawJson, offers_tasks: bool) -> RawJson:
     """A server's capabilities, less what does not cross the gateway, plus the extension where there are tools."""
     found = members(declared)

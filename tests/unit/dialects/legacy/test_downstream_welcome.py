@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from helpers.memory_kept import memory_kept
 from helpers.schema import check_server_message
 from taskgate.dialects.base import OpenSession, Server
 from taskgate.dialects.legacy.downstream import TASK_CAPABILITY, LegacyDownstream
@@ -119,3 +120,11 @@ def test_the_instructions_are_the_servers_to_the_byte(instructions: str) -> None
 def test_a_host_is_not_told_who_the_server_is() -> None:
     # Decisions a.
     assert json.loads(welcome("{}"))["result"]["serverInfo"] == {"name": "taskgate", "version": "0.1.0"}
+
+
+def test_what_a_server_declared_is_not_kept() -> None:
+    def greet() -> None:
+        for number in range(8):
+            welcome(f'{{"tools":{{}},"experimental":{{"x":"{number}{"x" * 2**20}"}}}}')
+
+    assert memory_kept(greet) < 2**18

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from helpers.memory_kept import memory_kept
 from requirements import covers
 from taskgate.dialects.base import Server
 from taskgate.dialects.modern.capabilities import discover_result
@@ -71,3 +72,12 @@ def test_what_a_server_declared_stays_to_the_byte() -> None:
     declared = r'{ "logging" : {"\u0061": 1e999} ,"tasks":{},"completions":{}}'
     text = discover_result(server(declared), INFO, offers_tasks=True)
     assert r'"capabilities":{ "logging" : {"\u0061": 1e999},"completions":{}}' in text
+
+
+def test_what_a_server_declared_is_not_kept() -> None:
+    def discover() -> None:
+        for number in range(8):
+            text = f'{{"tools":{{}},"experimental":{{"x":"{number}{"x" * 2**20}"}}}}'
+            discover_result(server(text), INFO, offers_tasks=True)
+
+    assert memory_kept(discover) < 2**18
