@@ -16,6 +16,7 @@ from typing import Any, Final
 from taskgate.assembly import House, Kept, Surroundings, build_house, build_listener, open_configured_store
 from taskgate.clock import SharedClock
 from taskgate.config import GatewayConfig
+from taskgate.config.parts import connection_bounds
 from taskgate.config.reloading import fingerprint
 from taskgate.downstream.listener import PublicListener
 from taskgate.downstream.operations import OperatorsListener
@@ -183,7 +184,7 @@ class Service:
         lag.start()
         closers.callback(lag.stop)
         # The port before the store: whoever starts a second gateway by mistake is to hear of the port.
-        bound = bind(config.server.listen)
+        bound = bind(config.server.listen, connection_bounds(config))
         closers.callback(bound.close)
         theirs = SharedClock(clock)
         opened = self._around.store or await open_configured_store(config, self._data_directory, theirs)

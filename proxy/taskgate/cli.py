@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from taskgate import __version__
+from taskgate import __version__, descriptors
 from taskgate import config as settings
 from taskgate.app import Service, Source
 from taskgate.auth.keyfile import KeyFileRefused
@@ -92,6 +92,7 @@ def serve(
         give_up(wrong, WRONG)
     _log_as(chosen)
     _warn_of_missing(chosen)
+    _open_limit(chosen)
     source = None if file is None else Source(read=partial(_load_again, file), relog=_log_as)
     try:
         asyncio.run(_serve(chosen, directory, source, None if no_watch else watch))
@@ -110,6 +111,17 @@ def _for_command(command: str, listen: str | None, admin: str | None) -> Gateway
 
 def _log_as(chosen: GatewayConfig) -> None:
     logs.configure(chosen.logging.level, chosen.logging.format, sys.stderr)
+
+
+def _open_limit(chosen: GatewayConfig) -> None:
+    """Take all the descriptors that the system gives, and tell where they are too few for the configuration."""
+    descriptors.raise_limit()
+    wanted, fit = chosen.server.max_connections, descriptors.host_connections()
+    if fit < wanted:
+        log.warning(
+            "the limit of open files is too low for server.max_connections",
+            extra={"limit": descriptors.limit(), "connections": fit, "needed": descriptors.needed_for(wanted)},
+        )
 
 
 def _load_again(file: Path) -> GatewayConfig:

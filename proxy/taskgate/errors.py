@@ -244,6 +244,8 @@ class UpstreamReason(StrEnum):
     TOO_LARGE = "too_large"
     SESSION_LOST = "session_lost"
     CALL_LOST = "call_lost"
+    INTERNAL = "internal"
+    """The gateway lacked something, and the server had no part in it."""
 
 
 class UpstreamFailed(GatewayError):

@@ -7,19 +7,21 @@ import os
 import socket
 
 from taskgate.config import Listen
+from taskgate.downstream.connection_limits import BoundedSocket, ConnectionBounds, ConnectionCounts
 
 
 class ListenFailed(Exception):
     """An address cannot be had; the text is for the operator."""
 
 
-def bind(listen: Listen) -> socket.socket:
+def bind(listen: Listen, bounds: ConnectionBounds) -> socket.socket:
     """The socket of the public listener, which takes no connection yet. Raises ListenFailed."""
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
     try:
-        return socket.create_server((listen.host, listen.port), family=family)
+        listening = socket.create_server((listen.host, listen.port), family=family)
     except OSError as error:
         raise refused("server.listen", listen, error) from None
+    return BoundedSocket(listening, ConnectionCounts(bounds))
 
 
 def refused(key: str, listen: Listen, error: OSError) -> ListenFailed:

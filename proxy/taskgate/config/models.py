@@ -86,6 +86,10 @@ class ServerSection(Section):
     """Largest head of a request."""
     max_json_depth: Annotated[int, Field(strict=True, ge=1, le=256)] = 64
     """Deepest nesting of a JSON message."""
+    max_connections: Count = 10_000
+    """Connections of hosts that may be open at once; a third of the limit of open files, where that is less."""
+    max_connections_per_address: Count = 512
+    """Those of one address, but of one in trusted_proxies; the log tells at 80 %."""
     max_streams_per_context: Count = 16
     """Event streams of one caller that may be open at once: GET streams and subscriptions."""
     require_task_name: Flag = False

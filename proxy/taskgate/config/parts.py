@@ -10,6 +10,7 @@ from pathlib import Path
 from taskgate.config.models import GatewayConfig
 from taskgate.config.store_addresses import StorePlace, node_of, place_of
 from taskgate.config.tls import TlsSection
+from taskgate.downstream.connection_limits import ConnectionBounds
 from taskgate.downstream.listener import ListenerSettings
 from taskgate.downstream.names import allowed_hosts, allowed_origins
 from taskgate.downstream.tls import TlsSettings
@@ -31,6 +32,14 @@ def listener_settings(config: GatewayConfig, port: int) -> ListenerSettings:
         sse_keepalive=server.sse_keepalive,
         trusted_proxies=server.trusted_proxies,
         tls=_tls(server.tls),
+    )
+
+
+def connection_bounds(config: GatewayConfig) -> ConnectionBounds:
+    """How many connections hosts may have."""
+    server = config.server
+    return ConnectionBounds(
+        total=server.max_connections, per_address=server.max_connections_per_address, exempt=server.trusted_proxies
     )
 
 

@@ -192,10 +192,13 @@ CANCELLED = error_object(TASK_CANCELLED, "Task was cancelled")
 
 
 def _failure_data(error: errors.UpstreamFailed) -> dict[str, Any]:
-    if error.reason == errors.UpstreamReason.CALL_LOST.value:
+    if error.reason in _OURS:
         # One face for a call of which nobody knows what became, whoever lost it (decisions 19).
         return {**_ours(error.reason), "dispatched": error.dispatched}
     return {"origin": "upstream", "reason": error.reason, "dispatched": error.dispatched}
+
+
+_OURS: Final = frozenset({errors.UpstreamReason.CALL_LOST.value, errors.UpstreamReason.INTERNAL.value})
 
 
 def _ours(reason: str) -> dict[str, Any]:

@@ -49,6 +49,11 @@ _LIVEZ, _READYZ = "/livez", "/readyz"
 TAKEN: Final = (_LIVEZ, _READYZ, "/healthz", "/-", "/api")
 """Where no metrics can be: what is there, or below, is something else's."""
 
+MOST_CONNECTIONS: Final = 32
+"""Connections of operators at once: their descriptors are of those that hosts leave."""
+
+_AT_ONCE: Final = 16
+"""Connections that are taken in one turn of the event loop, before any of them is counted."""
 _CLOSE_SECONDS: Final = 2.0
 _IDLE_SECONDS: Final = 75.0
 """Longer than scrapers wait between two scrapes, so that they keep their connection."""
@@ -100,7 +105,7 @@ class OperatorsListener:
         self._runner = web.ServerRunner(server, shutdown_timeout=_CLOSE_SECONDS)
         await self._runner.setup()
         try:
-            await web.TCPSite(self._runner, host, port).start()
+            await web.TCPSite(self._runner, host, port, backlog=_AT_ONCE).start()
         except OSError:
             await self.close()
             raise
@@ -217,6 +222,12 @@ def _names_an_address(host: str) -> bool:
 class _Server(web.Server):
     def __call__(self) -> web.RequestHandler:
         return _Connection(self, loop=self._loop, **self._kwargs)
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        """Serve it, unless as many as there may be are served."""
+        super().connection_made(handler, transport)
+        if len(self.connections) > MOST_CONNECTIONS:
+            transport.abort()
 
 
 class _Connection(web.RequestHandler):

@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Any, Final
 
+from taskgate import descriptors
 from taskgate.errors import UpstreamFailed, UpstreamReason
 
 
@@ -53,6 +54,13 @@ class Unsurvived(UpstreamFailed):
 def unreachable() -> UpstreamFailed:
     """No connection came about, so nothing was sent."""
     return UpstreamFailed(UpstreamReason.UNREACHABLE, "The server could not be reached", dispatched=False)
+
+
+def no_descriptor() -> UpstreamFailed:
+    """The gateway has no file descriptor for it, so nothing was sent: the server had no part in that."""
+    descriptors.LACK.emit({"limit": descriptors.limit()})
+    text = "The gateway has too many files and connections open to reach the server"
+    return UpstreamFailed(UpstreamReason.INTERNAL, text, dispatched=False)
 
 
 def left_alone(retry_after: timedelta) -> UpstreamFailed:

@@ -114,6 +114,8 @@ def _judged(failure: UpstreamFailed) -> bool | None:
     if failure.reason == UpstreamReason.CLOSED.value and not failure.dispatched:
         # We closed it ourselves.
         return None
+    if failure.reason == UpstreamReason.INTERNAL.value:
+        return None
     return failure.reason not in _FAILURES
 
 

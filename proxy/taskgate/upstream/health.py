@@ -149,7 +149,7 @@ class Checks:
         except TimeoutError:
             return Finding(False, silent=not sentinel.failed) if sentinel.asked else None
         except UpstreamFailed as failure:
-            if not sentinel.asked:
+            if not sentinel.asked or failure.reason == UpstreamReason.INTERNAL.value:
                 return None
             silent = failure.reason == UpstreamReason.TIMEOUT.value
             return Finding(not (sentinel.failed or failure.reason in _BROKEN), silent)

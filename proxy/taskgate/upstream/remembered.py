@@ -84,5 +84,7 @@ class RememberedTransport:
 def _says_down(failure: UpstreamFailed, *, greets: bool) -> bool:
     if failure.reason == UpstreamReason.UNREACHABLE.value:
         return True
+    if failure.reason == UpstreamReason.INTERNAL.value:
+        return False
     # What waited in vain for its turn says nothing of the server.
     return greets and (failure.dispatched or failure.reason != UpstreamReason.TIMEOUT.value)

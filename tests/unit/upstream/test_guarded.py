@@ -14,6 +14,7 @@ from helpers.manual_clock import ManualClock
 from helpers.scripted_upstream import Hold, Reply, ScriptedServer, raw, redirect, resets, result, status
 from helpers.scripted_upstream import error as refusal
 from helpers.waiting import bounded, eventually
+from taskgate import descriptors
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.settings import Breaker
 from unit.upstream.asking import Asking
@@ -253,3 +254,18 @@ async def test_without_a_breaker_a_server_is_never_left_alone(plain: ScriptedSer
     for _ in range(20):
         await failed(caller.call("bad"))
     assert caller.upstream.vitals() == (None, "closed")
+
+
+async def test_the_gateways_own_lack_of_descriptors_is_no_failure_of_the_server(
+    plain: ScriptedServer,
+    clock: ManualClock,
+    new_caller_of: Callable[..., Caller],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(descriptors, "server_ceiling", lambda: 0)
+    caller = new_caller_of(plain.url, clock=clock, breaker=BREAKER)
+    for _ in range(2 * BREAKER.failures):
+        lack = await failed(caller.call())
+        assert (lack.reason, lack.dispatched) == ("internal", False)
+    assert plain.requests == []
+    assert caller.upstream.vitals().circuit == "closed"

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context
 from datetime import timedelta
+from logging import getLogger
 from typing import Any, Final
 
 from redis.exceptions import RedisError
 
-from taskgate.stores.redis.seldom import Complaint
+from taskgate.log_throttle import ThrottledLog
 
 _QUIET: Final = 1.5
 """Seconds without a message after which the connection is asked whether it still is one, and for its answer."""
@@ -21,6 +22,8 @@ _LINGER: Final = 10.0
 _PAUSE: Final = 0.5
 """Seconds that those are kept waiting who would listen to a server that is not there."""
 _FAILURES: Final = (RedisError, OSError, TimeoutError)
+
+log = getLogger("taskgate.stores")
 
 
 class _Channel:
@@ -43,7 +46,7 @@ class Growth:
         self._pubsub: Any | None = None
         self._listening: asyncio.Task[None] | None = None
         self._closed = False
-        self._failed = Complaint("Listening for the growth of streams failed, and is begun anew")
+        self._failed = ThrottledLog(log, "Listening for the growth of streams failed, and is begun anew")
 
     async def wait(self, name: str, timeout: timedelta) -> None:
         """Until something was said on a channel since the last wait, or it is begun to be listened to."""
@@ -88,7 +91,7 @@ class Growth:
         except _FAILURES:
             await asyncio.sleep(_PAUSE)
         except Exception as error:  # whatever it is, those who wait are let go, and the next one begins anew
-            self._failed.make(error)
+            self._failed.emit(error=error)
             await asyncio.sleep(_PAUSE)
         finally:
             self._listening = None

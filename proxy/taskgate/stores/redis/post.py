@@ -8,12 +8,13 @@ What must not live here: what words say, and whether they are to be believed.
 
 import asyncio
 from datetime import timedelta
+from logging import getLogger
 from typing import Any, Final
 
 from taskgate.errors import StoreUnavailable
+from taskgate.log_throttle import ThrottledLog
 from taskgate.stores.redis.connection import Connection, Line, read_script
 from taskgate.stores.redis.keys import Keys
-from taskgate.stores.redis.seldom import Complaint
 
 _SEND: Final = read_script("post_send.lua")
 
@@ -28,6 +29,8 @@ _PAUSE: Final = 0.25
 """Seconds that who waits is kept waiting where the server is not there."""
 _BEFORE_ALL: Final = b"0-0"
 
+log = getLogger("taskgate.stores")
+
 
 class PostInRedis:
     """See Post. `origin` is a mark that no other process has."""
@@ -40,9 +43,11 @@ class PostInRedis:
         self._line: Line = connection.line()
         self._place: bytes | None = None
         self._is_sure = False
-        self._unheard = Complaint("What is no word is passed over: somebody else writes to the words of the gateways")
-        self._dropped = Complaint(
-            "The words of the gateways begin anew: there was something that takes no more of them"
+        self._unheard = ThrottledLog(
+            log, "What is no word is passed over: somebody else writes to the words of the gateways"
+        )
+        self._dropped = ThrottledLog(
+            log, "The words of the gateways begin anew: there was something that takes no more of them"
         )
 
     async def begin(self) -> None:
@@ -56,7 +61,7 @@ class PostInRedis:
     async def send(self, word: bytes) -> None:
         """See Post.send."""
         if await self._connection.run(_SEND, (self._stream,), (self._origin, word, _MOST, _KEEP)):
-            self._dropped.make()
+            self._dropped.emit()
 
     async def receive(self, *, timeout: timedelta) -> tuple[bytes, ...]:
         """See Post.receive. Raises StoreUnavailable, after a moment; no word is lost by that."""
@@ -104,7 +109,7 @@ class PostInRedis:
         said = dict(zip(fields[::2], fields[1::2], strict=True)) if fields is not None else {}
         by, word = said.get(b"by"), said.get(b"word")
         if by is None or word is None:
-            self._unheard.make()
+            self._unheard.emit()
             return None
         return word if by != self._origin else None
 

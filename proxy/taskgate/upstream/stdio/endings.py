@@ -69,6 +69,8 @@ def of_status(status: int) -> Ending:
 
 def not_started(errno: int, *, cwd: bool) -> UpstreamFailed:
     """The system did not start a program."""
+    if errno in (numbers.EMFILE, numbers.ENFILE):
+        return failures.no_descriptor()
     why = _OF_DIRECTORIES.get(errno, _REFUSED) if cwd else _OF_PROGRAMS.get(errno, _REFUSED)
     text = f"The server's program could not be started: {why}"
     return UpstreamFailed(UpstreamReason.UNREACHABLE, text, dispatched=False)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import taskgate
+from taskgate import descriptors
 from taskgate.upstream.stdio.environment import inherited
 from taskgate.upstream.stdio.nursery import words
 from taskgate.upstream.stdio.posting import Posting
@@ -182,7 +183,7 @@ class Nursing:
 
 def _start(theirs: socket.socket) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-I", "-S", "-c", _CODE, str(_ROOT), str(theirs.fileno())]
-    return subprocess.Popen(  # noqa: S603 - our own program
+    nursery = subprocess.Popen(  # noqa: S603 - our own program
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -191,6 +192,9 @@ def _start(theirs: socket.socket) -> "subprocess.Popen[bytes]":
         start_new_session=True,
         env=inherited(os.environ),
     )
+    # It has been told to start nothing yet.
+    descriptors.restore_limit(nursery.pid)
+    return nursery
 
 
 def _written(number: int, order: Order) -> bytes:

@@ -12,7 +12,7 @@ from itertools import count
 from logging import getLogger
 from typing import Final
 
-from taskgate.errors import UpstreamFailed
+from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream import failures
 from taskgate.upstream.duplex.base import Line, Wish
 from taskgate.upstream.stdio import endings
@@ -203,7 +203,7 @@ class StdioLines:
             line = await self._starter.start(slot)
         except UpstreamFailed as failure:
             slot.failure = failure
-            if not slot.probes:
+            if not slot.probes and failure.reason != UpstreamReason.INTERNAL.value:
                 self._restarts.failed(slot.key, _now())
             self._leave(slot)
             return

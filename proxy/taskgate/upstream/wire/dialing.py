@@ -8,12 +8,14 @@ import asyncio
 import socket
 from collections.abc import Callable
 from contextvars import Context
+from errno import EMFILE
 from ipaddress import ip_address
 from itertools import chain, zip_longest
 from typing import Final
 
 from yarl import URL
 
+from taskgate import descriptors
 from taskgate.upstream.settings import TlsSettings
 from taskgate.upstream.wire.connection import Connection
 from taskgate.upstream.wire.trust import tls_context
@@ -25,13 +27,14 @@ NEXT_ADDRESS: Final = 0.25
 class Way:
     """How to reach one origin, whose scheme is http or https. Raises TlsFileRefused."""
 
-    __slots__ = ("_host", "_name", "_port", "_tls")
+    __slots__ = ("_ceiling", "_host", "_name", "_port", "_tls")
 
     def __init__(self, origin: URL, tls: TlsSettings) -> None:
         assert origin.raw_host is not None, "a target has a host"
         assert origin.port is not None, "a target has a scheme of ours"
         self._host = origin.raw_host
         self._port = origin.port
+        self._ceiling = descriptors.server_ceiling()
         self._tls = tls_context(tls) if origin.scheme == "https" else None
         # Certificates name a host without the dot that ends a full name.
         self._name = None if self._tls is None else tls.server_name or self._host.rstrip(".")
@@ -51,9 +54,12 @@ class Way:
 
     async def _reach(self, address: str, new: Callable[[], Connection]) -> Connection:
         # Not with the loop's own race between addresses: cancelled at a bad moment, that one loses a socket.
-        _, connection = await asyncio.get_running_loop().create_connection(
+        transport, connection = await asyncio.get_running_loop().create_connection(
             new, address, self._port, ssl=self._tls, server_hostname=self._name
         )
+        if transport.get_extra_info("socket").fileno() >= self._ceiling:
+            connection.drop()
+            raise OSError(EMFILE, "the rest is for the gateway itself")
         return connection
 
     async def _first_of(self, addresses: list[str], new: Callable[[], Connection]) -> Connection:
@@ -80,7 +86,9 @@ class Way:
                     winner.result().drop()
                 raise
         if winner is None:
-            raise OSError("no address of the host can be reached")
+            errors = (attempt.exception() for attempt in started)
+            lacks = (error for error in errors if isinstance(error, OSError) and descriptors.ran_out(error))
+            raise next(lacks, OSError("no address of the host can be reached"))
         return winner.result()
 
 

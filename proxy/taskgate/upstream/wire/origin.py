@@ -26,6 +26,8 @@ from taskgate.upstream.wire.target import Target
 REUSE_WITHIN: Final = 2.0
 """Seconds. Servers close what is idle for five: a connection that may be closing is no place for a call made once."""
 
+_UNMADE: Final = frozenset({UpstreamReason.UNREACHABLE.value, UpstreamReason.INTERNAL.value})
+"""No connection came about, whoever is to blame."""
 REDIRECTS: Final = range(300, 400)
 Answer = tuple[Connection, RawResponseMessage, StreamReader]
 
@@ -62,7 +64,7 @@ class Origin:
                 return connection, message, body
             except UpstreamFailed as failure:
                 # A stream comes back by itself, in its own time.
-                if failure.reason != UpstreamReason.UNREACHABLE.value or outgoing.only_listens:
+                if failure.reason not in _UNMADE or outgoing.only_listens:
                     raise
                 pauses = pauses or self._retrying.pauses()
                 pause = next(pauses, None)

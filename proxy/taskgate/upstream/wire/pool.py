@@ -10,6 +10,7 @@ from contextvars import Context
 
 from yarl import URL
 
+from taskgate import descriptors
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream import failures
 from taskgate.upstream.settings import TlsSettings
@@ -60,9 +61,11 @@ class Pool:
             async with scope:
                 connection = await self._way.connect(lambda: Connection(loop, self))
         # ValueError: a host name that cannot be one is noticed only here.
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
             if self._closed:
                 raise failures.let_go(dispatched=False) from None
+            if isinstance(error, OSError) and descriptors.ran_out(error):
+                raise failures.no_descriptor() from None
             raise _unmade(in_a_hurry=hurried and scope.expired()) from None
         finally:
             self._dials.discard(scope)

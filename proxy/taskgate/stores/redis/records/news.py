@@ -16,11 +16,11 @@ from typing import Any, Final, Protocol
 from redis.exceptions import NoPermissionError, RedisError
 
 from taskgate.errors import StoreUnavailable
+from taskgate.log_throttle import ThrottledLog
 from taskgate.stores.base import News, OwnerWatch, TaskWatch, Watch
 from taskgate.stores.codec import unpack_text
 from taskgate.stores.journal import GONE, Journal
 from taskgate.stores.redis.records import rows
-from taskgate.stores.redis.seldom import Complaint
 from taskgate.tasks.record import OwnerKey, TaskId
 
 _QUIET: Final = 1.5
@@ -71,8 +71,10 @@ class Newsfeed:
         self._usable = usable
         self._doubtful: set[str] = set()
         self._listens = asyncio.Event()
-        self._unread = Complaint("News that cannot be read are dropped: somebody else speaks on the gateways' channel")
-        self._failed = Complaint("Listening to the news from the task store failed, and is begun anew")
+        self._unread = ThrottledLog(
+            log, "News that cannot be read are dropped: somebody else speaks on the gateways' channel"
+        )
+        self._failed = ThrottledLog(log, "Listening to the news from the task store failed, and is begun anew")
         self._task = asyncio.get_running_loop().create_task(self._listen())
 
     async def listening(self, *, timeout: timedelta) -> bool:
@@ -117,7 +119,7 @@ class Newsfeed:
                 if isinstance(error, NoPermissionError):
                     self._refused(error)
             except Exception as error:  # whatever it is, nobody else would listen
-                self._failed.make(error)
+                self._failed.emit(error=error)
             self._listens.clear()
             await asyncio.sleep(_AGAIN)
 
@@ -160,7 +162,7 @@ class Newsfeed:
             mark, number, owner, holder, id = map(unpack_text, message.split(b"\0", 4))
             revision = int(number)
         except (ValueError, StoreUnavailable):
-            self._unread.make()
+            self._unread.emit()
             return
         if mark.startswith(self._origin) and mark not in self._doubtful:
             return
