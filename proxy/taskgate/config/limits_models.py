@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from taskgate.config.fields import GIB, KIB, MIB, SOME, Count, Flag, Glob, MethodOrNotice, Name, Section, Text
+from taskgate.config.fields import GIB, KIB, MIB, SOME, Count, Flag, Glob, Held, MethodOrNotice, Name, Section, Text
 from taskgate.config.numbers import Rate, RateText
 from taskgate.config.retention import LONGEST
 from taskgate.config.units import DurationIn, SizeIn
@@ -97,6 +97,15 @@ class ConcurrencySection(Section):
     """What all resumable streams keep; beyond it the oldest that have ended are forgotten first."""
 
 
+class CatalogueSection(Section):
+    """How large a server's list of tools may be, all pages together; a larger one is refused as a whole."""
+
+    max_tools: Count = 10_000
+    """Tools of one server."""
+    max_bytes: Held = 16 * MIB
+    """Bytes of the answers that list them."""
+
+
 class OverrideMatchSection(Section):
     """Whom an override is for: callers for whom all of it is so."""
 
@@ -166,5 +175,6 @@ class LimitsSection(Section):
     rate: tuple[RatePolicySection, ...] = _USUAL_RATES
     """How often requests may come; [] means as often as they like."""
     concurrency: ConcurrencySection = ConcurrencySection()
+    catalogue: CatalogueSection = CatalogueSection()
     overrides: tuple[OverrideSection, ...] = ()
     """Other limits for some callers: the first that matches counts."""

@@ -13,6 +13,7 @@ from taskgate.config.models import GatewayConfig
 from taskgate.config.protection_models import CircuitBreakerSection, HealthSection, RetriesSection
 from taskgate.config.transport_coherence import STDIO
 from taskgate.config.upstream_models import TimeoutsSection, UpstreamSection
+from taskgate.dialects.catalogue import CatalogueBounds
 from taskgate.mcp.versions import Revision
 from taskgate.upstream.settings import (
     Breaker,
@@ -49,6 +50,7 @@ def upstream_settings(config: GatewayConfig, name: str) -> UpstreamSettings:
         ceiling=_ceiling(section.timeouts),
         tools=_tools(section.timeouts),
         max_result=config.tasks.max_result,
+        catalogue=CatalogueBounds(config.limits.catalogue.max_tools, config.limits.catalogue.max_bytes),
         credentials=_credentials(section.credentials),
         identity=IdentityHeaders(context=section.identity_headers.context, subject=section.identity_headers.subject),
         tls=TlsSettings(

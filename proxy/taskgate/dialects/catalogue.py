@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from taskgate.mcp.jsonrpc import RawJson
+from taskgate.mcp.jsonrpc import RawJson, Response
 from taskgate.tasks.policy import TaskSupport
 
 
@@ -31,6 +31,27 @@ def hints_of(tool: Mapping[str, Any]) -> Mapping[str, bool]:
         return _NO_HINTS
     found = {name: annotations[name] for name in _HINTS if isinstance(annotations.get(name), bool)}
     return MappingProxyType(found) if found else _NO_HINTS
+
+
+class CatalogueBounds(NamedTuple):
+    """How many tools a catalogue may have, and how many bytes all its pages may have."""
+
+    max_tools: int = 10_000
+    max_bytes: int = 16 * 2**20
+
+    def less(self, page: Response) -> "CatalogueBounds | None":
+        """What is left of both after a page of `tools/list`; None where that is beyond them.
+
+        Nothing of a tool is looked at: to count them costs the same for every page.
+        """
+        found = None if page.result is None else page.result.members
+        tools = None if found is None else found.get("tools")
+        count = len(tools.value) if tools is not None and isinstance(tools.value, list) else 0
+        text = page.text
+        left = CatalogueBounds(
+            self.max_tools - count, self.max_bytes - (len(text) if text.isascii() else len(text.encode()))
+        )
+        return None if min(left) < 0 else left
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ What must not live here: what comes before a message is known to be one of this 
 from collections.abc import Coroutine
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from taskgate.auth.context import AuthContext
@@ -41,6 +42,7 @@ from taskgate.errors import GatewayError, TaskSupportMismatch
 from taskgate.mcp import vocabulary as words
 from taskgate.mcp.jsonrpc import Message, Request, Response
 from taskgate.mcp.versions import Era, Revision
+from taskgate.offload import offloaded
 from taskgate.tasks.policy import Mode
 from taskgate.telemetry.audit import Audit, ToolCalled
 from taskgate.telemetry.visit import client_of
@@ -215,7 +217,8 @@ class InSessionMessages:
         if intent.method == words.TOOLS_LIST:
             support = host_session.mount.support if host_session.has_tasks else None
             shows = self._rooms.access.shown_to(caller, host_session.mount.name)
-            return Spoken(self._dialect.tools(intent.id, response, support, shows, foreign), error_of(response))
+            amend = partial(self._dialect.tools, intent.id, response, support, shows, foreign)
+            return Spoken(await offloaded(len(response.text), amend), error_of(response))
         return Spoken(self._dialect.answer(intent.id, response, foreign), error_of(response))
 
 

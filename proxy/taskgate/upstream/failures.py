@@ -116,6 +116,12 @@ def too_large() -> UpstreamFailed:
     return UpstreamFailed(UpstreamReason.TOO_LARGE, "The server's answer is too large", dispatched=True)
 
 
+def large_catalogue() -> UpstreamFailed:
+    """There are more tools, or more is said of them, than is read."""
+    text = "The server's list of tools is larger than limits.catalogue allows"
+    return UpstreamFailed(UpstreamReason.TOO_LARGE, text, dispatched=True)
+
+
 def too_large_for_somebody() -> UpstreamFailed:
     """The same, and nobody can tell whose answer it is: theirs will not come, and that of the others may not either."""
     text = "The server gave an answer that is too large, and it cannot be told to which request"

@@ -8,10 +8,14 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
+from typing import Final
 
+from taskgate.dialects.catalogue import CatalogueBounds
 from taskgate.mcp.versions import Era, Revision, era_of
 from taskgate.mcp.vocabulary import TOOLS_LIST
 from taskgate.upstream.stdio.settings import StdioSettings
+
+_USUAL_CATALOGUE: Final = CatalogueBounds()
 
 
 class Kind(StrEnum):
@@ -134,8 +138,9 @@ class UpstreamSettings:
     `revision` is what it is spoken to in, None what it is found to speak.
     `connect` bounds the way to a connection, `first_byte` the wait for an answer's head (never for `tools/call`),
     `idle` the silence within an answer (None: any), `call` a call without a sign of progress, `ceiling` any call. In
-    `tools` the first that names a tool counts. `max_result` is in bytes of one message. Without `retries` one try has
-    to do, without `breaker` the server is never left alone, without `health` nobody asks whether it is well.
+    `tools` the first that names a tool counts. `max_result` is in bytes of one message, `catalogue`
+    bounds the list of tools. Without `retries` one try has to do, without `breaker` the server is never left alone,
+    without `health` nobody asks whether it is well.
     """
 
     name: str
@@ -148,6 +153,7 @@ class UpstreamSettings:
     idle: timedelta | None
     call: timedelta
     max_result: int
+    catalogue: CatalogueBounds = _USUAL_CATALOGUE
     ceiling: timedelta = timedelta(hours=24)
     tools: tuple[ToolTimeouts, ...] = ()
     credentials: FixedHeader | GrantSettings | None = None

@@ -124,6 +124,8 @@ DEFAULTS: dict[str, Any] = {
     "limits.concurrency.sessions_per_context": 100,
     "limits.concurrency.streams_kept_per_context": 16 * 2**20,
     "limits.concurrency.streams_kept_global": 256 * 2**20,
+    "limits.catalogue.max_tools": 10_000,
+    "limits.catalogue.max_bytes": 16 * 2**20,
     "limits.overrides": (),
     "store.backend": "sqlite",
     "store.sqlite.path": None,

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from taskgate.dialects.catalogue import ListedTool, ToolPage, hints_of
+from taskgate.dialects.catalogue import CatalogueBounds, ListedTool, ToolPage, hints_of
+from taskgate.mcp.jsonrpc import Response, parse
 
 
 def test_a_tool_of_which_nothing_is_said_may_be_called_in_any_way() -> None:
@@ -48,3 +49,29 @@ def test_a_page_does_not_change() -> None:
 
     with pytest.raises(AttributeError):
         page.cursor = '"2"'  # type: ignore[misc]
+
+
+def answer(body: str) -> Response:
+    read = parse(f'{{"jsonrpc":"2.0","id":1,{body}}}'.encode(), max_depth=64)
+    assert isinstance(read, Response)
+    return read
+
+
+@pytest.mark.parametrize(
+    ("body", "tools", "size"),
+    [
+        ('"result":{"tools":[{},1,{}]}', 3, 53),
+        ('"result":{"tools":[],"x":"é"}', 0, 55),
+        ('"result":{"tools":{}}', 0, 46),
+        ('"result":[]', 0, 36),
+        ('"result":{"other":[1]}', 0, 47),
+        ('"error":{"code":1,"message":"no"}', 0, 58),
+    ],
+)
+def test_a_page_takes_its_tools_and_its_bytes_from_the_bounds(body: str, tools: int, size: int) -> None:
+    assert CatalogueBounds(3, 100).less(answer(body)) == CatalogueBounds(3 - tools, 100 - size)
+
+
+@pytest.mark.parametrize(("bounds", "fits"), [((2, 49), True), ((1, 49), False), ((2, 48), False)])
+def test_a_page_beyond_either_bound_leaves_nothing(bounds: tuple[int, int], fits: bool) -> None:
+    assert (CatalogueBounds(*bounds).less(answer('"result":{"tools":[1,2]}')) is not None) is fits

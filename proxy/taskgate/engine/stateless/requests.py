@@ -7,6 +7,7 @@ a request but what it made, and a server is met over the line that what the requ
 import json
 from collections.abc import Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from taskgate.auth.context import AuthContext
@@ -38,6 +39,7 @@ from taskgate.errors import GatewayError, UpstreamFailed
 from taskgate.mcp.headers import check_params
 from taskgate.mcp.jsonrpc import Request
 from taskgate.mcp.vocabulary import TOOLS_LIST
+from taskgate.offload import offloaded
 
 _ABOUT_TASKS: Final = (GetTask, UpdateTask, CancelTask, OfLegacyTask)
 
@@ -147,7 +149,8 @@ class StatelessRequests:
     ) -> Spoken:
         response = await self.calls.forward(exchange, caller, line, said, intent)
         shows = self.access.shown_to(caller, line.mount.name)
-        return Spoken(self.dialect.tools(intent.id, response, line.upstream.era, shows), error_of(response))
+        amend = partial(self.dialect.tools, intent.id, response, line.upstream.era, shows)
+        return Spoken(await offloaded(len(response.text), amend), error_of(response))
 
     async def _look_up(self, exchange: Exchange, line: Line, said: Stateless, tool: str) -> ListedTool | None:
         """A tool in the server's catalogue, which may have to be read; None where it has none such, or cannot be had.

@@ -6,13 +6,13 @@ itself. What must not live here: the wire (`conversation`, `transport`).
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from taskgate.clock import Clock
-from taskgate.dialects.base import ListedTool, Params, Server, ToolPage
+from taskgate.dialects.base import ListedTool, Params, Server
 from taskgate.dialects.evidence import era_of_refusal
 from taskgate.errors import UpstreamFailed
 from taskgate.mcp.jsonrpc import Notification, RawJson, Response
@@ -21,7 +21,7 @@ from taskgate.mcp.vocabulary import TASKS_RESULT, TOOLS_CALL, TOOLS_LIST
 from taskgate.tasks.events import CallFaulted, CallSucceeded
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call, Errand, Means
-from taskgate.upstream.catalogue import read_catalogue
+from taskgate.upstream.catalogue import read_catalogue, what_is_left
 from taskgate.upstream.hearer import Hearer
 from taskgate.upstream.initialize.adopting import Adopting, Adoptions
 from taskgate.upstream.initialize.audience import Audience
@@ -103,7 +103,9 @@ class HttpSession:
             response = await self._detours.after(errand, response, ask)
         if response.error is None:
             self._lasting.note(method, params)
-            self._told.note(method, params, response)
+            if method == TOOLS_LIST:
+                what_is_left(self._means.settings.catalogue, response)
+                await self._told.note(params, response)
         return response
 
     async def run(
@@ -241,19 +243,18 @@ class HttpSession:
 
     async def _read_catalogue(self) -> Mapping[str, ListedTool]:
         talk = self._talk.value
+        read = partial(read_catalogue, self._ask_for_page, self._means.dialect.read_tools)
         try:
-            return await read_catalogue(self._read_page)
+            return await read(self._means.settings.catalogue)
         except UpstreamFailed:
             if self._closed or talk is None or talk is self._talk.value:
                 raise
         # The server ended the conversation meanwhile; to have it say twice what it has harms nobody.
-        return await read_catalogue(self._read_page)
+        return await read(self._means.settings.catalogue)
 
-    async def _read_page(self, cursor: RawJson | None) -> ToolPage:
-        dialect, bounds = self._means.dialect, self._means.patience.of()
-        return dialect.read_tools(
-            await self._ask(Errand(TOOLS_LIST, partial(dialect.list_tools, cursor=cursor), bounds))
-        )
+    def _ask_for_page(self, cursor: RawJson | None) -> Coroutine[Any, Any, Response]:
+        write = partial(self._means.dialect.list_tools, cursor=cursor)
+        return self._ask(Errand(TOOLS_LIST, write, self._means.patience.of()))
 
     def _forget_tools(self) -> None:
         self._catalogue.forget()

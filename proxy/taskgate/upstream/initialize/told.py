@@ -5,12 +5,13 @@ What must not live here: the catalogue (`upstream.catalogue`), which is read for
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from taskgate.dialects.base import ListedTool, Params, UpstreamDialect
 from taskgate.errors import UpstreamFailed
 from taskgate.mcp.jsonrpc import Response
-from taskgate.mcp.vocabulary import TOOLS_LIST
+from taskgate.offload import offloaded
 
 _CURSOR: Final = '"cursor"'
 
@@ -25,17 +26,17 @@ class ToldTools:
         self._mark: int | None = None
         self._tools: Mapping[str, ListedTool] = {}
 
-    def note(self, method: str, params: Params | None, response: Response) -> None:
-        """The host asked for that, and has this result. What is no such list is passed over."""
+    async def note(self, params: Params | None, response: Response) -> None:
+        """The host asked for a list with these parameters, and has this result. What is no list is passed over."""
         result = response.result
-        if method != TOOLS_LIST or result is None or (params is not None and _CURSOR in params.with_token(0)):
+        if result is None or (params is not None and _CURSOR in params.with_token(0)):
             return
         mark = hash(response.text[result.start : result.end])
         if mark == self._mark:
             # Servers say the same again and again.
             return
         with suppress(UpstreamFailed):
-            page = self._dialect.read_tools(response)
+            page = await offloaded(len(response.text), partial(self._dialect.read_tools, response))
             if page.cursor is None:
                 self._mark, self._tools = mark, page.tools
 

@@ -73,12 +73,15 @@ class Catalogue:
 
     async def _read(self) -> Mapping[str, ListedTool]:
         await self._open()
-        return await read_catalogue(self._read_page)
+        return await read_catalogue(self._ask_for_page, self._read_page, self._means.settings.catalogue)
 
-    async def _read_page(self, cursor: RawJson | None) -> ToolPage:
+    def _ask_for_page(self, cursor: RawJson | None) -> Awaitable[Response]:
         means = self._means
         call = Call(next(means.ids), None, means.patience.of())
-        response = await self._ask(call, means.dialect.list_tools(call.id, cursor, self._host))
+        return self._ask(call, means.dialect.list_tools(call.id, cursor, self._host))
+
+    def _read_page(self, response: Response) -> ToolPage:
+        means = self._means
         read = means.dialect.read_tools(response)
         for name in read.refused[:MOST_NAMED]:
             extra = {"upstream": means.settings.name, "tool": name}

@@ -7,6 +7,7 @@ and its tools (`catalogue`), how long is waited (`waits`).
 
 from collections.abc import Coroutine, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 from taskgate.clock import Clock
@@ -16,9 +17,11 @@ from taskgate.errors import UpstreamFailed
 from taskgate.mcp.jsonrpc import Notification, RawJson, Response
 from taskgate.mcp.versions import Era, Peer
 from taskgate.mcp.vocabulary import NOTE_TOOLS_CHANGED, TOOLS_CALL, TOOLS_LIST
+from taskgate.offload import offloaded
 from taskgate.tasks.events import CallFaulted, CallSucceeded
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call
+from taskgate.upstream.catalogue import what_is_left
 from taskgate.upstream.hearer import Hearer
 from taskgate.upstream.lasting import Lasting
 from taskgate.upstream.resting import Resumed, Resumes
@@ -146,7 +149,9 @@ class StatelessSession:
         await self._listening.close()
 
     async def _ask_for_tools(self, call: Call, saying: Saying) -> Response:
-        return self._means.dialect.sound(await self._ask(call, saying))
+        response = await self._ask(call, saying)
+        what_is_left(self._means.settings.catalogue, response)
+        return await offloaded(len(response.text), partial(self._means.dialect.sound, response))
 
     async def _ask(self, call: Call, saying: Saying, tool: str | None = None) -> Response:
         asked = self._asked(call, saying, tool)

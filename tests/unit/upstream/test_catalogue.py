@@ -1,0 +1,91 @@
+"""A catalogue is read within its bounds, and refused as a whole beyond them, whoever asks for it."""
+
+import sys
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from taskgate.dialects.catalogue import CatalogueBounds
+from taskgate.dialects.legacy.upstream import LegacyUpstream
+from taskgate.errors import UpstreamFailed
+from taskgate.mcp.jsonrpc import RawJson, Response, dump, parse
+from taskgate.upstream.catalogue import read_catalogue, what_is_left
+
+DIALECT = LegacyUpstream("1")
+
+
+def page(first: int, count: int, cursor: str | None = None, **more: Any) -> Response:
+    result = {"tools": [{"name": f"tool-{number}", **more} for number in range(first, first + count)]}
+    text = dump({"jsonrpc": "2.0", "id": 1, "result": result | ({} if cursor is None else {"nextCursor": cursor})})
+    read = parse(text.encode(), max_depth=64)
+    assert isinstance(read, Response)
+    return read
+
+
+class Server:
+    """Has a page for each cursor."""
+
+    def __init__(self, *pages: Response) -> None:
+        self.pages = list(pages)
+        self.asked: list[RawJson | None] = []
+
+    async def ask(self, cursor: RawJson | None) -> Response:
+        self.asked.append(cursor)
+        return self.pages[len(self.asked) - 1]
+
+
+BEYOND = {
+    "one page with too many tools": ([page(0, 6)], CatalogueBounds(5, 10**6), 1),
+    "one page that is too long": ([page(0, 1, description="é" * 500)], CatalogueBounds(5, 1000), 1),
+    "pages that have too many together": (
+        [page(0, 3, "1"), page(3, 3, "2"), page(6, 1)],
+        CatalogueBounds(5, 10**6),
+        2,
+    ),
+    "the same tool on every page": ([page(0, 3, "1"), page(0, 3)], CatalogueBounds(5, 10**6), 2),
+    "pages that are too long together": (
+        [page(0, 1, "1", description="x" * 600), page(1, 1, description="x" * 600)],
+        CatalogueBounds(5, 1000),
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize(("pages", "bounds", "asked"), BEYOND.values(), ids=BEYOND)
+async def test_a_catalogue_beyond_a_bound_is_refused_after_the_page_that_passed_it(
+    pages: list[Response], bounds: CatalogueBounds, asked: int
+) -> None:
+    server = Server(*pages)
+    with pytest.raises(UpstreamFailed, match=r"limits\.catalogue") as failed:
+        await read_catalogue(server.ask, DIALECT.read_tools, bounds)
+    assert (failed.value.reason, len(server.asked)) == ("too_large", asked)
+
+
+@pytest.mark.parametrize("description", ["", "x" * 300_000])
+async def test_a_catalogue_of_exactly_its_bounds_is_read(description: str) -> None:
+    pages = [page(0, 3, "1", description=description), page(3, 2)]
+    bounds = CatalogueBounds(5, sum(len(one.text) for one in pages))
+    found = await read_catalogue(Server(*pages).ask, DIALECT.read_tools, bounds)
+    assert list(found) == [f"tool-{number}" for number in range(5)]
+
+
+def calls_for(tools: int) -> int:
+    """Functions that are entered until a page with so many tools is refused."""
+    read, calls = page(0, tools), 0
+
+    def count(_: FrameType, event: str, __: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        with pytest.raises(UpstreamFailed):
+            what_is_left(CatalogueBounds(5, 10**9), read)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_to_find_a_page_beyond_the_bounds_costs_the_same_for_every_number_of_tools() -> None:
+    assert calls_for(10) == calls_for(20_000)
