@@ -15,11 +15,13 @@ import pytest
 
 from requirements_of_operators import FOR_OPERATORS
 from requirements_of_servers import FOR_SERVERS
+from threats import THREATS
 
 _Test = TypeVar("_Test", bound=Callable[..., object])
 
 REQUIREMENTS: Final = {
     **FOR_OPERATORS,
+    **THREATS,
     # Lifecycle and revisions
     "V-INIT-1": "initialize is answered with the host's revision, or with the newest of the era",
     "V-INIT-2": "a host hears nothing but answers before it has said it is initialized",

@@ -20,6 +20,7 @@ from taskgate.dialects.modern.upstream import ModernUpstream
 from taskgate.downstream.listener import PublicListener
 from taskgate.engine.admission.joining import Joining
 from taskgate.engine.admission.rules import Live
+from taskgate.engine.admission.standing import Standings
 from taskgate.engine.gateway import Gateway, Rules
 from taskgate.engine.guard.lookups import Lookups
 from taskgate.engine.guard.penalties import Penalties
@@ -151,10 +152,14 @@ async def build_house(
     audit, rules = sight.audit, rules_of(config)
     live, nurse = Live(rules), Nurse()
     make = around.make_upstream or upstream_maker(nurse, around.entropy)
-    mounting = Mounting(live=live, make=traced(make, sight.tracing), audit=audit, clock=clock, port=port)
+    standings = Standings(live)
+    make = traced(make, sight.tracing)
+    mounting = Mounting(live=live, standings=standings, make=make, audit=audit, clock=clock, port=port)
     prepared = await mounting.prepare(config, rules)
     penalties = build_penalties(config)
-    base = Base(config, live, store, shared, callers, penalties, mounting.mounts, audit, clock, around.entropy)
+    base = Base(
+        config, live, standings, store, shared, callers, penalties, mounting.mounts, audit, clock, around.entropy
+    )
     ground = build_ground(base)
     in_session, relaying, listening, following = _build_in_session(base, ground)
     lines = Lines(clock=clock, idle=config.server.session_idle)

@@ -52,6 +52,7 @@ class Base(NamedTuple):
 
     config: GatewayConfig
     live: Live
+    standings: Standings
     store: Store
     shared: Shared | None
     callers: Gate
@@ -122,7 +123,7 @@ def _rate_gate(base: Base, standings: Standings, company: Company) -> RateGate:
 
 def _admission(base: Base, company: Company) -> Admission:
     live, audit, clock, entropy = base.live, base.audit, base.clock, base.entropy
-    standings = Standings(live)
+    standings = base.standings
     return Admission(
         standings=standings,
         gate=_rate_gate(base, standings, company),

@@ -18,6 +18,7 @@ from taskgate.config.rules import bulkhead_settings
 from taskgate.config.servers import upstream_settings
 from taskgate.engine.admission.bulkhead import Bulkhead
 from taskgate.engine.admission.rules import Live, Rules
+from taskgate.engine.admission.standing import Standings
 from taskgate.engine.background import Background
 from taskgate.engine.counted import CountedUpstream, Requests
 from taskgate.engine.mounts import Mount, Mounts
@@ -104,11 +105,14 @@ class Prepared(NamedTuple):
 class Mounting:
     """Mounts servers, keeps what is unchanged, and lets go of what was replaced once nobody uses it."""
 
-    def __init__(self, *, live: Live, make: MakeUpstream, audit: Audit, clock: Clock, port: int) -> None:
+    def __init__(
+        self, *, live: Live, standings: Standings, make: MakeUpstream, audit: Audit, clock: Clock, port: int
+    ) -> None:
         """`port` is the public listener's."""
         self.mounts = Mounts()
         self.requests = Requests()
         self._live = live
+        self._standings = standings
         self._make = make
         self._audit = audit
         self._clock = clock
@@ -184,7 +188,8 @@ class Mounting:
         turns = self._parted.get((name, place)) if known is None or known.turns.place != place else known.turns
         if turns is None:
             report = Report(self._audit)
-            turns = _Turns(place, Bulkhead(name, bulkhead_settings(config, name), audit=report), report)
+            settings = bulkhead_settings(config, name)
+            turns = _Turns(place, Bulkhead(name, settings, audit=report, share=self._standings.calls), report)
         resource = resource_of(config, self._port, section.path)
         mount = Mount(
             name=name,

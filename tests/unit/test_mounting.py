@@ -15,6 +15,7 @@ from helpers.whole_gateway import configuration
 from taskgate.config.models import GatewayConfig
 from taskgate.config.rules import rules_of
 from taskgate.engine.admission.rules import Live
+from taskgate.engine.admission.standing import Standings
 from taskgate.engine.mounts import MOST_REMEMBERED
 from taskgate.engine.telling.hearing import NOBODY
 from taskgate.mounting import Mounting
@@ -49,7 +50,14 @@ class Yard:
         self.facts = Facts()
         first = configured(a="http://a/mcp")
         self.live = Live(rules_of(first))
-        self.mounting = Mounting(live=self.live, make=self._make, audit=self.facts, clock=ManualClock(), port=8080)
+        self.mounting = Mounting(
+            live=self.live,
+            standings=Standings(self.live),
+            make=self._make,
+            audit=self.facts,
+            clock=ManualClock(),
+            port=8080,
+        )
 
     def _make(self, settings: UpstreamSettings, observer: UpstreamObserver, _clock: Any) -> Upstream:
         if settings.url == self.broken:

@@ -85,6 +85,8 @@ class ConcurrencySection(Section):
     """Unfinished tasks of one upstream; null means any number."""
     tasks_global: Count | None = 1000
     """Unfinished tasks altogether; null means any number."""
+    calls_per_context: Count = 8
+    """Places at one upstream of one caller, its tasks' included, while callers with fewer wait for one."""
     kept_per_context: Annotated[_Kept | None, _shown("256MiB")] = 256 * MIB
     """What is kept of one caller's tasks: with so much, no new one is made; null means any size."""
     kept_global: Annotated[_Kept | None, _shown("2GiB")] = 2 * GIB
@@ -128,6 +130,8 @@ class OverrideConcurrencySection(Section):
     """As limits.concurrency.tasks_per_upstream, which null means."""
     tasks_global: Count | None = None
     """As limits.concurrency.tasks_global, which null means."""
+    calls_per_context: Count | None = None
+    """As limits.concurrency.calls_per_context, which null means."""
     kept_per_context: _Kept | None = None
     """As limits.concurrency.kept_per_context, which null means."""
     kept_global: _Kept | None = None

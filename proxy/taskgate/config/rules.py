@@ -56,7 +56,13 @@ def rules_of(config: GatewayConfig) -> Rules:
 def bulkhead_settings(config: GatewayConfig, upstream: str) -> BulkheadSettings:
     """How many calls the server of that name has at once, and how many wait for their turn."""
     section = config.upstreams[upstream]
-    return BulkheadSettings(concurrency=section.concurrency, queue=section.queue.size, max_wait=section.queue.max_wait)
+    return BulkheadSettings(
+        concurrency=section.concurrency,
+        queue=section.queue.size,
+        max_wait=section.queue.max_wait,
+        share=config.limits.concurrency.calls_per_context,
+        is_shared=config.auth.mode != "none",
+    )
 
 
 def task_policy(config: GatewayConfig) -> Policy:
@@ -138,5 +144,6 @@ def _override(section: OverrideSection, policies: dict[str, RatePolicySection]) 
             for name, rate in section.rate.items()
         },
         caps={name: cap for name, cap in caps.items() if cap is not None},
+        calls=section.concurrency.calls_per_context,
         ttl_max=section.ttl_max,
     )

@@ -102,11 +102,8 @@ class Relaying:
         hearer = _CallHearer(exchange, host_session, self._dialect, asked.progress_token)
         pulse = Pulse(self._alarms, self._patience, hearer.live) if streams else None
 
-        def send() -> Coroutine[Any, Any, Response]:
-            return host_session.upstream.relay(
-                asked.method, asked.params, hearer=hearer, tool=asked.tool, speaker=speaker(caller)
-            )
-
+        relay, who = host_session.upstream.relay, speaker(caller)
+        send = partial(relay, asked.method, asked.params, hearer=hearer, tool=asked.tool, speaker=who)
         call, ticket = Interruptible(), None
         host_session.calls[call] = asked.id
         self._running.add(call)
@@ -116,11 +113,13 @@ class Relaying:
                     # It was late to come here: those that were carried have been given up.
                     call.interrupt()
                 if asking is not None:
-                    response = await self._joining.once(asking, partial(self._shared, host_session, asked, send))
+                    response = await self._joining.once(
+                        asking, partial(self._shared, caller, host_session, asked, send)
+                    )
                     assert isinstance(response, Response), "no plain call becomes a task"
                     return response
                 if asked.method in IN_TURN:
-                    ticket = self._ask(host_session, asked.tool)
+                    ticket = self._ask(caller, host_session, asked.tool)
                     if not ticket.granted:
                         _leaves_with(exchange, call, ticket)
                         await self._wait(host_session, asked.tool, ticket)
@@ -141,11 +140,11 @@ class Relaying:
             del host_session.calls[call]
             self._running.discard(call)
 
-    async def _shared(self, host_session: HostSession, asked: Asked, send: Send) -> Response:
+    async def _shared(self, caller: AuthContext, host_session: HostSession, asked: Asked, send: Send) -> Response:
         """A call that others may come to wait for, too: its session stays open for all of them."""
         host_session.hold()
         try:
-            ticket = self._ask(host_session, asked.tool)
+            ticket = self._ask(caller, host_session, asked.tool)
             try:
                 if not ticket.granted:
                     await self._wait(host_session, asked.tool, ticket)
@@ -156,10 +155,10 @@ class Relaying:
         finally:
             host_session.release()
 
-    def _ask(self, host_session: HostSession, tool: str | None) -> Ticket:
+    def _ask(self, caller: AuthContext, host_session: HostSession, tool: str | None) -> Ticket:
         """A ticket for a turn at the server, to be closed. Raises QueueFull, counted."""
         try:
-            return host_session.mount.bulkhead.ask(host_session.owner.context)
+            return host_session.mount.bulkhead.ask(host_session.owner.context, caller)
         except QueueFull:
             self._count(host_session, tool, "rejected")
             raise

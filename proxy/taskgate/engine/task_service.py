@@ -172,7 +172,7 @@ class TaskService:
         )
 
     async def _started(self, draft: Draft, caller: AuthContext, place: Place, ticket: Ticket | None) -> TaskRecord:
-        turn = place.mount.bulkhead.ask(caller.key) if ticket is None else ticket
+        turn = place.mount.bulkhead.ask(caller.key, caller) if ticket is None else ticket
         if not turn.granted:
             draft = replace(draft, record=replace(draft.record, status_message=queued(turn.ahead)))
         record = None

@@ -51,12 +51,18 @@ def lookups(config: GatewayConfig) -> dict[str, Any]:
     return {key: said(config, "auth", "lookup_failures", key) for key in _LOOKUPS}
 
 
-def server(config: GatewayConfig, upstream: str, tool: str) -> dict[str, Any]:
-    """How many calls the server gets, how long one to that tool may take, and when the server is left alone."""
+def server(config: GatewayConfig, upstream: str, tool: str, override: int | None = None) -> dict[str, Any]:
+    """How many calls the server gets, how long one to that tool may take, and when the server is left alone.
+
+    `override` is the one that says how many of them are the caller's.
+    """
     here = ("upstreams", upstream)
     broken = _BREAKER if config.upstreams[upstream].circuit_breaker is not None else ("circuit_breaker",)
     keys = _SERVER if config.upstreams[upstream].command is None else (*_SERVER, *_PROGRAM)
     found = {key: said(config, *here, *key.split(".")) for key in keys}
+    if config.auth.mode != "none":
+        whose = () if override is None else ("overrides", override)
+        found["calls_per_context"] = said(config, "limits", *whose, "concurrency", "calls_per_context")
     found.update(_timeouts(config, upstream, tool))
     return found | {key: said(config, *here, *key.split(".")) for key in broken}
 

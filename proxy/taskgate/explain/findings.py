@@ -62,7 +62,7 @@ def explained(
         "open": bounds.open_at_once(config),
         "polls": bounds.polls(config),
         "lookups": bounds.lookups(config),
-        "server": bounds.server(config, upstream, tool),
+        "server": bounds.server(config, upstream, tool, _of_calls(asked)),
         "refusals": bounds.said(config, "limits", "reject_as"),
     }
 
@@ -81,6 +81,11 @@ def _caller(asked: _Asked) -> dict[str, Any]:
         "scopes": sorted(asked.rules.access.scopes(identity)),
         "override": override,
     }
+
+
+def _of_calls(asked: _Asked) -> int | None:
+    """The override that says how many calls the caller has while others wait."""
+    return None if asked.override is None or asked.override.calls is None else _number(asked)
 
 
 def _number(asked: _Asked) -> int:

@@ -16,13 +16,15 @@ class Override:
     """Limits that stand for the usual ones, for callers of `tenant` who have all of `claims`; None and {} mean any.
 
     A claim is had when it is one of the values, or a list that has one of them. `rates` are by the names of policies,
-    `caps` by those of the fields of Caps. What is not named is as for everybody.
+    `caps` by those of the fields of Caps; `calls` is the caller's share of a server's slots. What is not named is as
+    for everybody.
     """
 
     tenant: str | None = None
     claims: Mapping[str, frozenset[str]] = field(default_factory=dict)
     rates: Mapping[str, RateLimit] = field(default_factory=dict)
     caps: Mapping[str, int] = field(default_factory=dict)
+    calls: int | None = None
     ttl_max: timedelta | None = None
 
     def matches(self, tenant: str | None, claims: Mapping[str, Any]) -> bool:

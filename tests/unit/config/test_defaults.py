@@ -115,6 +115,7 @@ DEFAULTS: dict[str, Any] = {
         ("rest", "context", "20/s", 60, ("*",), None, False),
     ],
     "limits.concurrency.tasks_per_context": 10,
+    "limits.concurrency.calls_per_context": 8,
     "limits.concurrency.tasks_per_tenant": 100,
     "limits.concurrency.tasks_per_tool": None,
     "limits.concurrency.tasks_per_upstream": None,

@@ -31,7 +31,7 @@ def test_the_defaults_protect_a_server(loads: Loads, minimal: str) -> None:
     settings = upstream_settings(loads(minimal), "reports")
     assert (settings.retries, settings.breaker, settings.health) == (Retries(), Breaker(), Health())
     assert bulkhead_settings(loads(minimal), "reports") == BulkheadSettings(
-        concurrency=32, queue=256, max_wait=300 * SECOND
+        concurrency=32, queue=256, max_wait=300 * SECOND, share=8, is_shared=False
     )
 
 
@@ -50,7 +50,9 @@ def test_what_is_written_is_what_a_server_is_made_with(loads: Loads, minimal: st
         method="ping", interval=5 * SECOND, timeout=6 * SECOND, unhealthy_after=7, healthy_after=8
     )
     assert settings.breaker == Breaker(failures=9, window=10 * SECOND, open_for=11 * SECOND, half_open=12)
-    assert bulkhead_settings(config, "reports") == BulkheadSettings(concurrency=3, queue=0, max_wait=4 * SECOND)
+    assert bulkhead_settings(config, "reports") == BulkheadSettings(
+        concurrency=3, queue=0, max_wait=4 * SECOND, share=8, is_shared=False
+    )
 
 
 def test_each_can_be_left_out(loads: Loads, minimal: str) -> None:

@@ -1,7 +1,7 @@
-"""The turns at one server: so many calls at once, and a bounded queue, fair between contexts, of those that wait.
+"""The turns at one server: so many calls at once, shared fairly between contexts, and a bounded queue for the rest.
 
 A bulkhead knows no call: whoever wants to make one has a ticket, and gives it back. What holds: a slot belongs to the
-ticket that it was granted to until that is closed, whatever ends the call, and to nobody while somebody waits.
+ticket that it was granted to until that is closed, whatever ends the call; and none is free for a context that waits.
 """
 
 import asyncio
@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from taskgate.auth.context import AuthContext
 from taskgate.errors import QueueFull
-from taskgate.limits.fairness import FairQueue
+from taskgate.limits.fairness import FairPermits, kept_of
 from taskgate.telemetry.audit import Audit, QueueRefused, SlotsUsed
 from taskgate.telemetry.visit import nobody
 
@@ -39,23 +40,40 @@ def queued(ahead: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkheadSettings:
-    """How many calls of a server may run at once, how many may wait for a turn, and for how long a task may."""
+    """How many calls of a server may run at once, how many may wait for a turn, and for how long a task may.
+
+    `share` is how many of one caller run while callers with fewer wait. Where all callers are one (`is_shared` is
+    False), nothing is kept free for others.
+    """
 
     concurrency: int
     queue: int
     max_wait: timedelta
+    share: int = 8
+    is_shared: bool = True
+
+    @property
+    def kept(self) -> int:
+        """How many slots are for callers who have none."""
+        return kept_of(self.concurrency) if self.is_shared else 0
 
 
 class Bulkhead:
-    """The slots of the server `name`, and who waits for one. For one thread, and inside an event loop."""
+    """The slots of the server `name`, and who waits for one. For one thread, and inside an event loop.
 
-    def __init__(self, name: str, settings: BulkheadSettings, *, audit: Audit) -> None:
+    `share` knows the callers who have a share of their own.
+    """
+
+    def __init__(self, name: str, settings: BulkheadSettings, *, audit: Audit, share: "OwnShare | None" = None) -> None:
         self.name = name
-        self.in_use = 0
         self._settings = settings
-        self._queue: FairQueue[Ticket] = FairQueue(settings.queue)
+        self._share = share
         self._audit = audit
-        self._noting: asyncio.TimerHandle | None = None
+        # Tickets close without a call of ours, as long as nobody waits: `permits` and `noting` are for them, too.
+        self.permits: FairPermits[Ticket] = FairPermits(
+            settings.concurrency, settings.queue, share=settings.share, kept=settings.kept
+        )
+        self.noting: asyncio.TimerHandle | None = None
         self._looking: asyncio.TimerHandle | None = None
         self._pace: float | None = None
         # While somebody waits: when the last turn was, or else when they began to.
@@ -67,72 +85,70 @@ class Bulkhead:
         return self._settings.concurrency
 
     @property
+    def in_use(self) -> int:
+        """How many calls run."""
+        return self.permits.in_use
+
+    @property
     def queued(self) -> int:
         """How many wait for a turn."""
-        return len(self._queue)
+        return len(self.permits)
 
     @property
     def utilization(self) -> float:
         """How much is asked of the server, as a part of what it may be asked at once: above 1 where somebody waits."""
-        waiting = 0 if self._last_turn is None else len(self._queue)
-        return (self.in_use + waiting) / self._settings.concurrency
+        waiting = 0 if self._last_turn is None else len(self.permits)
+        return (self.permits.in_use + waiting) / self._settings.concurrency
 
     @property
     def max_wait(self) -> timedelta:
         """How long a task may wait for its turn."""
         return self._settings.max_wait
 
-    def ask(self, context: str, *, must: bool = False) -> "Ticket":
-        """A ticket of a context, to be closed: granted at once where a slot is free, else it waits.
+    def ask(self, context: str, caller: AuthContext | None = None, *, must: bool = False) -> "Ticket":
+        """A ticket of a context, to be closed: granted at once where a slot is free that it may have, else it waits.
 
-        Raises QueueFull where no more may wait; `must` lets it wait all the same.
+        `caller` is who asks, None where that is not known. Raises QueueFull where no more may wait; `must` lets it wait
+        all the same.
         """
-        ticket = Ticket(self)
-        if self.in_use < self._settings.concurrency:
-            # Nobody waits, or the slot would be theirs.
-            self.in_use += 1
+        ticket = Ticket(self, context)
+        if self.permits.acquire(context):
+            # Nobody waits that it would have to wait for, or the slot would be theirs.
             ticket.granted = True
-        elif not self._queue.put(context, ticket, must=must):
-            self._audit.record(QueueRefused(self.name, "full"))
-            raise QueueFull(FULL if self._settings.queue else NO_QUEUE, retry_after=self._advice(1))
-        elif self._last_turn is None:
-            self._last_turn = asyncio.get_running_loop().time()
-        if self._noting is None:
+        else:
+            self._enqueue(ticket, caller, must)
+        if self.noting is None:
             self._note_soon()
         return ticket
 
     def adjust(self, settings: BulkheadSettings) -> None:
         """Have other bounds from now on. No slot is taken away, nor a place in the queue; what fits is granted."""
         self._settings = settings
-        self._queue.limit = settings.queue
+        self.permits.adjust(settings.concurrency, settings.queue, share=settings.share, kept=settings.kept)
         self._grant()
         self._note_soon()
 
     # --- for tickets
 
     def ahead(self, ticket: "Ticket") -> int:
-        """How many have their turn before one that waits; see FairQueue."""
-        return self._queue.ahead(ticket) if ticket in self._queue else 0
+        """How many have their turn before one that waits; see FairPermits."""
+        return self.permits.ahead(ticket) if ticket in self.permits else 0
 
-    def give_back(self, ticket: "Ticket") -> None:
-        """One that was granted a slot, or waits, needs neither any more."""
-        if ticket.granted:
-            self.in_use -= 1
-        else:
-            self._queue.remove(ticket)
+    def settle(self) -> None:
+        """A slot was given back, or a place in the queue: grant what may be granted now, and have it noted."""
         if self._last_turn is not None:
             # Somebody waits, or did until now.
             self._grant()
-            if not self._queue:
+            if not self.permits:
                 self._last_turn = None
-        if self._noting is None:
+        if self.noting is None:
             self._note_soon()
 
     def overdue(self, ticket: "Ticket") -> QueueFull:
         """That one has waited for too long; it leaves the queue."""
         ticket.close()
         self._audit.record(QueueRefused(self.name, "timeout"))
-        return QueueFull(TOO_LONG, retry_after=self._advice(len(self._queue) + 1))
+        return QueueFull(TOO_LONG, retry_after=self._advice(len(self.permits) + 1))
 
     def look(self) -> None:
         """Let those who want to know be told now and then how far they have moved."""
@@ -140,12 +156,16 @@ class Bulkhead:
             with nobody():
                 self._looking = asyncio.get_running_loop().call_later(MOVED_EVERY, self._tell_moved)
 
+    def _enqueue(self, ticket: "Ticket", caller: AuthContext | None, must: bool) -> None:
+        share = None if caller is None or self._share is None else self._share(caller)
+        if not self.permits.enqueue(ticket.context, ticket, share=share, must=must):
+            self._audit.record(QueueRefused(self.name, "full"))
+            raise QueueFull(FULL if self._settings.queue else NO_QUEUE, retry_after=self._advice(1))
+        if self._last_turn is None:
+            self._last_turn = asyncio.get_running_loop().time()
+
     def _grant(self) -> None:
-        while self.in_use < self._settings.concurrency:
-            ticket = self._queue.take()
-            if ticket is None:
-                return
-            self.in_use += 1
+        while (ticket := self.permits.grant()) is not None:
             self._measure()
             ticket.grant()
 
@@ -165,27 +185,28 @@ class Bulkhead:
 
     def _tell_moved(self) -> None:
         self._looking = None
-        for place, ticket in enumerate(self._queue.order()):
+        for place, ticket in enumerate(self.permits.order()):
             if ticket.cares:
                 self.look()
                 ticket.moved_to(place)
 
     def _note_soon(self) -> None:
-        if self._noting is None:
+        if self.noting is None:
             with nobody():
-                self._noting = asyncio.get_running_loop().call_later(NOTED_EVERY, self._note)
+                self.noting = asyncio.get_running_loop().call_later(NOTED_EVERY, self._note)
 
     def _note(self) -> None:
-        self._noting = None
-        self._audit.record(SlotsUsed(self.name, self.in_use, self._settings.concurrency, len(self._queue)))
+        self.noting = None
+        self._audit.record(SlotsUsed(self.name, self.in_use, self._settings.concurrency, len(self.permits)))
 
 
 class Ticket:
     """The right to make one call, now or in its turn; to be closed, whatever comes of it."""
 
-    __slots__ = ("_bulkhead", "_closed", "_place", "_waiter", "granted")
+    __slots__ = ("_bulkhead", "_closed", "_place", "_waiter", "context", "granted")
 
-    def __init__(self, bulkhead: Bulkhead) -> None:
+    def __init__(self, bulkhead: Bulkhead, context: str) -> None:
+        self.context = context
         self.granted = False
         self._bulkhead = bulkhead
         self._closed = False
@@ -250,7 +271,11 @@ class Ticket:
         """Give the slot back, or leave the queue. A second close does nothing."""
         if not self._closed:
             self._closed = True
-            self._bulkhead.give_back(self)
+            bulkhead = self._bulkhead
+            permits = bulkhead.permits
+            concerns_others = permits.release(self.context) if self.granted else permits.withdraw(self)
+            if concerns_others or bulkhead.noting is None:
+                bulkhead.settle()
 
     # --- for its bulkhead
 
@@ -272,3 +297,6 @@ class Ticket:
 
 Moved = Callable[[int], Awaitable[None]]
 """Told how many are before a ticket."""
+
+OwnShare = Callable[[AuthContext], int | None]
+"""How many calls of a caller run while others wait; None where that is as for everybody."""

@@ -52,6 +52,11 @@ class Standings:
         self._known[apart] = standing
         return standing
 
+    def calls(self, caller: AuthContext) -> int | None:
+        """The caller's own share of a server's slots; None where it is as everybody's."""
+        override = self.of(caller).override
+        return None if override is None else override.calls
+
 
 _Apart = tuple[str, str | None, tuple[frozenset[str], ...]]
 

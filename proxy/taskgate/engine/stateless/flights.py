@@ -80,7 +80,7 @@ class Flight:
         # It may go on long after its request, whose message is not kept for it.
         with within(self._visit):
             self._call = background.begin(partial(work, self))
-            self._call.add_done_callback(lambda _: self._landed(place, ticket))
+            self._call.add_done_callback(partial(self._landed, place, ticket))
 
     # --- what its server says
 
@@ -237,7 +237,7 @@ class Flight:
     def _forget(self, key: str) -> None:
         self._questions.pop(key, None)
 
-    def _landed(self, place: Place, ticket: Ticket | None) -> None:
+    def _landed(self, place: Place, ticket: Ticket | None, _: object) -> None:
         if ticket is not None:
             ticket.close()
         place.release()

@@ -26,7 +26,7 @@ class Turns:
     def ask(self, errand: Errand) -> Ticket:
         """A ticket, which is to be closed. Raises QueueFull."""
         try:
-            return errand.line.mount.bulkhead.ask(errand.line.owner.context)
+            return errand.line.mount.bulkhead.ask(errand.line.owner.context, errand.caller)
         except QueueFull:
             self.refused(errand)
             raise

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from helpers.waiting import bounded, eventually
+from taskgate.auth.context import AuthContext
 from taskgate.engine.admission import bulkhead as module
 from taskgate.engine.admission.bulkhead import Bulkhead, BulkheadSettings, Ticket
 from taskgate.errors import QueueFull
@@ -18,8 +19,10 @@ LONG = timedelta(seconds=60)
 NOW = timedelta()
 
 
-def settings(concurrency: int = 1, queue: int = 8, max_wait: timedelta = LONG) -> BulkheadSettings:
-    return BulkheadSettings(concurrency=concurrency, queue=queue, max_wait=max_wait)
+def settings(
+    concurrency: int = 1, queue: int = 8, max_wait: timedelta = LONG, *, share: int = 8, is_shared: bool = False
+) -> BulkheadSettings:
+    return BulkheadSettings(concurrency=concurrency, queue=queue, max_wait=max_wait, share=share, is_shared=is_shared)
 
 
 @pytest.fixture
@@ -64,7 +67,7 @@ async def test_turns_go_round_between_contexts_whoever_came_first(bulkhead: Bulk
     held = bulkhead.ask("a")
     tickets = {name: bulkhead.ask(name[0]) for name in ("a1", "a2", "a3", "b1", "c1", "b2")}
     assert {name: ticket.ahead for name, ticket in tickets.items()} == {
-        "a1": 0, "b1": 1, "c1": 2, "a2": 3, "b2": 4, "a3": 5
+        "b1": 0, "c1": 1, "a1": 2, "b2": 3, "a2": 4, "a3": 5
     }  # fmt: skip
     order = []
     while tickets:
@@ -72,8 +75,48 @@ async def test_turns_go_round_between_contexts_whoever_came_first(bulkhead: Bulk
         name = next(name for name, ticket in tickets.items() if ticket.granted)
         order.append(name)
         held = tickets.pop(name)
-    assert order == ["a1", "b1", "c1", "a2", "b2", "a3"]
+    # The first slot is a's, so the others have theirs before its next.
+    assert order == ["b1", "c1", "a1", "b2", "a2", "a3"]
     held.close()
+
+
+async def test_one_of_eight_slots_is_for_callers_who_have_none(bulkhead: Bulkhead) -> None:
+    bulkhead.adjust(settings(16, is_shared=True))
+    greedy = [bulkhead.ask("greedy") for _ in range(16)]
+    assert [ticket.granted for ticket in greedy] == [True] * 14 + [False] * 2
+    one, more, other = bulkhead.ask("one"), bulkhead.ask("one"), bulkhead.ask("other")
+    assert (one.granted, more.granted, other.granted, bulkhead.in_use) == (True, False, True, 16)
+    close(other, more, one, *reversed(greedy))
+
+
+async def test_whoever_has_its_share_waits_for_those_who_have_less(bulkhead: Bulkhead) -> None:
+    bulkhead.adjust(settings(4, share=2))
+    greedy = [bulkhead.ask("greedy") for _ in range(6)]
+    modest = [bulkhead.ask("modest") for _ in range(3)]
+    for ticket in greedy[:3]:
+        ticket.close()
+    # Of the greedy one a single call ran on: that is below its share again, so the third turn is its own.
+    assert [ticket.granted for ticket in greedy[3:]] == [True, True, False]
+    assert [ticket.granted for ticket in modest] == [True, True, False]
+    close(*modest[::-1], *greedy[:2:-1])
+
+
+async def test_a_caller_may_have_a_share_of_its_own_which_is_asked_for_where_it_waits(facts: Facts) -> None:
+    asked: list[AuthContext] = []
+
+    def share(caller: AuthContext) -> int | None:
+        asked.append(caller)
+        return 3 if caller.key == "gold" else None
+
+    bulkhead = Bulkhead("reports", settings(4, share=1), audit=facts, share=share)
+    gold, usual = AuthContext(key="gold"), AuthContext(key="usual")
+    tickets = [bulkhead.ask(each.key, each) for each in (gold, gold, usual, usual)]
+    assert asked == []
+    late, early = bulkhead.ask("usual", usual), bulkhead.ask("gold", gold)
+    assert asked == [usual, gold]
+    tickets.pop().close()
+    assert (late.granted, early.granted) == (False, True)
+    close(*reversed([*tickets, early, late]))
 
 
 async def test_no_more_wait_than_may_but_for_what_must(bulkhead: Bulkhead, facts: Facts) -> None:
