@@ -29,7 +29,6 @@ from taskgate.observation import Observation
 from taskgate.parting import part, take_no_more, unless
 from taskgate.reload import Reload, Reloaded, Stage
 from taskgate.sockets import bind, refused
-from taskgate.stores.base import Store
 from taskgate.stores.sharing import Shared
 from taskgate.tasks.record import OwnerKey
 from taskgate.telemetry.lag import LoopLag
@@ -87,7 +86,7 @@ class Service:
             end=end,
             replicas=self._replicas,
         )
-        self._store: Store | None = None
+        self._store: MeasuredStore | None = None
         self._house: House | None = None
         self._reload: Reload | None = None
         self._reloading = asyncio.Lock()
@@ -256,7 +255,7 @@ class Service:
         closers.callback(house.relaying.close)
 
     async def _ready(self) -> Mapping[str, bool]:
-        """Whether the gateway can serve: it listens, its store answers (and hears it, if shared), it can judge tokens.
+        """Whether the gateway can serve: it listens, its store works (and hears it, if shared), it can judge tokens.
 
         Servers behind it do not count, nor does an issuer that was there once.
         """
@@ -267,6 +266,8 @@ class Service:
             await self._store.load(_NOBODY, "", now=self._around.clock.now())
         except StoreUnavailable:
             found["store"] = False
+        # What can be read may not be writable: a full disk.
+        found["store_writes"] = self._store.fault is None
         if (leasing := self._house.company.leasing) is not None:
             # Who may read a store may not be able to write there.
             found["lease"] = leasing.is_heard

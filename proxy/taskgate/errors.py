@@ -264,10 +264,25 @@ class InternalError(GatewayError):
     """Our own doing."""
 
 
+class StoreFault(StrEnum):
+    """What keeps a store from working, where that is known. For operators alone."""
+
+    DISK_FULL = "disk_full"
+    SIZE_LIMIT = "size_limit"
+    READ_ONLY = "read_only"
+    IO_ERROR = "io_error"
+    DAMAGED = "damaged"
+    LOCKED = "locked"
+
+
 class StoreUnavailable(InternalError):
-    """The store did not do what it was asked; nothing is known to be written."""
+    """The store did not do what it was asked; nothing is known to be written. `fault` is the cause, where known."""
 
     reason = "store"
+
+    def __init__(self, text: str, *, fault: StoreFault | None = None) -> None:
+        super().__init__(text)
+        self.fault = fault
 
 
 class KeysUnavailable(InternalError):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from taskgate.errors import StoreUnavailable
+from taskgate.errors import StoreFault, StoreUnavailable
 from taskgate.stores.base import Store
 
 
@@ -18,6 +18,8 @@ class FailingStore:
         self.failing: set[str] = set()
         self.fails_after: dict[str, str] = {}
         """From an operation to one that fails once, as soon as the first has worked."""
+        self.fault: StoreFault | None = None
+        """What keeps it from working, while it fails."""
         self.refused: list[str] = []
         """The operations that were refused, in order."""
 
@@ -28,7 +30,7 @@ class FailingStore:
             if name in self.failing or name in self._fails_once:
                 self._fails_once.discard(name)
                 self.refused.append(name)
-                raise StoreUnavailable("The store fails, as the test wants")
+                raise StoreUnavailable("The store fails, as the test wants", fault=self.fault)
             value = await operation(*args, **kwargs)
             if next_one := self.fails_after.pop(name, None):
                 self._fails_once.add(next_one)

@@ -59,7 +59,7 @@ _STORES: Final = (
         bound=thresholds.STORE_DOWN,
         span=QUARTER,
         told=Told(
-            "whether the last operation of the store worked, at each instance.",
+            "whether the store works at each instance: its last operation did, and it has no fault.",
             "up.",
             "tasks are refused while it is down; calls that need no task still pass. Down at one of several that share "
             "it, it is the way there.",
@@ -69,13 +69,16 @@ _STORES: Final = (
     Panel(
         title="Operations by how they ended",
         shape=Shape.STACK,
-        asks=[Ask(rate(f"{_STORE}_count", by=["backend", "result"]), "{{backend}} {{result}}")],
+        asks=[
+            Ask(rate(f"{_STORE}_count", by=["backend", "result"]), "{{backend}} {{result}}"),
+            Ask(now("taskgate_store_fault", by=["backend", "fault"], how="max"), "{{backend}} {{fault}}"),
+        ],
         unit="ops",
         span=QUARTER,
         told=Told(
-            "operations that worked, and those that failed.",
+            "operations that worked, and those that failed; 1 for a fault of the store, such as disk_full.",
             "all ok.",
-            "the log of the gateway has the error; a full disk is the usual one.",
+            "the log of the gateway says what to do; a full disk is the usual one.",
         ),
         alert="TaskgateStoreDown",
     ),

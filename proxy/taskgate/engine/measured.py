@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from taskgate.clock import Clock
-from taskgate.errors import StoreUnavailable
+from taskgate.engine.store_health import StoreHealth
+from taskgate.errors import StoreFault, StoreUnavailable
 from taskgate.limits.caps import Cap
 from taskgate.stores.base import Census, Judgement, News, RateStore, SessionRecord, Step, Store, Watch
 from taskgate.stores.sharing import Beat, Leases
@@ -27,6 +28,12 @@ class MeasuredStore:
         self._inner = inner
         self._audit = audit
         self._clock = clock
+        self._health = StoreHealth(audit=audit, clock=clock)
+
+    @property
+    def fault(self) -> StoreFault | None:
+        """What keeps the store from working, where that is known."""
+        return self._health.fault
 
     # What every task needs is timed in place: another coroutine to wait through costs at each of them.
 
@@ -34,30 +41,30 @@ class MeasuredStore:
         begun = self._clock.elapsed()
         try:
             stands = await self._inner.insert(record, caps=caps)
-        except StoreUnavailable:
-            self._note("insert", begun, False)
+        except StoreUnavailable as error:
+            self._failed("insert", begun, error)
             raise
-        self._note("insert", begun, True)
+        self._worked("insert", begun)
         return stands
 
     async def load(self, owner: OwnerKey, id: TaskId, *, now: datetime, bodies: bool = False) -> TaskRecord | None:
         begun = self._clock.elapsed()
         try:
             found = await self._inner.load(owner, id, now=now, bodies=bodies)
-        except StoreUnavailable:
-            self._note("load", begun, False)
+        except StoreUnavailable as error:
+            self._failed("load", begun, error)
             raise
-        self._note("load", begun, True)
+        self._worked("load", begun)
         return found
 
     async def swap(self, record: TaskRecord, *, expected: int) -> bool:
         begun = self._clock.elapsed()
         try:
             has_won = await self._inner.swap(record, expected=expected)
-        except StoreUnavailable:
-            self._note("swap", begun, False)
+        except StoreUnavailable as error:
+            self._failed("swap", begun, error)
             raise
-        self._note("swap", begun, True)
+        self._worked("swap", begun)
         return has_won
 
     # The rest is rare.
@@ -111,14 +118,31 @@ class MeasuredStore:
     async def census(self) -> Census:
         return await self._timed("census", self._inner.census())
 
+    async def check(self) -> None:
+        """See Store.check; asks the store only where it had a fault, and has failed at nothing lately."""
+        if self._health.wants_check:
+            await self._timed("check", self._inner.check())
+            self._health.recovered()
+
     async def close(self) -> None:
         await self._inner.close()
 
     async def _timed(self, operation: str, work: Awaitable[T]) -> T:
-        return await _timed(operation, work, self._audit, self._clock)
+        begun = self._clock.elapsed()
+        try:
+            done = await work
+        except StoreUnavailable as error:
+            self._failed(operation, begun, error)
+            raise
+        self._worked(operation, begun)
+        return done
 
-    def _note(self, operation: str, begun: float, ok: bool) -> None:
-        self._audit.record(StoreUsed(operation, self._clock.elapsed() - begun, ok))
+    def _worked(self, operation: str, begun: float) -> None:
+        self._audit.record(StoreUsed(operation, self._clock.elapsed() - begun, True))
+
+    def _failed(self, operation: str, begun: float, error: StoreUnavailable) -> None:
+        self._audit.record(StoreUsed(operation, self._clock.elapsed() - begun, False))
+        self._health.failed(error)
 
 
 class MeasuredRates:

@@ -28,6 +28,8 @@ RECOVERY_PAUSE: Final = 1.0
 TAKEN_PAUSE: Final = 0.1
 """Seconds between two batches that are taken over from another process: hosts are served meanwhile."""
 CENSUS_EVERY: Final = timedelta(seconds=15)
+CHECK_EVERY: Final = timedelta(seconds=1)
+"""How often a store that had a fault is asked whether that is over."""
 SESSIONS_EVERY: Final = timedelta(seconds=30)
 CALLS_EVERY: Final = timedelta(seconds=1)
 
@@ -84,6 +86,7 @@ class Sweeper:
             (self.tidy, SESSIONS_EVERY),
             (self.give_up, CALLS_EVERY),
             (self.count, CENSUS_EVERY),
+            (self._store.check, CHECK_EVERY),
         ):
             self._rounds.append(loop.create_task(self._repeat(step, every)))
 

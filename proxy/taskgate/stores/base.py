@@ -241,6 +241,10 @@ class Store(TaskStore, SessionStore, Protocol):
         """Count what is kept; `size` in bytes where the backend knows it. Raises StoreUnavailable when it is not."""
         ...
 
+    async def check(self) -> None:
+        """Write something, durably, and remove it: to find out that a fault is over. Raises StoreUnavailable."""
+        ...
+
     async def close(self) -> None:
         """Finish what was acknowledged and let go of everything; a second close does nothing."""
         ...

@@ -237,6 +237,10 @@ class MemoryStore:
         self._check()
         return Census(tasks=dict(self._counts))
 
+    async def check(self) -> None:
+        """See Store.check; what is in memory needs no writing."""
+        self._check()
+
     async def close(self) -> None:
         """See Store.close."""
         self._closed = True

@@ -199,6 +199,11 @@ class SqliteStore:
         """See Store.census; the size is the file's, without what its log holds."""
         return await self._reader.look(looks.count)
 
+    async def check(self) -> None:
+        """See Store.check; in two commits, since SQLite does not write what a transaction has removed again."""
+        for statement in (sql.PUT_CHECK, sql.DROP_CHECK):
+            await self._writer.submit(works.count_changed(statement, ()))
+
     async def close(self) -> None:
         """See Store.close."""
         if self._closing is None:

@@ -11,11 +11,14 @@ from itertools import count
 from typing import Any, Final, TypeVar
 
 from taskgate.errors import StoreUnavailable
+from taskgate.stores.sqlite_faults import unavailable
 
 _FEW_STEPS: Final = 20_000
 """Instructions of SQLite's machine that the loop may be kept from other work for: about a millisecond."""
 
 _STEPS: Final = 1_000
+
+UNREADABLE: Final = "The store could not read"
 
 _Value = TypeVar("_Value")
 _Row = tuple[Any, ...]
@@ -41,7 +44,7 @@ class Reader:
             # All of it, so that the statement ends and no snapshot is held.
             rows = self._near.execute(statement, values).fetchall()
         except sqlite3.Error as error:
-            raise _unavailable() from error
+            raise unavailable(UNREADABLE, error) from error
         return rows[0] if rows else None
 
     async def glance(self, look: Look[_Value]) -> _Value:
@@ -64,7 +67,7 @@ class Reader:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, look, self._far)
         except (sqlite3.Error, ValueError) as error:
-            raise _unavailable() from error
+            raise unavailable(UNREADABLE, error) from error
 
     async def close(self) -> None:
         """Finish the reads that have begun, close both connections and end the thread."""
@@ -76,7 +79,3 @@ class Reader:
     def _check(self) -> None:
         if self._closed:
             raise StoreUnavailable("The store is closed")
-
-
-def _unavailable() -> StoreUnavailable:
-    return StoreUnavailable("The store could not read")

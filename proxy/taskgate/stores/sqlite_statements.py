@@ -94,6 +94,10 @@ TOUCH_SESSIONS: Final = "UPDATE sessions SET expires = ? WHERE id IN (SELECT val
 DROP_SESSION: Final = "DELETE FROM sessions WHERE id = ? AND owner = ?"
 PURGE_SESSIONS: Final = "DELETE FROM sessions WHERE expires <= ?"
 
+# No task has a number below 1. The body takes pages of its own, as much as most results need.
+PUT_CHECK: Final = "INSERT OR REPLACE INTO outcomes (task, kind, body) VALUES (-1, '', zeroblob(65536))"
+DROP_CHECK: Final = "DELETE FROM outcomes WHERE task = -1"
+
 CENSUS: Final = "SELECT status, count(*) FROM tasks GROUP BY status"
 SIZE: Final = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
 

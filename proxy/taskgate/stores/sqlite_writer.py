@@ -16,6 +16,7 @@ from logging import getLogger
 from typing import Any, Final, TypeVar
 
 from taskgate.errors import StoreUnavailable
+from taskgate.stores.sqlite_faults import unavailable
 
 _Value = TypeVar("_Value")
 
@@ -158,15 +159,15 @@ class Writer:
                 self._write_alone(errand)
         except Exception as error:
             for errand in batch.errands:
-                errand.error = _unavailable(error)
+                errand.error = self._unavailable(error)
 
     def _write_alone(self, errand: _Errand) -> None:
         try:
             self._commit([errand], False)
         except _Spoiled as spoiled:
-            errand.error = _unavailable(spoiled.__cause__)
+            errand.error = self._unavailable(spoiled.__cause__)
         except Exception as error:
-            errand.error = _unavailable(error)
+            errand.error = self._unavailable(error)
 
     def _commit(self, errands: list[_Errand], is_done: bool) -> None:
         try:
@@ -180,6 +181,9 @@ class Writer:
         except BaseException:
             self._undo()
             raise
+
+    def _unavailable(self, cause: BaseException | None) -> StoreUnavailable:
+        return unavailable("The store could not write", cause, self._connection)
 
     # --- on either -----------------------------------------------------------------------------------------------
 
@@ -221,9 +225,3 @@ def _tell(errand: _Errand) -> None:
             errand.tell(errand.value)
     elif errand.undone is not None:
         errand.undone()
-
-
-def _unavailable(cause: BaseException | None) -> StoreUnavailable:
-    error = StoreUnavailable("The store could not write")
-    error.__cause__ = cause
-    return error

@@ -8,6 +8,7 @@ audit log) decides what becomes of it. Listeners never raise and never block.
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
+from taskgate.errors import StoreFault
 from taskgate.tasks.record import TaskStatus
 from taskgate.telemetry.facts.limits import (
     CallJoined,
@@ -154,6 +155,13 @@ class StoreUsed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class StoreFaulted:
+    """A store has a fault from now on, which keeps it from working; None where it has none any more."""
+
+    fault: StoreFault | None
+
+
+@dataclass(frozen=True, slots=True)
 class StoreCounted:
     """What the store holds: tasks by status, and its size in bytes where known."""
 
@@ -202,6 +210,7 @@ Fact = (
     | LeaseLost
     | SessionLost
     | StoreUsed
+    | StoreFaulted
     | StoreCounted
     | CallsRunning
     | RateJudged

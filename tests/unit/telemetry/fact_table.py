@@ -1,6 +1,6 @@
 """Every fact, and what it moves on the page of fresh metrics; see the fixtures `metrics` and `moved`."""
 
-from taskgate.errors import AuthReason
+from taskgate.errors import AuthReason, StoreFault
 from taskgate.tasks.record import TaskStatus
 from taskgate.telemetry import audit
 from unit.telemetry.task_fact_table import TASK, TASK_FACTS, UP, observed, seconds
@@ -174,6 +174,10 @@ FACTS: list[tuple[audit.Fact, dict[str, float]]] = [
     (
         audit.StoreUsed("load", 0.125, False),
         observed("taskgate_store_operation_duration_seconds", f"{_STORE}error", 0.125),
+    ),
+    (
+        audit.StoreFaulted(StoreFault.READ_ONLY),
+        {"taskgate_store_fault{backend=sqlite,fault=read_only}": 1},
     ),
     (
         audit.StoreCounted({TaskStatus.WORKING: 3}, 4096),

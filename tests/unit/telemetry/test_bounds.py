@@ -12,7 +12,7 @@ import pytest
 from helpers.records import new_record
 from requirements import covers
 from taskgate.auth.context import AuthContext, Identity
-from taskgate.errors import AuthReason
+from taskgate.errors import AuthReason, StoreFault
 from taskgate.mcp.jsonrpc import parse
 from taskgate.mcp.vocabulary import METHODS_OF_HOSTS
 from taskgate.tasks.record import FaultReason, OwnerKey, TaskRecord, TaskStatus
@@ -108,6 +108,7 @@ FACTS: Final[tuple[Make, ...]] = (
     made(audit.SuspicionRaised, of(labels.SUSPICION), _mount),
     made(audit.CredentialsGot, _mount, number, _flag),
     made(audit.StoreUsed, of(labels.OPERATION), number, _flag),
+    made(audit.StoreFaulted, one(None, *StoreFault)),
     made(audit.RateJudged, _word, of(labels.RATE_SCOPE), of(labels.DECISION)),
     made(audit.CapRefused, of(labels.CAP), of(labels.CAP_SCOPE)),
     made(audit.SlotsUsed, _mount, number, number, number),

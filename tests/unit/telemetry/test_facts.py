@@ -7,6 +7,7 @@ from typing import Any, Protocol, get_args
 
 import pytest
 
+from taskgate.errors import StoreFault
 from taskgate.tasks.record import TaskStatus
 from taskgate.telemetry import audit
 from taskgate.telemetry.metrics.prometheus import PrometheusAudit
@@ -47,7 +48,7 @@ def test_the_same_fact_again_counts_again(
 ) -> None:
     metrics.record(fact)
     metrics.record(fact)
-    stores = ("taskgate_store_tasks", "taskgate_store_size", "taskgate_store_up")
+    stores = ("taskgate_store_tasks", "taskgate_store_size", "taskgate_store_up", "taskgate_store_fault")
     slots = ("taskgate_concurrency_in_use", "taskgate_concurrency_limit", "taskgate_queue_depth")
     servers = (
         "taskgate_poll_interval",
@@ -100,6 +101,17 @@ def test_the_store_is_up_or_down_as_its_last_operation_was(metrics: PrometheusAu
     for ok in (True, False):
         metrics.record(audit.StoreUsed("load", 0.0, ok))
         assert moved().get("taskgate_store_up{backend=sqlite}", 0) == ok
+
+
+def test_a_store_with_a_fault_is_down_though_some_operations_work(metrics: PrometheusAudit, moved: Moved) -> None:
+    metrics.record(audit.StoreFaulted(StoreFault.DISK_FULL))
+    metrics.record(audit.StoreUsed("load", 0.0, True))
+    assert moved()["taskgate_store_fault{backend=sqlite,fault=disk_full}"] == 1
+    assert "taskgate_store_up{backend=sqlite}" not in moved()
+    metrics.record(audit.StoreFaulted(None))
+    metrics.record(audit.StoreUsed("load", 0.0, True))
+    assert moved()["taskgate_store_up{backend=sqlite}"] == 1
+    assert "taskgate_store_fault{backend=sqlite,fault=disk_full}" not in moved()
 
 
 def test_a_status_that_the_store_no_longer_holds_is_shown_as_none(metrics: PrometheusAudit, moved: Moved) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from taskgate.errors import AuthReason
+from taskgate.errors import AuthReason, StoreFault
 from taskgate.limits.caps import CapScope
 from taskgate.limits.rates import Scope
 from taskgate.mcp.versions import Revision
@@ -129,7 +129,8 @@ JOIN = _label("how", ("key", "retry"))
 _OF_TASKS = ("insert", "repeated", "load", "owner_of", "swap", "page", "renew", "lapsed", "purge")
 _OF_SESSIONS = ("put", "find", "touch", "drop", "purge_sessions")
 _OF_REPLICAS = ("judge", "beat", "restore")
-OPERATION = _label("operation", (*_OF_TASKS, *_OF_SESSIONS, "census", *_OF_REPLICAS))
+OPERATION = _label("operation", (*_OF_TASKS, *_OF_SESSIONS, "census", "check", *_OF_REPLICAS))
+FAULT = _label("fault", (fault.value for fault in StoreFault))
 
 AUDIT_EVENT = _label("event", sorted(EVENTS))
 AUDIT_OUTCOME = _label("outcome", OUTCOMES)

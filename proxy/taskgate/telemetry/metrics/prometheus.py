@@ -41,7 +41,7 @@ _STATES: Final = frozenset(
     {
         audit.StreamOpened, audit.StreamEnded, audit.CallsRunning, audit.SlotsUsed, audit.UpstreamBegun,
         audit.CircuitMoved, audit.HealthChecked, audit.ProgramSought, audit.ProgramsRun, audit.KeysFetched,
-        audit.StoreCounted, audit.ConfigReloaded, audit.PollAdvised,
+        audit.StoreCounted, audit.StoreFaulted, audit.ConfigReloaded, audit.PollAdvised,
     }
 )  # fmt: skip
 """Facts that say how something is now: they are taken even while nobody is shown anything, since they come but once."""

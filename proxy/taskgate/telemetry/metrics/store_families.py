@@ -15,16 +15,19 @@ STORE_OPERATIONS = histogram(
     labels.BACKEND,
     labels.OPERATION,
     labels.RESULT,
-    room=Room(most=20, sharing=16),
+    room=Room(most=22, sharing=16),
 )
-STORE_UP = gauge("taskgate_store_up", "1 if the last operation of the store worked.", labels.BACKEND)
+STORE_UP = gauge(
+    "taskgate_store_up", "1 if the last operation of the store worked, and it has no fault.", labels.BACKEND
+)
+STORE_FAULT = gauge("taskgate_store_fault", "1 for what keeps the store from working.", labels.BACKEND, labels.FAULT)
 STORE_SIZE = gauge("taskgate_store_size_bytes", "Size of the store; absent where it is not known.", labels.BACKEND)
 STORE_LIMIT = gauge(
     "taskgate_store_size_limit_bytes", "The most that it may be; absent where there is no limit.", labels.BACKEND
 )
 STORE_TASKS = gauge("taskgate_store_tasks", "Records in the store.", labels.STATUS)
 
-STORE: Final = (STORE_OPERATIONS, STORE_UP, STORE_SIZE, STORE_LIMIT, STORE_TASKS)
+STORE: Final = (STORE_OPERATIONS, STORE_UP, STORE_FAULT, STORE_SIZE, STORE_LIMIT, STORE_TASKS)
 
 AUDIT_EVENTS = counter(
     "taskgate_audit_events_total",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from taskgate.errors import StoreFault
 from taskgate.tasks.record import TaskStatus
 from taskgate.telemetry import audit
 from taskgate.telemetry.metrics import store_families
@@ -15,14 +16,27 @@ def store_takers(registry: Registry, backend: str, count_unfinished: Callable[[i
     up = registry.gauge(store_families.STORE_UP)
     size = registry.gauge(store_families.STORE_SIZE)
     tasks = registry.gauge(store_families.STORE_TASKS)
+    faults = registry.gauge(store_families.STORE_FAULT)
+    for fault in StoreFault:
+        faults[backend, fault].set(0)
     was_up: bool | None = None
+    is_faulty = False
 
     def used(fact: audit.StoreUsed) -> None:
         nonlocal was_up
         operations[backend, fact.operation, fact.ok].observe(fact.seconds)
-        if fact.ok is not was_up:
-            was_up = fact.ok
-            up[backend,].set(fact.ok)
+        is_up = fact.ok and not is_faulty
+        if is_up is not was_up:
+            was_up = is_up
+            up[backend,].set(is_up)
+
+    def faulted(fact: audit.StoreFaulted) -> None:
+        nonlocal was_up, is_faulty
+        is_faulty = fact.fault is not None
+        for fault in StoreFault:
+            faults[backend, fault].set(fault is fact.fault)
+        was_up = not is_faulty
+        up[backend,].set(was_up)
 
     def counted(fact: audit.StoreCounted) -> None:
         for status in TaskStatus:
@@ -31,7 +45,7 @@ def store_takers(registry: Registry, backend: str, count_unfinished: Callable[[i
         if fact.size is not None:
             size[backend,].set(fact.size)
 
-    return {audit.StoreUsed: used, audit.StoreCounted: counted}
+    return {audit.StoreUsed: used, audit.StoreFaulted: faulted, audit.StoreCounted: counted}
 
 
 def trail_takers(registry: Registry) -> Takers:

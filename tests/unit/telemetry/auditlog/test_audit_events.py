@@ -34,7 +34,7 @@ from unit.telemetry.auditlog.told_facts import (
 FOR_METRICS_ALONE = {
     audit.HttpRefused, audit.StreamOpened, audit.StreamEnded, audit.RpcAnswered, audit.UpstreamAnswered,
     audit.ToolCalled, audit.InputWaited, audit.PollsCounted, audit.LateAnswerDropped, audit.LeaseLost, audit.StoreUsed,
-    audit.StoreCounted, audit.CallsRunning, audit.SlotsUsed, audit.TaskPolled, audit.PollAdvised,
+    audit.StoreCounted, audit.StoreFaulted, audit.CallsRunning, audit.SlotsUsed, audit.TaskPolled, audit.PollAdvised,
     audit.ProgramsRun, audit.UpstreamRetried, audit.AuditNoted, audit.AuditWritten, audit.AuditDropped,
 }  # fmt: skip
 

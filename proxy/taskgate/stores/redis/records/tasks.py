@@ -35,6 +35,9 @@ from taskgate.tasks.record import Lease, OwnerKey, TaskId, TaskRecord, TaskStatu
 NOT_KNOWN: Final = GONE - 1
 """Older than every revision."""
 
+CHECK_MS: Final = 1000
+"""How long what a check writes stays."""
+
 _REFUSED: Final = {-1: "A task of that id is stored already", -2: "The task came to the store too late"}
 
 
@@ -220,6 +223,11 @@ class RedisStore:
         for state, there in zip(STATES, counts, strict=True):
             tasks[state.status] += there
         return Census(tasks=tasks)
+
+    async def check(self) -> None:
+        """See Store.check."""
+        self._check()
+        await self._connection.do("SET", self._root + "check", "", "PX", CHECK_MS, durable=True)
 
     async def close(self) -> None:
         """See Store.close."""

@@ -1,0 +1,71 @@
+"""Whether the store takes what is written: `StoreHealth`, which remembers its fault until a check finds it over.
+
+The log says once what is wrong and what to do, and once that it is over. What must not live here: operations of the
+store (`measured`), and when it is checked (`sweeper`).
+"""
+
+from logging import getLogger
+from typing import Final
+
+from taskgate.clock import Clock
+from taskgate.errors import StoreFault, StoreUnavailable
+from taskgate.telemetry.audit import Audit, StoreFaulted
+
+CALM: Final = 6.0
+"""Seconds without a failure before the store is checked: longer than the pause between two tries of one ending."""
+QUIET: Final = 60.0
+"""Seconds for which a fault that comes back is not logged again."""
+
+_TOLD: Final = {
+    StoreFault.DISK_FULL: "the disk is full; make room on it",
+    StoreFault.SIZE_LIMIT: "its file has the size of store.sqlite.max_size; raise that, or let tasks live shorter",
+    StoreFault.READ_ONLY: "its file cannot be written; mount the file system writable, or give back the permission",
+    StoreFault.IO_ERROR: "the disk fails; see the log of the system",
+    StoreFault.DAMAGED: "its file is damaged; stop the gateway and put a backup in its place",
+    StoreFault.LOCKED: "another program has locked its file; end it",
+}
+
+log = getLogger("taskgate.stores")
+
+
+class StoreHealth:
+    """What is known of one store. For one thread."""
+
+    def __init__(self, *, audit: Audit, clock: Clock) -> None:
+        self._audit = audit
+        self._clock = clock
+        self._failed_at = 0.0
+        self._logged: dict[StoreFault, float] = {}
+        self.fault: StoreFault | None = None
+        """What keeps the store from working; None where nothing is known to."""
+
+    @property
+    def wants_check(self) -> bool:
+        """Whether there was a fault, and nothing failed lately."""
+        return self.fault is not None and self._clock.elapsed() - self._failed_at >= CALM
+
+    def failed(self, error: StoreUnavailable) -> None:
+        """The store refused something; without a fault that tells nothing of the store as a whole."""
+        fault, now = error.fault, self._clock.elapsed()
+        if fault is None:
+            return
+        self._failed_at = now
+        if fault is self.fault:
+            return
+        self._set(fault)
+        if now - self._logged.get(fault, -QUIET) >= QUIET:
+            code = getattr(error.__cause__, "sqlite_errorname", "")
+            told = {"fault": fault.value, "error": code}
+            log.error("The task store does not work, and no task is made: %s", _TOLD[fault], extra=told)
+            self._logged[fault] = now
+
+    def recovered(self) -> None:
+        """A check found that the store works."""
+        if self.fault is not None:
+            fault = self.fault.value
+            self._set(None)
+            log.warning("The task store works again", extra={"fault": fault})
+
+    def _set(self, fault: StoreFault | None) -> None:
+        self.fault = fault
+        self._audit.record(StoreFaulted(fault))
