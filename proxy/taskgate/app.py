@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from taskgate.assembly import House, Kept, Surroundings, build_house, build_listener, open_configured_store
-from taskgate.clock import SharedClock
+from taskgate.clock import SharedClock, SteadyClock
 from taskgate.config import GatewayConfig
 from taskgate.config.parts import connection_bounds
 from taskgate.config.reloading import fingerprint
@@ -193,7 +193,7 @@ class Service:
         closers.push_async_callback(sight.close)
         await sight.open(config)
         closers.callback(sight.end)
-        time = clock if shared is None else theirs
+        time = SteadyClock(clock) if shared is None else theirs
         self._store = MeasuredStore(store, audit=sight.audit, clock=clock)
         entropy = self._around.entropy
         keys = deployment_keys(config, self._data_directory, entropy)

@@ -14,7 +14,7 @@ class Clock(Protocol):
     """The time of day, and a stopwatch."""
 
     def now(self) -> datetime:
-        """The time that whatever is kept goes by, aware, in UTC: the wall clock's unless others share what is kept."""
+        """The time that whatever is kept goes by, aware, in UTC: see SteadyClock and SharedClock."""
         ...
 
     def wall(self) -> datetime:
@@ -43,8 +43,22 @@ class SystemClock:
     def wall(self) -> datetime:
         return self.now()
 
-    def elapsed(self) -> float:
-        return perf_counter()
+    elapsed = staticmethod(perf_counter)
+
+
+class SteadyClock:
+    """The time of a process: the wall clock's when it was made, and since then what the stopwatch says.
+
+    So tasks live as long as they were promised, however the wall clock of `own` is set meanwhile.
+    """
+
+    def __init__(self, own: Clock) -> None:
+        self.wall = own.wall
+        self.elapsed = own.elapsed
+        self._zero = own.now() - timedelta(seconds=own.elapsed())
+
+    def now(self) -> datetime:
+        return self._zero + timedelta(seconds=self.elapsed())
 
 
 class SharedClock:

@@ -16,7 +16,7 @@ from helpers.small_disk import small_disk
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration, running
 from taskgate.assembly import Surroundings
-from taskgate.clock import SystemClock
+from taskgate.engine import store_health
 from taskgate.errors import StoreFault
 from taskgate.stores.open import open_store
 
@@ -26,11 +26,10 @@ FAULTS = "The task store does not work, and no task is made: %s"
 OVER = "The task store works again"
 
 
-class HastyClock(SystemClock):
-    """A stopwatch that is a hundred times as fast, for what waits until nothing has failed for a while."""
-
-    def elapsed(self) -> float:
-        return super().elapsed() * 100
+@pytest.fixture(autouse=True)
+def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store is calm once nothing has failed for a moment."""
+    monkeypatch.setattr(store_health, "CALM", 0.05)
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -71,7 +70,7 @@ async def test_a_full_disk_is_told_and_what_ended_meanwhile_is_written_when_ther
     hold = server.script["report"] = Hold()
     with small_disk(tmp_path / "disk") as disk:
         config = configuration({"reports": server.url}, folder=disk.folder, audit={"enabled": False})
-        async with bounded(40), running(config, Surroundings(clock=HastyClock())) as gateway:
+        async with bounded(40), running(config) as gateway:
             host = await gateway.greeted()
             task = await host.start("report")
             await hold.begun.wait()
@@ -105,7 +104,7 @@ async def test_a_file_at_its_largest_size_is_told_and_takes_tasks_again_when_oth
         tasks={"ttl": {"min": "1s", "default": "3s"}},
         audit={"enabled": False},
     )
-    async with bounded(40), running(config, Surroundings(clock=HastyClock())) as gateway:
+    async with bounded(40), running(config) as gateway:
         host = await gateway.greeted()
         assert await start_until_refused(host) > 2
         await faulty(gateway, StoreFault.SIZE_LIMIT)
@@ -124,7 +123,7 @@ async def store() -> FailingStore:
 @pytest.fixture
 async def gateway(server: ScriptedServer, store: FailingStore) -> AsyncIterator[WholeGateway]:
     """A gateway over that store."""
-    around = Surroundings(store=store, clock=HastyClock())  # type: ignore[arg-type]
+    around = Surroundings(store=store)  # type: ignore[arg-type]
     async with running(configuration({"reports": server.url}), around) as gateway:
         yield gateway
         store.failing = set()

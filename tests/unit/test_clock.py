@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from helpers.manual_clock import EPOCH, ManualClock, SeededEntropy
-from taskgate.clock import Clock, Entropy, SharedClock, SystemClock, SystemEntropy
+from taskgate.clock import Clock, Entropy, SharedClock, SteadyClock, SystemClock, SystemEntropy
 
 
 def test_the_time_of_day_is_aware_and_in_utc() -> None:
@@ -42,6 +42,15 @@ def test_a_wall_clock_that_is_set_back_leaves_the_stopwatch_alone(clock: ManualC
     clock.advance(timedelta(seconds=2))
     assert clock.set_wall(EPOCH - timedelta(days=1)) == clock.now() == EPOCH - timedelta(days=1)
     assert clock.elapsed() == 2.0
+
+
+@pytest.mark.parametrize("days", [400, -400])
+def test_steady_time_passes_as_the_stopwatch_says_however_the_wall_clock_is_set(clock: ManualClock, days: int) -> None:
+    steady: Clock = SteadyClock(clock)
+    clock.advance(timedelta(seconds=2))
+    clock.set_wall(EPOCH + timedelta(days=days))
+    assert (steady.now(), steady.elapsed()) == (EPOCH + timedelta(seconds=2), 2.0)
+    assert steady.wall() == EPOCH + timedelta(days=days)
 
 
 def test_time_in_hand_does_not_pass_backwards(clock: ManualClock) -> None:

@@ -28,6 +28,8 @@ RECOVERY_PAUSE: Final = 1.0
 TAKEN_PAUSE: Final = 0.1
 """Seconds between two batches that are taken over from another process: hosts are served meanwhile."""
 CENSUS_EVERY: Final = timedelta(seconds=15)
+NOTABLE: Final = timedelta(minutes=1)
+"""By how much the wall clock has to be away from the time of tasks for the log to have it."""
 CHECK_EVERY: Final = timedelta(seconds=1)
 """How often a store that had a fault is asked whether that is over."""
 SESSIONS_EVERY: Final = timedelta(seconds=30)
@@ -72,12 +74,14 @@ class Sweeper:
         self._interval = interval
         self._rounds: list[asyncio.Task[None]] = []
         self._is_parting = False
+        self._told_ahead = timedelta()
 
     def open(self) -> None:
         """Begin to take over what an earlier process left, and the rounds."""
         loop = asyncio.get_running_loop()
         if self._leasing is None:
             self._rounds.append(loop.create_task(self._recover_all()))
+            self._rounds.append(loop.create_task(self._repeat(self.compare_clocks, CENSUS_EVERY)))
         else:
             taking = self._repeat(partial(self.take_over, self._leasing), self._leasing.rules.heartbeat)
             self._rounds.append(loop.create_task(taking))
@@ -174,6 +178,14 @@ class Sweeper:
         """Set the gauges that describe the store."""
         census = await self._store.census()
         self._audit.record(StoreCounted(census.tasks, census.size))
+
+    async def compare_clocks(self) -> None:
+        """Tell that the wall clock was set, which tasks do not heed until a restart."""
+        ahead = self._clock.wall() - self._clock.now()
+        if abs(ahead - self._told_ahead) >= NOTABLE:
+            self._told_ahead = ahead
+            text = "the wall clock was set; tasks go by the time that passes, until a restart takes the new time over"
+            log.warning(text, extra={"seconds": round(ahead.total_seconds())})
 
     def _report(self, record: TaskRecord) -> None:
         if not record.status.is_terminal:
