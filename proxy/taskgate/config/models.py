@@ -132,7 +132,7 @@ class SqliteSection(Section):
     busy_timeout: Annotated[timedelta, DurationIn(least=timedelta(), most=HOUR)] = 5 * SECOND
     """How long a locked file is waited for."""
     max_size: Annotated[int, SizeIn(least=MIB, most=2**10 * GIB)] = 4 * GIB
-    """Largest size of the file; a task that does not fit is refused."""
+    """Largest size of the file; a task that does not fit is refused, and `/readyz` is 503 until there is room."""
 
 
 class StoreSection(Section):
