@@ -3,7 +3,7 @@
 Only shapes. What may become one of them is judged elsewhere.
 """
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, final
 
 from taskgate.mcp.familiar import Familiar
 from taskgate.mcp.spans import Member, Members, RawJson, Shape
@@ -39,6 +39,7 @@ class Notification(NamedTuple):
     params_text: RawJson
 
 
+@final
 class Response(NamedTuple):
     """A response: exactly one of `result` and `error` is a member."""
 

@@ -6,9 +6,11 @@ into a tree and written out again: amendments are splices into the text. Only th
 left alone. Pure: no I/O, no revision of the protocol, no method's meaning.
 """
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from taskgate.errors import MalformedMessage
+from taskgate.mcp.alike import ENVELOPE_NAMES, META_NAMES, PARAMS_NAMES, TASK_NAMES, refuse_alike
 from taskgate.mcp.depth import is_deeper
 from taskgate.mcp.edits import dump, insertion, removals, splice
 from taskgate.mcp.envelope import ENVELOPE, Message, Notification, Request, RequestId, Response
@@ -51,13 +53,26 @@ def parse(body: bytes, *, max_depth: int, shape: Shape = ENVELOPE) -> Message:
     """Read one message.
 
     Raises UnparsableMessage for what is not JSON (decisions b) and MalformedMessage, with the id where it could be
-    read, for JSON that is not one JSON-RPC message: an array, a duplicate key in a walked object, a wrong version, id,
-    method or `error`. `params` that is no object is left to the caller: it is kept as an empty `params` with
-    `params_text` telling the truth.
+    read, for JSON that is not one JSON-RPC message: an array, a duplicate key in a walked object, a key that some
+    readers take for another (`alike`), a wrong version, id, method or `error`. `params` that is no object is left to
+    the caller: it is kept as an empty `params` with `params_text` telling the truth.
     """
     text = decode(body, max_depth)
-    usual = read_usual(text) if shape is ENVELOPE else None
-    return usual or _read_any(text, shape)
+    message = (read_usual(text) if shape is ENVELOPE else None) or _read_any(text, shape)
+    if type(message) is not Response:
+        params, message_id = message.params, message.id if type(message) is Request else None
+        # Nearly all keys are names that are known: to see that enters no function.
+        for key in params:
+            if key not in PARAMS_NAMES:
+                _refuse_alike(params, PARAMS_NAMES, message_id)
+                break
+        for name, names in _OPENED:
+            opened = (params[name].members or ()) if name in params else ()
+            for key in opened:
+                if key not in names:
+                    _refuse_alike(opened, names, message_id)
+                    break
+    return message
 
 
 def result_text(id: RequestId, result: RawJson) -> str:
@@ -99,9 +114,18 @@ def is_id(value: object) -> bool:
 # --- reading -----------------------------------------------------------------------------------------------------
 
 
+def _refuse_alike(keys: Iterable[str], names: frozenset[str], message_id: RequestId | None) -> None:
+    try:
+        refuse_alike(keys, names)
+    except MalformedMessage as refusal:
+        refusal.id = message_id
+        raise
+
+
 def _read_any(text: str, shape: Shape) -> Message:
     envelope = _read_envelope(text, shape)
     message_id = _read_id(envelope)
+    _refuse_alike(envelope, ENVELOPE_NAMES, message_id)
     if _value(envelope, "jsonrpc") != "2.0":
         raise MalformedMessage('"jsonrpc" must be "2.0"', id=message_id)
     if "method" in envelope:
@@ -175,3 +199,6 @@ def _is_text(value: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+_OPENED: Final = (("_meta", META_NAMES), ("task", TASK_NAMES))

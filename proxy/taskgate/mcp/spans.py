@@ -258,7 +258,7 @@ SHORT: Final = 512
 """Letters up to which a value in a large text is read by the standard parser all the same."""
 _MOST_ODD: Final = 256 * 1024
 """Letters of a text in which a number may be larger than a double: the standard parser reads them, but slowly."""
-_OPENING: Final = ("{", "[", '"')
+_OPENING: Final = ("{", "[")
 _MEMBER: Final = tuple.__new__
 """Makes a Member in half the time that its class takes."""
 _SPACES = re.compile(r"[ \t\n\r]+")
