@@ -16,7 +16,8 @@ help:
 	@echo '             REPLICAS=3: three of taskgate that share a Valkey, behind nginx if it is here (Debian: apt-get install nginx-light)'
 	@echo "             UPSTREAM='npx -y some-server', or a URL: before a server of your own, whose tools are listed"
 	@echo 'make test    every test'
-	@echo 'make attacks what hostile hosts and servers do to a gateway in a process of its own, with what was measured'
+	@echo 'make attacks what hostile hosts and servers do to a gateway in a process of its own, with what was measured;'
+	@echo '             SHUTDOWNS=50 for more ends of a gateway in a storm of connections'
 	@echo 'make chaos   gateways that share a store, and much that goes wrong; SEEDS=1,2,3 and SECONDS=60 for other runs, or longer ones'
 	@echo 'make fuzz    every property on twenty times as many examples as in `make test`; SEED=1 for others'
 	@echo 'make check   ruff, mypy and the import contracts'
@@ -65,9 +66,10 @@ test: $(STAMP) environments provider peers
 	$(PY) -m pytest -m alone || status=$$?; \
 	exit $$status
 
-# Part of `make test`, where what they measure is not printed.
+# Part of `make test`, where what they measure is not printed. SHUTDOWNS=50 ends a gateway that often under a storm.
+SHUTDOWNS ?= 4
 attacks: $(STAMP)
-	$(PY) -m pytest -s -m attack
+	ATTACK_SHUTDOWNS='$(SHUTDOWNS)' $(PY) -m pytest -s -m attack
 
 # A short run of one seed is part of `make test`.
 SEEDS ?= 1,2,3,4,5

@@ -6,9 +6,9 @@ and exit codes (`cli`).
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
+from functools import partial
 from logging import getLogger
 from pathlib import Path
 from typing import Any, Final
@@ -26,7 +26,7 @@ from taskgate.gate import Gate
 from taskgate.gatehouse import build_gatehouse, deployment_keys, operators_token
 from taskgate.ground import Company
 from taskgate.observation import Observation
-from taskgate.parting import part, take_no_more, unless
+from taskgate.parting import LAST_MOMENT, Closers, part, take_no_more, unless
 from taskgate.reload import Reload, Reloaded, Stage
 from taskgate.sockets import bind, refused
 from taskgate.stores.sharing import Shared
@@ -74,7 +74,7 @@ class Service:
         self._data_directory = data_directory
         self._around = surroundings or Surroundings()
         self._source = source
-        self._closers = AsyncExitStack()
+        self._closers = Closers()
         around = self._around
         self._sight = Observation(config, data_directory=data_directory, clock=around.clock, entropy=around.entropy)
         self._admin = OperatorsListener(
@@ -155,19 +155,23 @@ class Service:
         deadline = clock.elapsed() + rules.timeout.total_seconds()
         if rules.running_tasks == "wait":
             await unless(hurry, self._house.runner.idle(), within=rules.timeout)
-        await self._house.sweeper.close()
-        await self._house.runner.stop()
+        await unless(hurry, self._house.sweeper.close(), moment=LAST_MOMENT)
+        await unless(hurry, self._house.runner.stop(), moment=LAST_MOMENT)
         if self._house.company.leasing is None:
             # Nobody else ends them: their hosts come back to the next process.
             self._house.following.leave(frozenset(self._house.runner.left), rules.timeout)
         left = max(timedelta(seconds=deadline - clock.elapsed()), timedelta())
         await unless(hurry, part(self._listener, self._house, left))
         # A task that was being made when the runner stopped has come to it since.
-        await self._house.runner.stop()
+        await unless(hurry, self._house.runner.stop(), moment=LAST_MOMENT)
 
-    async def close(self) -> None:
-        """Let go of everything; sessions of hosts and records stay in the store. May be called again."""
+    async def close(self, hurry: asyncio.Event | None = None) -> None:
+        """Let go of everything; sessions of hosts and records stay in the store. May be called again.
+
+        Once there is a `hurry`, what hangs is left as it is.
+        """
         self._ending = True
+        self._closers.hurry = hurry or self._closers.hurry
         async with self._reloading:
             await self._closers.aclose()
 
@@ -178,7 +182,7 @@ class Service:
             self.admin_address = await self._admin.start(config.admin.listen.host, config.admin.listen.port, token)
         except OSError as error:
             raise refused("admin.listen", config.admin.listen, error) from None
-        closers.push_async_callback(self._admin.close)
+        closers.add(self._admin.close)
         lag = LoopLag(sight.metrics.observe_lag)
         lag.start()
         closers.callback(lag.stop)
@@ -188,9 +192,9 @@ class Service:
         theirs = SharedClock(clock)
         opened = self._around.store or await open_configured_store(config, self._data_directory, theirs)
         store, shared = (opened.store, opened) if isinstance(opened, Shared) else (opened, None)
-        closers.push_async_callback(store.close)
+        closers.add(store.close)
         # Before what has something to tell, and after it; but whoever starts a second gateway is to hear of the store.
-        closers.push_async_callback(sight.close)
+        closers.add(sight.close)
         await sight.open(config)
         closers.callback(sight.end)
         time = SteadyClock(clock) if shared is None else theirs
@@ -198,7 +202,7 @@ class Service:
         entropy = self._around.entropy
         keys = deployment_keys(config, self._data_directory, entropy)
         gate = Gate(build_gatehouse(config, keys, sight.audit, clock, entropy))
-        closers.push_async_callback(gate.close)
+        closers.add(gate.close)
         gate.open()
         port = bound.getsockname()[1]
         kept = Kept(self._store, shared, time)
@@ -208,7 +212,7 @@ class Service:
         self._listener = build_listener(config, house, port, sight, self._around)
         self._watch(house, self._listener)
         self.address = await self._listener.start(bound)
-        closers.push_async_callback(self._listener.close, timedelta())
+        closers.add(partial(self._listener.close, timedelta()))
         mark = await asyncio.to_thread(fingerprint, config)
         self._reload = Reload(config, self._stage(house, self._listener, port), mark)
         sight.begin(mark)
@@ -227,31 +231,31 @@ class Service:
         """Be one of several, where that is so: until the store's time is known none of its records can be judged."""
         if company.leasing is not None:
             await company.leasing.open()
-            self._closers.push_async_callback(company.leasing.close)
+            self._closers.add(company.leasing.close)
         if company.correspondence is not None:
             company.correspondence.open()
-            self._closers.push_async_callback(company.correspondence.close)
+            self._closers.add(company.correspondence.close)
         if company.shared_trails is not None:
-            self._closers.push_async_callback(company.shared_trails.close)
+            self._closers.add(company.shared_trails.close)
 
     def _open_house(self, house: House) -> None:
         closers = self._closers
         # What still waits is told of denied look-ups; the store is there for that.
-        closers.push_async_callback(house.lookups.close)
+        closers.add(house.lookups.close)
         # Programs of servers end with those; it ends what is left of them.
-        closers.push_async_callback(house.nurse.close)
-        closers.push_async_callback(house.mounting.close)
-        closers.push_async_callback(house.sessions.close)
-        closers.push_async_callback(house.lines.close)
-        closers.push_async_callback(house.calls.close)
-        closers.push_async_callback(house.joining.close)
+        closers.add(house.nurse.close)
+        closers.add(house.mounting.close)
+        closers.add(house.sessions.close)
+        closers.add(house.lines.close)
+        closers.add(house.calls.close)
+        closers.add(house.joining.close)
         house.runner.open()
-        closers.push_async_callback(house.runner.stop)
+        closers.add(house.runner.stop)
         house.sweeper.open()
-        closers.push_async_callback(house.sweeper.close)
-        closers.push_async_callback(house.listening.close)
-        closers.push_async_callback(house.offers.close)
-        closers.push_async_callback(house.subscriptions.close)
+        closers.add(house.sweeper.close)
+        closers.add(house.listening.close)
+        closers.add(house.offers.close)
+        closers.add(house.subscriptions.close)
         closers.callback(house.relaying.close)
 
     async def _ready(self) -> Mapping[str, bool]:

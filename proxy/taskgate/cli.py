@@ -27,6 +27,7 @@ from taskgate.config import ConfigurationError, GatewayConfig, Problem
 from taskgate.downstream.tls import TlsRefused
 from taskgate.errors import StoreUnavailable
 from taskgate.explain.programs import missing_programs
+from taskgate.signals import EndSignals
 from taskgate.sockets import ListenFailed
 from taskgate.telemetry import logs
 from taskgate.telemetry.auditlog.settings import AuditUnavailable
@@ -148,34 +149,26 @@ def _needs_directory(chosen: GatewayConfig) -> bool:
 
 
 async def _serve(chosen: GatewayConfig, directory: Path | None, source: Source | None, watch: FileWatch | None) -> None:
-    stop, hurry, again = asyncio.Event(), asyncio.Event(), asyncio.Event()
-    asked: list[int] = []
-
-    def hear(number: int) -> None:
-        asked.append(number)
-        # Whoever asked for the end at the operators' listener may well send the usual signal, too.
-        (hurry if len(asked) > 1 else stop).set()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, hear, number)
+    loop, again, rules = asyncio.get_running_loop(), asyncio.Event(), chosen.server.drain
+    asked = EndSignals(rules.delay + rules.timeout)
+    asked.listen()
     loop.add_signal_handler(signal.SIGHUP, again.set)
-    service = Service(chosen, data_directory=directory, source=source, end=stop.set)
+    service = Service(chosen, data_directory=directory, source=source, end=asked.end)
     try:
-        if not await _started(service, stop):
+        if not await _started(service, asked.stop):
             return
         _calm_collector()
         _calm_allocator()
         log.info("serving", extra=_addresses(service))
         following = loop.create_task(_follow(service, again, watch))
-        await stop.wait()
+        await asked.stop.wait()
         following.cancel()
         await asyncio.wait((following,))
         # Whoever presses Ctrl-C is not waiting for a load balancer to look elsewhere.
-        delay = timedelta() if asked[:1] == [signal.SIGINT] else chosen.server.drain.delay
-        await service.drain(delay=delay, hurry=hurry)
+        delay = timedelta() if asked.first == signal.SIGINT else rules.delay
+        await service.drain(delay=delay, hurry=asked.hurry)
     finally:
-        await service.close()
+        await service.close(asked.hurry)
     log.info("stopped")
 
 

@@ -4,7 +4,8 @@ What must not live here: the order of a shutdown (`app`).
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import Any, Final
 
@@ -13,6 +14,8 @@ from taskgate.downstream.listener import PublicListener
 
 LAST_WORDS: Final = timedelta(seconds=2)
 """What a shutdown always leaves for answers that are being written."""
+LAST_MOMENT: Final = timedelta(milliseconds=150)
+"""What each step of a shutdown has that hangs once there is a hurry."""
 LAST_CONNECTIONS: Final = timedelta(milliseconds=20)
 """How long connections may take that were being made when no more were to be: a few times around a network."""
 LAST_ARRIVALS: Final = timedelta(seconds=1)
@@ -61,13 +64,41 @@ def _cut_off(house: House) -> None:
     house.calls.stop()
 
 
-async def unless(hurry: asyncio.Event, work: Coroutine[Any, Any, None], *, within: timedelta | None = None) -> None:
-    """Wait for `work`, at most `within`; when hurry is called for, or time is up, it is cancelled."""
+async def unless(
+    hurry: asyncio.Event,
+    work: Coroutine[Any, Any, None],
+    *,
+    within: timedelta | None = None,
+    moment: timedelta = timedelta(),
+) -> None:
+    """Wait for `work`, at most `within`; it is cancelled when time is up, or a `moment` after hurry is called for.
+
+    In a hurry, work that does not heed its cancellation is left to itself.
+    """
     working, hurrying = asyncio.ensure_future(work), asyncio.ensure_future(hurry.wait())
     patience = None if within is None else within.total_seconds()
-    await asyncio.wait((working, hurrying), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-    for task in (working, hurrying):
-        task.cancel()
-    await asyncio.wait((working, hurrying))
-    if not working.cancelled():
+    try:
+        await asyncio.wait((working, hurrying), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+        if hurry.is_set():
+            await asyncio.wait((working,), timeout=moment.total_seconds())
+    finally:
+        for task in (working, hurrying):
+            task.cancel()
+    await asyncio.wait((working, hurrying), timeout=LAST_MOMENT.total_seconds() if hurry.is_set() else None)
+    if working.done() and not working.cancelled():
         working.result()
+
+
+class Closers(AsyncExitStack):
+    """What is closed at the end, the latest first; once there is a `hurry`, whatever hangs is passed over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hurry = asyncio.Event()
+
+    def add(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Close this, too."""
+        self.push_async_callback(self._close, close)
+
+    async def _close(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        await unless(self.hurry, close(), moment=LAST_MOMENT)

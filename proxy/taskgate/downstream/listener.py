@@ -7,31 +7,28 @@ What lives here: opening, draining and closing. What must not: what happens on a
 import asyncio
 import socket
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any
 
 from aiohttp import web
 
 from taskgate.clock import Clock, Entropy, SystemEntropy
+from taskgate.downstream.acceptor import Acceptor
 from taskgate.downstream.body import Bodies
 from taskgate.downstream.documents import Documents
 from taskgate.downstream.door import Door, Refusal
 from taskgate.downstream.endpoint import Endpoint
 from taskgate.downstream.patience import HEAD_TIMEOUT, WRITE_TIMEOUT, Bounds
 from taskgate.downstream.peers import Network, Peers
-from taskgate.downstream.protocol import HostConnection
+from taskgate.downstream.protocol import FIRST_REQUEST, HostConnection
 from taskgate.downstream.stream import Terms
 from taskgate.downstream.tls import Certificates, TlsSettings
-from taskgate.downstream.turning_away import make_deaf
 from taskgate.downstream.visits import Visits
 from taskgate.downstream.wire import TlsWire
 from taskgate.engine.messages import Answer
 from taskgate.telemetry.audit import Audit, NoTrail, Trail
 
-_BACKLOG = 512
 _LAST_ANSWERS = 1.0
 """Seconds in which an answer that is known by now reaches its host, before that is sent elsewhere for it."""
 
@@ -102,10 +99,7 @@ class PublicListener:
         self._tls = settings.tls
         self._certificates: Certificates | None = None
         self._connections: _Connections | None = None
-        self._server: asyncio.Server | None = None
-        self._bound: socket.socket | None = None
-        self._factory: Callable[[], asyncio.Protocol] | None = None
-        self._late: set[asyncio.Task[Any]] = set()
+        self._acceptor: Acceptor | None = None
 
     async def start(self, bound: socket.socket) -> tuple[str, int]:
         """Listen on a socket that is bound already, and own it; the address it has.
@@ -118,9 +112,7 @@ class PublicListener:
             self._certificates = certificates = Certificates(self._tls)
             certificates.load()
             factory = partial(connections.behind_tls, certificates, self._tls.handshake_timeout)
-        loop = asyncio.get_running_loop()
-        self._bound, self._factory = bound, factory
-        self._server = await loop.create_server(factory, sock=bound, backlog=_BACKLOG)
+        self._acceptor = Acceptor(bound, factory)
         if self._certificates is not None:
             self._certificates.watch()
         host, port, *_ = bound.getsockname()
@@ -141,45 +133,28 @@ class PublicListener:
 
     def turn_away(self) -> None:
         """Have no further connection begin, before `stop_accepting`: those that are being made can be taken up."""
-        if self._bound is not None:
-            make_deaf(self._bound)
+        if self._acceptor is not None:
+            self._acceptor.turn_away()
 
     def stop_accepting(self) -> None:
         """Refuse new connections. Those that are open go on, and so do those that were made, but not taken up yet."""
-        if self._server is not None and self._server.is_serving():
-            self._take_up()
-            self._server.close()
+        if self._acceptor is not None:
+            self._acceptor.stop()
 
     def wind_down(self) -> None:
         """End what hosts can have elsewhere: connections without a request, and streams that go on somewhere else."""
         if self._connections is not None:
             self._connections.wind_down()
 
-    def _take_up(self) -> None:
-        # Closing the socket would reset them, with the requests that they brought along.
-        assert self._bound is not None
-        assert self._factory is not None
-        loop = asyncio.get_running_loop()
-        with suppress(OSError):
-            for _ in range(_BACKLOG):
-                peer, _ = self._bound.accept()
-                peer.setblocking(False)
-                task = loop.create_task(loop.connect_accepted_socket(self._factory, peer))
-                self._late.add(task)
-                task.add_done_callback(self._late.discard)
-
     async def close(self, grace: timedelta) -> None:
         """End GET streams, give what is under way `grace` to finish, then drop what is left. May be called again."""
-        if self._server is not None:
-            self._server.close()
-        if self._late:
-            await asyncio.wait(self._late)
         if self._certificates is not None:
             self._certificates.close()
-        if self._connections is None or self._server is None:
+        if self._acceptor is None or self._connections is None:
             return
+        self._acceptor.stop()
+        await self._acceptor.settle()
         await self._connections.close(grace.total_seconds())
-        await self._server.wait_closed()
 
 
 class _Connections(web.Server):
@@ -192,21 +167,30 @@ class _Connections(web.Server):
         self._tasks: set[asyncio.Task[None]] = set()
         self._open: set[HostConnection] = set()
         self._wires: set[TlsWire] = set()
-        self._retired = False
+        self._retired = self._closing = False
 
     def __call__(self) -> HostConnection:
-        connection = HostConnection(self, self._bounds, self._tasks, self._note_garbage)
-        connection.leaving = self._retired
-        self._open.add(connection)
-        connection.lost.add_done_callback(lambda _: self._open.discard(connection))
-        return connection
+        return HostConnection(self, self._bounds, self._tasks, self._note_garbage)
 
     def behind_tls(self, certificates: Certificates, timeout: timedelta) -> TlsWire:
         """A connection that is none of these before its handshake is done, for which it has `timeout`."""
-        wire = TlsWire(certificates.context, self, timeout)
-        self._wires.add(wire)
-        wire.lost.add_done_callback(lambda _: self._wires.discard(wire))
-        return wire
+        return TlsWire(certificates.context, self, timeout, self._wires)
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        """Know a connection, from the moment on that it can be lost: none else is waited for."""
+        super().connection_made(handler, transport)
+        assert isinstance(handler, HostConnection)
+        handler.leaving = self._retired
+        self._open.add(handler)
+        if self._closing:
+            # Its handshake began before.
+            handler.wind_down()
+
+    def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
+        """See the base class."""
+        super().connection_lost(handler, exc)
+        assert isinstance(handler, HostConnection)
+        self._open.discard(handler)
 
     def retire(self) -> None:
         """See PublicListener."""
@@ -216,9 +200,9 @@ class _Connections(web.Server):
 
     def wind_down(self) -> None:
         """End every connection after the exchange under way, at once where there is none."""
-        for wire in list(self._wires):
-            if not wire.greeted:
-                wire.abort()
+        self._closing = True
+        for wire in self._wires:
+            wire.hurry(FIRST_REQUEST)
         for connection in list(self._open):
             connection.wind_down()
 
@@ -233,6 +217,8 @@ class _Connections(web.Server):
         await self._settled(grace - brief)
         for connection in list(self._open):
             connection.drop()
+        for wire in list(self._wires):
+            wire.abort()
         for task in self._tasks:
             task.cancel()
         await self._settled(None)

@@ -26,6 +26,9 @@ from taskgate.telemetry.visit import nobody
 
 SERVER_NAME: Final = "taskgate"
 
+FIRST_REQUEST: Final = 0.2
+"""Seconds in which a host that connects while the listener closes may send its request."""
+
 _MOST_FIELDS: Final = 100
 _LINGER: Final = 1.0
 """Seconds in which a refused peer may finish sending: closing at once would reset the connection under the answer."""
@@ -41,6 +44,7 @@ class HostConnection(web.RequestHandler):
         "_deaf",
         "_head",
         "_latest_body",
+        "_made_at",
         "_on_garbage",
         "_promise",
         "_since_head",
@@ -80,6 +84,7 @@ class HostConnection(web.RequestHandler):
         self._deaf = False
         self._head = HeadWatch(bounds, self._give_up_on_head)
         self._latest_body: StreamReader = EMPTY_PAYLOAD
+        self._made_at = 0.0
         self._promise: Promise | None = None
         self._since_head = 0
         self._unread: WriteWatch | None = None
@@ -94,6 +99,7 @@ class HostConnection(web.RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start to serve, and to wait for the first head."""
         assert isinstance(transport, asyncio.Transport)
+        self._made_at = self._loop.time()
         self._wire = transport
         self._unread = WriteWatch(self._bounds, transport)
         super().connection_made(transport)
@@ -115,14 +121,22 @@ class HostConnection(web.RequestHandler):
             self.exchange.host_left()
 
     def wind_down(self) -> None:
-        """End the connection after the exchange under way, at once where there is none."""
+        """End the connection after the exchange under way, at once where there is none.
+
+        A connection that was made a moment ago has until then to bring the request that it was made for.
+        """
         self.closing = True
         idle = self._request_count == 0 if self._waiter is None else not self._waiter.done()
-        if idle:
+        if idle and self._request_count == 0 and self._loop.time() < (until := self._made_at + FIRST_REQUEST):
+            self._loop.call_at(until, self.wind_down)
+        elif idle:
             if hang_up(self._wire, self._promise):
                 self.force_close()
         elif self.exchange is not None:
             self.exchange.wind_down()
+        else:
+            # An exchange is about to begin, or was over a moment ago: its answer said that the connection goes on.
+            self.keep_promise()
 
     def keep_promise(self) -> None:
         """An answer is over that said that the connection goes on, though it does not: give a next request a moment."""

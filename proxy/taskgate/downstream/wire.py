@@ -22,9 +22,13 @@ class TlsWire(asyncio.Transport, asyncio.Protocol):
     """A connection that becomes one of `make_protocol` when its handshake is done."""
 
     def __init__(
-        self, context: ssl.SSLContext, make_protocol: Callable[[], asyncio.Protocol], timeout: timedelta
+        self,
+        context: ssl.SSLContext,
+        make_protocol: Callable[[], asyncio.Protocol],
+        timeout: timedelta,
+        wires: "set[TlsWire]",
     ) -> None:
-        """`timeout` is for the handshake."""
+        """`timeout` is for the handshake; `wires` holds the connection while it has a socket."""
         super().__init__()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
@@ -35,12 +39,14 @@ class TlsWire(asyncio.Transport, asyncio.Protocol):
         self._above: asyncio.Protocol | None = None
         self._below: asyncio.Transport | None = None
         self._over = False
+        self._wires = wires
         self.lost: asyncio.Future[None] = self._loop.create_future()
 
-    @property
-    def greeted(self) -> bool:
-        """Whether the handshake is done."""
-        return self._above is not None
+    def hurry(self, seconds: float) -> None:
+        """Give the handshake so many seconds more, if it is not done."""
+        if self._above is None and self._below is not None:
+            self._stop_timer()
+            self._timer = self._loop.call_later(seconds, self._below.abort)
 
     # Towards the socket.
 
@@ -48,9 +54,8 @@ class TlsWire(asyncio.Transport, asyncio.Protocol):
         """Start to wait for the handshake."""
         assert isinstance(transport, asyncio.Transport)
         self._below = transport
+        self._wires.add(self)
         self._timer = self._loop.call_later(self._timeout, transport.abort)
-        if self._over:
-            transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Take a part of the handshake, or hand up what the records hold."""
@@ -76,6 +81,7 @@ class TlsWire(asyncio.Transport, asyncio.Protocol):
         """Tell whoever stands above."""
         self._over = True
         self._stop_timer()
+        self._wires.discard(self)
         self.lost.set_result(None)
         if self._above is not None:
             self._above.connection_lost(exc if isinstance(exc, Exception) else None)
@@ -146,7 +152,7 @@ class TlsWire(asyncio.Transport, asyncio.Protocol):
         self._socket.close()
 
     def abort(self) -> None:
-        """Close now, or as soon as there is something to close."""
+        """Close now."""
         self._over = True
         if self._below is not None:
             self._below.abort()
@@ -159,9 +165,8 @@ class TlsWire(asyncio.Transport, asyncio.Protocol):
     def _greet(self) -> None:
         self._stop_timer()
         # Before anything of the peer is handed up: whoever stands above has to know the transport first.
-        above = self._make_protocol()
+        self._above = above = self._make_protocol()
         above.connection_made(self)
-        self._above = above
 
     def _decrypted(self) -> tuple[bytes, bool]:
         """What has come, and whether the peer has said that it was the last."""

@@ -212,7 +212,7 @@ async def test_work_whose_host_has_left_gets_the_grace_as_well(gate: Gate) -> No
         host.abort()
         await eventually(lambda: not _connections(gate))
         closing = asyncio.create_task(gate.close(LONG))
-        await eventually(lambda: gate.listener._server is not None and not gate.listener._server.is_serving())
+        await eventually(lambda: gate.listener._connections is not None and gate.listener._connections._closing)
         assert not closing.done()
         work.go_on.set()
         async with bounded():

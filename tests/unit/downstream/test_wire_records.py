@@ -99,12 +99,15 @@ async def test_a_farewell_of_the_host_ends_the_connection(made: Papers) -> None:
             await host.to_the_end()
 
 
-async def test_what_was_dropped_before_it_had_a_socket_ends_when_it_has_one(made: Papers) -> None:
-    wire, socket = _wire(made), Mock(asyncio.Transport)
-    wire.abort()
-    wire.connection_made(socket)
-    socket.abort.assert_called_once_with()
+async def test_a_connection_is_known_while_it_has_a_socket(made: Papers) -> None:
+    """One that never gets a socket never ends either: a close would wait for it for ever."""
+    known: set[TlsWire] = set()
+    wire = _wire(made, known)
+    assert known == set()
+    wire.connection_made(Mock(asyncio.Transport))
+    assert known == {wire}
     wire.connection_lost(None)
+    assert known == set()
 
 
 async def test_nothing_runs_for_a_connection_that_is_lost(made: Papers) -> None:
@@ -137,5 +140,6 @@ async def test_what_is_about_the_socket_is_asked_of_it(made: Papers, name: str, 
     wire.connection_lost(None)
 
 
-def _wire(made: Papers) -> TlsWire:
-    return TlsWire(made_context(made.settings()), asyncio.Protocol, timedelta(minutes=1))
+def _wire(made: Papers, known: set[TlsWire] | None = None) -> TlsWire:
+    wires = set() if known is None else known
+    return TlsWire(made_context(made.settings()), asyncio.Protocol, timedelta(minutes=1), wires)
