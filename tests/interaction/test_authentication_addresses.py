@@ -10,7 +10,7 @@ from helpers.token_issuer import TokenIssuer, guarded
 from helpers.whole_gateway import running
 
 UNKNOWN = "U" * 32
-LIES = {"Forwarded": "for=192.0.2.1, for=192.0.2.7", "X-Forwarded-For": "192.0.2.2"}
+LIES = {"Forwarded": "for=192.0.2.1, for=192.0.2.2", "X-Forwarded-For": "192.0.2.1, 192.0.2.7"}
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, Mapping[str, Any]]]:
@@ -56,6 +56,32 @@ async def test_whoever_tries_ids_is_told_of_with_the_address(
             await host.ask(method, {"taskId": UNKNOWN}, headers=LIES)
     suspected = "a caller looked for too many tasks that it does not have"
     assert told(caplog) == [(suspected, {"upstream": "reports", "address": address, "left_out": 0})]
+
+
+FIELDS = {"x-forwarded-for": ("X-Forwarded-For", "{}"), "forwarded": ("Forwarded", "for={}")}
+
+
+@pytest.mark.requirement("T27")
+@pytest.mark.parametrize("header", [None, "x-forwarded-for", "forwarded"])
+async def test_a_host_evades_no_limit_by_the_header_that_its_proxy_does_not_set(
+    server: ScriptedServer, issuer: TokenIssuer, header: str | None
+) -> None:
+    """The proxy sets one header and passes the other on, in which the host names another host each time."""
+    set_by_proxy = header or "x-forwarded-for"
+    name, form = FIELDS[set_by_proxy]
+    other, other_form = FIELDS["forwarded" if set_by_proxy == "x-forwarded-for" else "x-forwarded-for"]
+    listener = {"trusted_proxies": ["127.0.0.1"]} | ({} if header is None else {"forwarded_header": header})
+    rate = {"name": "ip", "scope": "ip", "rate": "1/h", "burst": 3, "before_auth": True}
+    config = guarded({"reports": server.url}, issuer, server=listener, limits={"rate": [rate]})
+    async with running(config) as gateway:
+        host = gateway.host(token=issuer.token(gateway.url()))
+
+        async def ask(address: str, lie: str) -> bool:
+            headers = {name: form.format(address), other: other_form.format(lie)}
+            return (await host.ask("ping", headers=headers)).status != 429
+
+        assert [await ask("192.0.2.7", f"192.0.2.{number}") for number in range(100, 106)] == [True] * 3 + [False] * 3
+        assert await ask("192.0.2.105", "192.0.2.7"), "who was named is locked out of nothing"
 
 
 @pytest.mark.parametrize("trusted", [[], ["127.0.0.0/8"]])

@@ -76,10 +76,12 @@ class ServerSection(Section):
     """The base URL that hosts know the gateway by; null means http://, with TLS https://, and the listen address."""
     tls: TlsSection = TlsSection()
     trusted_proxies: tuple[Network, ...] = ()
-    """Networks of proxies that may say, in Forwarded or X-Forwarded-For, which address a request comes from.
+    """Networks of proxies that may say, in forwarded_header, which address a request comes from.
 
     Rates of scope ip count by it.
     """
+    forwarded_header: Literal["x-forwarded-for", "forwarded"] = "x-forwarded-for"
+    """The header that is read of them, and no other: the one that they set themselves."""
     max_body: Held = 4 * MIB
     """Largest body of a request."""
     max_header: Annotated[int, SizeIn(least=KIB, most=MIB)] = 16 * KIB

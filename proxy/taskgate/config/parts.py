@@ -31,6 +31,7 @@ def listener_settings(config: GatewayConfig, port: int) -> ListenerSettings:
         idle_timeout=server.idle_timeout,
         sse_keepalive=server.sse_keepalive,
         trusted_proxies=server.trusted_proxies,
+        forwarded_header=server.forwarded_header,
         tls=_tls(server.tls),
     )
 

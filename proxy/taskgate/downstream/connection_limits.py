@@ -14,7 +14,7 @@ from logging import getLogger
 from typing import Any, Final
 
 from taskgate import descriptors
-from taskgate.downstream.peers import Network, read_address
+from taskgate.downstream.peers import Network, Peers
 from taskgate.log_throttle import ThrottledLog
 
 _TOLD_AT: Final = 0.8
@@ -39,7 +39,7 @@ class ConnectionCounts:
 
     def __init__(self, bounds: ConnectionBounds) -> None:
         self._per_address = bounds.per_address
-        self._exempt = bounds.exempt
+        self._proxies = Peers(bounds.exempt)
         self._total = min(bounds.total, descriptors.host_connections())
         self._ceiling = descriptors.host_ceiling()
         self._open = 0
@@ -90,10 +90,7 @@ class ConnectionCounts:
 
     def _address(self, host: str) -> str | None:
         """Whom a connection is counted for; None for a proxy that speaks for many."""
-        if not self._exempt:
-            return host
-        address = read_address(host.partition("%")[0])
-        return None if address is not None and any(address in network for network in self._exempt) else host
+        return None if self._proxies.trusts_any and self._proxies.trusts(host) else host
 
 
 class BoundedSocket(socket.socket):

@@ -20,7 +20,7 @@ from taskgate.downstream.documents import Documents
 from taskgate.downstream.door import Door, Refusal
 from taskgate.downstream.endpoint import Endpoint
 from taskgate.downstream.patience import HEAD_TIMEOUT, WRITE_TIMEOUT, Bounds
-from taskgate.downstream.peers import Network, Peers
+from taskgate.downstream.peers import ForwardedHeader, Network, Peers
 from taskgate.downstream.protocol import FIRST_REQUEST, HostConnection
 from taskgate.downstream.stream import Terms
 from taskgate.downstream.tls import Certificates, TlsSettings
@@ -45,6 +45,7 @@ class ListenerSettings:
     idle_timeout: timedelta
     sse_keepalive: timedelta
     trusted_proxies: tuple[Network, ...] = ()
+    forwarded_header: ForwardedHeader = "x-forwarded-for"
     tls: TlsSettings | None = None
     head_timeout: timedelta = HEAD_TIMEOUT
     write_timeout: timedelta = WRITE_TIMEOUT
@@ -85,7 +86,7 @@ class PublicListener:
             ),
             documents=self._documents,
             engine=answer,
-            visits=Visits(Peers(settings.trusted_proxies), entropy or SystemEntropy()),
+            visits=Visits(Peers(settings.trusted_proxies, settings.forwarded_header), entropy or SystemEntropy()),
             audit=audit,
             trail=trail or NoTrail(),
             clock=clock,

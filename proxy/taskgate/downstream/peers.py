@@ -1,9 +1,9 @@
 """Where a request comes from, as far as that can be believed. Pure.
 
-What lives here: reading `Forwarded` (RFC 7239) and `X-Forwarded-For`, and how far to follow them. What must not: any
-decision that is made of an address; rates may count by it, and operators read it. What holds: only what trusted proxies
-said is believed, nothing that was sent raises, and an answer is an address in canonical form or `UNKNOWN`, so that no
-text of a peer comes through.
+What lives here: reading `Forwarded` (RFC 7239) or `X-Forwarded-For`, whichever the operator's proxies set, and how far
+to follow it. What must not: any decision that is made of an address; rates may count by it, and operators read it. What
+holds: only what trusted proxies said is believed, nothing that was sent raises, and an answer is an address in its
+canonical form or `UNKNOWN`, so that no text of a peer comes through.
 """
 
 import re
@@ -11,12 +11,13 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from itertools import islice
-from typing import Final
+from typing import Final, Literal
 
 from taskgate.engine.messages import UNKNOWN
 
 Network = IPv4Network | IPv6Network
 _Address = IPv4Address | IPv6Address
+ForwardedHeader = Literal["x-forwarded-for", "forwarded"]
 
 _MOST_HOPS: Final = 16
 _LONGEST: Final = 2048
@@ -34,32 +35,41 @@ _NODE: Final = re.compile(
 
 
 class Peers:
-    """Tells where requests come from; `trusted` are the networks of the proxies that may say so for others."""
+    """Tells where requests come from; `trusted` are the networks of the proxies that may say so for others.
 
-    def __init__(self, trusted: Sequence[Network] = ()) -> None:
+    They say so in one header: a proxy that sets one passes the other on, as a host has written it.
+    """
+
+    def __init__(self, trusted: Sequence[Network] = (), header: ForwardedHeader = "x-forwarded-for") -> None:
         self._trusted = tuple(trusted)
+        self._hops = _forwarded if header == "forwarded" else _forwarded_for
+        self.header: Final = header
         self.trusts_any = bool(trusted)
         """Whether headers may say where a request comes from; else nobody need look at them."""
 
-    def address_of(self, peer: str | None, forwarded: Sequence[str] = (), forwarded_for: Sequence[str] = ()) -> str:
+    def address_of(self, peer: str | None, fields: Sequence[str] = ()) -> str:
         """The nearest address that is not of a trusted proxy, from the other end of the connection outwards.
 
-        The headers, of which `Forwarded` wins wherever it is there, are looked at for trusted peers only. Where they
-        say nothing that can be read, or hide a host, it is the last address before that.
+        `fields`, what `header` says, are looked at for trusted peers only. Where they say nothing that can be read, or
+        hide a host, it is the last address before that.
         """
         nearest, text = _read_peer(peer or "")
         # Most gateways trust nobody: what is remembered is the answer then.
         if nearest is None or not self._trusted:
             return text
         if self._trusts(nearest):
-            hops = _forwarded(_end_of(forwarded)) if forwarded else _forwarded_for(_end_of(forwarded_for))
-            for hop in islice(hops, _MOST_HOPS):
+            for hop in islice(self._hops(_end_of(fields)), _MOST_HOPS):
                 if hop is None:
                     break
                 nearest = hop
                 if not self._trusts(hop):
                     break
         return str(nearest)
+
+    def trusts(self, peer: str | None) -> bool:
+        """Whether the other end of a connection may say where requests come from."""
+        address, _ = _read_peer(peer or "")
+        return address is not None and self._trusts(address)
 
     def _trusts(self, address: _Address) -> bool:
         return any(address in network for network in self._trusted)

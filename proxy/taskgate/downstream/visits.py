@@ -41,6 +41,5 @@ class Visits:
         return Visit(f"{self._prefix}-{self._next()}", self._peers.address_of(http.remote), NO_VERB, "")
 
     def _found_out(self, http: web.BaseRequest) -> str:
-        headers = http.headers
-        forwarded, forwarded_for = headers.getall(hdrs.FORWARDED, ()), headers.getall(hdrs.X_FORWARDED_FOR, ())
-        return self._peers.address_of(http.remote, forwarded, forwarded_for)
+        peers = self._peers
+        return peers.address_of(http.remote, http.headers.getall(peers.header, ()))

@@ -11,16 +11,17 @@ from taskgate.engine.messages import UNKNOWN
 
 TRUSTED = tuple(map(ip_network, ("10.0.0.0/8", "fd00::/8")))
 PEERS = Peers(TRUSTED)
+NEWER = Peers(TRUSTED, "forwarded")
 PROXY = "10.0.0.1"
 HOST = "203.0.113.7"
 
 
 def by_forwarded(*fields: str, peer: str = PROXY) -> str:
-    return PEERS.address_of(peer, fields, ())
+    return NEWER.address_of(peer, fields)
 
 
 def by_forwarded_for(*fields: str, peer: str = PROXY) -> str:
-    return PEERS.address_of(peer, (), fields)
+    return PEERS.address_of(peer, fields)
 
 
 @pytest.mark.parametrize(
@@ -36,13 +37,13 @@ def by_forwarded_for(*fields: str, peer: str = PROXY) -> str:
     ],
 )
 def test_a_peer_that_nobody_speaks_for_is_told_as_it_is(peer: str | None, address: str) -> None:
-    assert PEERS.address_of(peer, (), ()) == address
-    assert Peers().address_of(peer, [f"for={PROXY}"], [PROXY]) == address
+    assert PEERS.address_of(peer) == address
+    assert Peers().address_of(peer, [PROXY]) == Peers((), "forwarded").address_of(peer, [f"for={PROXY}"]) == address
 
 
 @pytest.mark.parametrize("peer", [HOST, "fe80::1", "::ffff:192.0.2.1", "9.255.255.255", "11.0.0.0"])
 def test_nobody_else_is_believed(peer: str) -> None:
-    itself = PEERS.address_of(peer, (), ())
+    itself = PEERS.address_of(peer)
     assert by_forwarded("for=192.0.2.9", peer=peer) == itself
     assert by_forwarded_for("192.0.2.9", peer=peer) == itself
 
@@ -152,9 +153,14 @@ def test_a_header_in_several_lines_is_one() -> None:
     assert by_forwarded_for(HOST, "10.0.0.2") == HOST
 
 
-@pytest.mark.parametrize(("forwarded", "address"), [(f"for={HOST}", HOST), ("for=_hidden", PROXY), ("", PROXY)])
-def test_where_there_are_both_forwarded_wins(forwarded: str, address: str) -> None:
-    assert PEERS.address_of(PROXY, [forwarded], ["192.0.2.9"]) == address
+def test_the_grammar_of_one_header_is_not_that_of_the_other() -> None:
+    assert by_forwarded(HOST) == PROXY
+    assert by_forwarded_for(f"for={HOST}") == PROXY
+
+
+@pytest.mark.parametrize(("peer", "trusted"), [(PROXY, True), ("fd00::1%eth0", True), (HOST, False), (None, False)])
+def test_who_may_speak_for_others_is_told(peer: str | None, trusted: bool) -> None:
+    assert PEERS.trusts(peer) is trusted
 
 
 def test_hops_are_followed_only_so_far() -> None:

@@ -88,6 +88,7 @@ _FAULTS = (
     "too_large",
     "session_lost",
     "call_lost",
+    "internal",
 )
 _STANDARD_CODES = (-32700, -32600, -32601, -32602, -32603, -32000, -32001, -32002, -32020, -32021, -32022, -32042)
 _ERRORS = ("tool_error", "cancelled", *_FAULTS, *map(str, _STANDARD_CODES), "-32800", "403", "429", "503")
