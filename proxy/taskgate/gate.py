@@ -57,6 +57,10 @@ class Gate:
             if not staffed.judging and staffed is not self._now:
                 staffed.rested.set()
 
+    def knows(self, exchange: Exchange, mount: Mount) -> bool:
+        """See Callers."""
+        return self.gatehouse.callers.knows(exchange, mount)
+
     def switch(self, gatehouse: Gatehouse) -> None:
         """Have that one, which is open, from now on; the one before ends once it has judged whoever came to it."""
         before, self._now = self._now, _Staffed(gatehouse)

@@ -64,6 +64,22 @@ async def test_tokens_that_are_not_accepted_close_the_door_to_their_address_for_
         assert [(await bad.ask("server/discover")).status for _ in range(2)] == [401, 429]
 
 
+async def test_a_token_that_was_found_good_before_passes_though_others_of_its_address_are_refused(
+    opens_guarded: Opens, issuer: TokenIssuer, clock: ManualClock
+) -> None:
+    """Behind a proxy that is not trusted all hosts have one address: one with bad tokens must not lock out the rest."""
+    async with opens_guarded(FAILURES, {**IP, "burst": 30}) as gateway:
+        good, bad = gateway.stateless(token=issuer.token(gateway.url())), gateway.stateless(token="nonsense")
+        assert (await good.ask("server/discover")).status == 200
+        assert [(await bad.ask("server/discover")).status for _ in range(25)] == [401, 401] + [429] * 23
+        assert (await good.ask("server/discover")).status == 200
+        # Beyond what is remembered of it, its signature is looked at again.
+        clock.advance(timedelta(seconds=61))
+        assert (await bad.ask("server/discover")).status == 401
+        assert (await bad.ask("server/discover")).status == 429
+        assert (await good.ask("server/discover")).status == 200
+
+
 async def test_who_comes_without_a_token_is_told_where_to_get_one_however_often(opens_guarded: Opens) -> None:
     async with opens_guarded(FAILURES) as gateway:
         assert [(await gateway.stateless().ask("server/discover")).status for _ in range(9)] == [401] * 9

@@ -74,6 +74,10 @@ class Verifier:
         self._heard = heard
         self._good = _GoodTokens(cache_size, cache_ttl)
 
+    def knows(self, token: str, *, audience: str) -> bool:
+        """Whether a token was found good and is remembered; it may be over by now. No signature is looked at."""
+        return (sha256(token.encode("utf-8", "surrogatepass")).digest(), audience) in self._good
+
     async def verify(self, token: str, *, audience: str) -> AuthContext:
         """The auth context of a token at the mount whose address is `audience`.
 
@@ -148,6 +152,9 @@ class _GoodTokens:
         self._size = size
         self._ttl = ttl
         self._found: OrderedDict[tuple[bytes, str], _Good] = OrderedDict()
+
+    def __contains__(self, place: tuple[bytes, str]) -> bool:
+        return place in self._found
 
     def find(self, place: tuple[bytes, str], now: datetime) -> _Good | None:
         good = self._found.get(place)

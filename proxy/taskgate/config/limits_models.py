@@ -52,7 +52,8 @@ class RatePolicySection(Section):
     event: Literal["auth_failure", "lookup_failure"] | None = None
     """What it counts instead of requests: refused tokens, or look-ups of tasks that were not found.
 
-    While there are too many, requests are refused: all, or those about tasks.
+    While there are too many, requests are refused: all but those with a token that was found good before, or those
+    about tasks.
     """
     cost: Count = 1
     """How much one takes."""

@@ -115,7 +115,7 @@ class Gateway:
         seen.mount, seen.revision = mount.name, exchange.inbound.revision
         try:
             # 1. Whether no more comes from there than may, nor too many tokens that are not accepted.
-            await self._gate.arrived(exchange, mount.name)
+            await self._gate.arrived(exchange, mount.name, partial(self._callers.knows, exchange, mount))
             # 2. Who asks. Nothing is looked at for somebody who does not say, nor is a body waited for.
             caller = seen.caller = await self._identify(exchange, mount)
             body = await exchange.body()

@@ -94,3 +94,25 @@ async def test_only_trusted_peers_say_where_a_request_comes_from(
     async with opened(listening, trusted_proxies=tuple(map(ip_network, trusted))) as gate, gate.host() as host:
         await host.ask(post(**headers))
     assert told == [address]
+
+
+@pytest.mark.parametrize(
+    ("changes", "headers", "advice"),
+    [
+        ({}, {"X_Forwarded_For": "192.0.2.1"}, "server.trusted_proxies"),
+        ({}, {"Forwarded": "for=192.0.2.1"}, "server.trusted_proxies"),
+        ({"trusted_proxies": (ip_network("10.0.0.0/8"),)}, {"X_Forwarded_For": "192.0.2.1"}, "server.trusted_proxies"),
+        ({"trusted_proxies": (ip_network("127.0.0.1"),)}, {"Forwarded": "for=192.0.2.1"}, "server.forwarded_header"),
+        ({"trusted_proxies": (ip_network("127.0.0.1"),)}, {"X_Forwarded_For": "192.0.2.1"}, None),
+        ({}, {}, None),
+    ],
+)
+async def test_the_operator_is_told_once_where_a_proxy_seems_to_be_in_front_that_is_not_believed(
+    caplog: pytest.LogCaptureFixture, changes: dict[str, Any], headers: dict[str, Any], advice: str | None
+) -> None:
+    async with opened(**changes) as gate, gate.host() as host:
+        for _ in range(3):
+            assert (await host.ask(post(**headers))).status == 200
+    told = [record for record in caplog.records if "share one address" in record.getMessage()]
+    assert [advice in record.getMessage() for record in told] == ([] if advice is None else [True])
+    assert {record.__dict__["peer"] for record in told} <= {"127.0.0.1"}

@@ -3,7 +3,7 @@
 What must not live here: which rates are for what (`limits/rates`), and what is left of them (the RateStore).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import lru_cache
@@ -73,10 +73,11 @@ class RateGate:
         # With a sieve: what exchanges that it let through have yet to take, by their identity, until they depart.
         self._due: dict[int, tuple[Step, ...]] = {}
 
-    async def arrived(self, exchange: Exchange, mount: str) -> None:
+    async def arrived(self, exchange: Exchange, mount: str, known: Callable[[], bool] | None = None) -> None:
         """A request came, of which nothing is known but where from and where to. Raises RateLimited.
 
-        Also while too many tokens were not accepted that came from there. With a sieve, `departed` has to follow.
+        Also while too many tokens were not accepted that came from there, unless `known` says that its own was. With a
+        sieve, `departed` has to follow.
         """
         rates = self._live.now.rates
         if not rates.heed_arrivals:
@@ -85,9 +86,13 @@ class RateGate:
         failures = rates.of_event(Event.AUTH_FAILURE, Subject("", None, address), {}, mount)
         steps = _steps((Way.LOOK, failures), (Way.TAKE, rates.before_auth(address, mount)))
         if self._sieve is None:
-            await self._judge(steps, exchange, mount)
+            await self._judge(steps, exchange, mount, known)
             return
         judged = await self._sieve.judge(steps, now=self._clock.elapsed())
+        if known is not None and judged.refused is not None and _is_of_tokens(steps[judged.refused]) and known():
+            # What many share one address for is locked out by none of them.
+            steps = _but_for_tokens(steps)
+            judged = await self._sieve.judge(steps, now=self._clock.elapsed())
         if judged.refused is not None:
             self._heed(steps, judged, exchange, mount)
         self._due[id(exchange)] = steps
@@ -109,17 +114,17 @@ class RateGate:
         """
         rates = self._live.now.rates
         if not rates.heed_requests or method in _ENDS:
-            return await self._judge((), exchange, mount)
+            return await self._judge((), exchange, mount, _is_known)
         subject, own = self._stands(caller, exchange, rates)
         demands = rates.demands(subject, own, mount, method, tool)
         if not method.startswith(_ABOUT_TASKS):
-            return await self._judge(_steps((Way.TAKE, demands)), exchange, mount)
+            return await self._judge(_steps((Way.TAKE, demands)), exchange, mount, _is_known)
         event = rates.of_event(Event.LOOKUP_FAILURE, subject, own, mount)
-        return await self._judge(_steps((Way.LOOK, event), (Way.TAKE, demands)), exchange, mount)
+        return await self._judge(_steps((Way.LOOK, event), (Way.TAKE, demands)), exchange, mount, _is_known)
 
     async def before_lookups(self, caller: AuthContext, exchange: Exchange, mount: str) -> None:
         """A caller names tasks in a request whose method does not tell. Raises RateLimited."""
-        await self._judge(_steps((Way.LOOK, self._of_lookup(caller, exchange, mount))), exchange, mount)
+        await self._judge(_steps((Way.LOOK, self._of_lookup(caller, exchange, mount))), exchange, mount, _is_known)
 
     async def failed_lookup(self, caller: AuthContext, exchange: Exchange, mount: str) -> bool:
         """A caller asked for a task that it does not have; whether there was room for that."""
@@ -154,14 +159,22 @@ class RateGate:
 
     # --- the steps --------------------------------------------------------------------------------------------------
 
-    async def _judge(self, steps: tuple[Step, ...], exchange: Exchange, mount: str) -> Quota:
-        """What is left, after what was due and the steps are done in one: the first that refuses raises RateLimited."""
+    async def _judge(
+        self, steps: tuple[Step, ...], exchange: Exchange, mount: str, known: Callable[[], bool] | None = None
+    ) -> Quota:
+        """What is left, after what was due and the steps are done in one: the first that refuses raises RateLimited.
+
+        Tokens that were not accepted refuse nobody who is `known`.
+        """
         due = self._due.pop(id(exchange), ()) if self._due else ()
         steps = due + steps
         if not steps:
             return ()
         asked = self._clock.elapsed()
         judged = await self._store.judge(steps, now=asked)
+        if known is not None and judged.refused is not None and _is_of_tokens(steps[judged.refused]) and known():
+            steps = _but_for_tokens(steps)
+            judged = await self._store.judge(steps, now=asked)
         if self._sieve is not None and judged.told_as == _ALLOWED:
             self._sieve.learn(steps, judged, asked=asked)
         return self._heed(steps, judged, exchange, mount)
@@ -190,6 +203,20 @@ class RateGate:
                 record(RateJudged(policy.name, policy.scope, "shadow" if policy.shadow else "rejected"))
             elif way is Way.TAKE:
                 record(RateJudged(policy.name, policy.scope, told_as))
+
+
+def _is_known() -> bool:
+    """Who asks was found out."""
+    return True
+
+
+def _but_for_tokens(steps: Sequence[Step]) -> tuple[Step, ...]:
+    return tuple(step for step in steps if not _is_of_tokens(step))
+
+
+def _is_of_tokens(step: Step) -> bool:
+    """Whether it looks at how many tokens were not accepted."""
+    return step.way is Way.LOOK and step.demands[0].policy.event is Event.AUTH_FAILURE
 
 
 def _steps(*pairs: tuple[Way, Sequence[Demand]]) -> tuple[Step, ...]:

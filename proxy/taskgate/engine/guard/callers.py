@@ -22,9 +22,17 @@ class Callers(Protocol):
         """The context of one request. Raises Unauthenticated, or KeysUnavailable where that cannot be said now."""
         ...
 
+    def knows(self, exchange: Exchange, mount: Mount) -> bool:
+        """Whether who asks is remembered as somebody who was let in; cheap, and not the last word."""
+        ...
+
 
 class TokenJudge(Protocol):
     """Judges tokens; see auth.jwt.Verifier."""
+
+    def knows(self, token: str, *, audience: str) -> bool:
+        """Whether a token was found good before, and is remembered."""
+        ...
 
     async def verify(self, token: str, *, audience: str) -> AuthContext:
         """The context of a token that is good for `audience`. Raises Unauthenticated or KeysUnavailable."""
@@ -37,6 +45,10 @@ class Everybody:
     async def identify(self, exchange: Exchange, mount: Mount) -> AuthContext:
         """The anonymous context; see Callers."""
         return ANONYMOUS
+
+    def knows(self, exchange: Exchange, mount: Mount) -> bool:
+        """Nobody is refused for a token; see Callers."""
+        return False
 
 
 class Bearers:
@@ -57,6 +69,14 @@ class Bearers:
         except (Unauthenticated, KeysUnavailable) as refusal:
             self._incidents.unidentified(exchange, mount.name, refusal.reason)
             raise
+
+    def knows(self, exchange: Exchange, mount: Mount) -> bool:
+        """Whether the request's one token was found good before; see Callers."""
+        inbound = exchange.inbound
+        try:
+            return self._judge.knows(token_of(inbound.authorization, inbound.query), audience=mount.resource)
+        except Unauthenticated:
+            return False
 
     def _token(self, exchange: Exchange) -> str:
         inbound = exchange.inbound

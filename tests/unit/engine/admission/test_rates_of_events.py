@@ -14,16 +14,26 @@ from unit.engine.admission.gates import ALICE, BOB, HERE, THERE, Gate, policy
 from unit.engine.admission.live_rules import rules
 
 
+def unknown() -> bool:
+    """Its token was never seen."""
+    return False
+
+
+def known() -> bool:
+    """Its token was found good before."""
+    return True
+
+
 class TestBeforeAuthentication:
     """Where requests come from is all that is known of them."""
 
     async def test_an_address_has_a_budget(self) -> None:
         at = Gate(policy("ip", 2, scope=Scope.IP, before_auth=True))
         for _ in range(2):
-            await at.gate.arrived(HERE, "reports")
+            await at.gate.arrived(HERE, "reports", unknown)
         with pytest.raises(RateLimited):
-            await at.gate.arrived(HERE, "reports")
-        await at.gate.arrived(THERE, "reports")
+            await at.gate.arrived(HERE, "reports", unknown)
+        await at.gate.arrived(THERE, "reports", unknown)
         assert [fact.decision for fact in at.facts.all if isinstance(fact, RateJudged)] == [
             "allowed",
             "allowed",
@@ -34,18 +44,32 @@ class TestBeforeAuthentication:
     async def test_tokens_that_are_not_accepted_close_the_door_for_their_address(self) -> None:
         at = Gate(policy("auth_failures", 2, scope=Scope.IP, event=Event.AUTH_FAILURE))
         for _ in range(2):
-            await at.gate.arrived(HERE, "reports")
+            await at.gate.arrived(HERE, "reports", unknown)
             await at.gate.failed_auth(HERE, "reports")
         with pytest.raises(RateLimited) as refusal:
-            await at.gate.arrived(HERE, "reports")
+            await at.gate.arrived(HERE, "reports", unknown)
         assert refusal.value.policy == "auth_failures"
-        await at.gate.arrived(THERE, "reports")
+        await at.gate.arrived(THERE, "reports", unknown)
         at.clock.advance(refusal.value.retry_after)
-        await at.gate.arrived(HERE, "reports")
+        await at.gate.arrived(HERE, "reports", unknown)
         assert at.facts.all == [
             RateJudged("auth_failures", "ip", "rejected"),
             SuspicionRaised("auth_bruteforce", "reports"),
         ]
+
+    async def test_a_token_that_was_found_good_before_passes_where_others_of_its_address_do_not(self) -> None:
+        failures = policy("auth_failures", 1, every=100.0, scope=Scope.IP, event=Event.AUTH_FAILURE)
+        at = Gate(failures, policy("ip", 2, every=100.0, scope=Scope.IP, before_auth=True))
+        await at.gate.failed_auth(HERE, "reports")
+        for _ in range(2):
+            await at.gate.arrived(HERE, "reports", known)
+        assert not [fact for fact in at.facts.all if isinstance(fact, SuspicionRaised)]
+        with pytest.raises(RateLimited) as refusal:
+            await at.gate.arrived(HERE, "reports", known)
+        assert refusal.value.policy == "ip", "its address has no more than before"
+        with pytest.raises(RateLimited) as refusal:
+            await at.gate.arrived(HERE, "reports", unknown)
+        assert refusal.value.policy == "auth_failures"
 
     async def test_whoever_goes_on_with_tokens_that_are_not_accepted_is_suspected_once_a_minute(self) -> None:
         at = Gate(policy("auth_failures", 1, every=100.0, scope=Scope.IP, event=Event.AUTH_FAILURE))
@@ -53,7 +77,7 @@ class TestBeforeAuthentication:
         async def suspected(times: int) -> int:
             for _ in range(times):
                 with pytest.raises(RateLimited):
-                    await at.gate.arrived(HERE, "reports")
+                    await at.gate.arrived(HERE, "reports", unknown)
             return at.facts.all.count(SuspicionRaised("auth_bruteforce", "reports"))
 
         await at.gate.failed_auth(HERE, "reports")
@@ -63,15 +87,15 @@ class TestBeforeAuthentication:
 
     async def test_who_only_comes_too_often_is_not_suspected_of_trying_tokens(self) -> None:
         at = Gate(policy("ip", 1, scope=Scope.IP, before_auth=True))
-        await at.gate.arrived(HERE, "reports")
+        await at.gate.arrived(HERE, "reports", unknown)
         with pytest.raises(RateLimited):
-            await at.gate.arrived(HERE, "reports")
+            await at.gate.arrived(HERE, "reports", unknown)
         assert not any(isinstance(fact, SuspicionRaised) for fact in at.facts.all)
 
     async def test_looking_costs_nothing(self) -> None:
         at = Gate(policy("auth_failures", 1, scope=Scope.IP, event=Event.AUTH_FAILURE))
         for _ in range(5):
-            await at.gate.arrived(HERE, "reports")
+            await at.gate.arrived(HERE, "reports", unknown)
 
     async def test_a_door_that_failures_close_costs_the_address_nothing(self) -> None:
         at = Gate(
@@ -81,10 +105,10 @@ class TestBeforeAuthentication:
         await at.gate.failed_auth(HERE, "reports")
         for _ in range(5):
             with pytest.raises(RateLimited):
-                await at.gate.arrived(HERE, "reports")
+                await at.gate.arrived(HERE, "reports", unknown)
         at.clock.advance(timedelta(seconds=1))
         for _ in range(2):
-            await at.gate.arrived(HERE, "reports")
+            await at.gate.arrived(HERE, "reports", unknown)
 
 
 class TestFailedLookups:

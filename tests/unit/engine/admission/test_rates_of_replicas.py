@@ -147,7 +147,8 @@ async def test_tokens_that_are_not_accepted_anywhere_close_the_door_everywhere()
     for at in (one, two):
         await at.turns_away()
     # This one knows nothing of the other's failures: it learns of them before it says what it thinks of the token.
-    assert await one.serves() == "auth_failures"
+    with pytest.raises(RateLimited):
+        await one.turns_away()
     with pytest.raises(RateLimited):
         await Replica(store, *ALL).turns_away()
     # Now it knows, and asks nobody.
@@ -164,9 +165,27 @@ async def test_a_door_that_failures_close_costs_the_address_and_the_caller_nothi
     for _ in range(2):
         await one.turns_away()
     for at in (one, two, two):
-        assert await at.serves() == "auth_failures"
+        with pytest.raises(RateLimited) as refusal:
+            await at.turns_away()
+        assert refusal.value.policy == "auth_failures"
     wider = Replica(store, IP, CALLS)
     assert [await wider.serves() for _ in range(2)] == [None, "ip"]
+
+
+async def test_a_token_that_was_found_good_is_refused_for_no_others_that_were_not() -> None:
+    store = Counted()
+    one, two = Replica(store, FAILURES, CALLS), Replica(store, FAILURES, CALLS)
+    for _ in range(2):
+        await one.turns_away()
+    assert await two.serves() is None
+    with pytest.raises(RateLimited):
+        await two.turns_away()
+    # Now it has learnt of the failures, and refuses who is not known at once.
+    with pytest.raises(RateLimited):
+        await two.gate.arrived(Asked(), "reports")
+    exchange = Asked()
+    await two.gate.arrived(exchange, "reports", lambda: True)
+    await two.gate.departed(exchange, "reports")
 
 
 async def test_look_ups_that_failed_anywhere_count_everywhere() -> None:
