@@ -16,7 +16,7 @@ from aiohttp import web
 from attacks.gateway_under_attack import under_attack, watching
 from helpers.gateway_process import GatewayProcess
 from helpers.mcp_host import ACCEPT, McpHost
-from helpers.scripted_upstream import Reply, ScriptedServer, Turn
+from helpers.scripted_upstream import Reply, ScriptedServer, Turn, open_stream
 from helpers.waiting import bounded
 
 pytestmark = [pytest.mark.attack, pytest.mark.alone]
@@ -136,3 +136,37 @@ async def test_a_list_of_tools_with_hundreds_of_large_pages_is_given_up(tmp_path
     )
     assert len(server.heard("tools/list")) <= 17
     assert (watch.longest_silence < SILENCE, waited < SILENCE) == (True, True)
+
+
+FLOODS = {
+    "comments": b": hello\n" * 4096,
+    "empty lines": b"\n" * 32768,
+    "other events": b"event: ping\ndata: 1\n\n" * 1560,
+    "notifications": b'data: {"jsonrpc":"2.0","method":"notifications/none"}\n\n' * 600,
+}
+
+
+@pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
+async def test_an_endless_stream_beside_an_answer_ends_its_call_and_stalls_nobody(tmp_path: Path, flood: bytes) -> None:
+    async def endless(turn: Turn) -> web.StreamResponse:
+        response = await open_stream(turn.request)
+        while True:
+            await response.write(flood)
+            await asyncio.sleep(0)
+
+    async with (
+        bounded(60),
+        ScriptedServer() as server,
+        attacked(tmp_path, server) as (gateway, host, neighbour),
+        watching(gateway, "an endless stream") as watch,
+    ):
+        server.script["flood"] = endless
+        failed: list[dict[str, Any]] = []
+
+        async def attack() -> None:
+            failed.extend([(await host.call("flood")).error for _ in range(3)])
+
+        waited = await while_the_neighbour_calls(neighbour, attack)
+    assert [error["data"]["reason"] for error in failed] == ["too_large"] * 3
+    assert (watch.longest_silence < SILENCE, waited < SILENCE) == (True, True)
+    assert watch.memory_growth < 100 * MIB

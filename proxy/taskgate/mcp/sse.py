@@ -57,6 +57,9 @@ class EventDecoder:
     `last_id` is the id of the last event that is complete, or of one before; None where there is none, it was taken
     back, or it is nothing that a header could hold. `retry` is in milliseconds, None where nothing was said.
 
+    `noise` are the bytes of lines that came to no message: comments, empty lines, events of another type, fields that
+    are not known, and what a message has of other fields beyond what servers write.
+
     Raises EventTooLarge, from then on, when the data of an event of any type or a line of any other kind is longer than
     `limit` bytes. Keeps at most one such event and one such line. Takes linear time.
     """
@@ -65,6 +68,8 @@ class EventDecoder:
     other: Callable[[bytes, bytes], None] | None = None
     last_id: str | None = None
     retry: int | None = None
+    noise: int = 0
+    _fields: int = 0
     _id: str | None = None
     _rest: bytearray = field(default_factory=bytearray)
     _data: list[bytes] = field(default_factory=list)
@@ -149,11 +154,21 @@ class EventDecoder:
             self._keep(bytes(memoryview(line)[start:]))
         elif name == b"event":
             self._type = bytes(line[start:]) or _MESSAGE
+            self._note_field(len(line) + 1)
         elif name == b"id" and b"\0" not in line:
             self._id = _id_of(bytes(memoryview(line)[start:]))
-        elif name == b"retry" and _RETRY(line[start:]):
-            self.retry = int(line[start:])
+            self._note_field(len(line) + 1)
+        else:
+            if name == b"retry" and _RETRY(line[start:]):
+                self.retry = int(line[start:])
+            self.noise += len(line) + 1
         return None
+
+    def _note_field(self, size: int) -> None:
+        if self._fields > _USUAL_FIELDS:
+            self.noise += size
+        else:
+            self._fields += size
 
     def _keep(self, value: bytes) -> None:
         if self._size + len(value) > self.limit:
@@ -165,7 +180,10 @@ class EventDecoder:
     def _finish(self) -> bytes | None:
         self.last_id = self._id
         data, type_ = self._data, self._type
-        self._data, self._type, self._size = [], _MESSAGE, 0
+        is_message = type_ == _MESSAGE and self._size > 1
+        if not is_message:
+            self.noise += self._fields + self._size + len(b"data: ") * len(data) + 1
+        self._data, self._type, self._size, self._fields = [], _MESSAGE, 0, 0
         if type_ != _MESSAGE:
             if self.other is not None:
                 self.other(type_, b"\n".join(data))
@@ -186,6 +204,8 @@ def _id_of(written: bytes) -> str | None:
 
 
 _SHORT: Final = 4 * 1024
+_USUAL_FIELDS: Final = 2 * MAX_ID
+"""What the type and the id of a message may have together."""
 _ONE_EVENT: Final = re.compile(
     rb"(?:event: message\r?\n)?(?:id: ([^\r\n\0]*)\r?\n)?(?:event: message\r?\n)?data: ([^\r\n]+)\r?\n\r?\n"
 ).fullmatch

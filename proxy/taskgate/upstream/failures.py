@@ -116,6 +116,12 @@ def too_large() -> UpstreamFailed:
     return UpstreamFailed(UpstreamReason.TOO_LARGE, "The server's answer is too large", dispatched=True)
 
 
+def too_talkative() -> UpstreamFailed:
+    """More comes on an event stream, beside the answer, than is read."""
+    text = "The server says too much beside its answer"
+    return UpstreamFailed(UpstreamReason.TOO_LARGE, text, dispatched=True)
+
+
 def large_catalogue() -> UpstreamFailed:
     """There are more tools, or more is said of them, than is read."""
     text = "The server's list of tools is larger than limits.catalogue allows"

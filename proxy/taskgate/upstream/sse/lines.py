@@ -86,7 +86,7 @@ class SseLines:
             answer, target = await self._origin.follow(asking, answer, target, until)
         connection, message, body = answer
         try:
-            return HttpIncoming(connection, message, body, limit=self._limit, idle=None), target
+            return HttpIncoming(connection, message, body, limit=self._limit, idle=None, bounded=False), target
         except ValueError:
             connection.drop()
             raise trouble.no_stream() from None

@@ -38,9 +38,14 @@ class Framing:
 
     def feed(self, received: bytes) -> list[bytes | Cut]:
         """The lines that are whole now, less empty ones."""
-        *ended, rest = received.split(b"\n")
+        first, *ended = received.split(b"\n")
         lines: list[bytes | Cut] = []
-        for piece in ended:
+        if not ended:
+            self._add(first)
+            return lines
+        rest = ended.pop()
+        # Empty ones are passed over before anything is done for each.
+        for piece in (first, *filter(None, ended)):
             self._add(piece)
             if self.is_endless:
                 return lines

@@ -5,6 +5,8 @@ program wrote before it ended is heard before its end is; a program whose end wa
 """
 
 import asyncio
+import math
+from collections import deque
 from contextlib import suppress
 from contextvars import Context
 from typing import Final, Protocol
@@ -29,6 +31,12 @@ MOMENT: Final = 1.0
 """Seconds that the other signs of an end have to arrive after the first."""
 REASON: Final = 0.25
 """Seconds for which whoever could not say something waits to hear why: that a program ended is heard after it did."""
+
+
+LINES_A_TURN: Final = 256
+"""Lines of its output that are heard before everybody else has a turn."""
+LINES_A_SECOND: Final = 5000
+"""Lines of its output, empty ones too, after which it is read on in the next second only."""
 
 
 class Keeper(Protocol):
@@ -62,6 +70,11 @@ class ProgramLine:
         self._keeper = keeper
         self._ears: Ears | None = None
         self._early: list[bytes] = []
+        self._unheard: deque[bytes | Cut] = deque()
+        self._later: asyncio.Handle | None = None
+        self._is_held = False
+        self._lines = 0
+        self._lines_from = -math.inf
         self._child: Child | None = None
         self._status: int | None = None
         self._is_known = asyncio.Event()
@@ -182,11 +195,14 @@ class ProgramLine:
 
     def pause(self) -> None:
         """See Line."""
+        self._is_held = True
         self._reading.pause()
 
     def resume(self) -> None:
         """See Line."""
-        self._reading.resume()
+        self._is_held = False
+        if self._later is None:
+            self._reading.resume()
 
     def drop(self) -> None:
         """See Line."""
@@ -202,15 +218,37 @@ class ProgramLine:
             self._early.append(received)
             self._reading.pause()
             return
-        for message in self._framing.feed(received):
-            self._hear(message, self._ears)
+        self._lines += received.count(b"\n")
+        self._unheard.extend(self._framing.feed(received))
+        if self._later is None:
+            self._hear_some(self._ears)
+
+    def _hear_some(self, ears: Ears) -> None:
+        """Hear of what was received as much as one turn may take; then read on, now or in the next second."""
+        self._later = None
+        for _ in range(min(LINES_A_TURN, len(self._unheard))):
+            self._hear(self._unheard.popleft(), ears)
             if self.ending is not None:
                 return
+        loop = asyncio.get_running_loop()
+        if self._unheard:
+            self._reading.pause()
+            self._later = loop.call_soon(self._hear_some, ears, context=Context())
+            return
         if self._framing.is_endless:
-            self._hear(self._framing.begun(), self._ears)
+            self._hear(self._framing.begun(), ears)
             self.end(endings.ENDLESS)
-        else:
-            self._note_use()
+            return
+        self._note_use()
+        if self._lines > LINES_A_SECOND:
+            self._lines, left = 0, self._lines_from + 1 - loop.time()
+            self._lines_from = loop.time() + max(left, 0)
+            if left > 0:
+                self._reading.pause()
+                self._later = loop.call_later(left, self._hear_some, ears, context=Context())
+                return
+        if not self._is_held and self._reading.is_paused:
+            self._reading.resume()
 
     def _hear(self, message: bytes | Cut, ears: Ears) -> None:
         if isinstance(message, Cut):
@@ -235,6 +273,10 @@ class ProgramLine:
         if self.ending is not None:
             return
         self.ending = ending
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
+        self._unheard.clear()
         self._is_known.set()
         self._keeper.over(self, ending)
         if self._ears is not None:

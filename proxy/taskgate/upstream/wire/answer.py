@@ -4,6 +4,7 @@ No exception of aiohttp passes from here. What a message means must not live her
 """
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
@@ -26,23 +27,40 @@ _SESSION: Final = istr(SESSION_HEADER)
 _BROKEN: Final = (ClientError, HttpProcessingError, OSError)
 
 
+A_TURN: Final = 32 * 1024
+"""Bytes of an event stream that are read before everybody else has a turn."""
+NOISE: Final = 64 * 1024
+"""Bytes of an event stream that may come to no message: comments, empty lines, events of other types."""
+NOISE_WITHIN: Final = 16.0
+"""Seconds in which no more of them may come; the first time is free, for it is not known since when they came."""
+SAID_A_SECOND: Final = 256 * 1024
+"""Bytes a second of messages beside the answer: a stream may have `limit` of them in the time that this takes."""
+
+
 class HttpIncoming:
     """An answer whose head has arrived; it is its own iterator, so that leaving it half read costs nothing.
+
+    `bounded` tells that of an event stream everything is counted, and not what comes to no message alone.
 
     ValueError where its media type names an encoding that its own bytes break.
     """
 
     __slots__ = (
         "_body",
+        "_bounded",
         "_connection",
         "_decoder",
+        "_fed",
+        "_fed_from",
         "_headers",
         "_idle",
         "_limit",
         "_media_type",
+        "_noise_from",
         "_place",
         "_placed",
         "_ready",
+        "_rest",
         "_was_read",
         "session",
         "status",
@@ -58,6 +76,7 @@ class HttpIncoming:
         limit: int,
         idle: float | None,
         placed: Callable[[str], None] | None = None,
+        bounded: bool = True,
     ) -> None:
         self._connection: Connection | None = connection
         self._headers = headers = message.headers
@@ -68,6 +87,10 @@ class HttpIncoming:
         self._place: str | None = None
         self._decoder: EventDecoder | None = None
         self._ready: deque[bytes] | None = None
+        self._rest = b""
+        self._fed = 0
+        self._bounded = bounded
+        self._fed_from = self._noise_from = -math.inf
         self._was_read = False
         written = headers.get(hdrs.CONTENT_TYPE)
         self._media_type = None if written is None else parse_content_type(written)[0]
@@ -96,14 +119,42 @@ class HttpIncoming:
         while not self._ready:
             if self._placed is not None:
                 self._tell_place(self._placed, self._decoder.last_id)
-            chunk = self._at_hand() or await self._chunk()
+            chunk = self._rest or self._at_hand() or await self._chunk()
             if not chunk:
                 raise StopAsyncIteration
+            if self._rest or len(chunk) > A_TURN:
+                chunk = await self._some_of(chunk)
+            self._fed += len(chunk)
+            if self._fed > self._limit or self._decoder.noise > NOISE:
+                self._expect_moderate(self._decoder)
             try:
                 self._ready.extend(self._decoder.feed(chunk))
             except EventTooLarge:
                 raise failures.too_large() from None
         return self._ready.popleft()
+
+    async def _some_of(self, chunk: bytes) -> bytes:
+        """What of a large chunk is read now; everybody else has a turn before the rest of it."""
+        if self._rest:
+            await asyncio.sleep(0)
+        self._rest = chunk[A_TURN:]
+        return chunk[:A_TURN]
+
+    def _expect_moderate(self, decoder: EventDecoder) -> None:
+        """Raise UpstreamFailed where a bound is passed again before its time; else it counts anew from now on.
+
+        An event that is not whole is not counted: it may be the answer, which has a bound of its own.
+        """
+        now = asyncio.get_running_loop().time()
+        if decoder.noise > NOISE:
+            if now - self._noise_from < NOISE_WITHIN:
+                raise failures.too_talkative()
+            self._noise_from, decoder.noise = now, 0
+        said = self._fed - decoder.unfinished
+        if said > self._limit:
+            if self._bounded and now - self._fed_from < self._limit / SAID_A_SECOND:
+                raise failures.too_talkative()
+            self._fed_from, self._fed = now, self._fed - said
 
     @property
     def last_event(self) -> str | None:

@@ -1,0 +1,144 @@
+"""What a server says beside its answer is counted, read in pieces, and too much in a short time ends the stream."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+import pytest
+from aiohttp.base_protocol import BaseProtocol
+from aiohttp.http_parser import RawResponseMessage
+from aiohttp.http_writer import HttpVersion11
+from aiohttp.streams import StreamReader
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from taskgate.errors import UpstreamFailed
+from taskgate.mcp.sse import EventDecoder
+from taskgate.upstream.wire.answer import A_TURN, NOISE, SAID_A_SECOND, HttpIncoming
+
+ANSWER = b'data: {"answer":true}\n\n'
+LIMIT = 4 * SAID_A_SECOND
+
+
+@dataclass(slots=True)
+class Connection:
+    """Has an answer on it."""
+
+    released: list[bool] = field(default_factory=list)
+
+    def release(self, *, linger: bool) -> None:
+        self.released.append(linger)
+
+
+def incoming(*chunks: bytes, bounded: bool = True) -> HttpIncoming:
+    """An event stream that has come whole, in those pieces."""
+    loop = asyncio.get_running_loop()
+    body = StreamReader(BaseProtocol(loop), 2**24, loop=loop)
+    for chunk in chunks:
+        body.feed_data(chunk)
+    body.feed_eof()
+    headers = CIMultiDictProxy(CIMultiDict({"Content-Type": "text/event-stream"}))
+    head = RawResponseMessage(HttpVersion11, 200, "OK", headers, (), False, None, False, False)
+    return HttpIncoming(Connection(), head, body, limit=LIMIT, idle=None, bounded=bounded)  # type: ignore[arg-type]
+
+
+async def read(stream: HttpIncoming) -> list[bytes]:
+    return [message async for message in stream.messages()]
+
+
+NOISES: dict[str, Callable[[int], bytes]] = {
+    "comments": lambda size: b": ping\n" * (size // 7 + 1),
+    "empty lines": lambda size: b"\n" * size,
+    "events of another type": lambda size: b"event: ping\ndata: 1\n\n" * (size // 21 + 1),
+    "empty events": lambda size: b"data:\n\n" * (size // 7 + 1),
+    "pauses": lambda size: b"retry: 5\n" * (size // 9 + 1),
+    "ids": lambda size: b"id: 1\n" * (size // 6 + 1) + b"\n",
+    "unknown fields": lambda size: b"x: 1\n" * (size // 5 + 1),
+}
+
+
+@pytest.mark.parametrize("noise", NOISES.values(), ids=NOISES)
+async def test_more_noise_than_is_read_ends_the_stream(noise: Callable[[int], bytes]) -> None:
+    with pytest.raises(UpstreamFailed, match="says too much") as failed:
+        await read(incoming(noise(2 * NOISE + 2 * A_TURN), ANSWER))
+    assert failed.value.reason == "too_large"
+
+
+@pytest.mark.parametrize("noise", NOISES.values(), ids=NOISES)
+async def test_usual_noise_is_passed_over(noise: Callable[[int], bytes]) -> None:
+    assert await read(incoming(noise(NOISE // 2), ANSWER)) == [b'{"answer":true}']
+
+
+async def test_noise_over_a_long_time_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, now = incoming(b": ping\n" * NOISE, ANSWER), 0.0
+
+    def time() -> float:
+        nonlocal now
+        now += 17.0
+        return now
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", time)
+    assert await read(stream) == [b'{"answer":true}']
+
+
+MESSAGE = b"event: message\nid: 12345\ndata: %s\n\n" % (b"x" * 200)
+
+
+async def test_more_messages_than_are_read_end_the_stream() -> None:
+    stream, heard = incoming(MESSAGE * (3 * LIMIT // len(MESSAGE)), ANSWER), 0
+
+    async def hear() -> None:
+        nonlocal heard
+        async for _ in stream.messages():
+            heard += 1
+
+    with pytest.raises(UpstreamFailed, match="says too much"):
+        await hear()
+    assert LIMIT < heard * len(MESSAGE) < 2 * LIMIT + 2 * A_TURN
+
+
+async def test_messages_of_a_stream_of_many_answers_are_not_counted() -> None:
+    number = 3 * LIMIT // len(MESSAGE)
+    assert len(await read(incoming(MESSAGE * number, bounded=False))) == number
+
+
+async def test_the_answer_may_have_its_whole_size_after_many_messages() -> None:
+    messages = await read(incoming(MESSAGE * (LIMIT // len(MESSAGE)), b"data: %s\n\n" % (b"y" * LIMIT)))
+    assert messages[-1] == b"y" * LIMIT
+
+
+async def turns(stream: HttpIncoming) -> int:
+    """How often everybody else has a turn while a stream is read."""
+    count = 0
+
+    async def others() -> AsyncIterator[None]:
+        while True:
+            yield
+            await asyncio.sleep(0)
+
+    async def counting() -> None:
+        nonlocal count
+        async for _ in others():
+            count += 1
+
+    other = asyncio.create_task(counting())
+    await asyncio.sleep(0)
+    began = count
+    await read(stream)
+    other.cancel()
+    await asyncio.wait([other])
+    return count - began
+
+
+async def test_the_more_came_at_once_the_more_turns_do_others_have() -> None:
+    few, many = [await turns(incoming(MESSAGE * (size * A_TURN // len(MESSAGE)))) for size in (8, 16)]
+    assert (few >= 7, many >= 2 * few - 1) == (True, True)
+
+
+@pytest.mark.parametrize("cut", range(0, 60, 7))
+def test_where_the_chunks_fall_never_changes_what_is_noise(cut: int) -> None:
+    stream = b": c\r\n\r\nevent: ping\r\ndata: 1\r\n\r\nid: 1\r\ndata: 2\r\n\r\nx: 3\r\n\r\n\r\n"
+    whole, parts = EventDecoder(100), EventDecoder(100)
+    whole.feed(stream)
+    parts.feed(stream[:cut])
+    parts.feed(stream[cut:])
+    assert whole.noise == parts.noise > 0
