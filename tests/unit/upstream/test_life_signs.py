@@ -1,10 +1,11 @@
 """A call that breaks off may mean that the whole session died without a word: the server is asked once."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
-from helpers.scripted_upstream import ScriptedServer, breaks_off, error, resets, status
+from helpers.scripted_upstream import Hold, ScriptedServer, breaks_off, error, resets, status
 from helpers.waiting import bounded
 from taskgate.errors import UpstreamFailed
 from unit.upstream.conftest import Caller
@@ -66,3 +67,70 @@ async def test_a_session_that_is_closed_while_it_is_asked_leaves_nothing_behind(
         await asked.wait()
         await caller.close()
         await breaking
+
+
+# --- after a cancel
+
+
+async def cancel(server: ScriptedServer, caller: Caller) -> None:
+    """A call that is given up while the server works at it."""
+    server.script["slow"] = hold = Hold()
+    calling = asyncio.create_task(caller.call("slow"))
+    async with bounded():
+        await hold.begun.wait()
+        calling.cancel()
+        await asyncio.wait([calling])
+
+
+async def test_a_server_is_asked_after_a_cancel_and_before_the_next_request(
+    server: ScriptedServer, caller: Caller
+) -> None:
+    await cancel(server, caller)
+    await caller.call()
+    await caller.call()
+    methods = [request.message["method"] for request in server.verbs("POST")]
+    assert methods[-4:] == ["notifications/cancelled", "ping", "tools/call", "tools/call"]
+    assert caller.heard.lost == 0
+
+
+@pytest.mark.parametrize("sign", [breaks_off(), resets(), status(404)], ids=["breaks off", "resets", "404"])
+async def test_the_call_after_a_cancel_that_ended_the_session_is_made_in_another(
+    server: ScriptedServer, caller: Caller, sign: object
+) -> None:
+    await cancel(server, caller)
+    server.methods["ping"] = sign  # type: ignore[assignment]
+    await caller.call()
+    assert (len(server.heard("initialize")), len(server.heard("tools/call")), caller.heard.lost) == (2, 2, 1)
+
+
+async def test_many_calls_after_a_cancel_ask_once(server: ScriptedServer, caller: Caller) -> None:
+    await cancel(server, caller)
+    async with bounded():
+        await asyncio.gather(*(caller.call() for _ in range(20)))
+    assert (len(server.heard("ping")), caller.heard.lost) == (1, 0)
+
+
+async def test_a_server_that_never_answers_that_is_asked_once(
+    server: ScriptedServer, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("taskgate.upstream.initialize.talk.SIGN_OF_LIFE", timedelta(milliseconds=50))
+    await cancel(server, caller)
+    server.methods["ping"] = Hold()
+    async with bounded():
+        await caller.call()
+        await caller.call()
+    assert (len(server.heard("ping")), caller.heard.lost) == (1, 0)
+
+
+async def test_a_session_that_is_closed_while_it_is_asked_after_a_cancel_leaves_nothing_behind(
+    server: ScriptedServer, caller: Caller
+) -> None:
+    await cancel(server, caller)
+    server.methods["ping"] = hold = Hold()
+    calling = asyncio.create_task(caller.call())
+    async with bounded():
+        await hold.begun.wait()
+        await caller.close()
+        with pytest.raises(UpstreamFailed) as failed:
+            await calling
+    assert not failed.value.dispatched

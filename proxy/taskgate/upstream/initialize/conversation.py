@@ -6,6 +6,7 @@ open one (`session`), HTTP (`exchanges`), what a message means (a dialect).
 
 import asyncio
 from collections.abc import Coroutine, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
@@ -58,6 +59,8 @@ class Conversation:
         self.followed = Followed()
         """The calls that the server made tasks of, and that are followed in it now."""
         self._attribution = Attribution(self._calls, self.followed, self._hear_question)
+        self.cancels = 0
+        """How many calls the server was told to give up: released ones end the whole session for it."""
         self._server: Server | None = None
         self._ended = False
         self._is_left = False
@@ -186,6 +189,12 @@ class Conversation:
         if not self._ended:
             self._asides.say(message, droppable=droppable, insists=insists)
 
+    async def said(self, within: float) -> None:
+        """Wait until everything that is on its way was sent, no longer than `within` seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self._asides.sent()
+
     def met(self, id: int, call: TaskCall | None) -> None:
         """What might become a task did, and is followed as `call` with all that was asked of it, or it did not."""
         if self.followed.met(id) and id in self._calls:
@@ -256,6 +265,8 @@ class Conversation:
         # The handshake must not be cancelled, and before its end there is nobody to tell.
         if call.sent and call.answer is None and self._server is not None:
             self.say(self._means.dialect.cancel(call.id, UNWANTED))
+            # What only the gateway wants to know is no call; to count it would be to ask for ever.
+            self.cancels += call.is_lasting or call.hearer is not None
 
     def _answer(self, message: str, speaker: Speaker | None) -> None:
         if not self._ended:

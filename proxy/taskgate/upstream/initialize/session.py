@@ -187,7 +187,7 @@ class HttpSession:
         means, clock = self._means, self._clock
         began, talk = clock.elapsed(), self._talk.value
         asked_at = asyncio.get_running_loop().time()
-        if talk is None or self._closed or errand.log_level is not None:
+        if talk is None or self._closed or errand.log_level is not None or talk.conversation.cancels != talk.outlived:
             talk, more = await self._made_ready(errand)
             spent += more
         first_byte = None if errand.method in _TAKING_LONG else means.settings.first_byte
@@ -235,6 +235,9 @@ class HttpSession:
         try:
             async with asyncio.timeout(errand.bounds.first):
                 talk = await self._open()
+                if not await talk.outlives_cancels():
+                    self._lose(talk)
+                    talk = await self._open()
                 if errand.log_level is not None:
                     await talk.log_from(errand.log_level, errand.speaker)
         except TimeoutError:

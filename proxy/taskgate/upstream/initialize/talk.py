@@ -30,7 +30,10 @@ _OVER: Final = frozenset({UpstreamReason.CLOSED.value, UpstreamReason.SESSION_LO
 class Talk:
     """A conversation that stands; `stream` None where it has none of its own."""
 
-    __slots__ = ("_again", "_alive", "_level", "_levelling", "_means", "conversation", "makes_tasks", "stream")
+    __slots__ = (
+        "_again", "_alive", "_level", "_levelling", "_means", "_outliving",
+        "conversation", "makes_tasks", "outlived", "stream",
+    )  # fmt: skip
 
     def __init__(self, means: Means, conversation: Conversation, stream: ServerStream | None) -> None:
         self._means = means
@@ -39,6 +42,9 @@ class Talk:
         self.makes_tasks = means.dialect.native.serves(conversation.server.peer)
         """Whether the server makes tasks of calls where it is asked to."""
         self._alive = SingleFlight(self._ping)
+        self._outliving = SingleFlight(self._outlives)
+        self.outlived = 0
+        """How many cancels the conversation is known to have outlived; see `outlives_cancels`."""
         logs = isinstance(conversation.server.peer.capabilities.get("logging"), dict)
         self._level = len(LOG_LEVELS) if logs else 0
         self._levelling = asyncio.Lock()
@@ -79,6 +85,21 @@ class Talk:
         finally:
             self._alive.forget()
 
+    async def outlives_cancels(self) -> bool:
+        """Whether the server still takes part after all cancels that it was sent; it is asked once for all calls.
+
+        Servers on released SDKs take a cancel, and let the whole session die of it without a word.
+        """
+        while self.outlived != self.conversation.cancels:
+            try:
+                if not await self._outliving.get():
+                    return False
+            except Abandoned:
+                return True
+            finally:
+                self._outliving.forget()
+        return True
+
     async def is_understood(self) -> bool:
         """Whether the server answers a ping as one of its era does, or nothing speaks against it."""
         try:
@@ -99,11 +120,19 @@ class Talk:
 
     async def _fall_silent(self) -> None:
         await self._alive.close()
+        await self._outliving.close()
         if self._again is not None:
             self._again.cancel()
             await asyncio.wait((self._again,))
         if self.stream is not None:
             await self.stream.close()
+
+    async def _outlives(self) -> bool:
+        cancels = self.conversation.cancels
+        await self.conversation.said(SIGN_OF_LIFE.total_seconds())
+        is_alive = await self._ping()
+        self.outlived = cancels
+        return is_alive
 
     async def _ping(self) -> bool:
         return await self._answers(PING, None)
