@@ -7,5 +7,6 @@ A test that shows how one is withstood says so with `@covers("T46")`, and is nam
 from typing import Final
 
 THREATS: Final = {
+    "T41": "requests that wait for results without bound",
     "T46": "one caller at its limits slows down another",
 }

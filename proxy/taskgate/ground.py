@@ -166,7 +166,7 @@ def build_ground(base: Base) -> Ground:
     if company.shared_trails is not None:
         company.shared_trails.serve(sessions.peek)
         afar = Afar(company.shared_trails, clock=clock)
-    streams = TaskStreams(sessions=sessions, access=access, afar=afar)
+    streams = TaskStreams(sessions=sessions, access=access, open=admission.streams, afar=afar)
     offers = Offers(holder=holder, changes=changes, dialect=dialect)
     of_runs = changes if leasing is None else changes.of_runs(leasing)
     rests = Rests(SealedRests(base.callers))

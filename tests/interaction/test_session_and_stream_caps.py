@@ -1,23 +1,27 @@
-"""How many sessions and streams one caller may have open: counted exactly, and free again however one ends."""
+"""How many sessions, streams and waits one caller may have open: counted exactly, and free again however one ends."""
 
 import asyncio
+import tracemalloc
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
 import pytest
 
 from helpers.manual_clock import ManualClock
-from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import ScriptedServer
+from helpers.mcp_host import Answer, McpHost
+from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.conftest import Told
+from requirements import covers
 from taskgate.assembly import Surroundings
+from taskgate.auth.context import ANONYMOUS
 from taskgate.telemetry.audit import CapRefused, HttpRefused
 
 Opens = Callable[..., AbstractAsyncContextManager[WholeGateway]]
@@ -28,9 +32,12 @@ def opens(server: ScriptedServer, issuer: TokenIssuer, clock: ManualClock) -> Op
     """A gateway that lets each caller have so many sessions and so many streams."""
 
     @asynccontextmanager
-    async def opened(*, sessions: int = 100, streams: int = 16, asks: bool = False) -> Any:
+    async def opened(
+        *, sessions: int = 100, streams: int = 16, waits: int = 64, all_waits: int = 2048, asks: bool = False
+    ) -> Any:
+        concurrency = {"sessions_per_context": sessions, "waits_per_context": waits, "waits_global": all_waits}
         sections: dict[str, Any] = {
-            "limits": {"rate": [], "concurrency": {"sessions_per_context": sessions}},
+            "limits": {"rate": [], "concurrency": concurrency},
             "server": {
                 "listen": "127.0.0.1:0",
                 "drain": {"delay": "0s", "timeout": "2s"},
@@ -234,8 +241,136 @@ async def test_a_host_that_breaks_off_leaves_its_place(opens: Opens) -> None:
             await eventually(lambda: _free(gateway))
 
 
+# --- waits for results -----------------------------------------------------------------------------------------------
+
+
+async def waiting(host: McpHost, task: str, count: int, gateway: WholeGateway) -> "list[asyncio.Task[Answer]]":
+    """So many more requests for the result of a task, all of which wait."""
+    before = _waits(gateway)
+    asked = [asyncio.create_task(host.ask("tasks/result", {"taskId": task})) for _ in range(count)]
+    await eventually(lambda: _waits(gateway) == before + count)
+    return asked
+
+
+@covers("T41")
+async def test_one_wait_for_a_result_too_many_is_refused_and_those_that_there_are_go_on(
+    opens: Opens, server: ScriptedServer, told: Told
+) -> None:
+    server.script["report"] = hold = Hold()
+    async with opens(waits=3) as gateway:
+        host, other = await gateway.greeted(), await gateway.greeted(mount="search")
+        task = (await host.start("report"))["taskId"]
+        waits = await waiting(host, task, 3, gateway)
+        answer = await host.ask("tasks/result", {"taskId": task})
+        assert (answer.status, answer.headers["Retry-After"], answer.streamed) == (200, "2", False)
+        assert answer.error == {
+            "code": 429,
+            "message": "Too many waits for results of tasks (limit 3)",
+            "data": {
+                "origin": "gateway",
+                "reason": "concurrency",
+                "limit": 3,
+                "scope": "context",
+                "retryAfterMs": 2000,
+            },
+        }
+        assert (await host.task(task))["status"] == "working"
+        hold.release({"content": []})
+        async with bounded():
+            assert [(await each).result["content"] for each in waits] == [[]] * 3
+        assert _waits(gateway) == 0
+        # What has ended is not waited for.
+        assert (await other.ask("ping")).result == {}
+        assert (await host.ask("tasks/result", {"taskId": task})).result["content"] == []
+    assert told.of(CapRefused) == [CapRefused("waits", "context")]
+
+
+@covers("T41")
+async def test_waits_of_all_callers_count_together_and_those_of_others_do_not_count_as_ones_own(
+    opens: Opens, server: ScriptedServer, issuer: TokenIssuer, told: Told
+) -> None:
+    server.script["report"] = hold = Hold()
+    async with opens(waits=2, all_waits=3, asks=True) as gateway:
+        ann, bob = [await gateway.greeted(token=issuer.token(gateway.url(), subject=name)) for name in ("ann", "bob")]
+        tasks = [(await host.start("report"))["taskId"] for host in (ann, bob)]
+        waits = await waiting(ann, tasks[0], 2, gateway) + await waiting(bob, tasks[1], 1, gateway)
+        refused = await bob.ask("tasks/result", {"taskId": tasks[1]})
+        assert (refused.code, refused.error["data"]["scope"]) == (429, "global")
+        hold.release({"content": []})
+        async with bounded():
+            await asyncio.gather(*waits)
+    assert told.of(CapRefused) == [CapRefused("waits", "global")]
+
+
+@covers("T41")
+async def test_a_wait_is_gone_within_a_second_of_its_host(opens: Opens, server: ScriptedServer) -> None:
+    server.script["report"] = hold = Hold()
+    async with opens(waits=2) as gateway:
+        host = await gateway.greeted()
+        task = (await host.start("report"))["taskId"]
+        for _ in range(3):
+            async with aiohttp.ClientSession() as http:
+                # Of a stream that can be taken up again, the host may come back: this one takes JSON alone.
+                head = {**host._head(), "Accept": "application/json"}
+                body = {"jsonrpc": "2.0", "id": 7, "method": "tasks/result", "params": {"taskId": task}}
+                asked = [asyncio.create_task(http.post(host.url, headers=head, json=body)) for _ in range(2)]
+                await eventually(lambda: _waits(gateway) == 2)
+                for each in asked:
+                    each.cancel()
+                await asyncio.wait(asked)
+            await eventually(lambda: _waits(gateway) == 0, within=1.0)
+        hold.release({"content": []})
+
+
+class Waiter:
+    """What is asked for of the request of a host that takes no stream."""
+
+    address = "192.0.2.7"
+    inbound = SimpleNamespace(accepts_stream=False)
+
+    def when_gone(self, forget: Callable[[], None]) -> None:
+        self.forget = forget
+
+
+@covers("T41")
+async def test_a_wait_takes_four_kibibytes_at_most_however_many_there_are(opens: Opens, server: ScriptedServer) -> None:
+    """With the frames of all that waits for it, and the asyncio.Task of its request."""
+    server.script["report"] = hold = Hold()
+    async with opens(waits=4000, all_waits=4000) as gateway:
+        host = await gateway.greeted()
+        task = (await host.start("report"))["taskId"]
+        house = gateway.service._house
+        assert house is not None
+        host_session = house.sessions._live[str(host.session)]
+        waits: list[asyncio.Task[object]] = []
+
+        async def bytes_of(count: int) -> int:
+            asked = (Waiter(), ANONYMOUS, host_session, task, "tasks/result")
+            waits.extend(asyncio.create_task(house.following.outcome(*asked)) for _ in range(count))  # type: ignore[arg-type]
+            await eventually(lambda: _waits(gateway) == len(waits))
+            return tracemalloc.get_traced_memory()[0]
+
+        tracemalloc.start()
+        try:
+            few, more, most = await bytes_of(500), await bytes_of(500), await bytes_of(1000)
+        finally:
+            tracemalloc.stop()
+        assert more - few < 500 * 4096
+        assert most - more < 1000 * 4096
+        hold.release({"content": []})
+        async with bounded():
+            await asyncio.gather(*waits)
+        assert _waits(gateway) == 0
+
+
+def _waits(gateway: WholeGateway) -> int:
+    """How many requests wait for results."""
+    assert gateway.service._house is not None
+    return gateway.service._house.gateway._in_session._rooms.streams.waits
+
+
 def _free(gateway: WholeGateway) -> bool:
     """Whether nobody has a stream that counts."""
     assert gateway.service._house is not None
     rooms = gateway.service._house.gateway._in_session._rooms
-    return not rooms.streams._open
+    return rooms.streams.callers == 0

@@ -94,6 +94,10 @@ class ConcurrencySection(Section):
     """What is kept of all tasks: with so much, no new one is made; null means any size."""
     sessions_per_context: Count = 100
     """Sessions of one caller's hosts."""
+    waits_per_context: Count = 64
+    """Requests of one caller that wait for results of tasks (tasks/result)."""
+    waits_global: Count | None = 2048
+    """Requests that wait for results of tasks altogether; null means any number."""
     streams_kept_per_context: _Kept = 16 * MIB
     """What one caller's resumable streams keep; beyond it the oldest that have ended are forgotten first."""
     streams_kept_global: _Kept = 256 * MIB

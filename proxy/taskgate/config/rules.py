@@ -50,6 +50,8 @@ def rules_of(config: GatewayConfig) -> Rules:
         sessions=limits.concurrency.sessions_per_context,
         streams=config.server.max_streams_per_context,
         events=EventBounds(limits.concurrency.streams_kept_per_context, limits.concurrency.streams_kept_global),
+        waits=limits.concurrency.waits_per_context,
+        all_waits=limits.concurrency.waits_global,
     )
 
 

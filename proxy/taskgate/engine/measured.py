@@ -4,9 +4,9 @@ Of one that processes share, rates and signs of life are timed as well; words an
 wait for, and are not.
 """
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from taskgate.clock import Clock
 from taskgate.engine.store_health import StoreHealth
@@ -88,8 +88,9 @@ class MeasuredStore:
         found = self._inner.page(owner, where=where, order=order, after=after, limit=limit, now=now)
         return await self._timed("page", found)
 
-    async def changed(self, watch: Watch, *, timeout: timedelta) -> News:
-        return await self._inner.changed(watch, timeout=timeout)
+    def changed(self, watch: Watch, *, timeout: timedelta) -> Coroutine[Any, Any, News]:
+        # Of the many that wait none has a frame of ours.
+        return self._inner.changed(watch, timeout=timeout)
 
     async def renew(self, holder: str, ids: frozenset[TaskId], until: datetime) -> None:
         await self._timed("renew", self._inner.renew(holder, ids, until))

@@ -29,10 +29,11 @@ def said(config: GatewayConfig, *location: str | int) -> dict[str, Any]:
 
 
 def open_at_once(config: GatewayConfig) -> dict[str, Any]:
-    """How many sessions and streams a caller may have."""
+    """How many sessions, streams and waits for results a caller may have."""
     return {
         "sessions": said(config, "limits", "concurrency", "sessions_per_context"),
         "streams": said(config, "server", "max_streams_per_context"),
+        "waits": said(config, "limits", "concurrency", "waits_per_context"),
     }
 
 

@@ -6,10 +6,11 @@ as in every store, so what only needs heads can only see heads.
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import count, islice
+from typing import Any
 
 from taskgate.errors import StoreUnavailable
 from taskgate.limits.caps import Cap
@@ -159,9 +160,9 @@ class MemoryStore:
         tasks = [listed(head) for head in islice(heads, limit + 1)]
         return Page(tasks=tuple(tasks[:limit]), next=tasks[limit - 1].place(order.by) if len(tasks) > limit else None)
 
-    async def changed(self, watch: Watch, *, timeout: timedelta) -> News:
+    def changed(self, watch: Watch, *, timeout: timedelta) -> Coroutine[Any, Any, News]:
         """See TaskStore.changed."""
-        return await self._journal.changed(watch, timeout=timeout, look=self._revision)
+        return self._journal.changed(watch, timeout=timeout, look=self._revision)
 
     async def renew(self, holder: str, ids: frozenset[TaskId], until: datetime) -> None:
         """See TaskStore.renew."""

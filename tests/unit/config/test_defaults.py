@@ -132,6 +132,8 @@ DEFAULTS: dict[str, Any] = {
     "limits.concurrency.streams_kept_global": 256 * 2**20,
     "limits.catalogue.max_tools": 10_000,
     "limits.catalogue.max_bytes": 16 * 2**20,
+    "limits.concurrency.waits_per_context": 64,
+    "limits.concurrency.waits_global": 2048,
     "limits.overrides": (),
     "store.backend": "sqlite",
     "store.sqlite.path": None,

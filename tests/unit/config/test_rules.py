@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from taskgate.config import GatewayConfig, load
-from taskgate.config.rules import rules_of
+from taskgate.config.rules import bulkhead_settings, rules_of
 from taskgate.engine.admission.rules import OnStoreError, RejectAs
 from taskgate.engine.inputs import Bounds
 from taskgate.limits.caps import Caps
@@ -64,10 +64,13 @@ limits:
     kept_per_context: 6KiB
     kept_global: 7KiB
     sessions_per_context: 8
+    calls_per_context: 11
+    waits_per_context: 12
+    waits_global: 13
   overrides:
     - match: {tenant: gold, claims: {kind: [a, b]}}
       rate: {a: 240/m, c: 3/s}
-      concurrency: {tasks_global: 9, kept_global: 10KiB}
+      concurrency: {tasks_global: 9, kept_global: 10KiB, calls_per_context: 14}
       ttl_max: 7d
 """
 
@@ -111,7 +114,9 @@ def test_every_rule_is_what_the_file_says(loads: Loads) -> None:
     )
     assert rules.questions == Bounds(8 * SECOND, 9)
     assert (rules.reject_as, rules.exposes_quota) == (RejectAs.TOOL_ERROR, True)
-    assert (rules.sessions, rules.streams) == (8, 3)
+    assert (rules.sessions, rules.streams, rules.waits, rules.all_waits) == (8, 3, 12, 13)
+    settings = bulkhead_settings(loads(WRITTEN), "reports")
+    assert (settings.share, settings.is_shared, settings.kept) == (11, True, 4)
     assert rules.on_store_error is OnStoreError.LOCAL
 
 
@@ -154,6 +159,7 @@ def test_every_limit_is_what_the_file_says(loads: Loads) -> None:
             claims={"kind": frozenset({"a", "b"})},
             rates={"a": RateLimit(every=0.25, burst=240), "c": RateLimit(every=1 / 3, burst=5)},
             caps={"tasks_global": 9, "kept_global": 10 * 2**10},
+            calls=14,
             ttl_max=timedelta(days=7),
         ),
     )

@@ -50,6 +50,7 @@ Unfinished tasks
 Open at once, of the caller
   sessions:           100  [limits.concurrency.sessions_per_context, by default]
   streams:            16  [server.max_streams_per_context, by default]
+  waits:              64  [limits.concurrency.waits_per_context, by default]
 
 Polls of a task
   advised every:      2s  [tasks.poll_interval.base, by default]

@@ -41,7 +41,7 @@ class OnStoreError(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """One generation. `sessions` and `streams` are the most that one caller may have open of either.
+    """One generation. `sessions`, `streams` and `waits` are the most that one caller may have open of each.
 
     `events` is what resumable streams may hold.
     """
@@ -59,6 +59,8 @@ class Rules:
     sessions: int = 100
     streams: int = 16
     events: EventBounds = USUAL_BOUNDS
+    waits: int = 64
+    all_waits: int | None = 2048
 
 
 class Live:

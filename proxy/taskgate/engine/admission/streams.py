@@ -1,11 +1,10 @@
-"""How many streams a caller has open: those that wait for what comes, with which hosts of either era listen.
+"""How many streams a caller has open, with which hosts of either era listen, and how many waits for results of tasks.
 
-What must not live here: what is told on them (`listen`, `stateless/subscriptions`).
+What must not live here: what is told on them (`listen`, `stateless/subscriptions`, `telling/following`).
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import Final
 
 from taskgate.auth.context import AuthContext
 from taskgate.engine.admission.rules import Live
@@ -14,28 +13,69 @@ from taskgate.telemetry.audit import Audit, CapRefused
 
 
 class OpenStreams:
-    """Counts them. Who has none is not remembered."""
+    """Counts them. A caller who has none is not remembered."""
 
     def __init__(self, *, live: Live, audit: Audit) -> None:
         self._live = live
         self._audit = audit
-        self._open: Counter[str] = Counter()
+        self._streams: Counter[str] = Counter()
+        self._waits: Counter[str] = Counter()
 
-    @contextmanager
-    def one(self, caller: AuthContext) -> Iterator[None]:
-        """One more for the length of the block, however it ends. Raises TooManyTasks, of streams, before it begins."""
-        limit, key = self._live.now.streams, caller.key
-        if self._open[key] >= limit:
-            self._audit.record(CapRefused("streams", "context"))
-            raise TooManyTasks(limit, "streams")
-        self._open[key] += 1
-        try:
-            yield
-        finally:
-            self._open[key] -= 1
-            if not self._open[key]:
-                del self._open[key]
+    def one(self, caller: AuthContext) -> "Counted":
+        """One more stream for the length of a block, however it ends. Raises TooManyTasks, of streams."""
+        limit = self._live.now.streams
+        if self._streams[caller.key] >= limit:
+            raise self._refused("streams", "context", limit)
+        return Counted(self._streams, caller.key)
+
+    def wait(self, caller: AuthContext) -> "Counted":
+        """One more wait for a result for the length of a block, however it ends. Raises TooManyTasks, of waits."""
+        limit, all_limit = self._live.now.waits, self._live.now.all_waits
+        if self._waits[caller.key] >= limit:
+            raise self._refused("waits", "context", limit)
+        if all_limit is not None and self.waits >= all_limit:
+            raise self._refused("waits", "global", all_limit)
+        return Counted(self._waits, caller.key, _ALL)
 
     def of(self, caller: AuthContext) -> int:
-        """How many the caller has."""
-        return self._open.get(caller.key, 0)
+        """How many streams the caller has."""
+        return self._streams[caller.key]
+
+    @property
+    def waits(self) -> int:
+        """How many requests wait for results."""
+        return self._waits[_ALL]
+
+    @property
+    def callers(self) -> int:
+        """How many callers are remembered."""
+        return len((self._streams.keys() | self._waits.keys()) - {_ALL})
+
+    def _refused(self, what: str, scope: str, limit: int) -> TooManyTasks:
+        self._audit.record(CapRefused(what, scope))
+        return TooManyTasks(limit, _WORDS[what], scope=scope)
+
+
+class Counted:
+    """A block that counts as one more under each key, from its beginning to its end."""
+
+    __slots__ = ("_counts", "_keys")
+
+    def __init__(self, counts: Counter[str], *keys: str) -> None:
+        self._counts = counts
+        self._keys = keys
+
+    def __enter__(self) -> None:
+        for key in self._keys:
+            self._counts[key] += 1
+
+    def __exit__(self, *raised: object) -> None:
+        for key in self._keys:
+            self._counts[key] -= 1
+            if not self._counts[key]:
+                del self._counts[key]
+
+
+_ALL: Final = ""
+"""The key of all callers together: no caller's is empty."""
+_WORDS: Final = {"streams": "streams", "waits": "waits for results of tasks"}

@@ -82,9 +82,9 @@ class Following:
 
         That stream carries the questions of the task, too, unless a GET stream of the session that made it does.
 
-        Raises TaskNotFound, also when the task expires meanwhile, Interrupted when the host leaves for good, Draining
-        when the gateway ends and the task does not, and Unauthenticated when its token ends first: nothing is given out
-        after that (T9).
+        Raises TooManyTasks, of waits, TaskNotFound, also when the task expires meanwhile, Interrupted when the host
+        leaves for good, Draining when the gateway ends and the task does not, and Unauthenticated when its token ends
+        first: nothing is given out after that (T9).
         """
         record = await self._lookups.find(exchange, caller, host_session.mount.name, task, method)
         if not record.status.is_terminal:
@@ -104,7 +104,7 @@ class Following:
         waiting = Interruptible()
         self._waiting[waiting] = record.id
         try:
-            with waiting:
+            with self._streams.open.wait(caller), waiting:
                 exchange.when_gone(waiting.interrupt)
                 if exchange.inbound.accepts_stream:
                     record = await self._follow(record, caller, exchange.stream(), host_session)
@@ -133,7 +133,8 @@ class Following:
                 feed.when_given_up(waiting.interrupt)
                 record = await self._lookups.find(exchange, caller, host_session.mount.name, about.task, TASKS_RESULT)
                 if not record.status.is_terminal:
-                    record = await self._follow(record, caller, feed, host_session, heard)
+                    with self._streams.open.wait(caller):
+                        record = await self._follow(record, caller, feed, host_session, heard)
                 answer = self._dialect.task_outcome(about.request, await self._whole(record))
         except Interrupted:
             return

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from taskgate.auth.context import AuthContext
+from taskgate.engine.admission.streams import OpenStreams
 from taskgate.engine.guard.access import Access
 from taskgate.engine.messages import Feed
 from taskgate.engine.sessions import HostSession, HostSessions
@@ -32,11 +33,15 @@ def origin_of(record: TaskRecord) -> Origin:
 
 
 class TaskStreams:
-    """The streams of this process on which tasks can be told of; `afar` are those of others, None without any."""
+    """The streams of this process on which tasks can be told of; `afar` are those of others, None without any.
 
-    def __init__(self, *, sessions: HostSessions, access: Access, afar: Afar | None = None) -> None:
+    `open` counts who waits for one, with or without a stream.
+    """
+
+    def __init__(self, *, sessions: HostSessions, access: Access, open: OpenStreams, afar: Afar | None = None) -> None:
         self._sessions = sessions
         self._access = access
+        self.open = open
         self.afar = afar
         self._results: dict[TaskId, list[Feed]] = {}
 

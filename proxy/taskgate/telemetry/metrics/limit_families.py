@@ -29,7 +29,7 @@ LIMIT = gauge(
 )
 CAP_REJECTIONS = counter(
     "taskgate_concurrency_rejections_total",
-    "What a cap refused: too many tasks, bytes, sessions or streams.",
+    "What a cap refused: too many tasks, bytes, sessions, streams or waits.",
     labels.CAP,
     labels.CAP_SCOPE,
 )

@@ -55,6 +55,16 @@ def test_the_first_override_that_fits_is_a_callers_own() -> None:
     assert standings.of(ANONYMOUS).override is None
 
 
+def test_a_callers_own_share_of_a_server_is_its_overrides() -> None:
+    gold = Override(tenant="gold", calls=24)
+    standings = Standings(live(overrides=Overrides((gold, PRO))))
+    assert [standings.calls(each) for each in (caller(tenant="gold"), caller(identity(plan="pro")), ANONYMOUS)] == [
+        24,
+        None,
+        None,
+    ]
+
+
 def test_an_override_for_all_is_for_who_has_no_identity_too() -> None:
     everybody = Override(caps={"tasks_per_context": 2})
     assert Standings(live(overrides=Overrides((everybody,)))).of(ANONYMOUS).override is everybody

@@ -33,7 +33,7 @@ def test_a_stream_that_ends_in_whatever_way_is_open_no_more(error: type[BaseExce
         with pytest.raises(error), streams.one(ANN):
             raise error
     assert streams.of(ANN) == 0
-    assert not streams._open
+    assert streams.callers == 0
 
 
 def test_a_refusal_leaves_the_count_alone() -> None:
@@ -41,7 +41,7 @@ def test_a_refusal_leaves_the_count_alone() -> None:
     for _ in range(3):
         with pytest.raises(TooManyTasks), streams.one(ANN):
             pytest.fail("it is let in")
-    assert not streams._open
+    assert streams.callers == 0
 
 
 def test_a_limit_that_changes_counts_what_is_open_already() -> None:
@@ -53,3 +53,41 @@ def test_a_limit_that_changes_counts_what_is_open_already() -> None:
             at.now = rules(streams=1)
         with pytest.raises(TooManyTasks), streams.one(ANN):
             pytest.fail("it is let in")
+
+
+# --- waits ------------------------------------------------------------------------------------------------------------
+
+
+def test_one_wait_more_than_may_be_is_refused_and_counted_apart_from_streams() -> None:
+    facts = Facts()
+    streams = OpenStreams(live=live(streams=1, waits=2, all_waits=3), audit=facts)
+    with streams.one(ANN), streams.wait(ANN), streams.wait(ANN):
+        with (
+            pytest.raises(TooManyTasks, match=r"^Too many waits for results of tasks \(limit 2\)$") as refusal,
+            streams.wait(ANN),
+        ):
+            pytest.fail("it is let in")
+        assert (refusal.value.limit, refusal.value.scope) == (2, "context")
+        with streams.wait(BOB):
+            with pytest.raises(TooManyTasks) as refusal, streams.wait(BOB):
+                pytest.fail("it is let in")
+            assert (refusal.value.limit, refusal.value.scope) == (3, "global")
+        with streams.wait(BOB):
+            assert streams.callers == 2
+    assert streams.callers == 0
+    assert facts.all == [CapRefused("waits", "context"), CapRefused("waits", "global")]
+
+
+@pytest.mark.parametrize("error", [ValueError, asyncio.CancelledError, KeyboardInterrupt])
+def test_a_wait_that_ends_in_whatever_way_is_none_any_more(error: type[BaseException]) -> None:
+    streams = OpenStreams(live=live(waits=1, all_waits=1), audit=Facts())
+    for _ in range(3):
+        with pytest.raises(error), streams.wait(ANN):
+            raise error
+    assert streams.callers == 0
+
+
+def test_without_a_limit_for_all_only_those_of_one_caller_are_counted() -> None:
+    streams = OpenStreams(live=live(waits=1, all_waits=None), audit=Facts())
+    with streams.wait(ANN), streams.wait(BOB), pytest.raises(TooManyTasks), streams.wait(BOB):
+        pytest.fail("it is let in")
