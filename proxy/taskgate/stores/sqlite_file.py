@@ -58,7 +58,7 @@ class OpenFile:
     writer: sqlite3.Connection
     near: sqlite3.Connection
     far: sqlite3.Connection
-    lock: int
+    locks: tuple[int, ...]
     room: Room
 
     def close(self) -> None:
@@ -70,7 +70,8 @@ class OpenFile:
 
     def unlock(self) -> None:
         """Let another process have the file; the connections must be closed by now."""
-        os.close(self.lock)
+        for lock in self.locks:
+            os.close(lock)
 
 
 def open_file(options: SqliteOptions) -> OpenFile:
@@ -93,9 +94,13 @@ def open_file(options: SqliteOptions) -> OpenFile:
 def _open(options: SqliteOptions, undo: ExitStack) -> OpenFile:
     path = options.path.resolve()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = _lock(path.with_name(path.name + ".lock"))
-    undo.callback(os.close, lock)
+    # By its name, and by itself: a hard link or a mount gives it another name, and so another log beside it.
+    by_name = _lock(path.with_name(path.name + ".lock"), os.O_CREAT)
+    undo.callback(os.close, by_name)
     _create(path)
+    by_itself = _lock(path)
+    # Closed after every connection: with it go the locks that SQLite has in this process.
+    undo.callback(os.close, by_itself)
     layout = _examine(path)
     writer = undo.enter_context(closing(_connect(path, "rw", options.busy_timeout.total_seconds())))
     _prepare(writer, options)
@@ -107,12 +112,12 @@ def _open(options: SqliteOptions, undo: ExitStack) -> OpenFile:
     far = undo.enter_context(closing(_connect(path, "ro", options.busy_timeout.total_seconds())))
     for reader in (near, far):
         reader.execute("SELECT 1 FROM tasks LIMIT 1").fetchall()
-    return OpenFile(writer=writer, near=near, far=far, lock=lock, room=room)
+    return OpenFile(writer=writer, near=near, far=far, locks=(by_name, by_itself), room=room)
 
 
-def _lock(path: Path) -> int:
+def _lock(path: Path, *flags: int) -> int:
     # The descriptor is not inheritable: a server that we start must not keep the file locked after our end.
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(path, os.O_RDWR | os.O_CLOEXEC | sum(flags), 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

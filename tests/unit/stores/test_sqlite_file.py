@@ -107,6 +107,33 @@ def test_a_link_leads_to_the_file_and_its_lock(options: SqliteOptions, tmp_path:
         assert "in use" in refusal(replace(options, path=link))
 
 
+def test_a_hard_link_is_the_same_file(options: SqliteOptions, tmp_path: Path) -> None:
+    """In this process and in another one, whichever name came first; and what is in it stays whole."""
+    with opened(options) as file:
+        link = replace(options, path=tmp_path / "elsewhere" / "link.db")
+        link.path.parent.mkdir()
+        link.path.hardlink_to(options.path)
+        assert "in use" in refusal(link)
+        with another_process(link) as process:
+            assert said_by(process) == "The store's file is in use by another process"
+        file.writer.execute("INSERT INTO params VALUES (1, 'x')")
+    with opened(link) as file:
+        assert "in use" in refusal(options)
+        assert file.near.execute("SELECT task FROM params").fetchall() == [(1,)]
+
+
+def test_a_file_that_is_mounted_under_another_name_is_the_same_file(options: SqliteOptions, tmp_path: Path) -> None:
+    other = tmp_path / "other.db"
+    other.touch()
+    with opened(options):
+        if subprocess.run(["mount", "--bind", options.path, other], capture_output=True, check=False).returncode:
+            pytest.skip("nothing can be mounted here")
+        try:
+            assert "in use" in refusal(replace(options, path=other))
+        finally:
+            subprocess.run(["umount", other], check=True)
+
+
 # --- one process at a time -------------------------------------------------------------------------------------------
 
 
@@ -144,7 +171,7 @@ def test_another_process_is_refused_and_harms_nobody(options: SqliteOptions) -> 
 
 def test_a_process_that_we_start_does_not_inherit_the_lock(options: SqliteOptions) -> None:
     with opened(options) as file:
-        assert not os.get_inheritable(file.lock)
+        assert not any(os.get_inheritable(lock) for lock in file.locks)
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------
