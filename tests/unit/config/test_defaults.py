@@ -30,8 +30,6 @@ DEFAULTS: dict[str, Any] = {
     "server.max_streams_per_context": 16,
     "server.require_task_name": False,
     "server.read_timeout": timedelta(seconds=30),
-    "server.max_connections": 10_000,
-    "server.max_connections_per_address": 512,
     "server.idle_timeout": timedelta(seconds=75),
     "server.session_idle": timedelta(hours=1),
     "server.sse_keepalive": timedelta(seconds=15),
