@@ -66,14 +66,33 @@ async def test_a_caller_is_asked_and_told_nothing_of_what_another_gave_up(tmp_pa
 
 @covers("U-STDIO-4")
 @pytest.mark.parametrize("gives_up", [False, True])
-async def test_a_session_is_not_asked_for_a_call_of_another(gives_up: bool) -> None:
+async def test_what_may_be_for_another_session_of_the_caller_is_asked_all_the_same(gives_up: bool) -> None:
     async with running(with_program()) as gateway:
         one, other = await capable(gateway), await capable(gateway)
         task = await lingering(other)
         if gives_up:
             await other.ask("tasks/cancel", {"taskId": task})
-        answered, _ = await asked_for_nobody_else(one)
-    assert answered == [{"action": "cancel"}]
+        async with one.listen() as stream:
+            held = (await one.start("hold"))["taskId"]
+            await who(one)
+            await one.call("stir")
+            await one.respond((await stream.until(ELICIT))["id"], ACCEPTED)
+            assert await told(one) == [ACCEPTED]
+            await one.call("release")
+            await status(one, held, "completed")
+
+
+@covers("U-STDIO-4")
+async def test_a_long_task_keeps_no_other_call_of_its_caller_from_asking() -> None:
+    async with running(with_program()) as gateway:
+        host = await capable(gateway)
+        held = (await host.start("hold"))["taskId"]
+        await who(host)
+        async with host.asking("tools/call", {"name": "ask", "arguments": {}}) as stream:
+            await host.respond((await stream.until(ELICIT))["id"], ACCEPTED)
+            assert "structuredContent" in await stream.answered()
+        await host.call("release")
+        await status(host, held, "completed")
 
 
 @covers("U-STDIO-4")

@@ -111,7 +111,7 @@ async def test_a_new_stream_finds_its_question_however_many_others_wait(
 
 
 @covers("L-INPUT-7", "L-INPUT-8")
-async def test_a_question_for_no_call_is_refused_at_once_when_its_session_has_ended(
+async def test_a_question_for_no_call_is_of_the_newest_one_when_its_session_has_ended(
     gateway: WholeGateway, tool: TalkingTool, server: ScriptedServer
 ) -> None:
     server.script["broken"] = hold = Hold()
@@ -121,10 +121,14 @@ async def test_a_question_for_no_call_is_refused_at_once_when_its_session_has_en
     await eventually(lambda: tool.turn and hold.turns)
     await host.leave()
     await server.push({"jsonrpc": "2.0", "id": "late", "method": ELICIT, "params": FORM})
-    assert (await server.reply_to("late"))["result"] == CANCELLED
-    await tool.finish(DONE)
-    hold.release(DONE)
-    other = await gateway.greeted()
+    other = await capable(gateway)
+    await status(other, tasks[1], "input_required")
+    async with other.asking("tasks/result", {"taskId": tasks[1]}) as stream:
+        await other.respond((await stream.until(ELICIT))["id"], ACCEPTED)
+        assert (await server.reply_to("late"))["result"] == ACCEPTED
+        await tool.finish(DONE)
+        hold.release(DONE)
+        await stream.answered()
     for task in tasks:
         await other.ask("tasks/result", {"taskId": task})
 

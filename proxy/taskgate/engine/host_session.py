@@ -188,6 +188,11 @@ class HostSession(Unkept):
         """See Hearer."""
         return False
 
+    @property
+    def can_be_asked(self) -> bool:
+        """See Hearer: it has a GET stream."""
+        return bool(self.streams) or self.elsewhere.newest is not None
+
     def asked(self, question: ServerQuestion) -> None:
         """What the server asks for no call waits for a GET stream; see Hearer."""
         self.questions.ask(question, self)

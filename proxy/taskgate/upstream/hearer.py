@@ -101,6 +101,11 @@ class Hearer(Protocol):
         ...
 
     @property
+    def can_be_asked(self) -> bool:
+        """Whether a question that belongs to no call can be asked of it now, as of the session that it hears."""
+        ...
+
+    @property
     def passes_rounds(self) -> bool:
         """Whether an answer that is a round of questions goes to the host as it is; else each is heard as a question.
 
@@ -110,7 +115,7 @@ class Hearer(Protocol):
 
 
 class Unkept:
-    """What of Hearer is the same for all whose calls nobody takes over."""
+    """What of Hearer is the same for all whose calls nobody takes over, and who can be asked in a call alone."""
 
     __slots__ = ()
 
@@ -122,5 +127,10 @@ class Unkept:
 
     @property
     def leaves(self) -> bool:
+        """See Hearer."""
+        return False
+
+    @property
+    def can_be_asked(self) -> bool:
         """See Hearer."""
         return False

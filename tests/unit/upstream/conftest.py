@@ -34,6 +34,7 @@ class Ear:
     footholds: list[Foothold] = field(default_factory=list)
     passes_rounds: bool = False
     leaves: bool = False
+    can_be_asked: bool = True
 
     def notice(self, notification: Notification) -> None:
         self.notices.append(notification)

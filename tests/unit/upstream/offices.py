@@ -27,6 +27,7 @@ class Deaf:
 
     passes_rounds = False
     leaves = False
+    can_be_asked = True
 
     def notice(self, _: object) -> None:
         pass

@@ -96,6 +96,33 @@ async def test_what_its_host_did_not_declare_is_told_to_whoever_would_have_been_
     await asyncio.gather(*calling)
 
 
+async def test_a_question_of_no_call_is_of_the_newest_where_the_session_cannot_be_asked(
+    server: ScriptedServer, asked: Caller
+) -> None:
+    holds = [Hold(), Hold()]
+    server.script["first"], server.script["second"] = holds
+    ears = [Ear(), Ear()]
+    asked.heard.of_session.can_be_asked = False
+    await asked.session.open()
+    await server.streaming()
+    calling = []
+    for name, hold, ear in zip(("first", "second"), holds, ears, strict=True):
+        calling.append(asyncio.create_task(asked.call(name, ear=ear)))
+        async with bounded():
+            await hold.begun.wait()
+    await server.push(question("q"))
+    await eventually(lambda: ears[1].questions)
+    # It may have been for the other: the end of this one is no answer of a user.
+    holds[1].release({"content": []})
+    await calling[1]
+    await eventually(lambda: ears[0].questions)
+    assert (ears[1].questions[0].is_open, server.replies) == (False, [])
+    ears[0].questions[0].answer('{"result":{"action":"accept","content":{}}}')
+    assert (await server.reply_to("q"))["result"]["action"] == "accept"
+    holds[0].release({"content": []})
+    await calling[0]
+
+
 async def test_reading_the_catalogue_is_no_call_that_a_question_could_be_for(
     server: ScriptedServer, asked: Caller
 ) -> None:

@@ -110,6 +110,11 @@ class Flight:
         """See Hearer."""
         return self._is_left or (self._heir is not None and self._heir.leaves)
 
+    @property
+    def can_be_asked(self) -> bool:
+        """See Hearer: it hears a call."""
+        return False
+
     def asked(self, question: ServerQuestion) -> None:
         """See Hearer."""
         if self._heir is not None:

@@ -119,6 +119,11 @@ class TaskHearer:
         """See Hearer."""
         return False
 
+    @property
+    def can_be_asked(self) -> bool:
+        """See Hearer: it hears a call."""
+        return False
+
     def asked(self, question: ServerQuestion) -> None:
         """See Hearer."""
         if not self._closed:

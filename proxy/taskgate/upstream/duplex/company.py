@@ -2,7 +2,7 @@
 
 Nothing on a line says that (U-STDIO-4). What must not live here: what becomes of it there. What holds: where a line
 serves several callers, or may still be at work for one who left, nobody hears what may be said to another; and what
-sessions of one caller are asked is asked of the only one whose it can be, or of nobody.
+one caller is asked is asked of the only session whose it can be, else of the one with the newest request.
 """
 
 import asyncio
@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from taskgate.errors import UpstreamFailed
-from taskgate.mcp.jsonrpc import dump, error_text, result_text
+from taskgate.mcp.jsonrpc import dump, error_text
 from taskgate.mcp.vocabulary import (
-    ELICITATION_CREATE,
     INTERNAL_ERROR,
     NOTE_CANCELLED,
     NOTE_MESSAGE,
@@ -31,7 +30,6 @@ from taskgate.upstream.duplex.under_way import UnderWay
 from taskgate.upstream.duplex.words import Asks
 
 NOBODY: Final = dump({"code": INTERNAL_ERROR, "message": "It cannot be told who is asked"})
-CANCELLED: Final = dump({"action": "cancel"})
 
 NOTE_RESOURCE_UPDATED: Final = "notifications/resources/updated"
 
@@ -62,7 +60,7 @@ class SharedBy:
         if session is not None:
             session.answers(asks, message)
         elif self.sessions:
-            self.channel.say(self._unasked(asks), Outgoing(verb="POST", headers={}))
+            self.channel.say(error_text(asks.id, NOBODY), Outgoing(verb="POST", headers={}))
 
     def lost(self, failure: UpstreamFailed) -> None:
         """See Company."""
@@ -73,12 +71,6 @@ class SharedBy:
     def is_wanted(self, uri: str) -> bool:
         """See Company."""
         return any(uri in session.uris for session in self.sessions)
-
-    def _unasked(self, asks: Asks) -> str:
-        if asks.method == ELICITATION_CREATE and self._is_of_one():
-            # As where the one who is asked does not answer.
-            return result_text(asks.id, CANCELLED)
-        return error_text(asks.id, NOBODY)
 
     # --- of the stateless era
 
@@ -142,7 +134,14 @@ class SharedBy:
         following = self._that_follows(task_in(message))
         if following is not None:
             return following
-        return self._only_one() if self._is_of_one() else None
+        return self._only_one() or self._newest_at_work() if self._is_of_one() else None
+
+    def _newest_at_work(self) -> Session | None:
+        """The session with the newest request; the newest of all where none waits for anything."""
+        followed = self.channel.tasks.followers(asyncio.get_running_loop().time())
+        waiting = (reply.keeper for reply in self.channel.waiting.replies.values())
+        at_work = [each for each in (*followed, *waiting) if isinstance(each, Session) and each in self.sessions]
+        return next(reversed(at_work or [*self.sessions]), None)
 
     def _that_follows(self, task: str | None) -> Session | None:
         """The session that waits for the outcome of the server's task, or looked at it last."""

@@ -5,7 +5,7 @@ who is asked (whoever hears the call decides), and what is open (`questions`).
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
@@ -20,9 +20,12 @@ PATIENCE: Final = 2.0
 
 
 class Hear(Protocol):
-    """Told of a question, and of the call that it is for: None where it is for none."""
+    """Told of a question, and of the call that it is for: None where it is for none.
 
-    def __call__(self, asked: Asked, call: Call | None, *, came_aside: bool) -> None: ...
+    `guessed` tells that it may be for another call as well.
+    """
+
+    def __call__(self, asked: Asked, call: Call | None, *, came_aside: bool, guessed: bool) -> None: ...
 
 
 class _Kept(NamedTuple):
@@ -32,12 +35,18 @@ class _Kept(NamedTuple):
 
 
 class Attribution:
-    """That of one conversation: `calls` wait for their answers in it, and `followed` are tasks of its server."""
+    """That of one conversation: `calls` wait for their answers in it, and `followed` are tasks of its server.
 
-    def __init__(self, calls: Mapping[int, Call], followed: Followed, hear: Hear) -> None:
+    `session_asks` tells whether the session itself can be asked what belongs to no call.
+    """
+
+    def __init__(
+        self, calls: Mapping[int, Call], followed: Followed, hear: Hear, session_asks: Callable[[], bool]
+    ) -> None:
         self._calls = calls
         self._followed = followed
         self._hear = hear
+        self._session_asks = session_asks
         self._kept: dict[RequestId, _Kept] = {}
 
     def take(self, asked: Asked, call: Call | None) -> None:
@@ -45,7 +54,7 @@ class Attribution:
         if call is None and self._will_be_told(asked.task) and len(self._kept) < MAX_OPEN:
             self._keep(asked)
         else:
-            self._hear(asked, self.of(call, asked.task), came_aside=call is None)
+            self._tell(asked, call)
 
     def of(self, call: Call | None, task: str | None) -> Call | None:
         """The call that a question is for: that of the task which it names, or the one on whose stream it came.
@@ -95,4 +104,11 @@ class Attribution:
     def _let_go(self, id: RequestId) -> None:
         asked = self._kept[id].asked
         self.withdraw(id)
-        self._hear(asked, self.of(None, asked.task), came_aside=True)
+        self._tell(asked, None)
+
+    def _tell(self, asked: Asked, call: Call | None) -> None:
+        found = self.of(call, asked.task)
+        heard = self._hearing() if found is None and not self._session_asks() else []
+        # All of them are of one caller, who is shown it with the newest rather than not at all.
+        newest = max(heard, key=lambda one: one.id) if heard else None
+        self._hear(asked, found or newest, came_aside=call is None, guessed=newest is not None)

@@ -58,7 +58,9 @@ class Conversation:
         self._questions = Questions(means.dialect, self.say, self._answer)
         self.followed = Followed()
         """The calls that the server made tasks of, and that are followed in it now."""
-        self._attribution = Attribution(self._calls, self.followed, self._hear_question)
+        self._attribution = Attribution(
+            self._calls, self.followed, self._hear_question, lambda: audience.hearer.can_be_asked
+        )
         self.cancels = 0
         """How many calls the server was told to give up: released ones end the whole session for it."""
         self._server: Server | None = None
@@ -122,7 +124,8 @@ class Conversation:
         self.followed.end(call)
         if is_left(call):
             self.leave()
-        self._questions.end_of(call, is_left=is_left(call))
+        for asked in self._questions.end_of(call, is_left=is_left(call)):
+            self._attribution.take(asked, None)
 
     async def _taken_up(self, call: Call, event: str, asked: Mapping[str, Question]) -> Response:
         self.ask_anew(call, asked)
@@ -294,9 +297,9 @@ class Conversation:
             if call.hearer is not None:
                 call.hearer.notice(notification)
 
-    def _hear_question(self, asked: Asked, call: Call | None, *, came_aside: bool) -> None:
+    def _hear_question(self, asked: Asked, call: Call | None, *, came_aside: bool, guessed: bool) -> None:
         if self._ended:
             return
-        question = self._questions.ask(asked, call, came_aside=came_aside)
+        question = self._questions.ask(asked, call, came_aside=came_aside, guessed=guessed)
         if question is not None:
             self._hearer_of(call).asked(question)

@@ -31,13 +31,20 @@ Reply = Callable[[str, Speaker | None], None]
 class OpenQuestion:
     """One question; see ServerQuestion. `call` is the one it is asked for, None where it belongs to none."""
 
-    __slots__ = ("_forgets", "_id", "_questions", "_token", "_was_withdrawn", "call", "came_aside", "key", "question")
+    __slots__ = (
+        "_forgets", "_id", "_questions", "_token", "_was_withdrawn",
+        "asked", "call", "came_aside", "guessed", "key", "question",
+    )  # fmt: skip
 
-    def __init__(self, asked: Asked, questions: "Questions", call: Call | None, *, came_aside: bool) -> None:
+    def __init__(
+        self, asked: Asked, questions: "Questions", call: Call | None, *, came_aside: bool, guessed: bool
+    ) -> None:
+        self.asked = asked
         self.question = asked.question
         self.key = None if call is None else json.dumps(asked.id)
         self.call = call
         self.came_aside = came_aside
+        self.guessed = guessed
         self._id = asked.id
         self._token = asked.progress_token
         self._questions: Questions | None = questions
@@ -90,7 +97,7 @@ class Questions:
         self._reply = reply
         self._open: dict[RequestId, OpenQuestion] = {}
 
-    def ask(self, asked: Asked, call: Call | None, *, came_aside: bool) -> OpenQuestion | None:
+    def ask(self, asked: Asked, call: Call | None, *, came_aside: bool, guessed: bool = False) -> OpenQuestion | None:
         """A new question; None where it is asked already, and where it is one too many, which the server is told."""
         if asked.id in self._open:
             # Asked again, by a stream that was taken up again for one: it will be answered.
@@ -99,7 +106,7 @@ class Questions:
             refusal = self._dialect.no_answer(asked.question.method)
             self._say(self._dialect.answer(asked.id, refusal), droppable=True)
             return None
-        question = self._open[asked.id] = OpenQuestion(asked, self, call, came_aside=came_aside)
+        question = self._open[asked.id] = OpenQuestion(asked, self, call, came_aside=came_aside, guessed=guessed)
         if call is not None:
             call.asks(1)
         return question
@@ -130,17 +137,21 @@ class Questions:
                 question.call = whole
                 whole.asks(1)
 
-    def end_of(self, call: Call, *, is_left: bool) -> None:
-        """That call is over here, and with it what was asked for it.
+    def end_of(self, call: Call, *, is_left: bool) -> list[Asked]:
+        """That call is over here, and with it what was asked for it; what may be for another call is handed back.
 
         What came beside its stream may belong to more than the call: its server hears that nobody answers, unless the
         call is left for somebody else to go on with.
         """
+        others: list[Asked] = []
         for id_, question in tuple(self._open.items()):
             if question.call is call:
                 self.withdraw(id_)
-                if question.came_aside and not is_left:
+                if question.guessed and not is_left:
+                    others.append(question.asked)
+                elif question.came_aside and not is_left:
                     self._reply(self._dialect.answer(id_, self._dialect.no_answer(question.question.method)), None)
+        return others
 
     def end(self) -> None:
         """The conversation is over."""

@@ -45,6 +45,7 @@ class Ear:
 
     passes_rounds: bool = False
     leaves: bool = False
+    can_be_asked: bool = True
     footholds: list[Foothold] = field(default_factory=list)
     notices: list[Notification] = field(default_factory=list)
     questions: list[ServerQuestion] = field(default_factory=list)
