@@ -8,5 +8,6 @@ from typing import Final
 
 THREATS: Final = {
     "T41": "requests that wait for results without bound",
+    "T45": "memory over many identities, and debts that are forgotten for them",
     "T46": "one caller at its limits slows down another",
 }

@@ -22,6 +22,7 @@ from interaction.conftest import Told
 from requirements import covers
 from taskgate.assembly import Surroundings
 from taskgate.auth.context import ANONYMOUS
+from taskgate.engine import sessions as sessions_module
 from taskgate.telemetry.audit import CapRefused, HttpRefused
 
 Opens = Callable[..., AbstractAsyncContextManager[WholeGateway]]
@@ -146,6 +147,29 @@ async def test_many_that_open_at_once_get_no_more_than_there_are(opens: Opens) -
         answers = await asyncio.gather(*(gateway.host().ask("initialize", asked) for _ in range(30)))
         opened = ["Mcp-Session-Id" in answer.headers for answer in answers]
         assert sum(opened) == 5
+
+
+@covers("T45")
+async def test_of_sessions_without_end_idle_ones_are_put_away_and_found_again(
+    opens: Opens, issuer: TokenIssuer, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions_module, "MOST_LIVE", 10)
+    async with opens(asks=True) as gateway:
+        house = gateway.service._house
+        assert house is not None
+        hosts = []
+        for number in range(30):
+            token = issuer.token(gateway.url(), subject=f"caller-{number}")
+            hosts.append(await gateway.greeted(token=token))
+        assert len(house.sessions._live) == 10
+        await eventually(lambda: len(server.live) == 10)
+        async with hosts[29].listen(), hosts[0].listen():
+            for host in hosts:
+                assert (await host.call("echo", {"n": 1})).result["structuredContent"] == {"n": 1}
+            # Those that are in use stay.
+            assert house.sessions.peek(hosts[29].session) is not None
+            assert house.sessions.peek(hosts[0].session) is not None
+            assert len(house.sessions._live) == 10
 
 
 # --- streams ---------------------------------------------------------------------------------------------------------

@@ -7,9 +7,10 @@ session, so the server's end stays open until the last of them is done (decision
 
 import asyncio
 from base64 import urlsafe_b64encode
-from collections import Counter
+from collections import Counter, OrderedDict
 from contextlib import suppress
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Final
 
 from taskgate.auth.context import AuthContext
@@ -39,6 +40,11 @@ CHECKED_AFTER: Final = 30.0
 ENDINGS: Final = 1024
 """How many ended sessions are remembered: one may have been read from the store right before."""
 
+MOST_LIVE: Final = 10_000
+"""Sessions that are in memory, whoever has them; of more, idle ones are in the store alone until they are asked for."""
+PUT_AWAY: Final = 8
+"""How many are looked at for those, each time that there is one too many."""
+
 
 class HostSessions:
     """All sessions of this process. Those of the store that nobody used since it started are not counted."""
@@ -50,7 +56,8 @@ class HostSessions:
         self._entropy = entropy
         self._idle = idle
         self._audit = audit
-        self._live: dict[str, HostSession] = {}
+        # The one that was not asked for the longest in front. A plain dict would have to search for its front.
+        self._live: OrderedDict[str, HostSession] = OrderedDict()
         # Of each context, with those that are being opened.
         self._counts: Counter[str] = Counter()
         self._closing: set[asyncio.Task[None]] = set()
@@ -73,6 +80,7 @@ class HostSessions:
             self.discard(host_session.upstream)
             raise
         self._live[id_] = host_session
+        self._make_room()
         return host_session, server
 
     async def find(self, mount: Mount, caller: AuthContext, id: str) -> HostSession:
@@ -86,6 +94,7 @@ class HostSessions:
             and (self._correspondence is None or await self._goes_on(host_session))
         ):
             host_session.caller = caller
+            self._live.move_to_end(id)
             return host_session
         # A foreign one that is alive here is looked for like one that never was, and takes as long (I-ISO-3).
         for owner in owners:
@@ -103,6 +112,7 @@ class HostSessions:
             host_session = HostSession(record.id, record.owner, record.peer, mount, caller, self._ways)
             self._live[record.id] = host_session
             self._counts[record.owner.context] += 1
+            self._make_room()
             if self._correspondence is not None:
                 self._correspondence.say(Revived(record.id))
         host_session.caller = caller
@@ -176,6 +186,19 @@ class HostSessions:
         if newest is not None:
             host_session.wants.hand_over(newest.holder)
         self._retire(host_session)
+
+    def _make_room(self) -> None:
+        """Put an idle session away, should there be too many: the store has it, for when it is asked for.
+
+        Only a few are looked at, so where those are all busy, there are more for now.
+        """
+        for id_ in tuple(islice(self._live, PUT_AWAY if len(self._live) > MOST_LIVE else 0)):
+            host_session = self._live[id_]
+            if host_session.busy:
+                self._live.move_to_end(id_)
+            else:
+                self._part_from(host_session)
+                break
 
     def _used(self) -> frozenset[str]:
         """The sessions whose end is further away than the store knows."""

@@ -13,16 +13,21 @@ from taskgate.stores.base import Judgement, RateStore, Step, Way
 
 SIZE: Final = 200_000
 """Budgets that are remembered: some 30 MB at the most."""
+_TRIES: Final = 8
+"""Budgets that are looked at for one that is full again, so that another may have its place."""
 
 
 class MemoryRateStore:
-    """A RateStore. Of more than `size` budgets, one or more, the one asked for longest ago is forgotten: is full again.
+    """A RateStore that remembers `size` budgets, one or more. What it costs does not depend on how many are known.
 
-    What it costs does not depend on how many budgets are known.
+    A budget is forgotten where it is full again, the one asked for longest ago first. While none is, all newcomers of a
+    policy share one budget: many identities cannot have a debt forgotten. With `is_lenient` they can, as what is asked
+    for longest ago is forgotten whatever it owes; that is for where another store counts, too.
     """
 
-    def __init__(self, size: int = SIZE) -> None:
+    def __init__(self, size: int = SIZE, *, is_lenient: bool = False) -> None:
         self._size = size
+        self._is_lenient = is_lenient
         # The one asked for longest ago in front. A plain dict would have to search for its front.
         self._tats: OrderedDict[str, float] = OrderedDict()
 
@@ -45,8 +50,12 @@ class MemoryRateStore:
     def take(self, demands: Sequence[Demand], *, now: float) -> tuple[Verdict, ...]:
         """A verdict for each demand, in one step. Where one that enforces has no room, none of those is charged."""
         verdicts, taken = [], []
-        for key, limit, cost, policy in demands:
+        for demand in demands:
+            key, limit, cost, policy = demand
             kept = self._tats.get(key)
+            if kept is None and len(self._tats) >= self._size:
+                key = self._place(demand, now)
+                kept = self._tats.get(key)
             verdict, tat = gcra(kept, now, limit, cost)
             verdicts.append(verdict)
             if verdict.allowed:
@@ -85,6 +94,9 @@ class MemoryRateStore:
     def _look(self, demand: Demand, now: float) -> Verdict:
         key, tats = demand.key, self._tats
         kept = tats.get(key)
+        if kept is None and len(tats) >= self._size and not self._is_lenient:
+            key = self._place(demand, now)
+            kept = tats.get(key)
         verdict, tat = gcra(kept, now, demand.limit, demand.cost)
         if kept is not None:
             tats.move_to_end(key)
@@ -97,9 +109,26 @@ class MemoryRateStore:
         tats = self._tats
         if key in tats:
             tats.move_to_end(key)
-        elif len(tats) >= self._size:
+        elif self._is_lenient and len(tats) >= self._size:
             tats.popitem(last=False)
         tats[key] = tat
+
+    def _place(self, demand: Demand, now: float) -> str:
+        """Under which key a newcomer to a full store counts: its own where there is room after all, else that of all.
+
+        There are a few more budgets than `size`, then: one for each policy.
+        """
+        tats = self._tats
+        if self._is_lenient:
+            return demand.key
+        for _ in range(_TRIES):
+            key = next(iter(tats))
+            if tats[key] <= now:
+                del tats[key]
+                return demand.key
+            tats.move_to_end(key)
+        # The keys of callers have more than the name alone.
+        return f"{demand.policy.name}\n\n"
 
 
 def refuses(demands: Sequence[Demand], verdicts: Sequence[Verdict]) -> bool:

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from requirements import covers
 from taskgate.limits.gcra import RateLimit
 from taskgate.limits.rates import Demand, RatePolicy, Scope
 from taskgate.stores.base import Step, Way
@@ -90,15 +91,51 @@ async def test_many_at_once_get_no_more_than_there_is() -> None:
     assert sum(each.refused is None for each in judged) == 5
 
 
-async def test_the_one_that_was_asked_for_longest_ago_is_forgotten() -> None:
+async def test_the_one_that_was_asked_for_longest_ago_is_forgotten_where_it_owes_nothing() -> None:
     store = MemoryRateStore(size=2)
     for key in ("a", "b"):
         store.take((demand(key, 1),), now=0.0)
     # Refused, but asked for.
-    store.take((demand("a", 1),), now=0.0)
-    store.take((demand("c", 1),), now=0.0)
+    store.take((demand("a", 1),), now=0.5)
+    store.take((demand("c", 1),), now=1.0)
     assert len(store) == 2
-    assert [await left(store, demand(key, 1)) for key in ("a", "b", "c")] == [0, 1, 0]
+    assert [await left(store, demand(key, 1), 1.0) for key in ("a", "c")] == [1, 0]
+
+
+@covers("T45")
+async def test_many_newcomers_share_one_budget_and_have_no_debt_forgotten() -> None:
+    store = MemoryRateStore(size=10)
+
+    def of(caller: str) -> Demand:
+        return demand(burst=2)._replace(key=f"k\n{caller}")
+
+    for number in range(20):
+        store.take((of(f"early {number % 10}"),), now=0.0)
+    newcomers = [store.take((of(f"late {number}"),), now=0.0)[0] for number in range(1000)]
+    assert [each.allowed for each in newcomers] == [True, True] + [False] * 998
+    assert [await left(store, of(f"late {number}")) for number in (0, 999)] == [0, 0]
+    assert not any(store.take((of(f"early {number}"),), now=0.0)[0].allowed for number in range(10))
+    assert len(store) == 11
+    # Once budgets are full again, newcomers have their own.
+    assert all(store.take((of(f"late {number}"),), now=2.0)[0].allowed for number in range(8))
+    assert len(store) <= 11
+
+
+@covers("T45")
+@pytest.mark.parametrize("identities", [1_000, 10_000])
+async def test_what_is_remembered_does_not_grow_with_identities(identities: int) -> None:
+    store = MemoryRateStore(size=500)
+    for number in range(identities):
+        store.take((demand()._replace(key=f"k\n{number}"), demand("l")._replace(key=f"l\n{number}")), now=number / 100)
+        assert len(store) <= 500 + 3
+
+
+async def test_where_another_store_counts_too_the_one_asked_for_longest_ago_is_forgotten_whatever_it_owes() -> None:
+    store = MemoryRateStore(size=2, is_lenient=True)
+    for key in ("a", "b", "c"):
+        store.take((demand(key, 1),), now=0.0)
+    assert len(store) == 2
+    assert [await left(store, demand(key, 1)) for key in ("a", "b", "c")] == [1, 0, 0]
 
 
 async def test_what_is_known_is_kept_in_its_place_when_it_is_taken_from_again() -> None:

@@ -17,7 +17,7 @@ class Sieve:
     """Budgets of addresses, of which at most `size` are known."""
 
     def __init__(self, size: int = SIZE) -> None:
-        self._known = MemoryRateStore(size)
+        self._known = MemoryRateStore(size, is_lenient=True)
 
     async def judge(self, steps: Sequence[Step], *, now: float) -> Judgement:
         """What this process says to steps that look and take. What they take is given back where `learn` says so."""

@@ -7,8 +7,10 @@ line is chosen anew, by what each request says.
 
 import asyncio
 import json
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from itertools import islice
 from typing import Any, Final, NamedTuple, Self
 
 from taskgate.auth.context import AuthContext
@@ -26,6 +28,10 @@ from taskgate.upstream.speaker import Speaker
 
 MAX_IDLE: Final = 16
 """Lines of one caller at one mount that are kept though nothing goes over them."""
+
+MOST_OWNERS: Final = 10_000
+LOOKED_AT: Final = 8
+"""Callers at mounts of whom lines are kept, and how many are looked at for idle ones when there is one too many."""
 
 MAX_CAPABILITIES: Final = 64 * 1024
 """Letters of what a request may declare: a line keeps it."""
@@ -119,7 +125,8 @@ class Lines:
     def __init__(self, *, clock: Clock, idle: timedelta) -> None:
         self._clock = clock
         self._idle = idle.total_seconds()
-        self._live: dict[OwnerKey, dict[_Kind, Line]] = {}
+        # The owner who was not there for the longest in front. A plain dict would have to search for its front.
+        self._live: OrderedDict[OwnerKey, dict[_Kind, Line]] = OrderedDict()
         # To servers that are spoken to in another way by now: they end with what goes over them.
         self._retired: set[Line] = set()
         # By the objects themselves, which stay while they are here: what hosts say again and again is read as the same.
@@ -136,6 +143,9 @@ class Lines:
         its = self._live.get(owner)
         if its is None:
             its = self._live[owner] = {}
+            self._make_room_for_owners()
+        else:
+            self._live.move_to_end(owner)
         # Last in the order from here on: those in front are the ones that were not asked for the longest.
         line = its.pop(kind, None)
         if line is not None and line.mount is not mount:
@@ -197,6 +207,20 @@ class Lines:
             return None
         line.mount = mount
         return line
+
+    def _make_room_for_owners(self) -> None:
+        """Let go of the lines of the owner who was not there for the longest, where too many have some.
+
+        Only a few are looked at, so where those are all busy, there are more for now.
+        """
+        for owner in tuple(islice(self._live, LOOKED_AT if len(self._live) > MOST_OWNERS else 0)):
+            its = self._live[owner]
+            if any(line.busy for line in its.values()):
+                self._live.move_to_end(owner)
+                continue
+            for line in self._live.pop(owner).values():
+                self._discard(line)
+            break
 
     def _make_room(self, its: "dict[_Kind, Line]") -> None:
         """Let go of the idle line that was not asked for the longest, where there are too many."""
