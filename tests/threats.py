@@ -10,4 +10,5 @@ THREATS: Final = {
     "T41": "requests that wait for results without bound",
     "T45": "memory over many identities, and debts that are forgotten for them",
     "T46": "one caller at its limits slows down another",
+    "T49": "a hint of a server that a call may be made twice",
 }

@@ -13,7 +13,7 @@ NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 ROW = re.compile(r"^\| (?P<ids>[^|]*) ?\| (?P<threat>[^|]+) \| (?P<answer>[^|]+) \| (?P<tests>[^|]+) \|$")
 
 COUNTS = {"I-ISO": 7, "R-RES": 8, "O-AUD": 6, "A-AUTH": 17, "S-SEC": 10}
-THREATS = (*range(1, 26), 27, 30, 34, 38, 39, 41, 42, 43, 44, 45, 46, 48, 51, 52, 53, 54, 55)
+THREATS = (*range(1, 26), 27, 30, 34, 38, 39, 41, 42, 43, 44, 45, 46, 48, 49, 51, 52, 53, 54, 55)
 IDS = {f"{kind}-{n}" for kind, count in COUNTS.items() for n in range(1, count + 1)} | {f"T{n}" for n in THREATS}
 
 
