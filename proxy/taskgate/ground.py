@@ -27,6 +27,7 @@ from taskgate.engine.leasing import LeaseRules, Leasing
 from taskgate.engine.measured import MeasuredLeases, MeasuredRates
 from taskgate.engine.mounts import Mounts
 from taskgate.engine.replicas.correspondence import Correspondence
+from taskgate.engine.replicas.numbers import name_of_numbered
 from taskgate.engine.replicas.seals import Told
 from taskgate.engine.rests import Rests
 from taskgate.engine.runner import Runner
@@ -88,7 +89,7 @@ class Admission(NamedTuple):
 
 
 def _company(base: Base) -> Company:
-    shared, holder = base.shared, base.entropy.token(8).hex()
+    shared, holder = base.shared, name_of_numbered(base.entropy)
     if shared is None:
         return Company(holder)
     assert isinstance(base.clock, SharedClock), "who shares a store goes by its time"
@@ -106,6 +107,7 @@ def _company(base: Base) -> Company:
         seals=Told(SealedWords(base.callers), base.clock.elapsed),
         holder=holder,
         entropy=base.entropy,
+        now=base.clock.now,
         company=lambda: leasing.processes > 1,
     )
     shared_trails = SharedTrails(log=shared.streams, company=correspondence, clock=base.clock)

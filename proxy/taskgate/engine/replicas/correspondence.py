@@ -13,8 +13,9 @@ from logging import getLogger
 from typing import Any, Final
 
 from taskgate.clock import Entropy
+from taskgate.engine.replicas.numbers import Now, Numbering, Replays
 from taskgate.engine.replicas.seals import Seals
-from taskgate.engine.replicas.words import Envelope, Parcel, Some, Word, read, word_of, write
+from taskgate.engine.replicas.words import Envelope, Parcel, Some, Word, numbered, read, word_of, write
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.sharing import Post
 
@@ -42,7 +43,10 @@ log = getLogger("taskgate.replicas")
 
 
 class Correspondence:
-    """One process among others. `holder` names it; `company` tells whether there are others, as far as is known."""
+    """One process among others. `holder` names it; `company` tells whether there are others, as far as is known.
+
+    `now` is the time that all of them share.
+    """
 
     def __init__(
         self,
@@ -51,6 +55,7 @@ class Correspondence:
         seals: Seals,
         holder: str,
         entropy: Entropy,
+        now: Now,
         company: Callable[[], bool] = lambda: True,
     ) -> None:
         self.holder = holder
@@ -58,6 +63,9 @@ class Correspondence:
         self._seals = seals
         self._entropy = entropy
         self._company = company
+        self._numbering = Numbering(now)
+        self._replays = Replays(now)
+        self._has_told_replay = False
         self._kinds: dict[str, type[Word]] = {}
         self._takers: dict[str, Callable[[Any, str], None]] = {}
         self._waiting: deque[tuple[str | None, bytes]] = deque()
@@ -82,7 +90,7 @@ class Correspondence:
         """Say something to one process, or to all others if there are any; in the background, and never raises."""
         if to == self.holder or (to is None and not self._company()):
             return
-        text = self._seals.seal(write(word, sender=self.holder, to=to))
+        text = write(word, sender=self.holder, to=to)
         is_too_large = to is None and len(text) > LARGEST
         if is_too_large or len(self._waiting) >= WAITING or self._bytes + len(text) > WAITING_BYTES:
             self._lose("words to other replicas are dropped: too many, or too large")
@@ -133,11 +141,16 @@ class Correspondence:
 
     async def _send(self, to: str | None, text: bytes) -> None:
         if len(text) <= LARGEST:
-            await self._post.send(text)
+            await self._post.send(self._sealed(text))
             return
         name = self._entropy.token(NAME_BYTES).hex()
-        await self._post.leave(name, text, keep=PARCEL)
-        await self._post.send(self._seals.seal(write(Parcel(name), sender=self.holder, to=to)))
+        # In the order in which they are heard.
+        word, parcel = self._sealed(write(Parcel(name), sender=self.holder, to=to)), self._sealed(text)
+        await self._post.leave(name, parcel, keep=PARCEL)
+        await self._post.send(word)
+
+    def _sealed(self, text: bytes) -> bytes:
+        return self._seals.seal(numbered(text, self._numbering.next()))
 
     def _lose(self, what: str) -> None:
         if not self._is_away:
@@ -188,7 +201,17 @@ class Correspondence:
         """What is for us; None for everything else."""
         text = self._seals.open(sealed)
         envelope = None if text is None else read(text)
-        return envelope if envelope is not None and envelope.to in (None, self.holder) else None
+        if envelope is None:
+            return None
+        if not self._replays.is_new(envelope.sender, envelope.number):
+            self._tell_replay()
+            return None
+        return envelope if envelope.to in (None, self.holder) else None
+
+    def _tell_replay(self) -> None:
+        if not self._has_told_replay:
+            self._has_told_replay = True
+            log.warning("words that were said before are passed over: somebody else writes to the shared store")
 
 
 def is_holder(name: str) -> bool:

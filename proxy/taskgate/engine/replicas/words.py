@@ -6,7 +6,7 @@ what becomes of it. What holds: no word has a token in it, and no word that is n
 
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 Word = tuple[Any, ...]
 """A NamedTuple of texts, whole numbers, truth values, None, and lists or objects of these."""
@@ -14,18 +14,32 @@ Word = tuple[Any, ...]
 Some = TypeVar("Some", bound=Word)
 
 
+_DIGITS: Final = 64
+_TO_SPACE: Final = bytes.maketrans(b"01", b" \t")
+_FROM_SPACE: Final = bytes.maketrans(b" \t", b"01")
+
+
 class Envelope(NamedTuple):
-    """A word on its way: who said it, to whom (None for everybody), and what; the body is not read yet."""
+    """A word on its way: who said it, to whom (None for everybody), and what; the body is not read yet.
+
+    `number` is None where a gateway of a version before said it.
+    """
 
     sender: str
     to: str | None
     kind: str
     body: list[Any]
+    number: int | None = None
 
 
 def write(word: Word, *, sender: str, to: str | None) -> bytes:
-    """A word in its envelope."""
+    """A word in its envelope, without a number."""
     return json.dumps([sender, to, type(word).__name__, *word], separators=(",", ":")).encode()
+
+
+def numbered(text: bytes, number: int) -> bytes:
+    """The same with a number of 64 bits, in white space behind it, which gateways of a version before pass over."""
+    return text + f"{number:0{_DIGITS}b}".encode().translate(_TO_SPACE)
 
 
 def read(text: bytes) -> Envelope | None:
@@ -34,9 +48,11 @@ def read(text: bytes) -> Envelope | None:
         found = json.loads(text)
     except ValueError:
         return None
+    space = text[len(text.rstrip(b" \t")) :]
+    number = int(space.translate(_FROM_SPACE), 2) if len(space) == _DIGITS else None
     match found:
         case [str(sender), (str() | None) as to, str(kind), *body]:
-            return Envelope(sender, to, kind, body)
+            return Envelope(sender, to, kind, body, number)
     return None
 
 

@@ -1,6 +1,7 @@
 """Words between processes: in order, to whom they are for, and never in anybody's way."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -11,14 +12,18 @@ import pytest
 from helpers.manual_clock import SeededEntropy
 from helpers.memory_post import Office
 from helpers.waiting import eventually
+from taskgate.clock import SystemClock
 from taskgate.engine.replicas import correspondence as module
 from taskgate.engine.replicas.correspondence import Correspondence, is_holder
+from taskgate.engine.replicas.numbers import FRESH, NUMBERED
 from taskgate.engine.replicas.seals import WordKeys
-from taskgate.engine.replicas.words import Ended, Parcel, Published, write
+from taskgate.engine.replicas.words import Ended, Parcel, Published, numbered, read, write
 from taskgate.errors import StoreUnavailable
 
 KEYS = WordKeys(b"k" * 32)
 A, B, C = "a" * 16, "b" * 16, "c" * 16
+AN, BN = "a" * 12 + NUMBERED, "b" * 12 + NUMBERED
+"""Of processes that number their words."""
 
 
 class Unheard(NamedTuple):
@@ -32,7 +37,12 @@ class Replica:
 
     def __init__(self, office: Office, holder: str, keys: WordKeys = KEYS, *, alone: bool = False) -> None:
         self.said = Correspondence(
-            post=office.post(), seals=keys, holder=holder, entropy=SeededEntropy(), company=lambda: not alone
+            post=office.post(),
+            seals=keys,
+            holder=holder,
+            entropy=SeededEntropy(),
+            now=SystemClock().now,
+            company=lambda: not alone,
         )
         self.heard: list[tuple[Any, str]] = []
         self.said.hear(Ended, self._take)
@@ -258,3 +268,75 @@ async def test_one_that_was_never_opened_can_be_closed(office: Office) -> None:
 @pytest.mark.parametrize(("name", "is_one"), [(A, True), ("0" * 15, False), ("0" * 17, False), ("G" * 16, False)])
 def test_names_of_processes_are_told_from_what_a_host_makes_up(name: str, *, is_one: bool) -> None:
     assert is_holder(name) is is_one
+
+
+# --- words that somebody kept -------------------------------------------------------------------------------------
+
+
+async def settled(office: Office, *processes: Replica) -> None:
+    """Wait until whatever was sent is heard, or passed over; what comes last, from one more process, is heard."""
+    last = Replica(office, "d" * 12 + NUMBERED)
+    async with opened(last):
+        last.said.say(Ended("last"))
+        await eventually(lambda: all((Ended("last"), last.said.holder) in each.heard for each in processes))
+    for each in processes:
+        each.heard.remove((Ended("last"), last.said.holder))
+
+
+@pytest.mark.parametrize("to", [None, BN])
+async def test_a_word_that_comes_again_is_not_heard_again(office: Office, to: str | None) -> None:
+    a, b = Replica(office, AN), Replica(office, BN)
+    async with opened(a, b):
+        a.said.say(Published("s", "first"), to=to)
+        a.said.say(Published("s", "second"), to=to)
+        await eventually(lambda: len(b.heard) == 2)
+        for word in (*office.sent, *office.sent):
+            office.posts[1].deliver(word)
+        await settled(office, b)
+        assert b.heard == [(Published("s", "first"), AN), (Published("s", "second"), AN)]
+
+
+async def test_a_large_word_is_heard_once_and_so_are_those_behind_it(office: Office) -> None:
+    a, b = Replica(office, AN), Replica(office, BN)
+    large = Published("s", "x" * 40_000)
+    async with opened(a, b):
+        a.said.say(large, to=BN)
+        a.said.say(Published("s", "small"), to=BN)
+        await eventually(lambda: len(b.heard) == 2)
+        assert [word for word, _ in b.heard] == [large, Published("s", "small")]
+        office.posts[1].deliver(office.sent[0])
+        await settled(office, b)
+        assert len(b.heard) == 2
+
+
+async def test_a_word_whose_number_was_cut_off_is_not_heard(office: Office) -> None:
+    """It is sealed as a gateway of the version before would have it; but that has another name."""
+    b = Replica(office, BN)
+    async with opened(b):
+        office.posts[0].deliver(KEYS.seal(write(Ended("kept"), sender=AN, to=None)))
+        office.posts[0].deliver(KEYS.seal(write(Ended("of before"), sender=A, to=None)))
+        await settled(office, b)
+        assert b.heard == [(Ended("of before"), A)]
+
+
+async def test_a_process_that_begins_later_hears_nothing_that_was_said_long_before(
+    office: Office, caplog: pytest.LogCaptureFixture
+) -> None:
+    b = Replica(office, BN)
+    now = SystemClock().now()
+    async with opened(b):
+        for age, text in ((FRESH + timedelta(seconds=1), "old"), (timedelta(), "new"), (timedelta(seconds=1), "older")):
+            number = int((now - age).timestamp() * 1_000_000)
+            office.posts[0].deliver(KEYS.seal(numbered(write(Ended(text), sender=AN, to=None), number)))
+        await settled(office, b)
+    assert b.heard == [(Ended("new"), AN)]
+    assert caplog.messages == ["words that were said before are passed over: somebody else writes to the shared store"]
+
+
+def test_a_gateway_of_the_version_before_reads_a_word_with_a_number() -> None:
+    """It reads JSON, and counts what is in the list."""
+    text = numbered(write(Published("s", "m"), sender=AN, to=BN), 2**63 + 5)
+    assert json.loads(text) == [AN, BN, "Published", "s", "m"]
+    envelope = read(text)
+    assert envelope is not None
+    assert envelope.number == 2**63 + 5

@@ -1,0 +1,56 @@
+"""Whoever may write to the shared store, and kept words of the gateways, has none of them heard a second time (T25)."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from helpers.scripted_replies import event
+from helpers.scripted_upstream import ScriptedServer
+from helpers.several_gateways import at, several
+from helpers.shared_store import SharedServer
+from helpers.waiting import bounded
+from helpers.whole_gateway import WholeGateway
+from interaction.questioning import ROOTS, capable
+from taskgate.stores.redis.options import RedisOptions
+
+CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+ASKED = {"jsonrpc": "2.0", "id": "r", "method": ROOTS}
+
+
+@pytest.fixture
+async def two(
+    server: ScriptedServer, valkey_server: SharedServer, options: RedisOptions, tmp_path: Path
+) -> AsyncIterator[list[WholeGateway]]:
+    """Two gateways that seal their words."""
+    async with several(2, {"reports": server.url}, options, tmp_path) as gateways:
+        yield gateways
+
+
+def replay(server: SharedServer, options: RedisOptions) -> int:
+    """Say all again that was ever said; how much that is."""
+    (post,) = [key for key in server.keys(options.key_prefix) if key.endswith(b"post")]
+    entries = server.ask("XRANGE", post, "-", "+")
+    for _, fields in entries:
+        said = dict(zip(fields[::2], fields[1::2], strict=True)) if isinstance(fields, list) else fields
+        server.ask("XADD", post, "*", "by", "somebody", "word", said[b"word"])
+    return len(entries)
+
+
+async def test_a_question_that_was_answered_is_not_asked_again(
+    two: list[WholeGateway], server: ScriptedServer, valkey_server: SharedServer, options: RedisOptions
+) -> None:
+    host = await capable(two[0])
+    await server.streaming()
+    async with at(host, two[1]).listen() as get, bounded():
+        await server._streams[0].write(event(ASKED))
+        asked = await get.until(ROOTS)
+        await at(host, two[1]).respond(asked["id"], {"roots": []})
+        assert (await server.reply_to("r"))["result"] == {"roots": []}
+        assert await asyncio.to_thread(replay, valkey_server, options) > 0
+        # Words are heard in order: what comes behind those has come after them.
+        while not get.of(CHANGED["method"]):
+            await server._streams[0].write(event(CHANGED))
+            await asyncio.sleep(0.01)
+        assert len(get.of(ROOTS)) == 1
