@@ -89,10 +89,25 @@ async def test_a_tool_that_is_only_run_as_a_task_is_called_plainly_by_hosts_of_b
         assert native.did(f"began {name}") == 1
 
 
-async def test_a_tool_that_may_be_a_task_is_one_for_every_call(native: Native, gateway: WholeGateway) -> None:
+async def test_a_tool_that_may_be_a_task_is_called_plainly_by_a_host_without_tasks(
+    native: Native, gateway: WholeGateway
+) -> None:
     answer = await gateway.stateless(tasks=False).call("sums", {"a": 2, "b": 3})
     assert answer.result["structuredContent"] == {"result": 5}
     assert native.did("sums 2 3") == 1
+
+
+@pytest.mark.parametrize("kind", ["initialize", "stateless", "directly"])
+async def test_a_plain_call_of_a_host_without_tasks_hears_all_progress(
+    native: Native, gateway: WholeGateway, kind: str
+) -> None:
+    host: Any = gateway.stateless(tasks=False) if kind != "initialize" else await gateway.greeted()
+    if kind == "directly":
+        host.url = native.url
+    meta = {"progressToken": "p"}
+    answer = await (host.call("stepped", _meta=meta) if kind == "initialize" else host.call("stepped", meta=meta))
+    said = [note["params"]["message"] for note in answer.notices if "message" in note["params"]]
+    assert said == ["step 1", "step 2", "step 3", "step 4"]
 
 
 async def test_what_its_task_says_of_itself_is_progress_of_a_plain_call(gateway: WholeGateway) -> None:

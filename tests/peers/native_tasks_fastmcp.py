@@ -1,7 +1,8 @@
 """A server of the stateless era on unmodified FastMCP 4, with its own tasks: `python native_tasks_fastmcp.py LEDGER`.
 
 It runs in the `fastmcp-4.1.2` environment, takes a free port, which its log tells, or with `--stdio` none, and writes a
-line into the ledger for whatever its tools do. All but `sums` run only as tasks.
+line into the ledger for whatever its tools do. All but `sums` and `stepped`
+run only as tasks.
 """
 
 import asyncio
@@ -60,6 +61,16 @@ async def sums(a: int, b: int) -> int:
     """Is quick, and runs either way."""
     note(f"sums {a} {b}")
     return a + b
+
+
+@server.tool(task=ASKED)
+async def stepped(ctx: Context) -> str:
+    """Tells of four steps by progress notifications, and runs either way."""
+    note("stepped")
+    for step in range(1, 5):
+        await ctx.report_progress(step, 4, f"step {step}")
+        await asyncio.sleep(0.05)
+    return "done"
 
 
 @server.tool(task=ALWAYS)

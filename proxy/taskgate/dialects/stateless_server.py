@@ -33,7 +33,7 @@ class Saying(NamedTuple):
     repeat, as `mcp.mirrored` gives them. `repeated` is what headers of the host said of arguments, by the rest of their
     names in lower case; None where they said nothing. `answers` are the `inputResponses` that are sent with it, and
     `state` is what the server wants to have back, as it wrote it; None for a request that nothing was asked for yet.
-    `follows_tasks` tells the server that what it makes a task of is followed to its end, whatever the host knows of it.
+    `follows_tasks` tells the server that what it makes a task of is followed to its end.
     """
 
     method: str
@@ -154,6 +154,14 @@ class StatelessServerDialect(Protocol):
 
     def serves_tasks(self, server: Server) -> bool:
         """Whether a server may make tasks of calls, for whoever says that they are followed."""
+        ...
+
+    def knows_tasks(self, host: Peer | None) -> bool:
+        """Whether the host itself declared the extension with which servers make tasks of calls."""
+        ...
+
+    def needs_tasks(self, response: Response) -> bool:
+        """Whether a server refused a call, before it acted, because it runs that as a task alone."""
         ...
 
     def task_of(self, method: str, response: Response) -> ServerTask | None:

@@ -28,9 +28,22 @@ _SAYING_NOTHING: Final = frozenset({"resultType", "_meta"})
 """Members of a result that are not what came of a call."""
 
 
-def serves_tasks(server: Peer) -> bool:
-    """Whether a server says that it may make tasks of calls; what else it says of them means nothing yet."""
-    extensions = server.capabilities.get("extensions")
+def declares_tasks(peer: Peer) -> bool:
+    """Whether a peer declared the extension; what else it says of tasks means nothing yet."""
+    return _names_tasks(peer.capabilities)
+
+
+def needs_tasks(response: Response) -> bool:
+    """Whether a response refuses a call because the extension was not declared with it (M-NEG-3)."""
+    error = None if response.error is None else response.error.value
+    if error is None or error["code"] != words.MISSING_CAPABILITY:
+        return False
+    data = error.get("data")
+    return isinstance(data, dict) and _names_tasks(data.get("requiredCapabilities"))
+
+
+def _names_tasks(capabilities: Any) -> bool:
+    extensions = capabilities.get("extensions") if isinstance(capabilities, dict) else None
     return isinstance(extensions, dict) and isinstance(extensions.get(words.TASKS_EXTENSION), dict)
 
 

@@ -116,7 +116,13 @@ class ModernUpstream:
         return server_rounds.round_of(method, id, response)
 
     def serves_tasks(self, server: Server) -> bool:
-        return server_tasks.serves_tasks(server.peer)
+        return server_tasks.declares_tasks(server.peer)
+
+    def knows_tasks(self, host: Peer | None) -> bool:
+        return host is not None and server_tasks.declares_tasks(host)
+
+    def needs_tasks(self, response: Response) -> bool:
+        return server_tasks.needs_tasks(response)
 
     def task_of(self, method: str, response: Response) -> ServerTask | None:
         return server_tasks.created(method, response)

@@ -32,11 +32,18 @@ PAUSE_FIRST: Final = 0.05
 PAUSE_MOST: Final = 5.0
 """Seconds before such a one is answered; doubles while they go on."""
 
+MOST_NOTED: Final = 1024
+"""Tools that are known to run as tasks alone; of any other that is found out with each call."""
+
 Mirrored = Mapping[str, tuple[str, ...]]
 
 
 class Rounds:
-    """The calls to one server for one host. `mirrored_anew` reads again what headers of a tool's calls repeat."""
+    """The calls to one server for one host. `mirrored_anew` reads again what headers of a tool's calls repeat.
+
+    The extension is declared with a call that may become a task (`Saying.follows_tasks`), and with any call of a tool
+    that the server refused without it: where it `serves_tasks`, a host without tasks loses no tool.
+    """
 
     def __init__(
         self,
@@ -45,12 +52,15 @@ class Rounds:
         natives: NativeTasks,
         host: Peer | None,
         mirrored_anew: Callable[[str], Awaitable[Mirrored]],
+        serves_tasks: Callable[[], bool],
     ) -> None:
         self._means = means
         self._exchanges = exchanges
         self._natives = natives
         self._host = host
         self._mirrored_anew = mirrored_anew
+        self._serves_tasks = serves_tasks
+        self._only_as_tasks: set[str] = set()
 
     async def ask(self, call: Call, saying: Saying, tool: str | None, first_byte: timedelta | None) -> Response:
         """The server's last word. Raises UpstreamFailed. Each round goes out under an id of its own (M-MRTR-3)."""
@@ -59,13 +69,7 @@ class Rounds:
             if resumed is None:
                 return self._means.dialect.unanswered(call.id)
             saying = resumed
-        response = await self._send(call, saying, first_byte)
-        if tool is not None and saying.method == TOOLS_CALL and _is_mismatch(response):
-            # The server refused before it acted; what it wants repeated may have changed (H-MOD-7).
-            mirrored = await self._mirrored_anew(tool)
-            if mirrored != saying.mirrored:
-                saying = saying._replace(mirrored=mirrored)
-                response = await self._send_again(call, saying, first_byte)
+        saying, response = await self._begun(call, saying, tool, first_byte)
         empty = 0
         for turn in count():
             task = self._means.dialect.task_of(saying.method, response) if saying.follows_tasks else None
@@ -87,6 +91,29 @@ class Rounds:
                 # Whatever became of this request, the server may have acted on the ones before.
                 raise failures.sent(failure) from None
         raise failures.malformed("it asks without an end")
+
+    async def _begun(
+        self, call: Call, saying: Saying, tool: str | None, first_byte: timedelta | None
+    ) -> tuple[Saying, Response]:
+        """The first answer of a server that did not refuse the request unread, and the request as it took it."""
+        if tool in self._only_as_tasks:
+            saying = saying._replace(follows_tasks=True)
+        response = await self._send(call, saying, first_byte)
+        if tool is not None and not saying.follows_tasks and self._runs_only_as_task(response):
+            if len(self._only_as_tasks) < MOST_NOTED:
+                self._only_as_tasks.add(tool)
+            saying = saying._replace(follows_tasks=True)
+            response = await self._send_again(call, saying, first_byte)
+        if tool is not None and saying.method == TOOLS_CALL and _is_mismatch(response):
+            # The server refused before it acted; what it wants repeated may have changed (H-MOD-7).
+            mirrored = await self._mirrored_anew(tool)
+            if mirrored != saying.mirrored:
+                saying = saying._replace(mirrored=mirrored)
+                response = await self._send_again(call, saying, first_byte)
+        return saying, response
+
+    def _runs_only_as_task(self, response: Response) -> bool:
+        return response.error is not None and self._means.dialect.needs_tasks(response) and self._serves_tasks()
 
     async def _answered(self, call: Call, saying: Saying, asked: ServerRound, empty: int) -> Saying | None:
         """The request with what the server asked for; None where it gets no answer that it could be told (10.2)."""

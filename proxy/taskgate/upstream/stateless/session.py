@@ -64,7 +64,9 @@ class StatelessSession:
             clock=clock,
         )
         self._natives = NativeTasks(means, self._exchanges, host, clock)
-        self._rounds = Rounds(means, self._exchanges, self._natives, host, self._catalogue.mirrored_anew)
+        serves = partial(getattr, self._discovery, "serves_tasks")
+        self._rounds = Rounds(means, self._exchanges, self._natives, host, self._catalogue.mirrored_anew, serves)
+        self._host_knows_tasks = means.dialect.knows_tasks(host)
         self._local = LocalWords(means, self.open, self._listening, lasting)
         self._closed = False
 
@@ -87,7 +89,8 @@ class StatelessSession:
         if method not in FORWARDED:
             return self._local.answer(method, params)
         level = log_level or self._local.log_level
-        saying = Saying(method=method, params=params, log_level=level, repeated=repeated)
+        follows = method == TOOLS_CALL and self._host_knows_tasks
+        saying = Saying(method=method, params=params, log_level=level, repeated=repeated, follows_tasks=follows)
         call = Call(next(self._means.ids), hearer, self._means.patience.of(tool), speaker=speaker)
         return self._ask_for_tools(call, saying) if method == TOOLS_LIST else self._ask(call, saying, tool)
 
@@ -113,7 +116,12 @@ class StatelessSession:
         call.resumes = resumes
         level = log_level or self._local.log_level
         saying = Saying(
-            method=TOOLS_CALL, params=Params(params), wants_progress=True, log_level=level, repeated=repeated
+            method=TOOLS_CALL,
+            params=Params(params),
+            wants_progress=True,
+            log_level=level,
+            repeated=repeated,
+            follows_tasks=True,
         )
         return await self._ask(call, saying, tool)
 
@@ -168,8 +176,8 @@ class StatelessSession:
             return self._asked_when_met(call, saying, tool)
         if saying.method != TOOLS_CALL:
             return self._rounds.ask(call, saying, None, self._means.settings.first_byte)
-        if self._discovery.serves_tasks:
-            saying = saying._replace(follows_tasks=True)
+        if saying.follows_tasks and not self._discovery.serves_tasks:
+            saying = saying._replace(follows_tasks=False)
         if tool is None:
             return self._rounds.ask(call, saying, None, None)
         listed = self._catalogue.listed(tool)

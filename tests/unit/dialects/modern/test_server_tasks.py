@@ -63,7 +63,31 @@ def shown(status: str, text: str = "", **more: Any) -> ServerTask:
 )
 def test_a_server_serves_tasks_where_it_names_the_extension(capabilities: Any, serves: bool) -> None:
     peer = Peer(revision=Revision.R2026_07_28, capabilities=capabilities, info={})
-    assert server_tasks.serves_tasks(peer) is serves
+    assert server_tasks.declares_tasks(peer) is serves
+
+
+@pytest.mark.parametrize(
+    ("error", "needs"),
+    [
+        ('{"code":-32021,"message":"m","data":{"requiredCapabilities":{"extensions":{"%s":{}}}}}', True),
+        ('{"code":-32020,"message":"m","data":{"requiredCapabilities":{"extensions":{"%s":{}}}}}', False),
+        ('{"code":-32021,"message":"m","data":{"requiredCapabilities":{"sampling":{"%s":{}}}}}', False),
+        ('{"code":-32021,"message":"m","data":{"requiredCapabilities":["%s"]}}', False),
+        ('{"code":-32021,"message":"m","data":"%s"}', False),
+        ('{"code":-32021,"message":"%s"}', False),
+    ],
+)
+def test_a_refusal_for_want_of_the_extension_is_known(error: str, needs: bool) -> None:
+    text = '{"jsonrpc":"2.0","id":1,"error":' + error % "io.modelcontextprotocol/tasks" + "}"
+    response = parse(text.encode(), max_depth=64)
+    assert isinstance(response, Response)
+    assert server_tasks.needs_tasks(response) is needs
+
+
+def test_a_result_refuses_nothing() -> None:
+    response = parse(b'{"jsonrpc":"2.0","id":1,"result":{}}', max_depth=64)
+    assert isinstance(response, Response)
+    assert server_tasks.needs_tasks(response) is False
 
 
 # --- what it is asked

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from helpers.native_tasks import NativeTasks, TaskTool
 from helpers.scripted_upstream import (
@@ -20,10 +21,12 @@ from helpers.scripted_upstream import (
     result,
     status,
 )
-from helpers.stateless_server import Rounds, StatelessServer
+from helpers.stateless_schema import CAPABILITIES, TASKS
+from helpers.stateless_server import Rounds, StatelessServer, refusal
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.dialects.progress import done_of
+from taskgate.mcp.versions import Peer, Revision
 from taskgate.upstream import looks
 from unit.upstream.stateless.asking import ACCEPTED, ELICIT, failure_of
 from unit.upstream.stateless.conftest import Ear, Guest, NewGuest
@@ -50,6 +53,54 @@ async def test_who_relays_a_call_gets_the_same(guest: Guest, slow: TaskTool) -> 
     (await slow.made()).complete({"content": [], "isError": True})
     async with bounded():
         assert json.loads((await calling).text)["result"]["isError"] is True
+
+
+def extensions(server: StatelessServer) -> list[Any]:
+    """What each call said of extensions."""
+    return [call["params"]["_meta"][CAPABILITIES].get("extensions") for call in server.heard("tools/call")]
+
+
+async def test_a_plain_call_says_nothing_of_the_extension_where_the_server_runs_it_plainly(
+    natives: NativeTasks, server: StatelessServer, guest: Guest
+) -> None:
+    await guest.call("echo")
+    await guest.run("echo")
+    assert extensions(server) == [None, {TASKS: {}}]
+
+
+async def test_that_a_tool_runs_as_a_task_alone_is_found_out_once(
+    server: StatelessServer, guest: Guest, slow: TaskTool
+) -> None:
+    for number in (1, 2):
+        calling = asyncio.create_task(guest.call("slow"))
+        (await slow.made(number)).complete(DONE)
+        async with bounded():
+            await calling
+    assert extensions(server) == [None, {TASKS: {}}, {TASKS: {}}]
+
+
+async def test_a_call_of_a_host_that_declares_the_extension_says_so(
+    natives: NativeTasks, server: StatelessServer, new_guest: NewGuest
+) -> None:
+    peer = Peer(revision=Revision.R2026_07_28, capabilities={"extensions": {TASKS: {}}}, info={})
+    await new_guest(host=peer).call("echo")
+    assert extensions(server) == [{TASKS: {}}]
+
+
+@pytest.mark.parametrize("serves", [True, False])
+async def test_a_server_that_wants_another_capability_or_serves_no_tasks_is_not_asked_again(
+    server: StatelessServer, guest: Guest, natives: NativeTasks, serves: bool
+) -> None:
+    if not serves:
+        server.capabilities.pop("extensions")
+    wanted = {"sampling": {}} if serves else {"extensions": {TASKS: {}}}
+
+    async def refuse(turn: Turn) -> web.StreamResponse:
+        return refusal(turn.message, -32021, "lacking", {"requiredCapabilities": wanted}, status=400)
+
+    server.script["echo"] = refuse
+    assert json.loads((await guest.call("echo")).text)["error"]["code"] == -32021
+    assert len(server.heard("tools/call")) == 1
 
 
 async def test_an_error_of_a_task_is_the_answer_to_the_call(guest: Guest, slow: TaskTool) -> None:
