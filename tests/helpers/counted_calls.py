@@ -1,5 +1,6 @@
 """How much work something is, in calls of functions: the same on every machine, so growth shows in it."""
 
+import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,8 +24,13 @@ def counted_calls() -> Iterator[Calls]:
         if event in ("call", "c_call"):
             made.count += 1
 
+    collects = gc.isenabled()
+    # What is left of earlier tests may be collected at any moment, and calls functions then.
+    gc.disable()
     sys.setprofile(enter)
     try:
         yield made
     finally:
         sys.setprofile(None)
+        if collects:
+            gc.enable()

@@ -167,17 +167,21 @@ async def test_a_large_answer_waits_whole(host: McpHost, tool: TalkingTool) -> N
 
 @covers("H-LEG-12", "R-RES-7")
 async def test_a_host_that_reads_slowly_makes_its_server_wait_and_misses_nothing(
-    gateway: WholeGateway, host: McpHost, tool: TalkingTool
+    server: ScriptedServer, tool: TalkingTool
 ) -> None:
     words = [f"{number}" + "x" * 2**20 for number in range(60)]
-    async with call_stream(host) as wire:
-        await wire.next()
-        feed = feed_of(gateway, host)
-        await tell(tool, *words)
-        await tool.finish(DONE)
-        await eventually(lambda: feed._line is not None and feed._line.is_clogged)
-        assert feed._number < len(words)
-        await wire.to_end()
+    # What a server may say beside an answer is bounded by the size of an answer.
+    config = configuration({"reports": server.url}, tasks={"max_result": "128MiB"})
+    async with running(config) as gateway:
+        host = await gateway.greeted()
+        async with call_stream(host) as wire:
+            await wire.next()
+            feed = feed_of(gateway, host)
+            await tell(tool, *words)
+            await tool.finish(DONE)
+            await eventually(lambda: feed._line is not None and feed._line.is_clogged)
+            assert feed._number < len(words)
+            await wire.to_end()
     assert heard(wire) == [*words, DONE]
 
 

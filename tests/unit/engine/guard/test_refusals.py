@@ -71,7 +71,7 @@ def test_keys_that_cannot_be_had_are_503_whatever_was_asked_and_never_401(messag
 
 WITHOUT_READER: list[tuple[Exception, int]] = [
     (errors.Draining(timedelta(seconds=3)), 503),
-    (errors.StoreUnavailable(), 503),
+    (errors.StoreUnavailable("It is full"), 503),
     (errors.SessionNotFound("gone"), 404),
     (errors.InvalidParams("no"), 400),
     (RuntimeError("planted"), 400),
