@@ -1,5 +1,6 @@
 """Arguments of tools that headers repeat: what has to be there, what it has to say, and what is nobody's business."""
 
+import json
 from typing import Any
 
 import pytest
@@ -111,3 +112,16 @@ async def test_no_header_stands_for_an_argument_of_the_initialize_era(gateway: W
     host = await gateway.greeted()
     answer = await host.ask("tools/call", {"name": "echo", "arguments": ARGUMENTS}, headers={"Mcp-Param-Count": "7"})
     assert answer.result["structuredContent"] == ARGUMENTS
+
+
+@covers("H-MOD-6", "S-SEC-7")
+@pytest.mark.parametrize("second", ["region", "r\\u0065gion", "Region"])
+async def test_an_argument_that_stands_twice_and_in_a_header_is_refused(
+    gateway: WholeGateway, server: ScriptedServer, second: str
+) -> None:
+    host = gateway.stateless()
+    usual = host.written("tools/call", {"name": "echo", "arguments": {"region": "eu"}}, id=7)
+    body = json.dumps(usual).replace('"region": "eu"', f'"region": "eu", "{second}": "us"')
+    answer = await host.post(body.encode(), host.routing(usual) | {"Mcp-Param-Region": "eu"})
+    refused(answer, 400, -32600)
+    assert server.heard("tools/call") == []

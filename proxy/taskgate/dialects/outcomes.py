@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from taskgate.dialects.reading import value_of
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.mcp.jsonrpc import Response
 from taskgate.tasks.events import CallFaulted, CallSucceeded
@@ -15,18 +16,20 @@ def outcome(response: Response) -> CallSucceeded | CallFaulted:
     """What the response means; UpstreamFailed, reason malformed, where it is no tool result."""
     if response.error is not None:
         error = response.text[response.error.start : response.error.end]
-        message = summary(response.error.value["message"])
-        return CallFaulted(error=error, reason=FaultReason.JSONRPC_ERROR, message=message)
+        told = summary(response.error.value["message"])
+        return CallFaulted(error=error, reason=FaultReason.JSONRPC_ERROR, message=told)
     assert response.result is not None, "a response without an error has a result"
-    value = response.result.value
-    if not isinstance(value, dict) or ("task" in value and "content" not in value):
+    found = response.result.members
+    if found is None or ("task" in found and "content" not in found):
         # Where a task of the server's own was asked for, what came of it is looked at, not its handle.
         raise UpstreamFailed(
             UpstreamReason.MALFORMED, "The server broke the protocol: its answer is no tool result", dispatched=True
         )
-    failed = value.get("isError") is True
+    failed = value_of(found, "isError") is True
     text = response.text[response.result.start : response.result.end]
-    return CallSucceeded(result=text, tool_error=failed, message=_error_text(value) if failed else None)
+    return CallSucceeded(
+        result=text, tool_error=failed, message=_error_text(value_of(found, "content")) if failed else None
+    )
 
 
 def summary(text: str) -> str:
@@ -35,8 +38,7 @@ def summary(text: str) -> str:
     return cut.encode("utf-8", "replace").decode()
 
 
-def _error_text(result: dict[str, Any]) -> str:
-    content = result.get("content")
+def _error_text(content: Any) -> str:
     texts = [
         block["text"]
         for block in (content if isinstance(content, list) else [])

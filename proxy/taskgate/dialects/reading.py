@@ -57,7 +57,7 @@ def tool_name(params: Members) -> str:
     if len(name) > MAX_TOOL_NAME:
         raise InvalidParams(f"The tool's name is longer than {MAX_TOOL_NAME} characters")
     arguments = params.get("arguments")
-    if arguments is not None and not isinstance(arguments.value, dict):
+    if arguments is not None and not arguments.is_object:
         raise InvalidParams("The arguments must be an object")
     return name
 

@@ -31,8 +31,8 @@ def error_of(response: Response) -> str | None:
     """What to count a server's response as."""
     if response.error is not None:
         return str(response.error.value["code"])
-    result = response.result.value if response.result is not None else None
-    return TOOL_ERROR if isinstance(result, dict) and result.get("isError") is True else None
+    told = (response.result and response.result.members) or {}
+    return TOOL_ERROR if "isError" in told and told["isError"].value is True else None
 
 
 def revision_of(peer: Peer | None, intent: Intent) -> str | None:

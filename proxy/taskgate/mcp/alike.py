@@ -40,11 +40,8 @@ TASK_NAMES: Final = frozenset({"ttl", "pollInterval"})
 
 
 def refuse_alike(keys: Iterable[str], names: frozenset[str]) -> None:
-    """Refuse an object with a key that is none of `names`, one of those above, but folds to one of them.
-
-    Raises MalformedMessage.
-    """
-    folded = _FOLDED[names]
+    """Refuse an object with a key that is none of `names` but folds to one of them. Raises MalformedMessage."""
+    folded = _FOLDED.get(names) or {fold(name): name for name in names}
     for key in keys:
         if key not in names and (name := folded.get(fold(key))) is not None:
             raise MalformedMessage(f'A key of the message is not "{name}", but some servers read it as that')

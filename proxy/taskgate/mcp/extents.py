@@ -23,47 +23,36 @@ def end_of(text: str, at: int) -> int:
     size, rest = FIRST_PIECE, len(text) - at
     while True:
         piece = text[at : at + size]
-        try:
-            orjson.loads(piece)
-        except orjson.JSONDecodeError as error:
-            problem = error if error.msg in _EXPECTED else _problem_without_surrogates(piece, error)
-        else:
-            problem = None
-        if problem is None or problem.msg == _FOLLOWED:
+        problem, place = _problem_of(piece)
+        if problem is not None and problem not in _EXPECTED:
+            # Lone surrogates are JSON though orjson refuses them. Another escape of the same length takes the place of
+            # each, so that all places stay; an escaped backslash stays one.
+            problem, place = _problem_of(piece.replace(r"\ud", r"\u0").replace(r"\uD", r"\u0"))
+        if problem is None or problem == _FOLLOWED:
             # Where something follows is told, and space may stand before it.
-            value = piece if problem is None else piece[: problem.pos]
-            return at + len(value.rstrip(_SPACE))
-        if problem.msg != _CUT or len(piece) == rest:
-            raise (NumberTooLarge if problem.msg == _INFINITE else ValueError)(problem.msg)
+            return at + len(piece[:place].rstrip(_SPACE))
+        if problem != _CUT or len(piece) == rest:
+            raise (NumberTooLarge if problem == _INFINITE else ValueError)(problem)
         # The last step takes what there is: a value that fills the text is then checked little more than once.
         size = 4 * size if 16 * size <= rest else rest
 
 
-def _problem_without_surrogates(piece: str, problem: orjson.JSONDecodeError) -> orjson.JSONDecodeError | None:
-    """What is wrong with a piece besides lone surrogates, which are JSON though orjson refuses them."""
-    # Another escape of the same length takes the place of each; an escaped backslash stays one.
-    plain = piece.replace(r"\ud", r"\u0").replace(r"\uD", r"\u0")
-    if plain == piece:
-        return problem
-    try:
-        orjson.loads(plain)
-    except orjson.JSONDecodeError as other:
-        return other
-    return None
+def _problem_of(piece: str) -> tuple[str | None, int]:
+    """What is wrong with a document and where; None and its end where nothing is.
 
-
-def _message_about(text: str) -> str:
+    The error itself is let go: it has the document, and its traceback the frames of all callers.
+    """
     try:
-        orjson.loads(text)
+        orjson.loads(piece)
     except orjson.JSONDecodeError as error:
-        return error.msg
-    raise AssertionError(text)
+        return error.msg, error.pos
+    return None, len(piece)
 
 
 FIRST_PIECE: Final = 2 * 1024
 """Letters that are looked at before it is known that a value is longer."""
-_FOLLOWED: Final = _message_about("[] 0")
-_CUT: Final = _message_about("[")
-_INFINITE: Final = _message_about("[1e999]")
+_FOLLOWED: Final = _problem_of("[] 0")[0]
+_CUT: Final = _problem_of("[")[0]
+_INFINITE: Final = _problem_of("[1e999]")[0]
 _SPACE: Final = " \t\r\n"
 _EXPECTED: Final = (_FOLLOWED, _CUT, _INFINITE)

@@ -14,14 +14,13 @@ MOST_MET: Final = 256
 
 
 class Known:
-    """A text that is one whole object, its value, and its members where it stood last, which was `at`."""
+    """A text that is one whole object, and its members where it stood last, which was `at`."""
 
-    __slots__ = ("at", "members", "size", "text", "value")
+    __slots__ = ("at", "members", "size", "text")
 
-    def __init__(self, text: str, value: dict[str, Any], members: dict[str, Any], at: int) -> None:
+    def __init__(self, text: str, members: dict[str, Any], at: int) -> None:
         self.text = text
         self.size = len(text)
-        self.value = value
         self.members = members
         self.at = at
 

@@ -5,7 +5,6 @@ libraries, and any decision by what a header alone says (H-MOD-14). Every refusa
 header but never its value.
 """
 
-import json
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterable, Mapping
@@ -13,8 +12,8 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from taskgate.errors import HeaderMismatch
-from taskgate.mcp.abridged import LONG
-from taskgate.mcp.jsonrpc import Request
+from taskgate.mcp.alike import refuse_alike
+from taskgate.mcp.jsonrpc import Members, RawJson, Request, Shape, members
 from taskgate.mcp.versions import MODERN
 from taskgate.mcp.vocabulary import (
     METHOD_HEADER,
@@ -149,13 +148,50 @@ def check_params(headers: RequestHeaders, request: Request, mirrored: Mapping[st
     """Refuse a call of a tool that says other arguments in its headers than in its body (H-MOD-6).
 
     `mirrored` tells for each argument that the tool wants repeated the rest of the header's name, and the path to it
-    (`mcp.mirrored`). Other headers of the kind are nobody's business. To be asked of calls of tools alone.
+    (`mcp.mirrored`). Other headers of the kind are nobody's business. To be asked of calls of tools alone. Raises
+    MalformedMessage as `mirrored_members` does.
     """
-    arguments = _arguments(request) if mirrored else None
+    if not mirrored:
+        return
+    arguments = mirrored_members(request.params_text, mirrored.values())
     for header, path in mirrored.items():
-        sent, value = headers.params.get(header.lower()), _dig(arguments, path)
+        sent, value = headers.params.get(header.lower()), value_at(arguments, path)
         if sent is not None or value is not None:
             _expect_encoded(f"{PARAM_HEADER}{header}", sent, value, "its argument")
+
+
+def mirrored_members(params: RawJson, paths: Collection[tuple[str, ...]]) -> Members:
+    """The arguments of a call with these parameters, walked along the paths to those that headers repeat.
+
+    Raises MalformedMessage where a key stands twice in an object on the way, or folds to one of the way: whoever reads
+    headers would take the header for an argument that the server does not take.
+    """
+    shape: dict[str, Any] = {}
+    for path in paths:
+        within = shape
+        for name in path:
+            within = within.setdefault(name, {})
+    found = members(params, {"arguments": shape}).get("arguments")
+    arguments = (found and found.members) or {}
+    _refuse_alike(arguments, shape)
+    return arguments
+
+
+def _refuse_alike(found: Members, shape: Shape) -> None:
+    refuse_alike(found, frozenset(shape))
+    for name, below in shape.items():
+        if below and name in found:
+            _refuse_alike(found[name].members or {}, below)
+
+
+def value_at(found: Members, path: tuple[str, ...]) -> Any:
+    """What stands at the end of a path of names; None where it leads to nothing."""
+    *way, last = path
+    for name in way:
+        member = found.get(name)
+        found = (member and member.members) or {}
+    member = found.get(last)
+    return member and member.value
 
 
 def _expect(header: str, sent: str | None, value: str, what: str) -> None:
@@ -191,20 +227,6 @@ def _says(meant: str, value: object) -> bool:
     if isinstance(value, int | float):
         return _INTEGER.fullmatch(meant) is not None and int(meant.partition(".")[0]) == value
     return meant == value
-
-
-def _arguments(request: Request) -> Any:
-    """The arguments of a call, read anew where they are so long that a text in them may have been cut."""
-    member = request.params.get("arguments")
-    if member is None or member.end - member.start <= LONG:
-        return member and member.value
-    return json.loads(request.text[member.start : member.end])
-
-
-def _dig(value: Any, path: tuple[str, ...]) -> Any:
-    for name in path:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
 
 
 _VERSION: Final = VERSION_HEADER.lower()

@@ -14,7 +14,18 @@ from taskgate.mcp.alike import ENVELOPE_NAMES, META_NAMES, PARAMS_NAMES, TASK_NA
 from taskgate.mcp.depth import is_deeper
 from taskgate.mcp.edits import dump, insertion, removals, splice
 from taskgate.mcp.envelope import ENVELOPE, Message, Notification, Request, RequestId, Response
-from taskgate.mcp.spans import Member, Members, RawJson, Shape, decode, elements, members, read_object, read_pairs
+from taskgate.mcp.spans import (
+    Member,
+    Members,
+    RawJson,
+    Shape,
+    decode,
+    elements,
+    keys_of,
+    members,
+    read_object,
+    read_pairs,
+)
 from taskgate.mcp.usual import read_usual
 
 __all__ = [
@@ -35,6 +46,7 @@ __all__ = [
     "insertion",
     "is_deeper",
     "is_id",
+    "keys_of",
     "members",
     "notification_text",
     "parse",
@@ -138,7 +150,7 @@ def _read_envelope(text: str, shape: Shape) -> Members:
         return read_object(text, shape)
     except MalformedMessage as refusal:
         # The whole text is JSON and its id told once, or there is none to answer to.
-        ids = [value for key, value in read_pairs(text) if key == "id"]
+        ids = [member.value for key, member in read_pairs(text) if key == "id"]
         refusal.id = ids[0] if len(ids) == 1 and is_id(ids[0]) else None
         raise
 

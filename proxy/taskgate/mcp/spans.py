@@ -6,13 +6,15 @@ checked for syntax and left alone. Knows nothing of JSON-RPC.
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from json.scanner import make_scanner
 from typing import Any, Final, NamedTuple, NoReturn
 
+import orjson
+
 from taskgate.errors import MalformedMessage, UnparsableMessage
-from taskgate.mcp import abridged
 from taskgate.mcp.depth import is_deeper
 from taskgate.mcp.extents import NumberTooLarge, end_of
 from taskgate.mcp.familiar import Familiar, Known
@@ -25,16 +27,58 @@ Shape = Mapping[str, Any]
 
 
 class Member(NamedTuple):
-    """One member of a walked object: its value, where its key and its value stand, and its own members if walked.
-
-    A very long string inside the value may be cut (`abridged`): what is to be passed on is taken from the text.
-    """
+    """One member of a walked object: its value, where its key and its value stand, and its own members if walked."""
 
     value: Any
     key_at: int
     start: int
     end: int
     members: "dict[str, Member] | None"
+
+    @property
+    def is_object(self) -> bool:
+        """Whether the value is an object: told without a look at what is in it."""
+        return isinstance(self[0], dict)
+
+
+class WalkedMember(Member):
+    """A member that was walked: its value is made of its members when it is asked for."""
+
+    __slots__ = ()
+
+    @property
+    def value(self) -> dict[str, Any]:
+        """The object, made anew at each look."""
+        return {name: member.value for name, member in (self[4] or {}).items()}
+
+    @property
+    def is_object(self) -> bool:
+        """It is."""
+        return True
+
+
+class LargeMember(Member):
+    """A member whose value is a long array or object: only its place is kept, and the text in the place of the value.
+
+    A tree of objects takes up to 45 times the memory of its text.
+    """
+
+    __slots__ = ()
+
+    @property
+    def value(self) -> Any:
+        """The array or object, read anew at each look."""
+        text, _, start, end, _ = self
+        try:
+            return orjson.loads(text[start:end])
+        except ValueError:
+            # A lone surrogate, which this parser does not read though the standard one does.
+            return _SCAN(text, start)[0]
+
+    @property
+    def is_object(self) -> bool:
+        """Whether the text begins so."""
+        return bool(self[0][self.start] == "{")
 
 
 Members = dict[str, Member]
@@ -73,17 +117,31 @@ def read_object(text: str, shape: Shape) -> Members:
     raise MalformedMessage("The message is not a JSON object")
 
 
-def read_pairs(text: str) -> tuple[tuple[str, Any], ...]:
+def read_pairs(text: str) -> tuple[tuple[str, Member], ...]:
     """The members of an object as they are written, repeated or not; () for any other kind of value.
 
     Raises UnparsableMessage where `text` is no JSON document.
     """
     try:
-        value, end = _SCAN_PAIRS(text, skip_space(text, 0))
-        _expect_end(text, end)
+        at = skip_space(text, 0)
+        if text[at : at + 1] != "{":
+            _expect_end(text, _read_value(text, at, at)[1])
+            return ()
+        found = tuple(_pairs(text, at))
+        _expect_end(text, found[-1][1].end if found else at + 1, "}")
     except NOT_JSON:
         raise UnparsableMessage("The body is not JSON") from None
-    return value if isinstance(value, tuple) else ()
+    return found
+
+
+def keys_of(member: Member, most: int) -> tuple[str, ...] | None:
+    """The first keys of an object, each once and so many at most; None for any other kind of value."""
+    if type(member) is not LargeMember:
+        value = member.value
+        return tuple(islice(value, most)) if isinstance(value, dict) else None
+    if not member.is_object:
+        return None
+    return tuple(dict.fromkeys(key for key, _ in islice(_pairs(member[0], member.start), most)))
 
 
 def members(text: RawJson, shape: Shape | None = None) -> Members:
@@ -179,9 +237,8 @@ def _walk_value(text: str, key_at: int, at: int, shape: Shape | None) -> tuple[M
         if type(shape) is Familiar and text.startswith(shape.lead, at):
             return _walk_familiar(text, key_at, at, shape)
         inner, end = walk(text, at, shape)
-        return Member(values_of(inner), key_at, at, end, inner), end
-    value, end = _read_large(text, at) if len(text) - at > LARGE else _SCAN(text, at)
-    return Member(value, key_at, at, end, None), end
+        return _MEMBER(WalkedMember, (None, key_at, at, end, inner)), end
+    return _read_value(text, key_at, at)
 
 
 def _walk_familiar(text: str, key_at: int, at: int, shape: Familiar) -> tuple[Member, int]:
@@ -191,13 +248,12 @@ def _walk_familiar(text: str, key_at: int, at: int, shape: Familiar) -> tuple[Me
         if known.at != at:
             known.members, known.at = _moved(known.members, at - known.at), at
         end = at + known.size
-        return Member(known.value, key_at, at, end, known.members), end
+        return _MEMBER(WalkedMember, (None, key_at, at, end, known.members)), end
     inner, end = walk(text, at, shape)
-    value = values_of(inner)
     if len(text) <= LARGE:
         # What is kept is small then, and its values were read by the one parser.
-        shape.meet(Known(text[at:end], value, inner, at))
-    return Member(value, key_at, at, end, inner), end
+        shape.meet(Known(text[at:end], inner, at))
+    return _MEMBER(WalkedMember, (None, key_at, at, end, inner)), end
 
 
 def _moved(found: Members, by: int) -> Members:
@@ -207,34 +263,46 @@ def _moved(found: Members, by: int) -> Members:
     }
 
 
-def values_of(found: Members) -> dict[str, Any]:
-    """The object whose members are `found`."""
-    return {name: member[0] for name, member in found.items()}
+def _pairs(text: str, at: int) -> Iterator[tuple[str, Member]]:
+    """The members of the object that starts at `at`, one by one, repeated or not; of what is wrong only up to there."""
+    at = skip_space(text, at + 1)
+    while text[at] != "}":
+        try:
+            key, value_at = _odd_key(text, at)
+            member, end = _read_value(text, at, value_at)
+        except StopIteration:
+            # A generator may not raise it.
+            raise ValueError from None
+        yield key, member
+        at = skip_space(text, end)
+        if text[at] == ",":
+            at = skip_space(text, at + 1)
+            if text[at] == "}":
+                raise ValueError
+        elif text[at] != "}":
+            raise ValueError
 
 
-def _read_large(text: str, at: int) -> tuple[Any, int]:
-    """A value with much text behind it or in it, and where it ends; a long string in it may be cut (`abridged`)."""
-    if text[at] not in _OPENING:
-        return _SCAN(text, at)
-    # Where it is longer, or no JSON, that shows below.
-    with suppress(*NOT_JSON):
-        value, length = _SCAN(text[at : at + SHORT], 0)
-        return value, at + length
-    try:
-        end = end_of(text, at)
-    except NumberTooLarge:
-        if len(text) > _MOST_ODD:
-            raise
-        return _SCAN(text, at)
-    try:
-        return abridged.load(text, at, end), end
-    except ValueError:
-        # A lone surrogate, which this parser does not read though the standard one does.
-        return _SCAN(text, at)
+def _read_value(text: str, key_at: int, at: int) -> tuple[Member, int]:
+    """A value that is not walked, as the member whose key stands at `key_at`, and where it ends."""
+    if len(text) - at > LARGE and text[at] in _OPENING:
+        # Where it is longer, or no JSON, that shows below.
+        with suppress(*NOT_JSON):
+            value, length = _SCAN(text[at : at + SHORT], 0)
+            return _MEMBER(Member, (value, key_at, at, at + length, None)), at + length
+        try:
+            end = end_of(text, at)
+            return _MEMBER(LargeMember, (text, key_at, at, end, None)), end
+        except NumberTooLarge:
+            if len(text) > _MOST_ODD:
+                raise
+    value, end = _SCAN(text, at)
+    return _MEMBER(Member, (value, key_at, at, end, None)), end
 
 
-def _expect_end(text: str, at: int) -> None:
-    if skip_space(text, at) != len(text):
+def _expect_end(text: str, at: int, closing: str = "") -> None:
+    at = skip_space(text, at)
+    if not text.startswith(closing, at) or skip_space(text, at + len(closing)) != len(text):
         raise UnparsableMessage("Something follows the JSON document")
 
 
@@ -246,14 +314,10 @@ def _refuse_constant(name: str) -> NoReturn:
 _SCAN: Callable[[str, int], tuple[Any, int]] = make_scanner(
     json.JSONDecoder(parse_constant=_refuse_constant)  # type: ignore[arg-type]  # typeshed names the wrong class
 )
-# The same with every object as the pairs it is written in, so that repeated keys show.
-_SCAN_PAIRS: Callable[[str, int], tuple[Any, int]] = make_scanner(
-    json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=tuple)  # type: ignore[arg-type]  # the same
-)
 NOT_JSON: Final = (ValueError, IndexError, StopIteration, RecursionError)
 """What reading a text that is no JSON raises: a digit too many, the end too early, no value, a nest too deep."""
 LARGE: Final = 4 * 1024
-"""Letters from which on a value is read by the faster parser, which does not tell where it ends."""
+"""Letters of a text from which on long values in it are not read but only passed over."""
 SHORT: Final = 512
 """Letters up to which a value in a large text is read by the standard parser all the same."""
 _MOST_ODD: Final = 256 * 1024

@@ -10,7 +10,7 @@ from typing import Final
 
 from taskgate.errors import MalformedMessage
 from taskgate.mcp.envelope import ENVELOPE, Message, Notification, Request, Response
-from taskgate.mcp.spans import NOT_JSON, Member, Members, values_of, walk
+from taskgate.mcp.spans import NOT_JSON, Member, Members, WalkedMember, walk
 
 
 def read_usual(text: str) -> Message | None:
@@ -36,7 +36,7 @@ def read_usual(text: str) -> Message | None:
     id_ = written[1:-1] if written[0] == '"' else int(written)
     if method is not None:
         return Request(id_, method, found, text, text[at:end], at)
-    result = Member(values_of(found), begin.start("result"), at, end, found)
+    result = _MEMBER(WalkedMember, (None, begin.start("result"), at, end, found))
     return Response(id_, result, None, text, place.span("id"))
 
 

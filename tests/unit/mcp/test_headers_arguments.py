@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskgate.errors import HeaderMismatch
+from taskgate.errors import HeaderMismatch, MalformedMessage
 from taskgate.mcp.headers import RequestHeaders, check_params, encode_value
 from taskgate.mcp.jsonrpc import Request, parse
 
@@ -133,3 +133,36 @@ def test_an_argument_passes_under_the_header_that_a_host_makes_of_it(value: str 
     check({"region": value}, region=encode_value(value))
     if encode_value(other) != encode_value(value):
         refused_argument({"region": value}, region=encode_value(other))
+
+
+TWICE = {
+    "twice": '{"region":"eu","region":"us"}',
+    "twice, the other first": '{"region":"us","region":"eu"}',
+    "escaped": '{"region":"eu","r\\u0065gion":"us"}',
+    "folded": '{"region":"eu","Region":"us"}',
+    "another that stands twice": '{"region":"eu","x":1,"x":2}',
+    "within": '{"region":"eu","limits":{"depth":1,"depth":2}}',
+    "folded within": '{"region":"eu","limits":{"depth":1,"DEPTH":2}}',
+    "the way to it": '{"region":"eu","limits":{},"limits":{"depth":1}}',
+    "large": '{"region":"eu","x":"' + "x" * 9000 + '","region":"us"}',
+}
+
+
+def written(arguments: str) -> Request:
+    params = f'{{"name":"a","arguments":{arguments}}}'
+    message = parse(f'{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}'.encode(), max_depth=64)
+    assert isinstance(message, Request)
+    return message
+
+
+@pytest.mark.parametrize("arguments", TWICE.values(), ids=TWICE)
+def test_an_argument_that_a_header_repeats_stands_in_the_body_once(arguments: str) -> None:
+    with pytest.raises(MalformedMessage):
+        check_params(RequestHeaders(params={"region": "eu", "depth": "1"}), written(arguments), MIRRORED)
+    # Where no header repeats anything, they are the server's business.
+    check_params(RequestHeaders(params={"region": "eu"}), written(arguments), {})
+
+
+def test_keys_beside_the_way_to_a_repeated_argument_are_free() -> None:
+    arguments = '{"region":"eu","other":{"x":1,"x":2},"limits":{"depth":1,"more":{"Depth":1,"y":1,"y":2}}}'
+    check_params(RequestHeaders(params={"region": "eu", "depth": "1"}), written(arguments), MIRRORED)

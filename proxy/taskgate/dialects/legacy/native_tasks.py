@@ -72,8 +72,8 @@ class NativeTasks:
         return request_text(id, method, dump({"taskId": task}))
 
     def created(self, response: Response) -> ServerTask | None:
-        value = {} if response.result is None else response.result.value
-        task = value.get("task") if isinstance(value, dict) and "content" not in value else None
+        found = {} if response.result is None else response.result.members or {}
+        task = value_of(found, "task") if "content" not in found else None
         if not isinstance(task, dict):
             return None
         # What state it is in is asked soon; who is not followed now could not be ended.
@@ -92,8 +92,8 @@ class NativeTasks:
         return now
 
     def came_of(self, task: ServerTask, response: Response) -> Response | None:
-        value = None if response.result is None else response.result.value
-        if isinstance(value, dict) and not _OF_A_RESULT.isdisjoint(value):
+        found = None if response.result is None else response.result.members
+        if found is not None and not _OF_A_RESULT.isdisjoint(found):
             return _own(response)
         is_about_task = response.error is not None and _is_about(task.id, response)
         match task.status:
@@ -107,7 +107,7 @@ class NativeTasks:
                 if response.error.value["code"] in _UNKNOWN:
                     raise _failed(UpstreamReason.CALL_LOST, "The server completed the call and did not keep its result")
                 raise _untold()
-            case TaskStatus.COMPLETED if isinstance(value, dict) and value.keys() <= {"_meta", "task"}:
+            case TaskStatus.COMPLETED if found is not None and found.keys() <= {"_meta", "task"}:
                 # Released SDKs answer so for a task that was told to be complete, and given no result.
                 raise _broke("its task is complete and shows no result")
             case TaskStatus.COMPLETED:

@@ -4,7 +4,6 @@ A request in the words of the initialize era gets the `_meta` that every one has
 the byte otherwise. Pure.
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
@@ -13,10 +12,12 @@ from typing import Any, Final, NamedTuple
 
 from taskgate.dialects.amending import Change, changed, written
 from taskgate.dialects.modern.declared import declared
+from taskgate.dialects.reading import value_of
 from taskgate.dialects.stateless_server import Listened, Saying, Written
+from taskgate.errors import MalformedMessage
 from taskgate.mcp import vocabulary as words
-from taskgate.mcp.headers import NAMED_BY, encode_value, is_plain
-from taskgate.mcp.jsonrpc import Members, RawJson, dump, members, request_text
+from taskgate.mcp.headers import NAMED_BY, encode_value, is_plain, mirrored_members, value_at
+from taskgate.mcp.jsonrpc import RawJson, dump, members, request_text
 from taskgate.mcp.spans import skip_space
 from taskgate.mcp.versions import MODERN, Peer
 
@@ -112,10 +113,14 @@ def _amended(text: RawJson, saying: Saying, told: _Told, more: Mapping[str, RawJ
 def _repeated(params: RawJson, saying: Saying) -> Iterator[tuple[str, str]]:
     """The headers for the name and the arguments that are there (H-MOD-1, H-MOD-5)."""
     found = members(params)
-    wanted = [(words.NAME_HEADER, _value(params, found, NAMED_BY.get(saying.method, "")))]
+    wanted = [(words.NAME_HEADER, value_of(found, NAMED_BY.get(saying.method, "")))]
     if saying.mirrored:
-        arguments = _value(params, found, "arguments")
-        wanted += [(f"{words.PARAM_HEADER}{name}", _dig(arguments, path)) for name, path in saying.mirrored.items()]
+        try:
+            arguments = mirrored_members(params, saying.mirrored.values())
+        except MalformedMessage:
+            # Which of two the server takes is not known, so no header says one; the server refuses the call for that.
+            arguments = {}
+        wanted += [(f"{words.PARAM_HEADER}{name}", value_at(arguments, path)) for name, path in saying.mirrored.items()]
     for header, value in wanted:
         written = _written(value)
         if written is not None:
@@ -128,18 +133,6 @@ def _passed_on(repeated: Mapping[str, str], mirrored: Iterable[str]) -> Iterator
     for name, value in repeated.items():
         if name not in known and is_plain(value):
             yield f"{words.PARAM_HEADER}{name}", value
-
-
-def _value(text: RawJson, found: Members, name: str) -> Any:
-    """A member's value, read anew, for a long text in it may have been cut."""
-    member = found.get(name)
-    return None if member is None else json.loads(text[member.start : member.end])
-
-
-def _dig(value: Any, path: tuple[str, ...]) -> Any:
-    for name in path:
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value
 
 
 def _written(value: Any) -> str | None:

@@ -7,12 +7,11 @@ message: of those it keeps what a line tells.
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from itertools import islice
 from sys import getsizeof
 from typing import Any, Final, NamedTuple
 
 from taskgate.mcp import vocabulary as words
-from taskgate.mcp.jsonrpc import Member, Message, Notification, Request, RequestId
+from taskgate.mcp.jsonrpc import Member, Message, Notification, Request, RequestId, keys_of
 from taskgate.tasks.record import TaskRecord
 from taskgate.telemetry.auditlog.catalogue import INFO, SUCCESS
 from taskgate.telemetry.auditlog.texts import NAME
@@ -212,10 +211,8 @@ def text_of(member: Member | None) -> str | None:
 
 
 def _arguments(message: Request, place: Member) -> Arguments:
-    value, at, text = place.value, message.params_at, message.params_text
-    keys = None
-    if type(value) is dict:
-        keys = tuple(value if len(value) <= MAX_KEYS else islice(value, MAX_KEYS))
+    at, text = message.params_at, message.params_text
+    keys = keys_of(place, MAX_KEYS)
     if keys is not None and len(text) > KEPT:
         # Many lines of a host that is up to no good may wait.
         keys = tuple(each[: 2 * NAME] for each in keys)

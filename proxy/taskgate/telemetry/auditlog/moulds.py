@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import orjson
 
-from taskgate.mcp.jsonrpc import Request
+from taskgate.mcp.jsonrpc import Member, Request
 from taskgate.mcp.vocabulary import TOOLS_CALL
 from taskgate.telemetry.auditlog.actors import actor
 from taskgate.telemetry.auditlog.events import Event, asked_in
@@ -52,7 +52,8 @@ class Moulds:
             named, arguments = params.get("name"), params.get("arguments")
             tool = named[0] if named is not None and type(named[0]) is str else None
             if arguments is not None:
-                if not native.only_digests:
+                # Of what is large the value was not kept.
+                if not native.only_digests or type(arguments) is not Member:
                     return None
                 keys = tuple(arguments[0]) if type(arguments[0]) is dict else None
         elif task is None:

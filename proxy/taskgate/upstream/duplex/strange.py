@@ -5,12 +5,12 @@ What holds: nothing is taken for an answer that is not plainly one. Pure.
 """
 
 from collections.abc import Collection
-from typing import Any, Final
+from typing import Final
 
 from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.mcp.batches import is_array, split
 from taskgate.mcp.jsonrpc import RequestId, is_id
-from taskgate.mcp.spans import decode, read_pairs
+from taskgate.mcp.spans import Member, decode, read_pairs
 from taskgate.mcp.vocabulary import PARSE_ERROR
 from taskgate.upstream.duplex.words import MAX_DEPTH, Answers, kind_of
 
@@ -37,7 +37,7 @@ def answered_by(message: bytes) -> Collection[RequestId]:
         return [first.id] if isinstance(first, Answers) else []
     if members is None or any(name == "method" for name, _ in members):
         return []
-    return {value for name, value in members if name == "id" and is_id(value)}
+    return {member.value for name, member in members if name == "id" and is_id(member.value)}
 
 
 def may_be_message(beginning: bytes) -> bool:
@@ -48,13 +48,13 @@ def may_be_message(beginning: bytes) -> bool:
 def says_unread(message: bytes) -> bool:
     """Whether it tells that something could not be read, and not what: JSON-RPC has no id for that."""
     members = dict(_members_of(message) or ())
-    error = members.get("error")
-    # Objects come as their members here.
-    code = dict(error).get("code") if isinstance(error, tuple) else None
-    return "method" not in members and members.get("id") is None and code == PARSE_ERROR
+    id_, error = members.get("id"), members.get("error")
+    said = None if error is None else error.value
+    code = said.get("code") if isinstance(said, dict) else None
+    return "method" not in members and (id_ is None or id_.value is None) and code == PARSE_ERROR
 
 
-def _members_of(message: bytes) -> tuple[tuple[str, Any], ...] | None:
+def _members_of(message: bytes) -> tuple[tuple[str, Member], ...] | None:
     try:
         return read_pairs(decode(message, MAX_DEPTH))
     except UnparsableMessage:

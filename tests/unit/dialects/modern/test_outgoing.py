@@ -242,6 +242,15 @@ def test_an_argument_that_is_not_there_has_no_header(arguments: str) -> None:
     assert "Mcp-Param-Region" not in outgoing.request(7, saying, HOST, INFO).headers
 
 
+@pytest.mark.parametrize("arguments", ['{"a":"south","a":"north"}', '{"a":"south","A":"north"}'])
+def test_an_argument_that_may_be_one_of_two_has_no_header(arguments: str) -> None:
+    text = f'{{"name":"t","arguments":{arguments}}}'
+    saying = Saying(method="tools/call", params=Params(text), mirrored={"Region": ("a",)}, repeated={"region": "south"})
+    message, headers = outgoing.request(7, saying, HOST, INFO)
+    assert [name for name in headers if name.lower() == "mcp-param-region"] == []
+    assert arguments in message
+
+
 # --- what is listened to
 
 
