@@ -57,6 +57,15 @@ def audit_settings(
     )
 
 
+def expect_keys(config: GatewayConfig) -> None:
+    """Read the keys of the log that are named, as `audit_settings` would; none is made. Raises KeyFileRefused."""
+    section = config.audit
+    if section.enabled:
+        if section.hmac_key_file is not None:
+            _named_key(section.hmac_key_file)
+        _chain(section)
+
+
 def read_pem(path: Path) -> bytes:
     """The text of a file with a key in PEM form. Raises KeyFileRefused, with the reason alone."""
     try:
@@ -98,18 +107,23 @@ def _sink(sink: AuditSinkSection, data_directory: Path | None) -> SinkSettings:
 
 
 def _key(section: AuditSection, data_directory: Path | None, entropy: Entropy, before: AuditSettings | None) -> bytes:
-    named = section.hmac_key_file
-    try:
-        if named is not None:
-            return read_keys(named, of=_OF).current
-        if data_directory is not None:
-            file = data_directory / KEY_FILE
-            is_first = before is None or not before.sinks
+    if section.hmac_key_file is not None:
+        return _named_key(section.hmac_key_file)
+    if data_directory is not None:
+        file = data_directory / KEY_FILE
+        is_first = before is None or not before.sinks
+        try:
             return (made_keys(file, entropy, of=_OF) if is_first else read_keys(file, of=_OF)).current
-    except KeyFileRefused as refusal:
-        place = f"{KEY_FILE} in the data directory" if named is None else "audit.hmac_key_file"
-        raise KeyFileRefused(f"{place}: {refusal}") from None
+        except KeyFileRefused as refusal:
+            raise KeyFileRefused(f"{KEY_FILE} in the data directory: {refusal}") from None
     return entropy.token(_KEY_BYTES) if before is None else before.key
+
+
+def _named_key(path: Path) -> bytes:
+    try:
+        return read_keys(path, of=_OF).current
+    except KeyFileRefused as refusal:
+        raise KeyFileRefused(f"audit.hmac_key_file: {refusal}") from None
 
 
 def _chain(section: AuditSection) -> ChainSettings:

@@ -115,12 +115,14 @@ def _log_as(chosen: GatewayConfig) -> None:
 
 
 def _open_limit(chosen: GatewayConfig) -> None:
-    """Take all the descriptors that the system gives, and tell where they are too few for the configuration."""
+    """Take all the descriptors that the system gives, and tell where they are too few for what was asked for."""
     descriptors.raise_limit()
-    wanted, fit = chosen.server.max_connections, descriptors.host_connections()
+    server, fit = chosen.server, descriptors.host_connections()
+    was_chosen = "max_connections" in server.model_fields_set
+    wanted = server.max_connections if was_chosen else server.max_connections_per_address
     if fit < wanted:
         log.warning(
-            "the limit of open files is too low for server.max_connections",
+            "the limit of open files is too low for the connections of hosts",
             extra={"limit": descriptors.limit(), "connections": fit, "needed": descriptors.needed_for(wanted)},
         )
 

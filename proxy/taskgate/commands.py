@@ -13,6 +13,8 @@ import click
 import orjson
 
 from taskgate import config as settings
+from taskgate.auditing import expect_keys
+from taskgate.auth.keyfile import KeyFileRefused
 from taskgate.config import ConfigurationError, GatewayConfig
 from taskgate.explain import TokenRefused, explained, read_hints, read_token, who_is, worded
 from taskgate.explain import audit as of_audit
@@ -44,9 +46,10 @@ def check(file: Path) -> None:
     """Check a configuration and print it as it takes effect, every key shown, secrets as ********."""
     try:
         config = load(file)
+        expect_keys(config)
         if config.tracing.enabled:
             expect_installed(Exporter(config.tracing.exporter))
-    except (ConfigurationError, TracingUnavailable) as wrong:
+    except (ConfigurationError, KeyFileRefused, TracingUnavailable) as wrong:
         give_up(wrong, WRONG)
     click.echo(settings.effective(config), nl=False)
     missing = (f"{key}: {what}" for key, what in missing_programs(config, os.environ))

@@ -1,8 +1,8 @@
 """Log lines for which there may be cause at every moment, written now and then: `ThrottledLog`."""
 
-import asyncio
 import logging
 from collections.abc import Mapping
+from time import monotonic
 from typing import Any, Final
 
 QUIET: Final = 60.0
@@ -10,23 +10,24 @@ QUIET: Final = 60.0
 
 
 class ThrottledLog:
-    """One text for the operator, logged as a warning at most once in `quiet` seconds. Belongs to one event loop."""
+    """One text for the operator, logged at most once in `quiet` seconds. Belongs to one thread."""
 
-    def __init__(self, log: logging.Logger, text: str, *, quiet: float = QUIET) -> None:
+    def __init__(self, log: logging.Logger, text: str, *, level: int = logging.WARNING, quiet: float = QUIET) -> None:
         self._log = log
         self._text = text
+        self._level = level
         self._quiet = quiet
         self._latest: float | None = None
-        self._unlogged = 0
+        self._left_out = 0
 
     def emit(self, extra: Mapping[str, Any] | None = None, error: Exception | None = None) -> None:
-        """There is cause. `unlogged` counts how often there was since the line before; `error` is one not foreseen."""
-        now = asyncio.get_running_loop().time()
+        """There is cause. `left_out` counts how often there was since the line before; `error` is one not foreseen."""
+        now = monotonic()
         if self._latest is not None and now - self._latest < self._quiet:
-            self._unlogged += 1
+            self._left_out += 1
             return
         fields = dict(extra or {})
-        if self._unlogged:
-            fields["unlogged"] = self._unlogged
-        self._latest, self._unlogged = now, 0
-        self._log.warning(self._text, extra=fields, exc_info=error)
+        if self._left_out:
+            fields["left_out"] = self._left_out
+        self._latest, self._left_out = now, 0
+        self._log.log(self._level, self._text, extra=fields, exc_info=error)

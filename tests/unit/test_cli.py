@@ -54,6 +54,40 @@ def test_check_shows_no_secret(tmp_path: Path) -> None:
     assert out.count("********") == 3
 
 
+def test_check_shows_no_value_of_a_query(tmp_path: Path) -> None:
+    file = tmp_path / "taskgate.yaml"
+    endpoint = "http://127.0.0.1:4318/v1/traces?plain-s3cret"
+    file.write_text(
+        "version: 1\nauth: {mode: none}\nupstreams:\n"
+        "  a: {path: /a, url: 'https://a/mcp?api_key=s3cret-one&region=s3cret-two&empty='}\n"
+        "  b: {path: /b, transport: stdio, command: [b, '--url=https://b/?key=s3cret-three']}\n"
+        f"tracing: {{enabled: true, endpoint: '{endpoint}'}}\n"
+    )
+    status, out, err = run("check", "--config", file)
+    assert status == 0, err
+    assert "s3cret" not in out + err
+    assert "https://a/mcp?api_key=********&region=********&empty=********" in out
+    file.write_text(out)
+    status, _, err = run("check", "--config", file)
+    assert status == 2
+    assert "upstreams.a.url: must not have ******** in its query" in err
+
+
+@pytest.mark.parametrize("key", [os.urandom(32), b"c2hvcnQ=\n", b""], ids=["raw bytes", "too short", "empty"])
+@pytest.mark.parametrize("named", ["hmac_key_file", "chain.sign_key_file"])
+def test_check_refuses_a_key_of_the_audit_log_as_serve_does(tmp_path: Path, key: bytes, named: str) -> None:
+    place = tmp_path / "audit.key"
+    place.write_bytes(key)
+    place.chmod(0o600)
+    section = f"hmac_key_file: {place}" if named == "hmac_key_file" else f"chain: {{sign_key_file: {place}}}"
+    file = write_configuration(tmp_path, URL, audit=f"{{{section}}}")
+    checked, _, told = run("check", "--config", file)
+    served, _, said = run("serve", "--config", file, TASKGATE_DATA_DIR=str(tmp_path / "data"))
+    assert (checked, served) == (2, 1)
+    assert f"audit.{named}: " in told
+    assert told.strip() in said
+
+
 def test_check_tells_all_problems_at_once_with_file_and_line(tmp_path: Path) -> None:
     file = tmp_path / "bad.yaml"
     file.write_text("version: 1\nauth: {mode: none}\nupstreams: {}\nserver: {max_bodi: 1}\n")

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, PlainSerializer, PlainValidator, WithJsonSchema
@@ -84,6 +84,19 @@ def read_listen(written: object) -> Listen:
     return Listen(host=host, port=port)
 
 
+MASK: Final = "********"
+"""What stands where a secret would be shown."""
+
+
+def masked(text: str) -> str:
+    """A text as it may be shown: of a URL, the values of its query are hidden, since keys of services stand there."""
+    if "://" not in text or "?" not in text:
+        return text
+    place, _, query = text.partition("?")
+    parts = (part.partition("=") for part in query.split("&"))
+    return f"{place}?" + "&".join(f"{name}={MASK}" if equals else MASK for name, equals, _ in parts)
+
+
 def read_url(written: str) -> str:
     """The URL itself, when it is absolute http(s) with a host, without user, password or fragment."""
     # urlsplit drops some control characters silently, so the alphabet is checked before it sees the text.
@@ -91,6 +104,8 @@ def read_url(written: str) -> str:
         raise ValueError("must be an absolute http or https URL, in ASCII and without spaces")
     if "#" in written:
         raise ValueError("must not have a fragment")
+    if MASK in written.partition("?")[2]:
+        raise ValueError(f"must not have {MASK} in its query, which stands for what is not shown")
     authority = re.split(r"[/?\\]", written.split("://", 1)[1], maxsplit=1)[0]
     if "@" in authority:
         raise ValueError("must not hold a user name or password")

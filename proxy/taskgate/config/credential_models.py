@@ -11,11 +11,8 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field, PlainSerializer, WithJsonSchema
 
-from taskgate.config.addresses import FetchedUrl, FilePath, Url, read_host
+from taskgate.config.addresses import MASK, FetchedUrl, FilePath, Url, read_host
 from taskgate.config.fields import ONCE_EACH, Flag, Scope, Section, Text
-
-MASK: Final = "********"
-"""What stands where a secret would be shown."""
 
 # RFC 9110, 5.1 and 5.6.2.
 _HEADER = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$"

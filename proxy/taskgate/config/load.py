@@ -20,6 +20,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML
 
+from taskgate.config.addresses import masked
 from taskgate.config.coherence import contradictions
 from taskgate.config.document import Document, read_document, read_text
 from taskgate.config.models import USUAL, GatewayConfig
@@ -153,9 +154,9 @@ def _flagged(text: str) -> str:
 
 
 def _literal(written: Any) -> Any:
-    """Dollar signs doubled, so that none of them begins a reference."""
+    """Dollar signs doubled, so that none of them begins a reference; what a query of a URL says is hidden."""
     if isinstance(written, str):
-        return written.replace("$", "$$")
+        return masked(written).replace("$", "$$")
     if isinstance(written, dict):
         return {key: _literal(value) for key, value in written.items()}
     if isinstance(written, list):

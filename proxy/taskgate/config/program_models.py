@@ -13,7 +13,8 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, WithJsonSchema
 
-from taskgate.config.credential_models import HIDDEN, MASK
+from taskgate.config.addresses import MASK
+from taskgate.config.credential_models import HIDDEN
 from taskgate.config.fields import SECOND, Positive, Section
 
 # What systems take as one text, less than which Linux has as MAX_ARG_STRLEN.

@@ -8,6 +8,7 @@ whoever has no token.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
 from functools import partial
 from hmac import compare_digest
 from ipaddress import ip_address
@@ -16,6 +17,7 @@ from typing import Any, Final
 import orjson
 from aiohttp import web
 
+from taskgate.downstream.patience import Bounds, HeadWatch
 from taskgate.telemetry.audit import Audit, OperatorAsked
 from taskgate.telemetry.metrics.prometheus import PrometheusAudit
 
@@ -54,6 +56,8 @@ MOST_CONNECTIONS: Final = 32
 
 _AT_ONCE: Final = 16
 """Connections that are taken in one turn of the event loop, before any of them is counted."""
+BOUNDS: Final = Bounds(max_header=16 * 2**10, idle_timeout=timedelta())
+"""What a head may take; idle connections are aiohttp's to end."""
 _CLOSE_SECONDS: Final = 2.0
 _IDLE_SECONDS: Final = 75.0
 """Longer than scrapers wait between two scrapes, so that they keep their connection."""
@@ -220,20 +224,45 @@ def _names_an_address(host: str) -> bool:
 
 
 class _Server(web.Server):
-    def __call__(self) -> web.RequestHandler:
+    def __call__(self) -> asyncio.Protocol:  # type: ignore[override]
+        if len(self._connections) >= MOST_CONNECTIONS:
+            return _OneTooMany()
         return _Connection(self, loop=self._loop, **self._kwargs)
 
-    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        """Serve it, unless as many as there may be are served."""
-        super().connection_made(handler, transport)
-        if len(self.connections) > MOST_CONNECTIONS:
-            transport.abort()
+
+class _OneTooMany(asyncio.Protocol):
+    """A connection that is ended at once."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """End it."""
+        assert isinstance(transport, asyncio.Transport)
+        transport.abort()
 
 
 class _Connection(web.RequestHandler):
-    """One connection, whose bad requests are refused without a word of what they said."""
+    """One connection, whose bad requests are refused without a word of what they said, and whose heads come in time."""
 
-    __slots__ = ()
+    __slots__ = ("_head",)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Serve it, and wait for the first head, but not for long."""
+        super().connection_made(transport)
+        self._head = HeadWatch(BOUNDS, self.force_close)
+        self._head.begin()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Wait for nothing more."""
+        super().connection_lost(exc)
+        self._head.stop()
+
+    def data_received(self, data: bytes) -> None:
+        """Parse, and time what is not yet a request."""
+        count = self._request_count
+        super().data_received(data)
+        if self._request_count > count:
+            self._head.stop()
+        elif self._current_request is None and not self._head.add(len(data)):
+            self.force_close()
 
     def handle_error(
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from taskgate.config import GatewayConfig, effective
+from taskgate.config.addresses import MASK
 from taskgate.config.coherence import contradictions
-from taskgate.config.credential_models import MASK
 from taskgate.config.models import USUAL
 from taskgate.config.servers import upstream_settings
 from taskgate.upstream.settings import FixedHeader, GrantKind, GrantSettings, IdentityHeaders, TlsSettings

@@ -55,13 +55,13 @@ auth:
       required_claims: []
       claims: {client_id: [], scope: ["1"], tenant: "https://a/tenant id"}
       jwks: {refresh: 1ms, cooldown: 1d, stale_max: 365d, timeout: 1m, max_size: 1KiB}
-    b: {issuer: "http://[::1]:8080", jwks_uri: "https://idp.example.com/keys?$$a=b"}
+    b: {issuer: "http://[::1]:8080", jwks_uri: "https://idp.example.com/keys/$$a=b"}
     c: {issuer: "http://localhost"}
   token_cache: {size: 1, max_ttl: 0s}
   protected_resource_metadata:
     enabled: false
     scopes_supported: ["a:b", "null"]
-    documentation: https://a/b?c
+    documentation: https://a/b/c
     extra: {"~": null, "1": [1, 1.5, 1e30, -0.0, true, "true", "$$", {a: {}, "": []}], $b: "\\U0001F600 \\u200D"}
   context: {bind: [sub, iss], key_file: /etc/key}
   lookup_failures: {threshold: 1, window: 1s, penalty: 365d}

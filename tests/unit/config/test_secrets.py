@@ -9,7 +9,8 @@ from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
 
 from taskgate.config import GatewayConfig, effective
-from taskgate.config.credential_models import HIDDEN, MASK, Secret
+from taskgate.config.addresses import MASK
+from taskgate.config.credential_models import HIDDEN, Secret
 from taskgate.config.fields import Section
 
 Loads = Callable[..., GatewayConfig]

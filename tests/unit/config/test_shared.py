@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from taskgate.config import GatewayConfig, effective
-from taskgate.config.credential_models import MASK
+from taskgate.config.addresses import MASK
 from taskgate.config.models import USUAL
 from taskgate.config.parts import redis_options
 from taskgate.config.shared_coherence import shared_contradictions

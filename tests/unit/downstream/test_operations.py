@@ -2,13 +2,16 @@
 
 import asyncio
 import socket
+from contextlib import AsyncExitStack
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from helpers.raw_http import RawHost, raw_host, request_head
 from helpers.waiting import bounded, eventually
 from taskgate.downstream import operations
+from taskgate.downstream.operations import MOST_CONNECTIONS
 from taskgate.telemetry.audit import HttpAnswered
 from taskgate.telemetry.metrics.settings import MetricsSettings
 from unit.downstream.gate import PLANTED
@@ -194,3 +197,41 @@ async def shown_ready(operated: Operated) -> bytes:
     """The value of the gauge that a scrape shows."""
     page = operated.metrics.render(None)[0]
     return next(line.split()[-1] for line in page.splitlines() if line.startswith(b"taskgate_ready"))
+
+
+@pytest.mark.requirement("T34")
+@pytest.mark.parametrize("begun", [b"", b"GET /livez HTTP/1.1\r\nHost: localhost\r\n"], ids=["silent", "slow"])
+async def test_a_head_that_does_not_come_to_its_end_ends_its_connection(
+    operated: Operated, monkeypatch: pytest.MonkeyPatch, begun: bytes
+) -> None:
+    monkeypatch.setattr(operations, "BOUNDS", replace(operations.BOUNDS, head_timeout=timedelta(milliseconds=50)))
+    async with raw_host(operated.address) as host:
+        await host.send(begun)
+        assert await host.at_end()
+    async with raw_host(operated.address) as host:
+        assert (await host.ask(request_head("GET", "/livez", Host="localhost"))).status == 200
+        await host.send(b"GET /livez HTTP/1.1\r\n")
+        assert await host.at_end(), "so does the next head of a kept connection"
+
+
+@pytest.mark.requirement("T34")
+async def test_an_answer_may_take_longer_than_a_head(operated: Operated, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations, "BOUNDS", replace(operations.BOUNDS, head_timeout=timedelta(milliseconds=20)))
+    operated.holds = asyncio.Event()
+    async with raw_host(operated.address) as host:
+        asking = asyncio.create_task(host.ask(request_head("GET", "/readyz", Host="localhost")))
+        async with raw_host(operated.address) as silent:
+            assert await silent.at_end()
+        operated.holds.set()
+        assert (await asking).status == 200
+
+
+@pytest.mark.requirement("T34")
+async def test_there_are_only_so_many_connections_of_operators(operated: Operated) -> None:
+    async with AsyncExitStack() as stack:
+        open_ = [await stack.enter_async_context(raw_host(operated.address)) for _ in range(MOST_CONNECTIONS)]
+        for host in open_:
+            assert (await host.ask(request_head("GET", "/livez", Host="localhost"))).status == 200
+        one_more = await stack.enter_async_context(raw_host(operated.address))
+        assert await one_more.at_end()
+    assert (await operated.ask("/livez")).status == 200

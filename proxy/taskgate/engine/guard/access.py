@@ -4,14 +4,19 @@ What must not live here: what the rules say (`auth/authorization`).
 """
 
 from collections.abc import Callable
-from logging import getLogger
+from logging import INFO, getLogger
+from typing import Final
 
 from taskgate.auth.authorization import AccessPolicy, Effect
 from taskgate.auth.context import AuthContext
 from taskgate.engine.admission.rules import Live
 from taskgate.errors import Forbidden, InsufficientScope
+from taskgate.log_throttle import ThrottledLog
 from taskgate.mcp.vocabulary import TOOLS_CALL
 from taskgate.telemetry.audit import AccessRefused, Audit
+
+_PAUSE: Final = 1.0
+"""Seconds between two lines about one rule: whoever is refused decides how often."""
 
 log = getLogger("taskgate.access")
 
@@ -22,6 +27,8 @@ class Access:
     def __init__(self, live: Live, audit: Audit) -> None:
         self._live = live
         self._audit = audit
+        # A rule of one mount, in shadow or not: as many as the configuration has.
+        self._lines: dict[tuple[str, str | None, bool], ThrottledLog] = {}
 
     def check(self, caller: AuthContext, mount: str, method: str, tool: str | None = None) -> None:
         """Let one operation pass. Raises Forbidden, or InsufficientScope where scopes would help.
@@ -44,8 +51,12 @@ class Access:
 
     def _tell(self, refused: AccessRefused) -> None:
         self._audit.record(refused)
+        which = refused.mount, refused.rule, refused.shadow
+        line = self._lines.get(which)
+        if line is None:
+            line = self._lines[which] = ThrottledLog(log, "refused by a rule", level=INFO, quiet=_PAUSE)
         of = {"upstream": refused.mount, "method": refused.method, "rule": refused.rule, "shadow": refused.shadow}
-        log.info("refused by a rule", extra=of)
+        line.emit(of)
 
     def permits(self, caller: AuthContext, mount: str, method: str, tool: str) -> bool:
         """Whether one operation would pass; nothing is counted."""

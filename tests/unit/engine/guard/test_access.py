@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from taskgate import log_throttle
 from taskgate.auth.authorization import AccessPolicy, AccessRule, Effect
 from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.engine.guard.access import OPEN, Access
@@ -131,3 +132,20 @@ def test_other_rules_count_from_the_moment_they_are_there() -> None:
     shown = rules.shown_to(caller(), "reports")
     assert shown is not None
     assert not shown("build")
+
+
+def test_a_flood_of_refusals_by_one_rule_is_one_line_a_second(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level("INFO", "taskgate.access")
+    now = [100.0]
+    monkeypatch.setattr(log_throttle, "monotonic", lambda: now[0])
+    rules, facts = access(rule("a", "write"), rule("b", "admin", tool="drop"))
+    for _ in range(500):
+        with pytest.raises(InsufficientScope):
+            rules.check(caller("read"), "reports", "tools/call", "build")
+    now[0] += 1.0
+    with pytest.raises(InsufficientScope):
+        rules.check(caller("read"), "reports", "tools/call", "build")
+    assert [vars(record).get("left_out") for record in caplog.records] == [None, 499]
+    assert len(facts.all) == 501, "each is counted and in the audit log"
