@@ -1,4 +1,8 @@
-"""A real server that makes tasks of calls itself, on the SDK for Python that the tests themselves run on."""
+"""A real server that makes tasks of calls itself, on the SDK for Python that the tests themselves run on.
+
+Its support of tasks is patched (`peers/native_tasks_server.py`): as the SDK comes, the end of any session stops the
+tasks of all.
+"""
 
 import asyncio
 import sys
@@ -26,10 +30,10 @@ class Native:
 
 
 @asynccontextmanager
-async def native_server(folder: Path) -> AsyncIterator[Native]:
-    """That server for the length of a block."""
+async def native_server(folder: Path, *more: str) -> AsyncIterator[Native]:
+    """That server for the length of a block; `--as-it-comes` has it without the patch."""
     ledger = folder / "ledger"
-    command = (sys.executable, HOME / "native_tasks_server.py", ledger)
+    command = (sys.executable, HOME / "native_tasks_server.py", ledger, *more)
     async with running(command, log=folder / "native.log") as child:
         async with asyncio.timeout(START_WITHIN):
             listening = await child.said(UVICORN_LISTENS)

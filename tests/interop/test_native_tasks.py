@@ -166,6 +166,22 @@ async def test_a_task_that_failed_there_says_why(native: Native, gateway: WholeG
 # --- on the SDK for TypeScript -------------------------------------------------------------------------------------
 
 
+async def test_finding_the_era_of_a_server_does_not_stop_its_tasks_as_the_end_of_a_session_does(tmp_path: Path) -> None:
+    async with native_server(tmp_path, "--as-it-comes") as native:
+        upstream = {"path": "/reports/mcp", "url": native.url, "protocol_version": "auto"}
+        await ends_well(configuration({}, upstreams={"reports": upstream}))
+
+
+async def ends_well(config: Any) -> None:
+    """Tasks of a host in one session end with their results."""
+    async with gateway_for(config) as gateway:
+        host = await gateway.greeted()
+        for number in range(3):
+            task = (await host.start("research", {"topic": f"it {number}", "steps": 5}))["taskId"]
+            result = (await host.ask("tasks/result", {"taskId": task})).result
+            assert text(result) == f"all about it {number}"
+
+
 async def test_the_reference_server_asks_for_its_own_task_who_can_be_asked_and_nobody_else(tmp_path: Path) -> None:
     require_peers()
     given = {"topic": "python", "ambiguous": True}

@@ -1,13 +1,14 @@
-"""A server on an unmodified SDK of 2025-11-25, with its own tasks: `python native_tasks_server.py LEDGER`.
+"""A server on a released SDK of 2025-11-25, with its own tasks: `python native_tasks_server.py LEDGER [--as-it-comes]`.
 
-It takes a free port, which its log tells, and writes a line into the ledger for whatever it does. `research` and
-`consult` run only as tasks, `index` and `stumble` as tasks or plainly.
+The SDK's support of tasks is patched (`LastingTasks`), unless it is to be as it comes. It takes a free port, which its
+log tells, and writes a line into the ledger for whatever it does. `research` and `consult` run only as tasks, `index`
+and `stumble` as tasks or plainly.
 """
 
 import asyncio
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +44,14 @@ class LastingTasks(TaskSupport):
             self.task_group.cancel_scope.cancel()
 
 
-support = LastingTasks(InMemoryTaskStore(), InMemoryTaskMessageQueue())
-server.experimental._task_support = support
-server.experimental._register_default_task_handlers()
+AS_IT_COMES = "--as-it-comes" in sys.argv
+support: TaskSupport
+if AS_IT_COMES:
+    support = server.experimental.enable_tasks()
+else:
+    support = LastingTasks(InMemoryTaskStore(), InMemoryTaskMessageQueue())
+    server.experimental._task_support = support
+    server.experimental._register_default_task_handlers()
 
 
 def note(line: str) -> None:
@@ -128,7 +134,8 @@ def app() -> Starlette:
 
     @asynccontextmanager
     async def life(_: Starlette) -> AsyncIterator[None]:
-        async with support.run_for_good(), manager.run():
+        lasting = support.run_for_good() if isinstance(support, LastingTasks) else nullcontext()
+        async with lasting, manager.run():
             yield
 
     return Starlette(routes=[Route("/mcp", Endpoint(manager))], lifespan=life)

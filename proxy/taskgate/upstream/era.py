@@ -122,6 +122,10 @@ class EraFinder:
         if server.peer.revision is not NEWEST_LEGACY:
             # Of an older revision, it may be of a library that ends on a method it does not know.
             return self._settled(Era.INITIALIZE, session)
+        if isinstance(server.peer.capabilities.get("tasks"), dict):
+            # Tasks of that revision. The question would begin and end a session at the SDK for Python, which stops the
+            # tasks of all others.
+            return self._settled(Era.INITIALIZE, session)
         try:
             era = await self._told(means, 2 * (loop.time() - began))
         except UpstreamFailed:

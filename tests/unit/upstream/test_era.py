@@ -30,6 +30,15 @@ async def test_a_server_of_an_older_revision_is_sent_nothing_that_it_does_not_kn
     assert caller.session.era is Era.INITIALIZE
 
 
+async def test_a_server_with_tasks_of_its_revision_is_asked_nothing_more(server: ScriptedServer, anew) -> None:
+    # At the SDK for Python the question begins a session and ends it, which stops the tasks of all others.
+    server.capabilities = {**server.capabilities, "tasks": {"requests": {"tools": {}}}}
+    caller = anew()
+    assert (await caller.call()).error is None
+    assert arrived(server) == [*HANDSHAKE, "GET", "tools/call"]
+    assert caller.session.era is Era.INITIALIZE
+
+
 LEGACY_ANSWERS = {
     "nothing": result({}),
     "revisions of the initialize era": result(DISCOVERED | {"supportedVersions": ["2025-11-25"]}),
