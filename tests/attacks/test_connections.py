@@ -14,6 +14,7 @@ from helpers.gateway_process import TASKGATE, GatewayProcess, gateway_process, w
 from helpers.mcp_host import McpHost
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually
+from requirements import covers
 
 pytestmark = [pytest.mark.attack, pytest.mark.alone]
 
@@ -83,6 +84,7 @@ async def upstream_of(gateway: GatewayProcess) -> dict[str, object]:
         return vitals
 
 
+@covers("T34")
 @pytest.mark.requirement("T34")
 async def test_idle_connections_leave_descriptors_for_servers_and_operators_and_no_server_is_blamed(
     tmp_path: Path,

@@ -12,6 +12,7 @@ from helpers.gateway_process import GatewayProcess
 from helpers.scripted_replies import raw
 from helpers.scripted_upstream import ScriptedServer
 from helpers.waiting import bounded
+from requirements import covers
 
 pytestmark = [pytest.mark.attack, pytest.mark.alone]
 
@@ -55,6 +56,7 @@ def empty_arrays(size: int) -> str:
     return ",".join(f'"{number}":[]' for number in range(size // 11))
 
 
+@covers("T35")
 async def test_a_request_of_many_empty_arrays_silences_nothing(tmp_path: Path) -> None:
     async with (
         bounded(50),

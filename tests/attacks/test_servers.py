@@ -18,6 +18,7 @@ from helpers.gateway_process import GatewayProcess
 from helpers.mcp_host import ACCEPT, McpHost
 from helpers.scripted_upstream import Reply, ScriptedServer, Turn, open_stream
 from helpers.waiting import bounded
+from requirements import covers
 
 pytestmark = [pytest.mark.attack, pytest.mark.alone]
 
@@ -85,6 +86,7 @@ async def lists_tools(host: McpHost) -> bytes:
         return await response.read()
 
 
+@covers("T43")
 async def test_a_huge_list_of_tools_stalls_nobody(tmp_path: Path) -> None:
     huge = lists(b",".join([b'{"name":"a"}'] * (8 * MIB // 13)))
     largest = lists(tools(10_000, description="x" * 700, **SCHEMA))

@@ -11,6 +11,7 @@ from contract.backends import Backend
 from helpers.manual_clock import EPOCH
 from helpers.records import OWNER, after, keep, new_call, new_record
 from helpers.waiting import bounded
+from requirements import covers
 from taskgate.errors import TooManyTasks
 from taskgate.limits.caps import Cap, CapScope
 from taskgate.stores.base import Store
@@ -80,6 +81,7 @@ async def test_a_task_that_expires_makes_room_before_it_is_purged(store: Store) 
     await store.insert(new_record(created_at=first.expires_at), caps=at_most(1))
 
 
+@covers("T40")
 async def test_concurrent_inserts_never_exceed_the_cap(store: Store) -> None:
     async with bounded():
         ends = await asyncio.gather(

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from requirements import covers
+
 CHECKOUT = Path(__file__).parents[2]
 PACKAGE = CHECKOUT / "proxy" / "taskgate"
 
@@ -76,6 +78,7 @@ def is_bounded(requirement: str) -> bool:
     return bool(re.search(r">=[\d.]+", requirement)) and bool(re.search(r"<\d", requirement))
 
 
+@covers("T56")
 def test_every_dependency_has_a_floor_and_a_ceiling() -> None:
     assert [requirement for requirement in REQUIREMENTS if not is_bounded(requirement)] == []
 

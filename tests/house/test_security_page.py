@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from house.test_requirements import covering
+from threats import THREATS
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 ROW = re.compile(r"^\| (?P<ids>[^|]*) ?\| (?P<threat>[^|]+) \| (?P<answer>[^|]+) \| (?P<tests>[^|]+) \|$")
 
 COUNTS = {"I-ISO": 7, "R-RES": 8, "O-AUD": 6, "A-AUTH": 17, "S-SEC": 10}
-THREATS = (*range(1, 26), 27, 30, 34, 38, 39, 41, 42, 43, 44, 45, 46, 48, 49, 51, 52, 53, 54, 55)
-IDS = {f"{kind}-{n}" for kind, count in COUNTS.items() for n in range(1, count + 1)} | {f"T{n}" for n in THREATS}
+IDS = {f"{kind}-{n}" for kind, count in COUNTS.items() for n in range(1, count + 1)} | THREATS.keys()
 
 
 def ids_in(text: str) -> set[str]:
@@ -60,6 +62,20 @@ def test_every_threat_is_on_the_page() -> None:
     assert ids_in(PAGE) - IDS == set()
 
 
+def named_for(page: str, id: str) -> set[str]:
+    """The tests that rows with an id name, as FILE::NAME."""
+    of_id = [row["tests"] for row in rows(page) if id in ids_in(row["ids"])]
+    return {f"{file}::{name}" for tests in of_id for file, name in NAMED.findall(tests)}
+
+
+@pytest.mark.parametrize("id", THREATS)
+def test_a_threat_has_a_row_whose_tests_say_that_they_show_it(id: str) -> None:
+    """And each test that says so is in a row of it."""
+    named, said = named_for(PAGE, id), covering().get(id, frozenset())
+    assert named & said, "no test in a row of the page says that it covers this"
+    assert said - named == set(), "tests that cover this are in no row of it"
+
+
 # --- each check can fail ---------------------------------------------------------------------------------------------
 
 
@@ -70,3 +86,11 @@ def test_a_test_that_is_not_there_is_seen(place: str) -> None:
 
 def test_an_id_is_read_whole() -> None:
     assert ids_in("T1, A-AUTH-17 and XT2, T30.") == {"T1", "A-AUTH-17", "T30"}
+
+
+def test_of_a_row_the_tests_belong_to_each_of_its_ids() -> None:
+    first = "| T1, T2 | a | b | `tests/a.py::test_b`, `tests/a.py::test_c` |\n"
+    page = f"\n## Threats\n{first}| T3 | a | b | `tests/d.py::test_e` |\n"
+    assert named_for(page, "T2") == {"tests/a.py::test_b", "tests/a.py::test_c"}
+    assert named_for(page, "T3") == {"tests/d.py::test_e"}
+    assert named_for(page, "T4") == set()

@@ -105,7 +105,7 @@ TASKS: Final = [
 ]
 
 
-@covers("I-ISO-3", "I-ISO-6")
+@covers("I-ISO-3", "I-ISO-6", "T12", "T13")
 @pytest.mark.parametrize("method", ABOUT_TASKS)
 @pytest.mark.parametrize("made", TASKS)
 async def test_a_task_that_cannot_be_had_is_answered_like_one_that_never_was(

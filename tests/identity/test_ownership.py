@@ -188,7 +188,7 @@ CELLS: Final = [
 ]
 
 
-@covers("I-ISO-1", "I-ISO-2", "I-ISO-5", "I-ISO-6")
+@covers("I-ISO-1", "I-ISO-2", "I-ISO-5", "I-ISO-6", "T10", "T19")
 @pytest.mark.parametrize(("asker", "column", "outcome"), CELLS)
 async def test_what_is_somebodys_is_nobody_elses(
     asker: Asker, column: str, outcome: str, issuers: Issuers, tmp_path: Path

@@ -96,7 +96,7 @@ async def test_the_life_of_a_task_is_told_under_one_reference(
     assert not [each for each in (id, token, "words") if each in everything]
 
 
-@covers("O-AUD-1", "O-AUD-5")
+@covers("O-AUD-1", "O-AUD-5", "T50")
 async def test_a_cancel_is_told_and_so_is_what_came_too_late(server: ScriptedServer, tmp_path: Path) -> None:
     config = configuration({"reports": server.url}, audit=audited(tmp_path))
     async with kept(tmp_path, config) as gateway:

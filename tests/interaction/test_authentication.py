@@ -67,7 +67,7 @@ def bad_tokens(gateway: WholeGateway, issuer: TokenIssuer, folder: Path) -> dict
     }
 
 
-@covers("A-AUTH-2", "A-AUTH-10")
+@covers("A-AUTH-2", "A-AUTH-10", "T11")
 async def test_whatever_is_wrong_with_a_token_a_host_hears_the_same_and_the_operator_the_cause(
     gateway: WholeGateway, server: ScriptedServer, issuer: TokenIssuer, told: Told, tmp_path: Path
 ) -> None:
@@ -83,7 +83,7 @@ async def test_whatever_is_wrong_with_a_token_a_host_hears_the_same_and_the_oper
         assert judged in told.of(TokenJudged)
 
 
-@covers("A-AUTH-1")
+@covers("A-AUTH-1", "T8")
 @pytest.mark.parametrize("verb", ["POST", "GET", "DELETE"])
 async def test_a_token_in_the_query_is_refused_beside_a_good_one_too_and_counted(
     gateway: WholeGateway, issuer: TokenIssuer, told: Told, verb: str
@@ -158,7 +158,7 @@ async def test_a_new_token_of_the_same_caller_goes_on_with_session_and_task(
     assert (await host.ask("tasks/result", {"taskId": task["taskId"]})).result["structuredContent"] == {"a": 1}
 
 
-@covers("A-AUTH-3")
+@covers("A-AUTH-3", "T6", "T37")
 async def test_neither_token_nor_cookie_crosses_in_either_direction(
     server: ScriptedServer, issuer: TokenIssuer, gateway: WholeGateway
 ) -> None:

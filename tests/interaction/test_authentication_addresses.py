@@ -8,6 +8,7 @@ import pytest
 from helpers.scripted_upstream import ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.whole_gateway import running
+from requirements import covers
 
 UNKNOWN = "U" * 32
 LIES = {"Forwarded": "for=192.0.2.1, for=192.0.2.2", "X-Forwarded-For": "192.0.2.1, 192.0.2.7"}
@@ -61,6 +62,7 @@ async def test_whoever_tries_ids_is_told_of_with_the_address(
 FIELDS = {"x-forwarded-for": ("X-Forwarded-For", "{}"), "forwarded": ("Forwarded", "for={}")}
 
 
+@covers("T27")
 @pytest.mark.requirement("T27")
 @pytest.mark.parametrize("header", [None, "x-forwarded-for", "forwarded"])
 async def test_a_host_evades_no_limit_by_the_header_that_its_proxy_does_not_set(

@@ -41,7 +41,7 @@ async def host(gateway: WholeGateway, issuer: TokenIssuer) -> McpHost:
     return await gateway.greeted(token=issuer.token(gateway.url()))
 
 
-@covers("A-AUTH-13")
+@covers("A-AUTH-13", "T9")
 @pytest.mark.parametrize("accept", [ACCEPT, JSON], ids=["stream", "json"])
 async def test_a_wait_for_a_result_ends_with_its_token_and_brings_none(
     server: ScriptedServer,

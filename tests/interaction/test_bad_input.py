@@ -134,7 +134,7 @@ async def test_a_body_that_is_too_large_gets_413(host: McpHost) -> None:
     assert (await host.ask("ping")).result == {}
 
 
-@covers("H-HTTP-7")
+@covers("H-HTTP-7", "T31")
 @pytest.mark.parametrize(
     "kind", ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin-1"]
 )
@@ -154,6 +154,17 @@ async def test_a_foreign_origin_gets_403_on_every_method(gateway: WholeGateway, 
     assert (await host.ask("ping", headers={"Origin": host.url.removesuffix("/reports/mcp")})).result == {}
 
 
+async def test_no_answer_of_a_mount_is_for_pages_of_other_origins(gateway: WholeGateway, host: McpHost) -> None:
+    own = host.url.removesuffix("/reports/mcp")
+    asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "mcp-session-id"}
+    for method, head in (("POST", {}), ("GET", {}), ("DELETE", {}), ("OPTIONS", asked)):
+        for origin in (own, "http://evil.example"):
+            async with gateway.http.request(method, host.url, headers={**head, "Origin": origin}) as response:
+                assert [name for name in response.headers if name.lower().startswith("access-control")] == []
+    assert not any(name.lower().startswith("access-control") for name in (await host.ask("ping")).headers)
+
+
+@covers("T30")
 async def test_a_name_that_was_rebound_gets_421(host: McpHost) -> None:
     assert (await host.ask("ping", headers={"Host": "evil.example"})).status == 421
 

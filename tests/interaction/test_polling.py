@@ -15,6 +15,7 @@ from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import DONE
 from interaction.repeating import ERAS, completed, new_host, upgrade
+from requirements import covers
 from taskgate.assembly import Surroundings
 from taskgate.engine.admission.polls import BURST
 
@@ -145,6 +146,7 @@ async def test_a_notification_to_a_session_advises_too(
 # --- who asks too often ----------------------------------------------------------------------------------------------
 
 
+@covers("T47")
 @pytest.mark.parametrize("era", ERAS)
 async def test_early_polls_are_answered_as_any_other_and_counted(
     gateway: WholeGateway, hold: Hold, clock: ManualClock, era: str

@@ -36,7 +36,7 @@ async def come(gateway: WholeGateway, issuer: TokenIssuer, subject: str) -> McpH
     return host
 
 
-@covers("S-SEC-2", "S-SEC-8", "I-ISO-2", "I-ISO-5", "L-INPUT-5")
+@covers("S-SEC-2", "S-SEC-8", "I-ISO-2", "I-ISO-5", "L-INPUT-5", "T21")
 async def test_a_tasks_question_is_asked_of_its_own_user_alone_and_answered_by_nobody_else(
     server: ScriptedServer, issuer: TokenIssuer, tool: TalkingTool
 ) -> None:

@@ -47,7 +47,7 @@ MISMATCHES: dict[str, dict[str, Any]] = {
 }
 
 
-@covers("H-MOD-1", "H-MOD-3", "H-MOD-4", "V-ERA-2", "T-9", "T-27")
+@covers("H-MOD-1", "H-MOD-3", "H-MOD-4", "V-ERA-2", "T-9", "T-27", "T28")
 @pytest.mark.parametrize("headers", MISMATCHES.values(), ids=MISMATCHES)
 async def test_a_call_whose_headers_do_not_say_what_its_body_says_is_refused(
     gateway: WholeGateway, server: ScriptedServer, headers: dict[str, Any]

@@ -59,7 +59,7 @@ async def test_what_can_be_no_id_is_refused(gateway: WholeGateway, issuer: Token
     refused(answer, 200, -32602)
 
 
-@covers("M-NOTIF-2", "I-ISO-2")
+@covers("M-NOTIF-2", "I-ISO-2", "T20")
 async def test_nobody_listens_to_a_task_that_is_not_theirs(gateway: WholeGateway, issuer: TokenIssuer) -> None:
     mine = (await somebody(gateway, issuer, subject="bob").start("echo"))["taskId"]
     task = (await somebody(gateway, issuer).start("echo"))["taskId"]

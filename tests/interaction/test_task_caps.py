@@ -150,6 +150,7 @@ async def test_a_call_that_a_cap_keeps_from_becoming_a_task_goes_on_as_it_is(
         assert len(server.heard("tools/call")) == 2
 
 
+@covers("T42")
 @both_eras
 async def test_nothing_new_is_taken_once_too_much_is_kept_until_it_is_purged(
     server: ScriptedServer, told: Told, clock: ManualClock, era: str

@@ -79,7 +79,7 @@ async def test_without_authentication_they_are_neither_declared_nor_answered(ser
         assert (answer.status, answer.error) == (200, {"code": -32601, "message": "Method not found"})
 
 
-@covers("L-LIST-2", "I-ISO-6")
+@covers("L-LIST-2", "I-ISO-6", "T14")
 async def test_a_list_is_of_one_caller_at_one_mount_whatever_its_session(
     gateway: WholeGateway, issuer: TokenIssuer
 ) -> None:

@@ -22,7 +22,7 @@ async def ended(host: McpHost, id: str) -> dict[str, Any]:
     return await host.task(id)
 
 
-@covers("L-CREATE-1", "L-CREATE-2", "L-GET-1", "L-META-1", "T-3", "I-ISO-4")
+@covers("L-CREATE-1", "L-CREATE-2", "L-GET-1", "L-META-1", "T-3", "I-ISO-4", "T15")
 async def test_a_call_with_task_is_answered_at_once_with_a_working_task(server: ScriptedServer, host: McpHost) -> None:
     server.script["report"] = hold = Hold()
     answer = await host.call("report", {"q": 1}, task={"ttl": 90_000})
@@ -62,7 +62,7 @@ async def test_the_result_is_waited_for_and_is_the_servers_own(server: ScriptedS
     assert answer.result == {**DONE, "_meta": {"mine": 1, RELATED: {"taskId": task["taskId"]}}}
 
 
-@covers("L-RES-4")
+@covers("L-RES-4", "T18")
 async def test_a_result_can_be_fetched_by_many_and_again(server: ScriptedServer, host: McpHost) -> None:
     server.script["report"] = hold = Hold()
     task = await host.start("report")
@@ -152,7 +152,7 @@ async def test_notifications_cancelled_does_nothing_to_a_task(server: ScriptedSe
     hold.release(DONE)
 
 
-@covers("L-GET-3")
+@covers("L-GET-3", "T22")
 async def test_only_the_task_id_selects_a_task(server: ScriptedServer, host: McpHost) -> None:
     first, second = await host.start("echo"), await host.start("echo")
     params = {"taskId": first["taskId"], "_meta": {RELATED: {"taskId": second["taskId"]}}, "task": {}}

@@ -91,7 +91,7 @@ async def test_a_host_keeps_a_task_for_its_server_from_its_handle_to_its_result(
         assert await stream.answered() == DONE
 
 
-@covers("L-HOST-3", "L-HOST-4", "I-ISO-6")
+@covers("L-HOST-3", "L-HOST-4", "I-ISO-6", "T51")
 async def test_a_hosts_task_is_none_of_the_gateways(gateway: WholeGateway, tool: TalkingTool) -> None:
     host = await keeper(gateway)
     task = (await host.start("report"))["taskId"]

@@ -105,7 +105,7 @@ ATTEMPTS: Mapping[str, str] = {
 }
 
 
-@covers("A-AUTH-3")
+@covers("A-AUTH-3", "T38")
 async def test_hosts_cannot_set_a_header_that_the_server_sees(
     gateway: WholeGateway, server: ScriptedServer, endpoint: ExchangeServer, issuer: TokenIssuer
 ) -> None:

@@ -12,6 +12,7 @@ from helpers.token_issuer import TokenIssuer, guarded
 from helpers.whole_gateway import WholeGateway, running
 from interaction.limiting import CALLS, Opens, both_eras, come
 from interaction.visiting import Visits
+from requirements import covers
 from taskgate.telemetry.audit import ToolCalled
 
 HEAD = {"Content_Type": "application/json", "Accept": ACCEPT}
@@ -41,6 +42,7 @@ async def no_json(host: Any) -> None:
         assert response.status == 400
 
 
+@covers("T52")
 @both_eras
 @pytest.mark.parametrize(
     ("does", "refusal", "code"),

@@ -15,6 +15,7 @@ from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
 from helpers.wandering_clock import WanderingClock
 from helpers.whole_gateway import WholeGateway, configuration, running
+from requirements import covers
 from taskgate.assembly import Surroundings
 
 DONE = {"content": [{"type": "text", "text": "done"}]}
@@ -39,6 +40,7 @@ async def gateway(
         yield gateway
 
 
+@covers("T54")
 @pytest.mark.parametrize("jump", JUMPS, ids=["forward", "back"])
 async def test_a_call_that_runs_goes_on_and_its_session_and_times_stay(
     server: ScriptedServer, gateway: WholeGateway, clock: WanderingClock, jump: timedelta

@@ -17,6 +17,7 @@ from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded, eventually
 from interaction.questioning import ACCEPTED, CAPABLE, DONE, ELICIT
 from replicas.processes import LEASE, LOST, Start, counted, ended, host_of
+from requirements import covers
 from taskgate.stores.redis.keys import Keys
 from taskgate.stores.redis.options import RedisOptions
 
@@ -37,6 +38,7 @@ async def test_what_a_killed_replica_ran_ends_at_another_as_one_of_unknown_outco
     assert await counted(http, second, 'taskgate_task_recoveries_total{outcome="failed"') == 1
 
 
+@covers("T48")
 async def test_what_a_killed_replica_had_not_sent_is_sent_by_another_once(
     server: ScriptedServer, start: Start, http: aiohttp.ClientSession
 ) -> None:

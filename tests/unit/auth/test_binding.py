@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from requirements import covers
 from taskgate.auth.binding import PARTS, ContextKeys
 from taskgate.auth.context import ANONYMOUS, Identity
 from unit.auth.tokens import identity
@@ -37,6 +38,7 @@ def test_a_reference_is_the_first_132_bits_of_the_keyed_digest() -> None:
     assert bound.key == "8mgvW5Xczw7LMwfKMFrYWo"
 
 
+@covers("T7")
 @given(parts, parts)
 def test_contexts_are_equal_if_and_only_if_all_parts_are(one: Parts, other: Parts) -> None:
     assert key_of(whose(*one)) == key_of(whose(*one))

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from requirements import covers
 from taskgate.auth.discovery import DiscoveryRefused, keys_address, may_be_asked, metadata_addresses
 
 ISSUER = "https://idp.example.com/tenant"
@@ -64,6 +65,7 @@ def test_what_may_be_asked_is_https_or_on_this_machine(address: str) -> None:
     assert may_be_asked(address)
 
 
+@covers("T39")
 @pytest.mark.parametrize(
     "address",
     [

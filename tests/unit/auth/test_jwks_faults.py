@@ -12,6 +12,7 @@ import pytest
 from helpers.key_server import Endless, Held, KeyServer, answer, document, redirect
 from helpers.manual_clock import ManualClock
 from helpers.waiting import PATIENCE, bounded, eventually
+from requirements import covers
 from taskgate.auth.fetching import AiohttpFetch
 from taskgate.auth.jwks import IssuerKeys
 from unit.auth.scripted_fetch import (
@@ -98,6 +99,7 @@ async def test_closing_while_the_server_hangs_leaves_nothing(
     held.release()
 
 
+@covers("T5")
 @pytest.mark.parametrize("fault", ["slow", "redirect", "huge", "html", "error", "down", "garbage"])
 async def test_every_fault_of_a_server_leaves_the_good_keys_in_use(
     server: KeyServer, clock: ManualClock, heard: Heard, caplog: pytest.LogCaptureFixture, fault: str

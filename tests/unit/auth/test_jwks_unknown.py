@@ -7,12 +7,14 @@ import pytest
 
 from helpers.manual_clock import ManualClock
 from helpers.waiting import bounded
+from requirements import covers
 from taskgate.auth.fetching import FetchFailed, FetchReason
 from taskgate.auth.jwks import IssuerKeys
 from taskgate.errors import KeysUnavailable
 from unit.auth.scripted_fetch import FIRST, SECOND, SECOND_KEY, URI, ScriptedFetch, found, key_set
 
 
+@covers("T4")
 async def test_fifty_unknown_keys_at_once_cost_one_fetch(
     keys: IssuerKeys, fetch: ScriptedFetch, clock: ManualClock
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from requirements import covers
 from taskgate.auth.settings import IssuerSettings, Profile
 from taskgate.errors import AuthReason
 from unit.auth.tokens import (
@@ -52,6 +53,7 @@ def spellings_of(algorithm: str) -> list[bytes]:
 # --- algorithms --------------------------------------------------------------------------------------------------
 
 
+@covers("T1")
 @pytest.mark.parametrize("name", ["none", "None", "nOnE", "NONE", "none ", ""])
 @pytest.mark.parametrize("signature", ["", "c2ln"])
 async def test_no_token_is_good_without_a_signature(name: str, signature: str) -> None:
@@ -162,6 +164,7 @@ async def test_a_key_id_that_is_no_name_is_not_even_looked_up(kid: object) -> No
     assert gate.keys.asked == []
 
 
+@covers("T3")
 @pytest.mark.parametrize(
     "extra",
     [

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.manual_clock import EPOCH
+from requirements import covers
 from taskgate.errors import AuthReason, KeysUnavailable, Unauthenticated
 from unit.auth.tokens import (
     CORP,
@@ -34,6 +35,7 @@ GOOD = dumped(claims())
 # --- claims ------------------------------------------------------------------------------------------------------
 
 
+@covers("T2")
 @pytest.mark.parametrize("issuer", LOOK_ALIKES)
 async def test_an_issuer_that_looks_alike_is_another(issuer: str) -> None:
     gate = Gate()

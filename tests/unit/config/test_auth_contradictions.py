@@ -29,7 +29,7 @@ def _rules(mode: str, rule: str) -> str:
     return f"version: 1\n{MINIMAL_UPSTREAM}auth: {auth}\nauthorization:\n  rules:\n    - {{}}\n    - {rule}\n"
 
 
-@covers("H-HTTP-2")
+@covers("H-HTTP-2", "T55")
 @pytest.mark.parametrize("section", ["server", "admin"])
 @pytest.mark.parametrize("address", OPEN_ADDRESSES)
 @pytest.mark.parametrize("mode", ["mode: none", "mode: none, allow_insecure: false"])

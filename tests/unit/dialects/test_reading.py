@@ -104,6 +104,7 @@ NO_IDS = {
 }
 
 
+@covers("T24")
 @pytest.mark.parametrize("text", NO_IDS.values(), ids=NO_IDS)
 def test_what_can_be_no_id_of_ours_is_a_task_not_found(text: str) -> None:
     with pytest.raises(TaskNotFound, match=r"^Task not found$"):

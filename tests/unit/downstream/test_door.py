@@ -7,6 +7,7 @@ from aiohttp import HttpVersion
 from aiohttp.http import HttpVersion10, HttpVersion11
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from requirements import covers
 from taskgate.downstream import door
 from taskgate.downstream.door import Admission, Door, Refusal, Refused
 from taskgate.engine.messages import Verb
@@ -122,6 +123,7 @@ def test_a_body_says_that_it_is_json_in_utf_8(kind: str, passes: bool) -> None:
         assert refused.value.refusal is door.WRONG_MEDIA
 
 
+@covers("T33")
 @pytest.mark.parametrize(
     ("codings", "passes"),
     [

@@ -51,6 +51,7 @@ BAD_REQUESTS = {
 }
 
 
+@covers("T26")
 @pytest.mark.parametrize("request_bytes", BAD_REQUESTS.values(), ids=BAD_REQUESTS)
 async def test_what_cannot_be_read_in_one_way_is_a_bad_request(gate: Gate, request_bytes: str | bytes) -> None:
     async with gate.host() as host:

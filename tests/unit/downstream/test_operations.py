@@ -10,6 +10,7 @@ import pytest
 
 from helpers.raw_http import RawHost, raw_host, request_head
 from helpers.waiting import bounded, eventually
+from requirements import covers
 from taskgate.downstream import operations
 from taskgate.downstream.operations import MOST_CONNECTIONS
 from taskgate.telemetry.audit import HttpAnswered
@@ -120,6 +121,7 @@ async def test_a_scraper_keeps_its_connection(operated: Operated) -> None:
             assert (await host.ask(request_head("GET", "/metrics?x=1", Host="127.0.0.1:9464"))).status == 200
 
 
+@covers("T53")
 @pytest.mark.parametrize("path", ["/", "/mcp", f"/{PLANTED}", "/metrics/", "//livez"])
 async def test_there_is_nothing_else(operated: Operated, path: str) -> None:
     answer = await operated.ask(path)

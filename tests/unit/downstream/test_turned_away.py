@@ -6,6 +6,7 @@ import pytest
 
 from helpers.raw_http import RawAnswer, get, post, request_head
 from helpers.waiting import eventually
+from requirements import covers
 from taskgate.downstream import protocol
 from taskgate.downstream.protocol import HostConnection
 from taskgate.engine.messages import Exchange, Reply
@@ -45,6 +46,7 @@ async def test_whoever_is_not_let_in_is_told_so_before_the_body_has_come(
     assert gate.facts.answered() == [("mcp", "POST", 401)]
 
 
+@covers("T32")
 async def test_of_whoever_is_not_let_in_nothing_more_is_kept() -> None:
     async with opened(max_body=2**24) as gate, gate.host() as host:
         gate.engine.turn_away = deny

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from requirements import covers
 from taskgate.mcp.headers import (
     decode_value,
     encode_value,
@@ -52,6 +53,7 @@ def test_what_was_encoded_is_read_again_and_safe_on_the_way(text: str) -> None:
     assert decode_value(sent) == text
 
 
+@covers("T29")
 @given(st.one_of(st.text(), st.text("ABQRZgw+/=\n é", max_size=12).map(lambda inner: f"=?base64?{inner}?=")))
 def test_a_value_is_refused_or_means_itself_or_is_the_one_base64_of_what_it_means(sent: str) -> None:
     try:

@@ -7,6 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from helpers.json_texts import texts, written
+from requirements import covers
 from taskgate.mcp.sse import KEEP_ALIVE, EventDecoder, EventTooLarge, event
 
 ROOMY = 1_000_000
@@ -42,6 +43,7 @@ def test_an_event_is_one_line_of_data() -> None:
     assert event('{"a":1}') == b'event: message\ndata: {"a":1}\n\n'
 
 
+@covers("T36")
 @pytest.mark.parametrize("line_break", ["\n", "\r", "\r\n"])
 def test_a_break_between_tokens_becomes_a_space(line_break: str) -> None:
     text = f'{{{line_break}"a":1}}'

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from helpers.records import new_record
+from requirements import covers
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.codec import pack_head
 from taskgate.stores.sqlite_file import LAYOUT, OpenFile, SqliteOptions, open_file
@@ -67,6 +68,7 @@ def pragma(connection: sqlite3.Connection, name: str) -> Any:
     return connection.execute(f"PRAGMA {name}").fetchone()[0]
 
 
+@covers("T25")
 def test_every_file_is_private(options: SqliteOptions) -> None:
     path = options.path.parent / "new" / "deep" / "taskgate.db"
     before = os.umask(0)

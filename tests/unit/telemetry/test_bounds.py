@@ -153,7 +153,7 @@ def found(metrics: PrometheusAudit) -> dict[str, int]:
     return counts | {"all": len(lines)}
 
 
-@covers("O-AUD-4")
+@covers("O-AUD-4", "T44")
 @pytest.mark.parametrize(
     "configured", [SMALL, DETAILED, FEW_BUCKETS, SHARING], ids=["small", "detailed", "few buckets", "sharing"]
 )

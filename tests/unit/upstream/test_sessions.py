@@ -6,6 +6,7 @@ import pytest
 
 from helpers.scripted_upstream import Hold, ScriptedServer, error, note, result, status
 from helpers.waiting import bounded, eventually
+from requirements import covers
 from taskgate.errors import UpstreamFailed
 from taskgate.tasks.policy import TaskSupport
 from taskgate.upstream.speaker import Speaker
@@ -99,6 +100,7 @@ async def test_a_404_without_a_session_is_a_refusal(server: ScriptedServer, call
     assert caller.heard.lost == 0
 
 
+@covers("T17")
 async def test_sessions_of_one_server_never_use_an_id_twice(server: ScriptedServer, caller) -> None:
     other = caller.upstream.session(caller.heard.of_session, lambda: Speaker(context="other"))
     await asyncio.gather(caller.call(), caller.call(), other.tools())

@@ -18,6 +18,7 @@ from helpers.scripted_upstream import (
     stream,
 )
 from helpers.waiting import bounded, eventually
+from requirements import covers
 from taskgate.upstream.initialize import listening
 from unit.upstream.conftest import Ear
 
@@ -109,6 +110,7 @@ async def test_an_answer_on_the_get_stream_is_an_answer(server: ScriptedServer, 
     assert server.cancelled == []
 
 
+@covers("T23")
 async def test_an_answer_to_another_call_is_passed_over(server: ScriptedServer, caller) -> None:
     foreign = [{"jsonrpc": "2.0", "id": id_, "result": {"content": ["wrong"]}} for id_ in (999, "3", "x")]
     server.script["odd"] = stream({"content": ["right"]}, before=foreign)

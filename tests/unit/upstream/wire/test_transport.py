@@ -7,6 +7,7 @@ import pytest
 
 from helpers.scripted_upstream import Hold, ScriptedServer, raw, redirect, stream
 from helpers.waiting import bounded, eventually
+from requirements import covers
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.http import HttpTransport
@@ -111,6 +112,7 @@ async def test_many_calls_are_held_at_once(server: ScriptedServer, caller) -> No
         await asyncio.gather(*calls)
 
 
+@covers("T16")
 async def test_cookies_are_not_kept(server: ScriptedServer, new_caller_of) -> None:
     # A jar would keep none of a numeric host in any case.
     caller = new_caller_of(server.url.replace("127.0.0.1", "localhost"))
