@@ -20,7 +20,7 @@ from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration, running
 
 PACKAGE = str(Path(taskgate.__file__).parent)
-ROUNDS = 15
+ROUNDS = 60
 ROOMY = {"name": "calls", "scope": "context", "methods": ["*"], "rate": "1000/s", "burst": 1000}
 
 Walk = Counter[str]
