@@ -62,6 +62,27 @@ async def test_turns_go_round_between_callers_whoever_came_first(
         await expect_all_given_back(gateway)
 
 
+@covers("T46")
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_newcomer_is_served_at_once_though_another_has_every_slot_that_it_may(
+    server: ScriptedServer, slow: OneByOne, issuer: TokenIssuer, era: str
+) -> None:
+    config = guarded({}, issuer, upstreams=narrow(server, concurrency=4))
+    async with running(config) as gateway:
+        alice, bob = [
+            await guest(gateway, era, token=issuer.token(gateway.url(), subject=name)) for name in ("alice", "bob")
+        ]
+        calls = begin(*(alice.call("report", {"of": "alice"}) for _ in range(6)))
+        await queued(gateway, 3)
+        calls += begin(bob.call("report", {"of": "bob"}))
+        await slow.comes(4)
+        assert slow.arrived == [{"of": "alice"}] * 3 + [{"of": "bob"}]
+        slow.let_all_go()
+        async with bounded():
+            assert [(await call).result["content"] for call in calls] == [DONE["content"]] * 7
+        await expect_all_given_back(gateway)
+
+
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_call_is_refused_where_no_more_may_wait_and_it_is_counted(
     server: ScriptedServer, slow: OneByOne, era: str

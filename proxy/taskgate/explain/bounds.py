@@ -24,7 +24,7 @@ def said(config: GatewayConfig, *location: str | int) -> dict[str, Any]:
     """What a key of the file says, and where."""
     value: Any = config
     for part in location:
-        value = value[part] if isinstance(value, Mapping) else getattr(value, str(part))
+        value = value[part] if isinstance(part, int) or isinstance(value, Mapping) else getattr(value, part)
     return _told(config, value, *location)
 
 

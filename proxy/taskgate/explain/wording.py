@@ -45,7 +45,7 @@ _POLLS: Final = {"interval": "advised every", "reject_above": "refused above"}
 _LOOKUPS: Final = {"threshold": "passed over", "window": "within", "penalty": "then none for"}
 _SERVER: Final = {
     "concurrency": "at once",
-    "calls_per_context": "of the caller, while others wait",
+    "calls_per_context": "while others wait",
     "queue.size": "that may wait",
     "queue.max_wait": "for",
     "timeouts.connect": "to connect",

@@ -36,7 +36,10 @@ limits:
     - {name: exports, scope: upstream, tool: "export_*", rate: 10/m, cost: 2}
     - {name: guesses, scope: context, rate: 10/m, event: lookup_failure}
   overrides:
-    - {match: {tenant: gold}, rate: {calls: 50/s}, concurrency: {tasks_per_context: 50}, ttl_max: 7d}
+    - match: {tenant: gold}
+      rate: {calls: 50/s}
+      concurrency: {tasks_per_context: 50, calls_per_context: 3}
+      ttl_max: 7d
 """
 
 

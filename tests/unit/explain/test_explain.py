@@ -103,6 +103,8 @@ def test_a_caller_is_who_the_token_says_with_limits_of_their_own(
         "of the caller:      50  [limits.overrides[0].concurrency.tasks_per_context]",
         "of the tenant:      100  [limits.concurrency.tasks_per_tenant, by default]",
     ]
+    mine = "while others wait:  3  [limits.overrides[0].concurrency.calls_per_context]"
+    assert mine in said(out, "Calls of the server")
 
 
 def test_a_time_to_live_that_is_cut_short_for_a_caller_comes_from_what_cuts_it(
