@@ -26,7 +26,8 @@ AUDIENCE = "https://mcp.example.com/reports"
 SLOTS = 32
 TAKES = 0.03  # seconds that a usual call takes at the server
 PAUSE = 0.2  # seconds between calls of the hostile caller, as the default rate allows
-PEACE, WAR = ("ann", "bob", "cleo"), ("dora", "emil", "fred")
+PEACE = ("ann", "bob", "cleo")
+WAR = (("dora", "emil", "fred"), ("gus", "hal", "ida"), ("jo", "kim", "lee"))
 EACH = 20  # calls that each neighbour makes, as the default burst allows
 
 
@@ -127,9 +128,9 @@ async def test_a_caller_who_takes_every_slot_that_it_may_moves_the_calls_of_othe
         attack = asyncio.create_task(stage.attack())
         async with watching(stage.gateway, "one caller in every slot"):
             await eventually(lambda: stage.slow >= SLOTS - SLOTS // 8)
-            in_war = told("neighbours of it", await stage.seconds(WAR))
+            # What else the machine does only adds: the least of several counts.
+            in_war = min([told("neighbours of it", await stage.seconds(names)) for names in WAR])
         assert stage.slow == SLOTS - SLOTS // 8, "one of every eight was kept"
         stage.over.set()
         await attack
-        # A machine that does other things, too, adds its own.
-        assert in_war < 2 * in_peace + 0.02
+        assert in_war < 2 * in_peace
