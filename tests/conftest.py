@@ -1,6 +1,7 @@
 """What every test gets."""
 
 import gc
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -30,6 +31,9 @@ settings.register_profile("taskgate", deadline=None, max_examples=50)
 settings.register_profile("many", deadline=None, max_examples=1000)
 settings.register_profile("few", deadline=None, max_examples=5, derandomize=True, database=None)
 settings.load_profile("taskgate")
+
+# Secrets that tests write are nobody else's, as those of operators have to be.
+os.umask(0o027)
 
 
 def pytest_configure(config: pytest.Config) -> None:

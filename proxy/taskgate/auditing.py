@@ -13,6 +13,7 @@ from taskgate.auth.keyfile import KeyFileRefused, made_keys, read_keys
 from taskgate.clock import Entropy
 from taskgate.config import GatewayConfig
 from taskgate.config.audit_models import AuditSection, AuditSinkSection
+from taskgate.secret_files import ADVICE, is_exposed
 from taskgate.telemetry.auditlog.keys import SigningKeyRefused, signer_of
 from taskgate.telemetry.auditlog.rendering import Telling
 from taskgate.telemetry.auditlog.settings import AuditSettings, ChainSettings, SinkSettings
@@ -70,9 +71,12 @@ def read_pem(path: Path) -> bytes:
     """The text of a file with a key in PEM form. Raises KeyFileRefused, with the reason alone."""
     try:
         with path.open("rb") as file:
+            exposed = is_exposed(path, os.fstat(file.fileno()).st_mode, "audit.chain.sign_key_file")
             text = file.read(_LONGEST_PEM + 1)
     except (OSError, ValueError) as error:
         raise KeyFileRefused(f"cannot be read: {os.strerror(getattr(error, 'errno', 0) or 0)}") from None
+    if exposed:
+        raise KeyFileRefused(ADVICE)
     if len(text) > _LONGEST_PEM:
         raise KeyFileRefused("is too large for a key")
     return text

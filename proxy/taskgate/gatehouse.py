@@ -28,6 +28,7 @@ from taskgate.engine.guard.callers import Bearers, Callers, Everybody
 from taskgate.engine.guard.incidents import Incidents
 from taskgate.engine.guard.penalties import Penalties
 from taskgate.engine.replicas.seals import WordKeys
+from taskgate.secret_files import ADVICE, is_exposed
 from taskgate.tasks.cursors import CursorKeys
 from taskgate.tasks.states import StateKeys
 from taskgate.telemetry.audit import Audit, KeysFetched, TokenJudged
@@ -103,10 +104,13 @@ def operators_token(config: GatewayConfig) -> bytes | None:
         return None
     try:
         with named.open("rb") as file:
+            exposed = is_exposed(named, os.fstat(file.fileno()).st_mode, "admin.token_file")
             token = file.read(_LONGEST_TOKEN + 1).strip()
     except (OSError, ValueError) as error:
         reason = os.strerror(getattr(error, "errno", 0) or 0)
         raise KeyFileRefused(f"admin.token_file: cannot be read: {reason}") from None
+    if exposed:
+        raise KeyFileRefused(f"admin.token_file: {ADVICE}")
     if not _SHORTEST_TOKEN <= len(token) <= _LONGEST_TOKEN or not _TOKEN.fullmatch(token):
         raise KeyFileRefused(
             f"admin.token_file: must hold one token of {_SHORTEST_TOKEN} to {_LONGEST_TOKEN} visible characters"

@@ -5,21 +5,18 @@ What must not live here: what the keys are for. What holds: nothing of a key is 
 
 import os
 import re
-import stat
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from contextlib import suppress
-from logging import getLogger
 from pathlib import Path
 from tempfile import mkstemp
 from typing import Final, NamedTuple
 
 from taskgate.auth.binding import MIN_KEY
 from taskgate.clock import Entropy
+from taskgate.secret_files import ADVICE, is_exposed
 
 _LONGEST: Final = 4096
 _KEY: Final = re.compile(rb"[A-Za-z0-9_-]+={0,2}")
-
-log = getLogger("taskgate.auth")
 
 
 class KeyFileRefused(Exception):
@@ -40,11 +37,12 @@ def read_keys(path: Path, *, of: str = "auth contexts") -> DeploymentKeys:
     """
     try:
         with path.open("rb") as file:
-            if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o007:
-                log.warning("everybody on this machine may read the key of %s", of)
+            exposed = is_exposed(path, os.fstat(file.fileno()).st_mode, f"the key of {of}")
             text = file.read(_LONGEST + 1)
     except OSError as error:
         raise KeyFileRefused(f"the key file cannot be read: {os.strerror(error.errno or 0)}") from None
+    if exposed:
+        raise KeyFileRefused(f"the key file {ADVICE}")
     keys = [_decoded(line.strip()) for line in text.splitlines() if line.strip()]
     if len(text) > _LONGEST or not 1 <= len(keys) <= 2:
         raise KeyFileRefused("the key file must hold one key, or two of which the first is the present one")

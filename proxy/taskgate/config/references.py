@@ -6,9 +6,12 @@ What holds: what a reference gives is never read for references again, and its v
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+
+from taskgate.secret_files import ADVICE, is_exposed
 
 LARGEST_SECRET = 2**16
 
@@ -62,6 +65,8 @@ def _resolved(body: str | None, environ: Mapping[str, str]) -> str:
 def _content(path: Path, default: str | None) -> str:
     try:
         with path.open("rb") as stream:
+            if is_exposed(path, os.fstat(stream.fileno()).st_mode, str(path)):
+                raise _Unresolved(f"the file {path} {ADVICE}")
             content = stream.read(LARGEST_SECRET + 1)
         text = content.decode()
     except FileNotFoundError as error:

@@ -15,10 +15,13 @@ from logging import getLogger
 from pathlib import Path
 from typing import Final, Literal
 
+from taskgate.secret_files import ADVICE, is_exposed
+
 LOOK_INTERVAL: Final = timedelta(seconds=5)
 """How often the files are looked at."""
 HANDSHAKE_TIMEOUT: Final = timedelta(seconds=10)
 
+_KEY: Final = "server.tls.key_file"
 _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 _DEMANDS: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
 
@@ -138,9 +141,12 @@ def _check_readable(key: str, path: Path) -> None:
         # Opening a pipe would wait for whoever writes to it.
         if not stat.S_ISREG(path.stat().st_mode):
             raise TlsRefused(f"{key} is not a file")
-        path.open("rb").close()
+        with path.open("rb") as file:
+            exposed = key == _KEY and is_exposed(path, os.fstat(file.fileno()).st_mode, key)
     except OSError as error:
         raise TlsRefused(f"{key} cannot be read: {os.strerror(error.errno or 0).lower()}") from None
+    if exposed:
+        raise TlsRefused(f"{key} {ADVICE}")
 
 
 def _no_passphrase() -> bytes:

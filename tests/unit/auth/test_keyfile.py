@@ -83,14 +83,14 @@ def test_a_file_that_cannot_be_read_is_refused_with_the_systems_reason(file: Pat
         read_keys(file.parent)
 
 
-@pytest.mark.parametrize(("mode", "warns"), [(0o600, False), (0o640, False), (0o644, True), (0o604, True)])
-def test_a_key_that_everybody_may_read_is_warned_of(
-    file: Path, caplog: pytest.LogCaptureFixture, mode: int, warns: bool
-) -> None:
-    with caplog.at_level(logging.WARNING, "taskgate.auth"):
-        read_keys(written(file, LINES[0], mode))
-    told = ["everybody on this machine may read the key of auth contexts"]
-    assert [record.getMessage() for record in caplog.records] == told * warns
+@pytest.mark.parametrize(("mode", "refused"), [(0o600, False), (0o640, False), (0o644, True), (0o604, True)])
+def test_a_key_that_everybody_may_read_is_refused(file: Path, mode: int, refused: bool) -> None:
+    written(file, LINES[0], mode)
+    if refused:
+        with pytest.raises(KeyFileRefused, match=r"^the key file may be read or written by every user"):
+            read_keys(file)
+    else:
+        assert read_keys(file).current
 
 
 def test_a_key_is_made_for_its_owner_alone_and_is_the_same_from_then_on(file: Path) -> None:
@@ -161,8 +161,12 @@ def test_a_disk_that_is_full_leaves_no_file_that_would_be_refused_next_time(
     assert made_keys(file, SeededEntropy(2)).current == SeededEntropy(2).token(32)
 
 
-def test_the_log_calls_a_key_by_what_it_is_for(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_calls_a_key_by_what_it_is_for(
+    file: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written(file, LINES[0], 0o644)
-    read_keys(file, of="the audit log")
-    made_keys(file, SeededEntropy(), of="the audit log")
-    assert caplog.messages == ["everybody on this machine may read the key of the audit log"] * 2
+    monkeypatch.setattr(os.path, "ismount", lambda path: path == file)
+    with caplog.at_level(logging.INFO):
+        read_keys(file, of="the audit log")
+        made_keys(file, SeededEntropy(), of="the audit log")
+    assert [record.__dict__["key"] for record in caplog.records] == ["the key of the audit log"] * 2

@@ -3,9 +3,11 @@
 What must not live here: connections.
 """
 
+import os
 import ssl
 from pathlib import Path
 
+from taskgate.secret_files import ADVICE, is_exposed
 from taskgate.upstream.settings import TlsSettings
 
 
@@ -38,7 +40,7 @@ def _trusting(ca_file: Path | None) -> ssl.SSLContext:
 def _show(context: ssl.SSLContext, cert_file: Path, key_file: Path | None) -> None:
     _expect_readable("tls.cert_file", cert_file)
     if key_file is not None:
-        _expect_readable("tls.key_file", key_file)
+        _expect_readable("tls.key_file", key_file, is_secret=True)
     try:
         # Without an answer of ours OpenSSL would ask whoever sits at the terminal for the key's password.
         context.load_cert_chain(cert_file, key_file, password=lambda: "")
@@ -47,11 +49,14 @@ def _show(context: ssl.SSLContext, cert_file: Path, key_file: Path | None) -> No
         raise TlsFileRefused(text) from None
 
 
-def _expect_readable(key: str, path: Path) -> None:
+def _expect_readable(key: str, path: Path, *, is_secret: bool = False) -> None:
     try:
         with path.open("rb") as file:
+            exposed = is_secret and is_exposed(path, os.fstat(file.fileno()).st_mode, key)
             file.read(1)
     except OSError as error:
         raise TlsFileRefused(f"{key}: cannot be read: {error.strerror}") from None
     except ValueError:
         raise TlsFileRefused(f"{key}: cannot be read: no file can have this name") from None
+    if exposed:
+        raise TlsFileRefused(f"{key}: {ADVICE}")
