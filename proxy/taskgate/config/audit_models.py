@@ -118,7 +118,7 @@ class AuditSection(Section):
         "$..secret",
         "$..authorization",
     )
-    """JSONPaths of what is taken out of arguments that are told in full."""
+    """JSONPaths of what is taken out of arguments that are told in full; names are found in any case."""
     hmac_key_file: FilePath | None = None
     """The key of digests and of checkpoints; null means one that is made in the data directory."""
     chain: ChainSection = ChainSection()

@@ -1,9 +1,13 @@
-"""What is taken out of arguments before they are shown in full: whatever JSONPath (RFC 9535) finds. Pure."""
+"""What is taken out of arguments before they are shown in full: whatever JSONPath (RFC 9535) finds. Pure.
 
-from collections.abc import Iterable
+Names of members are found in any case: a secret that is shown costs more than a value that is not.
+"""
+
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from jsonpath import JSONPath, JSONPathEnvironment, JSONPathError
+from jsonpath import JSONPath, JSONPathEnvironment, JSONPathError, JSONPathMatch
+from jsonpath.selectors import NameSelector
 
 REDACTED: Final = "[redacted]"
 """What stands where something was taken out."""
@@ -48,4 +52,25 @@ def _path(text: str) -> JSONPath:
         reason = str(error.args[0]).partition("\n")[0]
         raise ValueError(f"{text!r} is no JSONPath: {reason}") from None
     assert isinstance(path, JSONPath), "the strict grammar has one path, and not several"
+    for segment in path.segments:
+        segment.selectors = tuple(
+            _AnyCase(env=each.env, token=each.token, name=each.name) if type(each) is NameSelector else each
+            for each in segment.selectors
+        )
     return path
+
+
+class _AnyCase(NameSelector):
+    """Selects the members of an object that have a name, in any case."""
+
+    __slots__ = ()
+
+    def resolve(self, node: JSONPathMatch) -> Iterable[JSONPathMatch]:
+        """The members of one node."""
+        if isinstance(node.obj, Mapping):
+            wanted = self.name.casefold()
+            for name, value in node.obj.items():
+                if name.casefold() == wanted:
+                    match = node.new_child(value, name)
+                    node.add_child(match)
+                    yield match

@@ -22,7 +22,14 @@ from taskgate.telemetry.auditlog.redaction import REDACTED, parse
         (["$..a", "$..b"], {"a": {"b": 1}, "b": 2}, {"a": REDACTED, "b": REDACTED}),
         (["$.a"], [1], [1]),
         (["$.a"], 7, 7),
-        (["$..A"], {"a": 1}, {"a": 1}),
+        (["$..A"], {"a": 1}, {"a": REDACTED}),
+        (
+            ["$..password"],
+            {"Password": 1, "x": [{"PASSWORD": 2, "password": 3}], "passwords": 4},
+            {"Password": REDACTED, "x": [{"PASSWORD": REDACTED, "password": REDACTED}], "passwords": 4},
+        ),
+        (["$['straße']"], {"STRASSE": 1}, {"STRASSE": REDACTED}),
+        (["$['a', 'b'].C"], {"A": {"c": 1}, "b": {"C": 2}}, {"A": {"c": REDACTED}, "b": {"C": REDACTED}}),
     ],
 )  # fmt: skip
 def test_what_a_path_finds_is_taken_out(paths: list[str], value: Any, left: Any) -> None:
