@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from taskgate.auth.context import Identity
+from taskgate.limits.overrides import text_of
 
 
 class Effect(StrEnum):
@@ -48,7 +49,8 @@ class AccessRule:
     It matches when all of these hold; None and no claims mean any:
     the method matches one of the globs `methods`; the upstream is `upstream`; the request names a tool, and that
     matches the glob `tool`; for each of `claims` the verified claim of that name is one of the values, or a list that
-    has one of them. Globs heed case, and their `*` passes a slash. Nobody without an identity has a claim.
+    has one of them, where numbers and booleans are written as in JSON. Globs heed case, and their `*` passes a slash.
+    Nobody without an identity has a claim.
 
     What it matches is allowed if all of `require_scopes` are there, else refused; `deny` refuses whatever is there, and
     then no scopes may be named (ValueError). A `shadow` rule only tells what it would have refused.
@@ -129,7 +131,7 @@ class AccessPolicy:
 
 
 def _has(identity: Identity | None, claim: str, values: frozenset[str]) -> bool:
-    """Whether a claim has one of the values. What is neither a string nor in a list of them equals none."""
+    """Whether a claim has one of the values, or a list has one that does; see `text_of`."""
     found = identity.claims.get(claim) if identity else None
     listed = found if isinstance(found, list) else [found]
-    return any(isinstance(one, str) and one in values for one in listed)
+    return any(text_of(one) in values for one in listed)

@@ -210,7 +210,10 @@ class AuthorizationRule(Section):
     tool: Glob | None = None
     """Glob over names of tools, of requests that name one; null means every request."""
     claims: Mapping[Text, Annotated[tuple[Text, ...], *SOME]] = {}
-    """Claims and the values, one of which the token must have; {} means every token."""
+    """Claims and the values, one of which the token must have; {} means every token.
+
+    Numbers and booleans are written as text: "5", "true".
+    """
     require_scopes: Annotated[tuple[Scope, ...], *ONCE_EACH] = ()
     """The scopes that are needed, all of them."""
     effect: Literal["allow", "deny"] = "allow"

@@ -119,7 +119,10 @@ class OverrideMatchSection(Section):
     tenant: Text | None = None
     """The tenant, of whichever issuer (the claim iss tells them apart); null means any, and none."""
     claims: Mapping[Text, Annotated[tuple[Text, ...], *SOME]] = {}
-    """Claims and the values, one of which the token must have; {} means every token."""
+    """Claims and the values, one of which the token must have; {} means every token.
+
+    Numbers and booleans are written as text: "5", "true".
+    """
 
 
 class OverrideConcurrencySection(Section):

@@ -6,7 +6,7 @@ What must not live here: what the limits mean (`limits/rates`, `limits/caps`).
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any
 
 from taskgate.limits.gcra import RateLimit
 
@@ -56,11 +56,24 @@ class Overrides(tuple[Override, ...]):
         return tuple([_found(claims.get(name), values) for name, values in self._values])
 
 
+def text_of(said: object) -> str | None:
+    """How a file writes one value of a claim: text as it is, numbers and booleans as in JSON; None for all else.
+
+    A whole number is written without a fraction, however the token has it.
+    """
+    match said:
+        case str():
+            return said
+        case bool():
+            return "true" if said else "false"
+        case int():
+            return str(said)
+        case float():
+            return str(int(said)) if said.is_integer() else repr(said)
+    return None
+
+
 def _found(said: object, values: frozenset[str]) -> frozenset[str]:
     """Which of the values a claim has."""
-    if isinstance(said, list):
-        return frozenset(one for one in said if isinstance(one, str) and one in values)
-    return frozenset((said,)) if isinstance(said, str) and said in values else _NOTHING
-
-
-_NOTHING: Final[frozenset[str]] = frozenset()
+    texts = map(text_of, said if isinstance(said, list) else [said])
+    return frozenset(text for text in texts if text is not None and text in values)

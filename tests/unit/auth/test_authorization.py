@@ -107,6 +107,30 @@ def test_a_claim_is_a_value_or_a_list_that_has_one(claim: object, expected: bool
     assert matches(rule(claims={"role": frozenset({"staff", "admin"})}), identity(role=claim)) is expected
 
 
+@pytest.mark.parametrize(
+    ("claim", "value", "expected"),
+    [
+        (True, "true", True),
+        (False, "false", True),
+        (True, "True", False),
+        (True, "1", False),
+        (1, "true", False),
+        (5, "5", True),
+        (5.0, "5", True),
+        (5.5, "5.5", True),
+        (-3, "-3", True),
+        ([1, True, "x"], "true", True),
+        ([1, True, "x"], "1", True),
+        (float("inf"), "inf", True),
+        (None, "null", False),
+        ({"a": 1}, "1", False),
+    ],
+)
+def test_a_number_and_a_boolean_are_what_a_file_writes(claim: object, value: str, expected: bool) -> None:
+    denies = rule(claims={"flag": frozenset({value})}, effect=DENY)
+    assert matches(denies, identity(flag=claim)) is expected
+
+
 def test_every_claim_that_a_rule_names_must_be_there() -> None:
     one = rule(claims={"role": frozenset({"staff"}), "tenant": frozenset({"gold"})})
     assert matches(one, identity(role="staff", tenant="gold"))
