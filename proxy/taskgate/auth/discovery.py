@@ -72,7 +72,32 @@ def keys_address(document: bytes, issuer: str) -> str:
         raise DiscoveryRefused("document")
     if not may_be_asked(address) or (_is_plain(address) and not _is_plain(issuer)):
         raise DiscoveryRefused("address")
+    if leads_elsewhere(address, issuer) and not _may_be_public(URL(address).raw_host or ""):
+        raise DiscoveryRefused("address")
     return address
+
+
+def leads_elsewhere(address: str, issuer: str) -> bool:
+    """Whether an address is on another host than its issuer: then it has to be a public one.
+
+    The operator chose the issuer's host, and no other: what its metadata name could be anything within our network.
+    """
+    named, own = URL(address).raw_host or "", URL(issuer).raw_host or ""
+    return named != own and not (_is_this_machine(named) and _is_this_machine(own))
+
+
+def is_public(address: str) -> bool:
+    """Whether an IP address is one of the public internet."""
+    read = ip_address(address.partition("%")[0])
+    return (getattr(read, "ipv4_mapped", None) or read).is_global
+
+
+def _may_be_public(host: str) -> bool:
+    try:
+        return is_public(host)
+    except ValueError:
+        # A name: whoever connects finds out.
+        return True
 
 
 def _is_plain(address: str) -> bool:

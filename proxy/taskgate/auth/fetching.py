@@ -5,6 +5,7 @@ What must not live here: what is fetched when, and what it means. No exception o
 
 import asyncio
 import re
+import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,11 +22,13 @@ from aiohttp import (
     ClientTimeout,
     DummyCookieJar,
     TCPConnector,
+    ThreadedResolver,
     hdrs,
 )
+from aiohttp.abc import ResolveResult
 from multidict import CIMultiDictProxy
 
-from taskgate.auth.discovery import may_be_asked
+from taskgate.auth.discovery import is_public, may_be_asked
 
 _HEADERS: Final = {
     hdrs.ACCEPT: "application/json, application/jwk-set+json",
@@ -77,8 +80,11 @@ class Fetched:
 class Fetch(Protocol):
     """The way to what issuers publish."""
 
-    async def get(self, url: str, *, timeout: timedelta, max_size: int) -> Fetched:
-        """The whole of it, at most `max_size` bytes, within `timeout` from the call. Raises FetchFailed."""
+    async def get(self, url: str, *, timeout: timedelta, max_size: int, only_public: bool = False) -> Fetched:
+        """The whole of it, at most `max_size` bytes, within `timeout` from the call. Raises FetchFailed.
+
+        `only_public`: from public addresses alone, whatever the name of the host stands for.
+        """
         ...
 
 
@@ -89,7 +95,8 @@ class AiohttpFetch:
     """
 
     def __init__(self) -> None:
-        self._session: ClientSession | None = None
+        # By whether they connect to public addresses alone.
+        self._sessions: dict[bool, ClientSession] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -101,20 +108,21 @@ class AiohttpFetch:
 
     async def close(self) -> None:
         """End every connection. May be called again."""
-        session, self._session = self._session, None
-        if session is not None:
+        sessions, self._sessions = self._sessions, {}
+        for session in sessions.values():
             await session.close()
 
-    async def get(self, url: str, *, timeout: timedelta, max_size: int) -> Fetched:
+    async def get(self, url: str, *, timeout: timedelta, max_size: int, only_public: bool = False) -> Fetched:
         """See Fetch. A server that hangs up without an answer is asked once more."""
         if not may_be_asked(url):
             raise FetchFailed(FetchReason.ADDRESS)
-        if self._session is None:
-            self._session = _new_session()
+        session = self._sessions.get(only_public)
+        if session is None:
+            session = self._sessions[only_public] = _new_session(only_public=only_public)
         try:
             async with (
                 asyncio.timeout(timeout.total_seconds()),
-                self._session.get(url, headers=_HEADERS, allow_redirects=False) as response,
+                session.get(url, headers=_HEADERS, allow_redirects=False) as response,
             ):
                 return await _read(response, max_size)
         except TimeoutError:
@@ -135,10 +143,23 @@ def max_age_of(cache_control: Iterable[str]) -> timedelta | None:
     return None if found is None else timedelta(seconds=int(found[1]))
 
 
-def _new_session() -> ClientSession:
+class _PublicResolver(ThreadedResolver):
+    """Finds the public addresses of a host. Raises ValueError where it has none."""
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        found = [each for each in await super().resolve(host, port, family) if is_public(each["host"])]
+        if not found:
+            raise ValueError("the host has no public address")
+        return found
+
+
+def _new_session(*, only_public: bool) -> ClientSession:
+    resolver = _PublicResolver() if only_public else None
     # Fetches are minutes apart: a connection that is kept would only be found dead.
     return ClientSession(
-        connector=TCPConnector(force_close=True, use_dns_cache=False),
+        connector=TCPConnector(force_close=True, use_dns_cache=False, resolver=resolver),
         cookie_jar=DummyCookieJar(),
         trust_env=False,
         auto_decompress=False,

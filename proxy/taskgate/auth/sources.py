@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
-from taskgate.auth.discovery import DiscoveryRefused, keys_address, metadata_addresses
+from taskgate.auth.discovery import DiscoveryRefused, keys_address, leads_elsewhere, metadata_addresses
 from taskgate.auth.fetching import Fetch, Fetched, FetchFailed, FetchReason
 from taskgate.auth.settings import IssuerSettings, KeySettings
 from taskgate.clock import Clock
@@ -77,7 +77,8 @@ class _Discovered:
         self._until = 0.0
 
     async def read(self, *, hurry: bool) -> Fetched:
-        return await self._get(await self._current_address(hurry=hurry))
+        address = await self._current_address(hurry=hurry)
+        return await self._get(address, only_public=leads_elsewhere(address, self._issuer))
 
     def distrust(self) -> None:
         self._address = None
@@ -110,8 +111,9 @@ class _Discovered:
         assert told is not None, "there is always a place to ask"
         raise told
 
-    async def _get(self, address: str) -> Fetched:
-        return await self._fetch.get(address, timeout=self._keys.timeout, max_size=self._keys.max_size)
+    async def _get(self, address: str, *, only_public: bool = False) -> Fetched:
+        keys = self._keys
+        return await self._fetch.get(address, timeout=keys.timeout, max_size=keys.max_size, only_public=only_public)
 
 
 def lifespan(keys: KeySettings, max_age: timedelta | None) -> timedelta:

@@ -44,10 +44,13 @@ class ScriptedFetch:
     def __init__(self) -> None:
         self.answers: dict[str, Fetched | Exception | Callable[[], Awaitable[Fetched]]] = {}
         self.asked: list[str] = []
+        self.asked_of_the_public: list[str] = []
         self.bounds: set[tuple[timedelta, int]] = set()
 
-    async def get(self, url: str, *, timeout: timedelta, max_size: int) -> Fetched:
+    async def get(self, url: str, *, timeout: timedelta, max_size: int, only_public: bool = False) -> Fetched:
         self.asked.append(url)
+        if only_public:
+            self.asked_of_the_public.append(url)
         self.bounds.add((timeout, max_size))
         given = self.answers.get(url, FetchFailed(FetchReason.STATUS))
         if isinstance(given, Exception):

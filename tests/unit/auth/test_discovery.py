@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from requirements import covers
-from taskgate.auth.discovery import DiscoveryRefused, keys_address, may_be_asked, metadata_addresses
+from taskgate.auth.discovery import DiscoveryRefused, keys_address, leads_elsewhere, may_be_asked, metadata_addresses
 
 ISSUER = "https://idp.example.com/tenant"
 KEYS = "https://keys.example.net/jwks.json"
@@ -182,3 +182,27 @@ def test_no_document_does_more_than_to_be_refused(document: bytes) -> None:
 def test_every_text_may_be_asked_or_not(address: str) -> None:
     if may_be_asked(address):
         assert keys_address(metadata(issuer="http://[::1]/", jwks_uri=address), "http://[::1]/") == address
+
+
+@pytest.mark.requirement("T39")
+@pytest.mark.parametrize(
+    "host",
+    ["10.0.0.5", "169.254.169.254", "127.0.0.1", "192.168.1.1:8443", "[::1]", "[fd00::1]", "[::ffff:10.0.0.5]"],
+)
+def test_metadata_lead_to_no_private_address(host: str) -> None:
+    with pytest.raises(DiscoveryRefused, match="address"):
+        keys_address(metadata(jwks_uri=f"https://{host}/keys"), ISSUER)
+
+
+@pytest.mark.parametrize("host", ["9.9.9.9", "[2620:fe::fe]", "keys.example.net"])
+def test_metadata_may_lead_to_another_public_host(host: str) -> None:
+    assert keys_address(metadata(jwks_uri=f"https://{host}/keys"), ISSUER) == f"https://{host}/keys"
+    assert leads_elsewhere(f"https://{host}/keys", ISSUER)
+
+
+def test_an_issuers_own_host_may_be_a_private_one() -> None:
+    issuer = "https://10.0.0.5/realm"
+    assert keys_address(metadata(issuer=issuer, jwks_uri="https://10.0.0.5:8443/keys"), issuer)
+    assert not leads_elsewhere("https://10.0.0.5:8443/keys", issuer)
+    assert not leads_elsewhere("http://127.0.0.1:1/keys", "http://localhost:2")
+    assert leads_elsewhere("https://127.0.0.1/keys", issuer)

@@ -105,3 +105,43 @@ def certificate_of_ones_own(folder: Path) -> Path:
         key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + certificate.public_bytes(Encoding.PEM)
     )
     return file
+
+
+@pytest.mark.requirement("T39")
+@pytest.mark.parametrize(
+    "found",
+    ["127.0.0.1", "10.0.0.5", "169.254.169.254", "192.168.1.1", "100.64.0.1", "::1", "fd00::1", "::ffff:10.0.0.5"],
+)
+async def test_where_only_public_addresses_are_asked_a_name_of_a_private_one_is_not(
+    fetch: AiohttpFetch, monkeypatch: pytest.MonkeyPatch, found: str
+) -> None:
+    """A hostile issuer names a host whose name stands for something within the operator's network."""
+    family = socket.AF_INET6 if ":" in found else socket.AF_INET
+    place = (found, 443, 0, 0) if ":" in found else (found, 443)
+
+    def private(*_: object, **__: object) -> list[object]:
+        return [(family, socket.SOCK_STREAM, 6, "", place)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", private)
+    monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", lambda *_: pytest.fail("it was asked"))
+    with pytest.raises(FetchFailed, match="address"):
+        await fetch.get("https://keys.example.com/", timeout=LONG, max_size=1, only_public=True)
+
+
+async def test_of_a_name_with_both_the_public_address_is_asked(
+    fetch: AiohttpFetch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def both(*_: object, **__: object) -> list[object]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 443)) for address in ("10.0.0.5", "9.9.9.9")]
+
+    async def connect(_: socket.socket, address: object) -> None:
+        asked.append(address)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(socket, "getaddrinfo", both)
+    monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", connect)
+    with pytest.raises(FetchFailed, match="unreachable"):
+        await fetch.get("https://keys.example.com/", timeout=LONG, max_size=1, only_public=True)
+    assert asked == [("9.9.9.9", 443)]

@@ -230,3 +230,19 @@ async def test_metadata_are_read_anew_after_keys_were_not_where_they_said(
     await discovering.refresh()
     assert await found(discovering, "second") == ["second"]
     assert fetch.asked == [OAUTH, URI, URI, OAUTH, moved]
+
+
+@pytest.mark.requirement("T39")
+@pytest.mark.parametrize(("uri", "only_public"), [(URI, False), ("https://elsewhere.example.net/keys", True)])
+async def test_keys_elsewhere_than_at_their_issuer_are_asked_of_public_addresses_alone(
+    fetch: ScriptedFetch, clock: ManualClock, heard: Heard, uri: str, only_public: bool
+) -> None:
+    fetch.answers[OIDC] = metadata(uri)
+    fetch.answers[uri] = key_set(FIRST)
+    async with closing(IssuerKeys(settings_of(uri=None), fetch, clock, heard)) as keys:
+        await keys.refresh()
+    assert fetch.asked_of_the_public == [uri] * only_public
+    fetch.asked_of_the_public.clear()
+    async with closing(IssuerKeys(settings_of(uri=uri), fetch, clock, heard)) as keys:
+        await keys.refresh()
+    assert fetch.asked_of_the_public == [], "what the operator names may be anywhere"
