@@ -5,9 +5,10 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from helpers.mcp_host import Answer, McpHost
-from helpers.scripted_upstream import Hold, ScriptedServer, raw
+from helpers.scripted_upstream import Hold, ScriptedServer, Turn, raw, result
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration, running
@@ -295,3 +296,76 @@ async def test_tools_that_nobody_can_judge_are_shown_to_nobody_with_rules(
         host = await gateway.greeted(token=issuer.token(gateway.url()))
         server.methods["tools/list"] = odd
         assert [tool["name"] for tool in (await host.ask("tools/list")).result["tools"]] == ["read"]
+
+
+# --- tools that are not listed -------------------------------------------------------------------------------------
+
+DROPS = {"tool": "write_all", "effect": "deny"}
+SPELLINGS = ["write_all ", " write_all", "Write_All", "write_all\n", "\uff57rite_all", "write_all\u00ad"]
+
+
+def lenient(server: ScriptedServer) -> list[str]:
+    """Has a server trim and normalise the names of tools; which of them it ran."""
+    ran: list[str] = []
+
+    async def call(turn: Turn) -> web.StreamResponse:
+        ran.append(turn.message["params"]["name"])
+        return await result({"content": []})(turn)
+
+    server.methods["tools/call"] = call
+    return ran
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+async def test_a_rule_is_not_evaded_by_another_spelling_of_a_tool_that_its_server_may_take_for_it(
+    server: ScriptedServer, opens: Opens, come: Any, issuer: TokenIssuer, name: str
+) -> None:
+    ran = lenient(server)
+    async with opens(DROPS) as gateway:
+        host = await come(gateway)
+        assert (await host.call(name)).code == -32602
+        assert (await host.ask("tools/call", {"name": name, "arguments": {}, "task": {}})).code == -32602
+        newer = gateway.stateless(token=issuer.token(gateway.url()))
+        assert "error" in (await newer.ask("tools/call", {"name": name, "arguments": {}})).message
+        assert (await host.call("read")).result == {"content": []}
+        assert (await newer.ask("tools/call", {"name": "read", "arguments": {}})).message["result"]
+    assert ran == ["read", "read"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "section", "reaches"),
+    [
+        (DROPS, {}, False),
+        ({**DROPS, "upstream": "reports"}, {}, False),
+        ({**DROPS, "upstream": "others"}, {}, True),
+        ({**DROPS, "shadow": True}, {}, True),
+        ({"tool": "write_*", "require_scopes": ["admin"]}, {}, False),
+        ({"methods": ["tools/list"], "effect": "deny"}, {}, True),
+        (DROPS, {"only_listed_tools": False}, True),
+        ({"tool": "write_*"}, {"only_listed_tools": True}, False),
+    ],
+)
+async def test_only_listed_tools_are_called_where_a_rule_refuses_some_by_name(
+    server: ScriptedServer, issuer: TokenIssuer, rule: dict[str, Any], section: dict[str, Any], reaches: bool
+) -> None:
+    server.tools = [{"name": "read", "inputSchema": {"type": "object"}}]
+    ran = lenient(server)
+    rules = {"rules": [rule], **section}
+    config = guarded({"reports": server.url, "others": server.url}, issuer, authorization=rules)
+    async with running(config) as gateway:
+        host = await gateway.greeted(token=issuer.token(gateway.url()))
+        answer = await host.call("unlisted")
+        assert (answer.message is not None and "result" in answer.message) is reaches
+        assert (await host.call("read")).result is not None
+    assert ran == ["unlisted", "read"] if reaches else ran == ["read"]
+
+
+async def test_where_the_list_cannot_be_read_nothing_is_called_that_has_to_be_on_it(
+    server: ScriptedServer, opens: Opens, come: Any
+) -> None:
+    ran = lenient(server)
+    server.methods["tools/list"] = raw(b"nonsense")
+    async with opens(DROPS) as gateway:
+        host = await come(gateway)
+        assert (await host.call("read")).error["data"]["origin"] == "upstream"
+    assert ran == []

@@ -97,6 +97,8 @@ class AccessPolicy:
     rules: tuple[AccessRule, ...] = ()
     default: Effect = Effect.ALLOW
     implied: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    only_listed: frozenset[str] = frozenset()
+    """The upstreams of which no tool is called that they do not list: one may take `drop ` for `drop`."""
 
     def judge(self, identity: Identity | None, *, method: str, upstream: str, tool: str | None) -> Decision:
         """Whether `identity` may send that request; None has neither scopes nor claims.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from taskgate.auth.authorization import AccessPolicy, AccessRule, Effect
 from taskgate.auth.settings import IssuerSettings, KeySettings, Profile
-from taskgate.config.auth_models import AuthorizationRule, IssuerSection
+from taskgate.config.auth_models import AuthorizationRule, AuthorizationSection, IssuerSection
 from taskgate.config.models import GatewayConfig
 
 
@@ -23,6 +23,19 @@ def access_policy(config: GatewayConfig) -> AccessPolicy:
         rules=tuple(_rule(rule, f"rules[{index}]") for index, rule in enumerate(section.rules)),
         default=Effect(section.default),
         implied={scope: frozenset(implied) for scope, implied in section.scope_implies.items()},
+        only_listed=frozenset(name for name in config.upstreams if _takes_only_listed(section, name)),
+    )
+
+
+def _takes_only_listed(section: AuthorizationSection, upstream: str) -> bool:
+    if section.only_listed_tools != "auto":
+        return section.only_listed_tools
+    return any(
+        rule.tool is not None
+        and rule.upstream in (None, upstream)
+        and not rule.shadow
+        and (rule.effect == "deny" or bool(rule.require_scopes))
+        for rule in section.rules
     )
 
 

@@ -227,6 +227,11 @@ class AuthorizationSection(Section):
 
     default: Literal["allow", "deny"] = "allow"
     """What becomes of a request that no rule is for."""
+    only_listed_tools: Literal["auto", True, False] = "auto"
+    """Whether tools are refused that their server does not list; auto: at upstreams of which a rule refuses some tools.
+
+    A server may trim or normalise the name of a tool that a rule compares letter by letter.
+    """
     rules: tuple[AuthorizationRule, ...] = ()
     """The first rule that matches decides."""
     scope_implies: Mapping[Scope, tuple[Scope, ...]] = {}

@@ -57,22 +57,30 @@ class Terms:
 
     def decided(self, place: Place, tool: str) -> Decision | None:
         """What the operator's rules say of a call; None where that depends on what the server lists of the tool."""
-        policy, mount = self._live.now.policy, place.mount.name
-        return None if policy.needs_hints(mount) else policy.decide(mount, tool)
+        rules, mount = self._live.now, place.mount.name
+        if mount in rules.access.only_listed:
+            return None
+        return None if rules.policy.needs_hints(mount) else rules.policy.decide(mount, tool)
 
     async def decide(self, place: Place, tool: str) -> Decision:
         """What the operator's rules say of a call.
 
-        Waits only where they ask for annotations and the server's catalogue was not read yet. Where it cannot be read,
-        no annotation is known.
+        Waits only where they ask for annotations, or for listed tools, and the server's catalogue was not read yet.
+        Where it cannot be read, no annotation is known. Raises InvalidParams for a tool that has to be listed and is
+        not, and UpstreamFailed where that cannot be found out.
         """
         decision = self.decided(place, tool)
         if decision is not None:
             return decision
+        has_to_be_listed = place.mount.name in self._live.now.access.only_listed
         try:
             listed = (await place.upstream.tools()).get(tool)
         except UpstreamFailed:
+            if has_to_be_listed:
+                raise
             listed = None
+        if listed is None and has_to_be_listed:
+            raise InvalidParams("Unknown tool")
         return self._live.now.policy.decide(place.mount.name, tool, None if listed is None else listed.hints)
 
     async def admit(self, place: Place, intent: CallTool) -> Decision:

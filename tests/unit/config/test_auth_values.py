@@ -53,6 +53,7 @@ DEFAULTS: dict[str, Any] = {
     "auth.lookup_failures.window": timedelta(minutes=1),
     "auth.lookup_failures.penalty": timedelta(minutes=5),
     "authorization.default": "allow",
+    "authorization.only_listed_tools": "auto",
     "authorization.rules": (),
     "authorization.scope_implies": {},
 }
