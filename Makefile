@@ -6,7 +6,7 @@ PY = .venv/bin/python
 STAMP = .venv/made-from-pyproject
 DEBIAN = On Debian 12 or newer: apt-get install python3 python3-venv
 
-.PHONY: help setup run test environments provider peers attacks chaos fuzz check bench dashboards fmt clean
+.PHONY: help setup run test environments provider peers attacks chaos fuzz mutants check bench dashboards fmt clean
 
 help:
 	@echo 'make setup   what all others need: .venv with taskgate in it'
@@ -20,6 +20,7 @@ help:
 	@echo '             SHUTDOWNS=50 for more ends of a gateway in a storm of connections'
 	@echo 'make chaos   gateways that share a store, and much that goes wrong; SEEDS=1,2,3 and SECONDS=60 for other runs, or longer ones'
 	@echo 'make fuzz    every property on twenty times as many examples as in `make test`; SEED=1 for others'
+	@echo 'make mutants every line of the scripts of the shared store taken out or turned round, one at a time: a test must be red; ONLY=swap'
 	@echo 'make check   ruff, mypy and the import contracts'
 	@echo 'make bench   the benchmarks'
 	@echo 'make dashboards  writes grafana/dashboards anew'
@@ -81,6 +82,11 @@ chaos: $(STAMP)
 SEED ?= 0
 fuzz: $(STAMP)
 	$(PY) -m pytest -m 'hypothesis and not alone' --hypothesis-profile=many --hypothesis-seed=$(SEED) --timeout=1800 --numprocesses=$(WORKERS)
+
+# The lines that fence are part of `make test`.
+ONLY ?=
+mutants: $(STAMP)
+	$(PY) -m tests.mutants.trial --only '$(ONLY)'
 
 check: $(STAMP)
 	.venv/bin/ruff check .
