@@ -26,7 +26,7 @@ from taskgate.gate import Gate
 from taskgate.gatehouse import build_gatehouse, deployment_keys, operators_token
 from taskgate.ground import Company
 from taskgate.observation import Observation
-from taskgate.parting import LAST_MOMENT, Closers, part, take_no_more, unless
+from taskgate.parting import LAST_MOMENT, Closers, close_door, part, settled, take_no_more, unless
 from taskgate.reload import Reload, Reloaded, Stage
 from taskgate.sockets import bind, refused
 from taskgate.stores.sharing import Shared
@@ -139,9 +139,10 @@ class Service:
     async def drain(self, *, delay: timedelta, hurry: asyncio.Event) -> None:
         """Stop in good order: not ready, then for `delay` as before, then no new work while calls and answers end.
 
-        `hurry` cuts every wait short. When this returns every task that ran here is settled, but for those whose calls
-        another process goes on with, this one's successor or another replica. Where the store is shared, one that waits
-        for its turn is left to the others, too.
+        Without a `delay` where nobody ever asked whether it is ready: no one learns of the drain by that. Hosts have
+        the time to fetch what ends meanwhile. `hurry` cuts every wait short. When this returns every task that ran here
+        is settled, but for those whose calls another process goes on with, this one's successor or another replica.
+        Where the store is shared, one that waits for its turn is left to the others, too.
         """
         assert self._house is not None, "only what has started can drain"
         assert self._listener is not None
@@ -150,17 +151,24 @@ class Service:
         self._sight.wind_down()
         self._admin.drain()
         self._house.sweeper.part()
+        self._house.unfetched.begin(self._house.polls.interval)
+        delay = delay if self._admin.readiness_was_asked else timedelta()
         log.info("draining")
         await take_no_more(self._listener, self._house, delay, rules.timeout, hurry)
         deadline = clock.elapsed() + rules.timeout.total_seconds()
+        is_alone = self._house.company.leasing is None
         if rules.running_tasks == "wait":
-            await unless(hurry, self._house.runner.idle(), within=rules.timeout)
+            waited = settled(self._house) if is_alone else self._house.runner.idle()
+            await unless(hurry, waited, within=rules.timeout)
         await unless(hurry, self._house.sweeper.close(), moment=LAST_MOMENT)
         await unless(hurry, self._house.runner.stop(), moment=LAST_MOMENT)
-        if self._house.company.leasing is None:
+        if is_alone:
             # Nobody else ends them: their hosts come back to the next process.
             self._house.following.leave(frozenset(self._house.runner.left), rules.timeout)
-        left = max(timedelta(seconds=deadline - clock.elapsed()), timedelta())
+            left = timedelta(seconds=max(deadline - clock.elapsed(), 0.0))
+            await unless(hurry, settled(self._house), within=left)
+            await close_door(self._listener)
+        left = timedelta(seconds=max(deadline - clock.elapsed(), 0.0))
         await unless(hurry, part(self._listener, self._house, left))
         # A task that was being made when the runner stopped has come to it since.
         await unless(hurry, self._house.runner.stop(), moment=LAST_MOMENT)

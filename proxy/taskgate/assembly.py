@@ -19,6 +19,7 @@ from taskgate.dialects.modern.downstream import ModernDownstream
 from taskgate.dialects.modern.upstream import ModernUpstream
 from taskgate.downstream.listener import PublicListener
 from taskgate.engine.admission.joining import Joining
+from taskgate.engine.admission.polls import Polls
 from taskgate.engine.admission.rules import Live
 from taskgate.engine.admission.standing import Standings
 from taskgate.engine.gateway import Gateway, Rules
@@ -41,6 +42,7 @@ from taskgate.engine.sweeper import Sweeper, Waiting
 from taskgate.engine.telling.following import Following
 from taskgate.engine.telling.offers import Offers
 from taskgate.engine.traced import traced
+from taskgate.engine.unfetched import Unfetched
 from taskgate.gate import Gate, SealedStates
 from taskgate.gatehouse import build_penalties, metadata_documents
 from taskgate.ground import Base, Company, Ground, build_ground
@@ -102,6 +104,8 @@ class House:
     sessions: HostSessions
     lines: Lines
     lookups: Lookups
+    polls: Polls
+    unfetched: Unfetched
     runner: Runner
     sweeper: Sweeper
     listening: Listening
@@ -187,6 +191,8 @@ async def build_house(
         sessions=ground.sessions,
         lines=lines,
         lookups=ground.lookups,
+        polls=ground.admission.polls,
+        unfetched=ground.changes.retrievals.unfetched,
         runner=ground.runner,
         sweeper=sweeper,
         listening=listening,

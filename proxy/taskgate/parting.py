@@ -25,26 +25,38 @@ LAST_ARRIVALS: Final = timedelta(seconds=1)
 async def take_no_more(
     listener: PublicListener, house: House, delay: timedelta, patience: timedelta, hurry: asyncio.Event
 ) -> None:
-    """Serve for `delay` as before, then take no new work: whatever still comes is told to try again after `patience`.
+    """Serve for `delay` as before, then take no new work: what begins something is told to try again after `patience`.
 
-    Where others serve from the same store, nothing is refused: each answer tells its host to open another connection,
-    which leads elsewhere, so that there is an end to what comes. Then what hosts can have elsewhere ends: connections
-    that wait, streams that only tell of what happens.
+    What asks about tasks and sessions that exist is served, on new connections too. Where others serve from the same
+    store, nothing is refused: each answer tells its host to open another connection, which leads elsewhere, so that
+    there is an end to what comes. Then what hosts can have elsewhere ends: connections that wait, streams that only
+    tell of what happens.
     """
     has_others = house.company.leasing is not None
     if has_others:
         listener.retire()
     await unless(hurry, asyncio.sleep(delay.total_seconds()))
     if has_others:
-        listener.turn_away()
-        await asyncio.sleep(LAST_CONNECTIONS.total_seconds())
-    listener.stop_accepting()
-    if has_others:
+        await close_door(listener)
         await unless(hurry, asyncio.sleep(LAST_ARRIVALS.total_seconds()))
         house.subscriptions.finish()
         listener.wind_down()
     else:
         house.gateway.drain(patience)
+
+
+async def close_door(listener: PublicListener) -> None:
+    """Take no connection any more; those that are being made are taken up."""
+    listener.turn_away()
+    await asyncio.sleep(LAST_CONNECTIONS.total_seconds())
+    listener.stop_accepting()
+
+
+async def settled(house: House) -> None:
+    """Wait until nothing runs, and what ended meanwhile was fetched, or its host had the time for that."""
+    await house.runner.idle()
+    await house.mounting.requests.idle()
+    await house.unfetched.fetched()
 
 
 async def part(listener: PublicListener, house: House, left: timedelta) -> None:

@@ -206,14 +206,17 @@ async def test_a_batch_of_a_stranger_is_for_nobody(issuer: TokenIssuer, server: 
         assert server.heard("tools/call") == []
 
 
-async def test_a_drain_refuses_the_requests_of_a_batch_one_by_one(gateway: WholeGateway, host: McpHost) -> None:
+async def test_a_drain_refuses_the_requests_of_a_batch_that_begin_something(
+    gateway: WholeGateway, host: McpHost
+) -> None:
     house = gateway.service._house
     assert house is not None
     house.gateway.drain(gateway.service._config.server.drain.timeout)
-    refused = notification("notifications/initialized")
-    code, _, messages = await send(host, [request(1), refused, request(2)])
-    assert (code, {id_: each["error"]["code"] for id_, each in by_id(messages).items()}) == (200, {1: 503, 2: 503})
-    assert (await send(host, [refused, refused]))[0] == 202
+    told = notification("notifications/initialized")
+    code, _, messages = await send(host, [call(1), told, request(2)])
+    assert code == 200
+    assert (by_id(messages)[1]["error"]["code"], by_id(messages)[2]["result"]) == (503, {})
+    assert (await send(host, [told, told]))[0] == 202
 
 
 async def test_answers_of_any_size_leave_on_a_stream(server: ScriptedServer, gateway: WholeGateway) -> None:

@@ -1,8 +1,15 @@
 """What outlives the process: tasks and host sessions, over a stop and over a fall."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import aiohttp
+import pytest
 
 from helpers.mcp_host import McpHost
 from helpers.records import keep, new_record
@@ -159,22 +166,124 @@ async def test_a_drain_waits_for_a_task_whose_creation_was_under_way(server: Scr
     assert record.status == "completed"
 
 
-async def test_a_kept_connection_is_refused_while_the_gateway_drains(server: ScriptedServer) -> None:
+DRAIN = {"drain": {"delay": "0s", "timeout": "20s"}}
+POLLED = {"poll_interval": {"base": "1s", "adaptive": False, "jitter": 0}}
+
+
+@asynccontextmanager
+async def draining(
+    server: ScriptedServer, *, ends: bool = True, timeout: str = "20s"
+) -> AsyncIterator[tuple[WholeGateway, McpHost, str, Hold, "asyncio.Task[None]"]]:
+    """A gateway that drains while a task's call runs, its host, the task, and what holds the call.
+
+    The call ends and the drain is over with the block, unless that does either itself.
+    """
     hold = server.script["report"] = Hold()
-    async with running(configuration({"reports": server.url}, server={"drain": {"timeout": "20s"}})) as gateway:
+    drain = {"drain": {"delay": "0s", "timeout": timeout}}
+    async with running(configuration({"reports": server.url}, server=drain, tasks=POLLED)) as gateway:
         host = await gateway.greeted()
-        await host.start("report")
+        task = (await host.start("report"))["taskId"]
         async with bounded():
             await hold.begun.wait()
-            draining = asyncio.create_task(gateway.drain())
+            over = asyncio.create_task(gateway.drain())
             while await gateway.ready() != 503:
                 pass
-            answer = await host.ask("tools/list")
-            hold.release(DONE)
-            await draining
+            yield gateway, host, task, hold, over
+            if ends:
+                hold.release(DONE)
+            await over
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("tools/call", {"name": "report", "arguments": {}}),
+        ("tools/call", {"name": "report", "arguments": {}, "task": {}}),
+        (
+            "initialize",
+            {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "h", "version": "1"}},
+        ),
+        ("resources/subscribe", {"uri": "file:///books"}),
+    ],
+    ids=["call", "call as a task", "initialize", "subscription"],
+)
+async def test_what_begins_something_is_refused_while_the_gateway_drains(
+    server: ScriptedServer, method: str, params: dict[str, Any]
+) -> None:
+    async with draining(server) as (_, host, _, _, _):
+        answer = await host.ask(method, params)
     assert (answer.status, answer.code) == (200, 503)
     assert answer.error["data"]["reason"] == "draining"
     assert "Retry-After" in answer.headers
+    assert len(server.heard("tools/call")) == 1
+
+
+@pytest.mark.parametrize("connection", ["kept", "new"])
+async def test_what_asks_about_what_exists_is_served_while_the_gateway_drains(
+    server: ScriptedServer, connection: str
+) -> None:
+    """A released host whose poll is refused tells its user that the task has failed."""
+    async with draining(server) as (gateway, host, task, _, _), aiohttp.ClientSession() as fresh:
+        if connection == "new":
+            host.http = fresh
+        assert (await host.task(task))["status"] == "working"
+        assert (await host.ask("ping")).result == {}
+        assert (await host.ask("tools/list")).result["tools"]
+        assert (await gateway.stateless().discover())["supportedVersions"]
+        async with host.listen() as stream:
+            cancelled = await host.ask("tasks/cancel", {"taskId": task})
+            assert cancelled.result["status"] == "cancelled"
+            await stream.until("notifications/tasks/status")
+        assert await host.leave() == 200
+
+
+async def test_the_listener_stays_for_the_poll_that_fetches_what_ended_in_the_drain(server: ScriptedServer) -> None:
+    async with draining(server, ends=False) as (gateway, host, task, hold, over):
+        hold.release(DONE)
+        while (await host.task(task))["status"] == "working":
+            pass
+        async with aiohttp.ClientSession() as fresh:
+            host.http = fresh
+            assert (await host.ask("tasks/result", {"taskId": task})).result["content"] == DONE["content"]
+        began = monotonic()
+        await over
+        assert monotonic() - began < 1
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(*gateway.service.address)
+
+
+async def test_the_listener_stays_for_two_poll_intervals_where_nobody_fetches_it(server: ScriptedServer) -> None:
+    async with draining(server, ends=False) as (_, _, _, hold, over):
+        hold.release(DONE)
+        began = monotonic()
+        await over
+        assert 1.8 < monotonic() - began < 4
+
+
+async def test_a_host_that_polls_for_ever_does_not_hold_the_drain_beyond_its_timeout(server: ScriptedServer) -> None:
+    async with draining(server, ends=False, timeout="1s") as (_, host, task, _, over):
+        while not over.done():
+            with suppress(aiohttp.ClientError):
+                await host.task(task)
+
+
+async def test_a_plain_call_keeps_the_listener_open_for_the_answers_that_it_needs(server: ScriptedServer) -> None:
+    plain = server.script["echo"] = Hold()
+    async with running(configuration({"reports": server.url}, server=DRAIN)) as gateway:
+        host = await gateway.greeted()
+        calling = asyncio.create_task(host.call("echo"))
+        async with bounded():
+            await plain.begun.wait()
+            over = asyncio.create_task(gateway.drain())
+            while await gateway.ready() != 503:
+                pass
+            async with aiohttp.ClientSession() as fresh:
+                again = returned(gateway, host)
+                again.http = fresh
+                assert (await again.ask("ping")).result == {}
+            plain.release(DONE)
+            assert (await calling).result["content"] == DONE["content"]
+            await over
 
 
 def unfinished(mount: str, *, dispatched: bool = False) -> TaskRecord:

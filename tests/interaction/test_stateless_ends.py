@@ -52,22 +52,55 @@ async def test_a_drain_ends_whoever_listens_with_their_result_and_waits_for_nobo
     assert answer.result["_meta"]["io.modelcontextprotocol/subscriptionId"] == "mine"
 
 
-async def test_a_drain_lets_a_call_end_and_refuses_what_still_comes(server: ScriptedServer) -> None:
+async def test_a_drain_lets_a_call_end_and_refuses_what_begins_something(server: ScriptedServer) -> None:
     server.script["report"] = hold = Hold()
     async with slow(server, tasks=NEVER) as gateway:
         host = gateway.stateless()
-        # Two connections, one of which is kept for the request that comes late.
-        await asyncio.gather(host.discover(), host.discover())
         async with host.asking("tools/call", {"name": "report", "arguments": {}}) as calling:
             async with bounded():
                 await hold.begun.wait()
             async with draining(gateway):
-                late = await host.ask("tools/list")
+                late = await host.call("report")
+                async with host.asking("subscriptions/listen", {"notifications": {"toolsListChanged": True}}) as stream:
+                    listening = await stream.answer()
+                listed = await host.ask("tools/list")
                 hold.release(DONE)
                 answer = await calling.answer()
-    assert refused(late, 200, 503)["data"]["reason"] == "draining"
+    for answer_ in (late, listening):
+        assert refused(answer_, 200, 503)["data"]["reason"] == "draining"
     assert "Retry-After" in late.headers
+    assert listed.result["tools"]
     assert answer.result["content"] == DONE["content"]
+
+
+async def test_a_drain_serves_the_round_that_a_call_waits_for(server: ScriptedServer, tool: TalkingTool) -> None:
+    async with slow(server, tasks=NEVER) as gateway:
+        host = gateway.stateless(capabilities={"elicitation": {}})
+        asked = {"name": "report", "arguments": {}}
+        async with host.asking("tools/call", asked) as calling:
+            await tool.ask("q-1")
+            told = (await calling.answer()).result
+        [key] = told["inputRequests"]
+        async with draining(gateway):
+            again = {**asked, "inputResponses": {key: ACCEPTED}, "requestState": told["requestState"]}
+            async with host.asking("tools/call", again) as retrying:
+                assert (await tool.told("q-1"))["result"] == ACCEPTED
+                await tool.finish(DONE)
+                answer = await retrying.answer()
+    assert answer.result["content"] == DONE["content"]
+
+
+async def test_a_task_that_ends_in_a_drain_is_fetched_by_the_next_poll(server: ScriptedServer) -> None:
+    server.script["report"] = hold = Hold()
+    async with slow(server, tasks={**AT_ONCE, "poll_interval": {"base": "1s", "adaptive": False}}) as gateway:
+        host = gateway.stateless()
+        task = (await host.start("report"))["taskId"]
+        async with bounded():
+            await hold.begun.wait()
+        async with draining(gateway):
+            hold.release(DONE)
+            done = await host.until(task, "completed")
+    assert done["result"]["content"] == DONE["content"]
 
 
 async def test_a_call_that_outlives_the_drain_is_told_that_it_may_have_run(server: ScriptedServer) -> None:

@@ -50,6 +50,8 @@ def host_command(host: str) -> list[str | Path]:
         "fastmcp": [python, HOME / "host_fastmcp.py"],
         "modern-python": [environments.python_of("mcp-2.3.0"), HOME / "host_modern_python.py"],
         "stateless-ext-tasks": [install.node(), HOME / "host_ext_tasks.mjs", "--stateless"],
+        "tasks-modern-python": [environments.python_of("mcp-2.3.0"), HOME / "host_tasks_modern_python.py"],
+        "fastmcp-4": [environments.python_of("fastmcp-4.1.2"), HOME / "host_modern_fastmcp.py"],
     }
     return commands[host]
 

@@ -26,7 +26,7 @@ from pydantic import FileUrl
 
 Seen = dict[str, list[Any]]
 Caller = Callable[[str, dict[str, Any], Seen], Awaitable[mcp_types.CallToolResult]]
-ENDS_WITHIN = 12.0
+ENDS_WITHIN = float(os.environ.get("ENDS_WITHIN", "12"))
 """Seconds for one call."""
 NO_END = {"error": {"code": None, "message": "no end"}}
 

@@ -173,10 +173,22 @@ async def test_a_signal_ends_it_with_0(tmp_path: Path, number: signal.Signals) -
     assert events == [("info", "serving"), ("info", "draining"), ("info", "stopped")]
 
 
+async def test_an_idle_gateway_whose_readiness_nobody_asked_for_ends_within_a_second(tmp_path: Path) -> None:
+    """No balancer looks at it, so none has to see that it drains."""
+    server = '{listen: "127.0.0.1:0", drain: {delay: 1h, timeout: 1h}}'
+    file = write_configuration(tmp_path, URL, server=server)
+    async with gateway_process(["--config", file], log=tmp_path / "log") as gateway:
+        assert (await asked(gateway, "GET", "/livez"))[0] == 200
+        gateway.ask(signal.SIGTERM)
+        async with bounded(1):
+            assert await gateway.exit_status() == 0
+
+
 async def test_a_second_signal_ends_the_drain(tmp_path: Path) -> None:
     server = '{listen: "127.0.0.1:0", drain: {delay: 1h, timeout: 1h}}'
     file = write_configuration(tmp_path, URL, server=server)
     async with gateway_process(["--config", file], log=tmp_path / "log") as gateway:
+        assert (await asked(gateway, "GET", "/readyz"))[0] == 200
         gateway.ask(signal.SIGTERM)
         await gateway.child.said(rb"draining")
         gateway.ask(signal.SIGTERM)
@@ -194,6 +206,7 @@ async def test_whoever_has_the_operators_token_ends_it_and_the_usual_signal_cuts
     file = write_configuration(tmp_path, URL, **lines)
     async with gateway_process(["--config", file], log=tmp_path / "log") as gateway:
         bearer = f"Bearer {token.read_text().strip()}"
+        assert (await asked(gateway, "GET", "/readyz"))[0] == 200
         assert (await asked(gateway, "POST", "/-/drain", Authorization=bearer))[0] == 202
         await gateway.child.said(rb"draining")
         gateway.ask(signal.SIGTERM)

@@ -60,7 +60,7 @@ class DrainSection(Section):
     """What happens between SIGTERM and the end of the process."""
 
     delay: ZeroOrMore = 5 * SECOND
-    """How long /readyz is 503 before the listener closes."""
+    """How long all is served as before while /readyz is 503; none where /readyz was never asked for."""
     timeout: ZeroOrMore = 60 * SECOND
     """How long requests in flight and running tasks are waited for."""
     running_tasks: Literal["wait", "fail"] = "wait"

@@ -90,6 +90,8 @@ class OperatorsListener:
         self._replicas = replicas
         self._token: bytes | None = None
         self._draining = False
+        self.readiness_was_asked = False
+        """Whether anybody looks at /readyz, to learn of a drain."""
         self._rendering = asyncio.Lock()
         self._runner: web.ServerRunner | None = None
         self._routes: dict[str, Callable[[web.BaseRequest], Awaitable[web.Response]]] = {
@@ -144,6 +146,7 @@ class OperatorsListener:
         return _json(200, {"status": "live"})
 
     async def _answer_readyz(self, received: web.BaseRequest) -> web.Response:
+        self.readiness_was_asked = True
         checks = await self._check()
         # Told, and no more: a server that is away is no reason to send its hosts elsewhere.
         more = self._more() if "verbose" in received.query else {}

@@ -26,7 +26,7 @@ from taskgate.telemetry.visit import nobody
 
 SERVER_NAME: Final = "taskgate"
 
-FIRST_REQUEST: Final = 0.2
+FIRST_REQUEST: Final = 1.0
 """Seconds in which a host that connects while the listener closes may send its request."""
 
 _MOST_FIELDS: Final = 100

@@ -27,6 +27,7 @@ class Requests:
 
     def __init__(self) -> None:
         self._under_way: Counter[str] = Counter()
+        self._ended: asyncio.Event | None = None
 
     def read(self) -> dict[tuple[str], int]:
         """How many there are now; names that never had any are not there."""
@@ -39,6 +40,15 @@ class Requests:
     def end(self, name: str) -> None:
         """One that began has been answered, or given up."""
         self._under_way[name] -= 1
+        if self._ended is not None:
+            self._ended.set()
+
+    async def idle(self) -> None:
+        """Wait until none is under way."""
+        self._ended = ended = self._ended or asyncio.Event()
+        while self._under_way.total():
+            ended.clear()
+            await ended.wait()
 
 
 class CountedUpstream:

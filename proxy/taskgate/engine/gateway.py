@@ -45,7 +45,7 @@ from taskgate.errors import (
 from taskgate.interruption import Interrupted
 from taskgate.mcp import vocabulary as words
 from taskgate.mcp.batches import is_array, split
-from taskgate.mcp.jsonrpc import Message, Notification, Request, Response, parse
+from taskgate.mcp.jsonrpc import Message, Notification, Request, parse
 from taskgate.mcp.versions import Era
 from taskgate.telemetry.audit import Audit, HttpRefused, PartAnswered, RpcAnswered, TaskDenied
 from taskgate.telemetry.tracing import UNTRACED, Tracing
@@ -99,7 +99,7 @@ class Gateway:
         self._tracing = tracing
 
     def drain(self, patience: timedelta) -> None:
-        """Refuse whatever still comes; `patience` is when to try again, elsewhere."""
+        """Refuse what begins something, and serve what asks about what exists; `patience` is when to try again."""
         self._draining = patience
 
     async def answer(self, exchange: Exchange) -> Reply:
@@ -123,7 +123,6 @@ class Gateway:
             # 3. A stream or a goodbye has no message, and only one era has either.
             if exchange.inbound.verb is not Verb.POST:
                 check_verb(exchange.inbound.revision)
-                self._refuse_when_draining()
                 return await self._in_session.serve(exchange, mount, caller)
             # 4. The body is judged once: JSON, then one JSON-RPC message, or what an older revision has as well.
             if is_array(body) and await self._in_session.takes_batches(exchange, mount, caller):
@@ -164,9 +163,9 @@ class Gateway:
         # Until its era is known, whatever is wrong with a message is wrong by the rules of the stateless era alone.
         era = Era.STATELESS
         try:
-            # 5. Nothing new while the gateway drains, but an answer is what tasks that still run may wait for.
-            if self._draining is not None and not _answers(message):
-                self._refuse_when_draining()
+            # 5. Nothing new while the gateway drains. Hosts end a task as failed when asking for it is refused.
+            if self._draining is not None and _begins(message):
+                raise Draining(self._draining)
             # 6. Which era the message is of.
             route = self._route(exchange.inbound, mount, message)
             # 7. What it asks, whether rates and rules let this caller do it, and the doing: as the era has it.
@@ -223,10 +222,6 @@ class Gateway:
                 await self._gate.failed_auth(exchange, mount.name)
             raise
 
-    def _refuse_when_draining(self) -> None:
-        if self._draining is not None:
-            raise Draining(self._draining)
-
     def _route(self, inbound: Inbound, mount: Mount, message: Message) -> Route:
         return classify(
             message,
@@ -282,9 +277,11 @@ class Gateway:
         self._audit.record(RpcAnswered(mount.name, message.method, revision, seconds, error))
 
 
-def _answers(message: Message) -> bool:
-    """Whether a message may hold what a server asked for: each era has its own way to say that."""
-    return isinstance(message, Response) or (isinstance(message, Request) and message.method == words.TASKS_UPDATE)
+def _begins(message: Message) -> bool:
+    """Whether a message begins something that would outlast it, and not a further round of what runs."""
+    if not isinstance(message, Request) or message.method not in _BEGINNINGS:
+        return False
+    return all(value_of(message.params, name) is None for name in ("inputResponses", "requestState"))
 
 
 def _note_answered(seen: Visit, request: Request, answered: Answered) -> None:
@@ -295,5 +292,8 @@ def _note_answered(seen: Visit, request: Request, answered: Answered) -> None:
         seen.result_bytes = len(answered.reply.body)
 
 
+_BEGINNINGS: Final = frozenset(
+    {words.TOOLS_CALL, words.INITIALIZE, words.SUBSCRIPTIONS_LISTEN, words.RESOURCES_SUBSCRIBE}
+)
 _CANCELLED: Final = "cancelled"
 """What a request counts as that its host gave up."""

@@ -9,6 +9,7 @@ from typing import Final
 
 from taskgate.clock import Clock
 from taskgate.engine.background import Background
+from taskgate.engine.unfetched import Unfetched
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import TaskStore
 from taskgate.tasks.events import ResultRetrieved
@@ -35,6 +36,7 @@ class Retrievals:
         self._writing = 0
         self.background = Background()
         """What is still being written."""
+        self.unfetched = Unfetched(clock)
 
     def note(self, record: TaskRecord) -> None:
         """The owner of a task was given what it came to, if it came to anything: `record` is whole.
@@ -43,6 +45,7 @@ class Retrievals:
         """
         if record.outcome is None:
             return
+        self.unfetched.given(record.id)
         if record.retrieved:
             self._audit.record(TaskRetrieved(record, None))
             return

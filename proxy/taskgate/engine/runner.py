@@ -251,6 +251,8 @@ class Runner:
     def _forget(self, run: Run) -> None:
         if run.is_left:
             self.left.add(run.id)
+        elif not run.is_lost:
+            self._hearing.changes.retrievals.unfetched.ended(run.id)
         run.hearer.close()
         if self._leasing is not None:
             self._leasing.end(run)

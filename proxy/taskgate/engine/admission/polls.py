@@ -77,6 +77,12 @@ class Polls:
         self._audit.record(PollAdvised(mount, interval))
         return record if interval == record.poll_interval else altered(record, poll_interval=interval)
 
+    def interval(self, task: TaskId) -> timedelta:
+        """What the host of a task was told last; the usual interval where that is not known."""
+        seen = self._seen.get(task)
+        usual = timedelta(seconds=self._live.now.polling.seconds[0])
+        return usual if seen is None else seen.advised or usual
+
     def listed(self, mount: str, tasks: Sequence[ListedTask]) -> tuple[ListedTask, ...]:
         """The same for a page of a list, where an advice holds for as long as the interval that it advises."""
         now, elapsed = self._clock.now(), self._clock.elapsed()
