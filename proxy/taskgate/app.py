@@ -191,7 +191,7 @@ class Service:
         except OSError as error:
             raise refused("admin.listen", config.admin.listen, error) from None
         closers.add(self._admin.close)
-        lag = LoopLag(sight.metrics.observe_lag)
+        lag = LoopLag(self._tick)
         lag.start()
         closers.callback(lag.stop)
         # The port before the store: whoever starts a second gateway by mistake is to hear of the port.
@@ -226,6 +226,10 @@ class Service:
         sight.begin(mark)
         if config.auth.mode == "none":
             log.warning("without authentication everybody who reaches the listener is the same caller")
+
+    def _tick(self, late: float) -> None:
+        self._sight.metrics.observe_lag(late)
+        self._around.pressure.look()
 
     def _watch(self, house: House, listener: PublicListener) -> None:
         """What is looked at when metrics are asked for, instead of being told each time it changes."""

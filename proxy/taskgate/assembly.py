@@ -22,13 +22,16 @@ from taskgate.engine.admission.joining import Joining
 from taskgate.engine.admission.polls import Polls
 from taskgate.engine.admission.rules import Live
 from taskgate.engine.admission.standing import Standings
+from taskgate.engine.bytes_in_flight import BytesInFlight
 from taskgate.engine.gateway import Gateway, Rules
 from taskgate.engine.guard.lookups import Lookups
 from taskgate.engine.guard.penalties import Penalties
 from taskgate.engine.hearsay import Hearsay
 from taskgate.engine.in_session import InSessionMessages, Rooms
 from taskgate.engine.listen import Listening
+from taskgate.engine.memory_pressure import MemoryPressure, memory_limit, resident
 from taskgate.engine.notes import Notes
+from taskgate.engine.outcomes import Outcomes
 from taskgate.engine.relay import Relaying
 from taskgate.engine.resuming import Resuming
 from taskgate.engine.runner import Runner
@@ -81,6 +84,7 @@ class Surroundings:
     entropy: Entropy = field(default_factory=SystemEntropy)
     store: Store | Shared | None = None
     make_upstream: MakeUpstream | None = None
+    pressure: MemoryPressure = field(default_factory=lambda: MemoryPressure(limit=memory_limit(), resident=resident))
 
 
 class Kept(NamedTuple):
@@ -152,8 +156,7 @@ async def build_house(
 
     Raises TlsFileRefused.
     """
-    store, shared, clock = kept
-    audit, rules = sight.audit, rules_of(config)
+    (store, shared, clock), audit, rules = kept, sight.audit, rules_of(config)
     live, nurse = Live(rules), Nurse()
     make = around.make_upstream or upstream_maker(nurse, around.entropy)
     standings = Standings(live)
@@ -161,9 +164,10 @@ async def build_house(
     mounting = Mounting(live=live, standings=standings, make=make, audit=audit, clock=clock, port=port)
     prepared = await mounting.prepare(config, rules)
     penalties = build_penalties(config)
-    base = Base(
-        config, live, standings, store, shared, callers, penalties, mounting.mounts, audit, clock, around.entropy
-    )
+    in_flight = BytesInFlight(lambda: live.now.in_flight)
+    outcomes = Outcomes(store=store, clock=clock, in_flight=in_flight, pressure=around.pressure)
+    mounts, entropy = mounting.mounts, around.entropy
+    base = Base(config, live, standings, store, shared, callers, penalties, mounts, audit, clock, entropy, outcomes)
     ground = build_ground(base)
     in_session, relaying, listening, following = _build_in_session(base, ground)
     lines = Lines(clock=clock, idle=config.server.session_idle)
@@ -174,7 +178,7 @@ async def build_house(
         mounts=mounting.mounts.by_path,
         callers=callers,
         gate=ground.admission.gate,
-        rules=Rules(max_depth=config.server.max_json_depth, strict_names=config.server.require_task_name, live=live),
+        rules=_gateway_rules(config, live, in_flight, around.pressure),
         in_session=in_session,
         stateless=stateless,
         audit=audit,
@@ -204,6 +208,11 @@ async def build_house(
         subscriptions=stateless.subscriptions,
         gateway=gateway,
     )
+
+
+def _gateway_rules(config: GatewayConfig, live: Live, in_flight: BytesInFlight, pressure: MemoryPressure) -> Rules:
+    depth, strict = config.server.max_json_depth, config.server.require_task_name
+    return Rules(max_depth=depth, strict_names=strict, live=live, in_flight=in_flight, pressure=pressure)
 
 
 def _build_sweeper(base: Base, ground: Ground, waiting: Waiting) -> Sweeper:
@@ -277,12 +286,10 @@ def _build_stateless(base: Base, ground: Ground, lines: Lines) -> StatelessReque
         calls.correspond(ground.company.correspondence, base.entropy)
     tasks = TaskRequests(
         dialect=dialect,
-        store=store,
         tasks=ground.tasks,
         lookups=lookups,
         changes=ground.changes,
         runner=ground.runner,
-        clock=clock,
     )
     return StatelessRequests(
         dialect=dialect,

@@ -201,12 +201,12 @@ class TooManyTasks(DownstreamError):
 
 
 class TooManyBytes(DownstreamError):
-    """What is kept of tasks takes all the room that there is, and nothing was stored; `scope` as in TooManyTasks."""
+    """What `of` says takes all the room that there is, and nothing was stored or called; `scope` as in TooManyTasks."""
 
     reason = "bytes"
 
-    def __init__(self, limit: int, *, scope: str = "context") -> None:
-        super().__init__(f"Too much is kept of earlier tasks (limit {limit} bytes)")
+    def __init__(self, limit: int, of: str = "is kept of earlier tasks", *, scope: str = "context") -> None:
+        super().__init__(f"Too much {of} (limit {limit} bytes)")
         self.limit = limit
         self.scope = scope
 
@@ -308,6 +308,16 @@ class Draining(InternalError):
 
     def __init__(self, retry_after: timedelta) -> None:
         super().__init__("The gateway is shutting down")
+        self.retry_after = retry_after
+
+
+class Overloaded(InternalError):
+    """The process is short of memory and does not take this on; nothing was called."""
+
+    reason = "overload"
+
+    def __init__(self, retry_after: timedelta) -> None:
+        super().__init__("The gateway is short of memory")
         self.retry_after = retry_after
 
 

@@ -26,6 +26,7 @@ from taskgate.engine.guard.penalties import Penalties
 from taskgate.engine.leasing import LeaseRules, Leasing
 from taskgate.engine.measured import MeasuredLeases, MeasuredRates
 from taskgate.engine.mounts import Mounts
+from taskgate.engine.outcomes import Outcomes
 from taskgate.engine.replicas.correspondence import Correspondence
 from taskgate.engine.replicas.numbers import name_of_numbered
 from taskgate.engine.replicas.seals import Told
@@ -62,6 +63,7 @@ class Base(NamedTuple):
     audit: Audit
     clock: Clock
     entropy: Entropy
+    outcomes: Outcomes
 
 
 class Company(NamedTuple):
@@ -180,6 +182,7 @@ def build_ground(base: Base) -> Ground:
     news = TaskNews(store=store, streams=streams, offers=offers, polls=admission.polls, dialect=dialect, clock=clock)
     lookups = Lookups(
         store=store,
+        outcomes=base.outcomes,
         access=access,
         cursors=SealedCursors(base.callers),
         misses=Misses(

@@ -193,6 +193,9 @@ class ScriptedServer:
         self.live.clear()
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        if (request.content_length or 0) > 2**20:
+            # Else the largest are refused here.
+            request = request.clone(client_max_size=2**26)
         body = await request.read()
         with suppress(ValueError):
             body = json.loads(body)

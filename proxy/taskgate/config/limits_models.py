@@ -98,6 +98,10 @@ class ConcurrencySection(Section):
     """Requests of one caller that wait for results of tasks (tasks/result)."""
     waits_global: Count | None = 2048
     """Requests that wait for results of tasks altogether; null means any number."""
+    bytes_in_flight_per_context: _Kept = 32 * MIB
+    """Bytes of one caller's large messages that are being served: with so many, a large request is refused."""
+    bytes_in_flight_global: _Kept = 256 * MIB
+    """Bytes of all large messages that are being served: with so many, a large request is refused."""
     streams_kept_per_context: _Kept = 16 * MIB
     """What one caller's resumable streams keep; beyond it the oldest that have ended are forgotten first."""
     streams_kept_global: _Kept = 256 * MIB

@@ -14,6 +14,7 @@ from taskgate.config.parts import question_bounds
 from taskgate.config.task_models import UpgradeRule
 from taskgate.engine.admission.bulkhead import BulkheadSettings
 from taskgate.engine.admission.rules import OnStoreError, RejectAs, Rules
+from taskgate.engine.bytes_in_flight import ByteBounds
 from taskgate.engine.streams.event_log import EventBounds
 from taskgate.limits.caps import Caps
 from taskgate.limits.gcra import RateLimit
@@ -49,6 +50,7 @@ def rules_of(config: GatewayConfig) -> Rules:
         on_store_error=OnStoreError(limits.on_store_error),
         sessions=limits.concurrency.sessions_per_context,
         streams=config.server.max_streams_per_context,
+        in_flight=ByteBounds(limits.concurrency.bytes_in_flight_per_context, limits.concurrency.bytes_in_flight_global),
         events=EventBounds(limits.concurrency.streams_kept_per_context, limits.concurrency.streams_kept_global),
         waits=limits.concurrency.waits_per_context,
         all_waits=limits.concurrency.waits_global,

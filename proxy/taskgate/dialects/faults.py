@@ -106,7 +106,7 @@ def _face(error: Exception) -> Fault:
             return Fault(status=status, code=FORBIDDEN, text=str(error), data=_ours(error.reason))
         case errors.StoreUnavailable():
             return _unavailable(UNAVAILABLE, "The task store is not available", _ours(error.reason), RETRY_AFTER)
-        case errors.Draining():
+        case errors.Draining() | errors.Overloaded():
             return _unavailable(UNAVAILABLE, str(error), _ours(error.reason), error.retry_after)
         case errors.CutOff():
             data = {**_ours(error.reason), "dispatched": True}

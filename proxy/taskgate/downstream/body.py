@@ -13,7 +13,8 @@ from aiohttp import hdrs, web
 from aiohttp.http import HttpVersion11
 from aiohttp.http_exceptions import HttpProcessingError
 
-from taskgate.downstream.door import BAD_REQUEST, BODY_TOO_LARGE, TOO_SLOW, Refused
+from taskgate.downstream.door import BAD_REQUEST, BODY_TOO_LARGE, NO_BYTES, TOO_SLOW, Refused
+from taskgate.engine.bytes_in_flight import SMALL, BytesInFlight, Receipt
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -29,12 +30,15 @@ class Bodies:
     max_body: int
     read_timeout: timedelta
 
-    async def receive(self, http: web.BaseRequest) -> bytes:
-        """The body of a request, for whom it is asked once. Raises Refused: too large, too slow, or broken off."""
+    async def receive(self, http: web.BaseRequest, budget: BytesInFlight, caller: str) -> bytes:
+        """The body of a request, for whom it is asked once; while it arrives it counts for `caller` in `budget`.
+
+        Raises Refused: too large, too slow, broken off, or without room.
+        """
         payload = http.content
         try:
             if not payload.is_eof():
-                return await self._await(http)
+                return await self._await(http, budget, caller)
             body = payload.read_nowait()
         except _Overdue:
             raise Refused(TOO_SLOW) from None
@@ -44,7 +48,7 @@ class Bodies:
             raise Refused(BODY_TOO_LARGE)
         return body
 
-    async def _await(self, http: web.BaseRequest) -> bytes:
+    async def _await(self, http: web.BaseRequest, budget: BytesInFlight, caller: str) -> bytes:
         payload = http.content
         if hdrs.EXPECT in http.headers and http.version == HttpVersion11 and http.transport is not None:
             http.transport.write(_CONTINUE)
@@ -52,13 +56,25 @@ class Bodies:
             self.read_timeout.total_seconds(), payload.set_exception, _Overdue()
         )
         pieces: list[bytes] = []
-        room = self.max_body
+        received, counted = 0, SMALL
+        receipt: Receipt | None = None
         try:
+            if (http.content_length or 0) > SMALL:
+                # All of it at once: else bodies that arrive side by side would each come to a part of the room.
+                receipt, counted = budget.receipt(caller), http.content_length or 0
+                if not receipt.grow(counted):
+                    raise Refused(NO_BYTES)
             while piece := await payload.readany():
-                room -= len(piece)
-                if room < 0:
+                received += len(piece)
+                if received > self.max_body:
                     raise Refused(BODY_TOO_LARGE)
                 pieces.append(piece)
+                if received > counted:
+                    receipt, counted = receipt or budget.receipt(caller), received
+                    if not receipt.grow(counted):
+                        raise Refused(NO_BYTES)
         finally:
             overdue.cancel()
+            if receipt is not None:
+                receipt.close()
         return b"".join(pieces)

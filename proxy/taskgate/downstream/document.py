@@ -4,6 +4,8 @@ What must not live here: any other answer; those are aiohttp's own responses. Wh
 aiohttp would send. The names of the base class that are used here are each covered by a test over a real socket.
 """
 
+import asyncio
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from aiohttp import web
@@ -17,7 +19,7 @@ _CLOSE: Final = "Connection: close\r\n"
 _ONE_PIECE: Final = 64 * 1024
 """Bytes of a body that are copied to leave together with the head; a larger one leaves after it."""
 _LONG_PIECE: Final = 256 * 1024
-"""Bytes that are handed to the event loop at once: it copies what the network does not take."""
+"""Letters that are encoded and handed to the event loop at once: it copies what the network does not take."""
 
 
 class Document(web.StreamResponse):
@@ -31,7 +33,9 @@ class Document(web.StreamResponse):
     def __init__(self, text: str) -> None:
         # Not the base's: it would make what nobody asks this answer for.
         self._status = 200
-        self._document = text.encode()
+        self._document = text
+        # Here, where what cannot be written is told in time.
+        self._size = len(text) if text.isascii() else sum(map(len, _pieces(text)))
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
         """Take note of the connection; the head leaves with the body."""
@@ -44,13 +48,44 @@ class Document(web.StreamResponse):
 
     async def write_eof(self, data: bytes = b"") -> None:
         """Write everything, and wait for a host that reads slowly. Raises ConnectionError where it has left."""
-        body = self._document
+        # An idle connection keeps its last answer: that is not to keep the text.
+        text, size, self._document = self._document, self._size, ""
         close = "" if self._keep_alive else _CLOSE
-        head = f"{_HEAD}Date: {rfc822_formatted_time()}\r\nContent-Length: {len(body)}\r\n{close}\r\n".encode()
-        if len(body) < _ONE_PIECE:
-            await self._connection.write(head + body)
+        head = f"{_HEAD}Date: {rfc822_formatted_time()}\r\nContent-Length: {size}\r\n{close}\r\n".encode()
+        if size < _ONE_PIECE:
+            await self._connection.write(head + text.encode())
             return
         await self._connection.write(head)
-        whole = memoryview(body)
-        for at in range(0, len(body), _LONG_PIECE):
-            await self._connection.write(whole[at : at + _LONG_PIECE])
+        for piece in _pieces(text):
+            await self._connection.write(piece)
+            # A host that takes all at once would keep everybody else waiting.
+            await asyncio.sleep(0)
+
+
+def _pieces(text: str) -> Iterator[bytes]:
+    """A large text as bytes, without a second copy of all of it."""
+    return (text[at : at + _LONG_PIECE].encode() for at in range(0, len(text), _LONG_PIECE))
+
+
+class CountedDocument(Document):
+    """The same, of a call whose bytes count: `written` is called once the host has all of it, or has left."""
+
+    def __init__(self, text: str, written: Callable[[], None]) -> None:
+        super().__init__(text)
+        self._written: Callable[[], None] | None = written
+
+    def __del__(self) -> None:
+        # One that nobody asked to write has a host that left before.
+        self._settle()
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """See Document."""
+        try:
+            await super().write_eof(data)
+        finally:
+            self._settle()
+
+    def _settle(self) -> None:
+        written, self._written = self._written, None
+        if written is not None:
+            written()

@@ -58,6 +58,7 @@ NOT_ACCEPTABLE: Final = Refusal(
     status=406, reason="not_acceptable", text="Accept application/json or text/event-stream, for GET the latter\n"
 )
 NO_ROOM: Final = Refusal(status=503, reason=audit.NO_ROOM, text="The audit log has no room for the request\n")
+NO_BYTES: Final = Refusal(status=429, reason="bytes", text="Too many bytes of requests are in flight\n", close=True)
 SENT_TWICE: Final = Refusal(status=400, reason="header_mismatch", text="A header was sent twice\n")
 
 

@@ -16,7 +16,7 @@ from aiohttp.http import HttpVersion11
 from multidict import CIMultiDict
 
 from taskgate.clock import Clock
-from taskgate.downstream.document import Document
+from taskgate.downstream.document import CountedDocument, Document
 from taskgate.downstream.documents import Documents
 from taskgate.downstream.door import (
     HEAD_TOO_LARGE,
@@ -166,6 +166,7 @@ class Endpoint:
             reply = await self.engine(exchange)
             return await _finish(exchange, reply)
         except ListenerRefused:
+            exchange.release()
             raise
         except Exception as error:
             _log.error("the engine failed", extra={"error": type(error).__name__})
@@ -174,11 +175,15 @@ class Endpoint:
 
 async def _finish(exchange: HostExchange, reply: Reply) -> web.StreamResponse:
     if exchange.streams:
-        return await exchange.finish(reply.body)
+        try:
+            return await exchange.finish(reply.body)
+        finally:
+            exchange.release()
     exchange.settle()
     simple = reply.status == 200 and not reply.headers and exchange.asked
     if simple and reply.body is not None and exchange.version == HttpVersion11:
-        return Document(reply.body)
+        return CountedDocument(reply.body, exchange.release) if exchange.held else Document(reply.body)
+    exchange.release()
     return _plain(reply)
 
 

@@ -18,6 +18,7 @@ from multidict import CIMultiDict
 
 from taskgate.downstream.body import Bodies
 from taskgate.downstream.protocol import SERVER_NAME, HostConnection
+from taskgate.engine.bytes_in_flight import BytesInFlight
 from taskgate.engine.messages import UNKNOWN, Inbound, Verb
 from taskgate.engine.streams.feed import Feed, LastingFeed
 from taskgate.engine.streams.line import Line
@@ -34,6 +35,9 @@ _HEADERS: Final = CIMultiDict(
         hdrs.SERVER: SERVER_NAME,
     }
 )
+
+_LONG_PIECE: Final = 256 * 1024
+"""Bytes of an event that leave at once; what is longer leaves in pieces."""
 
 _log = logging.getLogger("taskgate.downstream")
 
@@ -63,6 +67,7 @@ class HostExchange:
         "_http",
         "_inbound",
         "_line",
+        "_payer",
         "_response",
         "_terms",
         "_trails",
@@ -70,6 +75,7 @@ class HostExchange:
         "_writer",
         "address",
         "asked",
+        "held",
     )
 
     def __init__(self, http: web.BaseRequest, inbound: Inbound, terms: Terms, address: str = UNKNOWN) -> None:
@@ -89,6 +95,9 @@ class HostExchange:
         self._line: Line | None = None
         self._response: web.StreamResponse | None = None
         self._writer: asyncio.Task[None] | None = None
+        self._payer: tuple[BytesInFlight, str] | None = None
+        self.held = 0
+        """Bytes that are counted until the answer has left."""
 
     @property
     def inbound(self) -> Inbound:
@@ -100,10 +109,25 @@ class HostExchange:
         """The HTTP that the host speaks."""
         return self._http.version
 
-    def body(self) -> Coroutine[Any, Any, bytes]:
-        """The whole body, to be awaited. Raises Refused then, of which this exchange ends."""
+    def body(self, budget: BytesInFlight, caller: str) -> Coroutine[Any, Any, bytes]:
+        """The whole body, to be awaited. Raises Refused then, of which this exchange ends. See Exchange."""
         self.asked = True
-        return self._terms.bodies.receive(self._http)
+        self._payer = budget, caller
+        return self._terms.bodies.receive(self._http, budget, caller)
+
+    def hold(self, size: int) -> None:
+        """See Exchange."""
+        assert self._payer is not None, "only what has a body has an answer that counts"
+        budget, caller = self._payer
+        budget.add(caller, size)
+        self.held += size
+
+    def release(self) -> None:
+        """The answer has left, or there is nobody for it. May be called again."""
+        if self.held and self._payer is not None:
+            budget, caller = self._payer
+            held, self.held = self.held, 0
+            budget.give(caller, held)
 
     def stream(self) -> Feed:
         """Turn the answer into an event stream; closed from the start where the host has left."""
@@ -192,6 +216,7 @@ class HostExchange:
 
     async def abandon(self) -> None:
         """Stop writing, wherever the stream stands."""
+        self.release()
         if self._writer is not None:
             self._writer.cancel()
             await asyncio.wait([self._writer])
@@ -247,9 +272,19 @@ class HostExchange:
         return True
 
     async def _put(self, response: web.StreamResponse, piece: bytes) -> None:
+        if len(piece) > _LONG_PIECE:
+            await self._put_long(response, memoryview(piece))
+            return
         await response.write(piece)
         # aiohttp waits for a slow host after every 64 KiB only: small pieces would pile up behind one that has stopped.
         await self._http.writer.drain()
+
+    async def _put_long(self, response: web.StreamResponse, whole: memoryview) -> None:
+        for at in range(0, len(whole), _LONG_PIECE):
+            await response.write(whole[at : at + _LONG_PIECE])
+            await self._http.writer.drain()
+            # A host that takes all at once would keep everybody else waiting.
+            await asyncio.sleep(0)
 
     def _ended(self, writer: asyncio.Task[None]) -> None:
         self._part()

@@ -18,17 +18,20 @@ from typing import Final
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.dialects.classify import Dropped, Route, check_verb, classify
+from taskgate.dialects.faults import RETRY_AFTER
 from taskgate.dialects.reading import is_task_id, value_of
 from taskgate.dialects.stateless import Stateless
 from taskgate.engine.admission.rates import RateGate
 from taskgate.engine.admission.rules import Live
 from taskgate.engine.batches import answer_all
+from taskgate.engine.bytes_in_flight import SMALL, BytesInFlight
 from taskgate.engine.entry import note_peer, present
 from taskgate.engine.guard.callers import Callers
 from taskgate.engine.guard.denials import LENGTH_OF_ID
 from taskgate.engine.guard.limits import Rejections
 from taskgate.engine.guard.refusals import refusal, refused_for
 from taskgate.engine.in_session import InSessionMessages
+from taskgate.engine.memory_pressure import MemoryPressure
 from taskgate.engine.messages import Exchange, Inbound, ListenerRefused, Reply, Verb
 from taskgate.engine.mounts import Mount
 from taskgate.engine.spoken import TOOL_ERROR, Answered
@@ -39,7 +42,9 @@ from taskgate.errors import (
     GatewayError,
     HeaderMismatch,
     MalformedMessage,
+    Overloaded,
     TaskNotFound,
+    TooManyBytes,
     Unauthenticated,
 )
 from taskgate.interruption import Interrupted
@@ -47,7 +52,7 @@ from taskgate.mcp import vocabulary as words
 from taskgate.mcp.batches import is_array, split
 from taskgate.mcp.jsonrpc import Message, Notification, Request, parse
 from taskgate.mcp.versions import Era
-from taskgate.telemetry.audit import Audit, HttpRefused, PartAnswered, RpcAnswered, TaskDenied
+from taskgate.telemetry.audit import Audit, CapRefused, HttpRefused, PartAnswered, RpcAnswered, TaskDenied
 from taskgate.telemetry.tracing import UNTRACED, Tracing
 from taskgate.telemetry.visit import Visit, client_of, within
 
@@ -58,12 +63,14 @@ log = getLogger("taskgate.gateway")
 class Rules:
     """What the gateway takes. `strict_names` has every request about a task name it in a header too (AMB-8).
 
-    `live` are the operator's rules.
+    `live` are the operator's rules. `in_flight` counts large messages, `pressure` is that on the memory of the process.
     """
 
     max_depth: int
     strict_names: bool
     live: Live
+    in_flight: BytesInFlight
+    pressure: MemoryPressure
 
 
 class Gateway:
@@ -90,6 +97,8 @@ class Gateway:
         self._rejections = Rejections(rules.live, stateless.dialect)
         self._audit = audit
         self._clock = clock
+        self._in_flight = rules.in_flight
+        self._pressure = rules.pressure
         self._tracing: Tracing = UNTRACED
         self._suspicions = Suspicions(audit, clock)
         self._draining: timedelta | None = None
@@ -112,20 +121,25 @@ class Gateway:
 
     async def _answer(self, exchange: Exchange, mount: Mount) -> Reply:
         begun, seen = self._clock.elapsed(), present()
+        refused = None
         seen.mount, seen.revision = mount.name, exchange.inbound.revision
         try:
             # 1. Whether no more comes from there than may, nor too many tokens that are not accepted.
             await self._gate.arrived(exchange, mount.name, partial(self._callers.knows, exchange, mount))
             # 2. Who asks. Nothing is looked at for somebody who does not say, nor is a body waited for.
             caller = seen.caller = await self._identify(exchange, mount)
-            body = await exchange.body()
+            body = await exchange.body(self._in_flight, caller.key)
             begun = self._clock.elapsed()
+            if len(body) > SMALL:
+                refused = self._expect_room(exchange, caller, body)
             # 3. A stream or a goodbye has no message, and only one era has either.
             if exchange.inbound.verb is not Verb.POST:
                 check_verb(exchange.inbound.revision)
                 return await self._in_session.serve(exchange, mount, caller)
             # 4. The body is judged once: JSON, then one JSON-RPC message, or what an older revision has as well.
             if is_array(body) and await self._in_session.takes_batches(exchange, mount, caller):
+                if refused is not None:
+                    raise refused
                 elements = split(body, max_depth=self._rules.max_depth)
                 seen.parts = len(elements)
                 each = partial(self._answer_one_of_many, exchange, mount, caller, begun)
@@ -135,7 +149,11 @@ class Gateway:
             raise
         except Exception as error:
             return self._refuse(error, mount, exchange, None, begun)
+        # The text of the message is all that is needed from here on.
+        del body
         seen.message = message
+        if refused is not None:
+            return self._refuse(refused, mount, exchange, message, begun)
         return await self._serve(exchange, mount, caller, message, begun)
 
     async def _serve(
@@ -163,9 +181,12 @@ class Gateway:
         # Until its era is known, whatever is wrong with a message is wrong by the rules of the stateless era alone.
         era = Era.STATELESS
         try:
-            # 5. Nothing new while the gateway drains. Hosts end a task as failed when asking for it is refused.
+            # 5. Nothing new while the gateway drains, or is short of memory. Hosts end a task as failed when asking for
+            #    it is refused.
             if self._draining is not None and _begins(message):
                 raise Draining(self._draining)
+            if self._pressure.level and isinstance(message, Request) and self._pressure.refuses(message.method):
+                raise Overloaded(RETRY_AFTER)
             # 6. Which era the message is of.
             route = self._route(exchange.inbound, mount, message)
             # 7. What it asks, whether rates and rules let this caller do it, and the doing: as the era has it.
@@ -188,6 +209,8 @@ class Gateway:
             self._suspect(error, mount, caller, message)
             return self._refuse(error, mount, exchange, message, begun, era)
         if isinstance(message, Request):
+            if answered.reply.body is not None and len(answered.reply.body) > SMALL:
+                exchange.hold(len(answered.reply.body))
             _note_answered(present(), message, answered)
             self._count(mount, message, answered.revision, begun, answered.error)
         return answered.reply
@@ -210,6 +233,15 @@ class Gateway:
             finally:
                 self._audit.record(PartAnswered())
         return reply.body if isinstance(message, Request) else None
+
+    def _expect_room(self, exchange: Exchange, caller: AuthContext, body: bytes) -> TooManyBytes | None:
+        """Count a large body until its answer has left; else why it cannot be served."""
+        refused = self._in_flight.refusal(caller.key, len(body))
+        if refused is None:
+            exchange.hold(len(body))
+        else:
+            self._audit.record(CapRefused("bytes", refused.scope))
+        return refused
 
     # --- the steps, in the order of `answer` ------------------------------------------------------------------------
 

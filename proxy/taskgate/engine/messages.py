@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
+from taskgate.engine.bytes_in_flight import BytesInFlight
 from taskgate.engine.streams.feed import Feed
 from taskgate.engine.streams.trails import Opener
 from taskgate.mcp.headers import RequestHeaders, read_headers
@@ -77,12 +78,18 @@ class Exchange(Protocol):
         """Where the request comes from: an IP address or UNKNOWN. Rates may count by it."""
         ...
 
-    async def body(self) -> bytes:
+    async def body(self, budget: BytesInFlight, caller: str) -> bytes:
         """The body, whole and within bounds, which may have to be waited for; to be asked for once.
+
+        While it arrives, and is large, it counts for `caller` in `budget`.
 
         Not before it is known who asks: a host that waits is told to go on. Raises ListenerRefused. A reply without
         this ends the connection of a host that has more to send.
         """
+        ...
+
+    def hold(self, size: int) -> None:
+        """Count so much for the same caller until the answer has left, or nobody is there for it any more."""
         ...
 
     def stream(self) -> Feed:

@@ -3,7 +3,9 @@
 An edit is `(start, end, replacement)`, places counted in the text that it is made for.
 """
 
+import re
 from collections.abc import Container
+from functools import cache
 from typing import Any
 
 import orjson
@@ -48,6 +50,24 @@ def insertion(object_text: RawJson, key: str, value: RawJson) -> tuple[int, int,
     at = object_text.index("{") + 1
     comma = "" if object_text[skip_space(object_text, at)] == "}" else ","
     return at, at, f"{dump(key)}:{value}{comma}"
+
+
+def may_have_key(text: RawJson, key: str) -> bool:
+    """Whether any object in a JSON text can have that key, which is of letters and underscores, however it is written.
+
+    Says no for certain without reading the text; it is as quick as a search for a word.
+    """
+    return f'"{key}"' in text or ("\\u" in text and _written_as(key).search(text) is not None)
+
+
+@cache
+def _written_as(key: str) -> re.Pattern[str]:
+    """Each letter stands for itself, or is escaped by its number, in small or large letters."""
+    written = ""
+    for letter in key:
+        number = "".join(f"[{digit}{digit.upper()}]" for digit in f"{ord(letter):04x}")
+        written += rf"(?:{letter}|\\u{number})"
+    return re.compile(f'"{written}"')
 
 
 def dump(value: Any) -> RawJson:

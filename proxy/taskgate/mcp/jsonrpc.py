@@ -12,7 +12,7 @@ from typing import Any, Final
 from taskgate.errors import MalformedMessage
 from taskgate.mcp.alike import ENVELOPE_NAMES, META_NAMES, PARAMS_NAMES, TASK_NAMES, refuse_alike
 from taskgate.mcp.depth import is_deeper
-from taskgate.mcp.edits import dump, insertion, removals, splice
+from taskgate.mcp.edits import dump, insertion, may_have_key, removals, splice
 from taskgate.mcp.envelope import ENVELOPE, Message, Notification, Request, RequestId, Response
 from taskgate.mcp.spans import (
     Member,
@@ -47,6 +47,7 @@ __all__ = [
     "is_deeper",
     "is_id",
     "keys_of",
+    "may_have_key",
     "members",
     "notification_text",
     "parse",

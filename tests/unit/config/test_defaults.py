@@ -126,6 +126,8 @@ DEFAULTS: dict[str, Any] = {
     "limits.concurrency.kept_per_context": 256 * 2**20,
     "limits.concurrency.kept_global": 2 * 2**30,
     "limits.concurrency.sessions_per_context": 100,
+    "limits.concurrency.bytes_in_flight_per_context": 32 * 2**20,
+    "limits.concurrency.bytes_in_flight_global": 256 * 2**20,
     "limits.concurrency.streams_kept_per_context": 16 * 2**20,
     "limits.concurrency.streams_kept_global": 256 * 2**20,
     "limits.catalogue.max_tools": 10_000,

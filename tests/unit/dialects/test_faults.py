@@ -110,6 +110,20 @@ TABLE: dict[str, tuple[Exception, Face]] = {
         errors.StoreUnavailable("/var/lib/taskgate/tasks.db: disk I/O error"),
         Face(200, 503, "The task store is not available", ours("store", retryAfterMs=2000), AGAIN),
     ),
+    "decisions 19, bytes in flight": (
+        errors.TooManyBytes(1024, "is in flight"),
+        Face(
+            200,
+            429,
+            "Too much is in flight (limit 1024 bytes)",
+            ours("bytes", limit=1024, scope="context", retryAfterMs=2000),
+            AGAIN,
+        ),
+    ),
+    "decisions 19, memory": (
+        errors.Overloaded(timedelta(seconds=2)),
+        Face(200, 503, "The gateway is short of memory", ours("overload", retryAfterMs=2000), AGAIN),
+    ),
     "decisions 19, a drain": (
         errors.Draining(timedelta(seconds=4, milliseconds=1)),
         Face(200, 503, "The gateway is shutting down", ours("draining", retryAfterMs=4001), (("Retry-After", "5"),)),

@@ -11,6 +11,7 @@ from helpers.manual_clock import ManualClock, SeededEntropy
 from helpers.raw_http import RawHost
 from helpers.waiting import bounded
 from taskgate.downstream.listener import ListenerSettings, PublicListener
+from taskgate.engine.bytes_in_flight import BytesInFlight
 from taskgate.engine.messages import Exchange, Inbound, Reply
 from taskgate.telemetry.audit import Fact, HttpAnswered, HttpRefused, Trail
 from taskgate.telemetry.visit import Visit, current
@@ -33,11 +34,12 @@ class ScriptedEngine:
     turn_away: Callable[[Exchange], Awaitable[Reply | None]] | None = None
     seen: list[Inbound] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
+    in_flight: BytesInFlight = field(default_factory=BytesInFlight)
 
     async def answer(self, exchange: Exchange) -> Reply:
         if self.turn_away is not None and (reply := await self.turn_away(exchange)) is not None:
             return reply
-        self.bodies.append(await exchange.body())
+        self.bodies.append(await exchange.body(self.in_flight, "caller"))
         self.seen.append(exchange.inbound)
         if self.script is None:
             return Reply(body=f'{{"answer":{len(self.seen)}}}')

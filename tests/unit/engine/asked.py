@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from taskgate.engine.bytes_in_flight import BytesInFlight
 from taskgate.engine.messages import Feed, Inbound, Verb
 from taskgate.engine.streams.trails import Opener
 
@@ -20,8 +21,11 @@ class Asked:
         self.looked += 1
         return self.where
 
-    async def body(self) -> bytes:
+    async def body(self, budget: BytesInFlight, caller: str) -> bytes:
         raise AssertionError("the body is not asked for here")
+
+    def hold(self, size: int) -> None:
+        raise AssertionError("nothing is answered here")
 
     def stream(self) -> Feed:
         raise AssertionError("nothing is answered here")

@@ -8,11 +8,14 @@ from taskgate.engine.admission.polls import Polls
 from taskgate.engine.admission.rates import RateGate
 from taskgate.engine.admission.rules import Live
 from taskgate.engine.admission.standing import Standings
+from taskgate.engine.bytes_in_flight import BytesInFlight
 from taskgate.engine.guard.access import Access
 from taskgate.engine.guard.incidents import Incidents
 from taskgate.engine.guard.lookups import Lookups
 from taskgate.engine.guard.misses import Misses
 from taskgate.engine.guard.penalties import Penalties
+from taskgate.engine.memory_pressure import MemoryPressure
+from taskgate.engine.outcomes import Outcomes
 from taskgate.stores.rates import MemoryRateStore
 from taskgate.tasks.cursors import CursorKeys, Cursors
 from taskgate.tasks.polling import Polling
@@ -53,8 +56,17 @@ class Guard:
             audit=facts,
             clock=clock,
         )
+        self.pressure = MemoryPressure(limit=1, resident=lambda: 0)
+        self.in_flight = BytesInFlight()
+        outcomes = Outcomes(store=store, clock=clock, in_flight=self.in_flight, pressure=self.pressure)
         self.lookups = Lookups(
-            store=store, access=self.access, cursors=cursors, misses=misses, polls=self.polls, clock=clock
+            store=store,
+            outcomes=outcomes,
+            access=self.access,
+            cursors=cursors,
+            misses=misses,
+            polls=self.polls,
+            clock=clock,
         )
 
     @staticmethod

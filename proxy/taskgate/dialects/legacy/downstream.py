@@ -33,7 +33,7 @@ from taskgate.dialects.legacy.capabilities import allows
 from taskgate.dialects.legacy.filters import FILTER_CAPABILITY, listing_of
 from taskgate.dialects.legacy.params import cursor_of, kept, passage, task_wish
 from taskgate.dialects.legacy.results import NO_TASK
-from taskgate.dialects.legacy.tasks import create_result, list_result, task_object, with_related_task
+from taskgate.dialects.legacy.tasks import create_result, list_result, related_result, task_object
 from taskgate.dialects.legacy.tools import amend_tools, fitting_tools
 from taskgate.dialects.reading import meta_of, task_id, text_member, tool_name, value_of
 from taskgate.dialects.repeats import repeat_key
@@ -174,7 +174,7 @@ class LegacyDownstream:
     def task_outcome(self, id: RequestId, record: TaskRecord) -> str:
         match record.outcome:
             case Succeeded(result=result):
-                return result_text(id, with_related_task(results.fitting_outcome(result), record.id))
+                return related_result(id, results.fitting_outcome(result), record.id)
             case Faulted(error=error):
                 return error_text(id, results.fitting_error(error, words.TOOLS_CALL))
         return error_text(id, faults.CANCELLED)

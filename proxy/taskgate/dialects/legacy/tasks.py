@@ -5,7 +5,17 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from taskgate.mcp.jsonrpc import Member, RawJson, dump, insertion, members, splice
+from taskgate.mcp.jsonrpc import (
+    Member,
+    RawJson,
+    RequestId,
+    dump,
+    insertion,
+    may_have_key,
+    members,
+    result_text,
+    splice,
+)
 from taskgate.mcp.vocabulary import IMMEDIATE_RESPONSE, RELATED_TASK
 from taskgate.tasks.listing import ListedTask, TaskState
 from taskgate.tasks.record import TaskId, TaskRecord, TaskStatus
@@ -38,6 +48,18 @@ def list_result(tasks: Sequence[ListedTask], cursor: str | None) -> RawJson:
 def presented_status(record: TaskRecord | ListedTask | TaskState) -> TaskStatus:
     """The status as this era has it: a tool's error is a failed task (L-STAT-3)."""
     return TaskStatus.FAILED if record.tool_error else record.status
+
+
+def related_result(id: RequestId, result: RawJson, task: TaskId) -> str:
+    """The response with such a result, which may be large: one without `_meta` is not read, and copied once."""
+    related = f"{{{dump(RELATED_TASK)}:{dump({'taskId': task})}}}"
+    if may_have_key(result, "_meta") or result[:1] != "{":
+        return result_text(id, with_related_task(result, task))
+    _, _, member = insertion(result, "_meta", related)
+    head = result_text(id, "")[:-1]
+    text = result.replace("{", f"{head}{{{member}", 1)
+    text += "}"
+    return text
 
 
 def with_related_task(result: RawJson, task: TaskId) -> RawJson:

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from taskgate.auth.authorization import AccessPolicy
+from taskgate.engine.bytes_in_flight import USUAL_BOUNDS as USUAL_BYTES
+from taskgate.engine.bytes_in_flight import ByteBounds
 from taskgate.engine.inputs import Bounds
-from taskgate.engine.streams.event_log import USUAL_BOUNDS, EventBounds
+from taskgate.engine.streams.event_log import USUAL_BOUNDS as USUAL_EVENTS
+from taskgate.engine.streams.event_log import EventBounds
 from taskgate.limits.caps import Caps
 from taskgate.limits.overrides import Overrides
 from taskgate.limits.rates import RatePolicies
@@ -43,7 +46,7 @@ class OnStoreError(StrEnum):
 class Rules:
     """One generation. `sessions`, `streams` and `waits` are the most that one caller may have open of each.
 
-    `events` is what resumable streams may hold.
+    `events` is what resumable streams may hold, `in_flight` what large messages may.
     """
 
     policy: Policy
@@ -58,7 +61,8 @@ class Rules:
     on_store_error: OnStoreError = OnStoreError.LOCAL
     sessions: int = 100
     streams: int = 16
-    events: EventBounds = USUAL_BOUNDS
+    events: EventBounds = USUAL_EVENTS
+    in_flight: ByteBounds = USUAL_BYTES
     waits: int = 64
     all_waits: int | None = 2048
 

@@ -15,6 +15,7 @@ from taskgate.engine.guard.access import Access
 from taskgate.engine.guard.denials import Missed
 from taskgate.engine.guard.misses import Misses
 from taskgate.engine.messages import Exchange
+from taskgate.engine.outcomes import Outcomes
 from taskgate.errors import InvalidParams, RateLimited, TaskNotFound
 from taskgate.mcp.vocabulary import TASKS_GET
 from taskgate.stores.base import TaskStore
@@ -34,6 +35,7 @@ class Lookups:
         self,
         *,
         store: TaskStore,
+        outcomes: Outcomes,
         access: Access,
         cursors: Cursors,
         misses: Misses,
@@ -42,6 +44,8 @@ class Lookups:
         met: Callable[[TaskId], None] = lambda _: None,
     ) -> None:
         self._store = store
+        self.outcomes = outcomes
+        """What came of those that are found here."""
         self._access = access
         self._cursors = cursors
         self._misses = misses

@@ -64,6 +64,7 @@ def refused_for(error: Exception) -> str | None:
     | whoever asks: no keys to judge the token, a rule, a scope, the penalty box | its reason |
     | a limit: a rate, a cap, the room there is, the queue of a server | its reason |
     | the gateway drains | draining |
+    | the gateway is short of memory | overload |
     | a task that is not the caller's, or is not there | task_not_found |
     | the caller's own task has ended, and cannot be cancelled any more | None |
     | the server failed, answered with an error, or its tool did | None |

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from taskgate.engine.bytes_in_flight import BytesInFlight
 from taskgate.engine.messages import UNKNOWN, Feed, Inbound, Verb
 from taskgate.engine.streams.trails import Opener
 
@@ -62,9 +63,12 @@ class ExchangeElsewhere:
         for forget in waiting:
             forget()
 
-    async def body(self) -> bytes:
+    async def body(self, budget: BytesInFlight, caller: str) -> bytes:
         """See Exchange: it was read where it came to."""
         raise AssertionError("the body is with whoever brought the request")
+
+    def hold(self, size: int) -> None:
+        """See Exchange: its bytes count where it came to."""
 
     def stream(self) -> Feed:
         """See Exchange."""

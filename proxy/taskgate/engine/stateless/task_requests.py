@@ -9,7 +9,6 @@ from contextlib import suppress
 from functools import partial
 
 from taskgate.auth.context import AuthContext
-from taskgate.clock import Clock
 from taskgate.dialects.faults import TASKS_NEEDED
 from taskgate.dialects.intents import CancelTask, GetTask
 from taskgate.dialects.questions import Answer
@@ -23,7 +22,6 @@ from taskgate.engine.task_service import TaskService
 from taskgate.errors import InvalidParams, MissingCapability, TaskAlreadyFinished, TaskNotFound
 from taskgate.mcp.versions import LEGACY
 from taskgate.mcp.vocabulary import TASKS_CANCEL, TASKS_GET, TASKS_UPDATE
-from taskgate.stores.base import TaskStore
 from taskgate.tasks.events import InputAnswered, TaskEvent
 from taskgate.tasks.record import TaskRecord
 
@@ -38,26 +36,22 @@ class TaskRequests:
         self,
         *,
         dialect: StatelessDialect,
-        store: TaskStore,
         tasks: TaskService,
         lookups: Lookups,
         changes: Changes,
         runner: Runner,
-        clock: Clock,
     ) -> None:
         self._dialect = dialect
-        self._store = store
         self._tasks = tasks
         self._lookups = lookups
         self._changes = changes
         self._runner = runner
-        self._clock = clock
 
     async def get(self, exchange: Exchange, caller: AuthContext, mount: str, intent: GetTask) -> Spoken:
         """The task as it is now, with what its state has to show (M-GET-1)."""
         record = await self._lookups.find(exchange, caller, mount, intent.task, TASKS_GET)
         # As nearly always of a task that is polled: its head says all.
-        return await self._shown(record, intent) if record.status.is_terminal else self._told(record, intent)
+        return await self._shown(record, caller, intent) if record.status.is_terminal else self._told(record, intent)
 
     async def update(self, exchange: Exchange, caller: AuthContext, mount: str, intent: UpdateTask) -> Spoken:
         """Take answers to what the task waits with; the first to each counts, whoever else is asked it.
@@ -97,16 +91,16 @@ class TaskRequests:
             if record.call.peer.revision not in LEGACY:
                 raise MissingCapability(TASKS_NEEDED)
             if isinstance(request, GetTask):
-                return await self._shown(record, request)
+                return await self._shown(record, caller, request)
             return await self.cancel(exchange, caller, mount, request)
         except TaskNotFound:
             raise MissingCapability(TASKS_NEEDED) from None
 
-    async def _shown(self, record: TaskRecord, intent: GetTask) -> Spoken:
+    async def _shown(self, record: TaskRecord, caller: AuthContext, intent: GetTask) -> Spoken:
         """What is told of a task whose head was found: its bodies are read where it has ended, and only there."""
         if not record.status.is_terminal:
             return self._told(record, intent)
-        whole = await self._store.load(record.owner, record.id, now=self._clock.now(), bodies=True)
+        whole = await self._lookups.outcomes.whole(record, caller.key)
         if whole is None:
             raise TaskNotFound
         told = self._told(whole, intent)

@@ -89,7 +89,7 @@ class Following:
         record = await self._lookups.find(exchange, caller, host_session.mount.name, task, method)
         if not record.status.is_terminal:
             record = await self._awaited(record, exchange, caller, host_session)
-        return await self._whole(record)
+        return await self._whole(record, caller)
 
     def leave(self, tasks: frozenset[TaskId], patience: timedelta) -> None:
         """These do not end here any more: whoever waits for one is told to ask again in so long."""
@@ -135,7 +135,7 @@ class Following:
                 if not record.status.is_terminal:
                     with self._streams.open.wait(caller):
                         record = await self._follow(record, caller, feed, host_session, heard)
-                answer = self._dialect.task_outcome(about.request, await self._whole(record))
+                answer = self._dialect.task_outcome(about.request, await self._whole(record, caller))
         except Interrupted:
             return
         except Exception as error:
@@ -144,9 +144,9 @@ class Following:
             answer = fault(error).message(about.request)
         feed.finish(answer)
 
-    async def _whole(self, record: TaskRecord) -> TaskRecord:
+    async def _whole(self, record: TaskRecord, caller: AuthContext) -> TaskRecord:
         """A task that has ended, with what came of it, which its owner is given now. Raises TaskNotFound."""
-        whole = await self._store.load(record.owner, record.id, now=self._clock.now(), bodies=True)
+        whole = await self._lookups.outcomes.whole(record, caller.key)
         if whole is None:
             raise TaskNotFound
         self._changes.retrievals.note(whole)

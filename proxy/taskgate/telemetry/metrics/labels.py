@@ -58,7 +58,7 @@ CODE = Label(name="http_response_status_code", values={0: "", **{code: str(code)
 _REFUSED_MESSAGES = ("no_session", "session_not_found", "stream_not_found", "bad_version", "bad_json", "bad_message")
 # Of the stateless era, whose refusals have statuses of HTTP.
 _REFUSED_REQUESTS = ("bad_meta", "missing_capability", "unknown_method", "task_support", "bad_verb")
-_REFUSED_FRAMES = ("header_too_large", "body_too_large", "draining", "audit")
+_REFUSED_FRAMES = ("header_too_large", "body_too_large", "draining", "overload", "audit")
 _REFUSED_HEADS = (
     "bad_host",
     "bad_origin",

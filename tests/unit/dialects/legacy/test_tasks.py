@@ -12,6 +12,7 @@ from taskgate.dialects.legacy.tasks import (
     create_result,
     list_result,
     presented_status,
+    related_result,
     task_object,
     with_related_task,
 )
@@ -172,3 +173,7 @@ def test_an_outcome_relates_to_its_task_and_keeps_every_other_byte(result: str, 
     assert with_related_task(result, ID) == related
     assert with_related_task(related, ID) == related
     check_definition(json.loads(related), "GetTaskPayloadResult")
+    for text in (result, f" {result}"):
+        response = related_result("i", text, ID)
+        assert json.loads(response) == {"jsonrpc": "2.0", "id": "i", "result": json.loads(related)}
+        assert related in response

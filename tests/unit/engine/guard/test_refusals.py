@@ -153,6 +153,7 @@ REFUSED = {
     "queue": errors.QueueFull("x", retry_after=timedelta(seconds=1)),
     "jwks_unavailable": errors.KeysUnavailable("corp"),
     "draining": errors.Draining(timedelta(seconds=1)),
+    "overload": errors.Overloaded(timedelta(seconds=1)),
 }
 LET_IN = [
     errors.TaskAlreadyFinished("x"),

@@ -7,6 +7,7 @@ from helpers.records import new_peer
 from taskgate.dialects.params import Params
 from taskgate.dialects.questions import Question
 from taskgate.dialects.stateless import Stateless
+from taskgate.engine.bytes_in_flight import BytesInFlight
 from taskgate.engine.messages import Feed, Inbound, Verb
 from taskgate.engine.streams.trails import Opener
 from taskgate.mcp.jsonrpc import Notification, parse
@@ -48,8 +49,11 @@ class Talk:
         """What went out on its stream."""
         return [] if self.feed is None else self.feed.said
 
-    async def body(self) -> bytes:
+    async def body(self, budget: BytesInFlight, caller: str) -> bytes:
         raise AssertionError("the body was read before")
+
+    def hold(self, size: int) -> None:
+        raise AssertionError("nothing is answered here")
 
     def stream(self) -> Heard:
         assert self.inbound.accepts_stream, "the host takes no stream"

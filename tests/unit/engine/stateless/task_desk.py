@@ -87,12 +87,10 @@ class World:
         )
         self.requests = TaskRequests(
             dialect=ModernDownstream("1"),
-            store=store,
             tasks=tasks,
             lookups=lookups,
             changes=self.changes,
             runner=runner,
-            clock=self.clock,
         )
 
     async def keep(self, record: TaskRecord) -> TaskRecord:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from taskgate.engine.bytes_in_flight import BytesInFlight
 from taskgate.engine.messages import UNKNOWN
 from taskgate.engine.stateless.exchange_elsewhere import ExchangeElsewhere
 
@@ -50,7 +51,7 @@ async def test_it_is_of_nobody_in_particular_and_cannot_be_read_nor_taken_up_aga
     assert exchange.inbound.accepts_stream
     assert not exchange.resume(exchange.stream(), [])
     with pytest.raises(AssertionError):
-        await exchange.body()
+        await exchange.body(BytesInFlight(), "caller")
 
 
 async def test_a_host_that_takes_no_stream_is_known_for_that(told: list[str]) -> None:

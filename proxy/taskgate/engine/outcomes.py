@@ -1,0 +1,59 @@
+"""What came of tasks, read from the store for whom it is sent to: a large outcome only once there is room for it."""
+
+import asyncio
+from typing import Final
+
+from taskgate.clock import Clock
+from taskgate.dialects.faults import RETRY_AFTER
+from taskgate.engine.bytes_in_flight import SMALL, BytesInFlight
+from taskgate.engine.memory_pressure import MemoryPressure
+from taskgate.errors import Overloaded
+from taskgate.stores.base import TaskStore
+from taskgate.tasks.record import Faulted, Succeeded, TaskRecord
+
+AT_ONCE: Final = 2
+"""Outcomes that are read at the same time: how large one is shows only then."""
+
+
+class Outcomes:
+    """Reads them. What is read is to be counted at once, while the answer leaves."""
+
+    def __init__(self, *, store: TaskStore, clock: Clock, in_flight: BytesInFlight, pressure: MemoryPressure) -> None:
+        self._store = store
+        self._clock = clock
+        self._in_flight = in_flight
+        self._pressure = pressure
+        self._turns = asyncio.Semaphore(AT_ONCE)
+
+    async def whole(self, record: TaskRecord, caller: str) -> TaskRecord | None:
+        """The record with its bodies, None where it is gone.
+
+        Raises StoreUnavailable and, for a large one, Overloaded.
+        """
+        found = await self._read(record)
+        size = _size_of(found)
+        if size <= SMALL:
+            return found
+        if self._pressure.level > 1:
+            raise Overloaded(RETRY_AFTER)
+        if self._in_flight.refusal(caller, size) is None:
+            return found
+        # While it waits it is nowhere but in the store.
+        del found
+        await self._in_flight.room(caller, size)
+        self._in_flight.add(caller, size)
+        try:
+            return await self._read(record)
+        finally:
+            self._in_flight.give(caller, size)
+
+    async def _read(self, record: TaskRecord) -> TaskRecord | None:
+        async with self._turns:
+            return await self._store.load(record.owner, record.id, now=self._clock.now(), bodies=True)
+
+
+def _size_of(record: TaskRecord | None) -> int:
+    match None if record is None else record.outcome:
+        case Succeeded(result=text) | Faulted(error=text):
+            return len(text)
+    return 0
