@@ -7,13 +7,15 @@ from typing import Final
 
 import pytest
 
-from helpers.mcp_host import ACCEPT, McpHost
+from helpers.event_streams import asked, got, head_of
+from helpers.mcp_host import McpHost
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, running
 from interaction.asking import DENIED
 from interaction.conftest import Told
+from interaction.resuming import heard, last_id
 from requirements import covers
 from taskgate.telemetry.audit import StreamOpened, TaskFinished
 
@@ -42,34 +44,74 @@ async def host(gateway: WholeGateway, issuer: TokenIssuer) -> McpHost:
 
 
 @covers("A-AUTH-13", "T9")
-@pytest.mark.parametrize("accept", [ACCEPT, JSON], ids=["stream", "json"])
 async def test_a_wait_for_a_result_ends_with_its_token_and_brings_none(
-    server: ScriptedServer,
-    gateway: WholeGateway,
-    host: McpHost,
-    issuer: TokenIssuer,
-    told: Told,
-    leeway: int,
-    accept: str,
+    server: ScriptedServer, gateway: WholeGateway, host: McpHost, issuer: TokenIssuer, told: Told, leeway: int
 ) -> None:
     server.script["report"] = hold = Hold()
     task = await host.start("report")
     async with bounded():
         await hold.begun.wait()
         host.token = issuer.token(gateway.url(), exp=time.time() + 1 - leeway)
-        answer = await host.ask("tasks/result", {"taskId": task["taskId"]}, headers={"Accept": accept})
-    assert answer.error == DENIED["error"]
-    if accept == JSON:
-        assert answer.status == 401
-        assert 'error="invalid_token"' in answer.headers["WWW-Authenticate"]
-    # Its status was sent long before where a stream has begun, so it was not refused before it was JSON-RPC.
-    rejected = await gateway.count("taskgate_http_rejections_total")
-    assert (answer.streamed, rejected) == ((False, 1) if accept == JSON else (True, 0))
+        answer = await host.ask("tasks/result", {"taskId": task["taskId"]}, headers={"Accept": JSON})
+    assert (answer.status, answer.error) == (401, DENIED["error"])
+    assert 'error="invalid_token"' in answer.headers["WWW-Authenticate"]
+    assert await gateway.count("taskgate_http_rejections_total") == 1
     assert (await host.ask("ping")).status == 401
     hold.release({"content": []})
     await eventually(lambda: told.of(TaskFinished))
     host.token = issuer.token(gateway.url())
     assert (await host.ask("tasks/result", {"taskId": task["taskId"]})).result["content"] == []
+
+
+@covers("A-AUTH-13", "T9")
+@pytest.mark.parametrize("ends", ["meanwhile", "later"], ids=["ended meanwhile", "ends later"])
+async def test_a_stream_that_waits_for_a_result_pauses_with_its_token_and_goes_on_with_another(
+    server: ScriptedServer, gateway: WholeGateway, host: McpHost, issuer: TokenIssuer, leeway: int, ends: str
+) -> None:
+    """A host that is told an error ends its task; one whose stream ends comes back, and is told to get a token."""
+    server.script["report"] = hold = Hold()
+    task = await host.start("report")
+    async with bounded():
+        await hold.begun.wait()
+        host.token = issuer.token(gateway.url(), exp=time.time() + 1 - leeway)
+        async with asked(host, "tasks/result", {"taskId": task["taskId"]}) as wire:
+            await wire.to_end()
+        assert heard(wire) == []
+        assert wire.seen[-1].retry == "1000"
+        head = {"Accept": "text/event-stream", **head_of(host, Last_Event_ID=last_id(wire))}
+        async with host.http.get(host.url, headers=head) as refused:
+            assert refused.status == 401
+            assert 'error="invalid_token"' in refused.headers["WWW-Authenticate"]
+        if ends == "meanwhile":
+            hold.release({"content": []})
+        # The next token ends as well.
+        host.token = issuer.token(gateway.url(), exp=time.time() + 2 - leeway)
+        async with got(host, last_id(wire)) as again:
+            await again.to_end()
+        if ends == "later":
+            assert heard(again) == []
+            hold.release({"content": []})
+            host.token = issuer.token(gateway.url())
+            async with got(host, last_id(wire)) as again:
+                await again.to_end()
+    assert heard(again)[0]["content"] == []
+
+
+@covers("A-AUTH-13", "T9")
+async def test_a_stream_that_cannot_be_taken_up_again_ends_with_its_token_and_without_an_answer(
+    server: ScriptedServer, gateway: WholeGateway, host: McpHost, issuer: TokenIssuer, leeway: int
+) -> None:
+    """A session of an older revision waits where its call repeats one that is a task."""
+    server.script["report"] = hold = Hold()
+    call = {"name": "report", "arguments": {}, "_meta": {"io.taskgate/idempotency-key": "k-1"}}
+    assert "task" in (await host.ask("tools/call", {**call, "task": {}})).result
+    older = await gateway.greeted("2025-06-18", token=host.token)
+    async with bounded():
+        await hold.begun.wait()
+        older.token = issuer.token(gateway.url(), exp=time.time() + 1 - leeway)
+        answer = await older.ask("tools/call", call)
+    assert (answer.status, answer.streamed, answer.message) == (200, True, None)
+    assert await gateway.count("taskgate_http_rejections_total") == 0
 
 
 @covers("A-AUTH-13")

@@ -245,9 +245,11 @@ async def test_a_call_that_was_taken_up_is_waited_for_in_a_drain(
         await ids_of(again, 1)
         await get.next()
         draining = asyncio.create_task(gateway.drain())
-        assert [event.retry for event in await get.to_end()] == ["1000"]
+        while await gateway.ready() != 503:
+            pass
         await tool.finish(DONE)
         await again.to_end()
+        assert [event.retry for event in await get.to_end()] == ["1000"]
         async with bounded():
             await draining
     assert heard(again) == [1, DONE]

@@ -281,6 +281,9 @@ class Gateway:
         seen.refusal, seen.error = refused_for(error), str(code)
         if code == words.OVER_LIMIT and isinstance(message, Request):
             reply = self._rejections.retold(reply, error, message, era)
+        if isinstance(error, Unauthenticated) and exchange.streams:
+            # Its stream ends without a word, so that the host comes back, is told 401, and gets another token.
+            reply = Reply()
         if reply.status != 200 and not exchange.streams:
             self._audit.record(HttpRefused(type(error).reason if isinstance(error, GatewayError) else "internal"))
         if isinstance(message, Request):

@@ -60,7 +60,7 @@ class Resuming:
             return await self._listen(exchange, host_session, caller, trail)
         if trail is None:
             raise StreamNotFound(UNKNOWN)
-        return await self._carry(exchange, host_session, trail)
+        return await self._carry(exchange, host_session, caller, trail)
 
     async def _listen(
         self, exchange: Exchange, host_session: HostSession, caller: AuthContext, trail: Trail | None
@@ -70,19 +70,19 @@ class Resuming:
             return Reply()
         return await self._listening.serve(exchange, host_session, caller)
 
-    async def _carry(self, exchange: Exchange, host_session: HostSession, trail: Trail) -> Reply:
+    async def _carry(self, exchange: Exchange, host_session: HostSession, caller: AuthContext, trail: Trail) -> Reply:
         """The stream of a call goes on here, to its end."""
         feed = trail.feed
         if feed is None:
             return _repeat(exchange, trail.missed)
         if not exchange.resume(feed, trail.missed):
             return Reply()
-        return await self._hold(host_session, feed)
+        return await self._hold(host_session, caller, feed)
 
-    async def _hold(self, host_session: HostSession, feed: LastingFeed) -> Reply:
+    async def _hold(self, host_session: HostSession, caller: AuthContext, feed: LastingFeed) -> Reply:
         host_session.questions.stream_opened()
         self._listening.background.run(lambda: self._following.go_on(feed, host_session.peer))
-        await feed.ended()
+        await self._following.hold(feed, caller)
         return Reply()
 
     # --- streams of other processes ---------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class Resuming:
             return await self._listening.serve(exchange, host_session, caller)
         moved = Moved(feed, about, left.ahead)
         self._listening.background.run(lambda: self._following.take_up(exchange, caller, host_session, moved))
-        return await self._hold(host_session, feed)
+        return await self._hold(host_session, caller, feed)
 
     async def _carry_for_another(
         self, exchange: Exchange, host_session: HostSession, place: Place, left: Left

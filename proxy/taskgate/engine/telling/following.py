@@ -3,8 +3,9 @@
 And how it answers them. What must not live here: where questions come from (`inputs`), how they are claimed (`offers`).
 """
 
+import asyncio
 from contextlib import ExitStack
-from datetime import timedelta
+from datetime import datetime, timedelta
 from logging import getLogger
 from typing import Final, NamedTuple
 
@@ -84,7 +85,7 @@ class Following:
 
         Raises TooManyTasks, of waits, TaskNotFound, also when the task expires meanwhile, Interrupted when the host
         leaves for good, Draining when the gateway ends and the task does not, and Unauthenticated when its token ends
-        first: nothing is given out after that (T9).
+        first: nothing is given out after that (T9). A stream that the host can take up again only pauses then.
         """
         record = await self._lookups.find(exchange, caller, host_session.mount.name, task, method)
         if not record.status.is_terminal:
@@ -109,7 +110,7 @@ class Following:
                 if exchange.inbound.accepts_stream:
                     record = await self._follow(record, caller, exchange.stream(), host_session)
                 while not record.status.is_terminal:
-                    await self._news(record, caller)
+                    await self._news(record, caller.good_until)
                     record = await self._lookups.again(record)
         except Interrupted:
             if self._left is None:
@@ -152,6 +153,19 @@ class Following:
         self._changes.retrievals.note(whole)
         return whole
 
+    async def hold(self, feed: LastingFeed, caller: AuthContext) -> None:
+        """Carry a stream on the connection that it has now, to its end; one of a wait no longer than the token."""
+        if caller.good_until is None or feed not in self._waits:
+            await feed.ended()
+            return
+        line = feed.line
+        try:
+            async with asyncio.timeout((caller.good_until - self._clock.wall()).total_seconds()):
+                await feed.ended()
+        except TimeoutError:
+            if feed.line is line:
+                feed.close()
+
     async def go_on(self, feed: Feed, peer: Peer) -> None:
         """A stream that a host has taken up again carries the questions of the task that is waited for on it."""
         waiting = self._waits.get(feed)
@@ -192,6 +206,7 @@ class Following:
         feed.when_lost(lambda: self._offers.give_back(feed))
         self._waits[feed] = record
         listening = self._listening(feed, host_session, heard)
+        good_until, first = caller.good_until, feed.line
         try:
             with ExitStack() as told:
                 told.enter_context(self._streams.result(record.id, feed))
@@ -199,7 +214,15 @@ class Following:
                     if listening is not None and listening.follow(record):
                         told.close()
                     await self._offer(record, feed, host_session.peer)
-                    await self._news(record, caller)
+                    try:
+                        await self._news(record, good_until)
+                    except Unauthenticated:
+                        if not isinstance(feed, LastingFeed):
+                            raise
+                        # As if the connection were lost: the host comes back for the rest, with another token.
+                        good_until = None
+                        if feed.line is first:
+                            feed.close()
                     record = await self._lookups.again(record)
                     self._offers.settle(record.id, record)
             if listening is not None:
@@ -229,11 +252,11 @@ class Following:
             # One without a connection would claim a question, give it back, and hear of that as news, for ever.
             await self._offers.offer(record, feed, peer)
 
-    async def _news(self, record: TaskRecord, caller: AuthContext) -> None:
+    async def _news(self, record: TaskRecord, good_until: datetime | None) -> None:
         left = min(PATIENCE, record.expires_at - self._clock.now())
-        if caller.good_until is not None:
-            left = min(left, caller.good_until - self._clock.wall())
+        if good_until is not None:
+            left = min(left, good_until - self._clock.wall())
         watch = TaskWatch(id=record.id, revision=record.revision)
         await self._store.changed(watch, timeout=max(left, timedelta()))
-        if caller.good_until is not None and self._clock.wall() >= caller.good_until:
+        if good_until is not None and self._clock.wall() >= good_until:
             raise Unauthenticated(AuthReason.EXPIRED)
