@@ -4,6 +4,7 @@ Splices into the text, so that a server's payload stays to the byte (B-CONV-1, B
 errors come out of messages that were read strictly: none repeats a key at its top.
 """
 
+import re
 from functools import lru_cache
 from typing import Final
 
@@ -18,6 +19,8 @@ from taskgate.mcp.jsonrpc import (
     Response,
     dump,
     error_text,
+    insertion,
+    may_have_key,
     members,
     readdressed,
     splice,
@@ -37,6 +40,8 @@ _NEVER_KEPT: Final = {"ttlMs": "0", "cacheScope": '"private"'}
 _PRIVATE: Final = {"cacheScope": '"private"'}
 _NO_TASK: Final = (RELATED_TASK,)
 _MAY_CHANGE: Final = ("_meta", "ttlMs", "cacheScope", "task")
+_WOULD_CHANGE: Final = ("resultType", "_meta", "cacheScope")
+_BEGINS_WITH_CONTENT: Final = re.compile(r'\{[ \t\n\r]*"content"[ \t\n\r]*:').match
 _SAMPLES: Final = {
     (False, False): '{"isError":false}',
     (False, True): '{"content":[]}',
@@ -49,8 +54,13 @@ _SAMPLES: Final = {
 def complete(result: RawJson, method: str, info: RawJson | None, era: Era = Era.INITIALIZE) -> RawJson:
     """The result of that method of a server of that era as a complete one of this era.
 
-    `info` is told as the server's own; None tells none, which is for a result inside another.
+    `info` is told as the server's own; None tells none, which is for a result inside another. That of a call may be
+    large: one that begins with its content, and has nothing that would change, is not read.
     """
+    is_of_call = info is None and method == TOOLS_CALL and _BEGINS_WITH_CONTENT(result) is not None
+    if is_of_call and not any(may_have_key(result, key) for key in _WOULD_CHANGE):
+        _, _, typed = insertion(result, "resultType", _COMPLETE["resultType"])
+        return result.replace("{", f"{{{typed}", 1)
     found = members(result, {"_meta": {}})
     return splice(result, edits_of(found, result.index("{"), _completion(found, method, info, era)))
 

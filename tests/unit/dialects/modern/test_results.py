@@ -266,3 +266,31 @@ def test_any_other_error_of_a_server_of_this_era_stays_to_the_byte(code: int) ->
 def test_a_result_is_complete_in_either_era(era: Era) -> None:
     assert is_complete(result('{"content":[]}'), "tools/call", era)
     assert is_complete(result('{"tools":[]}'), "tools/list", era)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"content":[]}',
+        '{ "content" : [{"type":"text","text":"x"}], "isError":true}',
+        '{"content":[],"resultType":"complete"}',
+        r'{"content":[],"_m\u0065ta":{"a":1}}',
+        '{"isError":false,"content":[]}',
+        '{"content":[],"cacheScope":"public"}',
+        '{"content":[],"structuredContent":{"content":1}}',
+    ],
+)
+@pytest.mark.parametrize("era", Era)
+def test_a_result_inside_of_another_is_the_same_whether_it_has_to_be_read_or_not(text: str, era: Era) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(results, "_BEGINS_WITH_CONTENT", lambda _: None)
+        read_whole = complete(text, "tools/call", None, era)
+    assert complete(text, "tools/call", None, era) == read_whole
+
+
+def test_a_large_result_of_a_call_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_ones = list[str]()
+    monkeypatch.setattr(results, "members", lambda text, _: read_ones.append(text))
+    text = f'{{"content":[],"structuredContent":{{"a":[{"1," * 1000}1]}}}}'
+    assert complete(text, "tools/call", None) == f'{{"resultType":"complete",{text[1:]}'
+    assert read_ones == []
