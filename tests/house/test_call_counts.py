@@ -19,6 +19,7 @@ from helpers.scripted_upstream import ScriptedServer
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration, running
 
+pytestmark = pytest.mark.alone
 PACKAGE = str(Path(taskgate.__file__).parent)
 ROUNDS = 60
 ROOMY = {"name": "calls", "scope": "context", "methods": ["*"], "rate": "1000/s", "burst": 1000}
