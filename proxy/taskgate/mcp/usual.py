@@ -73,7 +73,8 @@ _ENVELOPE_AND_CLOSE: Final = re.compile(rf", ?{_VERSION}(?:, ?{_ID})?[ \t\n\r]*\
 
 _NOTE_PROGRESS: Final = "notifications/progress"
 _NUMBER: Final = r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?"
-_TOKEN: Final = rf'-?(?:0|[1-9][0-9]{{0,14}})|"{_PLAIN}{{0,64}}"'
+# As many digits as the gateway's own tokens have, which begin with 52 random bits.
+_TOKEN: Final = rf'-?(?:0|[1-9][0-9]{{0,15}})|"{_PLAIN}{{0,64}}"'
 _PROGRESS: Final = re.compile(
     rf'\{{(?P<lead>{_VERSION}, ?)?"method": ?"{_NOTE_PROGRESS}", ?"params": ?'
     rf'(?P<params>\{{"progressToken": ?(?P<progressToken>{_TOKEN}), ?"progress": ?(?P<progress>{_NUMBER})'
