@@ -31,9 +31,11 @@ SILENCE = 4.0
 
 
 @asynccontextmanager
-async def attacked(folder: Path, server: ScriptedServer) -> AsyncIterator[tuple[GatewayProcess, McpHost, McpHost]]:
+async def attacked(
+    folder: Path, server: ScriptedServer, **sections: str
+) -> AsyncIterator[tuple[GatewayProcess, McpHost, McpHost]]:
     """A gateway before that server, a host that has a session there, and a neighbour that has one too."""
-    async with under_attack(folder, server.url) as gateway, aiohttp.ClientSession() as http:
+    async with under_attack(folder, server.url, **sections) as gateway, aiohttp.ClientSession() as http:
         hosts = [McpHost(http, f"http://{gateway.listen}/reports/mcp") for _ in range(2)]
         for host in hosts:
             await host.initialize()
@@ -159,7 +161,7 @@ async def test_an_endless_stream_beside_an_answer_ends_its_call_and_stalls_nobod
     async with (
         bounded(60),
         ScriptedServer() as server,
-        attacked(tmp_path, server) as (gateway, host, neighbour),
+        attacked(tmp_path, server, tasks="{max_result: 2MiB}") as (gateway, host, neighbour),
         watching(gateway, "an endless stream") as watch,
     ):
         server.script["flood"] = endless
