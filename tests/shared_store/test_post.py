@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
-from helpers.shared_store import SharedServer
+from helpers.shared_store import KINDS, Kind, SharedServer
 from helpers.waiting import bounded
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.open import open_shared
@@ -193,3 +194,27 @@ async def test_a_parcel_that_nobody_fetches_is_gone_in_the_end(one: Shared) -> N
     async with bounded():
         while await one.post.fetch("answer") is not None:
             await one.post.leave("answer", b"", keep=timedelta(microseconds=1))
+
+
+async def test_a_word_that_finds_no_stream_makes_room_and_is_there(
+    one: Shared, shared_server: SharedServer, shared_options: RedisOptions
+) -> None:
+    shared_server.ask("SET", stream_of(shared_options), "no stream", "PX", 60_000)
+    await one.post.send(b"word")
+    ((_, fields),) = shared_server.ask("XRANGE", stream_of(shared_options), "-", "+")
+    assert b"word" in (fields.values() if isinstance(fields, dict) else fields)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_server_whose_memory_is_full_keeps_the_words_it_has(tmp_path: Path, kind: Kind) -> None:
+    async with SharedServer(tmp_path, kind) as server, bounded():
+        shared = await open_shared(options := server.options())
+        try:
+            await shared.post.send(b"word")
+            server.ask("CONFIG", "SET", "maxmemory", "1")
+            with pytest.raises(StoreUnavailable):
+                await shared.post.send(b"another")
+            assert server.ask("XLEN", stream_of(options)) == 1
+            server.ask("CONFIG", "SET", "maxmemory", "0")
+        finally:
+            await shared.store.close()

@@ -4,6 +4,7 @@ Each test leads through what one script is there for, so that a missing line of 
 the lines out, one after the other.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from typing import Any
@@ -13,8 +14,9 @@ import pytest
 from helpers.manual_clock import EPOCH
 from helpers.records import OWNER, after, keep, new_input, new_lease, new_record
 from helpers.redis_rows import Rows, expect_indexes
-from helpers.redis_stores import open_redis_store
+from helpers.redis_stores import connect, open_redis_store, store_over
 from helpers.shared_store import SharedServer
+from helpers.waiting import bounded
 from taskgate.errors import StoreUnavailable, TooManyBytes, TooManyTasks
 from taskgate.limits.caps import Cap, CapScope
 from taskgate.stores.base import OwnerWatch
@@ -295,6 +297,27 @@ async def test_a_task_that_is_put_back_leaves_its_name_to_one_that_has_it(
     late = new_record(lease=new_lease(), repeat_key="name", created_at=EPOCH + SECOND)
     assert await one.leases.restore(late)
     assert await store.repeated(OWNER, "name", now=EPOCH + SECOND) == late.id
+
+
+# --- withdraw --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_task_that_nobody_was_told_of_is_removed_wholly_and_others_hear_that(
+    other: RedisStore, shared_options: RedisOptions, whole: Whole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("taskgate.stores.redis.records.withdrawals._PAUSE", 0)
+    connection, record = connect(shared_options), new_record(params="x" * 50, lease=new_lease())
+    store = await store_over(connection, shared_options)
+    place = (await other.changed(OwnerWatch(owner=OWNER), timeout=timedelta(seconds=0.1))).place
+    connection.lost = 2
+    with pytest.raises(StoreUnavailable):
+        await store.insert(record, caps=())
+    async with bounded():
+        while whole():
+            await asyncio.sleep(0.01)
+    news = await other.changed(OwnerWatch(owner=OWNER, since=place), timeout=timedelta(seconds=2))
+    assert [(change.id, change.revision) for change in news.changes] == [(record.id, -1)]
+    await store.close()
 
 
 # --- purge -----------------------------------------------------------------------------------------------------------
