@@ -211,8 +211,14 @@ async def build_house(
 
 
 def _gateway_rules(config: GatewayConfig, live: Live, in_flight: BytesInFlight, pressure: MemoryPressure) -> Rules:
-    depth, strict = config.server.max_json_depth, config.server.require_task_name
-    return Rules(max_depth=depth, strict_names=strict, live=live, in_flight=in_flight, pressure=pressure)
+    return Rules(
+        max_depth=config.server.max_json_depth,
+        max_members=config.server.max_json_members,
+        strict_names=config.server.require_task_name,
+        live=live,
+        in_flight=in_flight,
+        pressure=pressure,
+    )
 
 
 def _build_sweeper(base: Base, ground: Ground, waiting: Waiting) -> Sweeper:

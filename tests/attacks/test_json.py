@@ -1,5 +1,6 @@
 """Bodies and answers whose JSON is written so that reading them takes long: others are served all the same (T35)."""
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ class Host:
 
     async def send(self, body: str) -> str:
         """What the gateway answers."""
-        async with self._http.post(self._url, data=body.encode(), headers=self._head) as response:
+        async with self._http.post(self._url, data=io.BytesIO(body.encode()), headers=self._head) as response:
             session = response.headers.get("Mcp-Session-Id")
             self._head |= {} if session is None else {"Mcp-Session-Id": session}
             return await response.text()
@@ -89,3 +90,44 @@ async def test_an_answer_of_many_empty_arrays_silences_nothing(tmp_path: Path) -
         async with watching(gateway, "an answer of empty arrays") as watch:
             await host.send(call('"arguments":{}'))
         assert watch.longest_silence < SILENCE
+
+
+def arguments(value: str, more: str = "") -> str:
+    return call(f'"arguments":{{"a":{value}}}{more}')
+
+
+SIZE = 4 * 2**20 - 1000
+KEY = ',"_meta":{"io.taskgate/idempotency-key":"k"}'
+NUMBERS = f"[{'0,' * (SIZE // 2)}0]"
+BODIES: dict[str, str] = {
+    "arrays": arguments(f"[{'[],' * (SIZE // 3)}0]"),
+    "nests": arguments(f"[{('[' * 30 + ']' * 30 + ',') * (SIZE // 61)}0]"),
+    "members": call(",".join(f'"{number:x}":0' for number in range(SIZE // 10))),
+    "keys": call(f'"arguments":{{{",".join(f"{chr(34)}{number:x}{chr(34)}:0" for number in range(SIZE // 10))}}}'),
+    "strings with a bracket": arguments("[" + '"[",' * (SIZE // 4) + "0]"),
+    "short strings": arguments("[" + '"aa",' * (SIZE // 5) + "0]"),
+    "numbers": arguments(NUMBERS),
+    "numbers with an idempotency key": arguments(NUMBERS, KEY),
+    "numbers for a task": arguments(NUMBERS, ',"task":{}'),
+    "escapes": arguments('"' + "\\u0041" * (SIZE // 6) + '"'),
+    "lone surrogates": arguments('["' + "\\ud800" * (SIZE // 6) + '"]'),
+    "a key twice": call(f'"a":1,"a":2,"b":{NUMBERS}'),
+    "no JSON": arguments(f"[{'0,' * (SIZE // 2)}"),
+    "depth": "[" * SIZE,
+}
+
+
+async def test_large_bodies_of_any_shape_silence_nothing(tmp_path: Path) -> None:
+    async with (
+        bounded(100),
+        ScriptedServer() as server,
+        under_attack(tmp_path, server.url) as gateway,
+        aiohttp.ClientSession() as http,
+    ):
+        server.script["echo"] = raw(b'{"jsonrpc":"2.0","id":0,"error":{"code":1,"message":"no"}}')
+        host = Host(http, gateway)
+        await host.open()
+        for shape, body in BODIES.items():
+            async with watching(gateway, f"4 MiB of {shape}") as watch:
+                await host.send(body)
+            assert watch.longest_silence < SILENCE, shape

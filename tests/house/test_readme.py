@@ -125,6 +125,7 @@ def test_every_limit_is_told_with_its_default() -> None:
         "server.max_body": "4MiB",
         "server.max_header": "16KiB",
         "server.max_json_depth": "64",
+        "server.max_json_members": "4096",
         "tasks.ttl.max": "1h",
         "tasks.ttl.min": "1m",
         "auth.lookup_failures.threshold": "20",

@@ -88,6 +88,11 @@ class ServerSection(Section):
     """Largest head of a request."""
     max_json_depth: Annotated[int, Field(strict=True, ge=1, le=256)] = 64
     """Deepest nesting of a JSON message."""
+    max_json_members: Annotated[int, Field(strict=True, ge=1000, le=65_536)] = 4096
+    """Most members of a message, of its parameters, and of each object in them that taskgate reads.
+
+    Arrays and objects in all: one for each 40 bytes, at least 100,000.
+    """
     max_connections: Count = 10_000
     """Connections of hosts that may be open at once; a third of the limit of open files, where that is less."""
     max_connections_per_address: Count = 512

@@ -67,6 +67,7 @@ class Rules:
     """
 
     max_depth: int
+    max_members: int
     strict_names: bool
     live: Live
     in_flight: BytesInFlight
@@ -140,11 +141,11 @@ class Gateway:
             if is_array(body) and await self._in_session.takes_batches(exchange, mount, caller):
                 if refused is not None:
                     raise refused
-                elements = split(body, max_depth=self._rules.max_depth)
+                elements = split(body, max_depth=self._rules.max_depth, counted=True)
                 seen.parts = len(elements)
                 each = partial(self._answer_one_of_many, exchange, mount, caller, begun)
                 return await answer_all(exchange, elements, each)
-            message = parse(body, max_depth=self._rules.max_depth)
+            message = parse(body, max_depth=self._rules.max_depth, max_members=self._rules.max_members)
         except ListenerRefused:
             raise
         except Exception as error:
@@ -222,7 +223,8 @@ class Gateway:
         seen = present().part(None)
         with within(seen):
             try:
-                message = seen.message = parse(element, max_depth=self._rules.max_depth)
+                message = parse(element, max_depth=self._rules.max_depth, max_members=self._rules.max_members)
+                seen.message = message
                 if isinstance(message, Request) and message.method == words.INITIALIZE:
                     raise MalformedMessage("No session is opened in a batch", id=message.id)
                 reply = await self._serve(exchange, mount, caller, message, begun)

@@ -3,11 +3,10 @@
 Knows nothing of what an element should be.
 """
 
-import json
-from typing import Final, NoReturn
+from typing import Final
 
 from taskgate.errors import MalformedMessage, UnparsableMessage
-from taskgate.mcp.spans import NOT_JSON, decode, skip_space
+from taskgate.mcp.spans import NOT_JSON, decode, end_of_value, skip_space
 
 MAX_ELEMENTS: Final = 64
 
@@ -17,12 +16,12 @@ def is_array(body: bytes) -> bool:
     return body[:1] == b"[" or (body[:1].isspace() and body.lstrip(b" \t\r\n")[:1] == b"[")
 
 
-def split(body: bytes, *, max_depth: int, most: int = MAX_ELEMENTS) -> list[bytes]:
-    """The elements of the array that a body is, as they are written; at most so many.
+def split(body: bytes, *, max_depth: int, most: int = MAX_ELEMENTS, counted: bool = False) -> list[bytes]:
+    """The elements of the array that a body is, as they are written; at most so many. `counted` is as in `decode`.
 
     Raises UnparsableMessage for what is no JSON, and MalformedMessage for no array, an empty one, or too large a one.
     """
-    text = decode(body, max_depth)
+    text = decode(body, max_depth, counted=counted)
     try:
         found = _elements(text, most)
     except NOT_JSON:
@@ -40,7 +39,7 @@ def _elements(text: str, most: int) -> list[str]:
     at = skip_space(text, at + 1)
     if text[at] != "]":
         while True:
-            _, end = _DECODER.raw_decode(text, at)
+            end = end_of_value(text, at)
             found.append(text[at:end])
             if len(found) > most:
                 # The rest is not worth the time: it is refused whatever it is.
@@ -54,10 +53,3 @@ def _elements(text: str, most: int) -> list[str]:
     if skip_space(text, at + 1) != len(text):
         raise ValueError
     return found
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(name)
-
-
-_DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)

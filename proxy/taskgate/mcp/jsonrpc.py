@@ -7,6 +7,7 @@ left alone. Pure: no I/O, no revision of the protocol, no method's meaning.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Final
 
 from taskgate.errors import MalformedMessage
@@ -15,6 +16,7 @@ from taskgate.mcp.depth import is_deeper
 from taskgate.mcp.edits import dump, insertion, may_have_key, removals, splice
 from taskgate.mcp.envelope import ENVELOPE, Message, Notification, Request, RequestId, Response
 from taskgate.mcp.spans import (
+    MOST_MEMBERS,
     Member,
     Members,
     RawJson,
@@ -62,16 +64,17 @@ __all__ = [
 MAX_ID_BYTES: Final = 256
 
 
-def parse(body: bytes, *, max_depth: int, shape: Shape = ENVELOPE) -> Message:
-    """Read one message.
+def parse(body: bytes, *, max_depth: int, shape: Shape = ENVELOPE, max_members: int | None = None) -> Message:
+    """Read one message. `max_members` bounds each walked object, and where it is said all arrays and objects count.
 
     Raises UnparsableMessage for what is not JSON (decisions b) and MalformedMessage, with the id where it could be
-    read, for JSON that is not one JSON-RPC message: an array, a duplicate key in a walked object, a key that some
-    readers take for another (`alike`), a wrong version, id, method or `error`. `params` that is no object is left to
-    the caller: it is kept as an empty `params` with `params_text` telling the truth.
+    read, for JSON that is not one JSON-RPC message: an array, a duplicate key in a walked object, too many members, a
+    key that some readers take for another (`alike`), a wrong version, id, method or `error`. `params` that is no object
+    is left to the caller: it is kept as an empty `params` with `params_text` telling the truth.
     """
-    text = decode(body, max_depth)
-    message = (read_usual(text) if shape is ENVELOPE else None) or _read_any(text, shape)
+    text = decode(body, max_depth, counted=max_members is not None)
+    most = MOST_MEMBERS if max_members is None else max_members
+    message = (read_usual(text, most) if shape is ENVELOPE else None) or _read_any(text, shape, most)
     if type(message) is not Response:
         params, message_id = message.params, message.id if type(message) is Request else None
         # Nearly all keys are names that are known: to see that enters no function.
@@ -135,8 +138,8 @@ def _refuse_alike(keys: Iterable[str], names: frozenset[str], message_id: Reques
         raise
 
 
-def _read_any(text: str, shape: Shape) -> Message:
-    envelope = _read_envelope(text, shape)
+def _read_any(text: str, shape: Shape, most: int) -> Message:
+    envelope = _read_envelope(text, shape, most)
     message_id = _read_id(envelope)
     _refuse_alike(envelope, ENVELOPE_NAMES, message_id)
     if _value(envelope, "jsonrpc") != "2.0":
@@ -146,13 +149,14 @@ def _read_any(text: str, shape: Shape) -> Message:
     return _read_response(text, envelope, message_id)
 
 
-def _read_envelope(text: str, shape: Shape) -> Members:
+def _read_envelope(text: str, shape: Shape, most: int) -> Members:
     try:
-        return read_object(text, shape)
+        return read_object(text, shape, most)
     except MalformedMessage as refusal:
         # The whole text is JSON and its id told once, or there is none to answer to.
-        ids = [member.value for key, member in read_pairs(text) if key == "id"]
-        refusal.id = ids[0] if len(ids) == 1 and is_id(ids[0]) else None
+        with suppress(MalformedMessage):
+            ids = [member.value for key, member in read_pairs(text) if key == "id"]
+            refusal.id = ids[0] if len(ids) == 1 and is_id(ids[0]) else None
         raise
 
 

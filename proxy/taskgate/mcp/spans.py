@@ -15,9 +15,12 @@ from typing import Any, Final, NamedTuple, NoReturn
 import orjson
 
 from taskgate.errors import MalformedMessage, UnparsableMessage
-from taskgate.mcp.depth import is_deeper
+from taskgate.mcp.depth import ALWAYS_ALLOWED, has_too_many, is_deeper
 from taskgate.mcp.extents import NumberTooLarge, end_of
 from taskgate.mcp.familiar import Familiar, Known
+
+MOST_MEMBERS: Final = 4096
+"""Members of one walked object, where nothing else is said."""
 
 RawJson = str
 """The text of one JSON value."""
@@ -84,8 +87,13 @@ class LargeMember(Member):
 Members = dict[str, Member]
 
 
-def decode(body: bytes, max_depth: int) -> str:
-    """The text of a body. Raises UnparsableMessage for what is not UTF-8, starts with a mark, or nests too deep."""
+def decode(body: bytes, max_depth: int, *, counted: bool = False) -> str:
+    """The text of a body. Raises UnparsableMessage for what is not UTF-8, starts with a mark, or nests too deep.
+
+    With `counted` also for too many arrays and objects: servers have good reason for many, as coordinates are.
+    """
+    if counted and len(body) > ALWAYS_ALLOWED and has_too_many(body):
+        raise UnparsableMessage("The body has too many arrays and objects for its size")
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError:
@@ -97,16 +105,16 @@ def decode(body: bytes, max_depth: int) -> str:
     return text
 
 
-def read_object(text: str, shape: Shape) -> Members:
+def read_object(text: str, shape: Shape, most: int = MOST_MEMBERS) -> Members:
     """The members of the one JSON object that `text` should be.
 
-    Raises UnparsableMessage where it is no JSON document, MalformedMessage where it is another kind of value or repeats
-    a key in a walked object; the document after that key has not been looked at.
+    Raises UnparsableMessage where it is no JSON document, MalformedMessage where it is another kind of value, and where
+    a walked object repeats a key or has more than `most` members; what follows there has not been looked at.
     """
     try:
         at = skip_space(text, 0)
         if text[at : at + 1] == "{":
-            found, end = walk(text, at, shape)
+            found, end = walk(text, at, shape, most)
             _expect_end(text, end)
             return found
         _expect_end(text, _SCAN(text, at)[1])
@@ -120,18 +128,25 @@ def read_object(text: str, shape: Shape) -> Members:
 def read_pairs(text: str) -> tuple[tuple[str, Member], ...]:
     """The members of an object as they are written, repeated or not; () for any other kind of value.
 
-    Raises UnparsableMessage where `text` is no JSON document.
+    Raises UnparsableMessage where `text` is no JSON document, MalformedMessage where they are very many.
     """
     try:
         at = skip_space(text, 0)
         if text[at : at + 1] != "{":
             _expect_end(text, _read_value(text, at, at)[1])
             return ()
-        found = tuple(_pairs(text, at))
+        found = tuple(islice(_pairs(text, at), MOST_MEMBERS + 1))
+        if len(found) > MOST_MEMBERS:
+            raise MalformedMessage(f"An object of the message has more than {MOST_MEMBERS} members")
         _expect_end(text, found[-1][1].end if found else at + 1, "}")
     except NOT_JSON:
         raise UnparsableMessage("The body is not JSON") from None
     return found
+
+
+def end_of_value(text: str, at: int) -> int:
+    """Where the value ends that starts at `at`. Raises what `NOT_JSON` names where there is none."""
+    return _read_value(text, at, at)[1]
 
 
 def keys_of(member: Member, most: int) -> tuple[str, ...] | None:
@@ -183,10 +198,11 @@ def skip_space(text: str, at: int) -> int:
 # --- walking -----------------------------------------------------------------------------------------------------
 
 
-def walk(text: str, at: int, shape: Shape) -> tuple[Members, int]:
+def walk(text: str, at: int, shape: Shape, most: int = MOST_MEMBERS) -> tuple[Members, int]:
     """The members of the object that starts at `at`, and where it ends.
 
-    Raises MalformedMessage for a repeated key, and what `NOT_JSON` names where there is no such object.
+    Raises MalformedMessage for a repeated key and for more than `most` members, and what `NOT_JSON` names where there
+    is no such object.
     """
     found: Members = {}
     at += 1
@@ -194,6 +210,7 @@ def walk(text: str, at: int, shape: Shape) -> tuple[Members, int]:
         at = skip_space(text, at)
         if text[at] == "}":
             return found, at + 1
+    # A text that is not large has no room for so many members.
     no_longer_large = len(text) - LARGE
     while True:
         plain = _PLAIN_KEY(text, at)
@@ -201,10 +218,11 @@ def walk(text: str, at: int, shape: Shape) -> tuple[Members, int]:
             key, value_at = plain[1], plain.end()
         else:
             key, value_at = _odd_key(text, at)
-        if key in found:
-            raise MalformedMessage("A key stands twice in one object of the message")
+        if key in found or (no_longer_large > 0 and len(found) >= most):
+            said = "has a key twice" if key in found else f"has more than {most} members"
+            raise MalformedMessage(f"An object of the message {said}")
         if key in shape or value_at < no_longer_large:
-            found[key], end = _walk_value(text, at, value_at, shape.get(key))
+            found[key], end = _walk_value(text, at, value_at, shape.get(key), most)
         else:
             value, end = _SCAN(text, value_at)
             found[key] = _MEMBER(Member, (value, at, value_at, end, None))
@@ -232,16 +250,16 @@ def _odd_key(text: str, at: int) -> tuple[str, int]:
     return key, skip_space(text, colon + 1)
 
 
-def _walk_value(text: str, key_at: int, at: int, shape: Shape | None) -> tuple[Member, int]:
+def _walk_value(text: str, key_at: int, at: int, shape: Shape | None, most: int = MOST_MEMBERS) -> tuple[Member, int]:
     if shape is not None and text[at] == "{":
         if type(shape) is Familiar and text.startswith(shape.lead, at):
-            return _walk_familiar(text, key_at, at, shape)
-        inner, end = walk(text, at, shape)
+            return _walk_familiar(text, key_at, at, shape, most)
+        inner, end = walk(text, at, shape, most)
         return _MEMBER(WalkedMember, (None, key_at, at, end, inner)), end
     return _read_value(text, key_at, at)
 
 
-def _walk_familiar(text: str, key_at: int, at: int, shape: Familiar) -> tuple[Member, int]:
+def _walk_familiar(text: str, key_at: int, at: int, shape: Familiar, most: int) -> tuple[Member, int]:
     """An object of which the same text may have been read before: then only its place is new."""
     known = shape.find(text, at)
     if known is not None:
@@ -249,7 +267,7 @@ def _walk_familiar(text: str, key_at: int, at: int, shape: Familiar) -> tuple[Me
             known.members, known.at = _moved(known.members, at - known.at), at
         end = at + known.size
         return _MEMBER(WalkedMember, (None, key_at, at, end, known.members)), end
-    inner, end = walk(text, at, shape)
+    inner, end = walk(text, at, shape, most)
     if len(text) <= LARGE:
         # What is kept is small then, and its values were read by the one parser.
         shape.meet(Known(text[at:end], inner, at))

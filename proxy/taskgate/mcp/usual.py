@@ -8,13 +8,17 @@ parameters, or a result, which are an object. What is read here is read the same
 import re
 from typing import Final
 
-from taskgate.errors import MalformedMessage
+from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.mcp.envelope import ENVELOPE, Message, Notification, Request, Response
-from taskgate.mcp.spans import NOT_JSON, Member, Members, WalkedMember, walk
+from taskgate.mcp.extents import NumberTooLarge
+from taskgate.mcp.spans import LARGE, MOST_MEMBERS, NOT_JSON, Member, Members, WalkedMember, walk
 
 
-def read_usual(text: str) -> Message | None:
-    """The message that `text` is; None for one that is written in another way, and for what is no message."""
+def read_usual(text: str, most: int = MOST_MEMBERS) -> Message | None:
+    """The message that `text` is; None for one that is written in another way, and for what is no message.
+
+    What is large and no message is not read twice: it raises UnparsableMessage or MalformedMessage at once.
+    """
     flat = _PROGRESS(text)
     if flat is not None:
         return _read_progress(text, flat)
@@ -23,9 +27,14 @@ def read_usual(text: str) -> Message | None:
         return None
     leads, method, at = begin[1] is not None, begin["method"], begin.end()
     try:
-        found, end = walk(text, at, _RESULT if method is None else _PARAMS)
-    except (*NOT_JSON, MalformedMessage):
-        return None
+        found, end = walk(text, at, _RESULT if method is None else _PARAMS, most)
+    except (*NOT_JSON, MalformedMessage) as refusal:
+        if len(text) <= LARGE or begin["id"] is None or isinstance(refusal, NumberTooLarge):
+            return None
+        # To read all of it again would tell nothing else.
+        if isinstance(refusal, MalformedMessage):
+            raise MalformedMessage(str(refusal), id=_id(begin["id"])) from None
+        raise UnparsableMessage("The body is not JSON") from None
     rest = (_CLOSE if leads else _ENVELOPE_AND_CLOSE).match(text, end)
     if rest is None:
         return None
@@ -38,6 +47,10 @@ def read_usual(text: str) -> Message | None:
         return Request(id_, method, found, text, text[at:end], at)
     result = _MEMBER(WalkedMember, (None, begin.start("result"), at, end, found))
     return Response(id_, result, None, text, place.span("id"))
+
+
+def _id(written: str) -> str | int:
+    return written[1:-1] if written[0] == '"' else int(written)
 
 
 def _read_progress(text: str, flat: re.Match[str]) -> Notification:

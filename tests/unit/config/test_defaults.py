@@ -27,6 +27,7 @@ DEFAULTS: dict[str, Any] = {
     "server.max_json_depth": 64,
     "server.max_connections": 10_000,
     "server.max_connections_per_address": 512,
+    "server.max_json_members": 4096,
     "server.max_streams_per_context": 16,
     "server.require_task_name": False,
     "server.read_timeout": timedelta(seconds=30),

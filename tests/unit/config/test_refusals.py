@@ -131,6 +131,8 @@ SCALARS: list[tuple[str, tuple[str, ...], list[str]]] = [
     ("must be a whole number", _COUNTS, ["1.0", "true", "'10'", "ten", "null", "1e1", "9999999999999999999", "1_0"]),
     ("must be at least 1", _COUNTS, ["0", "-1"]),
     ("must be at most 256", ("server.max_json_depth",), ["257"]),
+    ("must be at least 1000", ("server.max_json_members",), ["999"]),
+    ("must be at most 65536", ("server.max_json_members",), ["65537"]),
     ("must be at most 10", ("upstreams.reports.retries.attempts",), ["11"]),
     ("must be at least 0", ("upstreams.reports.queue.size",), ["-1"]),
     ("must be at most 1000000", ("upstreams.reports.queue.size",), ["1000001"]),

@@ -61,6 +61,8 @@ GOOD: list[tuple[str, str, Any]] = [
     ("server.max_header", "2048B", 2**11),
     ("server.max_json_depth", "1", 1),
     ("server.max_json_depth", "256", 256),
+    ("server.max_json_members", "1000", 1000),
+    ("server.max_json_members", "65536", 65536),
     ("server.require_task_name", "true", True),
     (
         "server.allowed_hosts",

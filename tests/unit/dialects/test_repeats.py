@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskgate.dialects.repeats import MAX_KEY, call_digest, content, key_digest, repeat_key
+from taskgate.dialects.repeats import LONG, MAX_KEY, call_digest, content, key_digest, repeat_key
 from taskgate.errors import InvalidParams
 from taskgate.mcp.jsonrpc import members
 
@@ -78,6 +78,16 @@ def test_how_a_call_is_written_makes_no_difference(one: str, other: str) -> None
 )
 def test_other_arguments_are_another_call(one: str, other: str) -> None:
     assert call_digest("build", call(one)) != call_digest("build", call(other))
+
+
+def test_long_arguments_are_the_same_as_they_are_written_and_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = f'{{"a":"{"x" * LONG}","b":1}}'
+    other = f'{{"b":1,"a":"{"x" * LONG}"}}'
+    monkeypatch.setattr("taskgate.dialects.repeats.json.loads", lambda *_, **__: pytest.fail("parsed"))
+    assert call_digest("build", call(long)) == call_digest("build", call(long, ',"_meta":{"progressToken":8}'))
+    assert call_digest("build", call(long)) != call_digest("build", call(other))
+    assert call_digest("build", call(long)) != call_digest("burn", call(long))
+    assert call_digest("build", f'{{"name":"{"x" * LONG}"}}') == call_digest("build", f'{{"name":"{"y" * LONG}"}}')
 
 
 def test_another_tool_is_another_call() -> None:

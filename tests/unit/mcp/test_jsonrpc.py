@@ -265,3 +265,21 @@ def test_the_depth_is_that_of_the_whole_body() -> None:
     parse(body, max_depth=4)
     with pytest.raises(UnparsableMessage):
         parse(body, max_depth=3)
+
+
+def test_what_counts_as_too_much_of_a_host_is_read_of_a_server() -> None:
+    body = b'{"jsonrpc":"2.0","id":1,"result":{"content":[' + b"[]," * 100_000 + b"0]}}"
+    assert isinstance(parse(body, max_depth=9), Response)
+    with pytest.raises(UnparsableMessage, match="too many arrays and objects"):
+        parse(body, max_depth=9, max_members=4096)
+
+
+@pytest.mark.parametrize("count", [2000, 5000])
+def test_too_many_members_are_refused_under_the_id_where_it_can_be_told(count: int) -> None:
+    members = ",".join(f'"k{number}":1' for number in range(count))
+    with pytest.raises(MalformedMessage, match="more than 1000 members") as refused:
+        parse(f'{{"jsonrpc":"2.0","id":7,"method":"m","params":{{{members}}}}}'.encode(), max_depth=9, max_members=1000)
+    assert refused.value.id == 7
+    with pytest.raises(MalformedMessage, match="more than 1000 members") as refused:
+        parse(f'{{"jsonrpc":"2.0","id":7,"method":"m",{members}}}'.encode(), max_depth=9, max_members=1000)
+    assert refused.value.id == (7 if count < 4096 else None)

@@ -138,3 +138,42 @@ def test_twice_the_members_are_twice_the_work(value: str, where: str, monkeypatc
         works.append(sum(letters_read(f'{{"{where}":{{"name":"echo",{members}}}}}', monkeypatch)))
     # Each step of twice as many adds twice as much, whatever the first few cost.
     assert works[2] - works[1] < 2.2 * (works[1] - works[0])
+
+
+@pytest.mark.parametrize("where", ["", '"params":', '"params":{"_meta":', '"params":{"task":'])
+@pytest.mark.parametrize("value", ["1", "[]", '"x"'])
+def test_a_walked_object_has_so_many_members_at_most(where: str, value: str) -> None:
+    spans.LARGE = 4 * 1024
+    for count, is_taken in ((3000, True), (3001, False), (100_000, False)):
+        found = "{" + ",".join(f'"k{number}":{value}' for number in range(count)) + "}"
+        text = f"{{{where}{found}{'}' * where.count('{')}}}" if where else found
+        if is_taken:
+            assert read_object(text, ENVELOPE, 3000)
+        else:
+            with pytest.raises(MalformedMessage, match="has more than 3000 members"):
+                read_object(text, ENVELOPE, 3000)
+
+
+def test_members_beyond_the_bound_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    spans.LARGE = 4 * 1024
+    works, scan = [], spans._SCAN
+    for count in (10_000, 20_000):
+        text = "{" + ",".join(f'"k{number}":[1]' for number in range(count)) + "}"
+        scanned: list[int] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(spans, "_SCAN", lambda of, at, scanned=scanned: scanned.append(at) or scan(of, at))
+            with pytest.raises(MalformedMessage):
+                read_object(text, ENVELOPE)
+        works.append(len(scanned))
+    assert works[0] == works[1] == spans.MOST_MEMBERS
+
+
+def test_an_object_that_is_not_walked_has_as_many_members_as_it_likes() -> None:
+    spans.LARGE = 4 * 1024
+    text = "{" + ",".join(f'"k{number}":1' for number in range(10_000)) + "}"
+    assert len(read_object(f'{{"params":{{"arguments":{text}}}}}', ENVELOPE)["params"].value["arguments"]) == 10_000
+
+
+def test_an_object_of_very_many_members_has_no_pairs() -> None:
+    with pytest.raises(MalformedMessage):
+        spans.read_pairs("{" + ",".join(f'"k{number}":1' for number in range(10_000)) + "}")

@@ -111,7 +111,6 @@ REFUSED = [
     '{"method":"m","params":{},"jsonrpc":"2.0","id":"' + "é" * 129 + '"}',
     '{"jsonrpc":"2.0","id":1,"method":"m\n","params":{}}',
     '{"jsonrpc":"2.1","id":1,"method":"m","params":{}}',
-    '{"jsonrpc":"2.0","id":1,"result":{"a":' + "[" * 100_000 + "}}",
 ]
 
 
@@ -119,6 +118,40 @@ REFUSED = [
 def test_what_the_walk_refuses_is_not_read(text: str) -> None:
     assert walked(text) is None
     assert read_usual(text) is None
+
+
+LARGE = f'"large":"{"x" * 9000}"'
+
+
+@pytest.mark.parametrize("id", ["7", '"seven"'])
+@pytest.mark.parametrize(
+    ("more", "refusal"),
+    [
+        ('"a":1,"a":2', MalformedMessage),
+        (",".join(f'"k{number}":1' for number in range(5000)), MalformedMessage),
+        ('"a":[1,}', UnparsableMessage),
+        ('"a":[' + "[" * 9000, UnparsableMessage),
+        ('"a":' + "9" * 5000, UnparsableMessage),
+        ('"a":[1e999,"' + "x" * 300_000 + '"]', UnparsableMessage),
+    ],
+    ids=["a key twice", "many keys", "no JSON", "nested without end", "a long number", "a large number"],
+)
+def test_what_is_large_is_refused_as_the_walk_refuses_it(id: str, more: str, refusal: type[Exception]) -> None:
+    text = f'{{"jsonrpc":"2.0","id":{id},"method":"m","params":{{{LARGE},{more}}}}}'
+    with pytest.raises(refusal) as told:
+        parse(text.encode(), max_depth=100_000)
+    with pytest.raises(refusal) as walked_:
+        parse(text.encode(), max_depth=100_000, shape=dict(ENVELOPE))
+    assert str(told.value) == str(walked_.value)
+    if isinstance(told.value, MalformedMessage) and isinstance(walked_.value, MalformedMessage):
+        assert told.value.id == walked_.value.id == json.loads(id)
+
+
+def test_what_is_large_and_refused_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taskgate.mcp.jsonrpc.read_object", lambda *_: pytest.fail("read again"))
+    for more in ('"a":1,"a":2', '"a":[1,}'):
+        with pytest.raises((MalformedMessage, UnparsableMessage)):
+            parse(f'{{"jsonrpc":"2.0","id":7,"method":"m","params":{{{LARGE},{more}}}}}'.encode(), max_depth=9)
 
 
 # --- all others ----------------------------------------------------------------------------------------------------

@@ -57,5 +57,5 @@ def says_unread(message: bytes) -> bool:
 def _members_of(message: bytes) -> tuple[tuple[str, Member], ...] | None:
     try:
         return read_pairs(decode(message, MAX_DEPTH))
-    except UnparsableMessage:
+    except (UnparsableMessage, MalformedMessage):
         return None
