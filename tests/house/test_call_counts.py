@@ -72,13 +72,13 @@ async def gateway(tmp_path: Path) -> AsyncIterator[WholeGateway]:
 async def test_a_relayed_call_of_a_session_stays_within_its_budget(gateway: WholeGateway) -> None:
     host = await gateway.greeted()
     walk = await least(lambda: host.call("echo", {"text": "hello"}))
-    assert walk.total() <= 308, told(walk)
+    assert walk.total() <= 306, told(walk)
 
 
 async def test_a_relayed_call_of_the_stateless_era_stays_within_its_budget(gateway: WholeGateway) -> None:
     host = gateway.stateless()
     walk = await least(lambda: host.ask("tools/call", {"name": "echo", "arguments": {"text": "hello"}}))
-    assert walk.total() <= 380, told(walk)
+    assert walk.total() <= 378, told(walk)
 
 
 async def test_a_look_at_a_task_stays_within_its_budget(gateway: WholeGateway) -> None:
@@ -86,4 +86,4 @@ async def test_a_look_at_a_task_stays_within_its_budget(gateway: WholeGateway) -
     made = await host.call("echo", {"text": "hello"}, task={})
     task = made.result["task"]["taskId"]
     walk = await least(lambda: host.ask("tasks/get", {"taskId": task}))
-    assert walk.total() <= 181, told(walk)
+    assert walk.total() <= 180, told(walk)

@@ -192,7 +192,8 @@ def test_an_error_to_no_known_request_leaves_the_id_out(error: Exception) -> Non
 @pytest.mark.parametrize("dispatched", [True, False])
 def test_a_failed_call_says_why_and_whether_it_may_have_run(reason: errors.UpstreamReason, dispatched: bool) -> None:
     seen = fault(errors.UpstreamFailed(reason, "The server is gone", dispatched=dispatched))
-    origin = "gateway" if reason is errors.UpstreamReason.CALL_LOST else "upstream"
+    ours = (errors.UpstreamReason.CALL_LOST, errors.UpstreamReason.INTERNAL)
+    origin = "gateway" if reason in ours else "upstream"
     data = {"origin": origin, "reason": str(reason), "dispatched": dispatched}
     assert seen == Fault(status=200, code=-32603, text="The server is gone", data=data)
     assert seen.headers == ()
