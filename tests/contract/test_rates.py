@@ -167,8 +167,10 @@ async def test_what_is_owed_to_a_slower_limit_is_forgiven_once(rates: RateStore,
     """As after a reload, or where an override is met: not at every look anew, or nothing would ever be there again."""
     for _ in range(3):
         await rates.judge((take(demand(every=3600.0)),), now=0.0)
-    for now, has_room in ((10.0, False), (10.5, False), (11.0, True)):
-        assert allowed(await rates.judge((way(demand()),), now=now)) == [[has_room]]
+    for now, has_room, wait in ((10.0, False, 1.0), (10.5, False, 0.5), (11.0, True, 0.0)):
+        judged = await rates.judge((way(demand()),), now=now)
+        assert allowed(judged) == [[has_room]]
+        assert judged.verdicts[0][0].retry_after == pytest.approx(wait)
 
 
 @pytest.mark.parametrize("every", [0.2, 1 / 3, 0.001, 36.0])

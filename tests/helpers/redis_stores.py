@@ -1,4 +1,4 @@
-"""Task stores over a real server, opened as a gateway opens them, as far as tasks go."""
+"""Task stores over a real server, opened as a gateway opens them, as far as tasks and sessions go."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -7,12 +7,12 @@ from itertools import count
 from typing import Any
 
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.memory import MemoryStore
 from taskgate.stores.redis.connection import Connection, Script, Value
 from taskgate.stores.redis.keys import Keys
 from taskgate.stores.redis.options import RedisOptions
 from taskgate.stores.redis.records.news import Newsfeed
 from taskgate.stores.redis.records.tasks import RedisStore
+from taskgate.stores.redis.sessions import SessionsInRedis
 from taskgate.stores.redis.wires.wire import Wires
 
 _numbers = count(1)
@@ -56,7 +56,9 @@ async def store_over(connection: Connection, options: RedisOptions, *, within: t
     keys = Keys(options.key_prefix)
     origin, health = f"process-{next(_numbers)}", connection.health
     news = Newsfeed(connection.pubsub, keys.of("news"), origin=origin, refused=health.lose, usable=health.recovered)
-    store = RedisStore(connection, keys, sessions=MemoryStore(), news=news, let_go=connection.close, within=within)
+    store = RedisStore(
+        connection, keys, sessions=SessionsInRedis(connection, keys), news=news, let_go=connection.close, within=within
+    )
     assert await news.listening(timeout=timedelta(seconds=5))
     return store
 

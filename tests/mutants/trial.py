@@ -27,7 +27,7 @@ BOTH: Final = (
     "-x",
     "-q",
     "-o",
-    "timeout=20",
+    "timeout=60",
     "-W",
     "ignore::pytest.PytestAssertRewriteWarning",
 )
@@ -49,10 +49,10 @@ _STORE: Final = (
 )
 _TESTS: Final = {
     "records/page.lua": (
-        ("contract/test_page.py",),
-        ("contract/test_page_examples.py", "shared_store/test_garbage.py"),
+        ("contract/test_page.py", "unit/stores/redis/test_redis_tasks.py"),
+        ("shared_store/test_scripts.py", "contract/test_page_examples.py", "shared_store/test_garbage.py"),
     ),
-    "records/pick.lua": (("contract/test_page.py",), ("contract/test_fresh_heads.py", "shared_store/test_garbage.py")),
+    "records/pick.lua": (("shared_store/test_scripts.py",), ("contract/test_page.py", *_STORE)),
     "records/restore.lua": (("shared_store/test_scripts.py", "shared_store/test_signs_of_life.py"), _STORE),
     "records/": (("shared_store/test_scripts.py",), _STORE),
     "beat.lua": (("shared_store/test_signs_of_life.py",), ("shared_store/test_garbage.py", "contract/test_leases.py")),

@@ -5,26 +5,33 @@ the lines out, one after the other.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from datetime import timedelta
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from helpers.manual_clock import EPOCH
-from helpers.records import OWNER, after, keep, new_input, new_lease, new_record
+from helpers.records import OWNER, after, keep, new_input, new_lease, new_record, new_session
 from helpers.redis_rows import Rows, expect_indexes
-from helpers.redis_stores import connect, open_redis_store, store_over
+from helpers.redis_stores import LosingConnection, connect, open_redis_store, store_over
 from helpers.shared_store import SharedServer
 from helpers.waiting import bounded
 from taskgate.errors import StoreUnavailable, TooManyBytes, TooManyTasks
 from taskgate.limits.caps import Cap, CapScope
 from taskgate.stores.base import OwnerWatch
+from taskgate.stores.codec import pack_time
+from taskgate.stores.redis.connection import Script, Value
+from taskgate.stores.redis.keys import digest
 from taskgate.stores.redis.options import RedisOptions
+from taskgate.stores.redis.records import rows
 from taskgate.stores.redis.records.tasks import RedisStore
+from taskgate.stores.redis.wires.wire import Wires
 from taskgate.stores.sharing import Shared
 from taskgate.tasks.events import CallSucceeded, Dispatched, InputAnswered, InputRequested
-from taskgate.tasks.record import OwnerKey, TaskRecord, altered
+from taskgate.tasks.listing import OrderBy, TaskFilter, TaskOrder, TaskState
+from taskgate.tasks.record import OwnerKey, TaskRecord, TaskStatus, altered
 
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
@@ -352,3 +359,109 @@ async def test_what_nobody_here_wrote_is_removed_with_its_place(
     assert [each.id for each in await store.purge(now=EPOCH + SECOND, limit=10)] == [record.id]
     assert len(whole()) == 1
     assert await store.purge(now=EPOCH + SECOND, limit=10) == ()
+
+
+# --- sessions of hosts -----------------------------------------------------------------------------------------------
+
+
+async def test_a_session_its_place_among_all_and_their_time_change_together(
+    store: RedisStore, shared_server: SharedServer, shared_options: RedisOptions
+) -> None:
+    root, now = f"{shared_options.key_prefix}{{taskgate}}:", datetime.now(UTC)
+    row_kept, day = timedelta(days=1), timedelta(days=1)
+
+    def expect(sessions: dict[str, datetime]) -> None:
+        """Each has a row and a place, by when it ends, and both are there for a day longer."""
+        places = shared_server.ask("ZRANGE", f"{root}sessions", 0, -1, "WITHSCORES")
+        flat = [part for pair in places for part in pair] if places and isinstance(places[0], list) else places
+        there = {name.decode(): int(float(ends)) for name, ends in zip(flat[::2], flat[1::2], strict=True)}
+        assert there == {digest(id): pack_time(ends) for id, ends in sessions.items()}
+        rows = [key.decode() for key in shared_server.keys(f"{root}session:")]
+        assert sorted(rows) == sorted(f"{root}session:{digest(id)}" for id in sessions)
+        for id, ends in sessions.items():
+            left = timedelta(milliseconds=shared_server.ask("PTTL", f"{root}session:{digest(id)}"))
+            assert abs(ends + row_kept - now - left) < timedelta(minutes=1)
+        if sessions:
+            left = timedelta(milliseconds=shared_server.ask("PTTL", f"{root}sessions"))
+            assert left > max(sessions.values()) + row_kept - now - timedelta(minutes=1)
+
+    short, long = new_session(expires_at=now + HOUR), new_session(expires_at=now + day)
+    await store.put(long)
+    await store.put(short)
+    expect({short.id: now + HOUR, long.id: now + day})
+    with pytest.raises(StoreUnavailable):
+        await store.put(replace(short, expires_at=now + 2 * HOUR))
+    await store.touch(frozenset({short.id, "gone"}), until=now + 3 * day)
+    expect({short.id: now + 3 * day, long.id: now + day})
+    assert await store.purge_sessions(now=now + day - SECOND) == 0
+    assert not await store.drop(OTHER, short.id)
+    expect({short.id: now + 3 * day, long.id: now + day})
+    assert await store.purge_sessions(now=now + day) == 1
+    expect({short.id: now + 3 * day})
+    assert await store.drop(short.owner, short.id)
+    assert not await store.drop(short.owner, short.id)
+    expect({})
+
+
+# --- pick ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("missing", ["head", "owner", "expires"])
+async def test_a_row_of_which_a_part_is_missing_is_on_no_page(
+    store: RedisStore, shared_server: SharedServer, shared_options: RedisOptions, missing: str
+) -> None:
+    record, other = new_record(), new_record()
+    await keep(store, record, other)
+    shared_server.ask("HDEL", f"{shared_options.key_prefix}{{taskgate}}:task:{record.id}", missing)
+    where = TaskFilter(ids=frozenset({record.id, other.id}))
+    page = await store.page(OWNER, where=where, order=TaskOrder(), after=None, limit=5, now=EPOCH)
+    assert [task.id for task in page.tasks] == [other.id]
+
+
+# --- page ------------------------------------------------------------------------------------------------------------
+
+
+class Counting(LosingConnection):
+    """A connection that remembers how many rows each page of a list had that the server gave."""
+
+    pages: tuple[int, ...] = ()
+
+    async def run(
+        self, script: Script, keys: Sequence[str], arguments: Sequence[Value], *, durable: bool = False
+    ) -> Any:
+        answer = await super().run(script, keys, arguments, durable=durable)
+        if script is rows.PAGE:
+            self.pages += (len(answer[0]),)
+        return answer
+
+
+async def test_a_page_looks_at_no_more_than_it_may_and_gives_no_more_than_it_was_asked_for(
+    shared_options: RedisOptions,
+) -> None:
+    connection = Counting(Wires(shared_options), limit=8, wait=timedelta(seconds=5))
+    store = await store_over(connection, shared_options)
+    hour = [new_record(created_at=EPOCH + timedelta(milliseconds=number)) for number in range(1200)]
+    await asyncio.gather(*(store.insert(record, caps=()) for record in hour))
+    working = frozenset({TaskState(TaskStatus.WORKING)})
+    found = TaskFilter(states=working)
+    order = TaskOrder(by=OrderBy.CREATED)
+    page = await store.page(OWNER, where=found, order=order, after=None, limit=5, now=EPOCH)
+    assert (len(page.tasks), connection.pages) == (5, (6,))
+    connection.pages = ()
+    passed_over = TaskFilter(states=working, updated_after=EPOCH + HOUR)
+    page = await store.page(OWNER, where=passed_over, order=order, after=None, limit=5, now=EPOCH)
+    assert (page.tasks, connection.pages) == ((), (0, 0))
+    await store.close()
+
+
+@pytest.mark.parametrize("descending", [False, True])
+async def test_of_one_time_ids_are_in_the_order_of_their_bytes_whatever_their_states(
+    store: RedisStore, descending: bool
+) -> None:
+    ids = ["task", "task-1", "task-12", "task-2"]
+    for number, id in enumerate(ids):
+        record = altered(new_record(), id=id)
+        await keep(store, altered(after(record, ENDED), updated_at=EPOCH) if number % 2 else record)
+    order = TaskOrder(by=OrderBy.CREATED, descending=descending)
+    page = await store.page(OWNER, where=TaskFilter(), order=order, after=None, limit=5, now=EPOCH)
+    assert [task.id for task in page.tasks] == (ids[::-1] if descending else ids)
