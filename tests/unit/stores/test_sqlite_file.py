@@ -133,7 +133,7 @@ def test_a_file_that_is_mounted_under_another_name_is_the_same_file(options: Sql
         try:
             assert "in use" in refusal(replace(options, path=other))
         finally:
-            subprocess.run(["umount", other], check=True)
+            subprocess.run(["umount", "--lazy", other], check=True)
 
 
 # --- one process at a time -------------------------------------------------------------------------------------------
