@@ -117,6 +117,9 @@ _SHELF = """## Servers that people have
 As they come from npm and PyPI: every tool is listed, as many as there are for what the host can be asked, and one is
 called as a task. What server-everything asks, tells and does of its own tasks over each of the three is tried by
 `tests/interop/test_questions_of_real_programs.py`, and every one of its tools by `test_server_everything.py`.
+Servers on `mcp` 1.27 to 1.30 with `enable_tasks()` stop the tasks of all sessions when one session ends, whether or not
+taskgate is in front. As they come they were tried with one session; with several, the SDK's `TaskSupport` was patched
+to run once for all (`tests/peers/native_tasks_server.py`).
 mcp-server-fetch was asked for a page that nobody could get, and said so. server-everything 2025.4.8 has HTTP+SSE too,
 for one connection: it ends with that, and soon where none comes.
 """

@@ -117,7 +117,7 @@ async def readiness(gateway: WholeGateway) -> tuple[int, dict[str, bool], int]:
 async def test_a_store_that_is_full_makes_a_gateway_unready_though_it_can_still_be_read(
     valkey: SharedServer, two: list[WholeGateway]
 ) -> None:
-    good = {"started": True, "store": True, "keys": True, "lease": True}
+    good = {"started": True, "store": True, "keys": True, "store_writes": True, "lease": True}
     assert await readiness(two[0]) == (200, good, 2)
     valkey.ask("CONFIG", "SET", "maxmemory", "1")
     async with bounded():

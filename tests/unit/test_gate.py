@@ -122,14 +122,14 @@ async def test_one_that_is_ending_when_all_do_ends_wholly() -> None:
     keys = SlowKeys()
     before = gatehouse(SlowCallers(), keys=keys)
     fetched = before.issuers[0].fetch
-    fetched._session = aiohttp.ClientSession()
+    fetched._sessions[False] = aiohttp.ClientSession()
     gate = Gate(before)
     gate.switch(gatehouse(SlowCallers()))
     await eventually(lambda: keys.told == ["close"])
     keys.ends.set()
     async with bounded():
         await gate.close()
-    assert fetched._session is None
+    assert fetched._sessions == {}
 
 
 async def test_what_is_sealed_is_sealed_with_the_keys_of_now() -> None:

@@ -198,12 +198,13 @@ LISTENS = {**SENT, "method": "subscriptions/listen"}
     "message",
     [
         {**SENT, "params": FOLLOWS},
+        {**SENT, "params": PARAMS},
         {**SENT, "method": "tools/list", "params": {"_meta": META}},
         {**SENT, "method": "tasks/get", "params": {"taskId": "n1", "_meta": FOLLOWS["_meta"]}},
         {**LISTENS, "params": {"notifications": {"taskIds": ["n1"]}, "_meta": FOLLOWS["_meta"]}},
         {**LISTENS, "params": {"notifications": {"toolsListChanged": True}, "_meta": META}},
     ],
-    ids=["a call", "a list", "a look", "news of a task", "news of lists"],
+    ids=["a call for a task", "a plain call", "a list", "a look", "news of a task", "news of lists"],
 )
 def test_a_request_to_a_server_with_tasks_passes(message: dict[str, Any]) -> None:
     check_client_message(message, serves_tasks=True)
@@ -212,12 +213,11 @@ def test_a_request_to_a_server_with_tasks_passes(message: dict[str, Any]) -> Non
 @pytest.mark.parametrize(
     ("message", "serves_tasks"),
     [
-        ({**SENT, "params": PARAMS}, True),
         ({**SENT, "method": "tools/list", "params": {"_meta": FOLLOWS["_meta"]}}, True),
         ({**SENT, "method": "tasks/get", "params": {"taskId": "n1", "_meta": META}}, False),
         ({**SENT, "params": {**PARAMS, "_meta": {**META, CAPABILITIES: {"extensions": {TASKS: {"a": 1}}}}}}, True),
     ],
-    ids=["a call that does not say so", "a list that does", "none that it has", "settings"],
+    ids=["a list that does", "none that it has", "settings"],
 )
 def test_a_request_about_tasks_that_is_wrong_in_one_way_fails(message: dict[str, Any], serves_tasks: bool) -> None:
     with pytest.raises(pytest.fail.Exception):

@@ -12,7 +12,7 @@ from taskgate.telemetry.metrics.families import Family
 from taskgate.telemetry.metrics.labels import Label
 from taskgate.telemetry.metrics.settings import Configured, MetricsSettings
 
-STANDARD: Final = 25
+STANDARD: Final = 20
 """The series of the process and the interpreter that every Python exporter has, a few more than there are."""
 
 STRANGE: Final = 2
