@@ -175,7 +175,8 @@ def configuration(
             },
             "lookup_failures": {"threshold": 5, "window": "1m", "penalty": "2s"},
         },
-        "authorization": {"rules": RULES},
+        # Tools that no server lists are called, too: they have a label of their own.
+        "authorization": {"rules": RULES, "only_listed_tools": False},
         "limits": LIMITS,
         "store": {"sqlite": {"synchronous": "NORMAL", "busy_timeout": "100ms"}, "purge_interval": "200ms"},
         "audit": audit(folder),
