@@ -29,7 +29,7 @@ def test_the_pure_floors_are_found() -> None:
 
 def test_tests_belong_to_the_module_of_their_name() -> None:
     tests = own_tests(PACKAGES / "taskgate" / "mcp" / "spans.py")
-    others = ["test_spans_familiar.py", "test_spans_large.py", "test_spans_refusals.py"]
+    others = ["test_spans_familiar.py", "test_spans_large.py", "test_spans_memory.py", "test_spans_refusals.py"]
     assert [file.name for file in tests] == ["test_spans.py", *others]
 
 

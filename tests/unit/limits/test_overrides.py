@@ -8,6 +8,7 @@ from taskgate.limits.overrides import Override, Overrides
 
 GOLD = Override(tenant="gold", caps={"tasks_per_context": 50})
 BOTS = Override(claims={"kind": frozenset({"bot", "cron"})})
+SAID = Override(claims={"kind": frozenset({"true", "2", "2.5"})})
 BOTH = Override(tenant="gold", claims={"kind": frozenset({"bot"}), "plan": frozenset({"pro"})})
 ALL = Override()
 
@@ -27,6 +28,11 @@ ALL = Override()
         (BOTS, None, {"kind": {"bot": True}}, False),
         (BOTS, None, {"kind": None}, False),
         (BOTS, None, {}, False),
+        (SAID, None, {"kind": True}, True),
+        (SAID, None, {"kind": False}, False),
+        (SAID, None, {"kind": 2.0}, True),
+        (SAID, None, {"kind": 2.5}, True),
+        (SAID, None, {"kind": 2.25}, False),
         (BOTH, "gold", {"kind": "bot", "plan": "pro"}, True),
         (BOTH, "gold", {"kind": "bot"}, False),
         (BOTH, "silver", {"kind": "bot", "plan": "pro"}, False),

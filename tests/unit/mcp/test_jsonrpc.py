@@ -24,6 +24,11 @@ def refusal(text: str) -> MalformedMessage:
     return refused.value
 
 
+@pytest.mark.parametrize("params", ['"Name":"x"', '"_meta":{"PROGRESSTOKEN":1}', '"task":{"tTl":1}'])
+def test_a_key_that_some_readers_take_for_another_is_refused_with_the_id(params: str) -> None:
+    assert refusal(f'{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{{params}}}}}').id == 7
+
+
 # --- what passes ---------------------------------------------------------------------------------------------------
 
 

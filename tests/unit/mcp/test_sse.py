@@ -36,6 +36,17 @@ def cut(stream: bytes, places: list[int]) -> list[bytes]:
     return [stream[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
+@pytest.mark.parametrize("field", [b"event: x\n", b"id: 7\n"])
+def test_fields_without_end_are_noise_and_those_of_usual_events_are_not(field: bytes) -> None:
+    decoder = EventDecoder(ROOMY)
+    list(decoder.feed(field * 10))
+    assert decoder.noise == 0
+    list(decoder.feed(field * 5_000))
+    few = decoder.noise
+    list(decoder.feed(field * 1_000))
+    assert decoder.noise - few == 1_000 * len(field)
+
+
 # --- writing -------------------------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,7 @@
 """The translator for servers of the stateless era."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,6 +34,14 @@ def response(result: Any) -> Response:
 
 def heard(method: str, **params: Any) -> Any:
     return DIALECT.hear(json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode())
+
+
+def test_a_host_that_declares_tasks_is_known_by_it_and_so_is_a_server_that_asks_for_them() -> None:
+    assert not DIALECT.knows_tasks(None)
+    assert not DIALECT.knows_tasks(HOST)
+    tasks = {"extensions": {f"{META}tasks": {}}}
+    assert DIALECT.knows_tasks(replace(HOST, capabilities=tasks))
+    assert not DIALECT.needs_tasks(response({}))
 
 
 # --- what is sent
