@@ -193,6 +193,10 @@ def _authorization(asked: _Asked) -> dict[str, Any]:
             if (number is None or each < number)
             and (refusal := access.rules[each].refusal(access.scopes(asked.identity)))
         ],
+        "only_listed_tools": {
+            "value": asked.upstream in access.only_listed,
+            **_placed(place(asked.config, "authorization", "only_listed_tools")),
+        },
     }
 
 

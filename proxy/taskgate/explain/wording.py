@@ -116,7 +116,13 @@ def _authorization(found: Mapping[str, Any]) -> Iterator[str]:
         + (f", for want of the scopes {' '.join(each['missing_scopes'])}" if each["missing_scopes"] else "")
         for each in found["shadow"]
     ]
-    yield from _headed("Authorization", [f"{verdict}  {_from(found)}{named}", *shadow])
+    listed = found["only_listed_tools"]
+    unlisted = (
+        [f"refused if the server does not list the tool  {_from(listed)}"]
+        if found["allowed"] and listed["value"]
+        else []
+    )
+    yield from _headed("Authorization", [f"{verdict}  {_from(found)}{named}", *unlisted, *shadow])
 
 
 def _promotion(found: Mapping[str, Any]) -> Iterator[str]:

@@ -126,6 +126,21 @@ def test_another_tenant_has_the_usual_limits(known: Path, tmp_path: Path, key: e
     ]
 
 
+def test_a_call_that_is_refused_unless_its_server_lists_the_tool_is_told_of_it(
+    known: Path, tmp_path: Path, key: ec.EllipticCurvePrivateKey
+) -> None:
+    asked = ("--config", known, "--upstream", "reports", "--token", token(tmp_path, key))
+    allowed = "allowed  [authorization.default, by default]"
+    assert said(told(*asked, "--tool", "export_year"), "Authorization") == [
+        allowed,
+        "refused if the server does not list the tool  [authorization.only_listed_tools, by default]",
+    ]
+    known.write_text(known.read_text().replace("authorization:\n", "authorization:\n  only_listed_tools: false\n"))
+    assert said(told(*asked, "--tool", "export_year"), "Authorization") == [allowed]
+    found = json.loads(told(*asked, "--tool", "export_year", "--json"))["authorization"]["only_listed_tools"]
+    assert found == {"value": False, "from": "authorization.only_listed_tools", "default": False}
+
+
 def test_a_rule_that_depends_on_what_the_server_lists_says_so(anonymous: Path) -> None:
     asked = ("--config", anonymous, "--upstream", "reports", "--tool", "list_years")
     out = told(*asked)
