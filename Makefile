@@ -96,6 +96,7 @@ check: $(STAMP)
 
 bench: $(STAMP)
 	$(PY) -m bench
+	$(PY) -m bench.stretches
 
 dashboards: $(STAMP)
 	$(PY) -m grafana.src

@@ -1,0 +1,34 @@
+"""The measure of the loop's longest stretch runs from start to end and says what it is asked for. No time is judged."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from bench.stretches import SHAPES
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "benchmarks.md"
+
+
+def test_a_run_tells_the_longest_stretch_by_each_shape(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    command = [sys.executable, "-m", "bench.stretches", "--size", "20000", "--rounds", "1", "--json", str(file)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "The goal of 20 ms is " in done.stdout
+    written = {one["shape"]: one for one in json.loads(file.read_text())}
+    assert written.keys() == SHAPES.keys()
+    assert all(
+        len(one[side]) == 1 and one[side][0] > 0 for one in written.values() for side in ("as_request", "as_answer")
+    )
+    assert {shape: one["request"] for shape, one in written.items() if one["request"] != "relayed"} == {
+        "not JSON": "refused, -32700"
+    }
+    assert {shape for shape, one in written.items() if one["answer"] != "relayed"} == {"not JSON"}
+
+
+def test_the_page_shows_every_shape_and_the_command() -> None:
+    page = PAGE.read_text()
+    assert ".venv/bin/python -m bench.stretches" in page
+    assert [shape for shape in SHAPES if f"| {shape} |" not in page] == []
