@@ -2,6 +2,8 @@
 
 import io
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,19 @@ class Host:
             return await response.text()
 
 
+@asynccontextmanager
+async def opened(folder: Path) -> AsyncIterator[tuple[ScriptedServer, GatewayProcess, Host]]:
+    """A server, a gateway before it, and a host with an open session."""
+    async with (
+        ScriptedServer() as server,
+        under_attack(folder, server.url) as gateway,
+        aiohttp.ClientSession() as http,
+    ):
+        host = Host(http, gateway)
+        await host.open()
+        yield server, gateway, host
+
+
 def text(message: Any) -> str:
     return json.dumps(message)
 
@@ -59,34 +74,20 @@ def empty_arrays(size: int) -> str:
 
 @covers("T35")
 async def test_a_request_of_many_empty_arrays_silences_nothing(tmp_path: Path) -> None:
-    async with (
-        bounded(50),
-        ScriptedServer() as server,
-        under_attack(tmp_path, server.url) as gateway,
-        aiohttp.ClientSession() as http,
-    ):
-        host = Host(http, gateway)
-        await host.open()
+    async with bounded(50), opened(tmp_path) as (_, gateway, host):
         async with watching(gateway, "a request of empty arrays") as watch:
             await host.send(call(empty_arrays(600_000)))
         assert watch.longest_silence < SILENCE
 
 
 async def test_an_answer_of_many_empty_arrays_silences_nothing(tmp_path: Path) -> None:
-    async with (
-        bounded(50),
-        ScriptedServer() as server,
-        under_attack(tmp_path, server.url) as gateway,
-        aiohttp.ClientSession() as http,
-    ):
+    async with bounded(50), opened(tmp_path) as (server, gateway, host):
         answer = f'{{"jsonrpc":"2.0","id":ID,"result":{{"content":[],{empty_arrays(600_000)}}}}}'
 
         async def hostile(turn: Any) -> Any:
             return await raw(answer.replace("ID", json.dumps(turn.message["id"])).encode())(turn)
 
         server.script["echo"] = hostile
-        host = Host(http, gateway)
-        await host.open()
         async with watching(gateway, "an answer of empty arrays") as watch:
             await host.send(call('"arguments":{}'))
         assert watch.longest_silence < SILENCE
@@ -118,15 +119,8 @@ BODIES: dict[str, str] = {
 
 
 async def test_large_bodies_of_any_shape_silence_nothing(tmp_path: Path) -> None:
-    async with (
-        bounded(100),
-        ScriptedServer() as server,
-        under_attack(tmp_path, server.url) as gateway,
-        aiohttp.ClientSession() as http,
-    ):
+    async with bounded(100), opened(tmp_path) as (server, gateway, host):
         server.script["echo"] = raw(b'{"jsonrpc":"2.0","id":0,"error":{"code":1,"message":"no"}}')
-        host = Host(http, gateway)
-        await host.open()
         for shape, body in BODIES.items():
             async with watching(gateway, f"4 MiB of {shape}") as watch:
                 await host.send(body)

@@ -5,43 +5,24 @@ a turn more or less where the network cuts a message, so the least of several re
 on after a wait counts once more. With a store on disk, metrics, an audit log and a rate.
 """
 
-import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from types import FrameType
 
 import pytest
 
 import taskgate
+from helpers.counted_calls import counted_calls
 from helpers.scripted_upstream import ScriptedServer
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration, running
 
 pytestmark = pytest.mark.alone
-PACKAGE = str(Path(taskgate.__file__).parent)
+PACKAGE = Path(taskgate.__file__).parent
 ROUNDS = 60
 ROOMY = {"name": "calls", "scope": "context", "methods": ["*"], "rate": "1000/s", "burst": 1000}
 
 Walk = Counter[str]
-
-
-@contextmanager
-def counted() -> Iterator[Walk]:
-    """The functions of the package that are entered on this thread, each with how often."""
-    walk: Walk = Counter()
-
-    def enter(frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
-            place = Path(frame.f_code.co_filename).relative_to(PACKAGE)
-            walk[f"{place}:{frame.f_code.co_qualname}"] += 1
-
-    sys.setprofile(enter)
-    try:
-        yield walk
-    finally:
-        sys.setprofile(None)
 
 
 async def least(ask: Callable[[], Awaitable[object]]) -> Walk:
@@ -49,9 +30,9 @@ async def least(ask: Callable[[], Awaitable[object]]) -> Walk:
     walks = []
     async with bounded(30):
         for _ in range(ROUNDS):
-            with counted() as walk:
+            with counted_calls() as calls:
                 await ask()
-            walks.append(walk)
+            walks.append(calls.within(PACKAGE))
     return min(walks, key=Counter.total)
 
 

@@ -1,11 +1,10 @@
 """A catalogue is read within its bounds, and refused as a whole beyond them, whoever asks for it."""
 
-import sys
-from types import FrameType
 from typing import Any
 
 import pytest
 
+from helpers.counted_calls import counted_calls
 from taskgate.dialects.catalogue import CatalogueBounds
 from taskgate.dialects.legacy.upstream import LegacyUpstream
 from taskgate.errors import UpstreamFailed
@@ -72,19 +71,10 @@ async def test_a_catalogue_of_exactly_its_bounds_is_read(description: str) -> No
 
 def calls_for(tools: int) -> int:
     """Functions that are entered until a page with so many tools is refused."""
-    read, calls = page(0, tools), 0
-
-    def count(_: FrameType, event: str, __: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    sys.setprofile(count)
-    try:
-        with pytest.raises(UpstreamFailed):
-            what_is_left(CatalogueBounds(5, 10**9), read)
-    finally:
-        sys.setprofile(None)
-    return calls
+    read = page(0, tools)
+    with pytest.raises(UpstreamFailed), counted_calls() as calls:
+        what_is_left(CatalogueBounds(5, 10**9), read)
+    return calls.count
 
 
 def test_to_find_a_page_beyond_the_bounds_costs_the_same_for_every_number_of_tools() -> None:
