@@ -139,8 +139,8 @@ class Service:
     async def drain(self, *, delay: timedelta, hurry: asyncio.Event) -> None:
         """Stop in good order: not ready, then for `delay` as before, then no new work while calls and answers end.
 
-        Without a `delay` where nobody ever asked whether it is ready: no one learns of the drain by that. Hosts have
-        the time to fetch what ends meanwhile. `hurry` cuts every wait short. When this returns every task that ran here
+        Without a `delay` where `/readyz` was never asked for: no balancer learns of the drain by it. Hosts have the
+        time to fetch what ends meanwhile. `hurry` cuts every wait short. When this returns every task that ran here
         is settled, but for those whose calls another process goes on with, this one's successor or another replica.
         Where the store is shared, one that waits for its turn is left to the others, too.
         """

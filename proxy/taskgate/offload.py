@@ -1,6 +1,6 @@
 """Work that would hold the event loop for long: done in a thread where its input is large, at once where it is not.
 
-Only for work on values that nobody else changes meanwhile.
+Only for work on values that do not change meanwhile.
 """
 
 import asyncio

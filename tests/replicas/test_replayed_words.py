@@ -1,4 +1,4 @@
-"""Whoever may write to the shared store, and kept words of the gateways, has none of them heard a second time (T25)."""
+"""A writer to the shared store who kept words of the gateways has none of them heard a second time (T25)."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -50,7 +50,7 @@ class AccessRule:
     the method matches one of the globs `methods`; the upstream is `upstream`; the request names a tool, and that
     matches the glob `tool`; for each of `claims` the verified claim of that name is one of the values, or a list that
     has one of them, where numbers and booleans are written as in JSON. Globs heed case, and their `*` passes a slash.
-    Nobody without an identity has a claim.
+    Without an identity there are no claims.
 
     What it matches is allowed if all of `require_scopes` are there, else refused; `deny` refuses whatever is there, and
     then no scopes may be named (ValueError). A `shadow` rule only tells what it would have refused.

@@ -96,7 +96,7 @@ def _may_be_public(host: str) -> bool:
     try:
         return is_public(host)
     except ValueError:
-        # A name: whoever connects finds out.
+        # A name: its addresses are looked at by what connects.
         return True
 
 

@@ -1,7 +1,7 @@
 """Bounds on connections of hosts: a listening socket that counts what it accepts, in all and by address.
 
 What is over a bound is closed at once, before anything is read from it. A connection is counted until its socket is
-closed, whoever closes it.
+closed, by the gateway or by the system.
 """
 
 import os
@@ -159,7 +159,7 @@ class HostSocket(socket.socket):
             ended()
 
     def __del__(self) -> None:
-        # Nobody closed it: the system does so now, and says so.
+        # It was never closed: the system does so now, and says so.
         ended, self._ended = self._ended, None
         if ended is not None:
             ended()

@@ -75,7 +75,7 @@ class CountedDocument(Document):
         self._written: Callable[[], None] | None = written
 
     def __del__(self) -> None:
-        # One that nobody asked to write has a host that left before.
+        # One that was never written has a host that left before.
         self._settle()
 
     async def write_eof(self, data: bytes = b"") -> None:

@@ -91,7 +91,7 @@ class OperatorsListener:
         self._token: bytes | None = None
         self._draining = False
         self.readiness_was_asked = False
-        """Whether anybody looks at /readyz, to learn of a drain."""
+        """Whether /readyz is looked at, to learn of a drain."""
         self._rendering = asyncio.Lock()
         self._runner: web.ServerRunner | None = None
         self._routes: dict[str, Callable[[web.BaseRequest], Awaitable[web.Response]]] = {

@@ -123,7 +123,7 @@ class HostExchange:
         self.held += size
 
     def release(self) -> None:
-        """The answer has left, or there is nobody for it. May be called again."""
+        """The answer has left, or its host has. May be called again."""
         if self.held and self._payer is not None:
             budget, caller = self._payer
             held, self.held = self.held, 0

@@ -89,7 +89,7 @@ class Exchange(Protocol):
         ...
 
     def hold(self, size: int) -> None:
-        """Count so much for the same caller until the answer has left, or nobody is there for it any more."""
+        """Count so much for the same caller until the answer has left, or its host has."""
         ...
 
     def stream(self) -> Feed:

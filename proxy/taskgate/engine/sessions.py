@@ -41,7 +41,7 @@ ENDINGS: Final = 1024
 """How many ended sessions are remembered: one may have been read from the store right before."""
 
 MOST_LIVE: Final = 10_000
-"""Sessions that are in memory, whoever has them; of more, idle ones are in the store alone until they are asked for."""
+"""Sessions in memory, of all callers; of more, idle ones are in the store alone until they are asked for."""
 PUT_AWAY: Final = 8
 """How many are looked at for those, each time that there is one too many."""
 

@@ -163,7 +163,7 @@ def check_params(headers: RequestHeaders, request: Request, mirrored: Mapping[st
 def mirrored_members(params: RawJson, paths: Collection[tuple[str, ...]]) -> Members:
     """The arguments of a call with these parameters, walked along the paths to those that headers repeat.
 
-    Raises MalformedMessage where a key stands twice in an object on the way, or folds to one of the way: whoever reads
+    Raises MalformedMessage where a key stands twice in an object on the way, or folds to one of the way: a reader of
     headers would take the header for an argument that the server does not take.
     """
     shape: dict[str, Any] = {}

@@ -115,7 +115,7 @@ class Hearer(Protocol):
 
 
 class Unkept:
-    """What of Hearer is the same for all whose calls nobody takes over, and who can be asked in a call alone."""
+    """What all hearers share whose calls are not taken over, and who can be asked in a call alone."""
 
     __slots__ = ()
 

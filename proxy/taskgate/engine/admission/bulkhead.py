@@ -69,7 +69,7 @@ class Bulkhead:
         self._settings = settings
         self._share = share
         self._audit = audit
-        # Tickets close without a call of ours, as long as nobody waits: `permits` and `noting` are for them, too.
+        # Tickets close without a call of ours, as long as none waits: `permits` and `noting` are for them, too.
         self.permits: FairPermits[Ticket] = FairPermits(
             settings.concurrency, settings.queue, share=settings.share, kept=settings.kept
         )
@@ -113,7 +113,7 @@ class Bulkhead:
         """
         ticket = Ticket(self, context)
         if self.permits.acquire(context):
-            # Nobody waits that it would have to wait for, or the slot would be theirs.
+            # No ticket waits that comes before it, or the slot would be that one's.
             ticket.granted = True
         else:
             self._enqueue(ticket, caller, must)

@@ -164,7 +164,7 @@ class RateGate:
     ) -> Quota:
         """What is left, after what was due and the steps are done in one: the first that refuses raises RateLimited.
 
-        Tokens that were not accepted refuse nobody who is `known`.
+        A caller who is `known` is not refused for tokens that were not accepted.
         """
         due = self._due.pop(id(exchange), ()) if self._due else ()
         steps = due + steps

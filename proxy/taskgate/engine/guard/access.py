@@ -16,7 +16,7 @@ from taskgate.mcp.vocabulary import TOOLS_CALL
 from taskgate.telemetry.audit import AccessRefused, Audit
 
 _PAUSE: Final = 1.0
-"""Seconds between two lines about one rule: whoever is refused decides how often."""
+"""Seconds between two lines about one rule: callers who are refused decide how often."""
 
 log = getLogger("taskgate.access")
 

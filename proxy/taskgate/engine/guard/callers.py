@@ -23,7 +23,7 @@ class Callers(Protocol):
         ...
 
     def knows(self, exchange: Exchange, mount: Mount) -> bool:
-        """Whether who asks is remembered as somebody who was let in; cheap, and not the last word."""
+        """Whether who asks is remembered as let in before; cheap, and not the last word."""
         ...
 
 
@@ -47,7 +47,7 @@ class Everybody:
         return ANONYMOUS
 
     def knows(self, exchange: Exchange, mount: Mount) -> bool:
-        """Nobody is refused for a token; see Callers."""
+        """No caller is refused for a token; see Callers."""
         return False
 
 

@@ -211,7 +211,7 @@ class Correspondence:
     def _tell_replay(self) -> None:
         if not self._has_told_replay:
             self._has_told_replay = True
-            log.warning("words that were said before are passed over: somebody else writes to the shared store")
+            log.warning("words that came before are passed over: another program writes to the shared store")
 
 
 def is_holder(name: str) -> bool:

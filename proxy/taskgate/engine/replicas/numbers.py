@@ -1,7 +1,7 @@
 """Numbers of words, by which one that comes again is known: `Numbering` gives them, `Replays` judges them (T25).
 
 A number is the time in microseconds, and larger than the one before. Of a process that was heard, only what has a
-larger number is new. Of one that was not, only what it has just said. So a word that somebody kept is heard once.
+larger number is new. Of one that was not, only what it has just said. So a word that is written again is heard once.
 """
 
 from collections import OrderedDict

@@ -27,7 +27,7 @@ REUSE_WITHIN: Final = 2.0
 """Seconds. Servers close what is idle for five: a connection that may be closing is no place for a call made once."""
 
 _UNMADE: Final = frozenset({UpstreamReason.UNREACHABLE.value, UpstreamReason.INTERNAL.value})
-"""No connection came about, whoever is to blame."""
+"""No connection came about, by the server's fault or ours."""
 REDIRECTS: Final = range(300, 400)
 Answer = tuple[Connection, RawResponseMessage, StreamReader]
 

@@ -330,7 +330,7 @@ async def test_a_process_that_begins_later_hears_nothing_that_was_said_long_befo
             office.posts[0].deliver(KEYS.seal(numbered(write(Ended(text), sender=AN, to=None), number)))
         await settled(office, b)
     assert b.heard == [(Ended("new"), AN)]
-    assert caplog.messages == ["words that were said before are passed over: somebody else writes to the shared store"]
+    assert caplog.messages == ["words that came before are passed over: another program writes to the shared store"]
 
 
 def test_a_gateway_of_the_version_before_reads_a_word_with_a_number() -> None:
