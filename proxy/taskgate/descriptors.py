@@ -1,6 +1,6 @@
 """File descriptors of the process: how many there are, who may take the last ones, and which failure is their lack.
 
-A system gives out the lowest number that is free. So a descriptor of number N tells that at least N are in use, and to
+A system gives out the lowest number that is free. So a descriptor of number N tells that at least N are in use. To
 compare a number with a ceiling is all the accounting that a reserve needs.
 """
 

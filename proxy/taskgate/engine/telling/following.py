@@ -83,9 +83,10 @@ class Following:
 
         That stream carries the questions of the task, too, unless a GET stream of the session that made it does.
 
-        Raises TooManyTasks, of waits, TaskNotFound, also when the task expires meanwhile, Interrupted when the host
-        leaves for good, Draining when the gateway ends and the task does not, and Unauthenticated when its token ends
-        first: nothing is given out after that (T9). A stream that the host can take up again only pauses then.
+        Raises TooManyTasks where too many waits are open, TaskNotFound, also when the task expires meanwhile, and
+        Interrupted when the host leaves for good. Raises Draining when the gateway ends and the task does not. Raises
+        Unauthenticated when the token ends first: nothing is given out after that (T9). A stream that the host can take
+        up again only pauses then.
         """
         record = await self._lookups.find(exchange, caller, host_session.mount.name, task, method)
         if not record.status.is_terminal:
