@@ -168,6 +168,8 @@ for _, key in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('DEL', key) end
 for at = 2, #ARGV, 3 do redis.call('RESTORE', ARGV[at], math.max(0, tonumber(ARGV[at + 1])), ARGV[at + 2]) end"""
 
 
+# It stops a process for less than its lease: a machine that is busy with other tests takes longer.
+@pytest.mark.alone
 async def test_of_a_store_that_came_back_between_two_signs_of_life_with_what_was_true_before_nothing_is_taken_over(
     server: ScriptedServer,
     valkey_server: SharedServer,

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.json_texts import Written, arrays, messages, objects, scalars, texts, written
-from taskgate.errors import MalformedMessage
+from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.mcp import spans
+from taskgate.mcp.depth import ALWAYS_ALLOWED
 from taskgate.mcp.spans import (
     Member,
     Members,
@@ -148,3 +149,20 @@ def test_white_space_is_that_of_json_and_no_other() -> None:
     assert skip_space("x ", 1) == 2
     for other in "\x00\x0b\x0c\x1f\x7f\x85\xa0\u2028\ufeff":
         assert skip_space(f"{other} ", 0) == 0
+
+
+def test_whether_a_member_is_an_object_is_told_without_its_value() -> None:
+    found = spans.members('{"a":{"b":1},"c":{},"d":[1],"e":"{"}', {"a": {}})
+    assert {name: member.is_object for name, member in found.items()} == {"a": True, "c": True, "d": False, "e": False}
+
+
+def test_the_end_of_a_value_is_found_wherever_it_stands() -> None:
+    assert spans.end_of_value('[[1], {"a":"]"}]', 6) == 15
+    assert spans.end_of_value("7 ", 0) == 1
+
+
+def test_a_body_with_too_many_arrays_for_its_size_is_refused_where_they_are_counted() -> None:
+    body = b"[" + b",".join([b"[]"] * ALWAYS_ALLOWED) + b"]"
+    assert spans.decode(body, 9) == body.decode()
+    with pytest.raises(UnparsableMessage, match="too many arrays"):
+        spans.decode(body, 9, counted=True)

@@ -70,11 +70,14 @@ async def test_a_catalogue_of_exactly_its_bounds_is_read(description: str) -> No
 
 
 def calls_for(tools: int) -> int:
-    """Functions that are entered until a page with so many tools is refused."""
-    read = page(0, tools)
-    with pytest.raises(UpstreamFailed), counted_calls() as calls:
-        what_is_left(CatalogueBounds(5, 10**9), read)
-    return calls.count
+    """Functions that are entered until a page with so many tools is refused; the least of several times."""
+    counts = []
+    for _ in range(5):
+        read = page(0, tools)
+        with pytest.raises(UpstreamFailed), counted_calls() as calls:
+            what_is_left(CatalogueBounds(5, 10**9), read)
+        counts.append(calls.count)
+    return min(counts)
 
 
 def test_to_find_a_page_beyond_the_bounds_costs_the_same_for_every_number_of_tools() -> None:
