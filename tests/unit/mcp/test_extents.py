@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -90,7 +91,7 @@ def letters_looked_at(text: str, monkeypatch: pytest.MonkeyPatch) -> int:
         looked.append(len(piece))
         return orjson.loads(piece)
 
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, suppress(ValueError):
         patch.setattr(extents, "orjson", SimpleNamespace(loads=loads, JSONDecodeError=orjson.JSONDecodeError))
         end_of(text, 0)
     return sum(looked)
@@ -105,4 +106,10 @@ def test_what_stands_behind_a_value_costs_nothing(monkeypatch: pytest.MonkeyPatc
 def test_a_value_that_fills_its_text_is_looked_at_little_more_than_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for size in (100_000, 200_000, 1_000_000):
         text = "[" + "1," * (size // 2) + "1]}"
+        assert letters_looked_at(text, monkeypatch) <= 1.4 * len(text) + 100
+
+
+def test_what_is_no_json_is_looked_at_no_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    for size in (100_000, 200_000, 1_000_000):
+        text = "[" + "1," * (size // 2) + "1}"
         assert letters_looked_at(text, monkeypatch) <= 1.4 * len(text) + 100
