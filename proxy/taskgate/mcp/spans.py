@@ -261,7 +261,8 @@ def _walk_value(text: str, key_at: int, at: int, shape: Shape | None, most: int 
 
 def _walk_familiar(text: str, key_at: int, at: int, shape: Familiar, most: int) -> tuple[Member, int]:
     """An object of which the same text may have been read before: then only its place is new."""
-    known = shape.find(text, at)
+    # What is remembered is the event loop's alone: a large text may be read in a thread.
+    known = shape.find(text, at) if len(text) <= LARGE else None
     if known is not None:
         if known.at != at:
             known.members, known.at = _moved(known.members, at - known.at), at

@@ -3,6 +3,7 @@
 Knows neither the file the rules came from nor how a dialect says them.
 """
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -119,8 +120,8 @@ class Policy:
     ttl_min: timedelta
     ttl_max: timedelta
     inline_grace: timedelta
-    _decided: dict[tuple[str, str, frozenset[tuple[str, bool]]], Decision] = field(
-        default_factory=dict, init=False, repr=False, compare=False
+    _decided: OrderedDict[tuple[str, str, frozenset[tuple[str, bool]]], Decision] = field(
+        default_factory=OrderedDict, init=False, repr=False, compare=False
     )
     _hinted: frozenset[str | None] = field(default=frozenset(), init=False, repr=False, compare=False)
 
@@ -139,7 +140,8 @@ class Policy:
             decision = self._judge(upstream, tool, dict(known))
             if len(tool) <= _LONGEST_REMEMBERED:
                 if len(self._decided) >= REMEMBERED:
-                    del self._decided[next(iter(self._decided))]
+                    # One step, for long lists of tools are amended in a thread.
+                    self._decided.popitem(last=False)
                 self._decided[key] = decision
         return decision
 

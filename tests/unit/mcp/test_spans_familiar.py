@@ -64,3 +64,13 @@ def test_an_object_with_a_key_twice_is_refused_every_time() -> None:
     for _ in range(3):
         with pytest.raises(MalformedMessage):
             walked('{"io.a":1,"io.a":1}', shape)
+
+
+def test_an_object_in_a_long_text_is_not_looked_for_among_the_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long texts are read in threads too, and where a known object stood last is one place for all."""
+    shape, text = Familiar(LEAD), '{"io.a":1}'
+    for _ in range(2):
+        walked(text, shape)
+    monkeypatch.setattr(Familiar, "find", lambda *_: pytest.fail("looked for"))
+    found = read_object(f'{{"m":{text},"n":"{"x" * LARGE}"}}', {"m": shape})
+    assert found["m"].value == {"io.a": 1}

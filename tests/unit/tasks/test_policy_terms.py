@@ -1,5 +1,7 @@
 """The terms of a tool: all that its rule says, what its server hints at, and what rules in shadow would change."""
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from fnmatch import fnmatchcase
@@ -79,6 +81,21 @@ def test_of_decisions_so_many_are_remembered_and_none_of_long_names(
     assert len(looks) == REMEMBERED + 1 + (length > 1)
     rules.decide("a", "x0" + "y" * length)
     assert len(looks) == REMEMBERED + 2 + (length > 1)
+
+
+def test_threads_may_ask_for_the_terms_of_many_tools_at_once() -> None:
+    rules = ruled(rule(tool="x*"))
+
+    def ask(thread: int) -> set[Mode]:
+        return {rules.mode("a", f"x{thread}-{number}") for number in range(8 * REMEMBERED)}
+
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            assert set().union(*threads.map(ask, range(4))) == {Mode.AUTO}
+    finally:
+        sys.setswitchinterval(usual)
 
 
 # --- what a server hints at ----------------------------------------------------------------------------------------
