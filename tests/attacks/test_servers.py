@@ -108,6 +108,7 @@ async def test_a_huge_list_of_tools_stalls_nobody(tmp_path: Path) -> None:
         waited = await while_the_neighbour_calls(neighbour, attack)
     refused = json.loads(answers[0])["error"]
     assert (refused["code"], refused["data"]["origin"], refused["data"]["reason"]) == (-32603, "upstream", "too_large")
+    assert "result" in json.loads(answers[1]), answers[1][:600]
     assert len(json.loads(answers[1])["result"]["tools"]) == 10_000
     assert (watch.longest_silence < SILENCE, waited < SILENCE) == (True, True)
     assert watch.memory_growth < 400 * MIB

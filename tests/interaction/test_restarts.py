@@ -264,7 +264,7 @@ async def test_a_host_that_polls_for_ever_does_not_hold_the_drain_beyond_its_tim
     async with draining(server, ends=False, timeout="1s") as (_, host, task, _, over):
         while not over.done():
             with suppress(aiohttp.ClientError):
-                await host.task(task)
+                await host.ask("tasks/get", {"taskId": task})
 
 
 async def test_a_plain_call_keeps_the_listener_open_for_the_answers_that_it_needs(server: ScriptedServer) -> None:

@@ -175,6 +175,7 @@ class Drive:
             await self._garbage()
             await self.prometheus.has_seen_all()
             await self._scrape()
+            await self._be_balanced()
             process.ask(signal.SIGTERM)
             await self.prometheus.until("taskgate_draining == 1")
             self.wrong_rules = await self.prometheus.wrong_rules()
@@ -273,6 +274,11 @@ class Drive:
             await raw.ask(b"this is no HTTP\r\n\r\n")
 
     # --- what is kept of it
+
+    async def _be_balanced(self) -> None:
+        """Ask whether it is ready, as a balancer does: only then does a gateway wait for one before it closes."""
+        async with bounded(), self.operator.get(f"http://{self.admin}/readyz") as response:
+            await response.read()
 
     async def _scrape(self) -> None:
         self.scrapes.append(await scraped(self.operator, self.admin))
