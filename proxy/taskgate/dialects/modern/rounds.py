@@ -12,7 +12,7 @@ from taskgate.dialects.modern.declared import lacking
 from taskgate.dialects.needs import together
 from taskgate.dialects.params import Params
 from taskgate.dialects.reading import value_of
-from taskgate.dialects.repeats import content
+from taskgate.dialects.repeats import LONG, content
 from taskgate.dialects.stateless import Retry, Round
 from taskgate.mcp.jsonrpc import Member, RawJson, RequestId, Response, dump, members, splice
 from taskgate.mcp.versions import Peer
@@ -69,10 +69,16 @@ def again(retry: Retry, state: str | None) -> CallTool | Relay:
 
 
 def digest(request: CallTool | Relay) -> str:
-    """What two sendings of the same request have in common, however they are written: a hexadecimal SHA-256."""
+    """What two sendings of the same request have in common: a hexadecimal SHA-256.
+
+    It makes no difference how they are written, unless they are long, as in `call_digest`. `_meta` is nothing to it.
+    """
     method = TOOLS_CALL if isinstance(request, CallTool) else request.method
     params = (request.params or Params("{}")).with_token(0)
-    said = [pair for pair in content(params) if pair[0] != "_meta"]
+    texts = {name: params[at.start : at.end] for name, at in members(params).items() if name != "_meta"}
+    if sum(map(len, texts.values())) > LONG:
+        return sha256(ascii((method, "long", sorted(texts.items()))).encode()).hexdigest()
+    said = content(f"{{{','.join(f'{dump(name)}:{text}' for name, text in texts.items())}}}")
     return sha256(ascii((method, said)).encode()).hexdigest()
 
 

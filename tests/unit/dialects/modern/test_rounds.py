@@ -1,6 +1,7 @@
 """A round of a server of this era crosses the gateway as it is, but for the state, which is ours on one side."""
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from requirements import covers
 from taskgate.dialects.intents import CallTool, Relay
 from taskgate.dialects.modern.rounds import again, digest, lacking_for, passed_round, round_of
 from taskgate.dialects.params import Params
+from taskgate.dialects.repeats import LONG
 from taskgate.dialects.stateless import Retry, Round
 from taskgate.mcp.jsonrpc import Response, parse
 from taskgate.mcp.versions import Peer, Revision
@@ -181,6 +183,32 @@ OTHER = [
 @pytest.mark.parametrize(("one", "other"), OTHER)
 def test_another_request_is_another(one: str, other: str) -> None:
     assert of(one) != of(other)
+
+
+def long(one: str, other: str, more: str = "") -> str:
+    return f'{{"name":"t","arguments":{{"a":{one},"b":{other}}}{more}}}'
+
+
+def test_a_long_request_is_the_same_as_it_is_written_and_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    ones = f"[{'1,' * LONG}1]"
+    moved = f'{{"arguments":{{"a":0,"b":{ones}}},"name":"t"}}'
+    monkeypatch.setattr("taskgate.dialects.repeats.json.loads", lambda *_, **__: pytest.fail("parsed"))
+    assert of(long("0", ones)) == of(long("0", ones, ',"_meta":{"x":1}')) == of(moved)
+    assert len({of(long("0", ones)), of(long("1", ones)), of(long(ones, "0"))}) == 3
+    assert of(long("0", ones)) != of(long("0", ones), "tools/call")
+
+
+def test_what_meta_holds_is_never_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int] = []
+
+    def loads(text: str, **given: Any) -> Any:
+        looked.append(len(text))
+        return json.loads(text, **given)
+
+    plain = of(long("0", "1"))
+    monkeypatch.setattr("taskgate.dialects.repeats.json", SimpleNamespace(loads=loads))
+    assert of(long("0", "1", f',"_meta":{{"x":[{"1," * LONG}1]}}')) == plain
+    assert max(looked) < 100
 
 
 def test_another_method_is_another_request() -> None:
