@@ -168,10 +168,10 @@ def members(text: RawJson, shape: Shape | None = None) -> Members:
     return walk(text, at, shape or {})[0] if text[at : at + 1] == "{" else {}
 
 
-def elements(text: RawJson, shape: Shape) -> list[Member]:
+def elements(text: RawJson, shape: Shape, most: int | None = None) -> list[Member]:
     """The elements of the array that `text` is, objects walked by `shape`; [] for any other kind of value.
 
-    `text` must be valid JSON. Raises MalformedMessage where an element repeats a key.
+    `text` must be valid JSON. Raises MalformedMessage where an element repeats a key, or there are more than `most`.
     """
     at = skip_space(text, 0)
     if text[at : at + 1] != "[":
@@ -181,6 +181,8 @@ def elements(text: RawJson, shape: Shape) -> list[Member]:
     while text[at] != "]":
         member, at = _walk_value(text, at, at, shape)
         found.append(member)
+        if most is not None and len(found) > most:
+            raise MalformedMessage(f"An array of the message has more than {most} elements")
         at = skip_space(text, at)
         if text[at] == ",":
             at = skip_space(text, at + 1)

@@ -142,6 +142,12 @@ def test_an_element_that_repeats_a_key_is_refused() -> None:
         elements('[{"a":1,"a":2}]', {})
 
 
+def test_more_elements_than_are_wanted_are_refused() -> None:
+    assert len(elements("[1,2,3]", {}, 3)) == 3
+    with pytest.raises(MalformedMessage):
+        elements("[1,2,3]", {}, 2)
+
+
 def test_white_space_is_that_of_json_and_no_other() -> None:
     assert skip_space(" \t\r\n x", 0) == 5
     assert skip_space("x", 0) == 0

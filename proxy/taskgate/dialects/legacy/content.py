@@ -1,6 +1,7 @@
 """Content that a host of this era could not read, put into words (B-CONV-3). Pure.
 
-Where something repeats a key all is left as it is: it would be one thing to one reader and another to the next.
+Where something repeats a key all is left as it is: it would be one thing to one reader and another to the next. So is
+what has more blocks than `MOST_BLOCKS`: to look at each would hold all other calls.
 """
 
 import json
@@ -36,7 +37,7 @@ def fitting_messages(messages: RawJson, host: Revision) -> RawJson:
     if not kinds:
         return messages
     try:
-        found = [(each.members or {}).get("content") for each in elements(messages, {"content": {}})]
+        found = [(each.members or {}).get("content") for each in elements(messages, {"content": {}}, MOST_BLOCKS)]
     except MalformedMessage:
         return messages
     return splice(messages, _edits(messages, filter(None, found), kinds))
@@ -44,7 +45,7 @@ def fitting_messages(messages: RawJson, host: Revision) -> RawJson:
 
 def _in_words(content: RawJson, kinds: tuple[str, ...]) -> RawJson:
     try:
-        return splice(content, _edits(content, elements(content, {}), kinds))
+        return splice(content, _edits(content, elements(content, {}, MOST_BLOCKS), kinds))
     except MalformedMessage:
         return content
 
@@ -88,11 +89,32 @@ def _text_block(words: str, more: str = "") -> RawJson:
 
 
 def _says(content: RawJson, unfit: RawJson) -> bool:
-    """Whether one of the texts is the structured content: written as JSON in any way, or the string that it is."""
+    """Whether one of the texts is the structured content: written as JSON in any way, or the string that it is.
+
+    Where both are long, only the space in it may differ: to read all of it would take seconds.
+    """
+    if len(content) + len(unfit) > LONG:
+        return _says_at_length(content, unfit)
     wanted, listed = _canonical(unfit), _read(content)
     blocks = [block for block in (listed if isinstance(listed, list) else []) if isinstance(block, dict)]
     texts = [block["text"] for block in blocks if isinstance(block.get("text"), str)]
     return wanted is not None and any(wanted in (json.dumps(text), _canonical(text)) for text in texts)
+
+
+def _says_at_length(content: RawJson, unfit: RawJson) -> bool:
+    try:
+        blocks = elements(content, {}, MOST_BLOCKS)
+    except MalformedMessage:
+        return False
+    texts = [_string(block.members, "text") for block in blocks if block.members is not None]
+    if unfit.startswith('"'):
+        return _read(unfit) in texts
+    wanted = _without_space(unfit)
+    return any(_without_space(text) == wanted for text in texts)
+
+
+def _without_space(text: str) -> bytes:
+    return text.encode(errors="surrogatepass").translate(None, b" \t\r\n")
 
 
 def _canonical(text: str) -> str | None:
@@ -112,3 +134,8 @@ def _read(text: str) -> Any:
 
 
 _UNREADABLE: Final = object()
+
+MOST_BLOCKS: Final = 4096
+"""Blocks of content, or messages of a prompt, that are looked at."""
+LONG: Final = 64 * 1024
+"""Characters of content and structured content that are read to see whether they say the same."""

@@ -1,12 +1,15 @@
 """What a host could not read is told in words, and all that it can read is the server's own text."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from helpers.counted_calls import counted_calls
 from requirements import covers
-from taskgate.dialects.legacy.content import fitting_content, fitting_messages
+from taskgate.dialects.legacy.content import LONG as LONG_FROM
+from taskgate.dialects.legacy.content import MOST_BLOCKS, fitting_content, fitting_messages
 from taskgate.mcp.versions import LEGACY, Revision
 from unit.dialects.legacy.judge import EVERY_HOST, check, read
 
@@ -119,6 +122,50 @@ def test_what_cannot_be_compared_is_told() -> None:
     digits = "9" * 5_000
     assert fitting_content(f"[{said('1')}]", NEWEST, digits) == f"[{said('1')},{said(digits)}]"
     assert fitting_content(f"[{said('1')},{digits}]", NEWEST, "1") == f"[{said('1')},{digits},{said('1')}]"
+
+
+NUMBERS = f"[{'1, ' * LONG_FROM}1]"
+LONG_SAID: list[tuple[str, str]] = [
+    (NUMBERS, NUMBERS.replace(" ", "\n  ")),
+    (json.dumps("x" * LONG_FROM), "x" * LONG_FROM),
+]
+
+
+@pytest.mark.parametrize(("unfit", "text"), LONG_SAID, ids=["numbers", "a text"])
+def test_a_long_text_that_says_it_already_may_differ_in_space(unfit: str, text: str) -> None:
+    content = f'[7,{{"type":"text"}},{{"text":7}},{said(text)}]'
+    assert fitting_content(content, NEWEST, unfit) == content
+    other = f"[{said(text + '2')}]"
+    assert fitting_content(other, NEWEST, unfit) == f"{other[:-1]},{said(unfit)}]"
+
+
+@covers("T43")
+def test_long_structured_content_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taskgate.dialects.legacy.content.json.loads", lambda _: pytest.fail("read"))
+    assert fitting_content("[]", NEWEST, NUMBERS) == f"[{said(NUMBERS)}]"
+
+
+# --- many blocks ---------------------------------------------------------------------------------------------------
+
+
+@covers("T43")
+@pytest.mark.parametrize("amend", [fitting_messages, lambda text, host: fitting_content(text, host, None)])
+def test_more_blocks_than_are_looked_at_stay_and_cost_no_more(
+    amend: Callable[[str, Revision], str],
+) -> None:
+    counts = []
+    for blocks in (2 * MOST_BLOCKS, 4 * MOST_BLOCKS):
+        text = f"[{', '.join([LINK] * blocks)}]"
+        with counted_calls() as calls:
+            told = amend(text, OLDEST)
+        assert told == text
+        counts.append(calls.count)
+    assert counts[0] == counts[1]
+
+
+def test_what_stands_beside_more_blocks_than_are_looked_at_is_told() -> None:
+    content = f"[{', '.join(['{}'] * 40_000)}]"
+    assert fitting_content(content, NEWEST, "[1]") == f"{content[:-1]},{said('[1]')}]"
 
 
 # --- prompts -------------------------------------------------------------------------------------------------------
