@@ -7,7 +7,7 @@ I/O, no state between two calls.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from taskgate.dialects.catalogue import ListedTool, ToolPage
 from taskgate.dialects.heard import Answered, Heard, Noticed, ProgressTold, Questioned, TaskShown
@@ -82,6 +82,10 @@ __all__ = [
 
 
 # --- the host's side ---------------------------------------------------------------------------------------------
+
+
+MAX_WELCOME: Final = 1024 * 1024
+"""Characters that a server may say of itself: they are kept as long as its session lasts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,7 @@ class CatalogueBounds(NamedTuple):
         """
         found = None if page.result is None else page.result.members
         tools = None if found is None else found.get("tools")
-        count = len(tools.value) if tools is not None and isinstance(tools.value, list) else 0
+        count = len(tools.whole) if tools is not None and tools.is_array else 0
         text = page.text
         left = CatalogueBounds(
             self.max_tools - count, self.max_bytes - (len(text) if text.isascii() else len(text.encode()))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from taskgate.dialects.reading import value_of
 from taskgate.errors import MalformedMessage
 from taskgate.mcp.jsonrpc import Member, RawJson, elements, members, splice
 
@@ -12,7 +13,7 @@ def without_hidden(page: RawJson, shows: Callable[[str], bool]) -> RawJson:
     Where a tool repeats a key, it would have a name for one reader and another for the next: then none is shown.
     """
     tools = members(page).get("tools")
-    if tools is None or not isinstance(tools.value, list):
+    if tools is None or not tools.is_array:
         return page
     listed = page[tools.start : tools.end]
     try:
@@ -24,5 +25,5 @@ def without_hidden(page: RawJson, shows: Callable[[str], bool]) -> RawJson:
 
 
 def _is_shown(tool: Member, shows: Callable[[str], bool]) -> bool:
-    name = tool.value.get("name") if isinstance(tool.value, dict) else None
+    name = value_of(tool.members or {}, "name")
     return isinstance(name, str) and shows(name)

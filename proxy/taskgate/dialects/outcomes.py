@@ -16,7 +16,7 @@ def outcome(response: Response) -> CallSucceeded | CallFaulted:
     """What the response means; UpstreamFailed, reason malformed, where it is no tool result."""
     if response.error is not None:
         error = response.text[response.error.start : response.error.end]
-        told = summary(response.error.value["message"])
+        told = summary(value_of(response.error.members or {}, "message"))
         return CallFaulted(error=error, reason=FaultReason.JSONRPC_ERROR, message=told)
     assert response.result is not None, "a response without an error has a result"
     found = response.result.members

@@ -11,6 +11,7 @@ from taskgate.dialects.amending import object_edits
 from taskgate.dialects.faults import fault
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.mcp.jsonrpc import Member, RawJson, RequestId, dump, insertion, members, splice
+from taskgate.mcp.spans import MOST_MEMBERS, keys_of
 from taskgate.mcp.vocabulary import INTERNAL_ERROR
 
 
@@ -41,7 +42,8 @@ def _with_code(error: RawJson, data: Member | None, code: int) -> RawJson:
     if data is None:
         return dump({"upstreamCode": code})
     text = error[data.start : data.end]
-    if not isinstance(data.value, dict):
+    if not data.is_object:
         return f'{{"upstreamCode":{code},"upstreamData":{text}}}'
     # Another gateway may have named one, nearer to where the error arose.
-    return text if "upstreamCode" in data.value else splice(text, [insertion(text, "upstreamCode", str(code))])
+    is_named = "upstreamCode" in (keys_of(data, MOST_MEMBERS) or ())
+    return text if is_named else splice(text, [insertion(text, "upstreamCode", str(code))])

@@ -30,7 +30,7 @@ class Answered(NamedTuple):
 def error_of(response: Response) -> str | None:
     """What to count a server's response as."""
     if response.error is not None:
-        return str(response.error.value["code"])
+        return str(response.error_code)
     told = (response.result and response.result.members) or {}
     return TOOL_ERROR if "isError" in told and told["isError"].value is True else None
 

@@ -49,5 +49,14 @@ class Response(NamedTuple):
     text: str
     id_span: tuple[int, int]
 
+    @property
+    def error_code(self) -> int | None:
+        """The code of the error, of which no more is read; None for a result."""
+        error = self.error
+        if error is None or error.members is None:
+            return None
+        code: int = error.members["code"].value
+        return code
+
 
 Message = Request | Notification | Response

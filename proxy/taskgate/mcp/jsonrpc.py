@@ -189,19 +189,15 @@ def _read_response(text: str, envelope: Members, message_id: RequestId | None) -
     result, error = envelope.get("result"), envelope.get("error")
     if message_id is None or (result is None) == (error is None):
         raise MalformedMessage("The message is neither a call nor a response", id=message_id)
-    if error is not None and not _is_error(error.value):
+    if error is not None and not _is_error(error.members or {}):
         raise MalformedMessage("The error is not an error object", id=message_id)
     place = envelope["id"]
     return Response(id=message_id, result=result, error=error, text=text, id_span=(place.start, place.end))
 
 
-def _is_error(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and isinstance(value.get("code"), int)
-        and not isinstance(value["code"], bool)
-        and isinstance(value.get("message"), str)
-    )
+def _is_error(found: Members) -> bool:
+    code = _value(found, "code")
+    return isinstance(code, int) and not isinstance(code, bool) and isinstance(_value(found, "message"), str)
 
 
 def _value(members_: Members, name: str) -> Any:

@@ -39,9 +39,19 @@ class Member(NamedTuple):
     members: "dict[str, Member] | None"
 
     @property
+    def whole(self) -> Any:
+        """The value, however many parts it has."""
+        return self.value
+
+    @property
     def is_object(self) -> bool:
         """Whether the value is an object: told without a look at what is in it."""
         return isinstance(self[0], dict)
+
+    @property
+    def is_array(self) -> bool:
+        """Whether the value is an array, told in the same way."""
+        return isinstance(self[0], list)
 
 
 class WalkedMember(Member):
@@ -59,6 +69,11 @@ class WalkedMember(Member):
         """It is."""
         return True
 
+    @property
+    def is_array(self) -> bool:
+        """It is none."""
+        return False
+
 
 class LargeMember(Member):
     """A member whose value is a long array or object: only its place is kept, and the text in the place of the value.
@@ -70,7 +85,15 @@ class LargeMember(Member):
 
     @property
     def value(self) -> Any:
-        """The array or object, read anew at each look."""
+        """The array or object, read anew at each look; `UNREAD` where it has too many parts to be read on the way."""
+        text, _, start, end, _ = self
+        if end - start > _FEW_PARTS and sum(text.count(mark, start, end) for mark in ",[{") > MOST_PARTS:
+            return UNREAD
+        return self.whole
+
+    @property
+    def whole(self) -> Any:
+        """The array or object, read anew, whatever it costs: for work that is done off the event loop."""
         text, _, start, end, _ = self
         try:
             return orjson.loads(text[start:end])
@@ -82,6 +105,11 @@ class LargeMember(Member):
     def is_object(self) -> bool:
         """Whether the text begins so."""
         return bool(self[0][self.start] == "{")
+
+    @property
+    def is_array(self) -> bool:
+        """Whether the text begins so."""
+        return bool(self[0][self.start] == "[")
 
 
 Members = dict[str, Member]
@@ -341,6 +369,11 @@ LARGE: Final = 4 * 1024
 """Letters of a text from which on long values in it are not read but only passed over."""
 SHORT: Final = 512
 """Letters up to which a value in a large text is read by the standard parser all the same."""
+MOST_PARTS: Final = 50_000
+"""Values in a large array or object, about so many, up to which they are read on the event loop."""
+UNREAD: Final = object()
+"""What stands for a value with more parts: it is of no kind that anybody looks for."""
+_FEW_PARTS: Final = 64 * 1024
 _MOST_ODD: Final = 256 * 1024
 """Letters of a text in which a number may be larger than a double: the standard parser reads them, but slowly."""
 _OPENING: Final = ("{", "[")

@@ -4,7 +4,9 @@ from datetime import timedelta
 from typing import Any, Final
 
 from taskgate import descriptors
+from taskgate.dialects.reading import value_of
 from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.mcp.jsonrpc import Response
 
 
 class Unwelcome(UpstreamFailed):
@@ -178,6 +180,12 @@ def unwelcome(status: int) -> UpstreamFailed:
     """An HTTP status that a request was refused with, without a word of JSON-RPC."""
     refusal = refused(status)
     return Unwelcome(str(refusal), {}) if status in _UNKNOWING else refusal
+
+
+def said_in(response: Response) -> dict[str, Any]:
+    """What of an error may tell of an era: its code and data."""
+    members = (response.error.members or {}) if response.error is not None else {}
+    return {"code": response.error_code, "data": value_of(members, "data")}
 
 
 def no_session(error: dict[str, Any]) -> Unwelcome:

@@ -11,7 +11,7 @@ from helpers.json_texts import messages
 from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.mcp import spans
 from taskgate.mcp.jsonrpc import ENVELOPE
-from taskgate.mcp.spans import Members, read_object
+from taskgate.mcp.spans import MOST_PARTS, UNREAD, Members, read_object
 
 NEVER = 1 << 62
 
@@ -42,6 +42,24 @@ def read(text: str, large: int) -> Any:
         return type(refusal)
     finally:
         spans.SHORT = short
+
+
+def test_a_value_with_very_many_parts_is_read_by_who_asks_for_the_whole_alone() -> None:
+    few, many = ([0] * number for number in (MOST_PARTS - 10, MOST_PARTS + 10))
+    found = read_object(json.dumps({"few": few, "many": many, "long": ["x" * 100_000]}), {})
+    assert (found["few"].value, found["long"].value) == (few, ["x" * 100_000])
+    assert found["many"].value is UNREAD
+    assert (found["many"].whole, found["many"].is_array, found["many"].is_object) == (many, True, False)
+
+
+def test_every_member_has_a_whole_and_a_kind() -> None:
+    found = read_object('{"a":[1],"o":{"b":2},"n":3}', {"o": {}})
+    assert [found[name].whole for name in "aon"] == [[1], {"b": 2}, 3]
+    assert [(found[name].is_array, found[name].is_object) for name in "aon"] == [
+        (True, False),
+        (False, True),
+        (False, False),
+    ]
 
 
 @given(messages())

@@ -43,6 +43,7 @@ _TELLING_ID: Final = 8
 """Letters from which on an id does not stand in a text by chance."""
 
 _STATES: Final = frozenset(TaskStatus)
+_SAID_OF_A_TASK: Final = ("taskId", "status", "statusMessage", "lastUpdatedAt", "pollInterval")
 _UNKNOWN: Final = frozenset({words.INVALID_PARAMS, words.METHOD_NOT_FOUND})
 _OF_A_RESULT: Final = frozenset({"content", "structuredContent", "isError"})
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -81,12 +82,11 @@ class NativeTasks:
 
     def shown(self, task: str, response: Response) -> ServerTask | None:
         if response.error is not None:
-            if response.error.value["code"] in _UNKNOWN:
+            if response.error_code in _UNKNOWN:
                 return None
             raise _untold()
         assert response.result is not None, "a response without an error has a result"
-        value = response.result.value
-        now = _task(value if isinstance(value, dict) else {})
+        now = _task(_shown(response.result.members or {}))
         if now.id != task:
             raise _broke("it shows another task than the one it was asked for")
         return now
@@ -104,7 +104,7 @@ class NativeTasks:
             case TaskStatus.FAILED:
                 return response
             case TaskStatus.COMPLETED if response.error is not None:
-                if response.error.value["code"] in _UNKNOWN:
+                if response.error_code in _UNKNOWN:
                     raise _failed(UpstreamReason.CALL_LOST, "The server completed the call and did not keep its result")
                 raise _untold()
             case TaskStatus.COMPLETED if found is not None and found.keys() <= {"_meta", "task"}:
@@ -118,7 +118,7 @@ class NativeTasks:
 def told(notification: Notification) -> ServerTask | None:
     """The task that a notification shows; None where it shows none."""
     try:
-        return _task({name: member.value for name, member in notification.params.items()})
+        return _task(_shown(notification.params))
     except UpstreamFailed:
         return None
 
@@ -128,6 +128,10 @@ def related(meta: Members) -> str | None:
     named = value_of(meta, words.RELATED_TASK)
     id_ = named.get("taskId") if isinstance(named, dict) else None
     return id_ if isinstance(id_, str) else None
+
+
+def _shown(found: Members) -> dict[str, Any]:
+    return {name: value_of(found, name) for name in _SAID_OF_A_TASK}
 
 
 def _task(said: dict[str, Any]) -> ServerTask:

@@ -90,7 +90,7 @@ def _fitting(text: str, found: Members, foreign: Foreign) -> Change:
 
 def _fitting_call(text: str, found: Members, host: Revision) -> Change:
     structured, content = found.get("structuredContent"), found.get("content")
-    is_unfit = structured is not None and not isinstance(structured.value, dict)
+    is_unfit = structured is not None and not structured.is_object
     unfit = _text_of(text, structured) if structured is not None and is_unfit else None
     put = {"content": fitting_content("[]" if content is None else _text_of(text, content), host, unfit)}
     return Change(put=put, drop=(*OTHER_ERA, "structuredContent") if is_unfit else OTHER_ERA)

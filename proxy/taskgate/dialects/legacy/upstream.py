@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from taskgate.dialects import outcomes
 from taskgate.dialects.base import (
+    MAX_WELCOME,
     Answer,
     Answered,
     Heard,
@@ -66,6 +67,8 @@ class LegacyUpstream:
         if response.result is None:
             raise _failed(UpstreamReason.REFUSED, "The server refused to open a session")
         text = response.text[response.result.start : response.result.end]
+        if len(text) > MAX_WELCOME:
+            raise _broke("its welcome is too long")
         try:
             result = members(text, {"capabilities": {}})
         except MalformedMessage:
@@ -115,7 +118,7 @@ class LegacyUpstream:
             raise _failed(UpstreamReason.REFUSED, "The server refused to list its tools")
         text = response.text[response.result.start : response.result.end]
         result = members(text)
-        tools = value_of(result, "tools")
+        tools = result["tools"].whole if "tools" in result else None
         if not isinstance(tools, list):
             raise _broke("its list of tools is no list")
         cursor = result.get("nextCursor")

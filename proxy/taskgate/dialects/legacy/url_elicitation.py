@@ -21,12 +21,15 @@ def visits(response: Response, host: Peer | None) -> tuple[Question, ...]:
     That is so for any other response, a host that knows the error or cannot be asked that, and where anything that the
     server names is no elicitation by URL.
     """
-    if response.error is None or response.error.value["code"] != words.URL_ELICITATION_REQUIRED:
+    if response.error is None or response.error_code != words.URL_ELICITATION_REQUIRED:
         return ()
     if host is None or era_of(host.revision) is not Era.STATELESS:
         return ()
+    said = response.text[response.error.start : response.error.end]
+    if len(said) > MOST_SAID:
+        return ()
     # Read anew: a long text in what was read before may have been cut.
-    told = json.loads(response.text[response.error.start : response.error.end]).get("data")
+    told = json.loads(said).get("data")
     named = told.get("elicitations") if isinstance(told, dict) else None
     if not isinstance(named, list) or not all(_is_visit(each) for each in named):
         return ()
@@ -49,5 +52,7 @@ def _is_visit(each: Any) -> bool:
 
 
 # What no encoding could write.
+MOST_SAID: Final = 64 * 1024
+"""Characters of an error that is read for pages to visit."""
 _LONE_SURROGATE: Final = re.compile("[\\ud800-\\udfff]")
 _MEMBERS: Final = ("mode", "elicitationId", "url", "message")

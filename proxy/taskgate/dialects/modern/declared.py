@@ -68,4 +68,6 @@ def lacking(host: Peer | None, method: object, params: Mapping[str, Any]) -> dic
     return {}
 
 
+DECIDE: Final = frozenset({"mode", "tools", "toolChoice"})
+"""The parameters that `lacking` looks at."""
 _MODES: Final = ["form", "url"]

@@ -10,9 +10,10 @@ from typing import Final
 from taskgate.dialects.amending import Change, changed
 from taskgate.dialects.modern.tools import without_execution
 from taskgate.dialects.questions import Answer, Question
+from taskgate.dialects.reading import value_of
 from taskgate.errors import InvalidParams
 from taskgate.mcp import vocabulary as words
-from taskgate.mcp.jsonrpc import RawJson, Request, dump, members
+from taskgate.mcp.jsonrpc import Member, RawJson, Request, dump, members
 
 ASKED: Final = frozenset({words.ELICITATION_CREATE, words.SAMPLING_CREATE, words.ROOTS_LIST})
 """What hosts of this era can be asked: nothing of tasks of their own."""
@@ -59,11 +60,11 @@ def answers(request: Request) -> dict[str, Answer]:
     member = request.params.get("inputResponses")
     if member is None:
         return {}
-    if not isinstance(member.value, dict):
+    if not member.is_object:
         raise InvalidParams("inputResponses must be an object")
     text = request.text[member.start : member.end]
     found = members(text)
-    if not all(isinstance(given.value, dict) for given in found.values()):
+    if not all(given.is_object for given in found.values()):
         raise InvalidParams("Every input response must be an object")
     return {key: f'{{"result":{changed(text[given.start : given.end], _ANSWER)}}}' for key, given in found.items()}
 
@@ -73,10 +74,15 @@ def fits(method: str, answer: Answer) -> bool:
 
     `answer` is one of `answers`.
     """
-    found = members(answer)["result"].value
+    found = members(answer, {"result": {}})["result"].members or {}
     match method:
         case words.ELICITATION_CREATE:
-            return found.get("action") in ["accept", "decline", "cancel"]
+            return value_of(found, "action") in ["accept", "decline", "cancel"]
         case words.SAMPLING_CREATE:
-            return isinstance(found.get("model"), str) and isinstance(found.get("content"), dict | list)
-    return isinstance(found.get("roots"), list)
+            content = found.get("content")
+            return isinstance(value_of(found, "model"), str) and content is not None and _is_content(content)
+    return "roots" in found and found["roots"].is_array
+
+
+def _is_content(content: Member) -> bool:
+    return content.is_object or content.is_array

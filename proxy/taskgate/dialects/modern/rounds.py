@@ -8,13 +8,16 @@ from typing import Any
 
 from taskgate.dialects.amending import Change, edits_of
 from taskgate.dialects.intents import CallTool, Relay
-from taskgate.dialects.modern.declared import lacking
+from taskgate.dialects.modern.declared import DECIDE, lacking
+from taskgate.dialects.modern.server_rounds import MAX_QUESTIONS
 from taskgate.dialects.needs import together
 from taskgate.dialects.params import Params
 from taskgate.dialects.reading import value_of
 from taskgate.dialects.repeats import LONG, content
 from taskgate.dialects.stateless import Retry, Round
-from taskgate.mcp.jsonrpc import Member, RawJson, RequestId, Response, dump, members, splice
+from taskgate.errors import MalformedMessage
+from taskgate.mcp.jsonrpc import Member, Members, RawJson, RequestId, Response, dump, members, splice
+from taskgate.mcp.spans import keys_of, read_pairs
 from taskgate.mcp.versions import Peer
 from taskgate.mcp.vocabulary import SERVER_INFO, TOOLS_CALL
 from taskgate.tasks.states import MAX_PASSED
@@ -28,11 +31,12 @@ def round_of(response: Response) -> Round | None:
     found = (response.result.members or {}) if response.result is not None else {}
     if "resultType" not in found or found["resultType"].value != "input_required":
         return None
-    if not _is_map(found.get("inputRequests")):
+    asked = _asked(response.text, found.get("inputRequests"))
+    if asked is None:
         return None
     given = value_of(found, "requestState")
     if given is None:
-        return Round(None) if value_of(found, "inputRequests") else None
+        return Round(None) if asked else None
     state = _text(given)
     return None if state is None else Round(state)
 
@@ -41,10 +45,12 @@ def lacking_for(response: Response, host: Peer) -> dict[str, Any]:
     """What `host` would have to declare besides to be asked all of a round (M-MRTR-2); nothing where it can be."""
     found = (response.result.members or {}) if response.result is not None else {}
     missing: dict[str, Any] = {}
-    for asked in (value_of(found, "inputRequests") or {}).values():
-        params = asked.get("params")
-        needed = lacking(host, asked.get("method"), params if isinstance(params, dict) else {})
-        missing = together(missing, needed)
+    for asked in _asked(response.text, found.get("inputRequests")) or ():
+        said = _members(asked)
+        params = said.get("params")
+        inner = {} if params is None else _members(asked[params.start : params.end])
+        told = {name: inner[name].value for name in DECIDE if name in inner}
+        missing = together(missing, lacking(host, value_of(said, "method"), told))
     return missing
 
 
@@ -82,10 +88,24 @@ def digest(request: CallTool | Relay) -> str:
     return sha256(ascii((method, said)).encode()).hexdigest()
 
 
-def _is_map(requests: Member | None) -> bool:
+def _asked(text: str, requests: Member | None) -> list[RawJson] | None:
+    """The requests of a round one by one; None for what is no map of objects, or has too many."""
     if requests is None:
-        return True
-    return isinstance(requests.value, dict) and all(isinstance(each, dict) for each in requests.value.values())
+        return []
+    keys = keys_of(requests, MAX_QUESTIONS + 1)
+    if keys is None or len(keys) > MAX_QUESTIONS:
+        return None
+    written = text[requests.start : requests.end]
+    found = _members(written).values()
+    return [written[each.start : each.end] for each in found] if all(each.is_object for each in found) else None
+
+
+def _members(text: RawJson) -> Members:
+    """The members of an object, of those that stand twice the last; none of one with very many."""
+    try:
+        return dict(read_pairs(text))
+    except MalformedMessage:
+        return {}
 
 
 def _text(state: object) -> str | None:

@@ -16,6 +16,7 @@ from taskgate.dialects.stateless_server import ServerRound
 from taskgate.errors import MalformedMessage
 from taskgate.mcp import vocabulary as words
 from taskgate.mcp.jsonrpc import Member, RawJson, Response, dump, members
+from taskgate.mcp.spans import keys_of
 
 MAX_QUESTIONS: Final = 64
 """In one round: more than any tool asks at once, and a bound for a mad one."""
@@ -46,11 +47,12 @@ def questions_of(text: str, member: Member | None, id: int) -> dict[str, Questio
 
     UpstreamFailed, reason malformed, for what nobody can be asked. `id` is of a request, and no two have the same.
     """
-    if member is None or member.value is None:
+    requests = "null" if member is None else text[member.start : member.end]
+    if member is None or requests == "null":
         return {}
-    if not isinstance(member.value, dict) or len(member.value) > MAX_QUESTIONS:
+    keys = keys_of(member, MAX_QUESTIONS + 1)
+    if keys is None or len(keys) > MAX_QUESTIONS:
         raise broke("it asks in no form")
-    requests = text[member.start : member.end]
     try:
         entries = members(requests)
         "".join(entries).encode()
@@ -89,20 +91,21 @@ def _state(text: str, member: Member | None) -> RawJson | None:
 def _question(text: RawJson, elicitation: str) -> Question:
     found = members(text)
     method, params = _value(found, "method"), found.get("params")
-    if not isinstance(method, str) or method not in ASKED or not (params is None or isinstance(params.value, dict)):
+    if not isinstance(method, str) or method not in ASKED or not (params is None or params.is_object):
         raise broke("it asks what nobody can be asked")
     if params is None:
         return Question(method, None)
     # In the initialize era a page to visit has a name of its own (B-CONV-6).
-    by_url = method == words.ELICITATION_CREATE and params.value.get("mode") == "url"
+    asked = text[params.start : params.end]
+    by_url = method == words.ELICITATION_CREATE and _value(members(asked), "mode") == "url"
     put = {"elicitationId": dump(elicitation)} if by_url else {}
     change = Change(put=put, drop=("task",), meta_drop=("progressToken",))
-    return Question(method, Params(changed(text[params.start : params.end], change)))
+    return Question(method, Params(changed(asked, change)))
 
 
 def _answer(method: str, answer: Answer) -> RawJson | None:
     given = members(answer).get("result")
-    if given is None or not isinstance(given.value, dict):
+    if given is None or not given.is_object:
         return None
     drop = ("resultType",) if method == words.SAMPLING_CREATE else ("resultType", "_meta")
     try:

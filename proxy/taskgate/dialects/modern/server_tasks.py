@@ -14,6 +14,7 @@ from taskgate.dialects.server_tasks import ServerTask
 from taskgate.errors import MalformedMessage, UpstreamFailed
 from taskgate.mcp import vocabulary as words
 from taskgate.mcp.jsonrpc import Member, Members, RawJson, Response, dump, error_text, parse, result_text
+from taskgate.mcp.spans import keys_of
 from taskgate.mcp.versions import Peer
 from taskgate.tasks.record import TaskStatus
 
@@ -35,10 +36,9 @@ def declares_tasks(peer: Peer) -> bool:
 
 def needs_tasks(response: Response) -> bool:
     """Whether a response refuses a call because the extension was not declared with it (M-NEG-3)."""
-    error = None if response.error is None else response.error.value
-    if error is None or error["code"] != words.MISSING_CAPABILITY:
+    if response.error is None or response.error_code != words.MISSING_CAPABILITY:
         return False
-    data = error.get("data")
+    data = value_of(response.error.members or {}, "data")
     return isinstance(data, dict) and _names_tasks(data.get("requiredCapabilities"))
 
 
@@ -132,13 +132,13 @@ def _seconds(interval: Any) -> float | None:
 
 def _result(text: str, member: Member | None) -> RawJson:
     shown = _object(text, member)
-    if member is not None and member.value.keys() <= _SAYING_NOTHING:
+    if member is not None and _SAYING_NOTHING.issuperset(keys_of(member, len(_SAYING_NOTHING) + 1) or ()):
         raise _shows_nothing()
     return shown
 
 
 def _object(text: str, member: Member | None) -> RawJson:
-    if member is None or not isinstance(member.value, dict):
+    if member is None or not member.is_object:
         raise _shows_nothing()
     return text[member.start : member.end]
 

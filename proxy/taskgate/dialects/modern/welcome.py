@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from taskgate.dialects.base import ListedTool, Server, ToolPage
+from taskgate.dialects.base import MAX_WELCOME, ListedTool, Server, ToolPage
 from taskgate.dialects.catalogue import hints_of
 from taskgate.dialects.hiding import without_hidden
 from taskgate.dialects.modern.breaches import broke, refused
@@ -22,10 +22,11 @@ def read_discovery(response: Response) -> Server | None:
     So where it answered with an error that need not be of this era. Raises UpstreamFailed for one that is.
     """
     if response.error is not None:
-        code = response.error.value["code"]
-        if code in STATELESS_ERRORS and code != UNSUPPORTED_VERSION:
+        if response.error_code in STATELESS_ERRORS and response.error_code != UNSUPPORTED_VERSION:
             raise refused("The server refused to say what it is")
         return None
+    if len(response.text) > MAX_WELCOME:
+        raise broke("its discovery is too long")
     text, found = _result(response, "its discovery")
     versions = value_of(found, "supportedVersions")
     if not isinstance(versions, list):
@@ -49,7 +50,7 @@ def read_tools(response: Response) -> CataloguePage:
     if response.error is not None:
         raise refused("The server refused to list its tools")
     text, found = _result(response, "its list of tools")
-    listed = value_of(found, "tools")
+    listed = found["tools"].whole if "tools" in found else None
     if not isinstance(listed, list):
         raise broke("its list of tools is no list")
     tools: dict[str, ListedTool] = {}
@@ -72,9 +73,10 @@ def sound_page(response: Response) -> RawJson | None:
     So for what is no page of tools.
     """
     page = response.result
-    tools = page.value.get("tools") if page is not None and isinstance(page.value, dict) else None
-    if page is None or not isinstance(tools, list):
+    place = (page.members or {}).get("tools") if page is not None else None
+    if page is None or place is None or not place.is_array:
         return None
+    tools = place.whole
     unsound = {tool["name"] for tool in tools if _is_tool(tool) and _mirrored(tool) is None}
     text = response.text[page.start : page.end]
     return without_hidden(text, lambda name: name not in unsound) if unsound else None

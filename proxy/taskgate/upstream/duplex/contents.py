@@ -11,6 +11,7 @@ from taskgate.mcp.jsonrpc import Members, Message, Notification, Request, Reques
 from taskgate.mcp.vocabulary import NOTE_CANCELLED, RELATED_TASK, SUBSCRIPTION_ID
 from taskgate.upstream.duplex.words import MAX_DEPTH
 
+_SHOWN: Final = ("taskId", "status", "pollInterval", "pollIntervalMs")
 _LONGEST: Final = 3_600_000
 """Milliseconds between two looks at a task that are believed to be meant."""
 
@@ -37,16 +38,15 @@ class Shown(NamedTuple):
 def task_shown_in(message: bytes) -> Shown | None:
     """The server's task that an answer is about: as it shows itself, or as the one whose outcome it is."""
     response = response_in(message)
-    result = None if response is None or response.result is None else response.result.value
-    if not isinstance(result, dict):
+    result = None if response is None or response.result is None else response.result.members
+    if result is None:
         return None
-    inner = result.get("task")
-    task = inner if isinstance(inner, dict) else result
+    inner = value_of(result, "task")
+    task = inner if isinstance(inner, dict) else {name: value_of(result, name) for name in _SHOWN}
     id_, status = task.get("taskId"), task.get("status")
     if isinstance(id_, str) and isinstance(status, str):
         return Shown(id_, status, _seconds(task.get("pollInterval") or task.get("pollIntervalMs")))
-    meta = result.get("_meta")
-    related = meta.get(RELATED_TASK) if isinstance(meta, dict) else None
+    related = value_of(meta_of(result), RELATED_TASK)
     id_ = related.get("taskId") if isinstance(related, dict) else None
     return Shown(id_, None, 0.0) if isinstance(id_, str) else None
 

@@ -6,6 +6,7 @@ again only after it refused.
 
 from typing import Final
 
+from taskgate.dialects.reading import value_of
 from taskgate.errors import UpstreamFailed
 from taskgate.mcp.jsonrpc import RequestId, Response, readdressed
 from taskgate.upstream import failures
@@ -95,8 +96,8 @@ class Greeting:
 
 
 def _is_welcome(response: Response) -> bool:
-    said = None if response.result is None else response.result.value
-    return isinstance(said, dict) and isinstance(said.get("protocolVersion"), str)
+    said = (response.result.members or {}) if response.result is not None else {}
+    return isinstance(value_of(said, "protocolVersion"), str)
 
 
 def _welcome_with(response: Response, reply: Reply) -> None:

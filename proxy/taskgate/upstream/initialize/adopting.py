@@ -135,7 +135,7 @@ class Adopting:
         error: str | None = "cancelled"
         try:
             response = await talk.conversation.take_up(call, foothold.event, resumed.asked)
-            error = None if response.error is None else str(response.error.value.get("code"))
+            error = None if response.error is None else str(response.error_code)
         except UpstreamFailed as failure:
             error = failure.reason
             raise

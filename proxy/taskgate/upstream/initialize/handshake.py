@@ -4,6 +4,7 @@ What must not live here: how it gets to the server (`conversation`), and when th
 """
 
 from taskgate.dialects.base import Server
+from taskgate.dialects.reading import value_of
 from taskgate.errors import UpstreamFailed
 from taskgate.mcp.jsonrpc import Response
 from taskgate.mcp.versions import NEWEST_LEGACY, Peer
@@ -32,9 +33,9 @@ class Handshake:
     def read(self, response: Response) -> Server:
         """Who the server says that it is. Raises UpstreamFailed, Unwelcome where it refuses."""
         if response.error is not None:
-            raise failures.no_session(response.error.value)
-        named = None if response.result is None else response.result.value
-        revision = named.get("protocolVersion") if isinstance(named, dict) else None
+            raise failures.no_session(failures.said_in(response))
+        named = (response.result.members or {}) if response.result is not None else {}
+        revision = value_of(named, "protocolVersion")
         self._said = f"revision {revision}" if isinstance(revision, str) else ""
         return self._means.dialect.read_welcome(response)
 

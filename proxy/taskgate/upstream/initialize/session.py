@@ -196,7 +196,7 @@ class HttpSession:
         error: str | None = "cancelled"
         try:
             response = await talk.conversation.ask(call, errand.write(call.id), first_byte=first_byte)
-            error = None if response.error is None else str(response.error.value.get("code"))
+            error = None if response.error is None else str(response.error_code)
             self._expect_era(response)
         except UpstreamFailed as failure:
             error = failure.reason
@@ -224,7 +224,7 @@ class HttpSession:
 
     def _expect_era(self, response: Response) -> None:
         """Take an answer that says that the server left this era for the end of the conversation; it did not act."""
-        if response.error is not None and era_of_refusal(response.error.value) is not None:
+        if response.error is not None and era_of_refusal(failures.said_in(response)) is not None:
             self._unwelcome()
             raise failures.session_lost()
 

@@ -162,4 +162,4 @@ class Talk:
 
 def is_strange(call: Call, response: Response) -> bool:
     """Whether a server of this era would hardly answer like that: one of the other refuses by HTTP status and code."""
-    return response.error is not None and (call.was_refused or response.error.value["code"] in STATELESS_ERRORS)
+    return response.error is not None and (call.was_refused or response.error_code in STATELESS_ERRORS)

@@ -83,7 +83,7 @@ class Discovery:
 
     def doubt(self, response: Response) -> None:
         """Where a server of the other era answers like that, have the next request go to one that says who it is."""
-        if response.error is None or response.error.value["code"] in STATELESS_ERRORS:
+        if response.error is None or response.error_code in STATELESS_ERRORS:
             return
         if self._clock.elapsed() - self._sure_since >= SURE_FOR:
             self._server.forget()
@@ -98,7 +98,7 @@ class Discovery:
 
     def expect_era(self, response: Response) -> None:
         """Refuse an answer that says that the server does not speak this revision any more; it did not act then."""
-        if response.error is not None and response.error.value["code"] == UNSUPPORTED_VERSION:
+        if response.error_code == UNSUPPORTED_VERSION:
             raise self._other_era()
 
     async def close(self) -> None:

@@ -58,7 +58,7 @@ class FollowUps:
         error: str | None = "cancelled"
         try:
             response = await self._exchanges.follow_up(call, written)
-            error = None if response.error is None else str(response.error.value.get("code"))
+            error = None if response.error is None else str(response.error_code)
         except UpstreamFailed as failure:
             error = failure.reason
             raise

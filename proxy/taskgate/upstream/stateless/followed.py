@@ -132,7 +132,7 @@ class Followed:
         try:
             response = await self._follow_ups.look(self._call, self.id)
             seen = self._dialect.looked(self._call.id, self.id, response)
-            if response.error is not None and response.error.value["code"] in _UNKNOWN:
+            if response.error_code in _UNKNOWN:
                 self.runs = False
                 raise failures.Gone
         except UpstreamFailed as failure:

@@ -162,4 +162,4 @@ async def _left(leave: Leave) -> None:
 
 
 def _is_mismatch(response: Response) -> bool:
-    return response.error is not None and response.error.value["code"] == HEADER_MISMATCH
+    return response.error_code == HEADER_MISMATCH

@@ -131,4 +131,4 @@ class TaskQuestions:
 
 
 def _is_about_it(refusal: Response) -> bool:
-    return refusal.error is not None and refusal.error.value["code"] == INVALID_PARAMS
+    return refusal.error_code == INVALID_PARAMS

@@ -37,7 +37,7 @@ class Waits:
         try:
             with call.wait:
                 response = await asked
-            error = None if response.error is None else str(response.error.value.get("code"))
+            error = None if response.error is None else str(response.error_code)
             if not call.is_task:
                 # The server did act where it is, whatever came of it.
                 judge(response)

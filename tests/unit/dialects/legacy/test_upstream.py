@@ -5,7 +5,7 @@ import json
 import pytest
 
 from helpers.schema import check_client_message
-from taskgate.dialects.base import ListedTool, Params, ToolPage
+from taskgate.dialects.base import MAX_WELCOME, ListedTool, Params, ToolPage
 from taskgate.dialects.legacy.upstream import LegacyUpstream
 from taskgate.errors import UpstreamFailed
 from taskgate.mcp.jsonrpc import Response, parse
@@ -151,6 +151,10 @@ BAD_WELCOMES: dict[str, tuple[str, str]] = {
     "a capability told twice": (
         '{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"t\\u006fols":{}}}',
         "its welcome repeats a key",
+    ),
+    "more than anybody has to say": (
+        f'{{"protocolVersion":"2025-11-25","capabilities":{{}},"instructions":"{"x" * MAX_WELCOME}"}}',
+        "its welcome is too long",
     ),
     **{text: (text, NO_REVISION) for text in NO_OBJECTS},
 }

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from requirements import covers
+from taskgate.dialects.base import MAX_WELCOME
 from taskgate.dialects.modern.welcome import read_discovery, read_tools, sound_page
 from taskgate.errors import UpstreamFailed
 from taskgate.mcp.jsonrpc import Response, parse
@@ -86,6 +87,11 @@ def test_capabilities_that_repeat_a_key_break_the_protocol() -> None:
     text = '{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"tools":{}}}'
     with pytest.raises(UpstreamFailed, match="repeats a key"):
         read_discovery(response_of(f'{{"jsonrpc":"2.0","id":1,"result":{text}}}'))
+
+
+def test_a_discovery_that_is_too_long_breaks_the_protocol() -> None:
+    with pytest.raises(UpstreamFailed, match="too long"):
+        read_discovery(response({**DISCOVERED, "instructions": "x" * MAX_WELCOME}))
 
 
 # --- the catalogue
