@@ -39,6 +39,8 @@ class ScriptedLine:
         self.is_paused = False
         self.is_lost = False
         self.was_dropped = False
+        self.excused = 0
+        """Bytes of what it said that were answers."""
         self.taken_back = 0
         """How many messages were given up before they were taken."""
         self.status: int | UpstreamFailed = 202
@@ -85,6 +87,9 @@ class ScriptedLine:
         assert self.is_paused
         self.is_paused = False
         self._let_hear()
+
+    def answered(self, size: int) -> None:
+        self.excused += size
 
     def drop(self) -> None:
         self.was_dropped = True

@@ -141,4 +141,4 @@ class TasksSection(Section):
     early_poll: EarlyPollSection = EarlyPollSection()
     input_required: InputRequiredSection = InputRequiredSection()
     max_result: Held = 16 * MIB
-    """Largest result of a call that is kept."""
+    """Largest result of a call that is kept. Beside answers a server may say as much at once, and 256 KiB a second."""

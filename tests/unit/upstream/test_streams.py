@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -263,3 +264,14 @@ async def test_a_flood_of_questions_is_not_answered_without_end(server: Scripted
     await caller.call("floods")
     await caller.session.close()
     assert 0 < len(server.replies) < 250
+
+
+@covers("T43")
+async def test_a_notification_that_is_too_large_is_passed_over_and_its_call_goes_on(
+    server: ScriptedServer, new_caller_of: Callable[..., Any]
+) -> None:
+    lines = [note("notifications/message", level="info", data="x" * size) for size in (2**17, 10)]
+    server.script["logs"] = stream({"content": []}, before=[event(each) for each in lines])
+    caller = new_caller_of(server.url, max_result=2**20)
+    assert (await caller.call("logs")).error is None
+    assert [notice.params["data"].value for notice in caller.heard.call] == ["x" * 10]

@@ -95,6 +95,10 @@ class Line(Protocol):
         """Read on."""
         ...
 
+    def answered(self, size: int) -> None:
+        """What it just said, of so many bytes, answers what was asked: it is not said beside an answer."""
+        ...
+
     def drop(self) -> None:
         """End it, with whatever is under way on it, in the background: `lost` is told. It is still to be given back."""
         ...

@@ -216,6 +216,9 @@ class Channel:
             self.line.drop()
 
     def _hear_answer(self, id: RequestId, message: bytes) -> bool:
+        was_asked = id in self.waiting.replies or id in self.waiting.given_up or self.waiting.greeting.awaits(id)
+        if was_asked:
+            self.line.answered(len(message))
         reply, greeting = self.waiting.answered(id), self.waiting.greeting
         if reply is not None:
             self.tasks.look(message, reply.keeper, asyncio.get_running_loop().time())

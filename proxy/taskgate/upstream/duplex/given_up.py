@@ -46,6 +46,10 @@ class GivenUp:
         """The server is done with it, if it was one of them."""
         self._left.pop(id, None)
 
+    def __contains__(self, id: RequestId) -> bool:
+        """Whether the server may still answer it."""
+        return id in self._left
+
     @property
     def contexts(self) -> set[str]:
         """Whose they are; of more than a few callers not all."""

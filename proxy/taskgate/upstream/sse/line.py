@@ -100,6 +100,10 @@ class EventLine:
         """See Line."""
         self._going.set()
 
+    def answered(self, size: int) -> None:
+        """See Line."""
+        self._stream.answered(size)
+
     def drop(self) -> None:
         """See Line."""
         self._was_dropped = True

@@ -11,6 +11,7 @@ from typing import Final
 
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Outgoing
+from taskgate.upstream.beside import LeftOut
 from taskgate.upstream.duplex.base import Line, NoLine, Wish
 from taskgate.upstream.settings import UpstreamSettings
 from taskgate.upstream.sse import trouble
@@ -30,6 +31,7 @@ class SseLines:
     """
 
     def __init__(self, settings: UpstreamSettings, retried: Callable[[str], None] = lambda reason: None) -> None:
+        self._left_out = LeftOut(settings.name)
         self._origin = Origin(settings, retried)
         self._limit = settings.max_result
         self._within = settings.connect.total_seconds()
@@ -86,7 +88,8 @@ class SseLines:
             answer, target = await self._origin.follow(asking, answer, target, until)
         connection, message, body = answer
         try:
-            return HttpIncoming(connection, message, body, limit=self._limit, idle=None, bounded=False), target
+            limit, left_out = self._limit, self._left_out
+            return HttpIncoming(connection, message, body, limit=limit, idle=None, left_out=left_out), target
         except ValueError:
             connection.drop()
             raise trouble.no_stream() from None

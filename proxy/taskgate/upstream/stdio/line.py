@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.base import Outgoing
+from taskgate.upstream.beside import Beside, LeftOut, Said
 from taskgate.upstream.duplex.base import Ears
 from taskgate.upstream.stdio import endings
 from taskgate.upstream.stdio.chatter import Chatter, Told
@@ -60,12 +61,17 @@ class Keeper(Protocol):
 
 
 class ProgramLine:
-    """The line to one program; see Line. Messages of more than `limit` bytes are cut."""
+    """The line to one program; see Line. Messages of more than `limit` bytes are cut.
+
+    Beside its answers that many bytes are read at once, and so many a second as of an event stream: the rest waits.
+    """
 
     acknowledges: bool = False
 
-    def __init__(self, limit: int, told: Told, keeper: Keeper) -> None:
+    def __init__(self, limit: int, told: Told, keeper: Keeper, left_out: LeftOut) -> None:
         self._framing = Framing(limit)
+        self._beside = Beside(left_out)
+        self._said = Said(limit)
         self._told = told
         self._keeper = keeper
         self._ears: Ears | None = None
@@ -204,6 +210,10 @@ class ProgramLine:
         if self._later is None:
             self._reading.resume()
 
+    def answered(self, size: int) -> None:
+        """See Line."""
+        self._said.answered(size)
+
     def drop(self) -> None:
         """See Line."""
         self.end(endings.OURS)
@@ -219,7 +229,8 @@ class ProgramLine:
             self._reading.pause()
             return
         self._lines += received.count(b"\n")
-        self._unheard.extend(self._framing.feed(received))
+        lines, now = self._framing.feed(received), asyncio.get_running_loop().time()
+        self._unheard.extend(self._beside.heard(lines, now))
         if self._later is None:
             self._hear_some(self._ears)
 
@@ -240,13 +251,15 @@ class ProgramLine:
             self.end(endings.ENDLESS)
             return
         self._note_use()
+        now = loop.time()
+        left = self._said.wait(now)
         if self._lines > LINES_A_SECOND:
-            self._lines, left = 0, self._lines_from + 1 - loop.time()
-            self._lines_from = loop.time() + max(left, 0)
-            if left > 0:
-                self._reading.pause()
-                self._later = loop.call_later(left, self._hear_some, ears, context=Context())
-                return
+            self._lines, left = 0, max(left, self._lines_from + 1 - now)
+            self._lines_from = now + left
+        if left > 0:
+            self._reading.pause()
+            self._later = loop.call_later(left, self._hear_some, ears, context=Context())
+            return
         if not self._is_held and self._reading.is_paused:
             self._reading.resume()
 
@@ -255,6 +268,7 @@ class ProgramLine:
             self._told.tell_cut(message.size, self.pid)
             was_message = ears.cut(message.ends)
         else:
+            self._said.heard(len(message))
             was_message = ears.heard(message)
             if not was_message:
                 self._told.tell_junk(message, self.pid)

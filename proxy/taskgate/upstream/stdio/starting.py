@@ -8,6 +8,7 @@ from datetime import timedelta
 from logging import getLogger
 from typing import Final
 
+from taskgate.upstream.beside import LeftOut
 from taskgate.upstream.redaction import Redaction
 from taskgate.upstream.stdio import endings
 from taskgate.upstream.stdio.chatter import Told
@@ -44,10 +45,11 @@ class Starter:
         self._program = program
         self._nurse = nurse
         self._told = Told(program.name, Redaction(program.settings.env.values()))
+        self._left_out = LeftOut(program.name)
 
     async def start(self, keeper: Keeper) -> ProgramLine:
         """A program that runs. Raises UpstreamFailed; then there is none. Not to be cancelled."""
-        line = ProgramLine(self._program.limit, self._told, keeper)
+        line = ProgramLine(self._program.limit, self._told, keeper, self._left_out)
         try:
             await self._start(line)
         except NotStarted as refused:

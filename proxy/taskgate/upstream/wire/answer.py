@@ -20,6 +20,7 @@ from multidict import istr
 from taskgate.mcp.sse import EventDecoder, EventTooLarge
 from taskgate.mcp.vocabulary import SESSION_HEADER
 from taskgate.upstream import failures
+from taskgate.upstream.beside import SAID_A_SECOND, Beside, LeftOut
 from taskgate.upstream.wire.connection import Connection
 
 _SESSION: Final = istr(SESSION_HEADER)
@@ -33,27 +34,27 @@ NOISE: Final = 64 * 1024
 """Bytes of an event stream that may come to no message: comments, empty lines, events of other types."""
 NOISE_WITHIN: Final = 16.0
 """Seconds in which no more of them may come; the first time is free, for it is not known since when they came."""
-SAID_A_SECOND: Final = 256 * 1024
-"""Bytes a second of messages beside the answer: a stream may have `limit` of them in the time that this takes."""
 
 
 class HttpIncoming:
     """An answer whose head has arrived; it is its own iterator, so that leaving it half read costs nothing.
 
-    `bounded` tells that of an event stream everything is counted, and not what comes to no message alone.
+    Of an event stream everything is counted, but for what its reader says was an answer (`answered`). `left_out` is
+    told what of it is not handed out.
 
     ValueError where its media type names an encoding that its own bytes break.
     """
 
     __slots__ = (
+        "_beside",
         "_body",
-        "_bounded",
         "_connection",
         "_decoder",
         "_fed",
         "_fed_from",
         "_headers",
         "_idle",
+        "_left_out",
         "_limit",
         "_media_type",
         "_noise_from",
@@ -61,6 +62,7 @@ class HttpIncoming:
         "_placed",
         "_ready",
         "_rest",
+        "_wait",
         "_was_read",
         "session",
         "status",
@@ -75,8 +77,8 @@ class HttpIncoming:
         *,
         limit: int,
         idle: float | None,
+        left_out: LeftOut,
         placed: Callable[[str], None] | None = None,
-        bounded: bool = True,
     ) -> None:
         self._connection: Connection | None = connection
         self._headers = headers = message.headers
@@ -89,7 +91,9 @@ class HttpIncoming:
         self._ready: deque[bytes] | None = None
         self._rest = b""
         self._fed = 0
-        self._bounded = bounded
+        self._beside: Beside | None = None
+        self._left_out = left_out
+        self._wait = 0.0
         self._fed_from = self._noise_from = -math.inf
         self._was_read = False
         written = headers.get(hdrs.CONTENT_TYPE)
@@ -119,6 +123,9 @@ class HttpIncoming:
         while not self._ready:
             if self._placed is not None:
                 self._tell_place(self._placed, self._decoder.last_id)
+            if self._wait:
+                await asyncio.sleep(self._wait)
+                self._wait = 0.0
             chunk = self._rest or self._at_hand() or await self._chunk()
             if not chunk:
                 raise StopAsyncIteration
@@ -128,10 +135,26 @@ class HttpIncoming:
             if self._fed > self._limit or self._decoder.noise > NOISE:
                 self._expect_moderate(self._decoder)
             try:
-                self._ready.extend(self._decoder.feed(chunk))
+                messages = self._decoder.feed(chunk)
             except EventTooLarge:
                 raise failures.too_large() from None
+            if messages and (self._fed > A_TURN or self._beside is not None):
+                messages = self._passed_on(messages)
+            self._ready.extend(messages)
         return self._ready.popleft()
+
+    def answered(self, size: int) -> None:
+        """An answer of so many bytes was among the messages of a stream that has many: it does not count."""
+        self._fed -= size
+
+    def _passed_on(self, messages: list[bytes]) -> list[bytes]:
+        """What is handed out of what came in a turn, and when to go on; not asked before the first turn is over."""
+        beside = self._beside
+        if beside is None:
+            beside = self._beside = Beside(self._left_out)
+        now = asyncio.get_running_loop().time()
+        self._wait = beside.wait(len(messages), now)
+        return beside.heard(messages, now)
 
     async def _some_of(self, chunk: bytes) -> bytes:
         """What of a large chunk is read now; everybody else has a turn before the rest of it."""
@@ -152,7 +175,7 @@ class HttpIncoming:
             self._noise_from, decoder.noise = now, 0
         said = self._fed - decoder.unfinished
         if said > self._limit:
-            if self._bounded and now - self._fed_from < self._limit / SAID_A_SECOND:
+            if now - self._fed_from < self._limit / SAID_A_SECOND:
                 raise failures.too_talkative()
             self._fed_from, self._fed = now, self._fed - said
 

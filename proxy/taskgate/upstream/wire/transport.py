@@ -10,6 +10,7 @@ from typing import Final
 
 from taskgate.upstream import failures
 from taskgate.upstream.base import Outgoing
+from taskgate.upstream.beside import LeftOut
 from taskgate.upstream.settings import UpstreamSettings
 from taskgate.upstream.wire.answer import HttpIncoming
 from taskgate.upstream.wire.origin import REDIRECTS, Origin, seconds
@@ -24,6 +25,7 @@ class HttpTransport:
     """
 
     def __init__(self, settings: UpstreamSettings, retried: Callable[[str], None] = lambda reason: None) -> None:
+        self._left_out = LeftOut(settings.name)
         self._limit = settings.max_result
         self._origin = Origin(settings, retried)
         self._target = self._origin.configured
@@ -46,6 +48,7 @@ class HttpTransport:
                 body,
                 limit=self._limit,
                 idle=seconds(outgoing.idle),
+                left_out=self._left_out,
                 placed=outgoing.placed,
             )
         except ValueError:

@@ -195,3 +195,42 @@ async def test_lines_of_the_other_era_alone_know_nothing_of_the_stateless_one(pr
     assert (await transport.send(post(discover, headers=MODERN))).status == 404
     assert not program.lines
     await transport.close()
+
+
+# --- what is said beside answers
+
+
+async def test_a_line_is_told_of_answers_to_what_was_asked_and_of_nothing_else() -> None:
+    program = ScriptedProgram()
+    transport = DuplexTransport(program)
+    id_ = await begun(transport)
+    line = program.lines[0]
+    before = line.excused
+    assert before > 0
+    program.silent.add("tools/call")
+    answers = [b'{"jsonrpc":"2.0","id":%d,"result":{"content":[]}}' % number for number in (2, 3, 9)]
+    async with bounded():
+        waited_for, given_up = [await _sent(transport, program, id_, number) for number in (2, 3)]
+        given_up.cancel()
+        await asyncio.wait([given_up])
+        line.say(progress(2, 1), *answers, *answers)
+        await waited_for
+    assert line.excused - before == len(answers[0]) + len(answers[1])
+    await transport.close()
+
+
+async def _sent(
+    transport: DuplexTransport, program: ScriptedProgram, session: str, number: int
+) -> "asyncio.Task[object]":
+    """A call that its server has."""
+    sending = asyncio.create_task(_answer(transport, session, number))
+    await program.asked("tools/call", number - 1)
+    return sending
+
+
+async def _answer(transport: DuplexTransport, session: str, number: int) -> object:
+    incoming = await transport.send(post(CALL % number, session))
+    try:
+        return await read(incoming)
+    finally:
+        await incoming.release()

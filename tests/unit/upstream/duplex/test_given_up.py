@@ -14,6 +14,7 @@ def test_one_counts_as_at_work_for_a_while_and_as_its_callers_until_it_is_answer
     assert left.contexts == {"alice", "bob"}
     left.answered(1)
     left.answered(3)
+    assert (1 in left, "2" in left) == (False, True)
     assert left.contexts == {"bob"}
 
 

@@ -7,7 +7,9 @@ import pytest
 
 from helpers.event_server import EventServer
 from helpers.waiting import bounded, eventually
+from requirements import covers
 from taskgate.errors import UpstreamFailed
+from taskgate.upstream.beside import SAID_A_SECOND
 from unit.upstream.duplex.conftest import seconds
 from unit.upstream.houses import Guest, House
 from unit.upstream.raw_server import RawServer
@@ -174,6 +176,35 @@ async def test_what_is_no_message_is_passed_over_and_told_once(
     events.last().say(b"data: hello\n\n", b"data: {}\n\n", b"data: \xff\xfe\n\n", b"event: ping\ndata: 1\n\n")
     assert await works(guest)
     assert len([record for record in caplog.records if "no message" in record.message]) == 1
+
+
+@covers("T43")
+async def test_a_server_that_says_too_much_beside_its_answers_loses_its_stream(
+    events: EventServer, new_house: NewHouse
+) -> None:
+    guest = new_house(events.url, max_result=SAID_A_SECOND).guest()
+    assert await works(guest)
+    events.program.silent.add("tool:flood")
+    calling = guest.calling("flood")
+    async with bounded():
+        line, _ = await events.program.asked("tools/call", 2)
+        note = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x" * 2000}}
+        line.say(*[note] * (3 * SAID_A_SECOND // 2000))
+        with pytest.raises(UpstreamFailed, match="says too much") as failed:
+            await calling
+    assert (failed.value.reason, failed.value.dispatched) == ("too_large", True)
+    assert await works(guest)
+    assert len(events.gets) == 2
+
+
+async def test_answers_are_not_counted_as_said_beside_them(events: EventServer, new_house: NewHouse) -> None:
+    guest = new_house(events.url, max_result=SAID_A_SECOND).guest()
+    large = {"content": [{"type": "text", "text": "x" * (SAID_A_SECOND // 4)}]}
+    events.program.methods["tools/call"] = lambda asked: {"jsonrpc": "2.0", "id": asked["id"], "result": large}
+    async with bounded():
+        answers = await asyncio.gather(*(guest.call() for _ in range(20)))
+    assert {answer.error for answer in answers} == {None}
+    assert len(events.gets) == 1
 
 
 async def test_an_answer_that_is_no_json_fails_its_call_alone(events: EventServer, guest: Guest) -> None:

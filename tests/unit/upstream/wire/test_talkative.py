@@ -1,6 +1,7 @@
 """What a server says beside its answer is counted, read in pieces, and too much in a short time ends the stream."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
@@ -11,9 +12,11 @@ from aiohttp.http_writer import HttpVersion11
 from aiohttp.streams import StreamReader
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from requirements import covers
 from taskgate.errors import UpstreamFailed
 from taskgate.mcp.sse import EventDecoder
-from taskgate.upstream.wire.answer import A_TURN, NOISE, SAID_A_SECOND, HttpIncoming
+from taskgate.upstream.beside import SAID_A_SECOND, LeftOut
+from taskgate.upstream.wire.answer import A_TURN, NOISE, HttpIncoming
 
 ANSWER = b'data: {"answer":true}\n\n'
 LIMIT = 4 * SAID_A_SECOND
@@ -29,7 +32,7 @@ class Connection:
         self.released.append(linger)
 
 
-def incoming(*chunks: bytes, bounded: bool = True) -> HttpIncoming:
+def incoming(*chunks: bytes) -> HttpIncoming:
     """An event stream that has come whole, in those pieces."""
     loop = asyncio.get_running_loop()
     body = StreamReader(BaseProtocol(loop), 2**24, loop=loop)
@@ -38,7 +41,7 @@ def incoming(*chunks: bytes, bounded: bool = True) -> HttpIncoming:
     body.feed_eof()
     headers = CIMultiDictProxy(CIMultiDict({"Content-Type": "text/event-stream"}))
     head = RawResponseMessage(HttpVersion11, 200, "OK", headers, (), False, None, False, False)
-    return HttpIncoming(Connection(), head, body, limit=LIMIT, idle=None, bounded=bounded)  # type: ignore[arg-type]
+    return HttpIncoming(Connection(), head, body, limit=LIMIT, idle=None, left_out=LeftOut("reports"))  # type: ignore[arg-type]
 
 
 async def read(stream: HttpIncoming) -> list[bytes]:
@@ -80,7 +83,7 @@ async def test_noise_over_a_long_time_is_passed_over(monkeypatch: pytest.MonkeyP
     assert await read(stream) == [b'{"answer":true}']
 
 
-MESSAGE = b"event: message\nid: 12345\ndata: %s\n\n" % (b"x" * 200)
+MESSAGE = b"event: message\nid: 12345\ndata: %s\n\n" % (b"x" * 2000)
 
 
 async def test_more_messages_than_are_read_end_the_stream() -> None:
@@ -96,9 +99,73 @@ async def test_more_messages_than_are_read_end_the_stream() -> None:
     assert LIMIT < heard * len(MESSAGE) < 2 * LIMIT + 2 * A_TURN
 
 
-async def test_messages_of_a_stream_of_many_answers_are_not_counted() -> None:
-    number = 3 * LIMIT // len(MESSAGE)
-    assert len(await read(incoming(MESSAGE * number, bounded=False))) == number
+async def test_answers_do_not_count_on_a_stream_that_has_many() -> None:
+    number, heard = 3 * LIMIT // len(MESSAGE), 0
+    stream = incoming(MESSAGE * number)
+    async for message in stream.messages():
+        heard += 1
+        stream.answered(len(message))
+    assert heard == number
+
+
+PROGRESS = b'data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":%d}}\n\n'
+
+
+def progress(count: int) -> bytes:
+    """An event stream of that much progress."""
+    return b"".join(PROGRESS % number for number in range(count))
+
+
+@pytest.fixture
+async def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds for which was paused; they are over at once, and time stands still."""
+    sleep, paused, now = asyncio.sleep, list[float](), asyncio.get_running_loop().time()
+
+    async def at_once(delay: float) -> None:
+        paused.extend([delay] if delay else [])
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", at_once)
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
+    return paused
+
+
+@covers("T43")
+async def test_a_flood_of_progress_before_an_answer_ends_in_the_newest(pauses: list[float]) -> None:
+    *heard, newest, answer = await read(incoming(progress(8000), ANSWER))
+    assert json.loads(newest)["params"]["progress"] == 7999
+    assert answer == b'{"answer":true}'
+    assert len(heard) < 2000
+
+
+async def test_of_a_flood_of_twice_the_size_little_more_is_passed_on(pauses: list[float]) -> None:
+    few, many = [len(await read(incoming(progress(count)))) for count in (4000, 8000)]
+    # One of each turn.
+    assert many - few <= len(progress(4000)) // A_TURN + 2
+
+
+async def test_progress_that_comes_at_once_is_heard_whole(pauses: list[float]) -> None:
+    assert len(await read(incoming(progress(1000)))) == 1000
+    assert pauses == []
+
+
+@covers("T43")
+async def test_messages_without_end_are_read_with_pauses_that_grow_with_them(pauses: list[float]) -> None:
+    small = b'data: {"method":"n"}\n\n'
+    sums = []
+    for count in (10_000, 20_000):
+        pauses.clear()
+        assert len(await read(incoming(small * count))) == count
+        # Time stands still, so each pause is as long as all before it and its own together.
+        sums.append(max(pauses))
+    assert sums[0] == pytest.approx(1.0, abs=0.5)
+    assert sums[1] == pytest.approx(3.0, abs=0.5)
+
+
+async def test_a_notification_that_is_too_large_is_passed_over_and_the_answer_is_read() -> None:
+    note = b'data: {"jsonrpc":"2.0","method":"notifications/message","params":{"data":"%s"}}\n\n'
+    messages = await read(incoming(note % (b"x" * 2**17), note % b"x", ANSWER))
+    assert messages == [(note % b"x")[6:-2], b'{"answer":true}']
 
 
 async def test_the_answer_may_have_its_whole_size_after_many_messages() -> None:
