@@ -118,8 +118,9 @@ async def test_large_results_that_are_fetched_at_once_leave_one_after_the_other(
             assert last.endswith(b",1]}}}")
             async with watching(gateway, "24 large results") as many:
                 assert await asyncio.gather(*(fetched() for _ in range(24))) == [(length, last)] * 24
-        assert one.memory_growth < 4 * size
-        assert many.memory_growth < 6 * size
+        # In a process that has served nothing large before, so that what it took is not hidden: `test_large_results`.
+        assert one.memory_growth < 2 * size
+        assert many.memory_growth < 5 * size
         assert many.longest_silence < 2
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from helpers.manual_clock import EPOCH
-from helpers.records import HOLDER, OWNER, after, keep, new_lease, new_record
+from helpers.records import HOLDER, OWNER, after, in_text, keep, new_lease, new_record
 from helpers.waiting import bounded
 from taskgate.stores.base import Store
 from taskgate.stores.codec import as_head
@@ -20,7 +20,7 @@ FAULTED = CallFaulted(error='{"code":-32603,"message":"gone"}', reason=FaultReas
 
 
 async def whole(store: Store, record: TaskRecord) -> TaskRecord | None:
-    return await store.load(record.owner, record.id, now=EPOCH, bodies=True)
+    return in_text(await store.load(record.owner, record.id, now=EPOCH, bodies=True))
 
 
 @pytest.mark.parametrize("event", [SUCCEEDED, LARGE, FAULTED], ids=["succeeded", "1 MiB", "faulted"])

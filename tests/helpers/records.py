@@ -6,10 +6,11 @@ from itertools import count
 from typing import Any, Final
 
 from helpers.manual_clock import EPOCH
+from taskgate.mcp.large import LargeJson
 from taskgate.mcp.versions import Peer, Revision
 from taskgate.stores.base import SessionRecord, TaskStore
 from taskgate.tasks.machine import advance
-from taskgate.tasks.record import InputRequest, Lease, OwnerKey, TaskRecord, TaskStatus, ToolCall
+from taskgate.tasks.record import Faulted, InputRequest, Lease, OwnerKey, Succeeded, TaskRecord, TaskStatus, ToolCall
 
 OWNER: Final = OwnerKey("anonymous", "reports")
 """Whom records belong to unless a test says otherwise."""
@@ -85,6 +86,16 @@ def after(record: TaskRecord, *events: Any, by: timedelta = timedelta(seconds=1)
     """The record after these events, each `by` later than the last change."""
     for event in events:
         record = advance(record, event, record.updated_at + by)
+    return record
+
+
+def in_text(record: TaskRecord | None) -> TaskRecord | None:
+    """The record as it was stored: a store gives the bytes of a large outcome, of which this has the text."""
+    match None if record is None else record.outcome:
+        case Succeeded(result=LargeJson() as text) as outcome:
+            return replace(record, outcome=replace(outcome, result=text.text()))
+        case Faulted(error=LargeJson() as text) as outcome:
+            return replace(record, outcome=replace(outcome, error=text.text()))
     return record
 
 

@@ -37,6 +37,7 @@ from taskgate.dialects.questions import (
     Withdrawn,
 )
 from taskgate.mcp.jsonrpc import Message, Notification, RawJson, RequestId, Response
+from taskgate.mcp.large import MessageText
 from taskgate.mcp.versions import NEWEST_LEGACY, Peer, Revision
 from taskgate.tasks.events import CallFaulted, CallSucceeded
 from taskgate.tasks.listing import ListedTask
@@ -198,7 +199,7 @@ class DownstreamDialect(Protocol):
         """The answer to `tasks/list`; `cursor` is of the next page, None where there is none."""
         ...
 
-    def task_outcome(self, id: RequestId, record: TaskRecord) -> str:
+    def task_outcome(self, id: RequestId, record: TaskRecord) -> MessageText:
         """What the call itself would have returned; the record is terminal and has its bodies.
 
         Whatever the era of the server that it ran at: what does not exist in this one is left out.

@@ -11,6 +11,7 @@ from taskgate.dialects.base import Server
 from taskgate.dialects.intents import CallTool, CancelTask, GetTask, Relay
 from taskgate.dialects.questions import Answer, Question
 from taskgate.mcp.jsonrpc import Notification, RawJson, Request, RequestId, Response
+from taskgate.mcp.large import MessageText
 from taskgate.mcp.versions import Era, Peer
 from taskgate.tasks.record import InputRequest, TaskId, TaskRecord
 
@@ -187,7 +188,7 @@ class StatelessDialect(Protocol):
         """The handle of a new task."""
         ...
 
-    def task_state(self, id: RequestId, record: TaskRecord) -> str:
+    def task_state(self, id: RequestId, record: TaskRecord) -> MessageText:
         """The answer to `tasks/get`; a terminal record has its bodies."""
         ...
 
@@ -209,7 +210,7 @@ class StatelessDialect(Protocol):
         """A server's notification."""
         ...
 
-    def task_told(self, id: RequestId, record: TaskRecord) -> str:
+    def task_told(self, id: RequestId, record: TaskRecord) -> MessageText:
         """What `tasks/get` would show, as a notification; a terminal record has its bodies (M-NOTIF-4)."""
         ...
 

@@ -13,6 +13,7 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.helpers import rfc822_formatted_time
 
 from taskgate.downstream.protocol import SERVER_NAME, HostConnection
+from taskgate.mcp.large import MessageText, Pieces
 
 _HEAD: Final = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nServer: {SERVER_NAME}\r\n"
 _CLOSE: Final = "Connection: close\r\n"
@@ -30,12 +31,13 @@ class Document(web.StreamResponse):
 
     _connection: HostConnection
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: MessageText) -> None:
         # Not the base's: it would make what nobody asks this answer for.
         self._status = 200
-        self._document = text
+        self._document: MessageText = text
         # Here, where what cannot be written is told in time.
-        self._size = len(text) if text.isascii() else sum(map(len, _pieces(text)))
+        counts_bytes = isinstance(text, Pieces) or text.isascii()
+        self._size = len(text) if counts_bytes else sum(map(len, _pieces(text)))
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
         """Take note of the connection; the head leaves with the body."""
@@ -62,15 +64,17 @@ class Document(web.StreamResponse):
             await asyncio.sleep(0)
 
 
-def _pieces(text: str) -> Iterator[bytes]:
+def _pieces(text: MessageText) -> Iterator[bytes | memoryview]:
     """A large text as bytes, without a second copy of all of it."""
+    if isinstance(text, Pieces):
+        return text.windows()
     return (text[at : at + _LONG_PIECE].encode() for at in range(0, len(text), _LONG_PIECE))
 
 
 class CountedDocument(Document):
     """The same, of a call whose bytes count: `written` is called once the host has all of it, or has left."""
 
-    def __init__(self, text: str, written: Callable[[], None]) -> None:
+    def __init__(self, text: MessageText, written: Callable[[], None]) -> None:
         super().__init__(text)
         self._written: Callable[[], None] | None = written
 

@@ -24,6 +24,7 @@ from taskgate.engine.streams.feed import Feed, LastingFeed
 from taskgate.engine.streams.line import Line
 from taskgate.engine.streams.trails import Opener
 from taskgate.mcp import sse
+from taskgate.mcp.large import MessageText
 from taskgate.telemetry import visit
 from taskgate.telemetry.audit import Audit, StreamEnded, StreamOpened
 
@@ -199,7 +200,7 @@ class HostExchange:
         """Whether the answer has become an event stream."""
         return self._writer is not None
 
-    async def finish(self, last: str | None) -> web.StreamResponse:
+    async def finish(self, last: MessageText | None) -> web.StreamResponse:
         """End the stream, which there is, after `last`; one that is only carried here goes on elsewhere."""
         assert self._writer is not None
         assert self._feed is not None

@@ -51,6 +51,7 @@ from taskgate.interruption import Interrupted
 from taskgate.mcp import vocabulary as words
 from taskgate.mcp.batches import is_array, split
 from taskgate.mcp.jsonrpc import Message, Notification, Request, parse
+from taskgate.mcp.large import joined
 from taskgate.mcp.versions import Era
 from taskgate.telemetry.audit import Audit, CapRefused, HttpRefused, PartAnswered, RpcAnswered, TaskDenied
 from taskgate.telemetry.tracing import UNTRACED, Tracing
@@ -231,10 +232,10 @@ class Gateway:
             except GatewayError as error:
                 reply, code = refusal(error, mount, None)
                 seen.refusal, seen.error = refused_for(error), str(code)
-                return reply.body
+                return None if reply.body is None else joined(reply.body)
             finally:
                 self._audit.record(PartAnswered())
-        return reply.body if isinstance(message, Request) else None
+        return joined(reply.body) if isinstance(message, Request) and reply.body is not None else None
 
     def _expect_room(self, exchange: Exchange, caller: AuthContext, body: bytes) -> TooManyBytes | None:
         """Count a large body until its answer has left; else why it cannot be served."""

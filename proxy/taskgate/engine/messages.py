@@ -14,6 +14,7 @@ from taskgate.engine.bytes_in_flight import BytesInFlight
 from taskgate.engine.streams.feed import Feed
 from taskgate.engine.streams.trails import Opener
 from taskgate.mcp.headers import RequestHeaders, read_headers
+from taskgate.mcp.large import MessageText
 
 __all__ = ["UNKNOWN", "Answer", "Exchange", "Feed", "Inbound", "ListenerRefused", "Reply", "Verb"]
 
@@ -61,7 +62,7 @@ class Reply(NamedTuple):
     """The answer: a JSON document, or no body at all."""
 
     status: int = 200
-    body: str | None = None
+    body: MessageText | None = None
     headers: tuple[tuple[str, str], ...] = ()
 
 

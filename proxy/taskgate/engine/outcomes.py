@@ -7,9 +7,10 @@ from taskgate.clock import Clock
 from taskgate.dialects.faults import RETRY_AFTER
 from taskgate.engine.bytes_in_flight import SMALL, BytesInFlight
 from taskgate.engine.memory_pressure import MemoryPressure
-from taskgate.errors import Overloaded
+from taskgate.errors import Overloaded, StoreUnavailable
+from taskgate.mcp.large import LargeJson
 from taskgate.stores.base import TaskStore
-from taskgate.tasks.record import Faulted, Succeeded, TaskRecord
+from taskgate.tasks.record import TaskRecord, text_of
 
 AT_ONCE: Final = 2
 """Outcomes that are read at the same time: how large one is shows only then."""
@@ -31,19 +32,18 @@ class Outcomes:
         Raises StoreUnavailable and, for a large one, Overloaded.
         """
         found = await self._read(record)
-        size = _size_of(found)
-        if size <= SMALL:
+        outcome = None if found is None else found.outcome
+        if outcome is None or (size := len(text_of(outcome))) <= SMALL:
             return found
         if self._pressure.level > 1:
             raise Overloaded(RETRY_AFTER)
-        if self._in_flight.refusal(caller, size) is None:
-            return found
-        # While it waits it is nowhere but in the store.
-        del found
-        await self._in_flight.room(caller, size)
+        if self._in_flight.refusal(caller, size) is not None:
+            # While it waits it is nowhere but in the store.
+            found = outcome = None
+            await self._in_flight.room(caller, size)
         self._in_flight.add(caller, size)
         try:
-            return await self._read(record)
+            return await placed(found or await self._read(record))
         finally:
             self._in_flight.give(caller, size)
 
@@ -52,8 +52,16 @@ class Outcomes:
             return await self._store.load(record.owner, record.id, now=self._clock.now(), bodies=True)
 
 
-def _size_of(record: TaskRecord | None) -> int:
-    match None if record is None else record.outcome:
-        case Succeeded(result=text) | Faulted(error=text):
-            return len(text)
-    return 0
+async def placed(record: TaskRecord | None) -> TaskRecord | None:
+    """The record, once it is known where the members of its outcome stand, which may take long to find.
+
+    Raises StoreUnavailable where they cannot be found.
+    """
+    outcome = None if record is None else record.outcome
+    text = None if outcome is None else text_of(outcome)
+    if isinstance(text, LargeJson):
+        try:
+            await asyncio.to_thread(lambda: text.members)
+        except ValueError as error:
+            raise StoreUnavailable("A stored record cannot be read") from error
+    return record

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 from taskgate.dialects.base import Intent, OpenSession
 from taskgate.engine.messages import Reply
 from taskgate.mcp.jsonrpc import Response
+from taskgate.mcp.large import MessageText
 from taskgate.mcp.versions import Peer
 
 TOOL_ERROR: Final = "tool_error"
@@ -14,7 +15,7 @@ TOOL_ERROR: Final = "tool_error"
 class Spoken(NamedTuple):
     """An answer to a request: the message, and what to count it as (None, a JSON-RPC code, TOOL_ERROR)."""
 
-    message: str
+    message: MessageText
     error: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
 

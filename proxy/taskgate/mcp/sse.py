@@ -9,15 +9,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from taskgate.mcp.large import MessageText, Pieces
+
 KEEP_ALIVE: Final = b": keep-alive\n\n"
 """A comment: resets every idle timer on the way and is no event."""
 
 
-def event(text: str, id: str | None = None) -> bytes:
+def event(text: MessageText, id: str | None = None) -> bytes:
     """One message as an event, under an id where it has one.
 
     JSON has no raw line break inside a string, so a break between its tokens may become a space. `text` must be JSON.
     """
+    if isinstance(text, Pieces):
+        head = "" if id is None else f"id: {id}\n"
+        return text.line(f"{head}event: message\ndata: ".encode(), b"\n\n")
     if "\n" in text or "\r" in text:
         text = text.replace("\r", " ").replace("\n", " ")
     if id is None:

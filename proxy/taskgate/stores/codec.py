@@ -7,6 +7,7 @@ errors stay the text they came in. Times are microseconds since 1970, spans micr
 cannot be read back raises StoreUnavailable.
 """
 
+import codecs
 import json
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -16,6 +17,7 @@ import orjson
 
 from taskgate.errors import StoreUnavailable
 from taskgate.mcp.jsonrpc import RawJson
+from taskgate.mcp.large import LargeJson
 from taskgate.mcp.versions import Peer, Revision
 from taskgate.tasks.listing import ListedTask
 from taskgate.tasks.record import (
@@ -35,6 +37,9 @@ from taskgate.tasks.record import (
 
 MAX_REMEMBERED: Final = 1024
 """Heads up to so many bytes are remembered as what lists tell of them."""
+
+LARGE: Final = 64 * 1024
+"""Bytes of a body above which it is read off the event loop, and an outcome stays the bytes that it is."""
 
 SCHEMA: Final = 1
 """The number every head and every session starts with; another number is refused, never guessed at."""
@@ -136,11 +141,12 @@ def pack_outcome(outcome: Outcome) -> tuple[str, bytes]:
 
 
 def unpack_outcome(kind: str, body: bytes) -> Outcome:
-    """The outcome of that kind and body."""
+    """The outcome of that kind and body; a large one stays bytes."""
+    text = LargeJson(body) if len(body) > LARGE and _is_utf8(body) else unpack_text(body)
     if kind in (_RESULT, _TOOL_ERROR):
-        return Succeeded(result=unpack_text(body), tool_error=kind == _TOOL_ERROR)
+        return Succeeded(result=text, tool_error=kind == _TOOL_ERROR)
     try:
-        return Faulted(error=unpack_text(body), reason=FaultReason(kind))
+        return Faulted(error=text, reason=FaultReason(kind))
     except ValueError as error:
         raise _unreadable() from error
 
@@ -160,9 +166,9 @@ def unpack_peer(text: bytes) -> Peer:
         raise _unreadable() from error
 
 
-def pack_text(text: RawJson) -> bytes:
+def pack_text(text: RawJson | LargeJson) -> bytes:
     """A body as bytes; text that no encoding knows (a lone surrogate) comes back as it was, too."""
-    return text.encode("utf-8", "surrogatepass")
+    return text.body if isinstance(text, LargeJson) else text.encode("utf-8", "surrogatepass")
 
 
 def unpack_text(body: bytes) -> RawJson:
@@ -288,6 +294,18 @@ def _dump(value: Any) -> bytes:
 
 def _load(text: bytes) -> Any:
     return json.loads(text) if text.startswith(_SLOW_PATH) else orjson.loads(text)
+
+
+def _is_utf8(body: bytes) -> bool:
+    """Whether it can be sent as it is; a string of it is not made."""
+    decoder, view = codecs.getincrementaldecoder("utf-8")(), memoryview(body)
+    try:
+        for at in range(0, len(view), LARGE):
+            decoder.decode(view[at : at + LARGE])
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _expect_schema(number: object) -> None:

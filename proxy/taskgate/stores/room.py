@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from taskgate.errors import TooManyBytes, TooManyTasks
 from taskgate.limits.caps import Cap, CapScope
 from taskgate.mcp.jsonrpc import RawJson
+from taskgate.mcp.large import LargeJson
 from taskgate.stores.codec import pack_text
 from taskgate.stores.unfinished import Unfinished
 from taskgate.tasks.record import Outcome, Succeeded
@@ -84,5 +85,5 @@ def stored_size(params: RawJson | None, outcome: Outcome | None) -> int:
     return size
 
 
-def _size(text: RawJson) -> int:
-    return len(text) if text.isascii() else len(pack_text(text))
+def _size(text: RawJson | LargeJson) -> int:
+    return len(text) if isinstance(text, LargeJson) or text.isascii() else len(pack_text(text))

@@ -24,7 +24,7 @@ from taskgate.stores.base import (
     Store,
     Watch,
 )
-from taskgate.stores.codec import as_head, pack_peer, pack_time, unpack_head, unpack_peer, unpack_time
+from taskgate.stores.codec import LARGE, as_head, pack_peer, pack_time, unpack_head, unpack_peer, unpack_time
 from taskgate.stores.journal import GONE, Journal
 from taskgate.stores.repeats import Repeats
 from taskgate.stores.room import Shares, stored_size
@@ -33,10 +33,7 @@ from taskgate.stores.sqlite_pages import page_statement
 from taskgate.stores.sqlite_reader import Reader
 from taskgate.stores.sqlite_writer import Writer
 from taskgate.tasks.listing import Page, Position, TaskFilter, TaskOrder
-from taskgate.tasks.record import Lease, Outcome, OwnerKey, Succeeded, TaskId, TaskRecord, altered
-
-LARGE: Final = 64 * 1024
-"""Bodies above this size are read off the event loop."""
+from taskgate.tasks.record import Lease, Outcome, OwnerKey, TaskId, TaskRecord, altered, text_of
 
 BRIEF: Final = 8 * 1024
 """Bodies up to this size are written on the event loop, up to their commit."""
@@ -100,7 +97,7 @@ class SqliteStore:
             return self._see(id, unpack_head(head, works.unpack_lease(holder, until)))
         # Again with the head: what was looked up first is not the same moment.
         if size > LARGE:
-            return await self._reader.look(partial(looks.load_whole, values=values))
+            return await self._reader.look(partial(looks.load_large, values=values))
         row = self._reader.row(sql.LOAD_WHOLE, values)
         return None if row is None else works.unpack_whole(row)
 
@@ -286,7 +283,7 @@ def _is_small(body: str | None) -> bool:
 
 
 def _is_brief(outcome: Outcome | None) -> bool:
-    return outcome is None or _is_small(outcome.result if isinstance(outcome, Succeeded) else outcome.error)
+    return outcome is None or len(text_of(outcome)) <= BRIEF
 
 
 def _readable(met: tuple[works.Met, ...] | tuple[works.Removed, ...], done: str) -> tuple[TaskRecord, ...]:

@@ -14,10 +14,22 @@ from taskgate.tasks.listing import Page, Position
 from taskgate.tasks.record import OwnerKey, TaskId, TaskRecord, TaskStatus
 
 
-def load_whole(connection: sqlite3.Connection, values: sql.Values) -> TaskRecord | None:
-    """One record with its bodies."""
-    row = connection.execute(sql.LOAD_WHOLE, values).fetchone()
-    return None if row is None else works.unpack_whole(row)
+def load_large(connection: sqlite3.Connection, values: sql.Values) -> TaskRecord | None:
+    """One record with its bodies. The outcome is read into its own bytes: a row of it would be a second copy."""
+    # One moment, though it takes two steps.
+    connection.execute("BEGIN")
+    try:
+        row = connection.execute(sql.LOAD_LARGE, values).fetchone()
+        if row is None:
+            return None
+        seq, *found, kind = row
+        outcome = None
+        if kind is not None:
+            with connection.blobopen("outcomes", "body", seq, readonly=True) as blob:
+                outcome = blob.read()
+    finally:
+        connection.execute("COMMIT")
+    return works.unpack_whole((*found, kind, outcome))
 
 
 def find_owner(connection: sqlite3.Connection, id: TaskId) -> OwnerKey | None:

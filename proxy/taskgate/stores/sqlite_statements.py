@@ -54,6 +54,11 @@ LOAD_WHOLE: Final = """
     FROM tasks LEFT JOIN params ON params.task = seq LEFT JOIN outcomes ON outcomes.task = seq
     WHERE id = ? AND owner = ? AND expires > ?
 """
+LOAD_LARGE: Final = """
+    SELECT seq, head, holder, lease_until, params.body, kind
+    FROM tasks LEFT JOIN params ON params.task = seq LEFT JOIN outcomes ON outcomes.task = seq
+    WHERE id = ? AND owner = ? AND expires > ?
+"""
 FIND_HEAD: Final = "SELECT head FROM tasks WHERE id = ?"
 REPEATED: Final = "SELECT id FROM tasks WHERE repeat = ? AND expires > ?"
 REVISION: Final = "SELECT revision FROM tasks WHERE id = ?"

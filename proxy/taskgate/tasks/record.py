@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from taskgate.mcp.jsonrpc import RawJson, RequestId
+from taskgate.mcp.large import LargeJson
 from taskgate.mcp.versions import Peer
 
 _LONGEST_NUMBER: Final = 19
@@ -64,9 +65,12 @@ class FaultReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Succeeded:
-    """The server answered with a result; `tool_error` is its `isError`."""
+    """The server answered with a result; `tool_error` is its `isError`.
 
-    result: RawJson
+    A store gives the bytes of a large one.
+    """
+
+    result: RawJson | LargeJson
     tool_error: bool
 
 
@@ -74,15 +78,20 @@ class Succeeded:
 class Faulted:
     """There is an error instead of a result: the server's own, or ours for a call that failed.
 
-    `error` is the text of the JSON-RPC error object, the server's to the byte.
+    `error` is the text of the JSON-RPC error object, the server's to the byte. A store gives the bytes of a large one.
     """
 
-    error: RawJson
+    error: RawJson | LargeJson
     reason: FaultReason
 
 
 Outcome = Succeeded | Faulted
 """What a call came to; a cancelled task has none."""
+
+
+def text_of(outcome: Outcome) -> RawJson | LargeJson:
+    """The text of a result or an error."""
+    return outcome.result if isinstance(outcome, Succeeded) else outcome.error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ import pytest
 from helpers.raw_http import post
 from taskgate.downstream.endpoint import Endpoint
 from taskgate.engine.messages import Exchange, Reply
+from taskgate.mcp.large import Pieces
 from unit.downstream.gate import PLANTED, Gate
 
 
@@ -33,6 +34,21 @@ async def test_a_document_arrives_whole_and_the_next_request_is_served(gate: Gat
             assert (answered.status, answered.body.decode()) == (200, document)
             assert set(answered.headers) == {"content-type", "date", "server", "content-length"}
             assert (answered.headers["content-type"], answered.headers["server"]) == ("application/json", "taskgate")
+
+
+@pytest.mark.parametrize("size", [2, 64 * 1024, 3 * 2**20])
+async def test_a_document_of_pieces_arrives_whole_and_the_next_request_is_served(gate: Gate, size: int) -> None:
+    pieces = Pieces([b'["', memoryview(b"x" * size), '","ü"]'.encode()])
+
+    async def answer(_: Exchange) -> Reply:
+        return Reply(body=pieces)
+
+    gate.engine.script = answer
+    async with gate.host() as host:
+        for _ in range(2):
+            answered = await host.ask(post())
+            assert (answered.status, answered.body) == (200, pieces.encode())
+            assert set(answered.headers) == {"content-type", "date", "server", "content-length"}
 
 
 async def test_a_host_that_asks_for_the_end_is_told_of_it_with_its_document(gate: Gate) -> None:

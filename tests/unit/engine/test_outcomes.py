@@ -10,7 +10,8 @@ from helpers.waiting import bounded
 from taskgate.engine.bytes_in_flight import SMALL, ByteBounds, BytesInFlight
 from taskgate.engine.memory_pressure import MemoryPressure
 from taskgate.engine.outcomes import Outcomes
-from taskgate.errors import Overloaded
+from taskgate.errors import Overloaded, StoreUnavailable
+from taskgate.mcp.large import LargeJson
 from taskgate.tasks.record import Succeeded, TaskRecord, altered
 
 LARGE = altered(new_record(), outcome=Succeeded(result="x" * (SMALL + 1), tool_error=False))
@@ -70,3 +71,27 @@ async def test_a_large_outcome_is_refused_when_memory_is_at_its_end_and_a_small_
         await reading.outcomes.whole(LARGE, "alice")
     reading.record = LITTLE
     assert await reading.outcomes.whole(LITTLE, "alice") is LITTLE
+
+
+def with_text(body: bytes) -> TaskRecord:
+    return altered(new_record(), outcome=Succeeded(result=LargeJson(body), tool_error=False))
+
+
+async def test_a_large_outcome_is_counted_while_its_members_are_looked_for() -> None:
+    reading = Reading(with_text(b'{"a":"' + b"x" * SMALL + b'"}'))
+    size = SMALL + len('{"a":""}')
+    async with bounded(), asyncio.TaskGroup() as group:
+        both = [group.create_task(reading.outcomes.whole(LARGE, "alice")) for _ in range(2)]
+        while not any(each.done() for each in both):
+            # There is room for one, and the other has not begun.
+            assert reading.in_flight.total in (0, size)
+            await asyncio.sleep(0)
+    assert [each.result() for each in both] == [reading.record] * 2
+    assert reading.in_flight.total == 0
+
+
+async def test_a_large_outcome_that_cannot_be_read_is_told_as_a_fault_of_the_store() -> None:
+    reading = Reading(with_text(b"[" * (SMALL + 1)))
+    with pytest.raises(StoreUnavailable):
+        await reading.outcomes.whole(LARGE, "alice")
+    assert reading.in_flight.total == 0

@@ -1,5 +1,6 @@
 """What is written besides plain messages: ids, what primes a stream, and when to come back; all of it is read back."""
 
+from taskgate.mcp.large import Pieces
 from taskgate.mcp.sse import EventDecoder, event, pause, priming
 
 ROOMY = 1_000_000
@@ -23,3 +24,9 @@ def test_a_pause_is_no_message_and_takes_back_no_id() -> None:
     decoder = EventDecoder(ROOMY)
     assert decoder.feed(event("1", "p1-2") + pause(1000)) == [b"1"]
     assert (decoder.last_id, decoder.retry) == ("p1-2", 1000)
+
+
+def test_a_large_text_is_the_same_event() -> None:
+    text = '{"a":\r\n["é",\n1]}'
+    for id in (None, "p1-2"):
+        assert event(Pieces([text[:5].encode(), text[5:].encode()]), id) == event(text, id)

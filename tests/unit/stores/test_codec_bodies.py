@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from helpers.manual_clock import EPOCH
 from helpers.records import new_lease, new_peer, new_record
 from taskgate.errors import StoreUnavailable
+from taskgate.mcp.large import LargeJson
 from taskgate.mcp.versions import Peer, Revision
 from taskgate.stores import codec
-from taskgate.tasks.record import Faulted, FaultReason, Lease, Outcome, Succeeded, TaskRecord, TaskStatus
+from taskgate.tasks.record import Faulted, FaultReason, Lease, Outcome, Succeeded, TaskRecord, TaskStatus, text_of
 
 # Every code point, those that no encoding knows included.
 texts = st.text(st.characters(exclude_categories=()), max_size=12)
@@ -65,12 +66,42 @@ def test_an_outcome_comes_back_as_it_was(outcome: Outcome) -> None:
     assert codec.unpack_outcome(*codec.pack_outcome(outcome)) == outcome
 
 
+LARGE = ["ä" * codec.LARGE, "x" * (codec.LARGE - 1) + "ä" + "x" * codec.LARGE]
+
+
+@pytest.mark.parametrize("text", LARGE)
+def test_a_large_outcome_comes_back_as_its_bytes_and_can_be_kept_again(text: str) -> None:
+    for outcome in (
+        Succeeded(result=text, tool_error=True),
+        Faulted(error=text, reason=FaultReason.CLOSED),
+    ):
+        kind, body = codec.pack_outcome(outcome)
+        back = codec.unpack_outcome(kind, body)
+        assert text_of(back) == LargeJson(body)
+        assert codec.pack_outcome(back) == (kind, body)
+
+
+def test_a_large_outcome_that_no_encoding_knows_comes_back_as_it_was() -> None:
+    odd = Succeeded(result="\ud800" * codec.LARGE, tool_error=False)
+    assert codec.unpack_outcome(*codec.pack_outcome(odd)) == odd
+
+
 def test_every_kind_of_outcome_has_a_name_of_its_own() -> None:
     kinds = {codec.pack_outcome(outcome)[0] for outcome in OUTCOMES}
     assert len(kinds) == len(OUTCOMES)
 
 
-@pytest.mark.parametrize(("kind", "body"), [("unknown", b"{}"), ("", b""), ("result", b"\xff"), ("closed", b"\xc3")])
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("unknown", b"{}"),
+        ("", b""),
+        ("result", b"\xff"),
+        ("closed", b"\xc3"),
+        ("result", b"x" * codec.LARGE + b"\xc3"),
+        ("unknown", b"x" * 2 * codec.LARGE),
+    ],
+)
 def test_an_outcome_that_cannot_be_read_is_refused(kind: str, body: bytes) -> None:
     with pytest.raises(StoreUnavailable, match="cannot be read"):
         codec.unpack_outcome(kind, body)

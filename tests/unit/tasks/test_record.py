@@ -8,7 +8,17 @@ import pytest
 
 from helpers.manual_clock import EPOCH
 from taskgate.errors import UpstreamReason
-from taskgate.tasks.record import FaultReason, KeptCall, OwnerKey, TaskRecord, TaskStatus, altered
+from taskgate.tasks.record import (
+    Faulted,
+    FaultReason,
+    KeptCall,
+    OwnerKey,
+    Succeeded,
+    TaskRecord,
+    TaskStatus,
+    altered,
+    text_of,
+)
 from unit.tasks.records import record
 
 KEPT = KeptCall(sealed="s")
@@ -99,3 +109,8 @@ def test_a_key_that_was_never_given_was_not_asked_however_it_is_written(key: str
 
 def test_a_task_that_was_asked_nothing_knows_no_key() -> None:
     assert not record().was_asked("input-1")
+
+
+def test_the_text_of_an_outcome_is_that_of_its_result_or_error() -> None:
+    assert text_of(Succeeded(result="{}", tool_error=True)) == "{}"
+    assert text_of(Faulted(error='{"code":1}', reason=FaultReason.CLOSED)) == '{"code":1}'

@@ -21,6 +21,11 @@ _UNKNOWN: Final = {
 """The kinds of blocks that came after a revision; the newest two know all that servers send."""
 
 
+def knows_all_content(host: Revision) -> bool:
+    """Whether a host of that revision can read whatever servers send."""
+    return host not in _UNKNOWN
+
+
 def fitting_content(content: RawJson, host: Revision, unfit: RawJson | None) -> RawJson:
     """The content of a tool's result, with `unfit`, a structured one that the host could not read, told as a text.
 

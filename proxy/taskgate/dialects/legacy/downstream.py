@@ -58,6 +58,7 @@ from taskgate.mcp.jsonrpc import (
     result_text,
     splice,
 )
+from taskgate.mcp.large import LargeJson, MessageText, around
 from taskgate.mcp.versions import NEWEST, Peer, find_revision
 from taskgate.tasks.listing import ListedTask
 from taskgate.tasks.record import Faulted, InputRequest, Succeeded, TaskId, TaskRecord
@@ -171,11 +172,13 @@ class LegacyDownstream:
     def task_page(self, id: RequestId, tasks: Sequence[ListedTask], cursor: str | None) -> str:
         return result_text(id, list_result(tasks, cursor))
 
-    def task_outcome(self, id: RequestId, record: TaskRecord) -> str:
+    def task_outcome(self, id: RequestId, record: TaskRecord) -> MessageText:
         match record.outcome:
             case Succeeded(result=result):
-                return related_result(id, results.fitting_outcome(result), record.id)
-            case Faulted(error=error):
+                return related_result(id, result, record.id)
+            case Faulted(error=LargeJson() as error):
+                return around(error_text(id, "")[:-1], results.large_fitting_error(error), "}")
+            case Faulted(error=str(error)):
                 return error_text(id, results.fitting_error(error, words.TOOLS_CALL))
         return error_text(id, faults.CANCELLED)
 

@@ -4,11 +4,12 @@ Splices into the text, so that the rest of a server's payload stays to the byte.
 catalogue of tools (`tools`), and what servers of this era answer, which stays as it is.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from taskgate.dialects.amending import Change, edits_of
 from taskgate.dialects.base import Foreign
-from taskgate.dialects.legacy.content import fitting_content, fitting_messages
+from taskgate.dialects.legacy.content import fitting_content, fitting_messages, knows_all_content
 from taskgate.dialects.reading import meta_of, value_of
 from taskgate.dialects.recoding import as_internal, no_result, recoded
 from taskgate.mcp import vocabulary as words
@@ -24,12 +25,15 @@ from taskgate.mcp.jsonrpc import (
     readdressed,
     splice,
 )
+from taskgate.mcp.large import LargeJson, MessageText
 from taskgate.mcp.versions import Revision
 
 OTHER_ERA: Final = ("resultType", "ttlMs", "cacheScope")
 """Members of a result that this era does not have."""
 NO_TASK: Final = Change(meta_drop=(words.RELATED_TASK,), keeps_protocol=True)
 """What becomes of a result of a server of this era that names a task of its own."""
+TextAt = Callable[[Member], RawJson]
+"""The text of a member."""
 _NEWEST_CODES: Final = frozenset({words.HEADER_MISMATCH, words.MISSING_CAPABILITY, words.UNSUPPORTED_VERSION})
 
 
@@ -52,18 +56,19 @@ def is_complete(response: Response) -> bool:
     return found is not None and ("resultType" not in found or found["resultType"].value == "complete")
 
 
-def fitting_outcome(result: RawJson) -> RawJson:
-    """The result of a call that a task was made of, whatever the era of its server.
+def fitting_outcome(found: Members, text_at: TextAt) -> Change:
+    """What becomes of the result of a call that a task was made of, by its members, whatever the era of its server.
 
     Only 2025-11-25 has tasks, so that is its host's revision.
     """
-    if '"resultType"' not in result and words.SERVER_INFO not in result:
-        return result
-    found = members(result, {"_meta": {}})
     if "resultType" not in found and words.SERVER_INFO not in meta_of(found):
-        return result
-    change = _fitting(result, found, Foreign(words.TOOLS_CALL, Revision.R2025_11_25))
-    return splice(result, edits_of(found, result.index("{"), change))
+        return Change(keeps_protocol=True)
+    return _fitting_call(text_at, found, Revision.R2025_11_25)
+
+
+def may_not_fit(result: RawJson) -> bool:
+    """Whether the result can be of another era: told for certain where it is not, without reading it."""
+    return '"resultType"' in result or words.SERVER_INFO in result
 
 
 def fitting_error(error: RawJson, method: str) -> RawJson:
@@ -77,22 +82,30 @@ def fitting_error(error: RawJson, method: str) -> RawJson:
     return error
 
 
+def large_fitting_error(error: LargeJson) -> MessageText:
+    """The same of a large error of a call; one that changes is read as a whole."""
+    fits = error.members["code"].value not in _NEWEST_CODES
+    return error.spliced(()) if fits else as_internal(error.text())
+
+
 def _fitting(text: str, found: Members, foreign: Foreign) -> Change:
     """What is to become of a result with these members."""
     match foreign.method:
         case words.TOOLS_CALL:
-            return _fitting_call(text, found, foreign.host)
+            return _fitting_call(lambda member: _text_of(text, member), found, foreign.host)
         case "prompts/get" if "messages" in found:
             messages = _text_of(text, found["messages"])
             return Change(put={"messages": fitting_messages(messages, foreign.host)}, drop=OTHER_ERA)
     return Change(drop=OTHER_ERA)
 
 
-def _fitting_call(text: str, found: Members, host: Revision) -> Change:
+def _fitting_call(text_at: TextAt, found: Members, host: Revision) -> Change:
     structured, content = found.get("structuredContent"), found.get("content")
     is_unfit = structured is not None and not structured.is_object
-    unfit = _text_of(text, structured) if structured is not None and is_unfit else None
-    put = {"content": fitting_content("[]" if content is None else _text_of(text, content), host, unfit)}
+    if content is not None and not is_unfit and knows_all_content(host):
+        return Change(drop=OTHER_ERA)
+    unfit = text_at(structured) if structured is not None and is_unfit else None
+    put = {"content": fitting_content("[]" if content is None else text_at(content), host, unfit)}
     return Change(put=put, drop=(*OTHER_ERA, "structuredContent") if is_unfit else OTHER_ERA)
 
 

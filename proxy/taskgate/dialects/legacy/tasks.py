@@ -5,8 +5,12 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
+from taskgate.dialects.amending import edits_of
+from taskgate.dialects.legacy.results import TextAt, fitting_outcome, may_not_fit
+from taskgate.dialects.reading import Edits
 from taskgate.mcp.jsonrpc import (
     Member,
+    Members,
     RawJson,
     RequestId,
     dump,
@@ -16,6 +20,8 @@ from taskgate.mcp.jsonrpc import (
     result_text,
     splice,
 )
+from taskgate.mcp.large import LargeJson, MessageText, around
+from taskgate.mcp.spans import skip_space
 from taskgate.mcp.vocabulary import IMMEDIATE_RESPONSE, RELATED_TASK
 from taskgate.tasks.listing import ListedTask, TaskState
 from taskgate.tasks.record import TaskId, TaskRecord, TaskStatus
@@ -50,16 +56,23 @@ def presented_status(record: TaskRecord | ListedTask | TaskState) -> TaskStatus:
     return TaskStatus.FAILED if record.tool_error else record.status
 
 
-def related_result(id: RequestId, result: RawJson, task: TaskId) -> str:
-    """The response with such a result, which may be large: one without `_meta` is not read, and copied once."""
-    related = f"{{{dump(RELATED_TASK)}:{dump({'taskId': task})}}}"
-    if may_have_key(result, "_meta") or result[:1] != "{":
-        return result_text(id, with_related_task(result, task))
-    _, _, member = insertion(result, "_meta", related)
-    head = result_text(id, "")[:-1]
-    text = result.replace("{", f"{head}{{{member}", 1)
-    text += "}"
-    return text
+def related_result(id: RequestId, result: RawJson | LargeJson, task: TaskId) -> MessageText:
+    """The response with such a result as this era has it, which names its task; one without `_meta` is not read."""
+    related = dump({"taskId": task})
+    if isinstance(result, LargeJson):
+        edits = _related_edits(result.members, 0, lambda at: result.body[at.start : at.end].decode(), related)
+        return around(result_text(id, "")[:-1], result.spliced(edits), "}")
+    if not may_have_key(result, "_meta") and not may_not_fit(result) and result[:1] == "{":
+        edits = [insertion(result, "_meta", f"{{{dump(RELATED_TASK)}:{related}}}")]
+    else:
+        found, start = members(result, {"_meta": {}}), skip_space(result, 0)
+        edits = _related_edits(found, start, lambda at: result[at.start : at.end], related)
+    return result_text(id, splice(result, edits))
+
+
+def _related_edits(found: Members, start: int, text_at: TextAt, related: RawJson) -> Edits:
+    """The edits of a result that make it one of this era, and of that task."""
+    return edits_of(found, start, fitting_outcome(found, text_at)._replace(meta_put={RELATED_TASK: related}))
 
 
 def with_related_task(result: RawJson, task: TaskId) -> RawJson:

@@ -32,6 +32,7 @@ from taskgate.dialects.stateless import (
 from taskgate.errors import InvalidParams, UnknownMethod
 from taskgate.mcp import vocabulary as words
 from taskgate.mcp.jsonrpc import Notification, Request, RequestId, Response, dump, result_text
+from taskgate.mcp.large import MessageText
 from taskgate.mcp.versions import Era, Peer
 from taskgate.tasks.record import InputRequest, TaskRecord
 
@@ -111,8 +112,11 @@ class ModernDownstream:
     def task_created(self, id: RequestId, record: TaskRecord) -> str:
         return result_text(id, tasks.create_result(record, self._info))
 
-    def task_state(self, id: RequestId, record: TaskRecord) -> str:
-        return result_text(id, tasks.get_result(record, self._info))
+    def task_state(self, id: RequestId, record: TaskRecord) -> MessageText:
+        shown = tasks.get_result(record, self._info)
+        if isinstance(shown, str):
+            return result_text(id, shown)
+        return shown.within(result_text(id, "")[:-1], "}")
 
     def acknowledged(self, id: RequestId) -> str:
         return result_text(id, tasks.acknowledgement(self._info))
@@ -126,7 +130,7 @@ class ModernDownstream:
     def published(self, id: RequestId, notification: Notification) -> str:
         return notices.published(notification, id)
 
-    def task_told(self, id: RequestId, record: TaskRecord) -> str:
+    def task_told(self, id: RequestId, record: TaskRecord) -> MessageText:
         return tasks.task_notification(record, id)
 
     def listened(self, id: RequestId) -> str:

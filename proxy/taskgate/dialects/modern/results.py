@@ -25,6 +25,7 @@ from taskgate.mcp.jsonrpc import (
     readdressed,
     splice,
 )
+from taskgate.mcp.large import LargeJson, MessageText
 from taskgate.mcp.versions import Era
 from taskgate.mcp.vocabulary import (
     INVALID_PARAMS,
@@ -65,6 +66,12 @@ def complete(result: RawJson, method: str, info: RawJson | None, era: Era = Era.
     return splice(result, edits_of(found, result.index("{"), _completion(found, method, info, era)))
 
 
+def large_complete(result: LargeJson) -> MessageText:
+    """The same of a large result of a call, inside another."""
+    found = result.members
+    return result.spliced(edits_of(found, 0, _completion(found, TOOLS_CALL, None, Era.INITIALIZE)))
+
+
 def is_complete(response: Response, method: str, era: Era) -> bool:
     """Whether a server of that era answered the method, rather than with an error or with what breaks the protocol."""
     return _complete_members(response, method, era) is not None
@@ -100,6 +107,13 @@ def modern_error(error: RawJson, era: Era = Era.INITIALIZE) -> RawJson:
     if code not in RESERVED or (era is Era.STATELESS and code == MISSING_CAPABILITY):
         return error
     return as_internal(error)
+
+
+def large_modern_error(error: LargeJson) -> MessageText:
+    """The same of a large error; one that changes is read as a whole."""
+    code = error.members["code"].value
+    is_of_this_era = code != RESOURCE_NOT_FOUND and code not in RESERVED
+    return error.spliced(()) if is_of_this_era else modern_error(error.text())
 
 
 def _complete_members(response: Response, method: str, era: Era) -> Members | None:

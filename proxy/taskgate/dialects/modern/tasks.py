@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from taskgate.dialects.modern.mrtr import ASKED, input_request, input_requests
-from taskgate.dialects.modern.results import complete, modern_error
+from taskgate.dialects.modern.results import complete, large_complete, large_modern_error, modern_error
 from taskgate.mcp.jsonrpc import RawJson, RequestId, dump, notification_text
+from taskgate.mcp.large import LargeJson, MessageText, Pieces, around
 from taskgate.mcp.vocabulary import NOTE_TASKS, SERVER_INFO, SUBSCRIPTION_ID, TOOLS_CALL
 from taskgate.tasks.record import Faulted, InputRequest, Succeeded, TaskRecord, TaskStatus
 
@@ -21,9 +22,12 @@ def create_result(record: TaskRecord, info: RawJson) -> RawJson:
     return f'{{"resultType":"task",{_task(record)},{_meta(SERVER_INFO, info)}}}'
 
 
-def get_result(record: TaskRecord, info: RawJson) -> RawJson:
+def get_result(record: TaskRecord, info: RawJson) -> MessageText:
     """A GetTaskResult, with all that its state has to show (M-GET-1); a terminal record has its bodies."""
-    return f'{{"resultType":"complete",{_task(record)}{_shown(record)},{_meta(SERVER_INFO, info)}}}'
+    shown, meta = _shown(record), _meta(SERVER_INFO, info)
+    if isinstance(shown, Pieces):
+        return shown.within(f'{{"resultType":"complete",{_task(record)}', f",{meta}}}")
+    return f'{{"resultType":"complete",{_task(record)}{shown},{meta}}}'
 
 
 def acknowledgement(info: RawJson) -> RawJson:
@@ -31,11 +35,10 @@ def acknowledgement(info: RawJson) -> RawJson:
     return f'{{"resultType":"complete",{_meta(SERVER_INFO, info)}}}'
 
 
-def task_notification(record: TaskRecord, subscription: RequestId) -> str:
+def task_notification(record: TaskRecord, subscription: RequestId) -> MessageText:
     """The notification of what `tasks/get` would show, on the stream of that listen request (M-NOTIF-3, M-NOTIF-4)."""
-    return notification_text(
-        NOTE_TASKS, f"{{{_task(record)}{_shown(record)},{_meta(SUBSCRIPTION_ID, dump(subscription))}}}"
-    )
+    tail = f",{_meta(SUBSCRIPTION_ID, dump(subscription))}}}"
+    return around(f"{notification_text(NOTE_TASKS, '')[:-1]}{{{_task(record)}", _shown(record), f"{tail}}}")
 
 
 def presented_status(record: TaskRecord) -> TaskStatus:
@@ -64,12 +67,16 @@ def _task(record: TaskRecord) -> str:
     )
 
 
-def _shown(record: TaskRecord) -> str:
+def _shown(record: TaskRecord) -> MessageText:
     """The members that a state adds to a Task, each after its comma; "" where it adds none."""
     match record.outcome:
-        case Succeeded(result=result):
+        case Succeeded(result=LargeJson() as result):
+            return around(',"result":', large_complete(result), "")
+        case Faulted(error=LargeJson() as error):
+            return around(',"error":', large_modern_error(error), "")
+        case Succeeded(result=str(result)):
             return f',"result":{complete(result, TOOLS_CALL, None)}'
-        case Faulted(error=error):
+        case Faulted(error=str(error)):
             return f',"error":{modern_error(error)}'
     assert record.status not in (TaskStatus.COMPLETED, TaskStatus.FAILED), "the record was read without its bodies"
     if not record.inputs:

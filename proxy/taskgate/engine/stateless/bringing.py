@@ -32,6 +32,7 @@ from taskgate.engine.stateless.lines import Line
 from taskgate.errors import GatewayError, InvalidParams
 from taskgate.interruption import Interrupted
 from taskgate.mcp.jsonrpc import Request, RequestId, error_text, parse
+from taskgate.mcp.large import joined
 from taskgate.mcp.versions import Peer, Revision
 from taskgate.mcp.vocabulary import INTERNAL_ERROR
 from taskgate.tasks.record import FaultReason, OwnerKey
@@ -194,7 +195,7 @@ class Bringing:
         living = self._background.begin(partial(self._show_life, name, exchange, sender))
         try:
             spoken = await self._carried(word, exchange)
-            say(words.Spoke(name, spoken.message, spoken.error, [[*header] for header in spoken.headers]))
+            say(words.Spoke(name, joined(spoken.message), spoken.error, [[*header] for header in spoken.headers]))
         except Interrupted:
             # Nobody waits for an answer.
             pass

@@ -10,6 +10,7 @@ from typing import Final
 from taskgate.engine.bytes_in_flight import BytesInFlight
 from taskgate.engine.messages import UNKNOWN, Feed, Inbound, Verb
 from taskgate.engine.streams.trails import Opener
+from taskgate.mcp.large import MessageText, joined
 
 
 class _FeedElsewhere(Feed):
@@ -32,14 +33,14 @@ class _FeedElsewhere(Feed):
         """See Feed."""
         return self._exchange.is_gone
 
-    def put_now(self, message: str) -> bool:
+    def put_now(self, message: MessageText) -> bool:
         """See Feed."""
         if self.closed:
             return False
-        self._tell(message)
+        self._tell(joined(message))
         return True
 
-    def put_answer(self, message: str) -> None:
+    def put_answer(self, message: MessageText) -> None:
         """See Feed."""
         self.put_now(message)
 

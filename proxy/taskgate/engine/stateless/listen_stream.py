@@ -14,6 +14,7 @@ from taskgate.engine.listen import LONGEST_TIMER
 from taskgate.engine.messages import Exchange
 from taskgate.engine.streams.line import FEED_BYTES
 from taskgate.interruption import Interruptible
+from taskgate.mcp.large import MessageText
 
 LARGE: Final = FEED_BYTES // 16
 """Letters of a message that is told though a little waits: a stream that ended for it would never get beyond it."""
@@ -51,7 +52,7 @@ class ListenStream:
         """Give up the work for it."""
         self._work.interrupt()
 
-    def say(self, message: str) -> None:
+    def say(self, message: MessageText) -> None:
         """Say something; a host too slow for what waits loses the stream."""
         if self._until is not None and self._clock.wall() >= self._until:
             self.end()

@@ -172,6 +172,7 @@ def _answered(spoken: Spoken, said: Stateless, quota: Quota) -> Answered:
     status = 200
     if spoken.error not in (None, TOOL_ERROR):
         # By the code that its host is told, which need not be the server's own.
+        assert isinstance(spoken.message, str), "what is stored of a task is no error of a request"
         status = modern_status(json.loads(spoken.message)["error"]["code"])
     reply = Reply(status, spoken.message, spoken.headers + quota)
     return Answered(reply, said.peer.revision, spoken.error)

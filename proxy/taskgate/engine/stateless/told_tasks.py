@@ -11,6 +11,7 @@ from typing import Final
 
 from taskgate.clock import Clock
 from taskgate.dialects.stateless import StatelessDialect
+from taskgate.engine.outcomes import placed
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import OwnerWatch, TaskStore
 from taskgate.tasks.record import OwnerKey, TaskId, TaskRecord
@@ -74,7 +75,7 @@ class ToldTasks:
         try:
             record = await self._store.load(self._owner, task, now=self._clock.now())
             if record is not None and record.status.is_terminal:
-                record = await self._store.load(self._owner, task, now=self._clock.now(), bodies=True)
+                record = await placed(await self._store.load(self._owner, task, now=self._clock.now(), bodies=True))
         except StoreUnavailable:
             return False
         if record is None or record.status.is_terminal:

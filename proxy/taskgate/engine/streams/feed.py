@@ -13,6 +13,7 @@ from taskgate.engine.streams.entries import About
 from taskgate.engine.streams.event_log import EventLog
 from taskgate.engine.streams.line import Line
 from taskgate.mcp import sse
+from taskgate.mcp.large import MessageText
 
 PAUSE: Final = sse.pause(1000)
 """What a host is told of whose stream the gateway ends though it can be taken up again: when to come back."""
@@ -42,11 +43,11 @@ class Feed:
         """Whether nobody will ever read what is said now."""
         return self._line is None
 
-    def put(self, message: str) -> bool:
+    def put(self, message: MessageText) -> bool:
         """Say something; False where nobody will hear it. A host too slow for what waits loses its connection."""
         return self.put_now(message)
 
-    def put_now(self, message: str) -> bool:
+    def put_now(self, message: MessageText) -> bool:
         """Say something on the connection as it is; False where there is none. It has no id and is never repeated."""
         if self._line is None:
             return False
@@ -58,7 +59,7 @@ class Feed:
             return False
         return self._send(piece)
 
-    def put_answer(self, message: str) -> None:
+    def put_answer(self, message: MessageText) -> None:
         """Say what must not be lost for its size; nothing where there is no connection."""
         if self._line is not None:
             self._line.load([sse.event(message)])
@@ -72,7 +73,7 @@ class Feed:
         """A wait until more should be said; None where there is no need to."""
         return self._line.room() if self._line is not None and self._line.is_clogged else None
 
-    def finish(self, last: str | None) -> None:
+    def finish(self, last: MessageText | None) -> None:
         """End the stream for good, after `last`, whatever its size."""
         if last is not None and self._line is not None:
             self._part(sse.event(last))
@@ -233,7 +234,7 @@ class LastingFeed(Feed):
         piece = f"id: {self.name}-{number}\n".encode() + piece
         self._log.append(self.name, number, piece)
 
-    def put(self, message: str) -> bool:
+    def put(self, message: MessageText) -> bool:
         """Say something, now or when the host comes back; False after the end."""
         if self._is_over:
             return False
@@ -248,7 +249,7 @@ class LastingFeed(Feed):
             self._send(piece)
         return True
 
-    def finish(self, last: str | None) -> None:
+    def finish(self, last: MessageText | None) -> None:
         """End the stream for good; a host that comes back later gets what it missed, and the end."""
         if self._is_over:
             return

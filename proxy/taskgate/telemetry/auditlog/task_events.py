@@ -133,7 +133,9 @@ def _of(
 
 def _result(task: TaskRecord) -> str | None:
     outcome = task.outcome
-    return None if outcome is None or isinstance(outcome, Faulted) else outcome.result
+    if outcome is None or isinstance(outcome, Faulted):
+        return None
+    return outcome.result if isinstance(outcome.result, str) else outcome.result.text()
 
 
 _ENDS: Final = {

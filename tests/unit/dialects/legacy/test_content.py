@@ -9,7 +9,7 @@ import pytest
 from helpers.counted_calls import counted_calls
 from requirements import covers
 from taskgate.dialects.legacy.content import LONG as LONG_FROM
-from taskgate.dialects.legacy.content import MOST_BLOCKS, fitting_content, fitting_messages
+from taskgate.dialects.legacy.content import MOST_BLOCKS, fitting_content, fitting_messages, knows_all_content
 from taskgate.mcp.versions import LEGACY, Revision
 from unit.dialects.legacy.judge import EVERY_HOST, check, read
 
@@ -40,6 +40,7 @@ def test_a_block_that_came_after_a_hosts_revision_is_put_into_words(host: Revisi
         assert told == content
     assert told.startswith(f"[{TEXT} , ")
     assert told.endswith(" ]")
+    assert knows_all_content(host) is (link is None and sound is None)
     assert read(told)[1:] == [link or read(LINK), sound or read(SOUND)]
     check({"content": read(told)}, "CallToolResult", host)
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from requirements import covers
 from taskgate.dialects.base import Foreign
 from taskgate.dialects.legacy.downstream import LegacyDownstream
 from taskgate.mcp.jsonrpc import Response, parse
+from taskgate.mcp.large import LargeJson, joined
 from taskgate.mcp.versions import Peer, Revision
 from taskgate.tasks.listing import listed
 from taskgate.tasks.policy import TaskSupport
@@ -73,13 +75,26 @@ def test_what_is_no_page_of_the_stateless_era_is_the_servers_fault() -> None:
 def test_an_outcome_of_a_server_of_the_stateless_era_is_made_to_fit(make_record: RecordMaker) -> None:
     done = make_record(status=TaskStatus.COMPLETED, outcome=Succeeded(result=FOREIGN, tool_error=False))
     text = DIALECT.task_outcome(8, done)
-    related = f'"_meta":{{"{RELATED_TASK}":{{"taskId":"{done.id}"}}}},'
-    assert text == f'{{"jsonrpc":"2.0","id":8,"result":{{{related}{CLEAN[1:]}}}'
+    related = f',"_meta":{{"{RELATED_TASK}":{{"taskId":"{done.id}"}}}}}}'
+    assert text == f'{{"jsonrpc":"2.0","id":8,"result":{CLEAN[:-1]}{related}}}'
     check_server_message(text, request_method="tasks/result")
     error = Faulted(error='{"code":-32021,"message":"no"}', reason=FaultReason.JSONRPC_ERROR)
-    told = DIALECT.task_outcome(8, make_record(status=TaskStatus.FAILED, outcome=error))
+    told = joined(DIALECT.task_outcome(8, make_record(status=TaskStatus.FAILED, outcome=error)))
     assert json.loads(told)["error"] == {"code": -32603, "message": "no", "data": {"upstreamCode": -32021}}
     check_server_message(told, request_method="tasks/result")
+
+
+@pytest.mark.parametrize("code", [-32021, -32000])
+def test_a_large_outcome_is_told_as_a_small_one(make_record: RecordMaker, code: int) -> None:
+    for outcome in (
+        Succeeded(result=FOREIGN, tool_error=False),
+        Faulted(error=f'{{"code":{code},"message":"é"}}', reason=FaultReason.JSONRPC_ERROR),
+    ):
+        status = TaskStatus.COMPLETED if isinstance(outcome, Succeeded) else TaskStatus.FAILED
+        small = make_record(status=status, outcome=outcome)
+        name, text = ("result", FOREIGN) if isinstance(outcome, Succeeded) else ("error", str(outcome.error))
+        large = replace(small, outcome=replace(outcome, **{name: LargeJson(text.encode())}))  # type: ignore[arg-type]
+        assert joined(DIALECT.task_outcome(8, large)) == DIALECT.task_outcome(8, small)
 
 
 def of_a_stateless_host(make_record: RecordMaker, **changes: Any) -> TaskRecord:

@@ -16,6 +16,7 @@ from taskgate.dialects.legacy.tasks import (
     task_object,
     with_related_task,
 )
+from taskgate.mcp.large import LargeJson, joined
 from taskgate.mcp.vocabulary import IMMEDIATE_RESPONSE
 from taskgate.tasks.listing import listed
 from taskgate.tasks.record import Faulted, FaultReason, Succeeded, TaskRecord, TaskStatus
@@ -173,7 +174,22 @@ def test_an_outcome_relates_to_its_task_and_keeps_every_other_byte(result: str, 
     assert with_related_task(result, ID) == related
     assert with_related_task(related, ID) == related
     check_definition(json.loads(related), "GetTaskPayloadResult")
+    whole = f'{{"jsonrpc":"2.0","id":"i","result":{related}}}'
+    assert joined(related_result("i", result, ID)) == whole
+    assert joined(related_result("i", LargeJson(result.encode()), ID)) == whole
     for text in (result, f" {result}"):
-        response = related_result("i", text, ID)
+        response = joined(related_result("i", text, ID))
         assert json.loads(response) == {"jsonrpc": "2.0", "id": "i", "result": json.loads(related)}
         assert related in response
+
+
+def test_a_large_outcome_of_the_other_era_is_made_to_fit_as_a_small_one() -> None:
+    theirs = '"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"},"x":1}'
+    for result in (
+        f'{{"resultType":"complete","content":["é"],"structuredContent":{{"a":1}},{theirs}}}',
+        f'{{"resultType":"complete",{theirs}}}',
+        f'{{"content":[],"structuredContent":["é"],{theirs}}}',
+    ):
+        small, large = related_result(1, result, ID), related_result(1, LargeJson(result.encode()), ID)
+        assert joined(small) == joined(large)
+        assert "serverInfo" not in joined(large)

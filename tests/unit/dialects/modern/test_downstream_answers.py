@@ -12,6 +12,7 @@ from taskgate.dialects.params import Params
 from taskgate.dialects.questions import Question
 from taskgate.dialects.stateless import Retry, Round, Subscription
 from taskgate.mcp.jsonrpc import Notification, Response, parse
+from taskgate.mcp.large import LargeJson, joined
 from taskgate.mcp.versions import Era, Peer, Revision
 from taskgate.tasks.record import Faulted, FaultReason, InputRequest, Succeeded, TaskRecord, TaskStatus, ToolCall
 from unit.dialects.modern.judge import TOLD, check, check_task, read
@@ -237,3 +238,13 @@ def test_a_task_of_the_other_era_is_shown_in_the_words_of_this_one(
     found = result_of(DIALECT.task_state("h", record))
     check_task(found, "GetTaskResult", name)
     assert list(found.get("inputRequests", {})) == list(DIALECT.outstanding(record))
+
+
+def test_a_large_outcome_is_told_as_a_small_one(make_record: RecordMaker) -> None:
+    result = '{"content":["é"],"_meta":{"x":1}}'
+    small, large = (
+        make_record(status=TaskStatus.COMPLETED, outcome=Succeeded(result=text, tool_error=False))
+        for text in (result, LargeJson(result.encode()))
+    )
+    assert joined(DIALECT.task_state("é", large)) == DIALECT.task_state("é", small)
+    assert joined(DIALECT.task_told("é", large)) == DIALECT.task_told("é", small)

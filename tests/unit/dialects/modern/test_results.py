@@ -9,9 +9,17 @@ from hypothesis import strategies as st
 
 from requirements import covers
 from taskgate.dialects.modern import results
-from taskgate.dialects.modern.results import answer, complete, is_complete, modern_error
+from taskgate.dialects.modern.results import (
+    answer,
+    complete,
+    is_complete,
+    large_complete,
+    large_modern_error,
+    modern_error,
+)
 from taskgate.dialects.modern.words import CACHEABLE, RELAYED
 from taskgate.mcp.jsonrpc import Response, parse
+from taskgate.mcp.large import LargeJson, joined
 from taskgate.mcp.versions import Era
 from unit.dialects.modern.judge import INFO, INFO_KEY, RELATED, TOLD, check, read
 
@@ -101,6 +109,19 @@ def test_a_tools_result_has_content_even_where_its_server_gave_none() -> None:
     assert "content" not in read(complete("{}", "prompts/get", None))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"content":["é"]}',
+        "{}",
+        f'{{"x":[1],"_meta":{{"{RELATED}":{{}},"io.modelcontextprotocol/x":1,"é":2}}}}',
+        f'{{"resultType":"x","content":[],"cacheScope":1,"_meta":{{"{RELATED}":1}}}}',
+    ],
+)
+def test_a_large_result_is_completed_as_a_small_one(text: str) -> None:
+    assert joined(large_complete(LargeJson(text.encode()))) == complete(text, "tools/call", None)
+
+
 @pytest.mark.parametrize("text", ["[]", "null", '"a"', "7", '{"task":{"taskId":"t"}}'])
 def test_what_is_no_result_is_the_servers_fault(text: str) -> None:
     found = read(answer("h", "tools/call", result(text), INFO, L))
@@ -151,6 +172,8 @@ def test_an_error_that_means_the_same_stays_to_the_byte() -> None:
 @pytest.mark.parametrize(("code", "told"), [(-32002, -32602), (-32020, -32603), (-32042, -32603), (-32099, -32603)])
 def test_a_code_of_the_other_era_is_never_told(code: int, told: int) -> None:
     text = f'{{"jsonrpc":"2.0","id":42,"error":{{"code":{code},"message":"no"}}}}'
+    error = f'{{"code":{code},"message":"é"}}'
+    assert joined(large_modern_error(LargeJson(error.encode()))) == modern_error(error) != error
     found = read(answer(7, "resources/read", response(text), INFO, L))
     assert (found["id"], found["error"]["code"], found["error"]["message"]) == (7, told, "no")
     check(found, "JSONRPCErrorResponse")
@@ -160,6 +183,7 @@ def test_a_code_of_the_other_era_is_never_told(code: int, told: int) -> None:
 def test_any_other_code_stays(code: int) -> None:
     error = f'{{ "message":"m" , "code" : {code} }}'
     assert modern_error(error) == error
+    assert joined(large_modern_error(LargeJson(error.encode()))) == error
 
 
 # --- servers of this era -------------------------------------------------------------------------------------------

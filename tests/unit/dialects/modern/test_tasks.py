@@ -17,7 +17,8 @@ from taskgate.dialects.modern.tasks import (
     presented_status,
     task_notification,
 )
-from taskgate.tasks.record import Faulted, FaultReason, InputRequest, Succeeded, TaskRecord, TaskStatus
+from taskgate.mcp.large import LargeJson, joined
+from taskgate.tasks.record import Faulted, FaultReason, InputRequest, Succeeded, TaskRecord, TaskStatus, text_of
 from unit.dialects.modern.judge import EXTENSION, INFO, RELATED, TOLD, check, check_task, read
 
 RecordMaker = Callable[..., TaskRecord]
@@ -171,3 +172,14 @@ def test_times_are_of_utc(make_record: RecordMaker) -> None:
     record = make_record()
     elsewhere = replace(record, created_at=EPOCH.astimezone(timezone(timedelta(hours=2))))
     assert get_result(elsewhere, INFO) == get_result(record, INFO)
+
+
+@pytest.mark.parametrize("outcome", [DONE, TOOL_FAILED, BROKE])
+def test_a_large_outcome_is_shown_as_a_small_one(make_record: RecordMaker, outcome: Succeeded | Faulted) -> None:
+    status = TaskStatus.COMPLETED if isinstance(outcome, Succeeded) else TaskStatus.FAILED
+    text = LargeJson(str(text_of(outcome)).encode())
+    name = "result" if isinstance(outcome, Succeeded) else "error"
+    small = make_record(status=status, outcome=outcome)
+    large = make_record(status=status, outcome=replace(outcome, **{name: text}))  # type: ignore[arg-type]
+    assert joined(get_result(large, INFO)) == get_result(small, INFO)
+    assert joined(task_notification(large, "s")) == task_notification(small, "s")
