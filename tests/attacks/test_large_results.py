@@ -4,18 +4,24 @@ Each is measured in a process that has served nothing large before: memory that 
 what the next result takes. Every answer is compared to the byte.
 """
 
+import asyncio
+import json
 from datetime import timedelta
 from pathlib import Path
+from secrets import token_urlsafe
 from typing import Final
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from attacks.gateway_under_attack import under_attack, watching
 from helpers.mcp_host import McpHost
 from helpers.records import after, keep, new_record
-from helpers.scripted_upstream import ScriptedServer
+from helpers.scripted_upstream import Reply, ScriptedServer, Turn
+from helpers.several_gateways import store_section
 from helpers.stateless_host import StatelessHost
+from helpers.store_server import SharedServer
 from helpers.waiting import bounded
 from taskgate.clock import SystemClock
 from taskgate.stores.sqlite import SqliteStore
@@ -155,3 +161,49 @@ async def test_a_result_that_is_fetched_with_tasks_get_takes_at_most_twice_its_s
     assert len(answer) - len(expected) < 1000
     assert watch.memory_growth <= 2 * SIZE
     assert watch.longest_silence < 1
+
+
+def answers(result: str) -> Reply:
+    """A tool that has this result."""
+
+    async def reply(turn: Turn) -> web.StreamResponse:
+        text = f'{{"jsonrpc":"2.0","id":{json.dumps(turn.id)},"result":{result}}}'
+        return web.Response(text=text, content_type="application/json")
+
+    return reply
+
+
+async def test_a_result_that_is_fetched_from_a_shared_store_takes_at_most_three_times_its_size(tmp_path: Path) -> None:
+    """What comes from Valkey is there twice for a moment: as it arrives, and in one."""
+    result = RESULTS["numbers, and more after them"]
+    key = tmp_path / "key"
+    key.write_text(token_urlsafe(32))
+    key.chmod(0o600)
+    async with (
+        bounded(60),
+        ScriptedServer() as server,
+        SharedServer(tmp_path) as shared,
+        aiohttp.ClientSession(read_bufsize=4 * MIB) as http,
+    ):
+        sections = {
+            "store": json.dumps(store_section(shared.options())),
+            "auth": f'{{mode: none, context: {{key_file: "{key}"}}}}',
+            "audit": "{enabled: false}",
+        }
+        server.script["echo"] = answers(result)
+        async with under_attack(tmp_path, server.url, **sections) as gateway:
+            host = McpHost(http, f"http://{gateway.listen}/reports/mcp")
+            await host.initialize()
+            task = (await host.start("echo"))["taskId"]
+            while (await host.task(task))["status"] == "working":
+                await asyncio.sleep(0.05)
+        async with under_attack(tmp_path, server.url, **sections) as gateway:
+            host = McpHost(http, f"http://{gateway.listen}/reports/mcp")
+            await host.initialize()
+            asked = {"jsonrpc": "2.0", "id": 7, "method": "tasks/result", "params": {"taskId": task}}
+            head = {"Mcp-Session-Id": host.session or "", "MCP-Protocol-Version": "2025-11-25"}
+            async with watching(gateway, "tasks/result from Valkey") as watch:
+                answer = await received(http, host.url, asked, head)
+    is_same = answer == f'{{"jsonrpc":"2.0","id":7,"result":{with_ours(result, task)}}}'.encode()
+    assert is_same, (answer[:300], answer[-300:])
+    assert watch.memory_growth <= 3 * SIZE
