@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -225,6 +226,29 @@ async def test_a_large_result_of_a_task_comes_back_to_the_byte(server: ScriptedS
     answer = await host.ask("tasks/result", {"taskId": task["taskId"]})
     assert answer.result["content"] == value["content"]
     assert not answer.streamed
+
+
+async def test_a_large_result_in_a_file_is_told_on_every_stream_as_it_is_fetched(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    hold = server.script["report"] = Hold()
+    value = {"content": [{"type": "text", "text": "ü\u2028\U0001f600" * 40_000}], "_meta": {"com.example/k": 1}}
+    config = configuration({"reports": server.url}, folder=tmp_path)
+    async with bounded(), running(config, data_directory=tmp_path) as gateway:
+        host, other = await gateway.greeted(), gateway.stateless()
+        task = (await host.start("report"))["taskId"]
+        async with other.listen(taskIds=[task]) as stream:
+            waiting = asyncio.create_task(host.ask("tasks/result", {"taskId": task}))
+            await hold.begun.wait()
+            hold.release(value)
+            answer = await waiting
+            told = (await stream.until("notifications/tasks", times=2))["params"]["result"]
+        fetched = await host.ask("tasks/result", {"taskId": task})
+        shown = (await other.get(task))["result"]
+    assert (answer.streamed, fetched.streamed) == (True, False)
+    assert answer.result == fetched.result
+    assert fetched.result["content"] == told["content"] == shown["content"] == value["content"]
+    assert told == shown == {"resultType": "complete", **value}
 
 
 async def test_a_result_that_is_too_large_makes_the_task_failed(server: ScriptedServer) -> None:
