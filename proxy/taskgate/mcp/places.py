@@ -30,6 +30,11 @@ class PlacedMember(Member):
         """Whether the bytes begin so."""
         return bool(self[0][self.start] == _OPEN_OBJECT)
 
+    @property
+    def is_array(self) -> bool:
+        """Whether the bytes begin so."""
+        return bool(self[0][self.start] == _OPEN_ARRAY)
+
 
 def read_places(body: bytes, shape: Shape) -> Members:
     """The members of the JSON object that `body` starts with, `shape` below it; places are counted in bytes.
@@ -157,7 +162,7 @@ WINDOW: Final = 256 * 1024
 FIRST_WINDOW: Final = 1024
 """Bytes that are looked at before it is known that a value is longer."""
 _FOLDS: Final = 8
-_QUOTE, _COLON, _COMMA, _OPEN_OBJECT, _CLOSE_OBJECT = b'":,{}'
+_QUOTE, _COLON, _COMMA, _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_ARRAY = b'":,{}['
 _SPACES: Final = re.compile(rb"[ \t\n\r]*").match
 _WORD: Final = re.compile(rb"[-+.0-9a-zA-Z]+").match
 _MARKS: Final = re.compile(rb'["\[\]{}]').finditer

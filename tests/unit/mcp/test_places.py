@@ -88,9 +88,10 @@ def test_a_walked_object_has_as_many_members_as_elsewhere() -> None:
         read_places(most[:-1] + b',"more":1}', META)
 
 
-def test_a_member_tells_whether_it_is_an_object() -> None:
+def test_a_member_tells_whether_it_is_an_object_or_an_array() -> None:
     found = read_places(b'{"a":{"b":1},"c":[1],"d":"{"}', META)
     assert [each.is_object for each in found.values()] == [True, False, False]
+    assert [each.is_array for each in found.values()] == [False, True, False]
 
 
 def test_places_in_a_large_object_take_the_memory_of_a_few_windows() -> None:
