@@ -11,6 +11,8 @@ from aiohttp import web
 from attacks.gateway_under_attack import under_attack, watching
 from helpers.mcp_host import McpHost
 from helpers.scripted_upstream import Hold, ScriptedServer, Turn, stream
+from helpers.stateless_host import StatelessHost
+from helpers.stateless_schema import CLIENT
 from helpers.token_issuer import TokenIssuer
 from helpers.waiting import bounded
 
@@ -147,3 +149,20 @@ async def test_bodies_that_never_end_hold_no_more_than_their_caller_may(tmp_path
             await asyncio.gather(*ends, return_exceptions=True)
         # 240 MiB were sent. Eight bodies more than there is room for are read, so that a refusal can name its request.
         assert watch.memory_growth < 100 * MIB
+
+
+async def test_what_hosts_say_of_themselves_is_kept_in_part_alone(tmp_path: Path) -> None:
+    async with bounded(60), ScriptedServer() as server, under_attack(tmp_path, server.url) as gateway:
+        url, much = f"http://{gateway.listen}/reports/mcp", {"name": "host", "version": "1", "much": ["ab"] * 600_000}
+        async with aiohttp.ClientSession() as http:
+            declared = {"protocolVersion": "2025-11-25", "capabilities": {"experimental": much}}
+            assert (await McpHost(http, url).ask("initialize", declared)).code == -32602
+            stateless = StatelessHost(http, url)
+            await stateless.ask("tools/list", meta={CLIENT: much})
+            async with watching(gateway, "hosts that say much of themselves") as watch:
+                for _ in range(15):
+                    await McpHost(http, url).initialize(clientInfo=much)
+                    assert (await stateless.ask("tools/list", meta={CLIENT: much})).result["tools"]
+        # One such object takes 45 MiB while it is read.
+        assert watch.memory_growth < 128 * MIB
+        assert watch.longest_silence < 2

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from taskgate.dialects.faults import TASKS_NEEDED
-from taskgate.dialects.reading import cut, meta_of, value_of
+from taskgate.dialects.reading import cut, kept_info, meta_of, value_of
 from taskgate.dialects.stateless import Stateless
 from taskgate.errors import (
     IncompleteMeta,
@@ -172,7 +172,7 @@ def _read_host(meta: Members) -> _Host:
         wrong = f"{LOG_LEVEL} must be one of {', '.join(LOG_LEVELS)}"
     if revision is None:
         return _Host(version, None, wrong)
-    peer = Peer(revision=revision, capabilities=capabilities, info=info if isinstance(info, dict) else {})
+    peer = Peer(revision=revision, capabilities=capabilities, info=kept_info(info) if isinstance(info, dict) else {})
     said = Stateless(peer, level, progress_token=None, declares_tasks=declares_tasks(capabilities))
     return _Host(version, said, wrong)
 

@@ -4,15 +4,20 @@ Everything of the wrong type is InvalidParams (decisions b). What must not live 
 """
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 from taskgate.errors import InvalidParams, MalformedMessage, TaskNotFound
-from taskgate.mcp.jsonrpc import Members, RawJson, splice
+from taskgate.mcp.jsonrpc import Member, Members, RawJson, splice
 from taskgate.tasks.record import TaskId
 
 TASK_ID: Final = r"[A-Za-z0-9_-]{32}"
 """What an id of ours looks like, as a regular expression."""
 MAX_TOOL_NAME: Final = 128
+MAX_CAPABILITIES: Final = 16 * 1024
+"""Letters of what a host may declare: sessions keep it, as a tree of up to 25 times its size."""
+MAX_WORD: Final = 512
+"""Letters that are kept of the name and the version of a host."""
 
 Edits = list[tuple[int, int, str]]
 
@@ -70,6 +75,18 @@ def task_id(params: Members) -> TaskId:
     return str(value)
 
 
+def check_capabilities(declared: Member | None) -> None:
+    """Raises InvalidParams for capabilities that are too large to be kept with a session."""
+    if declared is not None and declared.end - declared.start > MAX_CAPABILITIES:
+        raise InvalidParams(f"The capabilities are longer than {MAX_CAPABILITIES} characters")
+
+
+def kept_info(info: Mapping[str, Any]) -> dict[str, Any]:
+    """What is kept of what a host says it is: its name and version. The rest may be large, and serves nothing here."""
+    words = {name: info[name] for name in _WORDS if isinstance(info.get(name), str)}
+    return {name: word[:MAX_WORD] for name, word in words.items()}
+
+
 def is_task_id(value: object) -> bool:
     """Whether this could be an id of ours."""
     return isinstance(value, str) and _TASK_ID.fullmatch(value) is not None
@@ -86,3 +103,4 @@ def cut(text: str, begin: int, end: int, edits: Edits) -> RawJson:
 
 
 _TASK_ID: Final = re.compile(TASK_ID)
+_WORDS: Final = ("name", "version")

@@ -69,8 +69,8 @@ _MODERN_BY_NAME: Final[dict[str, Revision]] = {revision.value: revision for revi
 class Peer:
     """What one side said about itself: in the handshake, or in one request of the stateless era.
 
-    `capabilities` and `info` are the parsed objects as sent; nothing in them is trusted further than its type was
-    checked where it is read.
+    `capabilities` is the parsed object as sent, and so is `info` of a server; of a host it is the name and version.
+    Nothing in them is trusted further than its type was checked where it is read.
     """
 
     revision: Revision

@@ -49,6 +49,13 @@ def test_a_request_need_say_no_more_than_its_version_and_capabilities(more: dict
     assert routed("tools/list", **more) == expected
 
 
+@pytest.mark.parametrize("size", [10, 10_000], ids=["small", "large"])
+def test_of_what_a_host_says_it_is_its_name_and_version_are_kept(size: int) -> None:
+    info = {"name": "h", "version": "1" * 1000, "title": "t", "icons": ["x" * size]}
+    assert routed("tools/list", **{CLIENT: info}).peer.info == {"name": "h", "version": "1" * 512}
+    assert routed("tools/list", **{CLIENT: {"name": 1}}).peer.info == {}
+
+
 @covers("H-MOD-6")
 def test_a_request_may_repeat_arguments_in_its_headers() -> None:
     headers = said("tools/call")._replace(params={"region": "south"})

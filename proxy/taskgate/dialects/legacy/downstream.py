@@ -35,7 +35,15 @@ from taskgate.dialects.legacy.params import cursor_of, kept, passage, task_wish
 from taskgate.dialects.legacy.results import NO_TASK
 from taskgate.dialects.legacy.tasks import create_result, list_result, related_result, task_object
 from taskgate.dialects.legacy.tools import amend_tools, fitting_tools
-from taskgate.dialects.reading import meta_of, task_id, text_member, tool_name, value_of
+from taskgate.dialects.reading import (
+    check_capabilities,
+    kept_info,
+    meta_of,
+    task_id,
+    text_member,
+    tool_name,
+    value_of,
+)
 from taskgate.dialects.repeats import repeat_key
 from taskgate.errors import InvalidParams, SessionRequired, UnknownMethod
 from taskgate.mcp import vocabulary as words
@@ -188,7 +196,8 @@ class LegacyDownstream:
 
 def _open_session(request: Request) -> OpenSession:
     offered = text_member(request.params, "protocolVersion", "protocolVersion")
-    capabilities, info = _object(request, "capabilities"), _object(request, "clientInfo")
+    check_capabilities(request.params.get("capabilities"))
+    capabilities, info = _object(request, "capabilities"), kept_info(_object(request, "clientInfo"))
     peer = Peer(revision=find_revision(offered) or NEWEST, capabilities=capabilities, info=info)
     return OpenSession(id=request.id, peer=peer)
 

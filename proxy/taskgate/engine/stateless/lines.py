@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
+from taskgate.dialects.reading import MAX_CAPABILITIES
 from taskgate.engine.guard.callers import speaker
 from taskgate.engine.mounts import Mount
 from taskgate.engine.places import asked_of
@@ -32,9 +33,6 @@ MAX_IDLE: Final = 16
 MOST_OWNERS: Final = 10_000
 LOOKED_AT: Final = 8
 """Callers at mounts of whom lines are kept, and how many are looked at for idle ones when there is one too many."""
-
-MAX_CAPABILITIES: Final = 64 * 1024
-"""Letters of what a request may declare: a line keeps it."""
 
 MOST_KEPT: Final = 256
 LONGEST_KEPT: Final = 4 * 1024
@@ -245,7 +243,7 @@ class _Kind(NamedTuple):
 def _kind(peer: Peer) -> _Kind:
     capabilities = _canonical(peer.capabilities)
     if len(capabilities) > MAX_CAPABILITIES:
-        raise InvalidParams("The capabilities are too large")
+        raise InvalidParams(f"The capabilities are longer than {MAX_CAPABILITIES} characters")
     return _Kind(peer.revision, capabilities)
 
 

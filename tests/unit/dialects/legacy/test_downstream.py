@@ -20,6 +20,7 @@ from taskgate.dialects.base import (
     Relay,
 )
 from taskgate.dialects.legacy.downstream import LegacyDownstream
+from taskgate.dialects.reading import MAX_CAPABILITIES
 from taskgate.errors import InvalidParams, MalformedMessage, SessionRequired, TaskNotFound, UnknownMethod
 from taskgate.mcp.jsonrpc import parse
 from taskgate.mcp.versions import LEGACY, NEWEST, Peer, Revision
@@ -86,6 +87,22 @@ def test_a_handshake_of_wrong_types_is_refused(params: str | None, told: str) ->
 def test_a_host_that_says_nothing_about_itself_is_served(nothing: str) -> None:
     intent = decode(request("initialize", f'{{"protocolVersion":"2025-06-18"{nothing}}}'), None)
     assert intent == OpenSession(id=1, peer=Peer(revision=Revision.R2025_06_18, capabilities={}, info={}))
+
+
+def test_a_host_may_declare_so_much_and_no_more() -> None:
+    most = '{"experimental":"' + "x" * (MAX_CAPABILITIES - len('{"experimental":""}')) + '"}'
+    assert isinstance(
+        decode(request("initialize", f'{{"protocolVersion":"1","capabilities":{most}}}'), None), OpenSession
+    )
+    with pytest.raises(InvalidParams, match=r"^The capabilities are longer than 16384 characters$"):
+        decode(request("initialize", f'{{"protocolVersion":"1","capabilities":{most[:-1]} }}}}'), None)
+
+
+def test_of_what_a_host_says_it_is_its_name_and_version_are_kept() -> None:
+    info = f'{{"name":"h","version":"{"1" * 1000}","title":"t","icons":[{{"src":"data:,{"x" * 100_000}"}}]}}'
+    intent = decode(request("initialize", f'{{"protocolVersion":"1","clientInfo":{info}}}'), None)
+    assert isinstance(intent, OpenSession)
+    assert intent.peer.info == {"name": "h", "version": "1" * 512}
 
 
 OTHERS = [

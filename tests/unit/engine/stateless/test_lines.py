@@ -12,8 +12,9 @@ import pytest
 from helpers.manual_clock import ManualClock
 from helpers.waiting import bounded, eventually
 from taskgate.auth.context import ANONYMOUS, AuthContext
+from taskgate.dialects.reading import MAX_CAPABILITIES
 from taskgate.engine.mounts import Mount
-from taskgate.engine.stateless.lines import MAX_CAPABILITIES, MAX_IDLE, MOST_KEPT, Line, Lines
+from taskgate.engine.stateless.lines import MAX_IDLE, MOST_KEPT, Line, Lines
 from taskgate.errors import InvalidParams
 from taskgate.mcp.jsonrpc import Notification, parse
 from taskgate.mcp.versions import Peer, Revision
