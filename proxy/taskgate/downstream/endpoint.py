@@ -33,7 +33,7 @@ from taskgate.downstream.visits import NO_VERB, Visits
 from taskgate.engine.messages import Answer, Inbound, ListenerRefused, Reply, Verb
 from taskgate.telemetry import visit
 from taskgate.telemetry.audit import Audit, HttpAnswered, HttpRefused, NoTrail, Trail
-from taskgate.telemetry.visit import Visit
+from taskgate.telemetry.visit import LARGE, Visit
 
 _EMPTY: Final = CIMultiDict({hdrs.SERVER: SERVER_NAME})
 _JSON: Final = CIMultiDict({hdrs.CONTENT_TYPE: "application/json", hdrs.SERVER: SERVER_NAME})
@@ -94,6 +94,8 @@ class Endpoint:
                 # Nobody was told anything, or not all of it: the host has left, or the listener ends.
                 self._record(route, seen.verb, 0, began)
             visit.leave(token)
+            if seen.message is not None and len(seen.message.text) > LARGE:
+                seen.lighten()
         if connection.leaving and response.prepared and response.keep_alive:
             # What was promised when it began may be acted upon the moment it ends.
             connection.keep_promise()

@@ -55,7 +55,7 @@ from taskgate.mcp.large import joined
 from taskgate.mcp.versions import Era
 from taskgate.telemetry.audit import Audit, CapRefused, HttpRefused, PartAnswered, RpcAnswered, TaskDenied
 from taskgate.telemetry.tracing import UNTRACED, Tracing
-from taskgate.telemetry.visit import Visit, client_of, within
+from taskgate.telemetry.visit import LARGE, Visit, client_of, within
 
 log = getLogger("taskgate.gateway")
 
@@ -235,6 +235,8 @@ class Gateway:
                 return None if reply.body is None else joined(reply.body)
             finally:
                 self._audit.record(PartAnswered())
+                if len(element) > LARGE:
+                    seen.lighten()
         return joined(reply.body) if isinstance(message, Request) and reply.body is not None else None
 
     def _expect_room(self, exchange: Exchange, caller: AuthContext, body: bytes) -> TooManyBytes | None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple, Protocol
 
-from taskgate.mcp.jsonrpc import Message
+from taskgate.mcp.jsonrpc import Message, Request
 from taskgate.telemetry.tracing import Span
 
 
@@ -99,6 +99,14 @@ class Visit:
         part.message = message
         return part
 
+    def lighten(self) -> None:
+        """Let go of what the host sent, but for what the request is called by: it is over, and was told of.
+
+        A timer that was cancelled keeps its context, and so the visit, until it would have rung.
+        """
+        request = self.message
+        self.message = Request(request.id, request.method, {}, "", "") if isinstance(request, Request) else None
+
     def behind(self) -> Visit:
         """What goes on of it in the background, for the call of a task: without the message, which is not kept."""
         rest = self.part(None)
@@ -106,6 +114,8 @@ class Visit:
         return rest
 
 
+LARGE: Final = 4 * 1024
+"""Letters of a message from which on a visit that is over is lightened."""
 _LONGEST: Final = 512
 """Letters that are kept of a word of a host's."""
 _CURRENT: Final[ContextVar[Visit | None]] = ContextVar("taskgate_visit", default=None)
