@@ -22,7 +22,8 @@ def end_of(text: str, at: int) -> int:
     """
     size, rest = FIRST_PIECE, len(text) - at
     while True:
-        piece = text[at : at + size]
+        # Of a whole document objects would be made, which nobody wants: so something follows, which no value can hold.
+        piece = text[at : at + size] if size < rest else f"{text[at:]}\0"
         problem, place = _problem_of(piece)
         if problem is not None and problem not in _EXPECTED and (r"\ud" in piece or r"\uD" in piece):
             # Lone surrogates are JSON though orjson refuses them. Another escape of the same length takes the place of
@@ -31,7 +32,7 @@ def end_of(text: str, at: int) -> int:
         if problem is None or problem == _FOLLOWED:
             # Where something follows is told, and space may stand before it.
             return at + len(piece[:place].rstrip(_SPACE))
-        if problem != _CUT or len(piece) == rest:
+        if problem != _CUT or size >= rest:
             raise (NumberTooLarge if problem == _INFINITE else ValueError)(problem)
         # The last step takes what there is: a value that fills the text is then checked little more than once.
         size = 4 * size if 16 * size <= rest else rest

@@ -145,7 +145,7 @@ def read_object(text: str, shape: Shape, most: int = MOST_MEMBERS) -> Members:
             found, end = walk(text, at, shape, most)
             _expect_end(text, end)
             return found
-        _expect_end(text, _SCAN(text, at)[1])
+        _expect_end(text, _read_value(text, at, at)[1])
     except NumberTooLarge:
         raise UnparsableMessage("A number in the body is too large") from None
     except NOT_JSON:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.mcp.jsonrpc import Message, Request, parse
 from taskgate.mcp.spans import keys_of
 
@@ -47,6 +48,21 @@ def test_a_message_costs_its_text_and_the_text_of_its_parameters(
         cost, _ = kept(body)
         # With room for what measures coverage.
         assert cost < 2.2 * len(body) + 4096
+
+
+@pytest.mark.parametrize("end", ["", "]", " 1"], ids=["whole", "one bracket more", "followed"])
+def test_nothing_is_made_of_a_large_array_that_is_no_message(end: str) -> None:
+    body = (SHAPES["short strings"](400_000) + end).encode()
+    gc.collect()
+    tracemalloc.start()
+    try:
+        with pytest.raises(UnparsableMessage if end else MalformedMessage):
+            parse(body, max_depth=9)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # What the parser needs for itself; with a tree it would be 25 times.
+    assert peak < 16 * len(body)
 
 
 def test_what_was_passed_over_is_read_when_it_is_looked_at() -> None:
