@@ -255,11 +255,13 @@ class HostConnection(web.RequestHandler):
         try:
             await response.prepare(http)
             await response.write_eof()
-        except ConnectionError:
+            transport = self.transport
+            if transport is not None:
+                transport.write_eof()
+        except OSError:
+            # Also where the host reset the connection, which is not noticed yet.
             return
-        transport = self.transport
         if transport is not None:
-            transport.write_eof()
             transport.resume_reading()
             await asyncio.wait([self.lost], timeout=_LINGER)
 

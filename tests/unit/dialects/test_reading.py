@@ -8,9 +8,13 @@ from hypothesis import strategies as st
 
 from requirements import covers
 from taskgate.dialects.reading import (
+    MAX_CAPABILITIES,
     MAX_TOOL_NAME,
+    MAX_WORD,
+    check_capabilities,
     cut,
     is_task_id,
+    kept_info,
     meta_of,
     task_id,
     text_member,
@@ -151,3 +155,25 @@ def test_a_single_edit_counts_where_it_lies_in_the_text(places: tuple[int, int, 
     inside = begin <= start and stop <= end
     left = splice("0123456789", [(start, stop, "x")] if inside else [])
     assert cut("0123456789", begin, end, [(start, stop, "x")]) == left[begin : len(left) - (10 - end)]
+
+
+def test_capabilities_may_be_so_long_and_no_longer() -> None:
+    check_capabilities(None)
+    most = f'{{"a":"{"x" * (MAX_CAPABILITIES - 8)}"}}'
+    check_capabilities(params_of(f'{{"c":{most}}}')["c"])
+    with pytest.raises(InvalidParams, match=r"^The capabilities are longer than 16384 characters$"):
+        check_capabilities(params_of(f'{{"c":{most[:-1]} }}}}')["c"])
+
+
+@pytest.mark.parametrize(
+    ("info", "kept"),
+    [
+        ({}, {}),
+        ({"name": "h", "version": "1", "title": "t"}, {"name": "h", "version": "1"}),
+        ({"name": 1, "version": None}, {}),
+        ({"version": "x" * (MAX_WORD + 1)}, {"version": "x" * MAX_WORD}),
+    ],
+    ids=["nothing", "more", "no words", "long"],
+)
+def test_of_what_a_host_says_it_is_two_words_are_kept(info: dict[str, Any], kept: dict[str, Any]) -> None:
+    assert kept_info(info) == kept

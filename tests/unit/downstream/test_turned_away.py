@@ -1,6 +1,7 @@
 """Whoever is not let in is told so before the body has come, and nothing more is received from them."""
 
 import asyncio
+import socket
 
 import pytest
 
@@ -58,6 +59,22 @@ async def test_of_whoever_is_not_let_in_nothing_more_is_kept() -> None:
         assert connection._latest_body.total_bytes == 0
         host.stop_sending()
         assert await host.at_end()
+
+
+async def test_whoever_leaves_before_the_refusal_is_no_fault_of_ours(caplog: pytest.LogCaptureFixture) -> None:
+    async with opened() as gate:
+        host = socket.create_connection(gate.address)
+
+        async def deny_who_is_gone(_: Exchange) -> Reply:
+            # The answer is sent all the same, and answered by the system that nobody is there.
+            host.close()
+            return DENIED
+
+        gate.engine.turn_away = deny_who_is_gone
+        host.sendall(post("", Content_Length="2"))
+        await eventually(lambda: gate.facts.answered() == [("mcp", "POST", 401)])
+        await eventually(lambda: not _connections(gate))
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_whoever_is_not_let_in_is_never_told_to_go_on() -> None:
