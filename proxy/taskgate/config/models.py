@@ -96,7 +96,7 @@ class ServerSection(Section):
     max_connections: Count = 10_000
     """Connections of hosts that may be open at once; a third of the limit of open files, where that is less."""
     max_connections_per_address: Count = 512
-    """Those of one address, but of one in trusted_proxies; the log tells at 80 %."""
+    """Those of one address (IPv6: of a /64), but of one in trusted_proxies; the log tells at 80 %."""
     max_streams_per_context: Count = 16
     """Event streams of one caller that may be open at once: GET streams and subscriptions."""
     require_task_name: Flag = False

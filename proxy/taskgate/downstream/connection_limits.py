@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from taskgate import descriptors
 from taskgate.downstream.peers import Network, Peers
+from taskgate.engine.admission.rates import block_of
 from taskgate.log_throttle import ThrottledLog
 
 _TOLD_AT: Final = 0.8
@@ -27,7 +28,10 @@ _log = getLogger("taskgate.downstream")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionBounds:
-    """How many connections there can be: in all, and of one address that is in none of the networks `exempt`."""
+    """How many connections there can be: in all, and of one address that is in none of the networks `exempt`.
+
+    Of IPv6 a /64 is one address: whoever has one has all of it.
+    """
 
     total: int
     per_address: int
@@ -89,8 +93,10 @@ class ConnectionCounts:
             del self._by_address[address]
 
     def _address(self, host: str) -> str | None:
-        """Whom a connection is counted for; None for a proxy that speaks for many."""
-        return None if self._proxies.trusts_any and self._proxies.trusts(host) else host
+        """Whom a connection is counted for, of IPv6 its whole site; None for a proxy that speaks for many."""
+        if self._proxies.trusts_any and self._proxies.trusts(host):
+            return None
+        return block_of(self._proxies.address_of(host))
 
 
 class BoundedSocket(socket.socket):

@@ -55,6 +55,19 @@ async def test_an_address_has_as_many_as_it_may_and_another_as_many_again(counts
     assert counted.admit("192.0.2.2", LOW) is not None
 
 
+async def test_a_site_of_ipv6_is_one_address(counts: Counts) -> None:
+    counted = counts(per_address=2)
+    site = ("2001:db8::1", "2001:db8::2", "2001:db8::3%eth0")
+    assert [counted.admit(address, LOW) is not None for address in site] == [True, True, False]
+    assert counted.admit("2001:db8:0:1::1", LOW) is not None
+
+
+async def test_ipv4_within_ipv6_is_no_site(counts: Counts) -> None:
+    counted = counts(per_address=1)
+    hosts = ("::ffff:192.0.2.1", "::ffff:192.0.2.2", "192.0.2.2")
+    assert [counted.admit(address, LOW) is not None for address in hosts] == [True, True, False]
+
+
 async def test_what_is_over_makes_room(counts: Counts) -> None:
     counted = counts(per_address=1)
     ended = counted.admit("192.0.2.1", LOW)
