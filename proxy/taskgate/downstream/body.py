@@ -14,8 +14,12 @@ from aiohttp.http import HttpVersion11
 from aiohttp.http_exceptions import HttpProcessingError
 
 from taskgate.downstream.door import BAD_REQUEST, BODY_TOO_LARGE, NO_BYTES, TOO_SLOW, Refused
+from taskgate.downstream.protocol import HostConnection
 from taskgate.engine.bytes_in_flight import SMALL, BytesInFlight, Receipt
 
+MOST_BESIDE: Final = 64 * 1024
+EACH_BESIDE: Final = 8
+"""Bytes that may come beside a body, and bytes of it for each one more: chunks of 64 have one for each ten."""
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -57,6 +61,7 @@ class Bodies:
         )
         pieces: list[bytes] = []
         received, counted = 0, SMALL
+        frames = _Frames(http)
         receipt: Receipt | None = None
         try:
             if (http.content_length or 0) > SMALL:
@@ -68,6 +73,9 @@ class Bodies:
                 received += len(piece)
                 if received > self.max_body:
                     raise Refused(BODY_TOO_LARGE)
+                # Behind its end comes what is of the next request.
+                if not payload.is_eof() and frames.are_too_many():
+                    raise Refused(BAD_REQUEST)
                 pieces.append(piece)
                 if received > counted:
                     receipt, counted = receipt or budget.receipt(caller), received
@@ -78,3 +86,22 @@ class Bodies:
             if receipt is not None:
                 receipt.close()
         return b"".join(pieces)
+
+
+class _Frames:
+    """What comes beside the bytes of a body, which are heads of chunks: each chunk costs as much time as kilobytes."""
+
+    __slots__ = ("_body", "_connection", "_least")
+
+    def __init__(self, http: web.BaseRequest) -> None:
+        connection = http.protocol
+        assert isinstance(connection, HostConnection)
+        self._connection = connection
+        self._body = http.content
+        self._least = connection.received - http.content.total_bytes
+
+    def are_too_many(self) -> bool:
+        """Whether there is more of them than chunks of a sensible size have."""
+        connection, size = self._connection, self._body.total_bytes
+        beside = connection.received - connection.most_unparsed - size - self._least
+        return beside > MOST_BESIDE + size // EACH_BESIDE

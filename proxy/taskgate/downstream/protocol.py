@@ -29,6 +29,8 @@ SERVER_NAME: Final = "taskgate"
 FIRST_REQUEST: Final = 1.0
 """Seconds in which a host that connects while the listener closes may send its request."""
 
+MOST_READ: Final = 256 * 1024
+"""Bytes that asyncio reads at once."""
 _MOST_FIELDS: Final = 100
 _LINGER: Final = 1.0
 """Seconds in which a refused peer may finish sending: closing at once would reset the connection under the answer."""
@@ -56,6 +58,7 @@ class HostConnection(web.RequestHandler):
         "leaving",
         "long_heads",
         "lost",
+        "received",
     )
 
     def __init__(
@@ -92,6 +95,8 @@ class HostConnection(web.RequestHandler):
         self.closing = self.leaving = False
         self.exchange: Departing | None = None
         self.long_heads = False
+        self.received = 0
+        """Bytes that came, whatever they are."""
         self.lost: asyncio.Future[None] = self._loop.create_future()
 
     # Coming and going.
@@ -165,6 +170,7 @@ class HostConnection(web.RequestHandler):
         count, body = self._request_count, self._latest_body
         between = body.is_eof()
         self._since_head += len(data)
+        self.received += len(data)
         try:
             super().data_received(data)
         except Exception:  # whatever the parser chokes on: asyncio would log it together with the peer's bytes
@@ -192,6 +198,11 @@ class HostConnection(web.RequestHandler):
             # What is read from here on need not be of the request that is being read now.
             with nobody():
                 super().resume_reading(resume_parser)
+
+    @property
+    def most_unparsed(self) -> int:
+        """The most of what came that the parser may not have gone through yet."""
+        return MOST_READ if self._reading_paused else 0
 
     def _give_up_on_head(self) -> None:
         if self._head.size:

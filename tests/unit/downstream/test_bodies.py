@@ -116,6 +116,35 @@ async def test_chunks_are_put_together(gate: Gate) -> None:
     assert gate.engine.bodies[0] == b'{"a":1}'
 
 
+@pytest.mark.parametrize("at_once", [True, False], ids=["with the head", "after the head"])
+async def test_chunks_of_a_byte_are_refused_once_they_are_very_many(at_once: bool) -> None:
+    async with opened(max_body=2**22) as gate, gate.host() as host:
+        chunks = [b"1\r\n \r\n" * 2**14] * 20
+        if not at_once:
+            await host.send(CHUNKED_POST)
+        assert refused(await host.ask(*([CHUNKED_POST] if at_once else []), *chunks), 400)
+        host.stop_sending()
+        assert await host.at_end()
+    assert gate.engine.bodies == []
+
+
+@pytest.mark.parametrize("size", [64, 2**10, 2**17])
+async def test_chunks_of_any_sensible_size_may_be_very_many(size: int) -> None:
+    async with opened(max_body=2**22) as gate, gate.host() as host:
+        chunk = b"%x\r\n%b\r\n" % (size, b"x" * size)
+        await host.send(CHUNKED_POST, *[chunk * (2**17 // size)] * 16)
+        assert (await host.ask(b"0\r\n\r\n")).status == 200
+    assert [len(body) for body in gate.engine.bodies] == [2**21]
+
+
+async def test_what_comes_with_the_end_of_a_body_is_of_the_next_one() -> None:
+    async with opened(max_body=2**22) as gate, gate.host() as host:
+        await host.send(CHUNKED_POST + b"1\r\nx\r\n")
+        await host.send(b"0\r\n\r\n" + post("y" * 200_000))
+        assert [(await host.answer()).status for _ in range(2)] == [200, 200]
+    assert [len(body) for body in gate.engine.bodies] == [1, 200_000]
+
+
 BAD_CHUNKS = {
     "no size": b"\r\n{}\r\n0\r\n\r\n",
     "a size that is no number": b"zz\r\n{}\r\n0\r\n\r\n",
