@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from helpers.manual_clock import EPOCH
-from helpers.records import OWNER, after, keep, new_record
+from helpers.records import OWNER, after, keep, new_call, new_peer, new_record
 from helpers.waiting import bounded
 from taskgate.errors import TooManyBytes, TooManyTasks
 from taskgate.limits.caps import Cap, CapScope
@@ -53,6 +53,14 @@ async def test_bytes_are_those_of_parameters_and_outcomes_as_they_are_stored(sto
     assert await store.swap(after(other, faulted), expected=0)
     assert await kept(store, scope=scope) == (17 if scope is CapScope.CONTEXT else 20)
     assert await kept(store, other.owner) == 3
+
+
+@pytest.mark.parametrize(("declared", "counted"), [(800, 0), (10_000, 10_000 - 1024)], ids=["usual", "much"])
+async def test_what_a_host_declares_counts_where_it_is_much(store: Store, declared: int, counted: int) -> None:
+    peer = new_peer(capabilities={"experimental": {"a": "x" * declared}})
+    await keep(store, new_record(call=new_call(peer=peer), params="x" * 10))
+    # Besides there are the names, the revision and who the host is.
+    assert 10 + counted <= await kept(store) < 10 + counted + 200
 
 
 async def test_an_outcome_is_kept_however_little_room_there_is(store: Store) -> None:

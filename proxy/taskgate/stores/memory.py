@@ -25,7 +25,7 @@ from taskgate.stores.base import (
 from taskgate.stores.codec import as_head, longer_lease, pack_time, with_bodies
 from taskgate.stores.journal import GONE, Journal
 from taskgate.stores.memory_lists import Lists, in_order, is_wanted
-from taskgate.stores.room import Room, Shares, stored_size
+from taskgate.stores.room import Room, Shares, made_size, stored_size
 from taskgate.tasks.listing import Page, Position, TaskFilter, TaskOrder, listed
 from taskgate.tasks.record import Lease, Outcome, OwnerKey, TaskId, TaskRecord, TaskStatus, altered
 
@@ -71,7 +71,7 @@ class MemoryStore:
                 return earlier
         if record.id in self._kept:
             raise StoreUnavailable("A task of that id is stored already")
-        shares, size = _shares(record), stored_size(record.call.params, record.outcome)
+        shares, size = _shares(record), made_size(record)
         refusal = self._room.refusal(shares, caps, pack_time(record.created_at))
         if refusal is not None:
             raise refusal

@@ -11,12 +11,14 @@ from taskgate.errors import TooManyBytes, TooManyTasks
 from taskgate.limits.caps import Cap, CapScope
 from taskgate.mcp.jsonrpc import RawJson
 from taskgate.mcp.large import LargeJson
-from taskgate.stores.codec import pack_text
+from taskgate.stores.codec import pack_peer, pack_text
 from taskgate.stores.unfinished import Unfinished
-from taskgate.tasks.record import Outcome, Succeeded
+from taskgate.tasks.record import Outcome, Succeeded, TaskRecord
 
 EVERYBODY: Final = b""
 """What all records share."""
+USUAL_PEER: Final = 1024
+"""Bytes that a host may say of itself before they count: those of hosts have some hundreds."""
 TOO_MANY: Final = {
     CapScope.CONTEXT: "unfinished tasks",
     CapScope.TENANT: "unfinished tasks of the tenant",
@@ -75,6 +77,12 @@ class Room:
             # As many contexts are remembered as have anything.
             del self._bytes[context]
         self._bytes[EVERYBODY] += size
+
+
+def made_size(record: TaskRecord) -> int:
+    """The bytes that count of a record when it is made: its bodies, and what its host declared beyond what is usual."""
+    size, peer = stored_size(record.call.params, record.outcome), record.call.peer
+    return size + max(0, len(pack_peer(peer)) - USUAL_PEER) if peer.capabilities else size
 
 
 def stored_size(params: RawJson | None, outcome: Outcome | None) -> int:

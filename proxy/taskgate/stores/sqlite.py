@@ -27,7 +27,7 @@ from taskgate.stores.base import (
 from taskgate.stores.codec import LARGE, as_head, pack_peer, pack_time, unpack_head, unpack_peer, unpack_time
 from taskgate.stores.journal import GONE, Journal
 from taskgate.stores.repeats import Repeats
-from taskgate.stores.room import Shares, stored_size
+from taskgate.stores.room import Shares, made_size
 from taskgate.stores.sqlite_file import OpenFile
 from taskgate.stores.sqlite_pages import page_statement
 from taskgate.stores.sqlite_reader import Reader
@@ -217,7 +217,7 @@ class SqliteStore:
 
     def _write(self, record: TaskRecord, shares: Shares, repeat: bytes | None) -> "asyncio.Future[None]":
         """Send a record on its way, with room that is given back should it not arrive."""
-        size = stored_size(record.call.params, record.outcome)
+        size = made_size(record)
         expires = None if record.status.is_terminal else pack_time(record.expires_at)
 
         def told(_: None) -> None:

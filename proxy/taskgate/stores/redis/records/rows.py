@@ -38,7 +38,7 @@ from taskgate.stores.codec import (
 )
 from taskgate.stores.redis.connection import Script, Value
 from taskgate.stores.redis.keys import digest
-from taskgate.stores.room import stored_size
+from taskgate.stores.room import made_size, stored_size
 from taskgate.tasks.listing import STATES, TaskState
 from taskgate.tasks.record import Lease, Outcome, OwnerKey, TaskRecord
 
@@ -120,7 +120,7 @@ def inserted(
     return [
         *(root, mark, record.id, record.revision, _span(record), owner, state),
         *(_time_text(record.created_at), _time_text(record.updated_at), pack_time(record.expires_at)),
-        *(is_open, holder, until, name, stored_size(record.call.params, record.outcome)),
+        *(is_open, holder, until, name, made_size(record)),
         *(" ".join(filter(None, shares)), _sends(record), head or pack_head(record), len(bounds) // 3, not_after),
         *bounds,
         *_bodies(record),
