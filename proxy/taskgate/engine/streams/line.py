@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import ClassVar, Final
 
 FEED_BYTES: Final = 4 * 1024 * 1024
-"""How much may wait for a host that reads slowly before its stream is ended."""
+"""How much may wait for a host that reads slowly before its stream is ended; one message more may, whatever its size."""
 
 
 class Line:
@@ -62,11 +62,14 @@ class Line:
         return self._closed and not self._waiting
 
     def put(self, piece: bytes) -> bool:
-        """Queue one piece; False where too much waits already: the connection should end."""
+        """Queue one piece; False where too much waits already: the connection should end.
+
+        The size of the piece itself does not count: a host that reads in time gets a message of any size.
+        """
         if self._reader is not None and not self._waiting and self._pass_on(piece):
             self._passed_on_at = self._reader.get_loop().time()
             return True
-        if self._waiting and self._size + len(piece) > self._limit:
+        if self._size >= self._limit:
             return False
         self._queue(piece, len(piece))
         self._wake()

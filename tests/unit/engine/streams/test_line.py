@@ -23,6 +23,15 @@ async def test_what_is_loaded_leaves_the_bound_to_others_but_is_waited_for(line:
     assert not line.put(TEN)
 
 
+async def test_a_piece_above_the_bound_is_taken_behind_a_small_one_and_none_after_it(line: Line) -> None:
+    assert line.put(b"id")
+    assert line.put(TEN * 5)
+    assert not line.put(TEN)
+    async with bounded():
+        assert [await line.next(5) for _ in range(2)] == [b"id", TEN * 5]
+    assert line.put(TEN)
+
+
 async def test_there_is_room_again_when_most_of_what_was_loaded_has_left(line: Line) -> None:
     line.load([TEN, TEN])
     room = asyncio.create_task(line.room())
