@@ -3,9 +3,11 @@
 import asyncio
 import os
 import signal
+import sqlite3
 import ssl
 import sys
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -18,9 +20,9 @@ from example.processes import running
 from attacks.gateway_under_attack import under_attack
 from helpers.certificates import Authority, put
 from helpers.gateway_process import gateway_process, write_configuration
-from helpers.mcp_host import NEWEST
+from helpers.mcp_host import NEWEST, McpHost
 from helpers.raw_http import post
-from helpers.scripted_upstream import ScriptedServer
+from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually
 
 pytestmark = [pytest.mark.attack, pytest.mark.alone]
@@ -118,6 +120,23 @@ async def test_a_second_signal_ends_the_process_whatever_hangs(tmp_path: Path, p
         async with asyncio.timeout(HURRIED_WITHIN):
             status = await gateway.child.process.wait()
         sys.stdout.write(f"{part}: {monotonic() - asked:.2f} s, status {status}\n")
+
+
+async def test_a_store_that_takes_nothing_does_not_hold_a_shutdown_with_a_running_task(tmp_path: Path) -> None:
+    server_section = '{listen: "127.0.0.1:0", drain: {delay: 0s, timeout: 500ms}}'
+    store = f"{{sqlite: {{path: {tmp_path}/taskgate.db, busy_timeout: 100ms}}}}"
+    async with ScriptedServer() as server, aiohttp.ClientSession() as http:
+        server.script["echo"] = hold = Hold()
+        async with under_attack(tmp_path, server.url, server=server_section, store=store) as gateway:
+            host = McpHost(http, f"http://{gateway.listen}/reports/mcp")
+            await host.initialize()
+            await host.start("echo")
+            async with bounded():
+                await hold.begun.wait()
+            with closing(sqlite3.connect(tmp_path / "taskgate.db", isolation_level=None)) as other:
+                other.execute("BEGIN IMMEDIATE")
+                gateway.ask(signal.SIGTERM)
+                assert await gateway.exit_status() == 0
 
 
 async def test_a_second_signal_ends_a_start_that_hangs(tmp_path: Path) -> None:

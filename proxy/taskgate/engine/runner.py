@@ -39,8 +39,11 @@ from taskgate.upstream.speaker import Speaker
 NOT_MADE: Final = "The task was not made: the task store was not available"
 MAX_DISOWNED: Final = 256
 """Tasks that may have been stored, and wait at once for a store that can say so."""
-ENDING_PATIENCE: Final = 10.0
-"""Seconds that a shutdown waits for endings to be written; what is not is ended by the next start."""
+ENDING_PATIENCE: Final = 3.0
+"""Seconds that a shutdown waits for endings to be written; what is not is ended by the next start.
+
+Well below `signals.GRACE`, after which the process is ended hard.
+"""
 
 
 class Runner:
