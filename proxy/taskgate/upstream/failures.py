@@ -119,7 +119,7 @@ def too_large() -> UpstreamFailed:
 
 
 def too_talkative() -> UpstreamFailed:
-    """More comes on an event stream, beside the answer, than is read."""
+    """More comes beside the answer than is read: on its event stream, or before it and between its pieces."""
     text = "The server says too much beside its answer"
     return UpstreamFailed(UpstreamReason.TOO_LARGE, text, dispatched=True)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import ClassVar, Final
 
 FEED_BYTES: Final = 4 * 1024 * 1024
-"""How much may wait for a host that reads slowly before its stream is ended; one message more may, whatever its size."""
+"""How much may wait for a host that reads slowly before its stream ends; one message more may, whatever its size."""
 
 
 class Line:

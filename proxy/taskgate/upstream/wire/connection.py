@@ -25,6 +25,11 @@ _READ_AHEAD: Final = 2**18
 _ONE_PIECE: Final = 2**18
 """Bytes that are handed to the event loop at once: it copies what the network does not take."""
 
+FRAMING: Final = 2**20
+"""Bytes beside its body that an answer may always have: heads, also of interim answers, and what frames chunks."""
+FRAMING_SHARE: Final = 4
+"""Bytes beside its body that it may have besides, for each byte of that; a chunk of one byte has five."""
+
 _NOTHING: Final = memoryview(b"")
 _BODILESS: Final = frozenset({204, 304})
 _SWITCHED: Final = 101
@@ -55,7 +60,7 @@ class Keeper(Protocol):
 class Connection(BaseProtocol):
     """One connection. `ask` and `release` take turns; `drop` may come at any time."""
 
-    __slots__ = ("_body", "_head", "_keeper", "_lingering", "_reusable", "_unsent")
+    __slots__ = ("_body", "_came", "_head", "_keeper", "_lingering", "_reusable", "_unsent")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, keeper: Keeper) -> None:
         super().__init__(loop)
@@ -77,6 +82,7 @@ class Connection(BaseProtocol):
         self._lingering: asyncio.TimerHandle | None = None
         self._reusable = True
         self._unsent = _NOTHING
+        self._came = 0
 
     @property
     def usable(self) -> bool:
@@ -100,7 +106,7 @@ class Connection(BaseProtocol):
         if left is not None:
             left()
         answer: _Head = self._loop.create_future()
-        self._head = answer
+        self._head, self._came = answer, 0
         if body is None or len(body) <= _ONE_PIECE:
             self.transport.write(head + (body or b""))
         else:
@@ -202,6 +208,9 @@ class Connection(BaseProtocol):
             return
         for message, body in messages:
             self._hear(message, body)
+        self._came += len(data)
+        if self._came > FRAMING:
+            self._expect_body()
         if self._lingering is not None and self._body is not None and self._body.is_eof():
             self._settle()
 
@@ -217,6 +226,18 @@ class Connection(BaseProtocol):
         self._head, self._body = None, body
         if not answer.done():
             answer.set_result((message, EMPTY_PAYLOAD if status in _BODILESS else body))
+
+    def _expect_body(self) -> None:
+        """End the connection where little of what came is of a body: no bound of bodies would ever be reached."""
+        body = self._body
+        if self._came <= FRAMING + (1 + FRAMING_SHARE) * (0 if body is None else body.total_bytes):
+            return
+        failure = failures.too_talkative()
+        self._fail(failure)
+        self._body = None
+        if body is not None and not body.is_eof():
+            body.set_exception(failure)
+        self.drop()
 
     def resume_writing(self) -> None:
         """The server takes more."""
