@@ -13,15 +13,17 @@ import click
 import orjson
 
 from taskgate import config as settings
-from taskgate.auditing import expect_keys
 from taskgate.auth.keyfile import KeyFileRefused
 from taskgate.config import ConfigurationError, GatewayConfig
+from taskgate.downstream.tls import TlsRefused
 from taskgate.explain import TokenRefused, explained, read_hints, read_token, who_is, worded
 from taskgate.explain import audit as of_audit
+from taskgate.explain.key_files import expect_key_files
 from taskgate.explain.programs import missing_programs
 from taskgate.explain.series import metrics_text, series_warnings
 from taskgate.telemetry.opentelemetry.extra import TracingUnavailable, expect_installed
 from taskgate.telemetry.opentelemetry.settings import Exporter
+from taskgate.upstream.wire.trust import TlsFileRefused
 
 COULD_NOT_START: Final = 1
 WRONG: Final = 2
@@ -46,10 +48,10 @@ def check(file: Path) -> None:
     """Check a configuration and print it as it takes effect, every key shown, secrets as ********."""
     try:
         config = load(file)
-        expect_keys(config)
+        expect_key_files(config)
         if config.tracing.enabled:
             expect_installed(Exporter(config.tracing.exporter))
-    except (ConfigurationError, KeyFileRefused, TracingUnavailable) as wrong:
+    except (ConfigurationError, KeyFileRefused, TlsRefused, TlsFileRefused, TracingUnavailable) as wrong:
         give_up(wrong, WRONG)
     click.echo(settings.effective(config), nl=False)
     missing = (f"{key}: {what}" for key, what in missing_programs(config, os.environ))

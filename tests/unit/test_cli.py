@@ -88,6 +88,36 @@ def test_check_refuses_a_key_of_the_audit_log_as_serve_does(tmp_path: Path, key:
     assert told.strip() in said
 
 
+@pytest.mark.parametrize(
+    ("sections", "named"),
+    [
+        ({"auth": "{mode: none, context: {key_file: FILE}}"}, "auth.context.key_file: "),
+        ({"admin": '{listen: "127.0.0.1:0", token_file: FILE}'}, "admin.token_file: "),
+        ({"server": '{listen: "127.0.0.1:0", tls: {cert_file: FILE, key_file: FILE}}'}, "server.tls."),
+        (
+            {"upstreams": '{a: {path: /a, url: "https://a", tls: {cert_file: FILE, key_file: FILE}}}'},
+            "upstreams.a.tls.",
+        ),
+    ],
+    ids=["contexts", "operators", "listener", "server"],
+)
+@pytest.mark.parametrize(("content", "mode"), [(None, 0), (b"c2hvcnQ=", 0o600), (b"a" * 64, 0o604)])
+def test_check_refuses_a_file_with_a_key_as_serve_does(
+    tmp_path: Path, sections: dict[str, str], named: str, content: bytes | None, mode: int
+) -> None:
+    place = tmp_path / "key"
+    if content is not None:
+        place.write_bytes(content)
+        place.chmod(mode)
+    texts = {name: text.replace("FILE", str(place)) for name, text in sections.items()}
+    file = write_configuration(tmp_path, URL, **texts)
+    checked, _, told = run("check", "--config", file)
+    served, _, said = run("serve", "--config", file, TASKGATE_DATA_DIR=str(tmp_path / "data"))
+    assert (checked, served) == (2, 1)
+    assert named in told
+    assert told.strip() in said
+
+
 def test_check_tells_all_problems_at_once_with_file_and_line(tmp_path: Path) -> None:
     file = tmp_path / "bad.yaml"
     file.write_text("version: 1\nauth: {mode: none}\nupstreams: {}\nserver: {max_bodi: 1}\n")
