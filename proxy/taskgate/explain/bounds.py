@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from taskgate.config import GatewayConfig
 from taskgate.config.servers import upstream_settings
-from taskgate.config.units import write_duration
+from taskgate.config.units import write_duration, write_size
 from taskgate.explain.places import place
 
 _SERVER: Final = ("concurrency", "queue.size", "queue.max_wait", "timeouts.connect")
@@ -29,11 +29,13 @@ def said(config: GatewayConfig, *location: str | int) -> dict[str, Any]:
 
 
 def open_at_once(config: GatewayConfig) -> dict[str, Any]:
-    """How many sessions, streams and waits for results a caller may have."""
+    """What a caller may have at once: sessions, streams, waits for results, and bytes of large messages and streams."""
     return {
         "sessions": said(config, "limits", "concurrency", "sessions_per_context"),
         "streams": said(config, "server", "max_streams_per_context"),
         "waits": said(config, "limits", "concurrency", "waits_per_context"),
+        "large_messages": _size(said(config, "limits", "concurrency", "bytes_in_flight_per_context")),
+        "kept_by_streams": _size(said(config, "limits", "concurrency", "streams_kept_per_context")),
     }
 
 
@@ -80,6 +82,10 @@ def _timeouts(config: GatewayConfig, upstream: str, tool: str) -> Iterator[tuple
         value = getattr(bounds, key)
         if value is not None:
             yield f"timeouts.{key}", _told(config, value, "upstreams", upstream, *where)
+
+
+def _size(found: dict[str, Any]) -> dict[str, Any]:
+    return found | {"value": write_size(found["value"])}
 
 
 def _told(config: GatewayConfig, value: Any, *location: str | int) -> dict[str, Any]:

@@ -78,7 +78,9 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield from _headed(heading, [_rate(each) for each in found["rates"][key]])
     yield from _promotion(found["promotion"])
     yield from _headed("Unfinished tasks", [_row(_CAPS[cap["key"]], cap) for cap in found["caps"]])
-    yield from _headed("Open at once, of the caller", [_row(key, each) for key, each in found["open"].items()])
+    yield from _headed(
+        "Open at once, of the caller", [_row(key.replace("_", " "), each) for key, each in found["open"].items()]
+    )
     yield from _headed(
         "Polls of a task", [_row(_POLLS[key], _often(key, each)) for key, each in found["polls"].items()]
     )

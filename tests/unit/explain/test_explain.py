@@ -51,6 +51,8 @@ Open at once, of the caller
   sessions:           100  [limits.concurrency.sessions_per_context, by default]
   streams:            16  [server.max_streams_per_context, by default]
   waits:              64  [limits.concurrency.waits_per_context, by default]
+  large messages:     32MiB  [limits.concurrency.bytes_in_flight_per_context, by default]
+  kept by streams:    16MiB  [limits.concurrency.streams_kept_per_context, by default]
 
 Polls of a task
   advised every:      2s  [tasks.poll_interval.base, by default]
