@@ -75,7 +75,11 @@ def dotted(location: Location) -> str:
 
 def worded(error: ErrorDetails) -> str:
     """What pydantic found, in our words. pydantic's own sentence, which quotes no value, is left where we have none."""
-    return _WORDS.get(error["type"], error["msg"]).format_map(error.get("ctx", {}))
+    context = error.get("ctx", {})
+    if error["type"] == "literal_error":
+        # As YAML has them, not Python.
+        context = {"expected": re.sub(r"\b(?:True|False)\b", lambda found: found[0].lower(), context["expected"])}
+    return _WORDS.get(error["type"], error["msg"]).format_map(context)
 
 
 def unknown_key(key: str, siblings: Sequence[str]) -> str:

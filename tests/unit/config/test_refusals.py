@@ -116,6 +116,7 @@ NO_ADDRESSES = [
 
 # What is said, of which keys, about which values.
 SCALARS: list[tuple[str, tuple[str, ...], list[str]]] = [
+    ("must be 'auto', true or false", ("authorization.only_listed_tools",), ["yes", "'true'"]),
     (DURATION, _DURATIONS, ["1.5s", "-1s", "1 s", "1S", "01s", "1h30m", "s", "''", "yes", "[1s]", "9999999999999s"]),
     (f"needs a unit: {DURATION}", _DURATIONS, ["30", "1.5", "0x1e", "-1"]),
     ("must be at least 1ms", (*_OPEN, *_TTLS), ["0s", "0d"]),
