@@ -32,7 +32,7 @@ def notes(*numbers: int) -> list[dict[str, object]]:
 
 
 async def test_what_is_sent_arrives_whole_and_in_order(spoken: Spoken) -> None:
-    texts = ["plain", "\n\r\u2028 breaks", "ünïcödé \U0001f600", "x" * 100_000]
+    texts = ["plain", "\n\r\u2028 breaks", "ünïcödé \U0001f600", "x" * 60_000]
     for text in texts:
         assert 200 <= await spoken.tell("note", text=text) < 300
     assert [each["params"].get("text") for each in await spoken.heard()][:-1] == texts

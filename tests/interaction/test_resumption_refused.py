@@ -169,7 +169,8 @@ async def test_a_large_answer_waits_whole(host: McpHost, tool: TalkingTool) -> N
 async def test_a_host_that_reads_slowly_makes_its_server_wait_and_misses_nothing(
     server: ScriptedServer, tool: TalkingTool
 ) -> None:
-    words = [f"{number}" + "x" * 2**20 for number in range(60)]
+    # A notification of more than 64 KiB would be passed over.
+    words = [f"{number}" + "x" * 60_000 for number in range(1000)]
     # What a server may say beside an answer is bounded by the size of an answer.
     config = configuration({"reports": server.url}, tasks={"max_result": "128MiB"})
     async with running(config) as gateway:

@@ -183,9 +183,9 @@ def unwelcome(status: int) -> UpstreamFailed:
 
 
 def said_in(response: Response) -> dict[str, Any]:
-    """What of an error may tell of an era: its code and data."""
+    """What of an error may tell of an era, or is told to an operator."""
     members = (response.error.members or {}) if response.error is not None else {}
-    return {"code": response.error_code, "data": value_of(members, "data")}
+    return {name: value_of(members, name) for name in ("code", "message", "data")}
 
 
 def no_session(error: dict[str, Any]) -> Unwelcome:
