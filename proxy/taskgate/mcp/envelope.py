@@ -52,10 +52,7 @@ class Response(NamedTuple):
     @property
     def error_code(self) -> int | None:
         """The code of the error, of which no more is read; None for a result."""
-        error = self.error
-        if error is None or error.members is None:
-            return None
-        code: int = error.members["code"].value
+        code: int | None = None if self.error is None else (self.error.members or {})["code"].value
         return code
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from taskgate.dialects.base import Params, Question
-from taskgate.dialects.legacy.url_elicitation import agrees, visits
+from taskgate.dialects.legacy.url_elicitation import MOST_SAID, agrees, visits
 from taskgate.mcp.jsonrpc import Response, parse
 from taskgate.mcp.versions import LEGACY, Peer, Revision
 
@@ -48,6 +48,7 @@ def test_a_long_url_is_passed_on_whole() -> None:
 
 NO_VISITS = {
     "another error": refused(VISIT, code=-32603),
+    "an error of many kilobytes": refused(VISIT | {"message": "m" * MOST_SAID}),
     "no data": refused(data=None),
     "data that is no object": refused(data=[VISIT]),
     "no list": refused(data={"elicitations": {"0": VISIT}}),

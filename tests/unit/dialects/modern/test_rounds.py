@@ -261,3 +261,12 @@ def test_a_round_says_what_its_host_would_have_to_declare(asked: str, missing: d
 @pytest.mark.parametrize("tail", ['"result":{"requestState":"s"}', '"error":{"code":1,"message":"m"}'])
 def test_what_asks_for_nothing_lacks_nothing(tail: str) -> None:
     assert lacking_for(response(tail), Peer(revision=Revision.R2026_07_28, capabilities={}, info={})) == {}
+
+
+def test_a_question_with_very_many_parameters_lacks_what_its_kind_needs() -> None:
+    many = ",".join(f'"{number}":0' for number in range(5_000))
+    asks = result(
+        f'{{"resultType":"input_required","inputRequests":{{"k":{{"method":"elicitation/create","params":{{{many}}}}}}}}}'
+    )
+    host = Peer(revision=Revision.R2026_07_28, capabilities={}, info={})
+    assert lacking_for(asks, host) == {"elicitation": {"form": {}}}
