@@ -4,10 +4,13 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from aiohttp import web
 
+from helpers.scripted_replies import Turn, result
 from helpers.scripted_upstream import Hold, ScriptedServer, breaks_off, error, resets, status
 from helpers.waiting import bounded
 from taskgate.errors import UpstreamFailed
+from taskgate.upstream.initialize.talk import DYING
 from unit.upstream.conftest import Caller
 
 
@@ -28,6 +31,21 @@ async def test_a_session_whose_server_still_answers_goes_on(
     await break_off(caller)
     await caller.call()
     assert (len(server.heard("initialize")), len(server.heard("ping")), caller.heard.lost) == (1, 1, 0)
+
+
+async def test_a_server_has_time_to_end_its_session_before_it_is_asked(server: ScriptedServer, caller: Caller) -> None:
+    """A request that meets a session of mcp 1.8 while it dies of a cancel takes the whole server down."""
+    loop, asked = asyncio.get_running_loop(), []
+
+    async def note(turn: Turn) -> web.StreamResponse:
+        asked.append(loop.time())
+        return await result({})(turn)
+
+    server.methods["ping"] = note
+    await cancel(server, caller)
+    begun = loop.time()
+    await caller.call()
+    assert [at - begun >= DYING for at in asked] == [True]
 
 
 @pytest.mark.parametrize("sign", [breaks_off(), resets(), status(404)], ids=["breaks off", "resets", "404"])

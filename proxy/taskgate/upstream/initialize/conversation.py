@@ -63,6 +63,8 @@ class Conversation:
         )
         self.cancels = 0
         """How many calls the server was told to give up: released ones end the whole session for it."""
+        self.cancelled_at = 0.0
+        """When it was told the last time, by the event loop's clock."""
         self._server: Server | None = None
         self._ended = False
         self._is_left = False
@@ -270,6 +272,7 @@ class Conversation:
             self.say(self._means.dialect.cancel(call.id, UNWANTED))
             # What only the gateway wants to know is no call; to count it would be to ask for ever.
             self.cancels += call.is_lasting or call.hearer is not None
+            self.cancelled_at = asyncio.get_running_loop().time()
 
     def _answer(self, message: str, speaker: Speaker | None) -> None:
         if not self._ended:

@@ -24,6 +24,8 @@ from taskgate.upstream.speaker import Speaker
 SIGN_OF_LIFE: Final = timedelta(seconds=2)
 """How long a server has to answer what nobody but the gateway wants to know."""
 
+DYING: Final = 0.1
+"""Seconds after a cancel in which a server may be about to end its session."""
 _OVER: Final = frozenset({UpstreamReason.CLOSED.value, UpstreamReason.SESSION_LOST.value})
 
 
@@ -130,6 +132,9 @@ class Talk:
     async def _outlives(self) -> bool:
         cancels = self.conversation.cancels
         await self.conversation.said(SIGN_OF_LIFE.total_seconds())
+        # A request that meets a session while it dies of a cancel takes the whole of some servers down.
+        if asyncio.get_running_loop().time() - self.conversation.cancelled_at < SIGN_OF_LIFE.total_seconds():
+            await asyncio.sleep(DYING)
         is_alive = await self._ping()
         self.outlived = cancels
         return is_alive
