@@ -273,6 +273,7 @@ class StoreFault(StrEnum):
     IO_ERROR = "io_error"
     DAMAGED = "damaged"
     LOCKED = "locked"
+    FILE_GONE = "file_gone"
 
 
 class StoreUnavailable(InternalError):

@@ -120,10 +120,21 @@ class MeasuredStore:
         return await self._timed("census", self._inner.census())
 
     async def check(self) -> None:
-        """See Store.check; asks the store only where it had a fault, and has failed at nothing lately."""
+        """See Store.check; writes only where there was a fault, and nothing has failed lately. Else it only looks."""
         if self._health.wants_check:
             await self._timed("check", self._inner.check())
             self._health.recovered()
+            return
+        await self.verify()
+
+    async def verify(self) -> None:
+        """See Store.verify; only one that fails is counted, as a `check`."""
+        begun = self._clock.elapsed()
+        try:
+            await self._inner.verify()
+        except StoreUnavailable as error:
+            self._failed("check", begun, error)
+            raise
 
     async def close(self) -> None:
         await self._inner.close()

@@ -23,6 +23,7 @@ _TOLD: Final = {
     StoreFault.IO_ERROR: "the disk fails; see the log of the system",
     StoreFault.DAMAGED: "its file is damaged; stop the gateway and put a backup in its place",
     StoreFault.LOCKED: "another program has locked its file; end it",
+    StoreFault.FILE_GONE: "its file was removed or replaced; put it back, or stop the gateway and restore a backup",
 }
 
 log = getLogger("taskgate.stores")

@@ -245,6 +245,10 @@ class Store(TaskStore, SessionStore, Protocol):
         """Write something, durably, and remove it: to find out that a fault is over. Raises StoreUnavailable."""
         ...
 
+    async def verify(self) -> None:
+        """See whether a restart would find what is written. Cheap: asked each second. Raises StoreUnavailable."""
+        ...
+
     async def close(self) -> None:
         """Finish what was acknowledged and let go of everything; a second close does nothing."""
         ...

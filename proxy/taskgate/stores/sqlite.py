@@ -9,10 +9,12 @@ times, and knows no status but by its name.
 import asyncio
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
+from taskgate.errors import StoreFault, StoreUnavailable
 from taskgate.limits.caps import Cap
 from taskgate.stores import sqlite_looks as looks
 from taskgate.stores import sqlite_statements as sql
@@ -56,6 +58,7 @@ class SqliteStore:
         self._repeats = Repeats()
         # Heads as they were read or written, each until its record changes: nobody but this process writes the file.
         self._seen: dict[TaskId, TaskRecord] = {}
+        self._is_gone = False
         self._closing: asyncio.Task[None] | None = None
 
     # --- tasks ---------------------------------------------------------------------------------------------------
@@ -71,6 +74,8 @@ class SqliteStore:
             earlier = await self._earlier(repeat, now)
             if earlier is not None:
                 return earlier
+        if self._is_gone:
+            raise _gone()
         # Nothing is awaited from here until the record is on its way.
         shares = works.shares_of(record)
         refusal = self._room.refusal(shares, caps, now)
@@ -198,8 +203,20 @@ class SqliteStore:
 
     async def check(self) -> None:
         """See Store.check; in two commits, since SQLite does not write what a transaction has removed again."""
+        await self.verify()
         for statement in (sql.PUT_CHECK, sql.DROP_CHECK):
             await self._writer.submit(works.count_changed(statement, ()))
+
+    async def verify(self) -> None:
+        """See Store.verify.
+
+        While the file is gone no task is made. What runs may end: hosts that are there can fetch it until a restart.
+        """
+        # A folder that cannot be looked at tells nothing of what is in it.
+        with suppress(OSError):
+            self._is_gone = await self._reader.look(lambda _: self._file.is_gone())
+        if self._is_gone:
+            raise _gone()
 
     async def close(self) -> None:
         """See Store.close."""
@@ -276,6 +293,10 @@ class SqliteStore:
             return seen.revision
         row = self._reader.row(sql.REVISION, (sql.name(id),))
         return GONE if row is None else int(row[0])
+
+
+def _gone() -> StoreUnavailable:
+    return StoreUnavailable("The store's file was removed or replaced", fault=StoreFault.FILE_GONE)
 
 
 def _is_small(body: str | None) -> bool:

@@ -34,6 +34,9 @@ _APPLICATION: Final = 0x7461736B
 _NEAR_TIMEOUT: Final = 0.05
 """How long a read on the event loop may wait for a lock, in seconds; a reader of a WAL file hardly ever meets one."""
 
+_Identity = tuple[int, int]
+"""Device and inode: nobody else gets them while the file is open."""
+
 _CHECKPOINT_PAGES: Final = 4000
 _LOG_LIMIT: Final = 64 * 1024 * 1024
 
@@ -52,7 +55,7 @@ class SqliteOptions:
 class OpenFile:
     """The connections to an open file: one that writes, one to read on the event loop, one to read off it.
 
-    `room` has what is in it of what caps bound.
+    `room` has what is in it of what caps bound. `identities` are the files that are open, by the paths of a restart.
     """
 
     writer: sqlite3.Connection
@@ -60,6 +63,11 @@ class OpenFile:
     far: sqlite3.Connection
     locks: tuple[int, ...]
     room: Room
+    identities: tuple[tuple[Path, _Identity], ...]
+
+    def is_gone(self) -> bool:
+        """Whether a restart would find another file, or none; blocking. Raises OSError where a path tells nothing."""
+        return any(_identity(path) != identity for path, identity in self.identities)
 
     def close(self) -> None:
         """Close everything; for a file that no store was made of."""
@@ -112,7 +120,8 @@ def _open(options: SqliteOptions, undo: ExitStack) -> OpenFile:
     far = undo.enter_context(closing(_connect(path, "ro", options.busy_timeout.total_seconds())))
     for reader in (near, far):
         reader.execute("SELECT 1 FROM tasks LIMIT 1").fetchall()
-    return OpenFile(writer=writer, near=near, far=far, locks=(by_name, by_itself), room=room)
+    locks = by_name, by_itself
+    return OpenFile(writer=writer, near=near, far=far, locks=locks, room=room, identities=_identities(options.path))
 
 
 def _lock(path: Path, *flags: int) -> int:
@@ -190,6 +199,22 @@ def _lay_out(connection: sqlite3.Connection, layout: int) -> None:
     texts = " ".join(resources.files("taskgate.stores").joinpath(name).read_text() for name in names)
     marks = f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {LAYOUT};"
     connection.executescript(f"BEGIN IMMEDIATE; {texts} {marks} COMMIT;")
+
+
+def _identities(path: Path) -> tuple[tuple[Path, _Identity], ...]:
+    # By the name that is configured, which may be a link: a restart follows it again. The file with the lock is left
+    # out: where it is removed, the lock on the database itself keeps others out.
+    resolved = path.resolve()
+    found = ((each, _identity(each)) for each in (path, resolved.with_name(resolved.name + "-wal")))
+    return tuple((each, identity) for each, identity in found if identity is not None)
+
+
+def _identity(path: Path) -> _Identity | None:
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _room(connection: sqlite3.Connection) -> Room:

@@ -4,10 +4,13 @@ from datetime import timedelta
 
 import pytest
 
+from helpers.failing_store import FailingStore
 from helpers.manual_clock import ManualClock
+from taskgate.engine.measured import MeasuredStore
 from taskgate.engine.store_health import CALM, QUIET, StoreHealth
 from taskgate.errors import StoreFault, StoreUnavailable
-from taskgate.telemetry.audit import StoreFaulted
+from taskgate.stores.memory import MemoryStore
+from taskgate.telemetry.audit import StoreFaulted, StoreUsed
 from unit.engine.facts import Facts
 
 FULL = StoreUnavailable("no", fault=StoreFault.DISK_FULL)
@@ -73,3 +76,16 @@ def test_it_is_checked_once_nothing_failed_for_a_while(scene: Scene) -> None:
 def test_a_refusal_without_a_fault_changes_nothing(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     scene.health.failed(StoreUnavailable("a record that cannot be read"))
     assert (scene.health.fault, scene.facts.all, lines(caplog)) == (None, [], [])
+
+
+async def test_a_store_that_never_failed_is_looked_at_and_not_written_to(scene: Scene) -> None:
+    inner = FailingStore(MemoryStore())
+    store = MeasuredStore(inner, audit=scene.facts, clock=scene.clock)  # type: ignore[arg-type]
+    inner.failing, inner.fault = {"check"}, StoreFault.FILE_GONE
+    await store.check()
+    assert (store.fault, scene.facts.all) == (None, [])
+    inner.failing = {"verify"}
+    with pytest.raises(StoreUnavailable):
+        await store.check()
+    assert store.fault is StoreFault.FILE_GONE
+    assert scene.facts.all == [StoreUsed("check", 0.0, False), StoreFaulted(StoreFault.FILE_GONE)]

@@ -25,6 +25,9 @@ MANY: Final = 10_000
 _OURS: Final = (labels.VERSION, labels.BACKEND)
 """Labels whose one value nobody but the gateway chooses."""
 
+_WHOLE: Final = (labels.FAULT,)
+"""Labels that the gateway alone sets, each time to a value of their set: there is no `_OTHER`."""
+
 
 class Space(NamedTuple):
     """How many series there may be beside those that are always: of each value of the first label, and of all."""
@@ -101,7 +104,7 @@ def _values(label: Label, configured: Configured) -> int:
     """How many values a label has that is not the first, `_OTHER` included."""
     settings = configured.settings
     if label.values is not None:
-        return len(label.values) + 1
+        return len(label.values) + (label not in _WHOLE)
     if label is labels.UPSTREAM:
         return len(set(configured.upstreams.values())) + 2
     if label is labels.TOOL:

@@ -229,6 +229,9 @@ class RedisStore:
         self._check()
         await self._connection.do("SET", self._root + "check", "", "PX", CHECK_MS, durable=True)
 
+    async def verify(self) -> None:
+        """See Store.verify; whether its server keeps what it is given is asked when it is opened."""
+
     async def close(self) -> None:
         """See Store.close."""
         if self._closing is None:
