@@ -165,6 +165,7 @@ async def _serve(chosen: GatewayConfig, directory: Path | None, source: Source |
         following = loop.create_task(_follow(service, again, watch))
         await asked.stop.wait()
         following.cancel()
+        loop.add_signal_handler(signal.SIGHUP, _stay, service)
         await asyncio.wait((following,))
         # Whoever presses Ctrl-C is not waiting for a load balancer to look elsewhere.
         delay = timedelta() if asked.first == signal.SIGINT else rules.delay
@@ -187,6 +188,12 @@ async def _follow(service: Service, again: asyncio.Event, watch: FileWatch | Non
             again.clear()
             if await service.reread() is None:
                 log.info("there is no configuration file to read again")
+
+
+def _stay(service: Service) -> None:
+    """Answer a SIGHUP to a gateway that ends: the files of its audit log may have been moved all the same."""
+    service.reopen()
+    log.warning("the configuration is not read again, since the gateway ends")
 
 
 async def _started(service: Service, stop: asyncio.Event) -> bool:

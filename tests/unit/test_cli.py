@@ -225,6 +225,19 @@ async def test_a_second_signal_ends_the_drain(tmp_path: Path) -> None:
         assert await gateway.exit_status() == 0
 
 
+async def test_a_drain_tells_that_it_reads_no_file_again(tmp_path: Path) -> None:
+    server = '{listen: "127.0.0.1:0", drain: {delay: 1h, timeout: 1h}}'
+    file = write_configuration(tmp_path, URL, server=server)
+    async with gateway_process(["--config", file], log=tmp_path / "log") as gateway:
+        assert (await asked(gateway, "GET", "/readyz"))[0] == 200
+        gateway.ask(signal.SIGTERM)
+        await gateway.child.said(rb"draining")
+        gateway.ask(signal.SIGHUP)
+        await gateway.child.said(rb'"warning"[^\n]*the configuration is not read again')
+        gateway.ask(signal.SIGTERM)
+        assert await gateway.exit_status() == 0
+
+
 async def test_whoever_has_the_operators_token_ends_it_and_the_usual_signal_cuts_nothing_short(tmp_path: Path) -> None:
     """An orchestrator asks before it sends its signal; only a second signal is from somebody in a hurry."""
     token = tmp_path / "token"
