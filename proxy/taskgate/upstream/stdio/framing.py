@@ -11,6 +11,9 @@ ENDS: Final = 512
 FURTHEST: Final = 16
 """So many times the limit a line may be to be read past to its end; a longer one is taken to have none."""
 
+BOM: Final = b"\xef\xbb\xbf"
+"""Some programs on Windows write it before anything else; it is no part of a message."""
+
 _GAP: Final = b"\0"
 """Stands for what was left out: no message has it, and nothing that reads one goes on beyond it."""
 
@@ -23,12 +26,16 @@ class Cut(NamedTuple):
 
 
 class Framing:
-    """Puts lines together, of at most `limit` bytes without their end. What is left at the end is none."""
+    """Puts lines together, of at most `limit` bytes without their end, less a byte order mark before the first.
 
-    __slots__ = ("_end", "_head", "_limit", "_pieces", "_size", "is_endless")
+    What is left at the end is none.
+    """
+
+    __slots__ = ("_end", "_head", "_is_first", "_limit", "_pieces", "_size", "is_endless")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self._is_first = True
         self._pieces: list[bytes] = []
         self._size = 0
         self._head: bytes | None = None
@@ -75,6 +82,10 @@ class Framing:
         """The line that ends now."""
         line = b"".join(self._pieces) if self._head is None else Cut(self._head + _GAP + self._end, self._size)
         self._pieces, self._size, self._head, self._end = [], 0, None, b""
+        if self._is_first:
+            self._is_first = False
+            if not isinstance(line, Cut):
+                return line.removeprefix(BOM)
         return line
 
 

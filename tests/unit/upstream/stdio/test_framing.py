@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from taskgate.upstream.stdio.framing import ENDS, FURTHEST, Cut, Framing
+from taskgate.upstream.stdio.framing import BOM, ENDS, FURTHEST, Cut, Framing
 
 PIECES = some.lists(some.sampled_from([b"a", b"bc", b"\n", b"\r\n", b" ", b"d\ne", b"\n\n"]), max_size=30)
 
@@ -42,6 +42,17 @@ def test_of_a_line_that_is_too_long_the_ends_are_told_and_what_is_around_it_is_w
             assert (end, told.size) == (line, len(line))
             assert line.startswith(beginning)
             assert len(beginning) > limit
+
+
+@pytest.mark.parametrize("cut", range(4))
+def test_a_byte_order_mark_before_the_first_line_is_passed_over(cut: int) -> None:
+    said = BOM + b"{}\n"
+    assert fed(9, said[:cut], said[cut:]) == ([b"{}"], False)
+    assert fed(9, BOM + b"\r\n{}\n") == ([b"{}"], False)
+
+
+def test_of_several_only_the_first_is_passed_over() -> None:
+    assert fed(9, BOM + BOM + b"{}\n" + BOM + b"{}\n") == ([BOM + b"{}", BOM + b"{}"], False)
 
 
 @pytest.mark.parametrize(("size", "is_too_long"), [(5, False), (6, True)])
