@@ -199,22 +199,31 @@ def members(text: RawJson, shape: Shape | None = None) -> Members:
 def elements(text: RawJson, shape: Shape, most: int | None = None) -> list[Member]:
     """The elements of the array that `text` is, objects walked by `shape`; [] for any other kind of value.
 
-    `text` must be valid JSON. Raises MalformedMessage where an element repeats a key, or there are more than `most`.
+    `text` must be valid JSON. Raises MalformedMessage where an element repeats a key, or there are more than `most`, or
+    those have more members together than so many objects need.
     """
     at = skip_space(text, 0)
     if text[at : at + 1] != "[":
         return []
     found: list[Member] = []
+    left = None if most is None else most * _MEMBERS_OF_EACH
     at = skip_space(text, at + 1)
     while text[at] != "]":
         member, at = _walk_value(text, at, at, shape)
         found.append(member)
-        if most is not None and len(found) > most:
-            raise MalformedMessage(f"An array of the message has more than {most} elements")
+        if most is not None and left is not None:
+            left -= walked(member.members or {})
+            if left < 0 or len(found) > most:
+                raise MalformedMessage(f"An array of the message has more than {most} elements, or very large ones")
         at = skip_space(text, at)
         if text[at] == ",":
             at = skip_space(text, at + 1)
     return found
+
+
+def walked(found: Members) -> int:
+    """How many members were walked in an object, at every depth: what reading it took."""
+    return len(found) + sum([walked(each.members) for each in found.values() if each.members])
 
 
 def skip_space(text: str, at: int) -> int:
@@ -371,6 +380,8 @@ SHORT: Final = 512
 """Letters up to which a value in a large text is read by the standard parser all the same."""
 MOST_PARTS: Final = 50_000
 """Values in a large array or object, about so many, up to which they are read on the event loop."""
+_MEMBERS_OF_EACH: Final = 8
+"""Members of one element, on the average, where elements are counted: blocks of content have about five."""
 UNREAD: Final = object()
 """What stands for a value with more parts: it is of no kind that anybody looks for."""
 _FEW_PARTS: Final = 64 * 1024

@@ -19,7 +19,7 @@ from taskgate.dialects.modern.rounds import lacking_for, round_of
 from taskgate.dialects.outcomes import outcome
 from taskgate.errors import UpstreamFailed
 from taskgate.mcp.jsonrpc import Response, parse
-from taskgate.mcp.spans import LargeMember
+from taskgate.mcp.spans import LargeMember, Member
 from taskgate.mcp.versions import Peer, Revision
 from taskgate.upstream import failures
 from taskgate.upstream.duplex.contents import task_shown_in
@@ -94,6 +94,25 @@ def test_more_questions_than_are_ever_asked_are_refused_unread() -> None:
     with pytest.raises(UpstreamFailed):
         server_rounds.round_of("tools/call", 1, questions(plain, 100_000))
     assert lacking_for(questions(plain, 100_000), HOST) == {}
+
+
+@covers("T43")
+@pytest.mark.parametrize("place", ["beside", "in the parameters"])
+def test_questions_with_more_members_than_are_ever_said_are_refused(place: str) -> None:
+    more = ",".join(f'"m{number}":1' for number in range(2_000))
+    inner, beside = (f",{more}", "") if place == "in the parameters" else ("", f",{more}")
+    large = f'{{"method":"elicitation/create","params":{{"message":"m"{inner}}}{beside}}}'
+    assert round_of(questions(large, 2)) is not None
+    assert len(server_rounds.questions_of(*asked_in(questions(large, 2)), 1)) == 2
+    assert round_of(questions(large, 3)) is None
+    with pytest.raises(UpstreamFailed):
+        server_rounds.questions_of(*asked_in(questions(large, 3)), 1)
+
+
+def asked_in(response: Response) -> tuple[str, Member]:
+    assert response.result is not None
+    assert response.result.members is not None
+    return response.text, response.result.members["inputRequests"]
 
 
 @covers("T43")

@@ -7,17 +7,20 @@ questions are open, and what `requestState` holds, is decided elsewhere.
 from collections.abc import Mapping
 from typing import Final
 
-from taskgate.dialects.amending import Change, changed
+from taskgate.dialects.amending import Change, changed, edits_of
 from taskgate.dialects.modern.tools import without_execution
 from taskgate.dialects.questions import Answer, Question
 from taskgate.dialects.reading import value_of
 from taskgate.errors import InvalidParams
 from taskgate.mcp import vocabulary as words
-from taskgate.mcp.jsonrpc import Member, RawJson, Request, dump, members
+from taskgate.mcp.jsonrpc import Member, RawJson, Request, dump, members, splice
+from taskgate.mcp.spans import MOST_MEMBERS, walked
 
 ASKED: Final = frozenset({words.ELICITATION_CREATE, words.SAMPLING_CREATE, words.ROOTS_LIST})
 """What hosts of this era can be asked: nothing of tasks of their own."""
 
+MOST_TOOLS: Final = 1024
+"""Tools of one question that are looked at; a longer list crosses as it is."""
 _ELICITATION: Final = Change(drop=("task", "elicitationId", "_meta"))
 _OTHER: Final = Change(drop=("task",), meta_drop=("progressToken",))
 _ANSWER: Final = Change(drop=("resultType",))
@@ -43,7 +46,7 @@ def input_request(method: str, params: RawJson) -> RawJson:
     """A question of a server of the initialize era, as this era writes it (B-CONV-6); `params` may be empty."""
     text = changed(params or "{}", _ELICITATION if method == words.ELICITATION_CREATE else _OTHER)
     if method == words.SAMPLING_CREATE:
-        text = without_execution(text)
+        text = without_execution(text, MOST_TOOLS)
     return f'{{"method":{dump(method)},"params":{text}}}'
 
 
@@ -55,7 +58,8 @@ def question_request(question: Question) -> RawJson:
 def answers(request: Request) -> dict[str, Answer]:
     """What a request answers, as responses of the initialize era (B-CONV-7), by the keys it was asked under.
 
-    Raises InvalidParams for what is no map of objects, MalformedMessage where a key stands twice.
+    Raises InvalidParams for what is no map of objects, or has more members in all of those than one object may have.
+    Raises MalformedMessage where a key stands twice.
     """
     member = request.params.get("inputResponses")
     if member is None:
@@ -66,7 +70,16 @@ def answers(request: Request) -> dict[str, Answer]:
     found = members(text)
     if not all(given.is_object for given in found.values()):
         raise InvalidParams("Every input response must be an object")
-    return {key: f'{{"result":{changed(text[given.start : given.end], _ANSWER)}}}' for key, given in found.items()}
+    told: dict[str, Answer] = {}
+    left = MOST_MEMBERS
+    for key, given in found.items():
+        answer = text[given.start : given.end]
+        inner = members(answer, {"_meta": {}})
+        left -= walked(inner)
+        if left < 0:
+            raise InvalidParams(f"The input responses have more than {MOST_MEMBERS} members together")
+        told[key] = f'{{"result":{splice(answer, edits_of(inner, 0, _ANSWER))}}}'
+    return told
 
 
 def fits(method: str, answer: Answer) -> bool:

@@ -17,7 +17,7 @@ from taskgate.dialects.repeats import LONG, content
 from taskgate.dialects.stateless import Retry, Round
 from taskgate.errors import MalformedMessage
 from taskgate.mcp.jsonrpc import Member, Members, RawJson, RequestId, Response, dump, members, splice
-from taskgate.mcp.spans import keys_of, read_pairs
+from taskgate.mcp.spans import MOST_MEMBERS, keys_of, read_pairs
 from taskgate.mcp.versions import Peer
 from taskgate.mcp.vocabulary import SERVER_INFO, TOOLS_CALL
 from taskgate.tasks.states import MAX_PASSED
@@ -89,7 +89,7 @@ def digest(request: CallTool | Relay) -> str:
 
 
 def _asked(text: str, requests: Member | None) -> list[RawJson] | None:
-    """The requests of a round one by one; None for what is no map of objects, or has too many."""
+    """The requests of a round one by one; None for what is no map of objects, or has too many, or too large ones."""
     if requests is None:
         return []
     keys = keys_of(requests, MAX_QUESTIONS + 1)
@@ -97,7 +97,25 @@ def _asked(text: str, requests: Member | None) -> list[RawJson] | None:
         return None
     written = text[requests.start : requests.end]
     found = _members(written).values()
-    return [written[each.start : each.end] for each in found] if all(each.is_object for each in found) else None
+    if not all(each.is_object for each in found):
+        return None
+    asked = [written[each.start : each.end] for each in found]
+    return None if len(written) > LONG and _are_too_large(asked) else asked
+
+
+def _are_too_large(asked: list[RawJson]) -> bool:
+    """Whether so many members are in the requests and their parameters that to look at them takes too long."""
+    left = MOST_MEMBERS
+    for text in asked:
+        try:
+            said = dict(read_pairs(text))
+            params = said.get("params")
+            left -= len(said) + (0 if params is None else len(read_pairs(text[params.start : params.end])))
+        except MalformedMessage:
+            return True
+        if left < 0:
+            return True
+    return False
 
 
 def _members(text: RawJson) -> Members:

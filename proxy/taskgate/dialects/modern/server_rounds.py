@@ -15,11 +15,12 @@ from taskgate.dialects.questions import Answer, Question
 from taskgate.dialects.stateless_server import ServerRound
 from taskgate.errors import MalformedMessage
 from taskgate.mcp import vocabulary as words
-from taskgate.mcp.jsonrpc import Member, RawJson, Response, dump, members
-from taskgate.mcp.spans import keys_of
+from taskgate.mcp.jsonrpc import Member, Members, RawJson, Response, Shape, dump, members
+from taskgate.mcp.spans import MOST_MEMBERS, keys_of, walked
 
 MAX_QUESTIONS: Final = 64
 """In one round: more than any tool asks at once, and a bound for a mad one."""
+_PARAMS: Final[Shape] = {"params": {"_meta": {}}}
 
 
 def round_of(method: str, id: int, response: Response) -> ServerRound | None:
@@ -57,9 +58,15 @@ def questions_of(text: str, member: Member | None, id: int) -> dict[str, Questio
         entries = members(requests)
         "".join(entries).encode()
         texts = [requests[entry.start : entry.end] for entry in entries.values()]
-        return {
-            key: _question(each, f"{id}-{turn}") for turn, (key, each) in enumerate(zip(entries, texts, strict=True))
-        }
+        asked: dict[str, Question] = {}
+        left = MOST_MEMBERS
+        for turn, (key, each) in enumerate(zip(entries, texts, strict=True)):
+            found = members(each, _PARAMS)
+            left -= walked(found)
+            if left < 0:
+                raise broke("its questions have too many members")
+            asked[key] = _question(each, found, f"{id}-{turn}")
+        return asked
     except (MalformedMessage, UnicodeEncodeError):
         # Something stands there twice, or under a key that could not be written again.
         raise broke("its questions cannot be told apart") from None
@@ -88,8 +95,7 @@ def _state(text: str, member: Member | None) -> RawJson | None:
     return text[member.start : member.end]
 
 
-def _question(text: RawJson, elicitation: str) -> Question:
-    found = members(text)
+def _question(text: RawJson, found: Members, elicitation: str) -> Question:
     method, params = _value(found, "method"), found.get("params")
     if not isinstance(method, str) or method not in ASKED or not (params is None or params.is_object):
         raise broke("it asks what nobody can be asked")
@@ -97,7 +103,7 @@ def _question(text: RawJson, elicitation: str) -> Question:
         return Question(method, None)
     # In the initialize era a page to visit has a name of its own (B-CONV-6).
     asked = text[params.start : params.end]
-    by_url = method == words.ELICITATION_CREATE and _value(members(asked), "mode") == "url"
+    by_url = method == words.ELICITATION_CREATE and _value(params.members or {}, "mode") == "url"
     put = {"elicitationId": dump(elicitation)} if by_url else {}
     change = Change(put=put, drop=("task",), meta_drop=("progressToken",))
     return Question(method, Params(changed(asked, change)))

@@ -15,13 +15,16 @@ def modern_tools(page: RawJson) -> RawJson:
     return _remembered(page) if len(page) <= MAX_REMEMBERED else without_execution(page)
 
 
-def without_execution(page: RawJson) -> RawJson:
-    """An object with a list of `tools`, each without `execution`; as it is where a tool repeats a key."""
+def without_execution(page: RawJson, most: int | None = None) -> RawJson:
+    """An object with a list of `tools`, each without `execution`.
+
+    It stays as it is where a tool repeats a key, or `elements` finds more than `most`.
+    """
     tools = members(page).get("tools")
     if tools is None:
         return page
     try:
-        listed = elements(page[tools.start : tools.end], {})
+        listed = elements(page[tools.start : tools.end], {}, most)
     except MalformedMessage:
         return page
     edits = [edit for tool in listed for edit in removals(tool.members or {}, ("execution",))]

@@ -164,6 +164,31 @@ def test_more_blocks_than_are_looked_at_stay_and_cost_no_more(
     assert counts[0] == counts[1]
 
 
+@covers("T43")
+@pytest.mark.parametrize(
+    "amend",
+    [
+        fitting_messages,
+        lambda text, host: fitting_content(text, host, None),
+        lambda text, _: fitting_content(text, NEWEST, "[1]").removesuffix(f",{said('[1]')}]") + "]",
+    ],
+    ids=["messages", "blocks", "beside structured content"],
+)
+def test_blocks_with_more_members_than_are_looked_at_stay_and_cost_no_more(
+    amend: Callable[[str, Revision], str],
+) -> None:
+    members = ",".join(f'"m\\u{number:04x}":1' for number in range(100))
+    counts = []
+    for blocks in (MOST_BLOCKS // 4, MOST_BLOCKS // 2):
+        block = f'{{"type":"audio",{members}}}'
+        text = f"[{', '.join([block] * blocks)}]"
+        with counted_calls() as calls:
+            told = amend(text, OLDEST)
+        assert told == text
+        counts.append(calls.count)
+    assert counts[0] == counts[1]
+
+
 def test_what_stands_beside_more_blocks_than_are_looked_at_is_told() -> None:
     content = f"[{', '.join(['{}'] * 40_000)}]"
     assert fitting_content(content, NEWEST, "[1]") == f"{content[:-1]},{said('[1]')}]"

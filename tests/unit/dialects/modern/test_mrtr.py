@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from helpers.counted_calls import counted_calls
 from requirements import covers
 from taskgate.dialects.modern import mrtr
 from taskgate.dialects.params import Params
@@ -55,6 +56,18 @@ def test_a_question_loses_what_this_era_does_not_know(method: str, params: str, 
     assert request == f'{{"method":"{method}","params":{asked}}}'
     check(request, "InputRequest")
     check(request, "InputRequest", schema=EXTENSION)
+
+
+@covers("T43")
+def test_more_tools_than_are_looked_at_cross_and_cost_no_more() -> None:
+    counts = []
+    for tools in (2 * mrtr.MOST_TOOLS, 4 * mrtr.MOST_TOOLS):
+        params = f'{{"tools":[{",".join(["{}"] * tools)}]}}'
+        with counted_calls() as calls:
+            asked = mrtr.input_request("sampling/createMessage", params)
+        assert asked == f'{{"method":"sampling/createMessage","params":{params}}}'
+        counts.append(calls.count)
+    assert counts[0] == counts[1]
 
 
 def test_a_question_on_its_way_loses_its_progress_token() -> None:
@@ -135,6 +148,15 @@ def test_an_answer_that_stands_twice_is_refused(value: str) -> None:
     # decisions b.
     with pytest.raises(MalformedMessage):
         mrtr.answers(request(f'{{"inputResponses":{value}}}'))
+
+
+@covers("T35")
+def test_answers_with_very_many_members_together_are_refused() -> None:
+    large = ",".join(f'"m{number}":1' for number in range(1_000))
+    given = [f'"k{number}":{{{large}}}' for number in range(5)]
+    assert len(mrtr.answers(request(f'{{"inputResponses":{{{",".join(given[:4])}}}}}'))) == 4
+    with pytest.raises(InvalidParams):
+        mrtr.answers(request(f'{{"inputResponses":{{{",".join(given)}}}}}'))
 
 
 FITTING: list[tuple[str, str, bool]] = [
