@@ -3,13 +3,15 @@
 from typing import Any, Final
 
 from taskgate.dialects.reading import value_of
-from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.mcp.jsonrpc import Response
+from taskgate.errors import MalformedMessage, UpstreamFailed, UpstreamReason
+from taskgate.mcp.jsonrpc import Member, RawJson, Response, elements
 from taskgate.tasks.events import CallFaulted, CallSucceeded
 from taskgate.tasks.record import FaultReason
 
 MAX_SUMMARY: Final = 1_000
 """How many characters of an error's text become a status message."""
+MOST_BLOCKS: Final = 256
+"""Blocks of content with very many parts that are looked at for that text."""
 
 
 def outcome(response: Response) -> CallSucceeded | CallFaulted:
@@ -28,7 +30,7 @@ def outcome(response: Response) -> CallSucceeded | CallFaulted:
     failed = value_of(found, "isError") is True
     text = response.text[response.result.start : response.result.end]
     return CallSucceeded(
-        result=text, tool_error=failed, message=_error_text(value_of(found, "content")) if failed else None
+        result=text, tool_error=failed, message=_error_text(response.text, found.get("content")) if failed else None
     )
 
 
@@ -38,10 +40,19 @@ def summary(text: str) -> str:
     return cut.encode("utf-8", "replace").decode()
 
 
-def _error_text(content: Any) -> str:
-    texts = [
-        block["text"]
-        for block in (content if isinstance(content, list) else [])
-        if isinstance(block, dict) and isinstance(block.get("text"), str)
-    ]
+def _error_text(text: RawJson, content: Member | None) -> str:
+    told = [] if content is None or not content.is_array else _texts_of(text, content)
+    texts = [each for each in told if isinstance(each, str)]
     return summary("\n".join(texts)) if texts else "The tool reported an error"
+
+
+def _texts_of(text: RawJson, content: Member) -> list[Any]:
+    blocks = content.value
+    if isinstance(blocks, list):
+        return [block.get("text") for block in blocks if isinstance(block, dict)]
+    # Very many parts, but these may be commas in one long text.
+    try:
+        found = elements(text[content.start : content.end], {}, MOST_BLOCKS)
+    except MalformedMessage:
+        return []
+    return [value_of(block.members or {}, "text") for block in found]

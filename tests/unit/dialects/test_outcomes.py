@@ -50,6 +50,21 @@ def test_a_tools_error_has_its_text_for_people(result: dict[str, Any], message: 
     assert (found.tool_error, found.message) == (True, message)
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([{"type": "text", "text": "no such column: 1" + ",2" * 60_000}], f"no such column: 1{',2' * 491}…"),
+        ([{"type": "image", "data": "[" * 60_000}, {"type": "text", "text": "b"}], "b"),
+        ([{}] * 60_000, "The tool reported an error"),
+    ],
+    ids=["a long text", "a long value beside it", "blocks"],
+)
+def test_a_tools_error_of_very_many_parts_has_its_text_too(content: list[Any], message: str) -> None:
+    found = outcomes.outcome(response(result={"content": content, "isError": True}))
+    assert isinstance(found, CallSucceeded)
+    assert found.message == message
+
+
 @pytest.mark.parametrize("result", [[], "text", {"task": {}}])
 def test_what_is_no_tool_result_breaks_the_protocol(result: Any) -> None:
     with pytest.raises(UpstreamFailed) as failed:
