@@ -14,13 +14,16 @@ import orjson
 from taskgate.limits.gcra import RateLimit, gcra
 from taskgate.log_throttle import ThrottledLog
 from taskgate.mcp.jsonrpc import RequestId, is_id
-from taskgate.mcp.vocabulary import NOTE_PROGRESS
-from taskgate.upstream.duplex.words import Notes, Tells, kind_of
+from taskgate.mcp.vocabulary import NOTE_PROGRESS, NOTE_TASKS
+from taskgate.upstream.duplex.words import Kind, Notes, Tells, kind_of
 
 SAID_A_SECOND: Final = 256 * 1024
 """Bytes a second of messages beside the answers: in the time that this takes, a server may say `max_result` of them."""
 LARGEST: Final = 64 * 1024
-"""Bytes of one notification; a larger one is not passed on. Answers and questions have bounds of their own."""
+"""Bytes of one notification; a larger one is not passed on. Answers and questions have bounds of their own.
+
+One of a task of 2026-07-28 holds the task's result: it may be as large as that.
+"""
 MESSAGES: Final = RateLimit(every=1 / 5000, burst=5000)
 """Messages of one event stream that are read, at once and in a second; more wait at the server."""
 PROGRESS: Final = RateLimit(every=1 / 200, burst=1000)
@@ -69,7 +72,7 @@ class Beside:
             token = None
             if isinstance(message, bytes):
                 if len(message) > LARGEST:
-                    if isinstance(kind_of(message), Notes | Tells):
+                    if _is_bounded(kind_of(message)):
                         self._left_out.too_large(len(message))
                         continue
                 elif _PROGRESS in message:
@@ -124,6 +127,10 @@ class Said:
         self._owed = max(0.0, self._owed - (now - self._at) * SAID_A_SECOND)
         self._at = now
         return max(0.0, (self._owed - self._most) / SAID_A_SECOND)
+
+
+def _is_bounded(kind: Kind | None) -> bool:
+    return isinstance(kind, Tells) or (isinstance(kind, Notes) and kind.method != NOTE_TASKS)
 
 
 def _token_of(message: bytes) -> RequestId | None:

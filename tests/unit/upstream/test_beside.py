@@ -139,6 +139,12 @@ def test_answers_questions_and_notifications_of_usual_size_are_passed_on() -> No
     assert new().heard(said, 0.0) == said
 
 
+def test_a_task_is_told_of_whatever_the_size_of_its_result() -> None:
+    said = [large("notifications/tasks")]
+    assert new().heard(said, 0.0) == said
+    assert new().heard([large("notifications/tasks/status")], 0.0) == []
+
+
 def test_that_progress_is_merged_is_told(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "taskgate.upstream"):
         flooded(new()).heard([progress(1), progress(2), progress(3)], 0.0)
