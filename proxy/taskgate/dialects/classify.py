@@ -23,6 +23,7 @@ from taskgate.errors import (
 )
 from taskgate.mcp.headers import RequestHeaders, check_headers, check_single
 from taskgate.mcp.jsonrpc import Members, Message, Notification, RawJson, Request, RequestId, Response, is_id, members
+from taskgate.mcp.spans import UNREAD
 from taskgate.mcp.versions import Peer, Revision, find_modern_revision, find_revision
 from taskgate.mcp.vocabulary import (
     CLIENT_CAPABILITIES,
@@ -166,7 +167,8 @@ def _read_host(meta: Members) -> _Host:
     version, capabilities = _required(meta)
     revision, info, level = find_modern_revision(version), value_of(meta, CLIENT_INFO), value_of(meta, LOG_LEVEL)
     wrong = None
-    if info is not None and not isinstance(info, dict):
+    # One with very many parts is not read.
+    if info is not None and info is not UNREAD and not isinstance(info, dict):
         wrong = f"{CLIENT_INFO} must be an object"
     elif level is not None and level not in LOG_LEVELS:
         wrong = f"{LOG_LEVEL} must be one of {', '.join(LOG_LEVELS)}"

@@ -56,6 +56,10 @@ def test_of_what_a_host_says_it_is_its_name_and_version_are_kept(size: int) -> N
     assert routed("tools/list", **{CLIENT: {"name": 1}}).peer.info == {}
 
 
+def test_what_a_host_says_it_is_in_very_many_parts_is_not_read() -> None:
+    assert routed("tools/list", **{CLIENT: {"name": "h", "parts": [0] * 100_000}}).peer.info == {}
+
+
 @covers("H-MOD-6")
 def test_a_request_may_repeat_arguments_in_its_headers() -> None:
     headers = said("tools/call")._replace(params={"region": "south"})

@@ -204,12 +204,13 @@ def _open_session(request: Request) -> OpenSession:
 
 def _object(request: Request, name: str) -> dict[str, Any]:
     """An object of the handshake; a released host that leaves it out is served all the same."""
-    value = value_of(request.params, name)
-    if value is None:
+    member = request.params.get(name)
+    if member is None or (value := member.value) is None:
         return {}
-    if not isinstance(value, dict):
+    if not member.is_object:
         raise InvalidParams(f"{name} must be an object")
-    return value
+    # One with very many parts is not read.
+    return value if isinstance(value, dict) else {}
 
 
 def _read_request(request: Request, *, has_tasks: bool, lists: bool) -> Intent:

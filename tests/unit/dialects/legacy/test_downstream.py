@@ -1,5 +1,6 @@
 """What a host's message asks, by the revision of its session and by what the mount offers."""
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -103,6 +104,13 @@ def test_of_what_a_host_says_it_is_its_name_and_version_are_kept() -> None:
     intent = decode(request("initialize", f'{{"protocolVersion":"1","clientInfo":{info}}}'), None)
     assert isinstance(intent, OpenSession)
     assert intent.peer.info == {"name": "h", "version": "1" * 512}
+
+
+def test_what_a_host_says_it_is_in_very_many_parts_is_not_read() -> None:
+    info = json.dumps({"name": "h", "parts": [0] * 100_000})
+    intent = decode(request("initialize", f'{{"protocolVersion":"1","clientInfo":{info}}}'), None)
+    assert isinstance(intent, OpenSession)
+    assert intent.peer.info == {}
 
 
 OTHERS = [
