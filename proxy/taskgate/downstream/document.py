@@ -54,14 +54,19 @@ class Document(web.StreamResponse):
         text, size, self._document = self._document, self._size, ""
         close = "" if self._keep_alive else _CLOSE
         head = f"{_HEAD}Date: {rfc822_formatted_time()}\r\nContent-Length: {size}\r\n{close}\r\n".encode()
-        if size < _ONE_PIECE:
-            await self._connection.write(head + text.encode())
-            return
-        await self._connection.write(head)
-        for piece in _pieces(text):
-            await self._connection.write(piece)
-            # A host that takes all at once would keep everybody else waiting.
-            await asyncio.sleep(0)
+        piece: bytes | memoryview = b""
+        try:
+            if size < _ONE_PIECE:
+                await self._connection.write(head + text.encode())
+                return
+            await self._connection.write(head)
+            for piece in _pieces(text):
+                await self._connection.write(piece)
+                # A host that takes all at once would keep everybody else waiting.
+                await asyncio.sleep(0)
+        finally:
+            # Of a host that has left the error is kept with all frames, until cycles are collected.
+            del text, piece
 
 
 def _pieces(text: MessageText) -> Iterator[bytes | memoryview]:

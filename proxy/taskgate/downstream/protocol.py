@@ -240,6 +240,8 @@ class HostConnection(web.RequestHandler):
         if transport is None or transport.is_closing():
             raise ConnectionResetError
         transport.write(piece)
+        # A view of a piece is one of the whole text, and the error of a host that leaves keeps this frame.
+        del piece
         if self._paused:
             await self._drain_helper()
 

@@ -245,8 +245,15 @@ class HostExchange:
             response.force_close()
         with visit.within(self._visit):
             self._terms.audit.record(StreamOpened("downstream", self._kind))
-            self._writer = asyncio.get_running_loop().create_task(self._write(response, line))
+            self._writer = asyncio.get_running_loop().create_task(self._write_while_read(response, line))
             self._writer.add_done_callback(self._ended)
+
+    async def _write_while_read(self, response: web.StreamResponse, line: Line) -> None:
+        try:
+            await self._write(response, line)
+        except ConnectionError as left:
+            # It is kept until cycles are collected, and its frames have what was written.
+            left.__traceback__ = None
 
     async def _write(self, response: web.StreamResponse, line: Line) -> None:
         await response.prepare(self._http)
@@ -291,7 +298,7 @@ class HostExchange:
         self._part()
         self._terms.audit.record(StreamEnded("downstream", self._kind))
         error = None if writer.cancelled() else writer.exception()
-        if error is not None and not isinstance(error, ConnectionError):
+        if error is not None:
             _log.error("a stream failed", extra={"error": type(error).__name__})
 
     @property

@@ -1,13 +1,18 @@
 """Hosts that leave at the moment of their answer: whether they have it, for whoever must know."""
 
 import asyncio
+import gc
+import tracemalloc
+from collections.abc import Callable, Iterator
 
 import pytest
 from aiohttp import web
 
-from helpers.raw_http import post
+from helpers.raw_http import RawHost, post
 from helpers.waiting import bounded, eventually
+from requirements import covers
 from taskgate.engine.messages import Exchange, Reply
+from taskgate.mcp.large import MessageText, Pieces
 from unit.downstream.gate import Gate
 
 
@@ -60,3 +65,48 @@ async def test_a_host_whose_connection_ends_just_before_its_plain_answer_has_lef
         await host.send(post())
         await eventually(gate.facts.answered)
     assert left == ["left"]
+
+
+SIZE = 16 * 2**20
+
+
+@pytest.fixture
+def memory() -> Iterator[Callable[[], int]]:
+    """How many more bytes are in memory than before the test; no cycle is collected meanwhile."""
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    yield lambda: tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    gc.enable()
+
+
+def text() -> MessageText:
+    return f'"{"x" * SIZE}"'
+
+
+def pieces() -> MessageText:
+    return Pieces([b'"', memoryview(b"x" * SIZE), b'"'])
+
+
+@covers("T35")
+@pytest.mark.parametrize("is_stream", [False, True], ids=["a document", "a stream"])
+@pytest.mark.parametrize("written", [text, pieces])
+async def test_a_large_answer_is_let_go_of_when_its_host_leaves_in_the_middle(
+    gate: Gate, memory: Callable[[], int], written: Callable[[], MessageText], *, is_stream: bool
+) -> None:
+    async def answer(exchange: Exchange) -> Reply:
+        if is_stream:
+            exchange.stream()
+        return Reply(body=written())
+
+    gate.engine.script = answer
+    host = await RawHost.connect(gate.address, limit=1024)
+    await host.send(post())
+    await host.head()
+    (connection,) = gate.listener._connections._open
+    await eventually(lambda: connection.writing_paused)
+    assert memory() > SIZE
+    host.abort()
+    await eventually(lambda: memory() < SIZE // 4)
