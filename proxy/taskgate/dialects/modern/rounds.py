@@ -119,11 +119,8 @@ def _are_too_large(asked: list[RawJson]) -> bool:
 
 
 def _members(text: RawJson) -> Members:
-    """The members of an object, of those that stand twice the last; none of one with very many."""
-    try:
-        return dict(read_pairs(text))
-    except MalformedMessage:
-        return {}
+    """The members of an object, of those that stand twice the last."""
+    return dict(read_pairs(text))
 
 
 def _text(state: object) -> str | None:

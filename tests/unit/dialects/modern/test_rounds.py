@@ -263,10 +263,16 @@ def test_what_asks_for_nothing_lacks_nothing(tail: str) -> None:
     assert lacking_for(response(tail), Peer(revision=Revision.R2026_07_28, capabilities={}, info={})) == {}
 
 
-def test_a_question_with_very_many_parameters_lacks_what_its_kind_needs() -> None:
-    many = ",".join(f'"{number}":0' for number in range(5_000))
-    asks = result(
-        f'{{"resultType":"input_required","inputRequests":{{"k":{{"method":"elicitation/create","params":{{{many}}}}}}}}}'
-    )
-    host = Peer(revision=Revision.R2026_07_28, capabilities={}, info={})
-    assert lacking_for(asks, host) == {"elicitation": {"form": {}}}
+@pytest.mark.parametrize(("questions", "parameters"), [(1, 5_000), (2, 3_000)], ids=["of one question", "together"])
+def test_a_round_with_very_many_parameters_makes_no_sense(questions: int, parameters: int) -> None:
+    params = ",".join(f'"{number}":0' for number in range(parameters))
+    one = f'{{"method":"elicitation/create","params":{{{params}}}}}'
+    asked = ",".join(f'"{key}":{one}' for key in range(questions))
+    asks = result(f'{{"resultType":"input_required","inputRequests":{{{asked}}}}}')
+    assert round_of(asks) is None
+    assert lacking_for(asks, Peer(revision=Revision.R2026_07_28, capabilities={}, info={})) == {}
+
+
+def test_a_round_with_a_long_question_makes_sense() -> None:
+    one = f'{{"method":"elicitation/create","params":{{"message":"{"m" * LONG}"}}}}'
+    assert round_of(result(f'{{"resultType":"input_required","inputRequests":{{"k":{one},"l":{{}}}}}}')) == Round(None)

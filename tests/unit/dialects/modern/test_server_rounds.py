@@ -122,6 +122,13 @@ def test_questions_that_repeat_a_key_break_the_protocol(requests: str) -> None:
 # --- questions in the words of the initialize era
 
 
+def test_questions_with_very_many_members_together_break_the_protocol() -> None:
+    one = {"method": "elicitation/create", "params": {str(number): 0 for number in range(3_000)}}
+    assert round_of(asked(k=one)) is not None
+    with pytest.raises(UpstreamFailed, match="too many members"):
+        round_of(asked(k=one, l=one))
+
+
 def test_a_question_is_for_the_host_as_it_was_written() -> None:
     text = '{"message":"Wh\\u00ece?","requestedSchema":{"type": "object"},"_meta":{"a/b": 1.0}}'
     found = of_text(
