@@ -205,5 +205,5 @@ class Storm:
             # Callers have limits of their own, so the fullest need not be the one that was refused.
             is_full = data["limit"] in held.values() if data["reason"] == "concurrency" else max(held.values()) >= KEPT
             assert is_full, (data, held)
-            self.refusals[data["reason"]] += 1
+            self.refusals[data["scope"] if data["reason"] == "concurrency" else data["reason"]] += 1
         return made
