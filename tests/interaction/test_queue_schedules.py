@@ -181,7 +181,11 @@ async def history(servers: Sequence[ScriptedServer], folder: Path | None, seed: 
     async with running(configured(servers[0], 2, folder=folder), Surroundings(make_upstream=watch)) as gateway:
         crowd = Crowd(gateway, servers, folder, random.Random(seed))
         all_turns = {bulkhead(gateway)}
-        for _ in range(STEPS):
+        steps = 0
+        # On a slow disk few calls are sent within the steps: then there are more steps.
+        while steps < STEPS or len(crowd.seen) <= STEPS // 10:
+            steps += 1
+            assert steps <= 100 * STEPS, "hardly a call reaches the server"
             await crowd.step()
             all_turns.add(bulkhead(gateway))
             for at_one in watched.values():
@@ -196,7 +200,6 @@ async def history(servers: Sequence[ScriptedServer], folder: Path | None, seed: 
         await eventually(lambda: {(turns.in_use, turns.queued) for turns in all_turns} == {(0, 0)})
         assert all(each.running == 0 for each in chain(*watched.values()))
         assert set(crowd.seen.values()) <= {1}, "no call is sent twice"
-        assert len(crowd.seen) > STEPS // 10
         assert not gateway.service._house.runner._runs  # type: ignore[union-attr]
     assert not set().union(*(server.live for server in servers)), "every session with a server has ended"
 
