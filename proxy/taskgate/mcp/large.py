@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from io import BytesIO
 from typing import Final
 
-from taskgate.mcp.places import WINDOW, read_places
+from taskgate.mcp.depth import WINDOW
+from taskgate.mcp.places import read_places
 from taskgate.mcp.spans import Members, RawJson, Shape
 
 _META: Final[Shape] = {"_meta": {}}

@@ -11,6 +11,7 @@ from itertools import accumulate
 from typing import Any, Final
 
 from taskgate.errors import MalformedMessage
+from taskgate.mcp.depth import ROUND, STEPS, WINDOW, brackets, window
 from taskgate.mcp.spans import MOST_MEMBERS, Member, Members, Shape
 
 
@@ -95,7 +96,7 @@ def _end_of_value(body: bytes, at: int) -> int:
 def _end_of_string(body: bytes, at: int) -> int:
     """The place after the string that starts at `at`."""
     at, size = at + 1, FIRST_WINDOW
-    while piece := _window(body, at, size):
+    while piece := window(body, at, size):
         quote = piece.find(b'"')
         if quote >= 0:
             return at + quote + 1
@@ -106,28 +107,15 @@ def _end_of_string(body: bytes, at: int) -> int:
 def _end_of_nest(body: bytes, at: int) -> int:
     """The place after the array or object that starts at `at`."""
     at, depth, is_inside, size = at + 1, 1, False, FIRST_WINDOW
-    while piece := _window(body, at, size):
-        parts = piece.translate(_ROUND, _NO_MARKS).split(b'"')
-        levels = b"".join(parts[is_inside::2])
+    while piece := window(body, at, size):
+        found, ends_inside = brackets(piece, is_inside=is_inside)
+        levels = found.translate(ROUND)
         if depth + _lowest(levels) <= 0:
             return at + _end_in(piece, depth, is_inside)
         depth += 2 * levels.count(b"(") - len(levels)
-        is_inside ^= not len(parts) % 2
+        is_inside = ends_inside
         at, size = at + len(piece), min(4 * size, WINDOW)
     raise ValueError("no end")
-
-
-def _window(body: bytes, at: int, size: int) -> bytes:
-    """Bytes from `at` on, which is not inside of an escape, with escaped quotes and backslashes made harmless.
-
-    It ends behind an escape and not in it. Each place stays what it was.
-    """
-    piece = body[at : at + size]
-    if b"\\" not in piece:
-        return piece
-    if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
-        piece = body[at : at + size + 1]
-    return piece.replace(rb"\\", b"..").replace(rb"\"", b"..")
 
 
 def _lowest(levels: bytes) -> int:
@@ -135,7 +123,7 @@ def _lowest(levels: bytes) -> int:
     # Innermost pairs lead back to where they begin. To fold them away is many times faster than to count.
     for _ in range(_FOLDS):
         levels = levels.replace(b"()", b"")
-    return min(accumulate(memoryview(levels.translate(_STEPS)).cast("b")), default=0)
+    return min(accumulate(memoryview(levels.translate(STEPS)).cast("b")), default=0)
 
 
 def _end_in(piece: bytes, depth: int, is_inside: bool) -> int:
@@ -157,8 +145,6 @@ def _skip_space(body: bytes, at: int) -> int:
     return match.end()
 
 
-WINDOW: Final = 256 * 1024
-"""Bytes that are looked at together, at most."""
 FIRST_WINDOW: Final = 1024
 """Bytes that are looked at before it is known that a value is longer."""
 _FOLDS: Final = 8
@@ -166,7 +152,3 @@ _QUOTE, _COLON, _COMMA, _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_ARRAY = b'":,{}['
 _SPACES: Final = re.compile(rb"[ \t\n\r]*").match
 _WORD: Final = re.compile(rb"[-+.0-9a-zA-Z]+").match
 _MARKS: Final = re.compile(rb'["\[\]{}]').finditer
-_ROUND: Final = bytes.maketrans(b"[{]}", b"(())")
-_NO_MARKS: Final = bytes(sorted(set(range(256)) - set(b'[]{}"')))
-_STEPS: Final = bytes.maketrans(b"()", b"\x01\xff")
-"""Brackets as signed bytes: one level in, one level out."""

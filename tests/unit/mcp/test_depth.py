@@ -11,13 +11,15 @@ from taskgate.mcp import depth
 from taskgate.mcp.depth import is_deeper
 
 
-@pytest.fixture(autouse=True, scope="module", params=["short", "long"])
+@pytest.fixture(autouse=True, scope="module", params=["short", "long", "longer than a window"])
 def length(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Every text is short, then every text is long."""
-    before = depth._LONG
+    """Every text is short, then every text is long, then it fills several windows."""
+    before = depth._LONG, depth.WINDOW
     depth._LONG = 1 << 62 if request.param == "short" else 0
+    if request.param == "longer than a window":
+        depth.WINDOW = 5
     yield
-    depth._LONG = before
+    depth._LONG, depth.WINDOW = before
 
 
 @given(texts)
@@ -102,6 +104,7 @@ def test_nests_beside_each_other_are_as_deep_as_the_deepest(nest: Callable[[int]
 
 
 def test_what_is_long_and_flat_folds_away_without_being_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(depth, "WINDOW", 2**18)
     monkeypatch.setattr(depth, "accumulate", lambda _: pytest.fail("counted"))
     assert not is_deeper(b"[" + b'{"a":["]",{}]},' * 1000 + b"{}]", 5)
 

@@ -1,11 +1,12 @@
 """How many arrays and objects a body has is told by its bytes, in time that what stands in strings cannot stretch."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskgate.mcp import depth
-from taskgate.mcp.depth import ALWAYS_ALLOWED, BYTES_EACH, has_too_many
+from taskgate.mcp.depth import ALWAYS_ALLOWED, BYTES_EACH, WINDOW, brackets, has_too_many, window
 
 
 @pytest.mark.parametrize("one", [b"[]", b"{}", b'["x"]', b'{"a":"["}'])
@@ -30,15 +31,25 @@ def test_closing_brackets_without_end_are_too_many() -> None:
     assert has_too_many(b'{"a":' + b"[" * 100_000 + b"]" * 200_000)
 
 
-@pytest.mark.parametrize("body", [b'"[",[],', b'"[",', b'[],"[[",'])
-def test_twice_the_strings_with_brackets_in_them_are_no_more_pieces_than_are_looked_at(body: bytes) -> None:
-    for count in (200_000, 400_000):
+@pytest.mark.parametrize("body", [b'"[",[],', b'"[",', b'[],"[[",', rb'"\"[",'])
+def test_brackets_are_counted_window_by_window(body: bytes) -> None:
+    for count in (100_000, 200_000, 400_000):
         whole = b"[" + body * count + b"0]"
-        pieces = depth._pieces(whole, 4 * ALWAYS_ALLOWED)
-        assert len(pieces) <= 4 * ALWAYS_ALLOWED + 1
-        assert has_too_many(whole) is (body.count(b"[]") > 0)
+        tracemalloc.start()
+        found = has_too_many(whole)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert found is (1 + body.count(b"[]") * count > max(ALWAYS_ALLOWED, len(whole) // BYTES_EACH))
+        assert peak < 50 * WINDOW, "the memory of a window, whatever the size of the text"
 
 
-@given(st.text(alphabet='[]{}"\\a', max_size=60).map(str.encode))
-def test_between_two_quotes_that_are_left_there_is_a_bracket(body: bytes) -> None:
-    assert b"" not in depth._pieces(body)[1:-1]
+@given(st.text(alphabet='[]{}"\\a', max_size=60).map(str.encode), st.integers(1, 9))
+def test_the_brackets_outside_strings_are_the_same_in_windows_of_any_size(body: bytes, size: int) -> None:
+    at, is_inside, found = 0, False, b""
+    while piece := window(body, at, size):
+        outside, is_inside = brackets(piece, is_inside=is_inside)
+        found, at = found + outside, at + len(piece)
+    assert at == len(body)
+    assert (found, is_inside) == brackets(window(body, 0, len(body)))
+    outside = b"".join(body.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"')[::2])
+    assert found == bytes(letter for letter in outside if letter in b"[]{}")

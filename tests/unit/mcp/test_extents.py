@@ -1,6 +1,7 @@
 """The end of a value is where the standard parser finds it, and is found in time that grows with the value alone."""
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from types import SimpleNamespace
@@ -16,13 +17,18 @@ from taskgate.mcp import extents
 from taskgate.mcp.extents import NumberTooLarge, end_of
 
 
-@pytest.fixture(autouse=True, scope="module", params=[4, extents.FIRST_PIECE], ids=["short pieces", "pieces"])
+@pytest.fixture(
+    autouse=True,
+    scope="module",
+    params=[(4, extents.WINDOW), (2, 2), (extents.FIRST_PIECE, extents.WINDOW)],
+    ids=["short pieces", "short windows", "pieces"],
+)
 def pieces(request: pytest.FixtureRequest) -> Iterator[None]:
-    """How long the first piece is that is looked at."""
-    before = extents.FIRST_PIECE
-    extents.FIRST_PIECE = request.param
+    """How long the first piece is that is looked at, and the longest."""
+    before = extents.FIRST_PIECE, extents.WINDOW
+    extents.FIRST_PIECE, extents.WINDOW = request.param
     yield
-    extents.FIRST_PIECE = before
+    extents.FIRST_PIECE, extents.WINDOW = before
 
 
 def refuse(name: str) -> None:
@@ -83,8 +89,8 @@ def test_a_number_beyond_a_double_is_told(number: str) -> None:
         end_of(f"[{number}],1", 0)
 
 
-def letters_looked_at(text: str, monkeypatch: pytest.MonkeyPatch) -> int:
-    """The letters that are handed to the parser for a value at the start of a text."""
+def looks(text: str, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The letters of each piece that is handed to the parser for a value at the start of a text."""
     looked: list[int] = []
 
     def loads(piece: str) -> Any:
@@ -94,7 +100,11 @@ def letters_looked_at(text: str, monkeypatch: pytest.MonkeyPatch) -> int:
     with monkeypatch.context() as patch, suppress(ValueError):
         patch.setattr(extents, "orjson", SimpleNamespace(loads=loads, JSONDecodeError=orjson.JSONDecodeError))
         end_of(text, 0)
-    return sum(looked)
+    return looked
+
+
+def letters_looked_at(text: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    return sum(looks(text, monkeypatch))
 
 
 def test_what_stands_behind_a_value_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,10 +116,71 @@ def test_what_stands_behind_a_value_costs_nothing(monkeypatch: pytest.MonkeyPatc
 def test_a_value_that_fills_its_text_is_looked_at_little_more_than_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for size in (100_000, 200_000, 1_000_000):
         text = "[" + "1," * (size // 2) + "1]}"
-        assert letters_looked_at(text, monkeypatch) <= 1.4 * len(text) + 100
+        assert letters_looked_at(text, monkeypatch) <= 1.6 * len(text) + 100
 
 
 def test_what_is_no_json_is_looked_at_no_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
     for size in (100_000, 200_000, 1_000_000):
         text = "[" + "1," * (size // 2) + "1}"
-        assert letters_looked_at(text, monkeypatch) <= 1.4 * len(text) + 100
+        assert letters_looked_at(text, monkeypatch) <= 1.6 * len(text) + 100
+
+
+SHAPES = {
+    "numbers": "0,",
+    "arrays": "[],",
+    "members": '{"a":1,"b":[2]},',
+    "commas in strings": '{"a,,":",,,,,,,,,,,,,"},',
+    "quotes in strings": r'"\",",',
+    "nests": "[" * 20 + "0" + "]" * 20 + ",",
+    "not JSON": '"a,""b,"',
+}
+
+
+@pytest.mark.parametrize("one", SHAPES.values(), ids=SHAPES)
+def test_no_piece_is_longer_than_four_windows(one: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extents, "WINDOW", 4096)
+    for size in (100_000, 200_000):
+        looked = looks(f"[{one * (size // len(one))}0],", monkeypatch)
+        assert max(looked) <= 4 * 4096, "a thread that looks at them lets others run in between"
+
+
+@pytest.mark.parametrize("one", [one for name, one in SHAPES.items() if name != "not JSON"])
+def test_a_value_of_many_windows_ends_before_what_follows(one: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extents, "WINDOW", 4096)
+    for size in (20_000, 20_100, 20_200):
+        value = f"[{one * (size // len(one))}0]"
+        assert end_of(f'{value} ,"x":[{"0," * 4000}0]', 0) == len(value)
+
+
+def test_behind_a_long_string_pieces_are_short_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extents, "WINDOW", 4096)
+    text = f'["a","{"a," * 50_000}","b",{"0," * 400_000}0]'
+    assert end_of(text + ",1]", 0) == len(text)
+    looked = looks(text + ",1]", monkeypatch)
+    assert sum(size > 4 * 4096 for size in looked) == 1
+    assert len(looked) > 100
+    assert sum(looked) <= 1.6 * len(text)
+
+
+@pytest.mark.parametrize("one", SHAPES.values(), ids=SHAPES)
+def test_twice_the_text_takes_twice_the_work(one: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extents, "WINDOW", 4096)
+
+    def steps(size: int) -> int:
+        taken = 0
+
+        def count(frame: Any, event: str, _: Any) -> Any:
+            nonlocal taken
+            taken += event == "line"
+            return count
+
+        sys.settrace(count)
+        try:
+            with suppress(ValueError):
+                end_of(f"[{one * (size // len(one))}0],", 0)
+        finally:
+            sys.settrace(None)
+        return taken
+
+    small, large = steps(50_000), steps(100_000)
+    assert large <= 2.2 * small + 100
