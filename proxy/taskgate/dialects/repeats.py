@@ -49,8 +49,10 @@ def call_digest(tool: str, params: RawJson) -> str:
     """
     if len(params) > LONG:
         place = members(params).get("arguments")
-        text = None if place is None else params[place.start : place.end]
-        return blake2b(ascii((tool, text)).encode(), digest_size=_SIZE).hexdigest()
+        found = blake2b(ascii((tool, place is None)).encode(), digest_size=_SIZE)
+        if place is not None:
+            found.update(params[place.start : place.end].encode("utf-8", "surrogatepass"))
+        return found.hexdigest()
     arguments = [value for name, value in content(params) if name == "arguments"]
     return blake2b(ascii((tool, arguments)).encode(), digest_size=_SIZE).hexdigest()
 

@@ -6,18 +6,21 @@ they leave as one array or, once one of them had to become a stream, as events o
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from taskgate.engine.messages import Exchange, Reply
 
+Part = TypeVar("Part")
+
 
 async def answer_all(
-    exchange: Exchange, elements: Sequence[bytes], answer: Callable[[bytes], Awaitable[str | None]]
+    exchange: Exchange, parts: Sequence[Part], answer: Callable[[Part], Awaitable[str | None]]
 ) -> Reply:
-    """The reply to all elements together. `answer` gives what one is answered, None where that is nothing."""
+    """The reply to all parts together. `answer` gives what one is answered, None where that is nothing."""
     ready: list[str] = []
 
-    async def take(element: bytes) -> None:
-        answered = await answer(element)
+    async def take(part: Part) -> None:
+        answered = await answer(part)
         if answered is not None:
             ready.append(answered)
         if exchange.streams:
@@ -25,8 +28,8 @@ async def answer_all(
 
     # Begun in order, so that one may cancel another that stands before it.
     async with asyncio.TaskGroup() as group:
-        for element in elements:
-            group.create_task(take(element))
+        for part in parts:
+            group.create_task(take(part))
     if exchange.streams:
         # Whoever made it a stream has sent all that was ready.
         return Reply()

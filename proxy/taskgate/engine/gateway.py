@@ -53,6 +53,7 @@ from taskgate.mcp.batches import is_array, split
 from taskgate.mcp.jsonrpc import Message, Notification, Request, parse
 from taskgate.mcp.large import joined
 from taskgate.mcp.versions import Era
+from taskgate.offload import offloaded
 from taskgate.telemetry.audit import Audit, CapRefused, HttpRefused, PartAnswered, RpcAnswered, TaskDenied
 from taskgate.telemetry.tracing import UNTRACED, Tracing
 from taskgate.telemetry.visit import LARGE, Visit, client_of, within
@@ -142,17 +143,18 @@ class Gateway:
             if is_array(body) and await self._in_session.takes_batches(exchange, mount, caller):
                 if refused is not None:
                     raise refused
-                elements = split(body, max_depth=self._rules.max_depth, counted=True)
-                seen.parts = len(elements)
+                parts = await offloaded(len(body), partial(self._read_batch, body))
+                seen.parts = len(parts)
                 each = partial(self._answer_one_of_many, exchange, mount, caller, begun)
-                return await answer_all(exchange, elements, each)
-            message = parse(body, max_depth=self._rules.max_depth, max_members=self._rules.max_members)
+                return await answer_all(exchange, parts, each)
+            read = partial(parse, body, max_depth=self._rules.max_depth, max_members=self._rules.max_members)
+            message = read() if len(body) <= SMALL else await offloaded(len(body), read)
         except ListenerRefused:
             raise
         except Exception as error:
             return self._refuse(error, mount, exchange, None, begun)
         # The text of the message is all that is needed from here on.
-        del body
+        del body, read
         seen.message = message
         if refused is not None:
             return self._refuse(refused, mount, exchange, message, begun)
@@ -217,15 +219,26 @@ class Gateway:
             self._count(mount, message, answered.revision, begun, answered.error)
         return answered.reply
 
+    def _read_batch(self, body: bytes) -> list[Message | GatewayError]:
+        """The messages of a batch, and what is wrong with those that are none. Raises what `split` does."""
+        parts = list[Message | GatewayError]()
+        for element in split(body, max_depth=self._rules.max_depth, counted=True):
+            try:
+                parts.append(parse(element, max_depth=self._rules.max_depth, max_members=self._rules.max_members))
+            except GatewayError as error:
+                parts.append(error.with_traceback(None))
+        return parts
+
     async def _answer_one_of_many(
-        self, exchange: Exchange, mount: Mount, caller: AuthContext, begun: float, element: bytes
+        self, exchange: Exchange, mount: Mount, caller: AuthContext, begun: float, part: Message | GatewayError
     ) -> str | None:
         """What one element of a batch is answered; None for what nobody waits for an answer to."""
         seen = present().part(None)
         with within(seen):
             try:
-                message = parse(element, max_depth=self._rules.max_depth, max_members=self._rules.max_members)
-                seen.message = message
+                if isinstance(part, GatewayError):
+                    raise part
+                message = seen.message = part
                 if isinstance(message, Request) and message.method == words.INITIALIZE:
                     raise MalformedMessage("No session is opened in a batch", id=message.id)
                 reply = await self._serve(exchange, mount, caller, message, begun)
@@ -235,7 +248,7 @@ class Gateway:
                 return None if reply.body is None else joined(reply.body)
             finally:
                 self._audit.record(PartAnswered())
-                if len(element) > LARGE:
+                if not isinstance(part, GatewayError) and len(part.text) > LARGE:
                     seen.lighten()
         return joined(reply.body) if isinstance(message, Request) and reply.body is not None else None
 

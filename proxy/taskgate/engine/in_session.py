@@ -3,6 +3,7 @@
 What must not live here: what comes before a message is known to be one of this era (`gateway`).
 """
 
+from asyncio import to_thread
 from collections.abc import Coroutine
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -42,7 +43,7 @@ from taskgate.errors import GatewayError, TaskSupportMismatch
 from taskgate.mcp import vocabulary as words
 from taskgate.mcp.jsonrpc import Message, Request, Response
 from taskgate.mcp.versions import Era, Revision
-from taskgate.offload import offloaded
+from taskgate.offload import LARGE, offloaded
 from taskgate.tasks.policy import Mode
 from taskgate.telemetry.audit import Audit, ToolCalled
 from taskgate.telemetry.visit import client_of
@@ -203,8 +204,8 @@ class InSessionMessages:
             record = await self._rooms.following.outcome(exchange, caller, host_session, earlier.id, words.TOOLS_CALL)
             return Spoken(self._dialect.task_outcome(intent.id, record))
         response = await self._rooms.relaying.call(exchange, caller, host_session, intent, decision)
-        message = self._dialect.answer(intent.id, response, _foreign(host_session, words.TOOLS_CALL))
-        return Spoken(message, error_of(response))
+        answer = partial(self._dialect.answer, intent.id, response, _foreign(host_session, words.TOOLS_CALL))
+        return Spoken(answer() if len(response.text) <= LARGE else await to_thread(answer), error_of(response))
 
     def _count_refused(self, host_session: HostSession, tool: str) -> None:
         is_listed = host_session.upstream.listed(tool) is not None
@@ -219,7 +220,10 @@ class InSessionMessages:
             shows = self._rooms.access.shown_to(caller, host_session.mount.name)
             amend = partial(self._dialect.tools, intent.id, response, support, shows, foreign)
             return Spoken(await offloaded(len(response.text), amend), error_of(response))
-        return Spoken(self._dialect.answer(intent.id, response, foreign), error_of(response))
+        return Spoken(
+            await offloaded(len(response.text), partial(self._dialect.answer, intent.id, response, foreign)),
+            error_of(response),
+        )
 
 
 def _about(request: Request, intent: Intent) -> About:

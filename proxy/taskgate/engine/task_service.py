@@ -211,7 +211,7 @@ class TaskService:
                 return record
             # It may be purged meanwhile, or have ended unsent; then there is none that has the key.
             stands = await self._named(record.owner, id, record.created_at)
-        return self._joined(stands, draft.intent)
+        return await self._joined(stands, draft.intent)
 
     async def _earlier(self, caller: AuthContext, place: Place, intent: CallTool) -> TaskRecord | None:
         if intent.repeat_key is None:
@@ -221,7 +221,7 @@ class TaskService:
             id = await self._store.repeated(owner, key, now=now)
             record = None if id is None else await self._named(owner, id, now)
             if record is not None:
-                return self._joined(record, intent)
+                return await self._joined(record, intent)
         return None
 
     async def _named(self, owner: OwnerKey, id: TaskId, now: datetime) -> TaskRecord | None:
@@ -233,8 +233,8 @@ class TaskService:
         if intent.repeat_key is not None:
             self._joining.expect_no_call(caller.owners(place.mount.name), intent.repeat_key)
 
-    def _joined(self, record: TaskRecord, intent: CallTool) -> TaskRecord:
-        check_repeat(record, intent)
+    async def _joined(self, record: TaskRecord, intent: CallTool) -> TaskRecord:
+        await check_repeat(record, intent)
         self._audit.record(CallJoined(record.owner.mount, "key"))
         return record
 

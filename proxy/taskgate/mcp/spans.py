@@ -179,12 +179,17 @@ def end_of_value(text: str, at: int) -> int:
 
 def keys_of(member: Member, most: int) -> tuple[str, ...] | None:
     """The first keys of an object, each once and so many at most; None for any other kind of value."""
-    if type(member) is not LargeMember:
-        value = member.value
-        return tuple(islice(value, most)) if isinstance(value, dict) else None
-    if not member.is_object:
+    if type(member) is LargeMember:
+        return keys_in(member[0], member.start, most)
+    value = member.value
+    return tuple(islice(value, most)) if isinstance(value, dict) else None
+
+
+def keys_in(text: RawJson, at: int, most: int) -> tuple[str, ...] | None:
+    """The same of the value that starts at `at`. What stands between the keys is looked at."""
+    if text[at] != "{":
         return None
-    return tuple(dict.fromkeys(key for key, _ in islice(_pairs(member[0], member.start), most)))
+    return tuple(dict.fromkeys(key for key, _ in islice(_pairs(text, at), most)))
 
 
 def members(text: RawJson, shape: Shape | None = None) -> Members:

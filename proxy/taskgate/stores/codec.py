@@ -33,6 +33,7 @@ from taskgate.tasks.record import (
     TaskStatus,
     ToolCall,
     altered,
+    text_of,
 )
 
 MAX_REMEMBERED: Final = 1024
@@ -149,6 +150,11 @@ def unpack_outcome(kind: str, body: bytes) -> Outcome:
         return Faulted(error=text, reason=FaultReason(kind))
     except ValueError as error:
         raise _unreadable() from error
+
+
+def as_stored(outcome: Outcome) -> Outcome:
+    """The outcome as stores give it: a large one as bytes."""
+    return unpack_outcome(*pack_outcome(outcome)) if len(text_of(outcome)) > LARGE else outcome
 
 
 def pack_peer(peer: Peer) -> bytes:

@@ -22,7 +22,7 @@ from taskgate.stores.base import (
     Store,
     Watch,
 )
-from taskgate.stores.codec import as_head, longer_lease, pack_time, with_bodies
+from taskgate.stores.codec import as_head, as_stored, longer_lease, pack_time, with_bodies
 from taskgate.stores.journal import GONE, Journal
 from taskgate.stores.memory_lists import Lists, in_order, is_wanted
 from taskgate.stores.room import Room, Shares, made_size, stored_size
@@ -126,7 +126,7 @@ class MemoryStore:
             self._unname(kept.head)
         kept.head = altered(as_head(record), lease=longer_lease(lease, record.lease))
         if record.outcome is not None:
-            kept.outcome = record.outcome
+            kept.outcome = as_stored(record.outcome)
             size = stored_size(None, record.outcome)
             kept.size += size
             self._room.keep(record.owner.context, size)

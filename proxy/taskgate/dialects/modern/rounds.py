@@ -17,7 +17,7 @@ from taskgate.dialects.repeats import LONG, content
 from taskgate.dialects.stateless import Retry, Round
 from taskgate.errors import MalformedMessage
 from taskgate.mcp.jsonrpc import Member, Members, RawJson, RequestId, Response, dump, members, splice
-from taskgate.mcp.spans import MOST_MEMBERS, keys_of, read_pairs
+from taskgate.mcp.spans import MOST_MEMBERS, keys_of, read_pairs, skip_space
 from taskgate.mcp.versions import Peer
 from taskgate.mcp.vocabulary import SERVER_INFO, TOOLS_CALL
 from taskgate.tasks.states import MAX_PASSED
@@ -69,7 +69,7 @@ def again(retry: Retry, state: str | None) -> CallTool | Relay:
     put = [] if retry.responses is None else [f'"inputResponses":{retry.responses}']
     put += [] if state is None else [f'"requestState":{dump(state)}']
     at = params.head.index("{") + 1
-    if params.tail is not None or members(params.head):
+    if params.tail is not None or params.head[skip_space(params.head, at)] != "}":
         put.append("")
     return retry.request._replace(params=Params(f"{params.head[:at]}{','.join(put)}{params.head[at:]}", params.tail))
 
@@ -83,7 +83,11 @@ def digest(request: CallTool | Relay) -> str:
     params = (request.params or Params("{}")).with_token(0)
     texts = {name: params[at.start : at.end] for name, at in members(params).items() if name != "_meta"}
     if sum(map(len, texts.values())) > LONG:
-        return sha256(ascii((method, "long", sorted(texts.items()))).encode()).hexdigest()
+        sizes = sorted((name, len(text)) for name, text in texts.items())
+        found = sha256(ascii((method, "long", sizes)).encode())
+        for name, _ in sizes:
+            found.update(texts[name].encode("utf-8", "surrogatepass"))
+        return found.hexdigest()
     said = content(f"{{{','.join(f'{dump(name)}:{text}' for name, text in texts.items())}}}")
     return sha256(ascii((method, said)).encode()).hexdigest()
 

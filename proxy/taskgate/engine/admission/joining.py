@@ -19,6 +19,7 @@ from taskgate.dialects.repeats import call_digest, key_digest
 from taskgate.engine.background import Background
 from taskgate.errors import CutOff, InvalidParams
 from taskgate.mcp.versions import Era
+from taskgate.offload import offloaded
 from taskgate.stores.base import TaskStore
 from taskgate.tasks.record import OwnerKey, TaskId, TaskRecord
 from taskgate.telemetry.audit import Audit, CallJoined
@@ -58,11 +59,12 @@ def repeat_key(key: str) -> str:
     return key_digest(key)
 
 
-def check_repeat(record: TaskRecord, call: CallTool) -> None:
+async def check_repeat(record: TaskRecord, call: CallTool) -> None:
     """Refuse a call with the key of a task, read with its bodies, that was made by another. Raises InvalidParams."""
     kept = record.call.params
     assert kept is not None, "the record was read without its bodies"
-    if call_digest(record.call.tool, kept) != _call_digest(call):
+    read = partial(call_digest, record.call.tool, kept)
+    if await offloaded(len(kept), read) != await offloaded(call.params.size, partial(_call_digest, call)):
         raise InvalidParams(OF_ANOTHER)
 
 
@@ -110,6 +112,7 @@ class Joining:
         self._running: dict[_Place, _Running] = {}
         # The one made longest ago in front. A plain dict would have to search for its front.
         self._made: OrderedDict[_Place, _Made] = OrderedDict()
+        self._places: dict[TaskId, _Place] = {}
         self._background = Background()
 
     async def once(self, asking: Asking, run: Callable[[], Coroutine[Any, Any, Landed]]) -> Landed | TaskRecord:
@@ -120,7 +123,7 @@ class Joining:
         """
         if not asking.concerned:
             return await run()
-        call = _digest(asking)
+        call = await _digest(asking)
         place = _place(asking, call)
         made = await self._unfinished(asking, place)
         if made is not None:
@@ -141,15 +144,15 @@ class Joining:
         """The task that an identical call became within the window, if it has not ended."""
         if asking.window is None or asking.call.repeat_key is not None:
             return None
-        made = await self._unfinished(asking, _place(asking, _digest(asking)))
+        made = await self._unfinished(asking, _place(asking, await _digest(asking)))
         if made is not None:
             self._audit.record(CallJoined(asking.owner.mount, "retry"))
         return made
 
-    def is_shared(self, asking: Asking, task: TaskId) -> bool:
-        """Whether other calls than the first were answered with a task that this one was answered with."""
-        made = self._made.get(_place(asking, _digest(asking)))
-        return made is not None and made.id == task and made.is_shared
+    def is_shared(self, task: TaskId) -> bool:
+        """Whether other calls than the first were answered with a task."""
+        place = self._places.get(task)
+        return place is not None and self._made[place].is_shared
 
     def expect_no_call(self, owners: Sequence[OwnerKey], key: str) -> None:
         """Refuse a task of one of the owners under the key of a call of theirs that runs and is none: it would be a
@@ -210,10 +213,16 @@ class Joining:
     # --- the tasks that calls became --------------------------------------------------------------------------------
 
     def _keep(self, place: _Place, made: _Made) -> None:
-        self._made.pop(place, None)
+        self._forget(place)
         if len(self._made) >= self._most:
-            self._made.popitem(last=False)
+            self._forget(next(iter(self._made)))
         self._made[place] = made
+        self._places[made.id] = place
+
+    def _forget(self, place: _Place) -> None:
+        made = self._made.pop(place, None)
+        if made is not None:
+            del self._places[made.id]
 
     async def _unfinished(self, asking: Asking, place: _Place) -> TaskRecord | None:
         """The task of an identical call, as it is now. Raises StoreUnavailable.
@@ -226,7 +235,7 @@ class Joining:
                 made.is_shared = True
                 return record
             if self._made.get(place) is made:
-                del self._made[place]
+                self._forget(place)
         return None
 
     def _is_within(self, asking: Asking, since: float) -> bool:
@@ -237,10 +246,11 @@ def _call_digest(call: CallTool) -> str:
     return call_digest(call.tool, call.params.with_token(0))
 
 
-def _digest(asking: Asking) -> str:
+async def _digest(asking: Asking) -> str:
     """What two calls must have in common for the answer to one to be fit for the other."""
     said = json.dumps(dict(asking.asks), sort_keys=True)
-    return key_digest(f"{_call_digest(asking.call)} {asking.era.value} {said}")
+    call = await offloaded(asking.call.params.size, partial(_call_digest, asking.call))
+    return key_digest(f"{call} {asking.era.value} {said}")
 
 
 def _place(asking: Asking, call: str) -> _Place:

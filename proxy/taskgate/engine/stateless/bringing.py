@@ -35,6 +35,7 @@ from taskgate.mcp.jsonrpc import Request, RequestId, error_text, parse
 from taskgate.mcp.large import joined
 from taskgate.mcp.versions import Peer, Revision
 from taskgate.mcp.vocabulary import INTERNAL_ERROR
+from taskgate.offload import offloaded
 from taskgate.tasks.record import FaultReason, OwnerKey
 from taskgate.tasks.states import HeldCall
 
@@ -218,7 +219,8 @@ class Bringing:
         holds, _, dialect, let_in, resume = self._mates
         owners = [OwnerKey(context, word.mount) for context in word.contexts]
         line = holds.find(owners, word.hold, word.round).line
-        said, request = _said(word.said), parse(word.request.encode(), max_depth=DEPTH)
+        read = partial(parse, word.request.encode(), max_depth=DEPTH)
+        said, request = _said(word.said), await offloaded(len(word.request), read)
         assert isinstance(request, Request), "nothing else comes back for a call"
         intent = dialect.decode(request, said, offers_tasks=line.mount.offers_tasks)
         assert isinstance(intent, Retry), "the state was read in it"

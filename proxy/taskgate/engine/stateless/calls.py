@@ -37,6 +37,7 @@ from taskgate.engine.task_service import TaskService
 from taskgate.errors import InvalidParams, TaskSupportMismatch
 from taskgate.mcp.jsonrpc import Response
 from taskgate.mcp.versions import Era
+from taskgate.offload import offloaded
 from taskgate.tasks.policy import Decision, Mode
 from taskgate.tasks.record import TaskRecord
 from taskgate.tasks.states import HeldCall, States
@@ -118,8 +119,8 @@ class Calls:
         if intent.method in IN_ROUNDS:
             return await self._carry(_errand(exchange, caller, line, said, intent))
         response = await self.forward(exchange, caller, line, said, intent)
-        answer = self._dialect.answer(intent.id, intent.method, response, line.upstream.era)
-        return Spoken(answer, error_of(response))
+        answer = partial(self._dialect.answer, intent.id, intent.method, response, line.upstream.era)
+        return Spoken(await offloaded(len(response.text), answer), error_of(response))
 
     async def forward(
         self, exchange: Exchange, caller: AuthContext, line: Line, said: Stateless, intent: Relay
@@ -137,7 +138,7 @@ class Calls:
         Raises InvalidParams for a state that is not this request's, or was used, or is over, and for an answer that
         fits no question; otherwise as `call`.
         """
-        state = self._rounds.opened(caller, line, intent)
+        state = await self._rounds.opened(caller, line, intent)
         if isinstance(state, HeldCall):
             holder = self._holds.holder_elsewhere(state.id)
             if holder is not None and self._bringing is not None:
@@ -222,7 +223,7 @@ class Calls:
             return await self._fly(errand)
         with self._attending.telling(errand.exchange, errand.said, passes_rounds=True) as telling:
             response = await self._attending.wait(errand.exchange, self._turns.send(errand, telling))
-        return self._rounds.answered(errand, response, telling.missing)
+        return await self._rounds.answered(errand, response, telling.missing)
 
     async def _fly(self, errand: Errand) -> Spoken:
         """Carry a call that may outlive its request."""
@@ -281,12 +282,12 @@ class Calls:
             if flight.is_over:
                 break
             if flight.questions:
-                return self._rounds.ask(errand, flight, held)
+                return await self._rounds.ask(errand, flight, held)
         if held is not None:
             self._holds.end(held)
         if record is not None:
             return self._handle(errand, record)
-        return self._rounds.answered(errand, await flight.response(), flight.missing)
+        return await self._rounds.answered(errand, await flight.response(), flight.missing)
 
     def _handle(self, errand: Errand, record: TaskRecord) -> Spoken:
         return Spoken(self._dialect.task_created(errand.request.id, record))

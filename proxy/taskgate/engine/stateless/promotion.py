@@ -143,5 +143,5 @@ class Promotion:
         errand.exchange.when_gone(partial(self._abandon, errand.asking, record.owner, record.id))
 
     def _abandon(self, asking: Asking | None, owner: OwnerKey, task: TaskId) -> None:
-        if asking is None or not self._joining.is_shared(asking._replace(takes_task=True), task):
+        if asking is None or not self._joining.is_shared(task):
             self._tasks.abandon(owner, task)

@@ -4,11 +4,14 @@ Those of a held call are ours; a server of this era has its own, which cross wit
 here: what becomes of the call meanwhile (`calls`, `holds`).
 """
 
+from asyncio import to_thread
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
+from taskgate.dialects.intents import CallTool, Relay
 from taskgate.dialects.stateless import Retry, StatelessDialect
 from taskgate.engine.admission.rules import Live
 from taskgate.engine.spoken import Spoken, error_of
@@ -19,6 +22,7 @@ from taskgate.engine.stateless.lines import Line
 from taskgate.errors import MissingCapability, TooManyTasks
 from taskgate.mcp.jsonrpc import Response
 from taskgate.mcp.versions import Era
+from taskgate.offload import LARGE, offloaded
 from taskgate.tasks.states import HeldCall, Passed, States
 
 
@@ -32,7 +36,7 @@ class Rounds:
         self._live = live
         self._clock = clock
 
-    def answered(self, errand: Errand, response: Response, missing: Mapping[str, Any]) -> Spoken:
+    async def answered(self, errand: Errand, response: Response, missing: Mapping[str, Any]) -> Spoken:
         """What the server answered; a round of its own goes to the host as it is.
 
         Raises MissingCapability where it failed, and had been refused what the request does not declare (V-META-5), and
@@ -43,15 +47,16 @@ class Rounds:
         era, id_ = errand.line.upstream.era, errand.request.id
         asked = self._dialect.round_of(response) if era is Era.STATELESS else None
         if asked is None:
-            return Spoken(self._dialect.answer(id_, errand.method, response, era), error_of(response))
+            answer = partial(self._dialect.answer, id_, errand.method, response, era)
+            return Spoken(answer() if len(response.text) <= LARGE else await to_thread(answer), error_of(response))
         undeclared = self._dialect.lacking(response, errand.said.peer)
         if undeclared:
             # The server was told what it may ask, and the host is not asked what it cannot be (M-MRTR-2).
             raise MissingCapability(undeclared)
-        state = None if asked.state is None else self._sealed(errand, Passed(asked.state))
+        state = None if asked.state is None else await self._sealed(errand, Passed(asked.state))
         return Spoken(self._dialect.passed_round(id_, response, state))
 
-    def ask(self, errand: Errand, flight: Flight, held: Held | None) -> Spoken:
+    async def ask(self, errand: Errand, flight: Flight, held: Held | None) -> Spoken:
         """What the host is asked, while the call waits for it. Raises TooManyTasks where no more calls may wait."""
         held = held or self._holds.new(errand.line, flight)
         if held is None:
@@ -60,18 +65,22 @@ class Rounds:
             raise TooManyTasks(self._holds.most, of="calls that wait for their host's answers")
         self._holds.leave(held)
         questions = {key: question.question for key, question in flight.questions.items()}
-        state = self._sealed(errand, HeldCall(held.id, held.round))
+        state = await self._sealed(errand, HeldCall(held.id, held.round))
         return Spoken(self._dialect.input_required(errand.request.id, questions, state))
 
-    def opened(self, caller: AuthContext, line: Line, intent: Retry) -> HeldCall | Passed | None:
+    async def opened(self, caller: AuthContext, line: Line, intent: Retry) -> HeldCall | Passed | None:
         """What the host hands back; None where that is nothing. Raises InvalidParams for what is not this request's."""
         if intent.state is None:
             return None
-        mount, digest = line.mount.name, self._dialect.digest(intent.request)
+        mount, digest = line.mount.name, await self._digest(intent.request)
         contexts = [owner.context for owner in caller.owners(mount)]
         return self._states.open(intent.state, contexts=contexts, mount=mount, digest=digest, now=self._clock.now())
 
-    def _sealed(self, errand: Errand, what: HeldCall | Passed) -> str:
-        owner, digest = errand.line.owner, self._dialect.digest(errand.request)
+    async def _digest(self, request: CallTool | Relay) -> str:
+        size = 0 if request.params is None else request.params.size
+        return await offloaded(size, partial(self._dialect.digest, request))
+
+    async def _sealed(self, errand: Errand, what: HeldCall | Passed) -> str:
+        owner, digest = errand.line.owner, await self._digest(errand.request)
         until = self._clock.now() + self._live.now.questions.wait
         return self._states.seal(what, context=owner.context, mount=owner.mount, digest=digest, until=until)

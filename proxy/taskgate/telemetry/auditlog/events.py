@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from taskgate.mcp import vocabulary as words
 from taskgate.mcp.jsonrpc import Member, Message, Notification, Request, RequestId, keys_of
+from taskgate.mcp.spans import LargeMember, keys_in
 from taskgate.tasks.record import TaskRecord
 from taskgate.telemetry.auditlog.catalogue import INFO, SUCCESS
 from taskgate.telemetry.auditlog.texts import NAME
@@ -24,18 +25,26 @@ KEPT: Final = 512
 """Letters that are kept of a word of a peer: more than any line tells."""
 SHORT: Final = 1024
 """Letters of a message that is kept as it is, until the event is a line."""
+UNREAD: Final[tuple[str, ...]] = ("",)
+"""Stands for keys that are not known."""
 
 
 class Arguments(NamedTuple):
     """The arguments of a call: where they stand in a text, and their first keys. `text` is None where it was let go.
 
-    `keys` is None where they are no object.
+    `keys` is None where they are no object, and `UNREAD` of long ones: to look for them is work for a thread.
     """
 
     text: str | None
     start: int
     end: int
     keys: tuple[str, ...] | None
+
+    def first_keys(self) -> tuple[str, ...] | None:
+        """The keys, looked for where they are not known; None where the text was let go before."""
+        if self.keys is not UNREAD:
+            return self.keys
+        return None if self.text is None else keys_in(self.text, self.start, MAX_KEYS)
 
 
 class Asked(NamedTuple):
@@ -212,8 +221,8 @@ def text_of(member: Member | None) -> str | None:
 
 def _arguments(message: Request, place: Member) -> Arguments:
     at, text = message.params_at, message.params_text
-    keys = keys_of(place, MAX_KEYS)
-    if keys is not None and len(text) > KEPT:
+    keys = UNREAD if type(place) is LargeMember else keys_of(place, MAX_KEYS)
+    if keys is not None and keys is not UNREAD and len(text) > KEPT:
         # Many lines of a host that is up to no good may wait.
         keys = tuple(each[: 2 * NAME] for each in keys)
     # The text of the parameters is there already, so that nothing large is copied here.

@@ -97,8 +97,9 @@ class Native:
         return self.digests.task(id)
 
     def _arguments(self, place: Arguments) -> dict[str, Any]:
-        keys = None if place.keys is None else [recurring(key) for key in place.keys]
-        told: dict[str, Any] = {"keys": keys, "bytes": None, "hmac": None}
+        keys = place.first_keys()
+        names = None if keys is None else [recurring(key) for key in keys]
+        told: dict[str, Any] = {"keys": names, "bytes": None, "hmac": None}
         if place.text is None:
             return {**told, "omitted": "memory"}
         text = place.text[place.start : place.end]

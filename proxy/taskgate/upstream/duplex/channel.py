@@ -18,11 +18,11 @@ from taskgate.upstream.base import Outgoing
 from taskgate.upstream.duplex.base import Line
 from taskgate.upstream.duplex.contents import response_in
 from taskgate.upstream.duplex.replies import OK, Reply
-from taskgate.upstream.duplex.strange import answered_by, may_be_message, parts_of, says_unread
+from taskgate.upstream.duplex.strange import answered_by, ends_of, may_be_message, parts_of, says_unread
 from taskgate.upstream.duplex.tasks import RunningTasks
 from taskgate.upstream.duplex.under_way import UnderWay
 from taskgate.upstream.duplex.waiting import Waiting
-from taskgate.upstream.duplex.words import Answers, Asks, Notes, Tells, kind_of
+from taskgate.upstream.duplex.words import Answers, Asks, Notes, Tells, kind_of, takes_long
 
 KEPT_MOST: Final = 2**20
 """Bytes that wait for their readers before the line is read no further; it is read on below a quarter of them."""
@@ -81,6 +81,8 @@ class Channel:
         if isinstance(kind, Answers):
             return self._hear_answer(kind.id, message)
         if kind is None:
+            if takes_long(message):
+                return self.cut(ends_of(message))
             return self._hear_strange(message, parts_of(message))
         if isinstance(kind, Tells):
             reply = self.waiting.replies.get(kind.token)

@@ -16,6 +16,7 @@ from taskgate.upstream.duplex.words import MAX_DEPTH, Answers, kind_of
 
 MOST_PARTS: Final = 4096
 """Elements of an array that is taken apart."""
+_ENDS: Final = 512
 
 
 def parts_of(message: bytes) -> list[bytes]:
@@ -26,6 +27,11 @@ def parts_of(message: bytes) -> list[bytes]:
         return split(message, max_depth=MAX_DEPTH, most=MOST_PARTS)
     except (UnparsableMessage, MalformedMessage):
         return []
+
+
+def ends_of(message: bytes) -> bytes:
+    """What is looked at of a message that is not read: its ends, with a zero byte between them."""
+    return message[:_ENDS] + b"\0" + message[-_ENDS:]
 
 
 def answered_by(message: bytes) -> Collection[RequestId]:

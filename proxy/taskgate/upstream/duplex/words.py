@@ -10,8 +10,10 @@ from typing import Final, NamedTuple
 
 from taskgate.dialects.reading import value_of
 from taskgate.errors import MalformedMessage, UnparsableMessage
+from taskgate.mcp.depth import has_too_many
 from taskgate.mcp.jsonrpc import Notification, Request, RequestId, Response, is_id, parse
 from taskgate.mcp.vocabulary import NOTE_PROGRESS
+from taskgate.offload import LARGE
 
 MAX_DEPTH: Final = 256
 """How deep a message may nest that is read to its last member; see the dialects."""
@@ -46,7 +48,7 @@ Kind = Answers | Tells | Asks | Notes
 
 
 def kind_of(message: bytes) -> Kind | None:
-    """Whose the message is; None for what is none."""
+    """Whose the message is; None for what is none, and for what `takes_long`."""
     head = _HEAD(message)
     if head is None:
         return _read(message)
@@ -65,7 +67,14 @@ def kind_of(message: bytes) -> Kind | None:
     return Notes(method.decode()) if written is None else Asks(_id(written), method.decode())
 
 
+def takes_long(message: bytes) -> bool:
+    """Whether to read all of a message would keep the event loop for long: it is large, and full of brackets."""
+    return len(message) > LARGE and has_too_many(message)
+
+
 def _read(message: bytes) -> Kind | None:
+    if takes_long(message):
+        return None
     try:
         parsed = parse(message, max_depth=MAX_DEPTH)
     except MalformedMessage as refused:

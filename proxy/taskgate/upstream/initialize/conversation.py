@@ -27,6 +27,7 @@ from taskgate.interruption import Interrupted
 from taskgate.mcp.jsonrpc import Notification, Response
 from taskgate.mcp.versions import Peer, Revision
 from taskgate.mcp.vocabulary import NOTE_TOOLS_CHANGED
+from taskgate.offload import LARGE
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call, Means
 from taskgate.upstream.hearer import Hearer
@@ -154,12 +155,14 @@ class Conversation:
             if not self.followed.expects(call.id):
                 self._forget(call)
 
-    def hear(self, message: bytes, call: Call | None) -> Response | None:
+    async def hear(self, message: bytes, call: Call | None) -> Response | None:
         """Act on a message of the server; its response to a call is handed back instead.
 
         `call` is the one on whose stream it came, None for the session's own (U-HTTP-3).
         """
-        match self._means.dialect.hear(message, self._audience.host):
+        hear, host = self._means.dialect.hear, self._audience.host
+        heard = hear(message, host) if len(message) <= LARGE else await asyncio.to_thread(hear, message, host)
+        match heard:
             case Answered(response):
                 return response
             case ProgressTold(token, notification):
@@ -181,9 +184,9 @@ class Conversation:
                     self._hearer_of(self._attribution.of(call, None)).refused(required)
         return None
 
-    def hear_aside(self, message: bytes) -> None:
+    async def hear_aside(self, message: bytes) -> None:
         """Act on a message that came on no call's own stream: some servers answer calls there."""
-        response = self.hear(message, None)
+        response = await self.hear(message, None)
         call = None if response is None or isinstance(response.id, str) else self._calls.get(response.id)
         if call is not None and call.answer is None:
             call.answer = response

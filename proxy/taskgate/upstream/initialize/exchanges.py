@@ -3,7 +3,8 @@
 What must not live here: what a message means, and who waits for what.
 """
 
-from collections.abc import AsyncIterator, Callable, Coroutine
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
@@ -13,6 +14,7 @@ from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.mcp.jsonrpc import Response
 from taskgate.mcp.versions import Revision
 from taskgate.mcp.vocabulary import SESSION_HEADER, VERSION_HEADER
+from taskgate.offload import LARGE
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
 from taskgate.upstream.calls import Call, Means
@@ -29,7 +31,10 @@ class Exchanges:
     """
 
     def __init__(
-        self, means: Means, hear: Callable[[bytes, Call], Response | None], placed: Callable[[Call, str], None]
+        self,
+        means: Means,
+        hear: Callable[[bytes, Call], Awaitable[Response | None]],
+        placed: Callable[[Call, str], None],
     ) -> None:
         self._means = means
         self._hear = hear
@@ -126,7 +131,7 @@ class Exchanges:
         self._means.observer.stream_opened("response")
         try:
             async for message in messages:
-                response = self._hear(message, call)
+                response = await self._hear(message, call)
                 if response is not None and response.id == call.id:
                     return response
                 clog = None if call.hearer is None else call.hearer.clog()
@@ -142,7 +147,8 @@ class Exchanges:
 
     async def _document(self, call: Call, incoming: Incoming) -> Response:
         async for message in incoming.messages():
-            heard = self._means.dialect.hear(message, None)
+            hear = self._means.dialect.hear
+            heard = hear(message, None) if len(message) <= LARGE else await asyncio.to_thread(hear, message, None)
             if isinstance(heard, Answered) and heard.response.id == call.id:
                 return heard.response
         raise failures.malformed("its answer belongs to no request of ours")

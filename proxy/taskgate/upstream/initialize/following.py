@@ -14,6 +14,7 @@ from taskgate.dialects.server_tasks import ServerTask
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.mcp.jsonrpc import Response
 from taskgate.mcp.vocabulary import TASKS_GET, TASKS_RESULT
+from taskgate.offload import offloaded
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Errand, Means
 from taskgate.upstream.initialize.followed import TaskCall
@@ -113,17 +114,18 @@ class Following:
         except UpstreamFailed as failure:
             self._stumble(failure)
             return None
-        came = self._read(response)
+        came = await self._read(response)
         if came is not None or call.is_over():
             return came
         # It was over when that was said, or its server does not let anybody wait.
         await self._look()
         self._hold_at = max(self._hold_at, self._look_at)
-        return self._read(response) if call.is_over() else None
+        return await self._read(response) if call.is_over() else None
 
-    def _read(self, response: Response) -> Response | None:
+    async def _read(self, response: Response) -> Response | None:
+        read = partial(self._means.dialect.native.came_of, self._call.task, response)
         try:
-            return self._means.dialect.native.came_of(self._call.task, response)
+            return await offloaded(len(response.text), read)
         except UpstreamFailed as failure:
             if failure.reason != UpstreamReason.REFUSED.value:
                 self.is_settled = True

@@ -5,7 +5,7 @@ says so and is left alone. What must not live here: what is heard.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from contextvars import Context
 from itertools import count
@@ -30,7 +30,7 @@ class ServerStream:
         transport: Transport,
         headers: Mapping[str, str],
         *,
-        hear: Callable[[bytes], None],
+        hear: Callable[[bytes], Awaitable[None]],
         lost: Callable[[], None],
         observer: UpstreamObserver,
         clock: Clock,
@@ -108,13 +108,13 @@ class ServerStream:
         self._observer.stream_opened("get")
         try:
             async for message in incoming.messages():
-                self._hear_one(message)
+                await self._hear_one(message)
         finally:
             self._observer.stream_ended("get")
             self._last_event = incoming.last_event or self._last_event
             self._wished = wished(incoming)
 
-    def _hear_one(self, message: bytes) -> None:
+    async def _hear_one(self, message: bytes) -> None:
         # Whatever it is, it answers nothing: the stream is still good for the next message.
         with suppress(UpstreamFailed):
-            self._hear(message)
+            await self._hear(message)

@@ -18,6 +18,7 @@ from taskgate.errors import UpstreamFailed
 from taskgate.mcp.jsonrpc import Notification, RawJson, Response
 from taskgate.mcp.versions import Era, Peer
 from taskgate.mcp.vocabulary import TASKS_RESULT, TOOLS_CALL, TOOLS_LIST
+from taskgate.offload import LARGE
 from taskgate.tasks.events import CallFaulted, CallSucceeded
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call, Errand, Means
@@ -124,7 +125,9 @@ class HttpSession:
         if isinstance(resumes, NextRound):
             raise failures.no_rounds()
         dialect = self._means.dialect
-        bounds, tracked = self._means.patience.of(tool).within(within), dialect.tracked(params)
+        bounds = self._means.patience.of(tool).within(within)
+        track = dialect.tracked
+        tracked = track(params) if len(params) <= LARGE else await asyncio.to_thread(track, params)
         write = partial(dialect.call, method=TOOLS_CALL, params=tracked)
         errand = Errand(TOOLS_CALL, write, bounds, hearer, speaker, log_level)
         if resumes is not None:

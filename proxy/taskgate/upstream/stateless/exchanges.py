@@ -5,14 +5,17 @@ that breaks off is lost and never asked for again (H-MOD-11). What must not live
 call.
 """
 
+import asyncio
 from collections.abc import Coroutine
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from taskgate.dialects.base import Answered, Noticed, ProgressTold
 from taskgate.dialects.stateless_server import Written
 from taskgate.errors import UpstreamFailed
 from taskgate.mcp.jsonrpc import Response
+from taskgate.offload import LARGE, offloaded
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
 from taskgate.upstream.calls import Call
@@ -75,7 +78,7 @@ class Exchanges:
         self._means.observer.stream_opened("response")
         try:
             async for message in incoming.messages():
-                response = self._hear(message, call)
+                response = await self._hear(message, call)
                 if response is not None:
                     return response
                 clog = None if call.hearer is None else call.hearer.clog()
@@ -86,9 +89,10 @@ class Exchanges:
             self._means.observer.stream_ended("response")
         raise failures.broke_off()
 
-    def _hear(self, message: bytes, call: Call) -> Response | None:
+    async def _hear(self, message: bytes, call: Call) -> Response | None:
         """Act on a message of the call's stream; its response is handed back instead."""
-        match self._means.dialect.hear(message):
+        hear = self._means.dialect.hear
+        match hear(message) if len(message) <= LARGE else await asyncio.to_thread(hear, message):
             case Answered(response) if response.id == call.id:
                 return response
             case ProgressTold(token, notification) if token == call.id:
@@ -103,10 +107,11 @@ class Exchanges:
     async def _document(self, call: Call, incoming: Incoming) -> Response:
         dialect = self._means.dialect
         async for message in incoming.messages():
+            hear = dialect.hear
             try:
-                heard = dialect.hear(message)
+                heard = hear(message) if len(message) <= LARGE else await asyncio.to_thread(hear, message)
             except UpstreamFailed:
-                refusal = dialect.refusal_of(call.id, message)
+                refusal = await offloaded(len(message), partial(dialect.refusal_of, call.id, message))
                 if refusal is None:
                     raise
                 return refusal

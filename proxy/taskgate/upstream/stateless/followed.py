@@ -7,6 +7,7 @@ often a task is looked at (`upstream.looks`).
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from taskgate.dialects.progress import done_of, in_words
@@ -22,6 +23,7 @@ from taskgate.mcp.vocabulary import (
     MISSING_CAPABILITY,
     UNSUPPORTED_VERSION,
 )
+from taskgate.offload import offloaded
 from taskgate.tasks.record import TaskStatus
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call
@@ -131,7 +133,8 @@ class Followed:
         failed: UpstreamFailed | None = None
         try:
             response = await self._follow_ups.look(self._call, self.id)
-            seen = self._dialect.looked(self._call.id, self.id, response)
+            read = partial(self._dialect.looked, self._call.id, self.id, response)
+            seen = await offloaded(len(response.text), read)
             if response.error_code in _UNKNOWN:
                 self.runs = False
                 raise failures.Gone

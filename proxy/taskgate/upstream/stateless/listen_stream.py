@@ -7,16 +7,18 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context
+from functools import partial
 from itertools import count
 from typing import Protocol
 
 from taskgate.clock import Clock
 from taskgate.dialects.base import Answered, Noticed
 from taskgate.dialects.server_tasks import TaskTold
-from taskgate.dialects.stateless_server import Listened, Subscribed
+from taskgate.dialects.stateless_server import Listened, Said, Subscribed
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.mcp.jsonrpc import Notification
 from taskgate.mcp.versions import Peer
+from taskgate.offload import offloaded
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
 from taskgate.upstream.pauses import FOR_NOW, PAUSE_FIRST, PAUSE_MOST, share
 from taskgate.upstream.stateless.means import StatelessMeans
@@ -142,13 +144,14 @@ class ListenStream:
             async for message in incoming.messages():
                 # Whatever cannot be read, it answers nothing: the stream is still good for the next message.
                 with suppress(UpstreamFailed):
-                    if self._is_end(message, id):
+                    hear = partial(self._means.dialect.hear, message)
+                    if self._is_end(await offloaded(len(message), hear), id):
                         return
         finally:
             self._means.observer.stream_ended("listen")
 
-    def _is_end(self, message: bytes, id: int) -> bool:
-        match self._means.dialect.hear(message):
+    def _is_end(self, said: Said, id: int) -> bool:
+        match said:
             case Subscribed(uris, tasks):
                 again, self._granted, self.is_heard = self._granted is not None, uris, True
                 self.tasks = tasks

@@ -14,6 +14,7 @@ from taskgate.errors import UpstreamFailed
 from taskgate.mcp.jsonrpc import Response
 from taskgate.mcp.versions import Peer
 from taskgate.mcp.vocabulary import HEADER_MISMATCH, TOOLS_CALL
+from taskgate.offload import LARGE
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call
 from taskgate.upstream.resting import Leave, NextRound
@@ -150,9 +151,16 @@ class Rounds:
         return await self._send(call, saying, first_byte)
 
     def _send(self, call: Call, saying: Saying, first_byte: timedelta | None) -> Coroutine[Any, Any, Response]:
-        written = self._means.dialect.request(call.id, saying, self._host)
-        asked = self._exchanges.ask(call, written, first_byte)
+        if saying.params is not None and len(saying.params.head) > LARGE:
+            asked = self._send_large(call, saying, first_byte)
+        else:
+            written = self._means.dialect.request(call.id, saying, self._host)
+            asked = self._exchanges.ask(call, written, first_byte)
         return self._natives.asked(call, asked) if saying.follows_tasks else asked
+
+    async def _send_large(self, call: Call, saying: Saying, first_byte: timedelta | None) -> Response:
+        written = await asyncio.to_thread(self._means.dialect.request, call.id, saying, self._host)
+        return await self._exchanges.ask(call, written, first_byte)
 
 
 async def _left(leave: Leave) -> None:

@@ -202,18 +202,18 @@ def test_a_record_keeps_no_key_but_a_digest() -> None:
     assert "secret" not in repeat_key("secret")
 
 
-def test_the_same_call_may_have_the_key_of_a_task_and_no_other() -> None:
+async def test_the_same_call_may_have_the_key_of_a_task_and_no_other() -> None:
     record = new_record()
-    check_repeat(record, call('{ "year" : 2026 }', key="k"))
+    await check_repeat(record, call('{ "year" : 2026 }', key="k"))
     for another in (call('{"year":2027}', key="k"), call(tool="burn", key="k")):
         with pytest.raises(InvalidParams, match=ANOTHER):
-            check_repeat(record, another)
+            await check_repeat(record, another)
 
 
-def test_progress_tokens_and_other_meta_make_no_difference() -> None:
+async def test_progress_tokens_and_other_meta_make_no_difference() -> None:
     kept = new_call(params='{"name":"build_report","arguments":{"year":2026},"_meta":{"x":1}}')
     with_token = Params('{"name":"build_report","_meta":{"progressToken":', '},"arguments":{"year":2026}}')
-    check_repeat(new_record(call=kept), call()._replace(params=with_token))
+    await check_repeat(new_record(call=kept), call()._replace(params=with_token))
 
 
 async def test_nothing_of_a_call_outlives_it(world: World) -> None:

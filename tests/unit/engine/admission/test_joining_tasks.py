@@ -123,13 +123,12 @@ async def test_the_task_that_was_made_longest_ago_is_forgotten_first() -> None:
 async def test_a_task_is_shared_once_another_call_was_answered_with_it(world: World) -> None:
     asking = retried(takes_task=True)
     record = await world.make(asking)
-    assert not world.joining.is_shared(asking, record.id)
-    assert not world.joining.is_shared(retried(call('{"year":2027}'), takes_task=True), record.id)
+    assert not world.joining.is_shared(record.id)
     joined = await world.joining.task(asking)
     assert joined is not None
     assert joined.id == record.id
-    assert world.joining.is_shared(asking, record.id)
-    assert not world.joining.is_shared(asking, "another")
+    assert world.joining.is_shared(record.id)
+    assert not world.joining.is_shared("another")
 
 
 async def test_so_is_one_that_others_waited_for_while_it_was_made(world: World) -> None:
@@ -138,4 +137,4 @@ async def test_so_is_one_that_others_waited_for_while_it_was_made(world: World) 
     await keep(world.store, record)
     world.runs[0].set_result(record)
     assert [(await ended(each)).id for each in both] == [record.id] * 2
-    assert world.joining.is_shared(asking, record.id)
+    assert world.joining.is_shared(record.id)

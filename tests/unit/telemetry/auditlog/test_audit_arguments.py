@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from requirements import covers
-from taskgate.telemetry.auditlog.events import lightened
+from taskgate.telemetry.auditlog.events import UNREAD, asked_in, lightened
 from taskgate.telemetry.auditlog.rendering import Renderer, Telling
 from unit.telemetry.auditlog.told_facts import (
     ANSWERED,
@@ -88,6 +88,17 @@ def test_what_was_let_go_for_want_of_memory_is_said_to_be() -> None:
     [event] = events_of(ANSWERED, new_visit())
     line = Renderer(Telling(), key=KEY, node="gw-1")(lightened(event))
     assert line["args"] == {"keys": ["city", "year"], "bytes": None, "hmac": None, "omitted": "memory"}
+
+
+def test_the_keys_of_long_arguments_are_looked_for_where_the_line_is_made() -> None:
+    call = message_text("tools/call", name="t", arguments={f"k{each}": ["x" * 100] * 10 for each in range(50)})
+    [event] = events_of(ANSWERED, new_visit(call))
+    asked = asked_in(event.origin)
+    assert asked.arguments is not None
+    assert asked.arguments.keys is UNREAD
+    render = Renderer(Telling(), key=KEY, node="gw-1")
+    assert render(event)["args"]["keys"] == [f"k{each}" for each in range(32)]
+    assert render(lightened(event))["args"] == {"keys": None, "bytes": None, "hmac": None, "omitted": "memory"}
 
 
 def test_results_are_told_as_the_operator_wants() -> None:

@@ -165,3 +165,34 @@ async def test_what_cannot_be_read_is_not_that_of_the_only_one_where_another_was
     line.answer(asked, {})
     async with bounded():
         assert (await calling).error is None
+
+
+DENSE = b"[" + b"[]," * 200_000 + b"0]"
+
+
+@pytest.mark.parametrize(
+    "around", [b'{"x":1, "jsonrpc" : "2.0", "result":{"a":%s}, "id" : 2}', b'[{"result":%s,"id":2}]']
+)
+async def test_a_strange_answer_that_takes_long_to_read_fails_the_only_one_who_waits(
+    transport: DuplexTransport, program: ScriptedProgram, around: bytes
+) -> None:
+    id_ = await begun(transport)
+    program.silent.add("tools/call")
+    sending = asyncio.create_task(transport.send(post(CALL % 2, id_)))
+    line, _ = await program.asked("tools/call")
+    line.say(around % DENSE)
+    with pytest.raises(UpstreamFailed, match="The server's answer is too large"):
+        async with bounded():
+            await sending
+
+
+async def test_one_that_tells_by_its_ends_whose_it_is_is_read_by_whoever_waits(
+    transport: DuplexTransport, program: ScriptedProgram
+) -> None:
+    id_ = await begun(transport)
+    program.silent.add("tools/call")
+    sending = asyncio.create_task(transport.send(post(CALL % 2, id_)))
+    line, _ = await program.asked("tools/call")
+    line.say(b'{"jsonrpc":"2.0","id":2,"result":{"a":%s}}' % DENSE)
+    async with bounded():
+        assert [len(message) > len(DENSE) for message in await read(await sending)] == [True]

@@ -1,0 +1,252 @@
+"""A large message keeps nobody waiting: it is read in short pieces by other threads than the event loop's (S3, T35)."""
+
+import json
+import threading
+from collections.abc import Awaitable, Callable
+from io import BytesIO
+from types import SimpleNamespace
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+
+from helpers.event_streams import head_of
+from helpers.native_tasks import TaskTool
+from helpers.scripted_tasks import ScriptedTasks
+from helpers.scripted_upstream import ScriptedServer, Turn, asks, elsewhere, raw, result, stream
+from helpers.stateless_server import Rounds, StatelessServer
+from helpers.waiting import bounded, eventually
+from helpers.whole_gateway import WholeGateway
+from interaction.bridging import FORM, bridge, modern
+from interaction.native_modern import gateway as native_modern
+from interaction.native_modern import natives, report
+from interaction.native_tasks import tasks
+from interaction.questioning import ACCEPTED
+from interaction.questioning import status as task_status
+from taskgate.mcp import extents
+from taskgate.offload import LARGE
+
+__all__ = ["bridge", "modern", "native_modern", "natives", "report", "tasks"]
+
+MANY = {"many": [0] * 300_000}
+"""As a host or a server writes it, just below the mebibyte that the scripted server takes."""
+DONE = {"content": [], "structuredContent": MANY}
+TWICE = {"content": [], "structuredContent": {"many": [0] * 600_000}}
+KEYED = {"_meta": {"io.taskgate/idempotency-key": "k"}}
+
+
+class Readings:
+    """What was handed to the parser of long values: by the loop's thread, by others, and the longest piece."""
+
+    def __init__(self) -> None:
+        self.by_loop = self.by_others = self.longest = 0
+        self._loop = threading.get_ident()
+
+    def loads(self, piece: str) -> Any:
+        """As the parser's own."""
+        if threading.get_ident() == self._loop:
+            self.by_loop += len(piece)
+        else:
+            self.by_others += len(piece)
+            self.longest = max(self.longest, len(piece))
+        return orjson.loads(piece)
+
+
+@pytest.fixture
+def readings(monkeypatch: pytest.MonkeyPatch) -> Readings:
+    """What is read from now on. The scripted hosts and servers have another parser."""
+    readings = Readings()
+    patched = SimpleNamespace(loads=readings.loads, JSONDecodeError=orjson.JSONDecodeError)
+    monkeypatch.setattr(extents, "orjson", patched)
+    return readings
+
+
+def read_aside(readings: Readings) -> bool:
+    """Whether something large was read, in pieces, and none of it by the loop."""
+    assert readings.by_others > LARGE
+    assert readings.longest <= 4 * extents.WINDOW
+    return readings.by_loop < 2 * extents.FIRST_PIECE
+
+
+Ask = Callable[[WholeGateway], Awaitable[object]]
+
+
+async def plain(gateway: WholeGateway) -> object:
+    return (await (await gateway.greeted()).call("echo", MANY)).result
+
+
+async def as_task(gateway: WholeGateway) -> object:
+    host = await gateway.greeted()
+    task = await host.start("echo", MANY)
+    return (await host.ask("tasks/result", {"taskId": task["taskId"]})).result
+
+
+async def twice_under_a_key(gateway: WholeGateway) -> object:
+    host = await gateway.greeted()
+    first = (await host.call("echo", MANY, task={}, **KEYED)).result
+    assert (await host.call("echo", MANY, task={}, **KEYED)).result["task"]["taskId"] == first["task"]["taskId"]
+    return (await host.call("echo", MANY, **KEYED)).result
+
+
+async def under_a_key(gateway: WholeGateway) -> object:
+    return (await (await gateway.greeted()).call("echo", MANY, **KEYED)).result
+
+
+async def with_more_beside(gateway: WholeGateway) -> object:
+    return (await (await gateway.greeted()).call("echo", MANY, _meta={"x": 1})).result
+
+
+async def stateless(gateway: WholeGateway) -> object:
+    return (await gateway.stateless().call("echo", MANY)).result
+
+
+async def batch(gateway: WholeGateway) -> object:
+    host = await gateway.greeted("2025-03-26")
+    params = {"name": "echo", "arguments": MANY}
+    calls = [{"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params} for id in (1, 2)]
+    head = head_of(host, Content_Type="application/json", Accept="application/json, text/event-stream")
+    async with bounded(), host.http.post(host.url, data=BytesIO(json.dumps(calls).encode()), headers=head) as response:
+        return next(each["result"] for each in await response.json())
+
+
+@pytest.mark.parametrize("ask", [plain, as_task, under_a_key, twice_under_a_key, stateless, batch])
+async def test_large_arguments_are_read_by_no_turn_of_the_loop(
+    server: ScriptedServer, gateway: WholeGateway, readings: Readings, ask: Ask
+) -> None:
+    server.script["echo"] = result({"content": []})
+    assert await ask(gateway)
+    assert server.heard("tools/call")[0]["params"]["arguments"] == MANY
+    assert read_aside(readings)
+
+
+@pytest.mark.parametrize("ask", [plain, with_more_beside, as_task, stateless])
+async def test_nor_are_those_for_a_stateless_server(
+    modern: StatelessServer, bridge: WholeGateway, readings: Readings, ask: Ask
+) -> None:
+    modern.script["echo"] = result({"content": []})
+    assert await ask(bridge)
+    assert modern.heard("tools/call")[0]["params"]["arguments"] == MANY
+    assert read_aside(readings)
+
+
+@pytest.mark.parametrize("body", [b'[{"a":[%s0]}', b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":[%s}}'])
+async def test_what_is_no_json_is_refused_without_a_turn_of_the_loop(
+    gateway: WholeGateway, readings: Readings, body: bytes
+) -> None:
+    host = await gateway.greeted("2025-03-26")
+    assert (await host.post(body % (b"0," * LARGE))).code == -32700
+    assert read_aside(readings)
+
+
+@pytest.mark.parametrize(
+    "reply", [result(DONE), stream(DONE), elsewhere(DONE)], ids=["document", "event", "another stream"]
+)
+async def test_a_large_answer_is_read_by_no_turn_of_the_loop(
+    server: ScriptedServer, gateway: WholeGateway, readings: Readings, reply: Any
+) -> None:
+    server.script["echo"] = reply
+    answer = (await (await gateway.greeted()).call("echo")).result
+    assert answer["structuredContent"] == MANY
+    assert read_aside(readings)
+
+
+@pytest.mark.parametrize("reply", [result(DONE), stream(DONE)], ids=["document", "event"])
+async def test_nor_is_that_of_a_stateless_server(
+    modern: StatelessServer, bridge: WholeGateway, readings: Readings, reply: Any
+) -> None:
+    modern.script["echo"] = reply
+    answer = (await bridge.stateless().call("echo")).result
+    assert answer["structuredContent"] == MANY
+    assert read_aside(readings)
+
+
+async def test_nor_is_what_came_of_a_task_of_the_server(
+    gateway: WholeGateway, tasks: ScriptedTasks, readings: Readings
+) -> None:
+    host = await gateway.greeted()
+    created = await host.start("research")
+    (await tasks.made()).completes(TWICE)
+    await task_status(host, created["taskId"], "completed")
+    assert (await host.ask("tasks/result", {"taskId": created["taskId"]})).result["structuredContent"] == TWICE[
+        "structuredContent"
+    ]
+    assert read_aside(readings)
+
+
+async def test_nor_what_came_of_one_of_a_stateless_server(
+    native_modern: WholeGateway, report: TaskTool, readings: Readings
+) -> None:
+    host = await native_modern.greeted()
+    created = await host.start("report")
+    (await report.made()).complete(TWICE)
+    await task_status(host, created["taskId"], "completed")
+    assert (await host.ask("tasks/result", {"taskId": created["taskId"]})).result["structuredContent"] == TWICE[
+        "structuredContent"
+    ]
+    assert read_aside(readings)
+
+
+async def test_nor_what_a_server_says_beside_an_error_status(
+    server: ScriptedServer, gateway: WholeGateway, readings: Readings
+) -> None:
+    server.script["echo"] = result(DONE, status=500)
+    assert "HTTP status 500" in (await (await gateway.greeted()).call("echo")).error["message"]
+    assert read_aside(readings)
+
+
+async def test_nor_an_error_of_a_stateless_server_that_names_no_request(
+    modern: StatelessServer, bridge: WholeGateway, readings: Readings
+) -> None:
+    said = {"jsonrpc": "2.0", "id": None, "error": {"code": -32603, "message": "no", "data": MANY}}
+    modern.script["echo"] = raw(json.dumps(said).encode(), status=400)
+    assert (await (await bridge.greeted()).call("echo")).error["data"] == MANY
+    assert read_aside(readings)
+
+
+async def test_nor_what_it_says_on_a_stream_of_its_news(
+    modern: StatelessServer, bridge: WholeGateway, readings: Readings
+) -> None:
+    modern.capabilities = {"tools": {"listChanged": True}}
+    modern.methods["subscriptions/listen"] = stream(DONE)
+    async with bridge.stateless().listen(toolsListChanged=True):
+        await eventually(lambda: readings.by_others > LARGE)
+    assert read_aside(readings)
+
+
+async def test_nor_is_a_large_request_that_is_sent_again_with_answers(
+    modern: StatelessServer, bridge: WholeGateway, readings: Readings
+) -> None:
+    modern.script["echo"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "s"})
+    host = bridge.stateless(capabilities={"elicitation": {"form": {}}}, tasks=False)
+    state = (await host.call("echo", MANY)).result["requestState"]
+    await host.call("echo", MANY, params={"requestState": state, "inputResponses": {"a": ACCEPTED}})
+    assert rounds.answers == [{"a": ACCEPTED}]
+    assert [turn.message["params"]["arguments"] == MANY for turn in rounds.turns] == [True, True]
+    assert read_aside(readings)
+
+
+async def test_nor_is_one_whose_server_asks_in_the_middle_of_it(
+    server: ScriptedServer, gateway: WholeGateway, readings: Readings
+) -> None:
+    server.script["echo"] = asks({"jsonrpc": "2.0", "id": "q-1", **FORM})
+    host = gateway.stateless(capabilities={"elicitation": {"form": {}}}, tasks=False)
+    asked = (await host.call("echo", MANY)).result
+    [key] = asked["inputRequests"]
+    params = {"requestState": asked["requestState"], "inputResponses": {key: ACCEPTED}}
+    assert "result" in (await host.call("echo", MANY, params=params)).message
+    assert read_aside(readings)
+
+
+async def test_nor_is_a_large_error_that_is_written_anew(
+    server: ScriptedServer, gateway: WholeGateway, readings: Readings
+) -> None:
+    async def missing(turn: Turn) -> web.StreamResponse:
+        said = {"code": -32002, "message": "Resource not found", "data": MANY}
+        return web.json_response({"jsonrpc": "2.0", "id": turn.id, "error": said})
+
+    server.methods["resources/read"] = missing
+    answer = await gateway.stateless().ask("resources/read", {"uri": "a://b"})
+    assert answer.code == -32602
+    assert answer.error["data"]["many"] == MANY["many"]
+    assert read_aside(readings)
