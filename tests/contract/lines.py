@@ -51,6 +51,10 @@ class Recorder:
             return False
         return True
 
+    async def heard_large(self, message: bytes) -> bool:
+        """See Ears."""
+        return self.heard(message)
+
     def cut(self, ends: bytes) -> bool:
         assert not self.failures, "nothing is heard after the loss"
         self.cuts.append(ends)

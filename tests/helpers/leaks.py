@@ -19,7 +19,7 @@ import aiohttp
 import pytest
 
 _MOMENT = 1.0
-_LOOPS_OWN_THREADS = ("asyncio_", "AnyIO", "waitpid-")
+_LOOPS_OWN_THREADS = ("asyncio_", "AnyIO", "waitpid-", "taskgate-reader")
 _open_sessions: "weakref.WeakSet[aiohttp.ClientSession]" = weakref.WeakSet()
 
 

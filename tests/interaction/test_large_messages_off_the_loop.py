@@ -1,9 +1,12 @@
 """A large message keeps nobody waiting: it is read in short pieces by other threads than the event loop's (S3, T35)."""
 
+import asyncio
 import json
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 from io import BytesIO
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,14 +17,15 @@ from aiohttp import web
 from helpers.event_streams import head_of
 from helpers.native_tasks import TaskTool
 from helpers.scripted_tasks import ScriptedTasks
-from helpers.scripted_upstream import ScriptedServer, Turn, asks, elsewhere, raw, result, stream
+from helpers.scripted_upstream import Hold, ScriptedServer, Turn, asks, elsewhere, raw, result, stream
 from helpers.stateless_server import Rounds, StatelessServer
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway
+from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.bridging import FORM, bridge, modern
 from interaction.native_modern import gateway as native_modern
 from interaction.native_modern import natives, report
 from interaction.native_tasks import tasks
+from interaction.programs import with_program
 from interaction.questioning import ACCEPTED
 from interaction.questioning import status as task_status
 from taskgate.mcp import extents
@@ -33,6 +37,26 @@ MANY = {"many": [0] * 300_000}
 """As a host or a server writes it, just below the mebibyte that the scripted server takes."""
 DONE = {"content": [], "structuredContent": MANY}
 TWICE = {"content": [], "structuredContent": {"many": [0] * 600_000}}
+LAST_WORDS = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked.get("method") == "initialize":
+        info = {"name": "last words", "version": "1"}
+        said = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+    elif asked.get("method") == "tools/call":
+        said = {"content": [], "structuredContent": {"many": [0] * 300_000}}
+    elif "id" in asked:
+        said = {"tools": []}
+    else:
+        continue
+    said = {"jsonrpc": "2.0", "id": asked["id"], "result": said}
+    # As few write it: its ends do not tell whose it is.
+    sys.stdout.write(json.dumps(said, separators=(" , ", " : ")) + "\\n")
+    sys.stdout.flush()
+    if asked["method"] == "tools/call":
+        break
+"""
 KEYED = {"_meta": {"io.taskgate/idempotency-key": "k"}}
 
 
@@ -41,6 +65,9 @@ class Readings:
 
     def __init__(self) -> None:
         self.by_loop = self.by_others = self.longest = 0
+        self.held = threading.Event()
+        """Cleared, it holds others than the loop's thread."""
+        self.held.set()
         self._loop = threading.get_ident()
 
     def loads(self, piece: str) -> Any:
@@ -50,6 +77,7 @@ class Readings:
         else:
             self.by_others += len(piece)
             self.longest = max(self.longest, len(piece))
+            self.held.wait(15)
         return orjson.loads(piece)
 
 
@@ -249,4 +277,63 @@ async def test_nor_is_a_large_error_that_is_written_anew(
     answer = await gateway.stateless().ask("resources/read", {"uri": "a://b"})
     assert answer.code == -32602
     assert answer.error["data"]["many"] == MANY["many"]
+    assert read_aside(readings)
+
+
+async def test_nor_is_a_large_answer_of_a_program(readings: Readings) -> None:
+    async with running(with_program()) as gateway:
+        host = await gateway.greeted()
+        assert (await host.call("echo", MANY)).result["structuredContent"] == MANY
+    assert read_aside(readings)
+
+
+async def test_an_answer_that_a_program_writes_before_it_ends_is_not_lost(readings: Readings, tmp_path: Path) -> None:
+    file = tmp_path / "last_words.py"
+    file.write_text(LAST_WORDS)
+    section = {"path": "/reports/mcp", "transport": "stdio", "command": [sys.executable, "-IS", str(file)]}
+    async with running(configuration({}, upstreams={"reports": section})) as gateway:
+        host = await gateway.greeted()
+        assert (await host.call("echo")).result["structuredContent"] == MANY
+    assert read_aside(readings)
+
+
+async def test_a_cancel_waits_for_a_large_call_that_came_before_it(
+    server: ScriptedServer, gateway: WholeGateway, readings: Readings
+) -> None:
+    server.script["echo"] = Hold()
+    host = await gateway.greeted()
+    readings.held.clear()
+    asking = asyncio.create_task(host.ask("tools/call", {"name": "echo", "arguments": MANY}, id="c"))
+    await eventually(lambda: readings.by_others)
+    cancelling = asyncio.create_task(host.tell("notifications/cancelled", {"requestId": "c"}))
+    other = await gateway.greeted()
+    assert (await other.tell("notifications/cancelled", {"requestId": "c"})).status == 202, "another session's does not"
+    assert not cancelling.done()
+    readings.held.set()
+    async with bounded():
+        assert ((await cancelling).status, (await asking).status) == (202, 202)
+
+
+ODD = {"x": 1, "jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": MANY}}
+
+
+async def test_a_large_notification_that_is_written_oddly_is_passed_over_as_any_other(
+    server: ScriptedServer, gateway: WholeGateway, readings: Readings
+) -> None:
+    server.script["echo"] = stream({"content": []}, before=[ODD], progress=1)
+    host = await gateway.greeted()
+    async with bounded(), host.asking("tools/call", {"name": "echo", "_meta": {"progressToken": "p"}}) as said:
+        await said.answered()
+    assert said.of("notifications/progress")
+    assert not said.of("notifications/message")
+    assert read_aside(readings)
+
+
+async def test_nor_is_it_passed_on_by_a_stateless_server(
+    modern: StatelessServer, bridge: WholeGateway, readings: Readings
+) -> None:
+    modern.script["echo"] = stream({"content": []}, before=[ODD])
+    async with bounded(), bridge.stateless().asking("tools/call", {"name": "echo", "arguments": {}}) as said:
+        await said.answered()
+    assert not said.of("notifications/message")
     assert read_aside(readings)

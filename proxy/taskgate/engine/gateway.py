@@ -7,14 +7,16 @@ types, size as it is declared. From here on a refusal is a JSON-RPC error wherev
 it each era goes its own way: `in_session` and `stateless`.
 """
 
+import asyncio
 from asyncio import CancelledError
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from logging import getLogger
 from typing import Final
 
+from taskgate import offload
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.dialects.classify import Dropped, Route, check_verb, classify
@@ -53,7 +55,6 @@ from taskgate.mcp.batches import is_array, split
 from taskgate.mcp.jsonrpc import Message, Notification, Request, parse
 from taskgate.mcp.large import joined
 from taskgate.mcp.versions import Era
-from taskgate.offload import offloaded
 from taskgate.telemetry.audit import Audit, CapRefused, HttpRefused, PartAnswered, RpcAnswered, TaskDenied
 from taskgate.telemetry.tracing import UNTRACED, Tracing
 from taskgate.telemetry.visit import LARGE, Visit, client_of, within
@@ -105,6 +106,8 @@ class Gateway:
         self._tracing: Tracing = UNTRACED
         self._suspicions = Suspicions(audit, clock)
         self._draining: timedelta | None = None
+        self._read_now: dict[str | None, set[asyncio.Future[Message]]] = {}
+        """The large messages of each session that are being read."""
 
     def trace(self, tracing: Tracing) -> None:
         """Have a span made of every request that comes from now on."""
@@ -143,12 +146,20 @@ class Gateway:
             if is_array(body) and await self._in_session.takes_batches(exchange, mount, caller):
                 if refused is not None:
                     raise refused
-                parts = await offloaded(len(body), partial(self._read_batch, body))
+                read_all = partial(self._read_batch, body)
+                parts = [self._read_part(part) for part in await offload.offloaded(len(body), read_all)]
                 seen.parts = len(parts)
                 each = partial(self._answer_one_of_many, exchange, mount, caller, begun)
                 return await answer_all(exchange, parts, each)
             read = partial(parse, body, max_depth=self._rules.max_depth, max_members=self._rules.max_members)
-            message = read() if len(body) <= SMALL else await offloaded(len(body), read)
+            if len(body) > offload.LARGE:
+                message = await self._read_aside(exchange.inbound.host_session, read)
+            else:
+                message = read()
+                if self._read_now and isinstance(message, Notification):
+                    # It may cancel what came before it in its session.
+                    for reading in tuple(self._read_now.get(exchange.inbound.host_session, ())):
+                        await asyncio.wait((reading,))
         except ListenerRefused:
             raise
         except Exception as error:
@@ -219,15 +230,34 @@ class Gateway:
             self._count(mount, message, answered.revision, begun, answered.error)
         return answered.reply
 
-    def _read_batch(self, body: bytes) -> list[Message | GatewayError]:
-        """The messages of a batch, and what is wrong with those that are none. Raises what `split` does."""
-        parts = list[Message | GatewayError]()
-        for element in split(body, max_depth=self._rules.max_depth, counted=True):
-            try:
-                parts.append(parse(element, max_depth=self._rules.max_depth, max_members=self._rules.max_members))
-            except GatewayError as error:
-                parts.append(error.with_traceback(None))
-        return parts
+    async def _read_aside(self, session: str | None, read: Callable[[], Message]) -> Message:
+        """A large message of a session, read by another thread."""
+        reading = offload.aside(read)
+        if session is None:
+            return await reading
+        now = self._read_now.setdefault(session, set())
+        now.add(reading)
+        try:
+            return await reading
+        finally:
+            now.discard(reading)
+            if not now:
+                self._read_now.pop(session, None)
+
+    def _read_batch(self, body: bytes) -> list[bytes | Message | GatewayError]:
+        """The elements of a batch, large ones read: a thread may do this. Raises what `split` does."""
+        elements = split(body, max_depth=self._rules.max_depth, counted=True)
+        # What small ones have in common with others is remembered by the loop alone.
+        return [self._read_part(element) if len(element) > SMALL else element for element in elements]
+
+    def _read_part(self, part: bytes | Message | GatewayError) -> Message | GatewayError:
+        """A message of a batch, or what is wrong with it where it is none."""
+        if not isinstance(part, bytes):
+            return part
+        try:
+            return parse(part, max_depth=self._rules.max_depth, max_members=self._rules.max_members)
+        except GatewayError as error:
+            return error.with_traceback(None)
 
     async def _answer_one_of_many(
         self, exchange: Exchange, mount: Mount, caller: AuthContext, begun: float, part: Message | GatewayError

@@ -3,7 +3,6 @@
 What must not live here: what comes before a message is known to be one of this era (`gateway`).
 """
 
-from asyncio import to_thread
 from collections.abc import Coroutine
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -43,7 +42,7 @@ from taskgate.errors import GatewayError, TaskSupportMismatch
 from taskgate.mcp import vocabulary as words
 from taskgate.mcp.jsonrpc import Message, Request, Response
 from taskgate.mcp.versions import Era, Revision
-from taskgate.offload import LARGE, offloaded
+from taskgate.offload import LARGE, aside, offloaded
 from taskgate.tasks.policy import Mode
 from taskgate.telemetry.audit import Audit, ToolCalled
 from taskgate.telemetry.visit import client_of
@@ -205,7 +204,7 @@ class InSessionMessages:
             return Spoken(self._dialect.task_outcome(intent.id, record))
         response = await self._rooms.relaying.call(exchange, caller, host_session, intent, decision)
         answer = partial(self._dialect.answer, intent.id, response, _foreign(host_session, words.TOOLS_CALL))
-        return Spoken(answer() if len(response.text) <= LARGE else await to_thread(answer), error_of(response))
+        return Spoken(answer() if len(response.text) <= LARGE else await aside(answer), error_of(response))
 
     def _count_refused(self, host_session: HostSession, tool: str) -> None:
         is_listed = host_session.upstream.listed(tool) is not None

@@ -9,6 +9,7 @@ from taskgate.engine.bytes_in_flight import SMALL, BytesInFlight
 from taskgate.engine.memory_pressure import MemoryPressure
 from taskgate.errors import Overloaded, StoreUnavailable
 from taskgate.mcp.large import LargeJson
+from taskgate.offload import aside
 from taskgate.stores.base import TaskStore
 from taskgate.tasks.record import TaskRecord, text_of
 
@@ -61,7 +62,7 @@ async def placed(record: TaskRecord | None) -> TaskRecord | None:
     text = None if outcome is None else text_of(outcome)
     if isinstance(text, LargeJson):
         try:
-            await asyncio.to_thread(lambda: text.members)
+            await aside(lambda: text.members)
         except ValueError as error:
             raise StoreUnavailable("A stored record cannot be read") from error
     return record

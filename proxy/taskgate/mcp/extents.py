@@ -50,24 +50,35 @@ def _end_in_windows(text: str, at: int) -> int:
 
 
 def _next_cut(text: str, at: int) -> int | None:
-    """The place after a comma outside of strings, about a window after `at`, which is outside; None where none is."""
-    size = WINDOW
-    while size < len(text) - at:
+    """The place after the first comma outside of strings that is a window behind `at`, which is outside of any.
+
+    None where there is none, and where too many strings follow one another for JSON.
+    """
+    size = WINDOW + WINDOW // 4 + 1
+    while True:
         piece = text[at : at + size]
+        if len(piece) <= WINDOW:
+            return None
         if "\\" in piece and (r"\"" in piece or r"\\" in piece):
             piece = piece.replace(r"\\", "..").replace(r"\"", "..")
-        comma = piece.rfind(",", 1)
-        quotes = piece.count('"', 0, max(comma, 0))
-        while comma > 0:
-            if quotes % 2 == 0:
+        place, is_inside = WINDOW, piece.count('"', 0, WINDOW) % 2 == 1
+        for _ in range(_MOST_STRINGS):
+            if is_inside:
+                place = piece.find('"', place) + 1
+                if not place:
+                    break
+            comma, quote = piece.find(",", place), piece.find('"', place)
+            if 0 <= comma < quote or quote < 0 <= comma:
                 return at + comma + 1
-            # It stands in a string: the last one before that is looked at.
-            before = piece.rfind(",", 1, piece.rfind('"', 0, comma))
-            quotes -= piece.count('"', before, comma)
-            comma = before
-        # One long string, which is checked fast: JSON without a comma has few values.
+            if quote < 0:
+                break
+            place, is_inside = quote + 1, True
+        else:
+            return None
+        if at + size >= len(text):
+            return None
+        # A long string, which is checked fast, or white space.
         size *= 4
-    return None
 
 
 def _follow(piece: bytes, opened: bytearray) -> None:
@@ -106,8 +117,7 @@ def _end_at_last(text: str, at: int, lead: str) -> int:
     """The end of a value that the rest of the text must hold."""
     # Of a whole document objects would be made, which nobody wants: so something follows, which no value can hold.
     place = _end_in(f"{lead}{text[at:]}\0", len(lead))
-    if place is None:
-        raise ValueError(_CUT)
+    assert place is not None, "a text that ends so is not cut off but wrong"
     return at + place
 
 
@@ -127,6 +137,8 @@ FIRST_PIECE: Final = 2 * 1024
 """Letters that are looked at before it is known that a value is longer."""
 WINDOW: Final = 256 * 1024
 """Letters that are looked at together where a value is very long: at most some milliseconds of work."""
+_MOST_STRINGS: Final = 1024
+"""Strings without a comma between them: names in deep nests may follow one another so."""
 _OPENED: Final = {ord("["): "[", ord("{"): '{"":'}
 """What is written for a bracket that is open, so that a value follows."""
 _FOLLOWED: Final = _problem_of("[] 0")[0]

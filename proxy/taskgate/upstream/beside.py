@@ -5,17 +5,19 @@ flood costs its reading alone, and the last progress before an answer is always 
 message means, and what ends of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from logging import INFO, getLogger
 from typing import Final, TypeVar
 
 import orjson
 
+from taskgate.dialects.heard import Noticed, ProgressTold
 from taskgate.limits.gcra import RateLimit, gcra
 from taskgate.log_throttle import ThrottledLog
 from taskgate.mcp.jsonrpc import RequestId, is_id
-from taskgate.mcp.vocabulary import NOTE_PROGRESS, NOTE_TASKS
-from taskgate.upstream.duplex.words import Kind, Notes, Tells, kind_of
+from taskgate.mcp.vocabulary import NOTE_PROGRESS
+from taskgate.offload import LARGE, aside
+from taskgate.upstream.duplex.words import is_bounded, kind_by_its_ends, kind_of
 
 SAID_A_SECOND: Final = 256 * 1024
 """Bytes a second of messages beside the answers: in the time that this takes, a server may say `max_result` of them."""
@@ -33,7 +35,10 @@ TOKENS: Final = 64
 
 log = getLogger("taskgate.upstream")
 
+_passed_over = ThrottledLog(log, "a notification of a server is too large to be passed on")
+
 _Said = TypeVar("_Said")
+_Heard = TypeVar("_Heard")
 
 
 class LeftOut:
@@ -72,7 +77,8 @@ class Beside:
             token = None
             if isinstance(message, bytes):
                 if len(message) > LARGEST:
-                    if _is_bounded(kind_of(message)):
+                    # What is larger still is read by another thread, which passes over it then.
+                    if is_bounded(kind_of(message) if len(message) <= LARGE else kind_by_its_ends(message)):
                         self._left_out.too_large(len(message))
                         continue
                 elif _PROGRESS in message:
@@ -129,8 +135,16 @@ class Said:
         return max(0.0, (self._owed - self._most) / SAID_A_SECOND)
 
 
-def _is_bounded(kind: Kind | None) -> bool:
-    return isinstance(kind, Tells) or (isinstance(kind, Notes) and kind.method != NOTE_TASKS)
+async def heard_aside(hear: Callable[[], _Heard]) -> _Heard | None:
+    """What a large message means, read by another thread; None for a notification, which is too large to be passed on.
+
+    It is for those whose ends do not tell what they are.
+    """
+    heard = await aside(hear)
+    if not isinstance(heard, Noticed | ProgressTold):
+        return heard
+    _passed_over.emit({"limit": LARGEST})
+    return None
 
 
 def _token_of(message: bytes) -> RequestId | None:

@@ -116,13 +116,13 @@ def test_what_stands_behind_a_value_costs_nothing(monkeypatch: pytest.MonkeyPatc
 def test_a_value_that_fills_its_text_is_looked_at_little_more_than_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for size in (100_000, 200_000, 1_000_000):
         text = "[" + "1," * (size // 2) + "1]}"
-        assert letters_looked_at(text, monkeypatch) <= 1.6 * len(text) + 100
+        assert letters_looked_at(text, monkeypatch) <= (1.6 if extents.WINDOW > 100 else 3) * len(text) + 100
 
 
 def test_what_is_no_json_is_looked_at_no_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
     for size in (100_000, 200_000, 1_000_000):
         text = "[" + "1," * (size // 2) + "1}"
-        assert letters_looked_at(text, monkeypatch) <= 1.6 * len(text) + 100
+        assert letters_looked_at(text, monkeypatch) <= (1.6 if extents.WINDOW > 100 else 3) * len(text) + 100
 
 
 SHAPES = {
@@ -131,6 +131,7 @@ SHAPES = {
     "members": '{"a":1,"b":[2]},',
     "commas in strings": '{"a,,":",,,,,,,,,,,,,"},',
     "quotes in strings": r'"\",",',
+    "names in names": '{"a":{"b":{"c":{"d":{"e":{"f":"g"}}}}}},',
     "nests": "[" * 20 + "0" + "]" * 20 + ",",
     "not JSON": '"a,""b,"',
 }
@@ -162,6 +163,13 @@ def test_behind_a_long_string_pieces_are_short_again(monkeypatch: pytest.MonkeyP
     assert sum(looked) <= 1.6 * len(text)
 
 
+@pytest.mark.parametrize("behind", ['"a"' * 20_000, '"a"' * 20_000 + ",1]", "0," * 20_000, '"' + "a" * 50_000])
+def test_what_breaks_off_behind_many_windows_is_refused(behind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extents, "WINDOW", 4096)
+    with pytest.raises(ValueError):
+        end_of("[" + "0," * 20_000 + behind, 0)
+
+
 @pytest.mark.parametrize("one", SHAPES.values(), ids=SHAPES)
 def test_twice_the_text_takes_twice_the_work(one: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extents, "WINDOW", 4096)
@@ -169,17 +177,16 @@ def test_twice_the_text_takes_twice_the_work(one: str, monkeypatch: pytest.Monke
     def steps(size: int) -> int:
         taken = 0
 
-        def count(frame: Any, event: str, _: Any) -> Any:
+        def count(frame: Any, event: str, _: Any) -> None:
             nonlocal taken
-            taken += event == "line"
-            return count
+            taken += event == "c_call"
 
-        sys.settrace(count)
+        sys.setprofile(count)
         try:
             with suppress(ValueError):
                 end_of(f"[{one * (size // len(one))}0],", 0)
         finally:
-            sys.settrace(None)
+            sys.setprofile(None)
         return taken
 
     small, large = steps(50_000), steps(100_000)

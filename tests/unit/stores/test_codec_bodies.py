@@ -188,3 +188,12 @@ def test_a_swap_keeps_the_longer_lease_of_one_holder_and_else_the_new(
     kept: Lease | None, new: Lease | None, expected: Lease | None
 ) -> None:
     assert codec.longer_lease(kept, new) == expected
+
+
+def test_a_large_outcome_is_given_as_bytes_and_a_small_one_as_it_is() -> None:
+    small = Succeeded(result='{"content":[]}', tool_error=True)
+    assert codec.as_stored(small) is small
+    text = f'{{"content":["{"é" * codec.LARGE}"]}}'
+    assert codec.as_stored(Succeeded(result=text, tool_error=True)) == Succeeded(
+        result=LargeJson(text.encode()), tool_error=True
+    )

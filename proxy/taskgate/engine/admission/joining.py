@@ -19,7 +19,7 @@ from taskgate.dialects.repeats import call_digest, key_digest
 from taskgate.engine.background import Background
 from taskgate.errors import CutOff, InvalidParams
 from taskgate.mcp.versions import Era
-from taskgate.offload import offloaded
+from taskgate.offload import LARGE, offloaded
 from taskgate.stores.base import TaskStore
 from taskgate.tasks.record import OwnerKey, TaskId, TaskRecord
 from taskgate.telemetry.audit import Audit, CallJoined
@@ -82,8 +82,9 @@ class _Running:
 
     __slots__ = ("call", "is_shared", "since", "task", "waiting")
 
-    def __init__(self, call: str, since: float) -> None:
+    def __init__(self, call: "asyncio.Future[str] | str", since: float) -> None:
         self.call = call
+        """What it has in common with others; of a large one, that is still found out."""
         self.since = since
         self.task: asyncio.Task[Any] | None = None
         self.waiting = 0
@@ -123,6 +124,8 @@ class Joining:
         """
         if not asking.concerned:
             return await run()
+        if asking.call.repeat_key is not None:
+            return await self._once_under_its_key(asking, run)
         call = await _digest(asking)
         place = _place(asking, call)
         made = await self._unfinished(asking, place)
@@ -130,14 +133,34 @@ class Joining:
             self._audit.record(CallJoined(asking.owner.mount, "retry"))
             return made
         running = self._running.get(place)
-        if running is not None and self._is_joined(asking, call, running):
+        landed: Landed | TaskRecord
+        if running is not None and self._is_within(asking, running.since):
             running.is_shared = True
-            self._audit.record(CallJoined(asking.owner.mount, "retry" if asking.call.repeat_key is None else "key"))
+            self._audit.record(CallJoined(asking.owner.mount, "retry"))
         elif len(self._running) >= self._most:
             return await run()
         else:
             running = self._begin(place, call, run)
-        landed: Landed | TaskRecord = await self._outcome(place, running)
+        landed = await self._outcome(place, running)
+        return landed
+
+    async def _once_under_its_key(self, asking: Asking, run: Callable[[], Coroutine[Any, Any, Landed]]) -> Landed:
+        # Nothing is waited for before the call has its place: no task may be made under its key from here on.
+        place = _place(asking, "")
+        running = self._running.get(place)
+        landed: Landed
+        if running is not None:
+            landed = await self._outcome(place, running, asking)
+        elif len(self._running) >= self._most:
+            landed = await run()
+        else:
+            call: asyncio.Future[str] | str
+            if asking.call.params.size > LARGE:
+                call = self._background.begin(partial(_digest, asking))
+                run = partial(_after, call, run)
+            else:
+                call = await _digest(asking)
+            landed = await self._outcome(place, self._begin(place, call, run))
         return landed
 
     async def task(self, asking: Asking) -> TaskRecord | None:
@@ -168,7 +191,9 @@ class Joining:
 
     # --- the calls that run -----------------------------------------------------------------------------------------
 
-    def _begin(self, place: _Place, call: str, run: Callable[[], Coroutine[Any, Any, Any]]) -> _Running:
+    def _begin(
+        self, place: _Place, call: "asyncio.Future[str] | str", run: Callable[[], Coroutine[Any, Any, Any]]
+    ) -> _Running:
         since = self._clock.elapsed()
         running = self._running[place] = _Running(call, since)
         running.task = self._background.begin(partial(self._run, place, running, run))
@@ -181,19 +206,22 @@ class Joining:
             self._keep(place, _Made(landed.id, running))
         return landed
 
-    def _is_joined(self, asking: Asking, call: str, running: _Running) -> bool:
-        """Whether the running call is the one that is asked for. Raises InvalidParams."""
-        if asking.call.repeat_key is None:
-            return self._is_within(asking, running.since)
-        if running.call != call:
+    async def _join(self, asking: Asking, running: _Running) -> None:
+        """Take part in the call that runs under the key of the one that is asked for. Raises InvalidParams."""
+        found = running.call if isinstance(running.call, str) else await asyncio.shield(running.call)
+        if found != await _digest(asking):
             raise InvalidParams(OF_ANOTHER)
-        return True
+        running.is_shared = True
+        self._audit.record(CallJoined(asking.owner.mount, "key"))
 
-    async def _outcome(self, place: _Place, running: _Running) -> Any:
+    async def _outcome(self, place: _Place, running: _Running, asking: Asking | None = None) -> Any:
+        """What the call comes to; `asking` is who still has to show that it is the same."""
         task = running.task
         assert task is not None, "a call that nobody waits for is not joined"
         running.waiting += 1
         try:
+            if asking is not None:
+                await self._join(asking, running)
             await asyncio.wait((task,))
         finally:
             running.waiting -= 1
@@ -240,6 +268,12 @@ class Joining:
 
     def _is_within(self, asking: Asking, since: float) -> bool:
         return asking.window is not None and self._clock.elapsed() - since < asking.window.total_seconds()
+
+
+async def _after(reading: "asyncio.Future[str]", run: Callable[[], Coroutine[Any, Any, Landed]]) -> Landed:
+    """The call, once it was read: both at once would take turns with the interpreter."""
+    await asyncio.wait((reading,))
+    return await run()
 
 
 def _call_digest(call: CallTool) -> str:

@@ -4,7 +4,6 @@ Those of a held call are ours; a server of this era has its own, which cross wit
 here: what becomes of the call meanwhile (`calls`, `holds`).
 """
 
-from asyncio import to_thread
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -22,7 +21,7 @@ from taskgate.engine.stateless.lines import Line
 from taskgate.errors import MissingCapability, TooManyTasks
 from taskgate.mcp.jsonrpc import Response
 from taskgate.mcp.versions import Era
-from taskgate.offload import LARGE, offloaded
+from taskgate.offload import LARGE, aside, offloaded
 from taskgate.tasks.states import HeldCall, Passed, States
 
 
@@ -48,7 +47,7 @@ class Rounds:
         asked = self._dialect.round_of(response) if era is Era.STATELESS else None
         if asked is None:
             answer = partial(self._dialect.answer, id_, errand.method, response, era)
-            return Spoken(answer() if len(response.text) <= LARGE else await to_thread(answer), error_of(response))
+            return Spoken(answer() if len(response.text) <= LARGE else await aside(answer), error_of(response))
         undeclared = self._dialect.lacking(response, errand.said.peer)
         if undeclared:
             # The server was told what it may ask, and the host is not asked what it cannot be (M-MRTR-2).

@@ -44,7 +44,7 @@ class Arguments(NamedTuple):
         """The keys, looked for where they are not known; None where the text was let go before."""
         if self.keys is not UNREAD:
             return self.keys
-        return None if self.text is None else keys_in(self.text, self.start, MAX_KEYS)
+        return None if self.text is None else _cut(keys_in(self.text, self.start, MAX_KEYS))
 
 
 class Asked(NamedTuple):
@@ -222,11 +222,15 @@ def text_of(member: Member | None) -> str | None:
 def _arguments(message: Request, place: Member) -> Arguments:
     at, text = message.params_at, message.params_text
     keys = UNREAD if type(place) is LargeMember else keys_of(place, MAX_KEYS)
-    if keys is not None and keys is not UNREAD and len(text) > KEPT:
+    if keys is not UNREAD and len(text) > KEPT:
         # Many lines of a host that is up to no good may wait.
-        keys = tuple(each[: 2 * NAME] for each in keys)
+        keys = _cut(keys)
     # The text of the parameters is there already, so that nothing large is copied here.
     return Arguments(text, place.start - at, place.end - at, keys)
+
+
+def _cut(keys: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    return None if keys is None else tuple(each[: 2 * NAME] for each in keys)
 
 
 _NOTHING: Final = Asked()

@@ -50,6 +50,10 @@ class Ears(Protocol):
         """The server said that. False where it is no message: it is passed over, and the line may tell of it."""
         ...
 
+    async def heard_large(self, message: bytes) -> bool:
+        """The same of a message that is large: another thread looks at it. Nothing else may be heard meanwhile."""
+        ...
+
     def cut(self, ends: bytes) -> bool:
         """The server said something that is too large to keep. Of it there is the beginning and the end, with a zero
         byte between them; or the beginning alone, where the line is ended of it. False as for `heard`.

@@ -5,24 +5,25 @@ What holds: what a server says is kept for whoever it is for, and where they rea
 """
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Final, Protocol
 
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.mcp.jsonrpc import RequestId, dump, error_text
 from taskgate.mcp.vocabulary import INTERNAL_ERROR, NOTE_PROGRESS
+from taskgate.offload import LARGE, aside
 from taskgate.upstream import failures
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.duplex.base import Line
-from taskgate.upstream.duplex.contents import response_in
+from taskgate.upstream.duplex.contents import Read, message_in, response_in
 from taskgate.upstream.duplex.replies import OK, Reply
-from taskgate.upstream.duplex.strange import answered_by, ends_of, may_be_message, parts_of, says_unread
+from taskgate.upstream.duplex.strange import Strange, look_at, may_be_message
 from taskgate.upstream.duplex.tasks import RunningTasks
 from taskgate.upstream.duplex.under_way import UnderWay
 from taskgate.upstream.duplex.waiting import Waiting
-from taskgate.upstream.duplex.words import Answers, Asks, Notes, Tells, kind_of, takes_long
+from taskgate.upstream.duplex.words import Answers, Asks, Kind, Notes, Tells, is_bounded, kind_of
 
 KEPT_MOST: Final = 2**20
 """Bytes that wait for their readers before the line is read no further; it is read on below a quarter of them."""
@@ -39,11 +40,11 @@ _GONE: Final = frozenset({400, 404})
 class Company(Protocol):
     """To whom is said what belongs to no request. Nothing of it raises or waits."""
 
-    def noted(self, method: str, message: bytes) -> None:
-        """A notification."""
+    def noted(self, method: str, message: bytes, read: Read) -> None:
+        """A notification; `read` is what to look at where it matters what stands in it."""
         ...
 
-    def asked(self, asks: Asks, message: bytes) -> None:
+    def asked(self, asks: Asks, message: bytes, read: Read) -> None:
         """A request of the server."""
         ...
 
@@ -78,23 +79,27 @@ class Channel:
     def heard(self, message: bytes) -> bool:
         """Hand a message to whom it is for; see Ears."""
         kind = kind_of(message)
-        if isinstance(kind, Answers):
-            return self._hear_answer(kind.id, message)
-        if kind is None:
-            if takes_long(message):
-                return self.cut(ends_of(message))
-            return self._hear_strange(message, parts_of(message))
-        if isinstance(kind, Tells):
-            reply = self.waiting.replies.get(kind.token)
-            if reply is None:
-                self.company.noted(NOTE_PROGRESS, message)
-            else:
-                reply.arrive(message)
-        elif isinstance(kind, Notes):
-            self.company.noted(kind.method, message)
-        else:
-            self.company.asked(kind, message)
-        return True
+        return self._hear_strange(look_at(message), message) if kind is None else self._hear(kind, message, message)
+
+    async def heard_large(self, message: bytes) -> bool:
+        """The same of a large message, at which another thread looks; see Ears."""
+        kind = await aside(partial(kind_of, message))
+        if is_bounded(kind):
+            # Its ends did not tell that, or it would not have come here.
+            return True
+        is_waited_for = isinstance(kind, Answers) and kind.id in self.waiting.replies
+        # Whoever waits for an answer reads it.
+        read = None if kind is None or is_waited_for else await aside(partial(message_in, message))
+        if kind is not None and (read is not None or is_waited_for or not isinstance(kind, Answers)):
+            return self._hear(kind, message, read)
+        strange = await aside(partial(look_at, message))
+        if not strange.parts:
+            return self._hear_strange(strange, message)
+        were_messages = []
+        for part in strange.parts:
+            hears = _is_one(part) and (await self.heard_large(part) if len(part) > LARGE else self.heard(part))
+            were_messages.append(hears)
+        return all(were_messages)
 
     def cut(self, ends: bytes) -> bool:
         """Fail what it answers, or can answer; see Ears. What a server asks in too many words it is told is refused."""
@@ -217,7 +222,22 @@ class Channel:
         if status in _GONE:
             self.line.drop()
 
-    def _hear_answer(self, id: RequestId, message: bytes) -> bool:
+    def _hear(self, kind: Kind, message: bytes, read: Read) -> bool:
+        if isinstance(kind, Answers):
+            return self._hear_answer(kind.id, message, read)
+        if isinstance(kind, Tells):
+            reply = self.waiting.replies.get(kind.token)
+            if reply is None:
+                self.company.noted(NOTE_PROGRESS, message, read)
+            else:
+                reply.arrive(message)
+        elif isinstance(kind, Notes):
+            self.company.noted(kind.method, message, read)
+        else:
+            self.company.asked(kind, message, read)
+        return True
+
+    def _hear_answer(self, id: RequestId, message: bytes, read: Read) -> bool:
         was_asked = id in self.waiting.replies or id in self.waiting.given_up or self.waiting.greeting.awaits(id)
         if was_asked:
             self.line.answered(len(message))
@@ -227,22 +247,22 @@ class Channel:
             reply.answer(message)
         elif not greeting.awaits(id):
             # Nobody waits for it any more, or it repeats its id, and was meant for somebody else.
-            return response_in(message) is not None or self._hear_strange(message, ())
-        elif not greeting.hear(message):
+            return response_in(read) is not None or self._hear_strange(look_at(message), message)
+        elif not greeting.hear(read):
             self.line.drop()
         return True
 
-    def _hear_strange(self, message: bytes, parts: Sequence[bytes]) -> bool:
+    def _hear_strange(self, strange: Strange, message: bytes) -> bool:
         """Hear what is not one message: part by part, or for whom it can be told. Whether all of it were messages."""
-        if parts:
-            were_messages = [_is_one(part) and self.heard(part) for part in parts]
+        if strange.parts:
+            were_messages = [_is_one(part) and self.heard(part) for part in strange.parts]
             return all(were_messages)
         replies, greeting = self.waiting.replies, self.waiting.greeting
-        waited_for = [id_ for id_ in answered_by(message) if id_ in replies or greeting.awaits(id_)]
+        waited_for = [id_ for id_ in strange.answered if id_ in replies or greeting.awaits(id_)]
         if len(waited_for) == 1:
             # Its reader tells whoever waits what is wrong with it.
-            self._hear_answer(waited_for[0], message)
-        elif says_unread(message):
+            self._hear_answer(waited_for[0], message, None)
+        elif strange.says_unread:
             self.waiting.fail_the_only_one(failures.unread())
         return False
 

@@ -23,7 +23,7 @@ from taskgate.mcp.vocabulary import (
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.duplex.base import Line
 from taskgate.upstream.duplex.channel import Channel
-from taskgate.upstream.duplex.contents import subscription_of, task_in, uri_in
+from taskgate.upstream.duplex.contents import Read, subscription_of, task_in, uri_in
 from taskgate.upstream.duplex.replies import Keeper, Reply
 from taskgate.upstream.duplex.session import Session
 from taskgate.upstream.duplex.under_way import UnderWay
@@ -42,11 +42,11 @@ class SharedBy:
         self.sessions: dict[Session, None] = {}
         self._gone = gone
 
-    def noted(self, method: str, message: bytes) -> None:
+    def noted(self, method: str, message: bytes, read: Read) -> None:
         """See Company."""
-        stream = self._stream_of(method, message)
+        stream = self._stream_of(method, read)
         if stream is None:
-            for session in self._who_hears(method, message):
+            for session in self._who_hears(method, read):
                 session.hear(message)
         elif method == NOTE_CANCELLED:
             self.channel.waiting.forget(stream)
@@ -54,9 +54,9 @@ class SharedBy:
         else:
             stream.arrive(message)
 
-    def asked(self, asks: Asks, message: bytes) -> None:
+    def asked(self, asks: Asks, message: bytes, read: Read) -> None:
         """See Company. In the stateless era servers ask nothing, and get no answer."""
-        session = self._whom_to_ask(asks, message)
+        session = self._whom_to_ask(asks, read)
         if session is not None:
             session.answers(asks, message)
         elif self.sessions:
@@ -74,7 +74,7 @@ class SharedBy:
 
     # --- of the stateless era
 
-    def _stream_of(self, method: str, message: bytes) -> Reply | None:
+    def _stream_of(self, method: str, read: Read) -> Reply | None:
         """The request of the stateless era that a notification belongs to (U-STDIO-5)."""
         replies, listening = self.channel.waiting.replies, self.channel.waiting.listening
         if method == NOTE_MESSAGE:
@@ -84,7 +84,7 @@ class SharedBy:
             return others[0] if is_the_only_one else None
         if not listening:
             return None
-        named = subscription_of(message)
+        named = subscription_of(read)
         if named is None:
             is_the_only_one = len(listening) == 1 and not self.sessions and self._is_of_one()
             return replies[next(iter(listening))] if is_the_only_one else None
@@ -116,7 +116,7 @@ class SharedBy:
 
     # --- of the initialize era
 
-    def _who_hears(self, method: str, message: bytes) -> Iterable[Session]:
+    def _who_hears(self, method: str, read: Read) -> Iterable[Session]:
         sessions = tuple(self.sessions)
         if method in _FOR_ALL:
             return sessions
@@ -125,13 +125,13 @@ class SharedBy:
             return sessions if only is None else (only,)
         if method != NOTE_RESOURCE_UPDATED:
             return ()
-        uri = uri_in(message)
+        uri = uri_in(read)
         return [session for session in sessions if uri in session.uris]
 
-    def _whom_to_ask(self, asks: Asks, message: bytes) -> Session | None:
+    def _whom_to_ask(self, asks: Asks, read: Read) -> Session | None:
         if asks.method == PING:
             return next(iter(self.sessions), None)
-        following = self._that_follows(task_in(message))
+        following = self._that_follows(task_in(read))
         if following is not None:
             return following
         return self._only_one() or self._newest_at_work() if self._is_of_one() else None

@@ -12,11 +12,21 @@ from taskgate.mcp.vocabulary import NOTE_CANCELLED, RELATED_TASK, SUBSCRIPTION_I
 from taskgate.upstream.duplex.words import MAX_DEPTH
 
 _SHOWN: Final = ("taskId", "status", "pollInterval", "pollIntervalMs")
+Read = bytes | Message | None
+"""A message, or what it was read as before: None for what is none."""
 _LONGEST: Final = 3_600_000
 """Milliseconds between two looks at a task that are believed to be meant."""
 
 
-def subscription_of(message: bytes) -> RequestId | None:
+def message_in(message: bytes) -> Message | None:
+    """The message, read to its last member; None for what is none. The same may be asked of it as of its bytes."""
+    try:
+        return parse(message, max_depth=MAX_DEPTH)
+    except (UnparsableMessage, MalformedMessage):
+        return None
+
+
+def subscription_of(message: Read) -> RequestId | None:
     """The request whose stream a notification belongs to, by what it says of it; None where it says nothing."""
     parsed = _parsed(message)
     if not isinstance(parsed, Notification):
@@ -51,19 +61,19 @@ def task_shown_in(message: bytes) -> Shown | None:
     return Shown(id_, None, 0.0) if isinstance(id_, str) else None
 
 
-def uri_in(message: bytes) -> str | None:
+def uri_in(message: Read) -> str | None:
     """The resource that a request or a notification is about."""
     return _text(_params(message), "uri")
 
 
-def task_in(message: bytes) -> str | None:
+def task_in(message: Read) -> str | None:
     """The server's task that a request is about: by its parameters, or by what it says of itself."""
     params = _params(message)
     related = value_of(meta_of(params), RELATED_TASK)
     return _text(params, "taskId") or (related.get("taskId") if isinstance(related, dict) else None)
 
 
-def response_in(message: bytes) -> Response | None:
+def response_in(message: Read) -> Response | None:
     """The response that it is; None for anything else."""
     parsed = _parsed(message)
     return parsed if isinstance(parsed, Response) else None
@@ -86,7 +96,7 @@ def _seconds(milliseconds: object) -> float:
     return milliseconds / 1000 if 0 < milliseconds < _LONGEST else 0.0
 
 
-def _params(message: bytes) -> Members:
+def _params(message: Read) -> Members:
     parsed = _parsed(message)
     return parsed.params if isinstance(parsed, Request | Notification) else {}
 
@@ -96,8 +106,5 @@ def _text(params: Members, name: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _parsed(message: bytes) -> Message | None:
-    try:
-        return parse(message, max_depth=MAX_DEPTH)
-    except (UnparsableMessage, MalformedMessage):
-        return None
+def _parsed(message: Read) -> Message | None:
+    return message_in(message) if isinstance(message, bytes) else message

@@ -10,7 +10,7 @@ from taskgate.dialects.reading import value_of
 from taskgate.errors import UpstreamFailed
 from taskgate.mcp.jsonrpc import RequestId, Response, readdressed
 from taskgate.upstream import failures
-from taskgate.upstream.duplex.contents import response_in
+from taskgate.upstream.duplex.contents import Read, response_in
 from taskgate.upstream.duplex.replies import Reply
 
 NEARLY: Final = 0.95
@@ -61,7 +61,7 @@ class Greeting:
         """Whether the server was greeted under that id, and has not answered."""
         return id == self._sent_as and self._welcome is None
 
-    def hear(self, message: bytes) -> bool:
+    def hear(self, message: Read) -> bool:
         """The server's answer to it: who waits has it then.
 
         False where it neither welcomes nor refuses: nobody can know what such a server takes it for.

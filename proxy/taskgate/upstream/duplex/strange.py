@@ -4,8 +4,8 @@ A revision has arrays, and servers of others send them too. What must not live h
 What holds: nothing is taken for an answer that is not plainly one. Pure.
 """
 
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple
 
 from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.mcp.batches import is_array, split
@@ -16,7 +16,6 @@ from taskgate.upstream.duplex.words import MAX_DEPTH, Answers, kind_of
 
 MOST_PARTS: Final = 4096
 """Elements of an array that is taken apart."""
-_ENDS: Final = 512
 
 
 def parts_of(message: bytes) -> list[bytes]:
@@ -29,9 +28,18 @@ def parts_of(message: bytes) -> list[bytes]:
         return []
 
 
-def ends_of(message: bytes) -> bytes:
-    """What is looked at of a message that is not read: its ends, with a zero byte between them."""
-    return message[:_ENDS] + b"\0" + message[-_ENDS:]
+class Strange(NamedTuple):
+    """What can be told of what is not one message: its `parts`, else whom it answers, else whether it `says_unread`."""
+
+    parts: Sequence[bytes] = ()
+    answered: Collection[RequestId] = ()
+    says_unread: bool = False
+
+
+def look_at(message: bytes) -> Strange:
+    """What can be told of what is not one message."""
+    parts = parts_of(message)
+    return Strange(parts) if parts else Strange((), answered_by(message), says_unread(message))
 
 
 def answered_by(message: bytes) -> Collection[RequestId]:

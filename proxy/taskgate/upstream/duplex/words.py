@@ -10,10 +10,8 @@ from typing import Final, NamedTuple
 
 from taskgate.dialects.reading import value_of
 from taskgate.errors import MalformedMessage, UnparsableMessage
-from taskgate.mcp.depth import has_too_many
 from taskgate.mcp.jsonrpc import Notification, Request, RequestId, Response, is_id, parse
-from taskgate.mcp.vocabulary import NOTE_PROGRESS
-from taskgate.offload import LARGE
+from taskgate.mcp.vocabulary import NOTE_PROGRESS, NOTE_TASKS
 
 MAX_DEPTH: Final = 256
 """How deep a message may nest that is read to its last member; see the dialects."""
@@ -48,33 +46,36 @@ Kind = Answers | Tells | Asks | Notes
 
 
 def kind_of(message: bytes) -> Kind | None:
-    """Whose the message is; None for what is none, and for what `takes_long`."""
+    """Whose the message is; None for what is none."""
+    return kind_by_its_ends(message) or _read(message)
+
+
+def is_bounded(kind: Kind | None) -> bool:
+    """Whether it is a notification that is passed over where it is large: one of a task may hold the task's result."""
+    return isinstance(kind, Tells) or (isinstance(kind, Notes) and kind.method != NOTE_TASKS)
+
+
+def kind_by_its_ends(message: bytes) -> Kind | None:
+    """The same without a look at the rest; None where the ends do not tell."""
     head = _HEAD(message)
     if head is None:
-        return _read(message)
+        return None
     token = head["token"]
     if token is not None:
         return Tells(_id(token))
     method, written = head["method"], head["id"] or head["id_first"]
     if method == _PROGRESS:
-        return _read(message)
+        return None
     if written is None and not (method or b"").startswith(_NOTE):
         written = _last_id(message)
         if written is None:
-            return _read(message)
+            return None
     if method is None:
         return Answers(_id(written))
     return Notes(method.decode()) if written is None else Asks(_id(written), method.decode())
 
 
-def takes_long(message: bytes) -> bool:
-    """Whether to read all of a message would keep the event loop for long: it is large, and full of brackets."""
-    return len(message) > LARGE and has_too_many(message)
-
-
 def _read(message: bytes) -> Kind | None:
-    if takes_long(message):
-        return None
     try:
         parsed = parse(message, max_depth=MAX_DEPTH)
     except MalformedMessage as refused:

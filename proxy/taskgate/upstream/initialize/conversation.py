@@ -29,6 +29,7 @@ from taskgate.mcp.versions import Peer, Revision
 from taskgate.mcp.vocabulary import NOTE_TOOLS_CHANGED
 from taskgate.offload import LARGE
 from taskgate.upstream import failures
+from taskgate.upstream.beside import heard_aside
 from taskgate.upstream.calls import Call, Means
 from taskgate.upstream.hearer import Hearer
 from taskgate.upstream.initialize.asides import Asides
@@ -161,7 +162,7 @@ class Conversation:
         `call` is the one on whose stream it came, None for the session's own (U-HTTP-3).
         """
         hear, host = self._means.dialect.hear, self._audience.host
-        heard = hear(message, host) if len(message) <= LARGE else await asyncio.to_thread(hear, message, host)
+        heard = hear(message, host) if len(message) <= LARGE else await heard_aside(partial(hear, message, host))
         match heard:
             case Answered(response):
                 return response

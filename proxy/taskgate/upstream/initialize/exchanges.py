@@ -3,7 +3,6 @@
 What must not live here: what a message means, and who waits for what.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from datetime import timedelta
 from functools import partial
@@ -14,7 +13,7 @@ from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.mcp.jsonrpc import Response
 from taskgate.mcp.versions import Revision
 from taskgate.mcp.vocabulary import SESSION_HEADER, VERSION_HEADER
-from taskgate.offload import LARGE
+from taskgate.offload import LARGE, aside
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
 from taskgate.upstream.calls import Call, Means
@@ -148,7 +147,7 @@ class Exchanges:
     async def _document(self, call: Call, incoming: Incoming) -> Response:
         async for message in incoming.messages():
             hear = self._means.dialect.hear
-            heard = hear(message, None) if len(message) <= LARGE else await asyncio.to_thread(hear, message, None)
+            heard = hear(message, None) if len(message) <= LARGE else await aside(partial(hear, message, None))
             if isinstance(heard, Answered) and heard.response.id == call.id:
                 return heard.response
         raise failures.malformed("its answer belongs to no request of ours")

@@ -18,7 +18,7 @@ from taskgate.errors import UpstreamFailed
 from taskgate.mcp.jsonrpc import Notification, RawJson, Response
 from taskgate.mcp.versions import Era, Peer
 from taskgate.mcp.vocabulary import TASKS_RESULT, TOOLS_CALL, TOOLS_LIST
-from taskgate.offload import LARGE
+from taskgate.offload import LARGE, aside
 from taskgate.tasks.events import CallFaulted, CallSucceeded
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call, Errand, Means
@@ -127,7 +127,7 @@ class HttpSession:
         dialect = self._means.dialect
         bounds = self._means.patience.of(tool).within(within)
         track = dialect.tracked
-        tracked = track(params) if len(params) <= LARGE else await asyncio.to_thread(track, params)
+        tracked = track(params) if len(params) <= LARGE else await aside(partial(track, params))
         write = partial(dialect.call, method=TOOLS_CALL, params=tracked)
         errand = Errand(TOOLS_CALL, write, bounds, hearer, speaker, log_level)
         if resumes is not None:

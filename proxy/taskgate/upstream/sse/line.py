@@ -12,6 +12,7 @@ from typing import Final
 
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.mcp.vocabulary import SESSION_HEADER, VERSION_HEADER
+from taskgate.offload import LARGE
 from taskgate.upstream import failures
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.duplex.base import Ears
@@ -119,14 +120,16 @@ class EventLine:
         try:
             async for message in self._stream.messages(self._hear_other):
                 await self._going.wait()
-                self._hear(message)
+                await self._hear(message)
             raise trouble.ended(dispatched=True)
         finally:
             await self._stream.release()
 
-    def _hear(self, message: bytes) -> None:
-        assert self._ears is not None, "nothing is read for nobody"
-        if not self._ears.heard(message) and not self._told_junk:
+    async def _hear(self, message: bytes) -> None:
+        ears = self._ears
+        assert ears is not None, "nothing is read for nobody"
+        was_message = ears.heard(message) if len(message) <= LARGE else await ears.heard_large(message)
+        if not was_message and not self._told_junk:
             self._told_junk = True
             log.warning("a server said what is no message; it is passed over, and so is the like")
 

@@ -5,7 +5,6 @@ that breaks off is lost and never asked for again (H-MOD-11). What must not live
 call.
 """
 
-import asyncio
 from collections.abc import Coroutine
 from datetime import timedelta
 from functools import partial
@@ -15,9 +14,10 @@ from taskgate.dialects.base import Answered, Noticed, ProgressTold
 from taskgate.dialects.stateless_server import Written
 from taskgate.errors import UpstreamFailed
 from taskgate.mcp.jsonrpc import Response
-from taskgate.offload import LARGE, offloaded
+from taskgate.offload import LARGE, aside, offloaded
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
+from taskgate.upstream.beside import heard_aside
 from taskgate.upstream.calls import Call
 from taskgate.upstream.stateless.means import StatelessMeans
 
@@ -92,7 +92,7 @@ class Exchanges:
     async def _hear(self, message: bytes, call: Call) -> Response | None:
         """Act on a message of the call's stream; its response is handed back instead."""
         hear = self._means.dialect.hear
-        match hear(message) if len(message) <= LARGE else await asyncio.to_thread(hear, message):
+        match hear(message) if len(message) <= LARGE else await heard_aside(partial(hear, message)):
             case Answered(response) if response.id == call.id:
                 return response
             case ProgressTold(token, notification) if token == call.id:
@@ -109,7 +109,7 @@ class Exchanges:
         async for message in incoming.messages():
             hear = dialect.hear
             try:
-                heard = hear(message) if len(message) <= LARGE else await asyncio.to_thread(hear, message)
+                heard = hear(message) if len(message) <= LARGE else await aside(partial(hear, message))
             except UpstreamFailed:
                 refusal = await offloaded(len(message), partial(dialect.refusal_of, call.id, message))
                 if refusal is None:

@@ -18,8 +18,9 @@ from taskgate.dialects.stateless_server import Listened, Said, Subscribed
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.mcp.jsonrpc import Notification
 from taskgate.mcp.versions import Peer
-from taskgate.offload import offloaded
+from taskgate.offload import LARGE
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
+from taskgate.upstream.beside import heard_aside
 from taskgate.upstream.pauses import FOR_NOW, PAUSE_FIRST, PAUSE_MOST, share
 from taskgate.upstream.stateless.means import StatelessMeans
 
@@ -145,7 +146,7 @@ class ListenStream:
                 # Whatever cannot be read, it answers nothing: the stream is still good for the next message.
                 with suppress(UpstreamFailed):
                     hear = partial(self._means.dialect.hear, message)
-                    if self._is_end(await offloaded(len(message), hear), id):
+                    if self._is_end(hear() if len(message) <= LARGE else await heard_aside(hear), id):
                         return
         finally:
             self._means.observer.stream_ended("listen")

@@ -6,6 +6,7 @@ What must not live here: HTTP (`exchanges`), and the time that a call has (`sess
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from datetime import timedelta
+from functools import partial
 from itertools import count
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from taskgate.errors import UpstreamFailed
 from taskgate.mcp.jsonrpc import Response
 from taskgate.mcp.versions import Peer
 from taskgate.mcp.vocabulary import HEADER_MISMATCH, TOOLS_CALL
-from taskgate.offload import LARGE
+from taskgate.offload import LARGE, aside
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call
 from taskgate.upstream.resting import Leave, NextRound
@@ -159,7 +160,7 @@ class Rounds:
         return self._natives.asked(call, asked) if saying.follows_tasks else asked
 
     async def _send_large(self, call: Call, saying: Saying, first_byte: timedelta | None) -> Response:
-        written = await asyncio.to_thread(self._means.dialect.request, call.id, saying, self._host)
+        written = await aside(partial(self._means.dialect.request, call.id, saying, self._host))
         return await self._exchanges.ask(call, written, first_byte)
 
 

@@ -12,6 +12,7 @@ from contextvars import Context
 from typing import Final, Protocol
 
 from taskgate.errors import UpstreamFailed
+from taskgate.offload import LARGE
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.beside import Beside, LeftOut, Said
 from taskgate.upstream.duplex.base import Ears
@@ -77,7 +78,7 @@ class ProgramLine:
         self._ears: Ears | None = None
         self._early: list[bytes] = []
         self._unheard: deque[bytes | Cut] = deque()
-        self._later: asyncio.Handle | None = None
+        self._later: asyncio.Handle | asyncio.Task[None] | None = None
         self._is_held = False
         self._lines = 0
         self._lines_from = -math.inf
@@ -237,11 +238,16 @@ class ProgramLine:
     def _hear_some(self, ears: Ears) -> None:
         """Hear of what was received as much as one turn may take; then read on, now or in the next second."""
         self._later = None
+        loop = asyncio.get_running_loop()
         for _ in range(min(LINES_A_TURN, len(self._unheard))):
-            self._hear(self._unheard.popleft(), ears)
+            message = self._unheard.popleft()
+            if not isinstance(message, Cut) and len(message) > LARGE:
+                self._reading.pause()
+                self._later = loop.create_task(self._read(message, ears), context=Context())
+                return
+            self._hear(message, ears)
             if self.ending is not None:
                 return
-        loop = asyncio.get_running_loop()
         if self._unheard:
             self._reading.pause()
             self._later = loop.call_soon(self._hear_some, ears, context=Context())
@@ -272,6 +278,19 @@ class ProgramLine:
             was_message = ears.heard(message)
             if not was_message:
                 self._told.tell_junk(message, self.pid)
+        self._note_spoke(was_message)
+
+    async def _read(self, message: bytes, ears: Ears) -> None:
+        """Hear a large message, and then what came after it."""
+        self._said.heard(len(message))
+        was_message = await ears.heard_large(message)
+        if not was_message:
+            self._told.tell_junk(message, self.pid)
+        self._note_spoke(was_message)
+        if self.ending is None:
+            self._hear_some(ears)
+
+    def _note_spoke(self, was_message: bool) -> None:
         if was_message and self.spoke is None:
             self.spoke = asyncio.get_running_loop().time()
 

@@ -1,5 +1,6 @@
 """A call that is made twice runs once: who comes second waits for what comes of the first."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
@@ -14,6 +15,7 @@ from taskgate.dialects.params import Params
 from taskgate.engine.admission.joining import NO_TASK, Asking, check_repeat, repeat_key
 from taskgate.errors import CutOff, InvalidParams, UpstreamFailed, UpstreamReason
 from taskgate.mcp.versions import Era
+from taskgate.offload import LARGE
 from taskgate.stores.open import open_store
 from taskgate.telemetry.audit import CallJoined
 from unit.engine.admission.joining_desk import ANOTHER, WINDOW, World, call, ended, keyed, left, retried
@@ -214,6 +216,24 @@ async def test_progress_tokens_and_other_meta_make_no_difference() -> None:
     kept = new_call(params='{"name":"build_report","arguments":{"year":2026},"_meta":{"x":1}}')
     with_token = Params('{"name":"build_report","_meta":{"progressToken":', '},"arguments":{"year":2026}}')
     await check_repeat(new_record(call=kept), call()._replace(params=with_token))
+
+
+async def test_a_large_call_has_its_place_before_it_is_read(world: World) -> None:
+    large = f'{{"many":[{"0," * LARGE}0]}}'
+    asking = keyed(call(large, key="k"))
+    first = asyncio.create_task(world.joining.once(asking, world.run))
+    world.waiting.append(first)
+    await asyncio.sleep(0)
+    with pytest.raises(InvalidParams, match=NO_TASK):
+        world.joining.expect_no_call((OWNER,), "k")
+    same = await world.ask(asking)
+    for other in (call(large[:-2] + ",1]}", key="k"), call(key="k")):
+        with pytest.raises(InvalidParams, match=ANOTHER):
+            await ended(await world.ask(keyed(other)))
+    await eventually(lambda: world.facts.all)
+    world.runs[0].set_result("done")
+    assert [await ended(first), await ended(same)] == ["done", "done"]
+    assert len(world.runs) == 1
 
 
 async def test_nothing_of_a_call_outlives_it(world: World) -> None:

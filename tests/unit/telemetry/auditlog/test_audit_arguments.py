@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from requirements import covers
+from taskgate.telemetry.auditlog import texts
 from taskgate.telemetry.auditlog.events import UNREAD, asked_in, lightened
 from taskgate.telemetry.auditlog.rendering import Renderer, Telling
 from unit.telemetry.auditlog.told_facts import (
@@ -99,6 +100,28 @@ def test_the_keys_of_long_arguments_are_looked_for_where_the_line_is_made() -> N
     render = Renderer(Telling(), key=KEY, node="gw-1")
     assert render(event)["args"]["keys"] == [f"k{each}" for each in range(32)]
     assert render(lightened(event))["args"] == {"keys": None, "bytes": None, "hmac": None, "omitted": "memory"}
+
+
+def test_of_a_long_key_no_more_is_searched_for_tokens_than_could_be_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Guarded:
+        searched = 0
+
+        def sub(self, _: str, word: str) -> str:
+            self.searched = max(self.searched, len(word))
+            return word
+
+    guarded = Guarded()
+    monkeypatch.setattr(texts, "_GUARDED", guarded)
+    for size in (10_000, 20_000):
+        call = message_text("tools/call", name="t", arguments={"eyJ" * size: 1, "b": ["x"] * 1000})
+        [key, _] = line_of(ANSWERED, new_visit(call))["args"]["keys"]
+        assert key == ("eyJ" * size)[: texts.NAME] + "…"
+        [event] = events_of(ANSWERED, new_visit(call))
+        arguments = asked_in(event.origin).arguments
+        assert arguments is not None
+        assert max(map(len, arguments.first_keys() or ())) <= 2 * texts.NAME, "words of before are remembered"
+        assert texts.heard("eyJ" * size) == key
+    assert 0 < guarded.searched <= 4 * texts.NAME
 
 
 def test_results_are_told_as_the_operator_wants() -> None:

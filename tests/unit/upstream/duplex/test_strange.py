@@ -1,13 +1,15 @@
 """What is not one message: taken apart, told whose answer it would have been, and taken for no more."""
 
 import asyncio
+import threading
+from typing import Any
 
 import pytest
 
 from helpers.scripted_lines import ScriptedProgram, note
 from helpers.waiting import bounded
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.duplex import strange
+from taskgate.upstream.duplex import contents, strange
 from taskgate.upstream.duplex.strange import answered_by, parts_of, says_unread
 from taskgate.upstream.duplex.transport import DuplexTransport
 from unit.upstream.duplex.sent import CALL, HELLO, begun, post, read
@@ -167,32 +169,68 @@ async def test_what_cannot_be_read_is_not_that_of_the_only_one_where_another_was
         assert (await calling).error is None
 
 
-DENSE = b"[" + b"[]," * 200_000 + b"0]"
+LARGE = b"[" + b"[]," * 100_000 + b"0]"
 
 
 @pytest.mark.parametrize(
-    "around", [b'{"x":1, "jsonrpc" : "2.0", "result":{"a":%s}, "id" : 2}', b'[{"result":%s,"id":2}]']
+    "around",
+    [
+        b'{"jsonrpc":"2.0","id":2,"result":{"a":%s}}',
+        b'{"x":1, "jsonrpc" : "2.0", "result":{"a":%s}, "id" : 2}',
+        b'[{"jsonrpc":"2.0","method":"notifications/x"},{"result":{"a":%s},"id":2,"jsonrpc":"2.0"}]',
+        b'{"jsonrpc":"2.0","id":2,"id":2,"result":%s}',
+    ],
 )
-async def test_a_strange_answer_that_takes_long_to_read_fails_the_only_one_who_waits(
+async def test_a_large_answer_finds_who_waits_however_it_is_written(
     transport: DuplexTransport, program: ScriptedProgram, around: bytes
 ) -> None:
     id_ = await begun(transport)
     program.silent.add("tools/call")
-    sending = asyncio.create_task(transport.send(post(CALL % 2, id_)))
-    line, _ = await program.asked("tools/call")
-    line.say(around % DENSE)
-    with pytest.raises(UpstreamFailed, match="The server's answer is too large"):
-        async with bounded():
-            await sending
+    sending = [asyncio.create_task(transport.send(post(CALL % number, id_))) for number in (2, 3)]
+    line, _ = await program.asked("tools/call", 1)
+    await program.asked("tools/call", 2)
+    assert line.ears is not None
+    await line.ears.heard_large(around % LARGE)
+    async with bounded():
+        assert [LARGE in message for message in await read(await sending[0])] == [True]
+    assert not sending[1].done(), "nobody else is failed"
+    line.say({"jsonrpc": "2.0", "id": 3, "result": {}})
+    async with bounded():
+        await read(await sending[1])
 
 
-async def test_one_that_tells_by_its_ends_whose_it_is_is_read_by_whoever_waits(
-    transport: DuplexTransport, program: ScriptedProgram
+@pytest.mark.parametrize(
+    ("message", "is_one"),
+    [
+        (b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"x":%s,"progressToken":9}}', True),
+        (b'{"jsonrpc":"2.0","id":77,"result":{"a":%s}}', True),
+        (b'{"jsonrpc":"2.0","method":"notifications/message","params":{"data":%s}}', True),
+        (b'{"jsonrpc":"2.0","id":77,"result":{"a":%s}', False),
+        (b"%s", False),
+        (b'{"mask":%s}', False),
+        (b'{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":{"a":%s}}', True),
+    ],
+)
+async def test_what_is_large_and_answers_nothing_fails_nobody(
+    transport: DuplexTransport,
+    program: ScriptedProgram,
+    monkeypatch: pytest.MonkeyPatch,
+    message: bytes,
+    is_one: bool,
 ) -> None:
+    loop, parse = threading.get_ident(), contents.parse
+
+    def parsed(text: bytes, **more: int) -> Any:
+        assert len(text) < len(LARGE) or threading.get_ident() != loop, "the loop reads it"
+        return parse(text, **more)
+
+    monkeypatch.setattr(contents, "parse", parsed)
     id_ = await begun(transport)
     program.silent.add("tools/call")
     sending = asyncio.create_task(transport.send(post(CALL % 2, id_)))
     line, _ = await program.asked("tools/call")
-    line.say(b'{"jsonrpc":"2.0","id":2,"result":{"a":%s}}' % DENSE)
+    assert line.ears is not None
+    assert await line.ears.heard_large(message % LARGE) is is_one
+    line.say({"jsonrpc": "2.0", "id": 2, "result": {}})
     async with bounded():
-        assert [len(message) > len(DENSE) for message in await read(await sending)] == [True]
+        assert len(await read(await sending)) == 1

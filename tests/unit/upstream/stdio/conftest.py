@@ -47,6 +47,10 @@ class Recorder:
         self.on_heard(message)
         return message.startswith(b"{")
 
+    async def heard_large(self, message: bytes) -> bool:
+        """See Ears."""
+        return self.heard(message)
+
     def cut(self, ends: bytes) -> bool:
         self.cuts.append(ends)
         return True
