@@ -136,14 +136,12 @@ class PrometheusServer:
                 alerts.setdefault(alert["labels"]["alertname"], []).append(alert["labels"])
         return alerts
 
-    async def fires(
-        self, expected: Collection[str], *, perhaps: Collection[str] = ()
-    ) -> dict[str, list[dict[str, str]]]:
-        """Waits until these alerts fire, and no others but `perhaps`; AssertionError when that does not come."""
+    async def fires(self, expected: Collection[str]) -> dict[str, list[dict[str, str]]]:
+        """Waits until these alerts fire and no others, and returns them; AssertionError when that does not come."""
         firing: dict[str, list[dict[str, str]]] = {}
         try:
             async with bounded():
-                while (firing := await self.firing()).keys() - set(perhaps) != set(expected):
+                while (firing := await self.firing()).keys() != set(expected):
                     await asyncio.sleep(prometheus.LOOK_AGAIN_AFTER)
         except TimeoutError:
             raise AssertionError(f"what fires is {sorted(firing)}, and not {sorted(expected)}") from None
