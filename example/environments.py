@@ -72,6 +72,13 @@ PINS: dict[str, list[str]] = {
     "mcp-1.23.3": ["mcp==1.23.3"],
     # Hosts and servers of both eras.
     "mcp-2.3.0": ["mcp==2.3.0"],
+    # A library that gives servers of both eras events.
+    "mcp-webhook-events-0.2.0": [
+        "mcp-webhook-events==0.2.0",
+        "mcp==2.3.0",
+        "standardwebhooks==1.1.0",
+        "jsonschema==4.26.0",
+    ],
     # Servers that people have, of today.
     "mcp-servers-2026.10": [
         "mcp==2.3.0",

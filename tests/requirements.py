@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 import pytest
 
+from requirements_of_extensions import FOR_EXTENSIONS
 from requirements_of_operators import FOR_OPERATORS
 from requirements_of_servers import FOR_SERVERS
 from threats import THREATS
@@ -20,6 +21,7 @@ from threats import THREATS
 _Test = TypeVar("_Test", bound=Callable[..., object])
 
 REQUIREMENTS: Final = {
+    **FOR_EXTENSIONS,
     **FOR_OPERATORS,
     **THREATS,
     # Lifecycle and revisions
@@ -35,7 +37,7 @@ REQUIREMENTS: Final = {
     # The stateless era: what a request says, and what it is answered
     "V-META-1": "a request without its version or its host's capabilities is refused with -32602 and 400",
     "V-META-2": "a host need not say who it is",
-    "V-META-3": "every result says who the gateway is",
+    "V-META-3": "a result says who its server is where that is known, one of the gateway who the gateway is",
     "V-META-4": "nothing is remembered from one request to the next",
     "V-META-5": "what needs a capability that was not declared is refused with -32021, and tells which",
     "V-META-6": "every result has its type",

@@ -23,6 +23,7 @@ from taskgate.engine.admission.polls import Polls
 from taskgate.engine.admission.rules import Live
 from taskgate.engine.admission.standing import Standings
 from taskgate.engine.bytes_in_flight import BytesInFlight
+from taskgate.engine.extension_requests import ExtensionRequests
 from taskgate.engine.gateway import Gateway, Rules
 from taskgate.engine.guard.lookups import Lookups
 from taskgate.engine.guard.penalties import Penalties
@@ -64,7 +65,8 @@ def upstream_maker(nurse: Nurse, entropy: Entropy) -> MakeUpstream:
     """What makes servers of either era, spoken to as their settings say; programs are started by `nurse`."""
 
     def made(settings: UpstreamSettings, observer: UpstreamObserver, clock: Clock) -> Upstream:
-        legacy, modern = LegacyUpstream(__version__), ModernUpstream(__version__)
+        extensions = settings.extensions
+        legacy, modern = LegacyUpstream(__version__, extensions), ModernUpstream(__version__, extensions)
         way = way_to(settings, observer, nurse)
         return HttpUpstream(
             settings, dialect=legacy, modern=modern, observer=observer, clock=clock, entropy=entropy, way=way
@@ -170,7 +172,7 @@ async def build_house(
     base = Base(config, live, standings, store, shared, callers, penalties, mounts, audit, clock, entropy, outcomes)
     ground = build_ground(base)
     in_session, relaying, listening, following = _build_in_session(base, ground)
-    lines = Lines(clock=clock, idle=config.server.session_idle)
+    lines = Lines(clock=clock, idle=config.server.session_idle, denied=ground.denied)
     stateless = _build_stateless(base, ground, lines)
     mounting.switch(prepared)
     sweeper = _build_sweeper(base, ground, Waiting(ground.sessions, lines, stateless.calls))
@@ -270,6 +272,8 @@ def _build_in_session(base: Base, ground: Ground) -> tuple[InSessionMessages, Re
             correspondence=correspondence,
         ),
         relaying=relaying,
+        extensions=ExtensionRequests(streams=admission.streams, clock=base.clock),
+        denied=ground.denied,
         resuming=Resuming(listening=listening, following=following, shared=ground.company.shared_trails),
     )
     return InSessionMessages(rooms=rooms, dialect=dialect, audit=base.audit), relaying, listening, following
@@ -277,7 +281,7 @@ def _build_in_session(base: Base, ground: Ground) -> tuple[InSessionMessages, Re
 
 def _build_stateless(base: Base, ground: Ground, lines: Lines) -> StatelessRequests:
     store, lookups, access, clock = base.store, ground.lookups, ground.access, base.clock
-    dialect, polls = ModernDownstream(__version__), ground.admission.polls
+    dialect, polls = ModernDownstream(__version__, base.mounts.names_server), ground.admission.polls
     calls = Calls(
         dialect=dialect,
         tasks=ground.tasks,
@@ -306,6 +310,8 @@ def _build_stateless(base: Base, ground: Ground, lines: Lines) -> StatelessReque
         calls=calls,
         runner=ground.runner,
         tasks=tasks,
+        extensions=ExtensionRequests(streams=ground.admission.streams, clock=clock),
+        denied=ground.denied,
         subscriptions=Subscriptions(
             dialect=dialect,
             store=store,

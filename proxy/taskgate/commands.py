@@ -16,7 +16,16 @@ from taskgate import config as settings
 from taskgate.auth.keyfile import KeyFileRefused
 from taskgate.config import ConfigurationError, GatewayConfig
 from taskgate.downstream.tls import TlsRefused
-from taskgate.explain import TokenRefused, explained, read_hints, read_token, who_is, worded
+from taskgate.explain import (
+    ServerNotAsked,
+    TokenRefused,
+    ask,
+    explained,
+    read_hints,
+    read_token,
+    who_is,
+    worded,
+)
 from taskgate.explain import audit as of_audit
 from taskgate.explain.key_files import expect_key_files
 from taskgate.explain.programs import missing_programs
@@ -71,11 +80,15 @@ def schema() -> None:
 @click.option("--tool", metavar="NAME", required=True, help="The name of the tool.")
 @click.option("--token", "token_file", type=AnyFile, help="The file with the bearer token of the caller.")
 @click.option("--hint", "hints", metavar="NAME=true|false", multiple=True, help="What the server lists of the tool.")
+@click.option("--online", is_flag=True, help="Ask the server which extensions it declares.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def explain(
-    file: Path, upstream: str, tool: str, token_file: Path | None, hints: tuple[str, ...], as_json: bool
+    file: Path, upstream: str, tool: str, token_file: Path | None, hints: tuple[str, ...], online: bool, as_json: bool
 ) -> None:
-    """Print which rules decide over a call of a tool, and the limits that apply; the server is not asked."""
+    """Print which rules decide over a call of a tool, the limits that apply, and what becomes of extensions.
+
+    The server is not asked but with --online, and then for nothing but who it is.
+    """
     try:
         config = load(file)
         if upstream not in config.upstreams:
@@ -85,13 +98,14 @@ def explain(
         except ValueError as wrong:
             raise click.UsageError(str(wrong)) from None
         identity = asyncio.run(who_is(config, upstream, token))
+        server = asyncio.run(ask(config, upstream, identity, token)) if online else None
     except ConfigurationError as wrong:
         give_up(wrong, WRONG)
-    except TokenRefused as refused:
+    except (TokenRefused, ServerNotAsked) as refused:
         give_up(refused, COULD_NOT_START)
     if token is not None and identity is None:
         click.echo("taskgate: --token is ignored: auth.mode is none, so all hosts are one caller", err=True)
-    found = explained(config, upstream, tool, identity=identity, hints=listed)
+    found = explained(config, upstream, tool, identity=identity, hints=listed, server=server)
     click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2) if as_json else worded(found), nl=as_json)
 
 

@@ -18,6 +18,7 @@ from taskgate.engine.admission.sieve import Sieve
 from taskgate.engine.admission.standing import Standings
 from taskgate.engine.admission.streams import OpenStreams
 from taskgate.engine.changes import Changes
+from taskgate.engine.denied_extensions import DeniedExtensions
 from taskgate.engine.guard.access import Access
 from taskgate.engine.guard.incidents import Incidents
 from taskgate.engine.guard.lookups import Lookups
@@ -152,6 +153,7 @@ class Ground(NamedTuple):
     news: TaskNews
     lookups: Lookups
     tasks: TaskService
+    denied: DeniedExtensions
 
 
 def build_ground(base: Base) -> Ground:
@@ -208,4 +210,7 @@ def build_ground(base: Base) -> Ground:
         audit=audit,
         clock=clock,
     )
-    return Ground(company, admission, dialect, access, sessions, changes, streams, offers, runner, news, lookups, tasks)
+    denied = DeniedExtensions(audit)
+    return Ground(
+        company, admission, dialect, access, sessions, changes, streams, offers, runner, news, lookups, tasks, denied
+    )

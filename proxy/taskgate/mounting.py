@@ -12,10 +12,12 @@ from os import stat_result
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from taskgate import __version__
 from taskgate.clock import Clock
 from taskgate.config import GatewayConfig
 from taskgate.config.rules import bulkhead_settings
 from taskgate.config.servers import upstream_settings
+from taskgate.dialects.welcomes import gateway_info
 from taskgate.engine.admission.bulkhead import Bulkhead
 from taskgate.engine.admission.rules import Live, Rules
 from taskgate.engine.admission.standing import Standings
@@ -199,9 +201,11 @@ class Mounting:
             # Never taken back while it serves: tasks that were made can still be asked for.
             offers_tasks=rules.policy.offers_tasks(name) or (known is not None and known.mount.offers_tasks),
             support=partial(self._support, name) if known is None else known.mount.support,
+            extensions=server.settings.extensions,
             resource=resource,
             metadata=metadata_url(config, resource),
             scopes=config.auth.protected_resource_metadata.scopes_supported,
+            info=gateway_info(__version__) if section.server_info == "gateway" else None,
         )
         # The same object as long as nothing of it changes.
         return _Berth(known.mount if known is not None and known.mount == mount else mount, server, turns)

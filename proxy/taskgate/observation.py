@@ -14,7 +14,9 @@ from taskgate.auditing import audit_settings
 from taskgate.clock import Clock, Entropy
 from taskgate.config import GatewayConfig
 from taskgate.config.measuring import measured
+from taskgate.config.servers import carried_methods
 from taskgate.config.tracing_models import tracing_settings
+from taskgate.dialects.extensions import KNOWN_METHODS
 from taskgate.telemetry.audit import Audit, Fact, GatewayMoved, Listeners
 from taskgate.telemetry.auditlog.digests import task_ref
 from taskgate.telemetry.auditlog.log import AuditLog, Prepared
@@ -46,6 +48,7 @@ class Observation:
         self._fingerprint = 0
         self._has_begun = False
         self._log: AuditLog | None = None
+        self._methods = _methods_of(config)
         self.metrics = PrometheusAudit(measured(config), clock=clock)
         self.tracing: Tracing = UNTRACED
         self.audit: Audit = self.metrics
@@ -67,6 +70,7 @@ class Observation:
             clock=self._clock,
             entropy=self._entropy,
             task_ref=self._task_ref if settings.sinks else None,
+            methods=lambda: self._methods,
         )
         notes = () if self.tracing is UNTRACED else (SpanNotes(),)
         self.audit = Listeners(self.metrics, log_, *notes)
@@ -109,6 +113,7 @@ class Observation:
         assert self._log is not None
         self._settings = other.settings
         self._log.switch(other.prepared)
+        self._methods = _methods_of(other.config)
         self.metrics.adopt(measured(other.config))
 
     def reopen(self) -> None:
@@ -131,3 +136,8 @@ class Observation:
     def _task_ref(self, task: str) -> str:
         assert self._settings is not None
         return task_ref(self._settings.key, task)
+
+
+def _methods_of(config: GatewayConfig) -> frozenset[str]:
+    """The methods of extensions that spans may be called by: those that are known, and those that are carried."""
+    return KNOWN_METHODS | carried_methods(config)

@@ -99,6 +99,10 @@ class ScriptedServer:
         self.moved = (307, self.path)
         """What every other path is answered: a status and a location."""
         self.capabilities: dict[str, Any] = {"tools": {"listChanged": True}}
+        self.info: dict[str, Any] | None = {"name": "scripted", "version": "1"}
+        """Who it says that it is; None says nothing."""
+        self.also: dict[str, Any] = {"instructions": "Do as the script says."}
+        """What else it says when it is met."""
         self.tools: list[dict[str, Any]] = [{"name": "echo", "inputSchema": {"type": "object"}}]
         self.script: dict[str, Reply] = {}
         self.methods: dict[str, Reply] = {}
@@ -120,13 +124,16 @@ class ScriptedServer:
         return f"{self.origin}{self.path}"
 
     async def __aenter__(self) -> Self:
-        listening = socket.create_server(("127.0.0.1", 0))
+        await self._listen_at(0)
+        return self
+
+    async def _listen_at(self, port: int) -> None:
+        listening = socket.create_server(("127.0.0.1", port))
         self.origin = f"http://127.0.0.1:{listening.getsockname()[1]}"
         server = web.Server(self._serve, handler_cancellation=True, access_log=None)
         self._runner = web.ServerRunner(server, shutdown_timeout=0.01)
         await self._runner.setup()
         await web.SockSite(self._runner, listening, backlog=2048).start()
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
@@ -136,6 +143,11 @@ class ScriptedServer:
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
+
+    async def come_back(self) -> None:
+        """Be where it was before it went away, and know no session."""
+        self.live.clear()
+        await self._listen_at(int(self.origin.rpartition(":")[2]))
 
     # --- what it heard
 
@@ -249,12 +261,8 @@ class ScriptedServer:
         self._opened += 1
         session = f"session-{self._opened}"
         self.live.add(session)
-        welcome = {
-            "protocolVersion": self.revision,
-            "capabilities": self.capabilities,
-            "serverInfo": {"name": "scripted", "version": "1"},
-            "instructions": "Do as the script says.",
-        }
+        named = {} if self.info is None else {"serverInfo": self.info}
+        welcome = {"protocolVersion": self.revision, "capabilities": self.capabilities, **named, **self.also}
         return web.json_response(turn.answer(welcome), headers={SESSION: session} if self.sessions else None)
 
     def _page(self, turn: Turn) -> dict[str, Any]:

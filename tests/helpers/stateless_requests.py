@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from helpers.schema import is_of_extension
 from helpers.stateless_schema import (
     CAPABILITIES,
     CLIENT,
@@ -32,15 +33,18 @@ def check_client_message(message: dict[str, Any], *, serves_tasks: bool = False)
     expect(not has(message, RELATED), "a server is told of a task of ours", message)
     expect(CLIENT in params["_meta"], "the gateway does not say who asks", message)
     follows = serves_tasks and _may_follow(message)
-    extensions = params["_meta"][CAPABILITIES].get("extensions")
+    extensions = params["_meta"][CAPABILITIES].get("extensions", {})
+    told = {TASKS: extensions[TASKS]} if TASKS in extensions else None
     allowed = ({TASKS: {}} if follows else None, None if message["method"] == "tools/call" else {TASKS: {}})
     # A call may be plain: the server is told of the extension where it may become a task.
-    expect(extensions in allowed[: 2 if follows else 1], "tasks are followed where there are, and nowhere", message)
+    expect(told in allowed[: 2 if follows else 1], "tasks are followed where there are, and nowhere", message)
     check(params, "RequestParams")
     if message["method"] in _OF_TASKS:
         expect(serves_tasks, "a server without tasks is asked about one", message)
         check(message, _OF_TASKS[message["method"]], schema=EXTENSION)
         check(params.get("inputResponses", {}), "InputResponses")
+    elif is_of_extension(message["method"]):
+        check(message, "JSONRPCRequest")
     else:
         check(message, definitions("ClientRequest").get(message["method"], "no such request"))
 

@@ -17,7 +17,7 @@ from aiohttp import ClientConnectionError, web
 from helpers.scripted_replies import Turn, event, open_stream, result
 from helpers.scripted_upstream import Recorded, ScriptedServer
 from helpers.stateless_host import NAMED
-from helpers.stateless_schema import CAPABILITIES, LISTEN, SUBSCRIPTION, TASKS, VERSION
+from helpers.stateless_schema import CAPABILITIES, LISTEN, SERVER, SUBSCRIPTION, TASKS, VERSION
 from helpers.waiting import eventually
 
 REVISION: Final = "2026-07-28"
@@ -25,6 +25,7 @@ _WISHES: Final = {
     "notifications/tools/list_changed": "toolsListChanged",
     "notifications/prompts/list_changed": "promptsListChanged",
     "notifications/resources/list_changed": "resourcesListChanged",
+    "notifications/widgets/changed": "widgetsChanged",
 }
 
 
@@ -170,8 +171,9 @@ class StatelessServer(ScriptedServer):
         if method in self.methods:
             return await self.methods[method](turn)
         if method == "server/discover":
-            found = {"supportedVersions": self.versions, "capabilities": self.capabilities, **self.cache}
-            return await result({**found, "instructions": "Do as the script says."})(turn)
+            meta = ({} if self.info is None else {SERVER: self.info}) | self.also.get("_meta", {})
+            found = {"supportedVersions": self.versions, "capabilities": self.capabilities, **self.cache, **self.also}
+            return await result({**found, "_meta": meta})(turn)
         if method == "tools/list":
             return await result({**self._page(turn), **self.cache})(turn)
         if method == "tools/call":

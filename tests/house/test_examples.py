@@ -26,6 +26,9 @@ def _leaves(node: dict[str, Any], path: str = "", *, needed: bool = False) -> di
     for child in node.get("patternProperties", {}).values():
         if "properties" in child:
             children[_NAMED] = child
+    named = node.get("additionalProperties")
+    if isinstance(named, dict):
+        children.update((_NAMED, each) for each in named.get("anyOf", ()) if "properties" in each)
     if node.get("type") == "array" and "properties" in node["items"]:
         return {path: (node, needed)} | _leaves(node["items"], f"{path}[]")
     nullable = next((each for each in node.get("anyOf", []) if "properties" in each), None)
@@ -40,10 +43,10 @@ def _leaves(node: dict[str, Any], path: str = "", *, needed: bool = False) -> di
 
 
 def _written(node: Any, path: str = "") -> set[str]:
-    """The dotted paths of the values in a file, with `*` for the names of upstreams and issuers."""
+    """The dotted paths of the values in a file, with `*` for the names of upstreams, issuers and extensions."""
     is_section = path not in KEYS or any(key.startswith(f"{path}.") for key in KEYS)
     if isinstance(node, dict) and is_section:
-        keys = {key: _NAMED if path in ("upstreams", "auth.issuers") else key for key in node}
+        keys = {key: key if f"{path}.{key}".lstrip(".") in SECTIONS else _NAMED for key in node}
         own = {path} & set(KEYS)
         return own.union(*(_written(each, f"{path}.{keys[key]}".lstrip(".")) for key, each in node.items()))
     if isinstance(node, list) and node and isinstance(node[0], dict):
@@ -52,6 +55,8 @@ def _written(node: Any, path: str = "") -> set[str]:
 
 
 KEYS = _leaves(schema())
+SECTIONS = {".".join(key.split(".")[:end]).removesuffix("[]") for key in KEYS for end in range(1, key.count(".") + 2)}
+"""The keys and the sections that they stand in, as the schema has them: what is none of these has a name of its own."""
 
 
 def test_there_are_examples() -> None:
@@ -83,7 +88,8 @@ def test_the_full_example_has_the_defaults(tmp_path: Path) -> None:
     reduced.write_text(
         "version: 1\nauth: {mode: required, issuers: {corp: {issuer: 'https://idp.example.com/'}}}\n"
         "upstreams: {reports: {path: /reports/mcp, url: 'http://127.0.0.1:3000/mcp', "
-        "timeouts: {tools: [{tool: '*'}]}}}\nauthorization: {rules: [{}]}\nlimits: {overrides: [{match: {}}]}\n"
+        "timeouts: {tools: [{tool: '*'}]}, extensions: {com.example/widgets: {}}}}\n"
+        "authorization: {rules: [{}]}\nlimits: {overrides: [{match: {}}]}\n"
     )
     assert load(FOLDER / "full.yaml", {}) == load(reduced, {})
 

@@ -35,7 +35,7 @@ async def test_a_host_is_welcomed_with_what_the_server_says_of_itself(
     assert (tasks is not None) == (revision == "2025-11-25")
     assert welcome["capabilities"] == {"tools": {"listChanged": True}, "logging": {}}
     assert (welcome["protocolVersion"], welcome["instructions"]) == (revision, "Do as the script says.")
-    assert welcome["serverInfo"]["name"] == "taskgate"
+    assert welcome["serverInfo"] == modern.info
     assert not {"ttlMs", "cacheScope", "resultType", "supportedVersions"} & set(welcome)
 
 

@@ -41,7 +41,7 @@ async def test_discovery_tells_what_the_server_said_when_it_was_met(
     assert found["supportedVersions"] == ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
     assert found["capabilities"] == {"tools": {"listChanged": True}, "logging": {}, "extensions": {TASKS: {}}}
     assert found["instructions"] == "Do as the script says."
-    assert found["_meta"][SERVER]["name"] == "taskgate"
+    assert found["_meta"][SERVER] == server.info
     assert found["ttlMs"] >= 0
 
 

@@ -60,9 +60,9 @@ async def test_a_host_that_is_not_yet_initialized_is_answered_and_told_nothing_e
     assert (answer.notices, pong.notices, pong.result) == ((), (), {})
 
 
-async def test_the_host_sees_the_gateways_name_and_the_servers_instructions(gateway: WholeGateway) -> None:
+async def test_the_host_sees_the_servers_name_and_instructions(gateway: WholeGateway) -> None:
     welcome = await gateway.host().initialize()
-    assert welcome["serverInfo"]["name"] == "taskgate"
+    assert welcome["serverInfo"] == {"name": "scripted", "version": "1"}
     assert welcome["instructions"] == "Do as the script says."
 
 

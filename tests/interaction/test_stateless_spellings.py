@@ -28,13 +28,19 @@ async def test_a_name_is_the_same_however_it_is_escaped(
     assert not [name for name in call["params"].get("_meta", {}) if name.startswith("io.modelcontextprotocol/")]
 
 
-@covers("B-CONV-9", "V-META-9", "T-7")
-async def test_the_protocols_own_keys_stay_at_the_gateway_and_all_others_cross(
+@covers("B-CONV-9", "V-META-9", "T-7", "X-EXT-27")
+async def test_the_keys_of_one_hop_stay_at_the_gateway_and_all_others_cross(
     gateway: WholeGateway, server: ScriptedServer
 ) -> None:
-    own = {"traceparent": "00-1-2-01", "tracestate": "a=b", "baggage": "c=d", "org.example/x": {"y": [1]}}
-    theirs = {RELATED: {"taskId": "x"}, "io.modelcontextprotocol/whatever": 1, LEVEL: "info"}
-    await gateway.stateless().call("echo", meta={**own, **theirs})
+    own: dict[str, object] = {
+        "traceparent": "00-1-2-01",
+        "tracestate": "a=b",
+        "baggage": "c=d",
+        "org.example/x": {"y": [1]},
+    }
+    own["io.modelcontextprotocol/whatever"] = 1
+    of_hop = {RELATED: {"taskId": "x"}, LEVEL: "info", "io.taskgate/other": 1}
+    await gateway.stateless().call("echo", meta={**own, **of_hop})
     meta = server.heard("tools/call")[0]["params"]["_meta"]
     assert {name: value for name, value in meta.items() if name != "progressToken"} == own
 

@@ -138,11 +138,35 @@ def _table(server: Peer) -> str:
     return "\n".join(lines)
 
 
+_EXTENSIONS = """## Extensions
+
+What [crosses of extensions](extensions.md) was tried with released packages, directly and through taskgate, with the
+same result for each step.
+
+- *MCP Apps*: declared on both sides, tools with their views listed, views read to the byte, tools called, plain and as
+  tasks (`tests/interop/test_apps.py`).
+- *Skills*: as many checks of `sep-2640-*` directly as through taskgate, and the same verdict for each
+  (`tests/interop/test_skills.py`).
+- *Events* of a server, with `allow`: listed, subscribed with a challenge, one signed event received
+  (`tests/interop/test_events_pass.py`).
+
+| extension | server | host |
+|---|---|---|
+| MCP Apps | `@modelcontextprotocol/server-basic-vanillajs` 2.0, `server-debug` 2.0 | `client` 2.4 with `ext-apps` 2.0 |
+| Skills | one of the tests, in both eras | `@modelcontextprotocol/conformance` 0.2.0-alpha.12 |
+| Events | `mcp-webhook-events` 0.2 | `@ai-sdk/mcp` 2.0 |
+
+What each side sees of all that may cross, directly and through taskgate, has [a table of its own](extensions-table.md).
+"""
+
+
 def page() -> str:
     """The whole of `docs/compatibility.md`."""
     sections = [f"## A server on {server.title} ({server.revision})\n\n{_table(server)}\n" for server in SERVERS]
     notes = "\n".join(f"- [{_NOTES[reason]}] {text}" for reason, text in REASONS.items())
-    return "\n".join([_HEAD, *sections, _other_ways(), _shelf(), f"## Why not\n\n{notes}\n", refusals.section()])
+    return "\n".join(
+        [_HEAD, *sections, _other_ways(), _shelf(), _EXTENSIONS, f"## Why not\n\n{notes}\n", refusals.section()]
+    )
 
 
 def _other_ways() -> str:

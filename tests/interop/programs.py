@@ -36,6 +36,10 @@ _EVERYTHING = {
     "everything-2025-08": _MODULES / "everything-2025-08/dist/index.js",
     "everything-2025-04": _MODULES / "everything-2025-04/dist/index.js",
 }
+_APPS = {
+    "apps-basic": _MODULES / "@modelcontextprotocol/server-basic-vanillajs/dist/index.js",
+    "apps-debug": _MODULES / "@modelcontextprotocol/server-debug/dist/index.js",
+}
 _INSTALLED = {
     "time-2026-10": ("mcp-servers-2026.10", "mcp-server-time"),
     "time-0-6": ("mcp-1.2.1", "mcp-server-time"),
@@ -89,6 +93,10 @@ def _started(name: str, transport: str) -> list[str | Path]:
     if name in _EVERYTHING:
         spoken = {STDIO: "stdio", SSE: "sse", HTTP: "streamableHttp"}[transport]
         return [install.node(), _EVERYTHING[name], spoken]
+    if name in _APPS:
+        return [install.node(), _APPS[name], *(["--stdio"] if transport == STDIO else [])]
+    if name in ("apps-legacy", "apps-modern"):
+        return [install.node(), HOME / "apps_server.mjs", name.removeprefix("apps-"), transport]
     if name == "typescript":
         return [install.node(), HOME / "matrix_server.mjs", transport]
     release = name.replace("-", ".")
@@ -102,9 +110,11 @@ async def _listening(name: str, transport: str, folder: Path) -> AsyncIterator[s
     """That server at a port of its own; the URL that a gateway is told."""
     command, log = _started(name, transport), folder / f"{name}-{transport}.log"
     environment, said = {}, UVICORN_LISTENS
-    if name in _EVERYTHING:
+    if name in _EVERYTHING or name in _APPS:
         port = free_addresses()[0].port
-        environment, said = {"PORT": str(port)}, re.escape(f"port {port}".encode())
+        environment, said = {"PORT": str(port)}, rf"(port |localhost:){port}\b".encode()
+    elif name.startswith("apps-"):
+        said = rb"serving at (http://[^/\s]+)"
     # Old ones wait for as long as somebody listens to them when they are asked to end.
     async with running(command, log=log, environment=environment, polite=signal.SIGKILL) as child:
         found = await _said(child, said)

@@ -275,7 +275,15 @@ async def paid(scene: Scene) -> None:
         await (await scene.modern("alice", mount, tasks=False)).call("sleepy")
 
 
+async def denied_extension(scene: Scene) -> None:
+    """A host with an extension that crosses to no server."""
+    host = await scene.modern("alice", "desk")
+    host.capabilities["extensions"]["io.modelcontextprotocol/events"] = {}
+    await host.discover()
+
+
 ACTS: tuple[Act, ...] = (
     completed, never_fetched, plain, failed, cancelled, left, expired, asked, denied, limited, suspicious, queued,
     refused, bad_tokens, bad_requests, batched, joined, unwell, crashed, paid,
+    denied_extension,
 )  # fmt: skip

@@ -226,13 +226,28 @@ _CONNECTION: Final = (
         shape=Shape.STACK,
         asks=[Ask(now("taskgate_streams", by=["side", "kind"]), "{{side}} {{kind}}")],
         unit="short",
-        span=HALF,
+        span=QUARTER,
         told=Told(
             "event streams: downstream to hosts, upstream to servers; answers, GET streams, and streams that listen.",
             "about one for each host that waits.",
             "if it only grows, hosts leave without closing; `server.idle_timeout` ends those.",
         ),
         alert="TaskgateConcurrencySaturated",
+    ),
+    Panel(
+        title="Extensions denied",
+        shape=Shape.STACK,
+        asks=[
+            Ask(rate("taskgate_extensions_denied_total", by=["upstream", "extension"]), "{{upstream}} {{extension}}"),
+        ],
+        unit="cps",
+        span=QUARTER,
+        told=Told(
+            "declarations of extensions that do not cross, by hosts and by upstreams.",
+            "0, or one for each session of a host with an extension of its own.",
+            "an extension that users miss: see `upstreams.*.extensions`; the log says `an extension does not cross`.",
+        ),
+        alert="TaskgateConfigDrift",
     ),
 )
 
@@ -273,7 +288,7 @@ BOARD: Final = Board(
     rows=(
         Row(title="Health", panels=_HEALTH),
         Row(title="Requests: rate, errors, duration", panels=_RED),
-        Row(title="Connections and credentials", panels=_CONNECTION),
+        Row(title="Connections, credentials, extensions", panels=_CONNECTION),
         Row(title="Programs", panels=_PROGRAMS),
     ),
 )

@@ -26,7 +26,6 @@ from taskgate.config.fields import (
     Count,
     Flag,
     Glob,
-    Method,
     Name,
     Positive,
     Scope,
@@ -203,7 +202,7 @@ class AuthorizationRule(Section):
 
     name: Text | None = None
     """What the rule is called where it is told of; null means its place in the list."""
-    methods: Annotated[tuple[Method, ...], *SOME] | None = None
+    methods: Annotated[tuple[Glob, ...], *SOME] | None = None
     """Globs over methods, one of which must match; null means every method."""
     upstream: Text | None = None
     """Name of the upstream that the rule is for; null means every one."""

@@ -13,6 +13,7 @@ from taskgate.config.addresses import Listen, read_listen
 from taskgate.config.audit_coherence import audit_contradictions
 from taskgate.config.auth_coherence import auth_contradictions
 from taskgate.config.credential_coherence import credential_contradictions
+from taskgate.config.extension_coherence import extension_contradictions
 from taskgate.config.limit_coherence import limit_contradictions
 from taskgate.config.metrics_coherence import metrics_contradictions
 from taskgate.config.problems import dotted
@@ -37,6 +38,7 @@ def contradictions(written: object, *, usual: object) -> list[Contradiction]:
         *auth_contradictions(written),
         *transport_contradictions(written),
         *credential_contradictions(written),
+        *extension_contradictions(written),
         *timeout_contradictions(written),
         *protection_contradictions(written, usual),
         *task_contradictions(written, usual),

@@ -10,17 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import timedelta
-from fnmatch import fnmatchcase
 from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, WithJsonSchema
 
 from taskgate.config.units import DurationIn, SizeIn
-from taskgate.mcp.vocabulary import (
-    METHODS_OF_HOSTS,
-    NOTE_PROGRESS,
-    NOTE_ROOTS_CHANGED,
-)
 
 MILLISECOND = timedelta(milliseconds=1)
 SECOND = timedelta(seconds=1)
@@ -34,9 +28,6 @@ GIB = 2**30
 _GLOB = re.compile(r"(?:[^\[]|\[!?+\]?+[^\]]*+\])*+")
 # RFC 6749, 3.3.
 _SCOPE = r"^[!#-\[\]-~]{1,256}$"
-
-# The others always pass, so a rate for one of them alone would do nothing.
-_COUNTED_NOTICES = frozenset({NOTE_PROGRESS, NOTE_ROOTS_CHANGED})
 
 _List = TypeVar("_List", bound=Sequence[object])
 
@@ -52,17 +43,6 @@ def _glob(written: str) -> str:
     if not _GLOB.fullmatch(written):
         raise ValueError("must have a ] for every [ (the character [ itself is written [[])")
     return written
-
-
-def _of_requests(written: str) -> str:
-    # A rule for what never comes would be a rule that its author believes in.
-    if not any(fnmatchcase(method, written) for method in METHODS_OF_HOSTS):
-        raise ValueError("must match a request that hosts can send, such as tools/call, tasks/* or resources/read")
-    return written
-
-
-def _of_messages(written: str) -> str:
-    return written if any(fnmatchcase(notice, written) for notice in _COUNTED_NOTICES) else _of_requests(written)
 
 
 def _scope(written: str) -> str:
@@ -93,8 +73,6 @@ Name = Annotated[str, StringConstraints(pattern="^[a-z0-9][a-z0-9_-]{0,63}$")]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=256), AfterValidator(_readable)]
 Words = Annotated[str, StringConstraints(max_length=1000), AfterValidator(_readable)]
 Glob = Annotated[Text, AfterValidator(_glob)]
-Method = Annotated[Glob, AfterValidator(_of_requests)]
-MethodOrNotice = Annotated[Glob, AfterValidator(_of_messages)]
 Scope = Annotated[str, AfterValidator(_scope), WithJsonSchema({"type": "string", "pattern": _SCOPE})]
 
 # Marks for lists. They judge a list whose items are good, so that a bad item is told alone.

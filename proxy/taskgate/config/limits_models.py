@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from taskgate.config.fields import GIB, KIB, MIB, SOME, Count, Flag, Glob, Held, MethodOrNotice, Name, Section, Text
+from taskgate.config.fields import GIB, KIB, MIB, SOME, Count, Flag, Glob, Held, Name, Section, Text
 from taskgate.config.numbers import Rate, RateText
 from taskgate.config.retention import LONGEST
 from taskgate.config.units import DurationIn, SizeIn
@@ -39,7 +39,7 @@ class RatePolicySection(Section):
     """How many there may be, in the long run: 5/s, 10/m or 100/h."""
     burst: Count | None = None
     """How many there may be at once; null means the number of the rate."""
-    methods: Annotated[tuple[MethodOrNotice, ...], *SOME] | None = None
+    methods: Annotated[tuple[Glob, ...], *SOME] | None = None
     """Globs over methods, of notifications too, one of which must match; null means every request.
 
     The end of a handshake and cancels take from nothing and always pass. ["*"] alone means the rest: the methods that

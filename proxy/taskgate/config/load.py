@@ -23,6 +23,7 @@ from ruamel.yaml import YAML
 from taskgate.config.addresses import masked
 from taskgate.config.coherence import contradictions
 from taskgate.config.document import Document, read_document, read_text
+from taskgate.config.extension_models import TAGS
 from taskgate.config.models import USUAL, GatewayConfig
 from taskgate.config.problems import ConfigurationError, Location, Problem, dotted, unknown_key, worded
 
@@ -177,7 +178,7 @@ def _validated(written: Mapping[str, object]) -> tuple[GatewayConfig | None, lis
 
 
 def _told(error: ErrorDetails) -> tuple[Location, str]:
-    location = error["loc"]
+    location = tuple(part for part in error["loc"] if part not in TAGS)
     if error["type"] == "extra_forbidden":
         return location, unknown_key(str(location[-1]), _keys_at(location[:-1]))
     if location[-1:] == ("[key]",):
@@ -190,7 +191,12 @@ def _keys_at(location: Location) -> Sequence[str]:
     """The keys that the section at a location knows."""
     node: Any = GatewayConfig
     for part in location:
-        node = _given(node.model_fields[part].annotation) if _is_section(node) else _within(node)
+        if not _is_section(node):
+            node = _within(node)
+        elif part in node.model_fields:
+            node = _given(node.model_fields[part].annotation)
+        else:
+            node = node.OF_EXTRA
     return list(node.model_fields)
 
 
@@ -224,7 +230,7 @@ def _as_written(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, 
     if node.get("type") == "object":
         return node | _members(node, definitions)
     about = {str(key): node.pop(key) for key in ("description", "default") if key in node}
-    choices = [_choice(each, definitions) for each in node.get("anyOf", [node])]
+    choices = [_choice(each, definitions) for each in node.get("anyOf", node.get("oneOf", [node]))]
     return about | {"anyOf": [*choices, {"$ref": "#/$defs/reference"}]}
 
 

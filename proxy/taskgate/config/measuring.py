@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from taskgate.config.models import GatewayConfig
+from taskgate.config.servers import carried_methods
+from taskgate.dialects.extensions import KNOWN_METHODS
 from taskgate.telemetry.metrics.settings import Configured, MetricsSettings
 
 _ASKING: Final = ("client_credentials", "token_exchange")
@@ -22,6 +24,8 @@ def measured(config: GatewayConfig) -> Configured:
         issuers=tuple(config.auth.issuers),
         policies=tuple(policy.name for policy in config.limits.rate),
         sinks=tuple(sink.name for sink in audit.sinks) if audit.enabled else (),
+        extensions=tuple(sorted({name for each in config.upstreams.values() for name in each.extensions.named})),
+        methods=tuple(sorted(carried_methods(config) - KNOWN_METHODS)),
         token_users=tuple(name for name, each in config.upstreams.items() if each.credentials.mode in _ASKING),
         programs=tuple(name for name, each in config.upstreams.items() if each.transport == "stdio"),
         task_limit=config.limits.concurrency.tasks_global,

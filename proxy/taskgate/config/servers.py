@@ -5,16 +5,19 @@ What lives here: that translation and nothing else. What must not: opening, read
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from taskgate.config.credential_models import CredentialsSection
+from taskgate.config.extension_models import ExtensionSection, ExtensionsSection
 from taskgate.config.models import GatewayConfig
 from taskgate.config.protection_models import CircuitBreakerSection, HealthSection, RetriesSection
 from taskgate.config.transport_coherence import STDIO
 from taskgate.config.upstream_models import TimeoutsSection, UpstreamSection
 from taskgate.dialects.catalogue import CatalogueBounds
-from taskgate.mcp.versions import Revision
+from taskgate.dialects.extensions import ALLOWED_BY_DEFAULT, BUILT_IN, Extension, ExtensionPolicy
+from taskgate.mcp.versions import Era, Revision
 from taskgate.upstream.settings import (
     Breaker,
     FixedHeader,
@@ -30,6 +33,9 @@ from taskgate.upstream.settings import (
 )
 from taskgate.upstream.stdio.settings import StdioSettings
 
+ERAS: Final = {"legacy": Era.INITIALIZE, "modern": Era.STATELESS}
+"""The eras, by what the file calls them."""
+_LISTS: Final = ("notifications", "filters", "result_types", "cacheable")
 _USUAL_CEILING: Final = timedelta(hours=24)
 
 
@@ -63,7 +69,38 @@ def upstream_settings(config: GatewayConfig, name: str) -> UpstreamSettings:
         retries=None if section.transport == STDIO else _retries(section.retries),
         breaker=_breaker(section.circuit_breaker),
         health=_health(section.health),
+        extensions=extension_policy(section.extensions),
     )
+
+
+def extension_policy(section: ExtensionsSection) -> ExtensionPolicy:
+    """What crosses of extensions."""
+    allowed = {name: BUILT_IN[name] for name in ALLOWED_BY_DEFAULT if section.named.get(name) != "deny"}
+    denied = {name for name, decision in section.named.items() if decision == "deny"}
+    for name, decision in section.named.items():
+        if decision == "allow":
+            allowed[name] = BUILT_IN.get(name, Extension())
+        elif isinstance(decision, ExtensionSection):
+            allowed[name] = _extension(name, decision)
+    return ExtensionPolicy(allowed=allowed, denied=frozenset(denied), others=section.default == "allow")
+
+
+def carried_methods(config: GatewayConfig) -> frozenset[str]:
+    """The methods of extensions that cross any upstream."""
+    policies = [extension_policy(section.extensions) for section in config.upstreams.values()]
+    return frozenset(method for policy in policies for each in policy.allowed.values() for method in each.methods)
+
+
+def _extension(name: str, section: ExtensionSection) -> Extension:
+    """What is written of one; but for methods, what is not written is as it is known."""
+    known = BUILT_IN.get(name, Extension())
+    written = section.model_fields_set
+    lists: dict[str, Any] = {key: frozenset(getattr(section, key)) for key in _LISTS if key in written}
+    lists["methods"] = frozenset(section.methods)
+    found = replace(known, **lists)
+    if section.eras is not None:
+        found = replace(found, eras=frozenset(ERAS[era] for era in section.eras))
+    return replace(found, streams=found.streams & found.methods, cacheable=found.cacheable & found.methods)
 
 
 def _stdio(section: UpstreamSection) -> StdioSettings | None:

@@ -41,7 +41,11 @@ class UpgradeRule(Section):
     upstream: Text | None = None
     """Name of the upstream that the rule is for; null means every one."""
     tool: Glob
-    """Glob over names of tools: * is any text, ? any character, [ab] one of those."""
+    """Glob over names of tools: * is any text, ? any character, [ab] one of those.
+
+    A rule for * alone is not for tools that only views of MCP Apps may call (_meta.ui.visibility without model): those
+    stay sync unless another glob names them.
+    """
     hints: Mapping[Hint, Flag] = {}
     """Annotations that the server must list for the tool, all of them, such as readOnlyHint: true; {} asks for none."""
     mode: Literal["sync", "auto", "always", "required"]

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from taskgate.config.addresses import FolderPath, MountPath, Url
 from taskgate.config.credential_models import CredentialsSection, IdentityHeadersSection, ServerTlsSection
+from taskgate.config.extension_models import ExtensionsSection
 from taskgate.config.fields import HOUR, SECOND, Count, Glob, Positive, Section
 from taskgate.config.program_models import Command, PoolSection, Processes, RestartSection, VariableName, VariableValue
 from taskgate.config.protection_models import CircuitBreakerSection, HealthSection, QueueSection, RetriesSection
@@ -77,6 +78,11 @@ class UpstreamSection(Section):
     isolated: what one caller sends with the same capabilities; shared: everybody who declares the same capabilities, so
     the program must be one that keeps nothing of whom it serves.
     """
+    server_info: Literal["upstream", "gateway"] = "upstream"
+    """Whose serverInfo hosts get.
+
+    upstream: the server's own; gateway: that of taskgate. Instructions are the server's either way.
+    """
     protocol_version: Literal["auto", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] = "auto"
     """The revision it is spoken to in; auto finds out which it speaks."""
     credentials: CredentialsSection = CredentialsSection()
@@ -88,6 +94,7 @@ class UpstreamSection(Section):
     """How it is asked whether it is well; null asks nothing, and is meant with stdio and mode token_exchange."""
     circuit_breaker: CircuitBreakerSection | None = CircuitBreakerSection()
     """When calls are refused at once, because those before them failed; null means never, and is meant with stdio."""
+    extensions: ExtensionsSection = ExtensionsSection()
     concurrency: Count = 32
     """How many requests it has at once: tools/call, prompts/get and resources/read."""
     queue: QueueSection = QueueSection()

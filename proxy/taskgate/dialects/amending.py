@@ -9,28 +9,51 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from taskgate.dialects.reading import Edits
+from taskgate.mcp import vocabulary
 from taskgate.mcp.edits import dump, removals, splice
 from taskgate.mcp.spans import Members, RawJson, members, skip_space
 
-PROTOCOL: Final = "io.modelcontextprotocol/"
-"""What keys of `_meta` that the protocol itself defines begin with; each belongs to one era or the other."""
+OF_HOP: Final = frozenset(
+    {
+        vocabulary.PROTOCOL_VERSION,
+        vocabulary.CLIENT_CAPABILITIES,
+        vocabulary.CLIENT_INFO,
+        vocabulary.SERVER_INFO,
+        vocabulary.LOG_LEVEL,
+        vocabulary.SUBSCRIPTION_ID,
+        vocabulary.RELATED_TASK,
+        vocabulary.IMMEDIATE_RESPONSE,
+        vocabulary.IDEMPOTENCY_KEY,
+        vocabulary.GATEWAY,
+    }
+)
+"""The keys of `_meta` that concern one hop alone (X-EXT-27): those of one era, and what begins as ours do.
+
+All others cross.
+"""
 
 
+OURS: Final = "io.taskgate/"
+"""What keys of `_meta` begin with that are ours: nobody else's cross."""
+_NEVER_IN_SESSIONS: Final = frozenset({vocabulary.RELATED_TASK, vocabulary.SUBSCRIPTION_ID})
+_NOBODYS: Final = frozenset[str]()
 _NOTHING: Final[Mapping[str, RawJson]] = MappingProxyType({})
 
 
 class Change(NamedTuple):
     """What is to become of an object: members put in, new or instead of others, and members taken out.
 
-    The same for its `_meta`, which loses whatever key of the protocol is not put in (V-META-9, B-CONV-9), unless it
-    `keeps_protocol` because both sides are of one era; it is gone where that leaves nothing.
+    The same for its `_meta`, which loses the keys that concern one hop alone and are neither put in nor in `meta_keep`
+    (V-META-9, B-CONV-9), unless it `keeps_hop` because both sides are of one era, and whatever begins as ours do; it is
+    gone where that leaves nothing.
     """
 
     put: Mapping[str, RawJson] = _NOTHING
     drop: Collection[str] = ()
     meta_put: Mapping[str, RawJson] = _NOTHING
     meta_drop: Collection[str] = ()
-    keeps_protocol: bool = False
+    keeps_hop: bool = False
+    meta_keep: Collection[str] = ()
 
 
 def changed(text: RawJson, change: Change) -> RawJson:
@@ -40,7 +63,7 @@ def changed(text: RawJson, change: Change) -> RawJson:
 
 def edits_of(found: Members, start: int, change: Change) -> Edits:
     """The edits that change the object at `start` whose members are `found`, those of its `_meta` among them."""
-    put, drop, meta_put, meta_drop, keeps_protocol = change
+    put, drop, meta_put, meta_drop, keeps_hop, meta_keep = change
     if "_meta" in drop:
         return object_edits(found, start, put, drop)
     meta = found.get("_meta")
@@ -48,11 +71,23 @@ def edits_of(found: Members, start: int, change: Change) -> Edits:
     if meta is None or inner is None:
         put = {**put, "_meta": f"{{{written(meta_put)}}}"} if meta_put else put
         return object_edits(found, start, put, (*drop, "_meta"))
-    foreign = () if keeps_protocol else PROTOCOL
-    gone = {name for name in inner if name.startswith(foreign) or name in meta_drop}
+    foreign = _NOBODYS if keeps_hop else OF_HOP
+    gone = {
+        name
+        for name in inner
+        if (name in foreign and name not in meta_keep) or name in meta_drop or name.startswith(OURS)
+    }
     if gone and len(gone) == len(inner) and not meta_put:
         return object_edits(found, start, put, (*drop, "_meta"))
     return object_edits(found, start, put, drop) + object_edits(inner, meta.start, meta_put, gone)
+
+
+def never_in_sessions(meta: Collection[str]) -> set[str]:
+    """The keys of a `_meta` that do not cross between two sides of the initialize era (T23, X-EXT-27).
+
+    Such tasks, and whatever begins as ours do, are the gateway's alone; streams have names in the other era.
+    """
+    return {name for name in meta if name in _NEVER_IN_SESSIONS or name.startswith(OURS)}
 
 
 def object_edits(found: Members, start: int, put: Mapping[str, RawJson], drop: Collection[str]) -> Edits:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from taskgate.dialects.catalogue import ListedTool, ToolPage
+from taskgate.dialects.extensions import Extension, ExtensionPolicy
 from taskgate.dialects.heard import Answered, Heard, Noticed, ProgressTold, Questioned, TaskShown
 from taskgate.dialects.intents import (
     AnswerPing,
@@ -91,18 +92,28 @@ MAX_WELCOME: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """What a server said in the handshake; the texts are as it wrote them."""
+    """What a server said in the handshake; the texts are as it wrote them.
+
+    `info` is its serverInfo, None where it tells none that hosts could read. `rest` is an object of the members that
+    no revision defines, and of its `_meta`; see `welcomes`.
+    """
 
     peer: Peer
     capabilities: RawJson
     instructions: RawJson | None
+    info: RawJson | None = None
+    rest: RawJson = "{}"
 
 
 class Foreign(NamedTuple):
-    """That an answer comes from a server of another era than its host's: to what method, for what host's revision."""
+    """That an answer comes from a server of another era than its host's: to what method, for what host's revision.
+
+    `extension` is that of the method, None for one of the core.
+    """
 
     method: str
     host: Revision
+    extension: Extension | None = None
 
 
 SupportOf = Callable[[str, Mapping[str, bool]], TaskSupport]
@@ -112,7 +123,7 @@ SupportOf = Callable[[str, Mapping[str, bool]], TaskSupport]
 class DownstreamDialect(Protocol):
     """How hosts of one era speak and are spoken to. What it returns are whole JSON-RPC messages, but for `decode`."""
 
-    def decode(self, message: Message, peer: Peer | None, *, offers_tasks: bool) -> Intent:
+    def decode(self, message: Message, peer: Peer | None, *, offers_tasks: bool, extensions: ExtensionPolicy) -> Intent:
         """What a message asks. `peer` is the session's, None before there is one.
 
         Raises InvalidParams, UnknownMethod, SessionRequired, TaskNotFound (for an id that can be none of ours) or
@@ -120,8 +131,16 @@ class DownstreamDialect(Protocol):
         """
         ...
 
-    def welcome(self, intent: OpenSession, server: Server, *, offers_tasks: bool) -> str:
-        """The answer to `initialize`."""
+    def welcome(
+        self,
+        intent: OpenSession,
+        server: Server,
+        *,
+        offers_tasks: bool,
+        extensions: ExtensionPolicy,
+        info: RawJson | None = None,
+    ) -> str:
+        """The answer to `initialize`; `info` replaces the server's own serverInfo, None does not."""
         ...
 
     def pong(self, id: RequestId) -> str:

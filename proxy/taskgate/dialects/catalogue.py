@@ -6,14 +6,14 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from taskgate.mcp.jsonrpc import RawJson, Response
-from taskgate.tasks.policy import TaskSupport
+from taskgate.tasks.policy import APP_ONLY, TaskSupport
 
 
 class ListedTool(NamedTuple):
     """One tool: its own task support, the arguments that headers repeat, and what its server hints of it.
 
-    `mirrored` is as `mcp.mirrored` gives it; nothing where the annotations of a server are not sound. `hints` are those
-    of its annotations that are known, and are true or false.
+    `mirrored` is as `mcp.mirrored` gives it; nothing where the annotations of a server are not sound. `hints` are as
+    `hints_of` gives them.
     """
 
     support: TaskSupport | None = None
@@ -25,12 +25,24 @@ _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorld
 
 
 def hints_of(tool: Mapping[str, Any]) -> Mapping[str, bool]:
-    """What the annotations of a listed tool hint at; nothing where they say nothing, or are of a wrong type."""
+    """The known annotations of a listed tool that are true or false, and APP_ONLY where its `_meta.ui` says so.
+
+    Values of a wrong type hint at nothing.
+    """
     annotations = tool.get("annotations")
-    if not isinstance(annotations, dict):
-        return _NO_HINTS
-    found = {name: annotations[name] for name in _HINTS if isinstance(annotations.get(name), bool)}
+    found: dict[str, bool] = {}
+    if isinstance(annotations, dict):
+        found = {name: annotations[name] for name in _HINTS if isinstance(annotations.get(name), bool)}
+    if _is_app_only(tool.get("_meta")):
+        found[APP_ONLY] = True
     return MappingProxyType(found) if found else _NO_HINTS
+
+
+def _is_app_only(meta: Any) -> bool:
+    """Whether the visibility of a tool lacks models (SEP-1865); without a list of those, both may call the tool."""
+    ui = meta.get("ui") if isinstance(meta, dict) else None
+    visibility = ui.get("visibility") if isinstance(ui, dict) else None
+    return isinstance(visibility, list) and "model" not in visibility
 
 
 class CatalogueBounds(NamedTuple):

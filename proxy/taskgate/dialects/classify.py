@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
+from taskgate.dialects.extensions import ExtensionPolicy
 from taskgate.dialects.faults import TASKS_NEEDED
 from taskgate.dialects.reading import cut, kept_info, meta_of, value_of
 from taskgate.dialects.stateless import Stateless
@@ -24,7 +25,7 @@ from taskgate.errors import (
 from taskgate.mcp.headers import RequestHeaders, check_headers, check_single
 from taskgate.mcp.jsonrpc import Members, Message, Notification, RawJson, Request, RequestId, Response, is_id, members
 from taskgate.mcp.spans import UNREAD
-from taskgate.mcp.versions import Peer, Revision, find_modern_revision, find_revision
+from taskgate.mcp.versions import Era, Peer, Revision, find_modern_revision, find_revision
 from taskgate.mcp.vocabulary import (
     CLIENT_CAPABILITIES,
     CLIENT_INFO,
@@ -65,12 +66,13 @@ def classify(
     *,
     offers_tasks: bool,
     strict_names: bool,
+    extensions: ExtensionPolicy,
 ) -> Route:
     """The era of a message that came in a POST, as its parser read it with `_meta` open.
 
     `revision` is its MCP-Protocol-Version as sent; `read` gives all headers that repeat a part of the body, and is
     called for requests of the stateless era alone. `offers_tasks` is whether any call at this place can become a task,
-    `strict_names` whether requests about tasks must name them in their headers (AMB-8).
+    `strict_names` whether requests about tasks must name them in their headers (AMB-8), `extensions` what crosses.
 
     Raises only for the stateless era, in the order of AMB-10: HeaderMismatch (sent twice), IncompleteMeta,
     HeaderMismatch (against the body), UnsupportedVersion, UnknownMethod, MissingCapability, InvalidParams. Of a
@@ -84,7 +86,9 @@ def classify(
         if legacy is not None or revision is None:
             return InSession(legacy)
     if isinstance(message, Request):
-        return _stateless(message, meta, read(), offers_tasks=offers_tasks, strict_names=strict_names)
+        return _stateless(
+            message, meta, read(), offers_tasks=offers_tasks, strict_names=strict_names, extensions=extensions
+        )
     if isinstance(message, Notification):
         return _dropped(revision, meta)
     raise MalformedMessage("No host is asked anything, so none has anything to answer")
@@ -109,14 +113,23 @@ def declares_tasks(capabilities: Mapping[str, Any]) -> bool:
 
 
 def _stateless(
-    request: Request, meta: Members, headers: RequestHeaders, *, offers_tasks: bool, strict_names: bool
+    request: Request,
+    meta: Members,
+    headers: RequestHeaders,
+    *,
+    offers_tasks: bool,
+    strict_names: bool,
+    extensions: ExtensionPolicy,
 ) -> Stateless:
     check_single(headers)
     host = _host(request, meta)
     check_headers(headers, request, host.version, strict_names=strict_names)
     if host.said is None:
         raise _unsupported(host.version)
-    if request.method not in MODERN_METHODS or (request.method in MODERN_TASK_METHODS and not offers_tasks):
+    if request.method not in MODERN_METHODS:
+        if not extensions.relays(request.method, Era.STATELESS):
+            raise UnknownMethod("The method does not exist in this protocol version")
+    elif request.method in MODERN_TASK_METHODS and not offers_tasks:
         raise UnknownMethod("The method does not exist in this protocol version")
     if not host.said.declares_tasks and _needs_tasks(request, host.said.peer.capabilities):
         raise MissingCapability(TASKS_NEEDED)

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from taskgate.dialects.base import Server
+from taskgate.dialects.extensions import Extension, ExtensionPolicy
 from taskgate.dialects.intents import CallTool, CancelTask, GetTask, Relay
 from taskgate.dialects.questions import Answer, Question
 from taskgate.mcp.jsonrpc import Notification, RawJson, Request, RequestId, Response
@@ -80,7 +81,7 @@ class OfLegacyTask:
 class Subscription:
     """What a host wants to hear of; None where it names no list. No entry stands twice.
 
-    Of the tasks only those are here whose ids could be ours.
+    Of the tasks only those are here whose ids could be ours. `filters` are members of carried extensions.
     """
 
     tools: bool = False
@@ -88,6 +89,7 @@ class Subscription:
     resources: bool = False
     resource_uris: tuple[str, ...] | None = None
     tasks: tuple[TaskId, ...] | None = None
+    filters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,10 +116,18 @@ class Round(NamedTuple):
 class StatelessDialect(Protocol):
     """How hosts of the stateless era speak and are spoken to. What it returns are whole JSON-RPC messages.
 
-    `era` is that of the server whose response is shown.
+    `era` is that of the server whose response is shown, `info` what is told as its serverInfo; None tells what the
+    server itself does.
     """
 
-    def decode(self, request: Request, said: Stateless, *, offers_tasks: bool) -> StatelessIntent:
+    @property
+    def info(self) -> RawJson:
+        """What the gateway tells as serverInfo, which the results have that it makes itself."""
+        ...
+
+    def decode(
+        self, request: Request, said: Stateless, *, offers_tasks: bool, extensions: ExtensionPolicy
+    ) -> StatelessIntent:
         """What a request asks that was classified before, as `said` has it.
 
         Raises InvalidParams, TaskNotFound (for an id that can be none of ours), UnknownMethod or MalformedMessage (for
@@ -125,15 +135,41 @@ class StatelessDialect(Protocol):
         """
         ...
 
-    def discovered(self, id: RequestId, server: Server, *, offers_tasks: bool) -> str:
+    def discovered(
+        self,
+        id: RequestId,
+        server: Server,
+        *,
+        offers_tasks: bool,
+        extensions: ExtensionPolicy,
+        info: RawJson | None = None,
+    ) -> str:
         """The answer to `server/discover`."""
         ...
 
-    def answer(self, id: RequestId, method: str, response: Response, era: Era) -> str:
-        """A server's response to that method, under the host's id; what is no complete result breaks the protocol."""
+    def answer(
+        self,
+        id: RequestId,
+        method: str,
+        response: Response,
+        era: Era,
+        info: RawJson | None = None,
+        extension: Extension | None = None,
+    ) -> str:
+        """A server's response to that method, under the host's id; what is no complete result breaks the protocol.
+
+        `extension` is that of the method, None for one of the core.
+        """
         ...
 
-    def tools(self, id: RequestId, response: Response, era: Era, shows: Callable[[str], bool] | None = None) -> str:
+    def tools(
+        self,
+        id: RequestId,
+        response: Response,
+        era: Era,
+        shows: Callable[[str], bool] | None = None,
+        info: RawJson | None = None,
+    ) -> str:
         """A page of `tools/list` under the host's id, without what `shows` says no to; None shows all."""
         ...
 
@@ -148,7 +184,7 @@ class StatelessDialect(Protocol):
         """What a host would have to declare besides to be asked all of such a round; nothing where it can be."""
         ...
 
-    def passed_round(self, id: RequestId, response: Response, state: str | None) -> str:
+    def passed_round(self, id: RequestId, response: Response, state: str | None, info: RawJson | None = None) -> str:
         """Such an answer under the host's id, with our `state` to hand back, whether the server gave one or not; with
         none where `state` is None."""
         ...
@@ -170,8 +206,11 @@ class StatelessDialect(Protocol):
         """The request for a server of this era with the host's answers, and with `state` for it to have back."""
         ...
 
-    def notice(self, notification: Notification, token: RequestId | None) -> str:
-        """A server's notification on the stream of a request; progress under the host's own token."""
+    def notice(self, notification: Notification, token: RequestId | None, id: RequestId | None = None) -> str:
+        """A server's notification on the stream of a request; progress under the host's own token.
+
+        One that names its stream, as those of some extensions do, names it by `id`, the host's own of the request.
+        """
         ...
 
     def progress(self, token: RequestId, done: float, message: str) -> str:

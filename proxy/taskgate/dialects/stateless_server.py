@@ -7,7 +7,7 @@ the answers. Values and a protocol; pure.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from taskgate.dialects.base import Answered, Noticed, ProgressTold, Server, ToolPage
 from taskgate.dialects.params import Params
@@ -49,18 +49,25 @@ class Saying(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listened:
-    """What a session wants to hear of besides its calls; `tasks` are the server's own, by their ids."""
+    """What a session wants to hear of besides its calls; `tasks` are the server's own, by their ids.
+
+    `filters` are the members of carried extensions that are asked for.
+    """
 
     tools: bool = False
     prompts: bool = False
     resources: bool = False
     uris: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
+    filters: tuple[str, ...] = ()
 
     @property
     def is_nothing(self) -> bool:
         """Whether there is no reason to listen."""
-        return not (self.tools or self.prompts or self.resources or self.uris or self.tasks)
+        return self == _NOTHING
+
+
+_NOTHING: Final = Listened()
 
 
 class ServerRound(NamedTuple):
@@ -74,10 +81,14 @@ class ServerRound(NamedTuple):
 
 
 class Subscribed(NamedTuple):
-    """The first message of a stream of `subscriptions/listen`: the resources, and the tasks, that it tells of."""
+    """The first message of a stream of `subscriptions/listen`: the resources, and the tasks, that it tells of.
+
+    `filters` are the members of extensions that it grants.
+    """
 
     uris: frozenset[str]
     tasks: frozenset[str] = frozenset()
+    filters: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +140,7 @@ class StatelessServerDialect(Protocol):
         """An answer to `tools/list` as hosts may see it: without the tools that `read_tools` leaves out."""
         ...
 
-    def hear(self, message: bytes) -> Said:
+    def hear(self, message: bytes, host: Peer | None) -> Said:
         """What a message means; a notification without what belongs to its stream alone.
 
         A request is none that a server of this era may make, and so malformed: it would wait for an answer that cannot

@@ -62,7 +62,7 @@ def _with_last(text: RawJson, member: str) -> RawJson:
 def _amended(params: Params, put: dict[str, RawJson]) -> Params:
     # A token of one letter, so that the place of the sender's is known in the text.
     text = params.with_token(0)
-    change = Change(meta_put=put, meta_drop=(TRACESTATE, BAGGAGE), keeps_protocol=True)
+    change = Change(meta_put=put, meta_drop=(TRACESTATE, BAGGAGE), keeps_hop=True)
     edits = edits_of(members(text, {"_meta": {}}), 0, change)
     if params.tail is None:
         return Params(cut(text, 0, len(text), edits))

@@ -45,3 +45,7 @@ class AroundSession:
     def listed(self, tool: str) -> ListedTool | None:
         """See UpstreamSession."""
         return self._inner.listed(tool)
+
+    def grants(self, filters: frozenset[str]) -> frozenset[str]:
+        """See UpstreamSession."""
+        return self._inner.grants(filters)

@@ -14,7 +14,7 @@ from taskgate.engine.around import AroundSession
 from taskgate.mcp.jsonrpc import RawJson, Response
 from taskgate.mcp.versions import Peer
 from taskgate.upstream.base import Upstream, UpstreamSession, Vitals
-from taskgate.upstream.hearer import Hearer
+from taskgate.upstream.hearer import Hearer, SessionHearer
 from taskgate.upstream.resting import Resumes
 from taskgate.upstream.speaker import Speaker, Speaks
 
@@ -72,7 +72,7 @@ class CountedUpstream:
         """See Upstream."""
         return self._inner.vitals()
 
-    def session(self, hearer: Hearer, speaks: Speaks, host: Peer | None = None) -> UpstreamSession:
+    def session(self, hearer: SessionHearer, speaks: Speaks, host: Peer | None = None) -> UpstreamSession:
         """A new session, which is that of whoever is in its place; see Upstream."""
         present = None if self._present is None else self._present()
         if present is not None:

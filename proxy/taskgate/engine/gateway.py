@@ -308,6 +308,7 @@ class Gateway:
             inbound.revision,
             inbound.repeated,
             offers_tasks=mount.offers_tasks,
+            extensions=mount.extensions,
             strict_names=self._rules.strict_names,
         )
 

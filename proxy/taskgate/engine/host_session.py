@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock, Entropy
-from taskgate.dialects.base import DownstreamDialect
+from taskgate.dialects.base import DownstreamDialect, Server
 from taskgate.engine.admission.rules import Live
 from taskgate.engine.guard.callers import speaker
 from taskgate.engine.messages import Feed
@@ -179,6 +179,9 @@ class HostSession(Unkept):
     def notice(self, notification: Notification) -> None:
         """What the server says of no call is for the session's GET stream, if there is one; see Hearer."""
         self.announce(self._dialect.notice(notification, None))
+
+    def met(self, server: Server) -> None:
+        """See SessionHearer: in this era a host is told once who its server is."""
 
     def clog(self) -> None:
         """See Hearer: what belongs to no call is dropped rather than waited for."""

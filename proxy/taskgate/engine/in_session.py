@@ -25,7 +25,9 @@ from taskgate.dialects.base import (
 )
 from taskgate.engine.admission.rates import Quota, RateGate
 from taskgate.engine.admission.streams import OpenStreams
+from taskgate.engine.denied_extensions import DeniedExtensions
 from taskgate.engine.entry import note_peer, session_of
+from taskgate.engine.extension_requests import ExtensionRequests
 from taskgate.engine.guard.access import Access
 from taskgate.engine.guard.lookups import Lookups
 from taskgate.engine.messages import Exchange, Reply, Verb
@@ -61,6 +63,8 @@ class Rooms:
     following: Following
     notes: Notes
     relaying: Relaying
+    extensions: ExtensionRequests
+    denied: DeniedExtensions
     resuming: Resuming
 
 
@@ -100,7 +104,7 @@ class InSessionMessages:
             peer = host_session.peer
             note_peer(peer, host_session.client)
         # 2. What the message asks, in neutral words; its parameters are checked here.
-        intent = self._dialect.decode(message, peer, offers_tasks=mount.offers_tasks)
+        intent = self._dialect.decode(message, peer, offers_tasks=mount.offers_tasks, extensions=mount.extensions)
         if host_session is not None and host_session.trails is not None and isinstance(message, Request):
             exchange.keep(host_session.trails.of(_about(message, intent)))
         tool = intent.tool if isinstance(intent, CallTool) else None
@@ -145,6 +149,8 @@ class InSessionMessages:
         match intent:
             case CallTool():
                 return self._call_tool(exchange, caller, host_session, intent)
+            case Relay(method=method) if method not in words.RELAYED_METHODS:
+                return self._relay_extension(exchange, caller, host_session, intent)
             case Relay():
                 return self._relay(exchange, caller, host_session, intent)
         return self._answer_here(exchange, caller, host_session, intent)
@@ -153,7 +159,10 @@ class InSessionMessages:
 
     async def _open_session(self, mount: Mount, caller: AuthContext, intent: OpenSession) -> Spoken:
         host_session, server = await self._rooms.sessions.open(mount, caller, intent)
-        message = self._dialect.welcome(intent, server, offers_tasks=mount.offers_tasks)
+        self._rooms.denied.in_session(mount, intent.peer, server.peer)
+        message = self._dialect.welcome(
+            intent, server, offers_tasks=mount.offers_tasks, extensions=mount.extensions, info=mount.info
+        )
         return Spoken(message, headers=((words.SESSION_HEADER, host_session.id),))
 
     async def _answer_here(
@@ -193,8 +202,10 @@ class InSessionMessages:
             return Spoken(self._dialect.task_created(intent.id, record, decision.immediate_response))
         decision = tasks.decided(host_session, intent.tool) or await tasks.decide(host_session, intent.tool)
         if host_session.has_tasks and decision.mode is Mode.REQUIRED:
-            self._count_refused(host_session, intent.tool)
-            raise TaskSupportMismatch("The tool runs only as a task")
+            decision = await tasks.decide(host_session, intent.tool)
+            if decision.mode is Mode.REQUIRED:
+                self._count_refused(host_session, intent.tool)
+                raise TaskSupportMismatch("The tool runs only as a task")
         earlier = None
         if intent.repeat_key is not None:
             earlier = await tasks.earlier(caller, host_session, intent)
@@ -223,6 +234,23 @@ class InSessionMessages:
             await offloaded(len(response.text), partial(self._dialect.answer, intent.id, response, foreign)),
             error_of(response),
         )
+
+    async def _relay_extension(
+        self, exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: Relay
+    ) -> Spoken:
+        """The answer to a request of a carried extension. Raises UnknownMethod where it does not cross."""
+        mount, method = host_session.mount, intent.method
+        await host_session.upstream.open()
+        era = host_session.upstream.era
+        extension = self._rooms.extensions.extension_of(mount, method, Era.INITIALIZE, era)
+        asked = Asked(intent.id, method, intent.params, intent.progress_token, lasts=method in extension.streams)
+        work = self._rooms.relaying.forward(exchange, caller, host_session, asked)
+        response = await self._rooms.extensions.hold(caller, mount, method, extension, work)
+        if response is None:
+            return Spoken(self._dialect.pong(intent.id))
+        foreign = None if era is Era.INITIALIZE else Foreign(method, host_session.peer.revision, extension)
+        answer = partial(self._dialect.answer, intent.id, response, foreign)
+        return Spoken(await offloaded(len(response.text), answer), error_of(response))
 
 
 def _about(request: Request, intent: Intent) -> About:

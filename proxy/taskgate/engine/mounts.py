@@ -1,11 +1,13 @@
 """What is mounted where: the path that hosts know, and the server behind it."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from taskgate.dialects.base import SupportOf
+from taskgate.dialects.extensions import ExtensionPolicy
 from taskgate.engine.admission.bulkhead import Bulkhead
+from taskgate.mcp.jsonrpc import RawJson
 from taskgate.upstream.base import Upstream
 
 MOST_REMEMBERED: Final = 16
@@ -17,8 +19,9 @@ class Mount:
     """One server at one path of the public listener.
 
     `name` is the operator's and a metric label. `bulkhead` gives out the turns at the server. `support` is what hosts
-    are told of its tools. `resource` is what tokens for it are made for, `scopes` what they should have, and `metadata`
-    the address of the document that says where to get one, if there is one.
+    are told of its tools, `extensions` what crosses of those. `resource` is what tokens for it are made for, `scopes`
+    what they should have, and `metadata` the address of the document that says where to get one, if there is one.
+    `info` is what its hosts are told as serverInfo; None tells what the server tells.
     """
 
     name: str
@@ -30,6 +33,8 @@ class Mount:
     resource: str
     metadata: str | None = None
     scopes: tuple[str, ...] = ()
+    extensions: ExtensionPolicy = field(default_factory=ExtensionPolicy)
+    info: RawJson | None = None
 
 
 class Mounts:
@@ -55,6 +60,11 @@ class Mounts:
         gone = [path for path in self.by_path if path not in self._paths]
         for path in gone[:-MOST_REMEMBERED]:
             del self.by_path[path]
+
+    def names_server(self, name: str) -> bool:
+        """Whether hosts are told which server that of that name is: never of one that is not mounted any more."""
+        mount = self.by_name.get(name)
+        return mount is not None and mount.info is None
 
     def utilization(self, name: str) -> float:
         """How much is asked of the server of that name; see Bulkhead. None of one that is not mounted any more."""

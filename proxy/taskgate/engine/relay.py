@@ -42,13 +42,17 @@ Send = Callable[[], Coroutine[Any, Any, Response]]
 
 
 class Asked(NamedTuple):
-    """A request of a host that is for its server; `tool` is what a `tools/call` calls."""
+    """A request of a host that is for its server; `tool` is what a `tools/call` calls.
+
+    One that `lasts` is over when its host leaves.
+    """
 
     id: RequestId
     method: str
     params: Params | None
     progress_token: RequestId | None
     tool: str | None = None
+    lasts: bool = False
 
 
 class Relaying:
@@ -124,6 +128,8 @@ class Relaying:
                         _leaves_with(exchange, call, ticket)
                         await self._wait(host_session, asked.tool, ticket)
                     self._count(host_session, asked.tool, "direct")
+                if asked.lasts:
+                    exchange.when_gone(call.interrupt)
                 response = await send()
                 if asked.method in LASTING and response.error is None:
                     host_session.wants.note(asked.method, asked.params)

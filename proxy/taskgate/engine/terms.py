@@ -56,22 +56,22 @@ class Terms:
         self._lease = lease
 
     def decided(self, place: Place, tool: str) -> Decision | None:
-        """What the operator's rules say of a call; None where that depends on what the server lists of the tool."""
+        """What the operator's rules say of a call; None where they ask for what the server lists of the tool.
+
+        They do not ask whether only views call the tool: `decide` and `admit` know that, before a call is made a task
+        or refused for being none.
+        """
         rules, mount = self._live.now, place.mount.name
         if mount in rules.access.only_listed:
             return None
         return None if rules.policy.needs_hints(mount) else rules.policy.decide(mount, tool)
 
     async def decide(self, place: Place, tool: str) -> Decision:
-        """What the operator's rules say of a call.
+        """What the operator's rules say of a call, with what the server lists of the tool.
 
-        Waits only where they ask for annotations, or for listed tools, and the server's catalogue was not read yet.
-        Where it cannot be read, no annotation is known. Raises InvalidParams for a tool that has to be listed and is
-        not, and UpstreamFailed where that cannot be found out.
+        Waits only where the server's catalogue was not read yet. Where it cannot be read, no hint is known. Raises
+        InvalidParams for a tool that has to be listed and is not, and UpstreamFailed where that cannot be found out.
         """
-        decision = self.decided(place, tool)
-        if decision is not None:
-            return decision
         has_to_be_listed = place.mount.name in self._live.now.access.only_listed
         try:
             listed = (await place.upstream.tools()).get(tool)

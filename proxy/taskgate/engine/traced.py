@@ -23,7 +23,7 @@ from taskgate.telemetry import visit
 from taskgate.telemetry.span_notes import QUEUE_WAIT, waited
 from taskgate.telemetry.tracing import UNTRACED, Span, Tracing
 from taskgate.upstream.base import Upstream, UpstreamSession, Vitals
-from taskgate.upstream.hearer import Hearer
+from taskgate.upstream.hearer import Hearer, SessionHearer
 from taskgate.upstream.resting import Resumes
 from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
 from taskgate.upstream.speaker import Speaker, Speaks
@@ -69,7 +69,7 @@ class TracedUpstream:
         """See Upstream."""
         return self._inner.vitals()
 
-    def session(self, hearer: Hearer, speaks: Speaks, host: Peer | None = None) -> UpstreamSession:
+    def session(self, hearer: SessionHearer, speaks: Speaks, host: Peer | None = None) -> UpstreamSession:
         """See Upstream."""
         begin = _Beginning(self._tracing, self.name, self._way)
         return _TracedSession(self._inner.session(hearer, speaks, host), begin)

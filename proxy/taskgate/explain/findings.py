@@ -15,10 +15,12 @@ from taskgate.config.rules import rules_of
 from taskgate.config.units import write_duration, write_size
 from taskgate.engine.admission.rules import Rules
 from taskgate.explain import bounds
+from taskgate.explain.extensions import extensions
 from taskgate.explain.places import Place, place
 from taskgate.limits.caps import Cap, CapScope
 from taskgate.limits.overrides import Override
 from taskgate.limits.rates import Demand, Event, Subject
+from taskgate.mcp.versions import Peer
 from taskgate.mcp.vocabulary import TASKS_GET, TOOLS_CALL
 from taskgate.tasks.policy import Decision
 
@@ -37,11 +39,18 @@ class _Asked(NamedTuple):
 
 
 def explained(
-    config: GatewayConfig, upstream: str, tool: str, *, identity: Identity | None, hints: Mapping[str, bool]
+    config: GatewayConfig,
+    upstream: str,
+    tool: str,
+    *,
+    identity: Identity | None,
+    hints: Mapping[str, bool],
+    server: Peer | None = None,
 ) -> dict[str, Any]:
     """Everything that decides over `tools/call` of that tool, and over asking for the task that may come of it.
 
-    `identity` is None for everybody with `auth.mode: none`; `hints` are what the server lists of the tool.
+    And what becomes of the extensions of its upstream. `identity` is None for everybody with `auth.mode: none`; `hints`
+    are what the server lists of the tool; `server` is what it says of itself, where it was asked.
     """
     rules = rules_of(config)
     tenant, claims = (None, {}) if identity is None else (identity.tenant, identity.claims)
@@ -63,6 +72,7 @@ def explained(
         "polls": bounds.polls(config),
         "lookups": bounds.lookups(config),
         "server": bounds.server(config, upstream, tool, _of_calls(asked)),
+        "extensions": extensions(config, upstream, server),
         "refusals": bounds.said(config, "limits", "reject_as"),
     }
 

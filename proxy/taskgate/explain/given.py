@@ -9,13 +9,14 @@ from typing import Final, get_args
 
 from taskgate.auth.bearer import MAX_TOKEN
 from taskgate.config.task_models import Hint
+from taskgate.tasks.policy import APP_ONLY
 
-HINTS: Final = get_args(Hint)
+HINTS: Final = (*get_args(Hint), APP_ONLY)
 _FLAGS: Final = {"true": True, "false": False}
 
 
 def read_hints(given: Iterable[str]) -> dict[str, bool]:
-    """Annotations that are written `readOnlyHint=true`. Raises ValueError, with words for whoever wrote them."""
+    """Hints that are written `readOnlyHint=true`. Raises ValueError, with words for whoever wrote them."""
     found: dict[str, bool] = {}
     for each in given:
         name, _, value = each.partition("=")

@@ -61,6 +61,15 @@ _SERVER: Final = {
     "circuit_breaker.open_for": "then none for",
 }
 
+_BECOMES: Final = {"denied": "denied", "own": "the gateway's own"}
+_LISTED: Final = {
+    "methods": "methods",
+    "notifications": "notifications",
+    "filters": "members of filters",
+    "result_types": "types of results",
+    "cacheable": "cacheable",
+}
+
 
 def worded(found: Mapping[str, Any]) -> str:
     """The findings as lines, in the order of what happens to a call, and an empty line before each heading."""
@@ -87,6 +96,7 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
     lookups = [_row(_LOOKUPS[key], each) for key, each in found["lookups"].items()]
     yield from _headed("Failed look-ups of tasks by the caller", lookups)
     yield from _headed("Calls of the server", [_row(_SERVER[key], each) for key, each in found["server"].items()])
+    yield from _extensions(found["extensions"])
     refusals = found["refusals"]
     yield from _headed("A limit is told as", [f"{_REFUSALS[refusals['value']]}  {_from(refusals)}"])
 
@@ -138,6 +148,36 @@ def _promotion(found: Mapping[str, Any]) -> Iterator[str]:
         wanted = _hints(each["hints"])
         lines.append(f"{each['rule']} would decide if the server lists {wanted}{shadow}: mode {each['mode']}")
     yield from _headed("Promotion", lines)
+
+
+def _extensions(found: Mapping[str, Any]) -> Iterator[str]:
+    lines = []
+    for name, each in found["each"].items():
+        lines.append(f"{name}: {_verdict(each)}  {_from(each)}")
+        lines += [f"  {_LISTED[key]}: {', '.join(each[key])}" for key in _LISTED if each[key]]
+    default = found["default"]
+    others = "denied" if default["value"] == "deny" else "crosses within each era, without methods"
+    yield from _headed("Extensions", [*lines, f"every other: {others}  {_from(default)}"])
+    declared = found["declared"]
+    if declared is not None:
+        lines = [f"{name}: {_told(each)}" for name, each in declared["each"].items()]
+        lines += [f"and {declared['left_out']} more"] if declared["left_out"] else []
+        yield from _headed(f"Extensions that the server declares, in {declared['revision']}", lines)
+
+
+def _verdict(each: Mapping[str, Any]) -> str:
+    if each["becomes"] != "crosses":
+        return _BECOMES[each["becomes"]]
+    between = {host: servers for host, servers in each["servers_by_host"].items() if servers}
+    if all(servers == [host] for host, servers in between.items()):
+        return "crosses within each era" if len(between) > 1 else f"crosses within the {next(iter(between))} era"
+    return "crosses between all eras"
+
+
+def _told(each: Mapping[str, Any]) -> str:
+    if each["becomes"] != "crosses":
+        return _BECOMES[each["becomes"]]
+    return "crosses to hosts of both eras" if len(each["hosts"]) > 1 else f"crosses to {each['hosts'][0]} hosts alone"
 
 
 def _rate(rate: Mapping[str, Any]) -> str:

@@ -98,6 +98,11 @@ Never `notifications/tasks/status`: the tasks that hosts know are the gateway's 
 HOST_NOTICES: Final = frozenset({NOTE_ROOTS_CHANGED, NOTE_TASK_STATUS})
 """Notifications of a host that are for its server; those of tasks are about the host's own."""
 
+ERA_NOTICES: Final = (
+    RELAYED_NOTICES | HOST_NOTICES | {NOTE_INITIALIZED, NOTE_CANCELLED, NOTE_PROGRESS, NOTE_TASKS, NOTE_SUBSCRIBED}
+)
+"""The notifications that some revision defines, whoever sends them."""
+
 # Headers, spelt as they are sent; comparison is without regard to case.
 SESSION_HEADER: Final = "Mcp-Session-Id"
 VERSION_HEADER: Final = "MCP-Protocol-Version"
@@ -126,6 +131,9 @@ BAGGAGE: Final = "baggage"
 
 IDEMPOTENCY_KEY: Final = "io.taskgate/idempotency-key"
 """Ours, in the `_meta` of a `tools/call`: two calls with the same text there are one."""
+
+GATEWAY: Final = "io.taskgate/gateway"
+"""Ours, in the `_meta` of what a server says of itself: that a gateway is there, with its version."""
 
 TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
 """The key of the tasks extension in the `extensions` of either side's capabilities."""

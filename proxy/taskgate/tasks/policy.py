@@ -20,6 +20,9 @@ USUAL_RESPONSE: Final = (
 REMEMBERED: Final = 1024
 """How many decisions a policy remembers; tools are named by hosts, so there is no end to them."""
 
+APP_ONLY: Final = "app_only"
+"""The hint of a tool that models must not call, only the views of MCP Apps (SEP-1865): a view waits for the result."""
+
 _LONGEST_REMEMBERED: Final = 128
 """Decisions on longer names of tools are not worth the room."""
 
@@ -52,6 +55,7 @@ class OnLost(StrEnum):
 class Rule:
     """Terms for the tools of one upstream (None: of any) whose names match a glob, with regard to case.
 
+    `*` names no tool, so such a rule is not for a tool with the hint APP_ONLY; any other glob is.
     `hints` are annotations that its server must list for the tool, all of them. `immediate_response` is what models are
     told of a call that became a task, where `{tool}` stands for its tool; None tells nothing. Of the other spans None
     leaves what the policy has. `deadline` is how long a call may run; None leaves that to its upstream. `cap` is how
@@ -77,6 +81,8 @@ class Rule:
     def matches(self, upstream: str, tool: str, hints: Mapping[str, bool] | None = None) -> bool:
         """Whether the rule speaks of that tool; hints that are not known (None) meet no rule that asks for any."""
         if self.upstream not in (None, upstream) or not (self.tool == "*" or fnmatchcase(tool, self.tool)):
+            return False
+        if self.tool == "*" and hints and hints.get(APP_ONLY):
             return False
         return not self.hints or (hints is not None and self.hints.items() <= hints.items())
 
@@ -129,11 +135,16 @@ class Policy:
         object.__setattr__(self, "_hinted", frozenset(rule.upstream for rule in self.rules if rule.hints))
 
     def decide(self, upstream: str, tool: str, hints: Mapping[str, bool] | None = None) -> Decision:
-        """The terms of one tool. `hints` are what its server lists of it, and matter only as `needs_hints` tells.
+        """The terms of one tool. `hints` are what its server lists of it.
+
+        Annotations matter only as `needs_hints` tells, APP_ONLY always. Where hints are not known, they only take
+        tasks away from a tool: a call that is to be a task is decided again with what its server lists.
 
         Costs the same however many rules there are, once a tool is known.
         """
-        known = frozenset(hints.items()) if hints and self.needs_hints(upstream) else _NONE_KNOWN
+        known = _NONE_KNOWN
+        if hints:
+            known = frozenset(hints.items()) if self.needs_hints(upstream) else _OF_APPS.intersection(hints.items())
         key = (upstream, tool, known)
         decision = self._decided.get(key)
         if decision is None:
@@ -146,7 +157,7 @@ class Policy:
         return decision
 
     def needs_hints(self, upstream: str) -> bool:
-        """Whether what the rules say of that upstream's tools depends on what it lists of them."""
+        """Whether a rule for that upstream's tools asks for annotations."""
         return bool(self._hinted) and (upstream in self._hinted or None in self._hinted)
 
     def mode(self, upstream: str, tool: str, hints: Mapping[str, bool] | None = None) -> Mode:
@@ -199,6 +210,7 @@ class Policy:
 
 
 _NONE_KNOWN: Final[frozenset[tuple[str, bool]]] = frozenset()
+_OF_APPS: Final = frozenset({(APP_ONLY, True)})
 _PLAIN: Final = Rule(upstream=None, tool="*", mode=Mode.SYNC)
 
 

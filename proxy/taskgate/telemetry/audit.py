@@ -55,6 +55,7 @@ from taskgate.telemetry.facts.trail import (
 from taskgate.telemetry.facts.upstreams import (
     CircuitMoved,
     CredentialsGot,
+    ExtensionDenied,
     HealthChecked,
     LateAnswerDropped,
     ProgramRestarted,
@@ -68,10 +69,10 @@ from taskgate.telemetry.facts.upstreams import (
 
 __all__ = [
     "AccessRefused", "Audit", "AuditDropped", "AuditNoted", "AuditWritten", "CallJoined", "CapRefused",
-    "CircuitMoved", "ConfigReloaded", "CredentialsGot", "Fact", "GatewayMoved", "HealthChecked", "InputAsked",
-    "InputSettled", "InputWaited", "KeysFetched", "LateAnswerDropped", "LeaseLost", "OperatorAsked", "PollAdvised",
-    "PollsCounted", "ProgramRestarted", "ProgramSought", "ProgramsRun", "QueueRefused", "RateJudged", "RatesFellBack",
-    "SessionLost", "SlotsUsed", "SuspicionRaised", "TaskCancelAsked",
+    "CircuitMoved", "ConfigReloaded", "CredentialsGot", "ExtensionDenied", "Fact", "GatewayMoved", "HealthChecked",
+    "InputAsked", "InputSettled", "InputWaited", "KeysFetched", "LateAnswerDropped", "LeaseLost", "OperatorAsked",
+    "PollAdvised", "PollsCounted", "ProgramRestarted", "ProgramSought", "ProgramsRun", "QueueRefused", "RateJudged",
+    "RatesFellBack", "SessionLost", "SlotsUsed", "SuspicionRaised", "TaskCancelAsked",
     "TaskCreated", "TaskDenied", "TaskDispatched", "TaskExpired", "TaskFinished", "TaskMoved", "TaskPolled",
     "TaskPurged", "TaskRecovered", "TaskRetrieved", "TokenJudged", "UpstreamAnswered", "UpstreamBegun",
     "UpstreamRetried", "WouldPromote",
@@ -203,6 +204,7 @@ Fact = (
     | TokenJudged
     | KeysFetched
     | CredentialsGot
+    | ExtensionDenied
     | AccessRefused
     | SuspicionRaised
     | OperatorAsked

@@ -11,7 +11,7 @@ from taskgate.dialects.base import ListedTool, Params, Server
 from taskgate.mcp.jsonrpc import Notification, RawJson, Response
 from taskgate.mcp.versions import Era, Peer
 from taskgate.tasks.events import CallFaulted, CallSucceeded
-from taskgate.upstream.hearer import Hearer
+from taskgate.upstream.hearer import Hearer, SessionHearer
 from taskgate.upstream.resting import Resumes
 from taskgate.upstream.speaker import Speaker, Speaks
 
@@ -90,6 +90,10 @@ class UpstreamSession(Protocol):
         """
         ...
 
+    def grants(self, filters: frozenset[str]) -> frozenset[str]:
+        """Those of the filter members that the server tells of now; `filters` are of extensions that it declares."""
+        ...
+
     async def close(self) -> None:
         """End the session at the server and forget it; waits no longer than a moment. A second close does nothing."""
         ...
@@ -115,7 +119,7 @@ class Upstream(Protocol):
         """How it does, as far as is known now."""
         ...
 
-    def session(self, hearer: Hearer, speaks: Speaks, host: Peer | None = None) -> UpstreamSession:
+    def session(self, hearer: SessionHearer, speaks: Speaks, host: Peer | None = None) -> UpstreamSession:
         """A new session, not yet opened, for whom `speaks` tells.
 
         `hearer` hears what belongs to no call. What `host` declared is declared to the server, and nothing without one.

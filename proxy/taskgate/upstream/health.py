@@ -13,6 +13,7 @@ from itertools import count
 from logging import getLogger
 from typing import Any, Final, NamedTuple
 
+from taskgate.dialects.base import Server
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.mcp.jsonrpc import Notification
 from taskgate.mcp.versions import Era
@@ -190,6 +191,9 @@ class _Deaf(Unkept):
 
     def clog(self) -> None:
         """See Hearer."""
+
+    def met(self, server: Server) -> None:
+        """See SessionHearer."""
 
 
 DEAF: Final = _Deaf()

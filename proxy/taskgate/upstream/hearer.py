@@ -6,6 +6,7 @@ What must not live here: sessions and servers (`base`), and who hears what (the 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
+from taskgate.dialects.base import Server
 from taskgate.dialects.questions import Answer, Question
 from taskgate.mcp.jsonrpc import Notification, RawJson
 from taskgate.upstream.resting import Foothold, Leave
@@ -112,6 +113,18 @@ class Hearer(Protocol):
         Asked when such an answer is there, which servers of the stateless era alone give.
         """
         ...
+
+
+class SessionHearer(Hearer, Protocol):
+    """Told of what a server says in a session besides what belongs to a call. Nothing of it may raise or block."""
+
+    def met(self, server: Server) -> None:
+        """Who the server says that it is, before anybody else hears of it; again whenever it is asked anew."""
+        ...
+
+
+def unheard(_: Server) -> None:
+    """For whom it makes no difference who the server is."""
 
 
 class Unkept:

@@ -23,7 +23,7 @@ from taskgate.upstream.credentials.speaking import Credentials, SpeakingTranspor
 from taskgate.upstream.era import EraFinder
 from taskgate.upstream.guarded import GuardedTransport
 from taskgate.upstream.health import DEAF, GATEWAY, QUIET, Checks, Finding, Sentinel
-from taskgate.upstream.hearer import Hearer
+from taskgate.upstream.hearer import SessionHearer
 from taskgate.upstream.initialize.adopting import Adoptions
 from taskgate.upstream.initialize.session import HttpSession
 from taskgate.upstream.lasting import Lasting
@@ -105,7 +105,7 @@ class HttpUpstream:
         up = self._way.up() if self._checks is None else self._checks.up
         return Vitals(up, CircuitState.CLOSED.value if self._guard is None else self._guard.state)
 
-    def session(self, hearer: Hearer, speaks: Speaks, host: Peer | None = None) -> UpstreamSession:
+    def session(self, hearer: SessionHearer, speaks: Speaks, host: Peer | None = None) -> UpstreamSession:
         """A new session; see Upstream."""
         means, transport = self._means, self._spoken(self._transport, speaks)
         if transport is not self._transport:
@@ -120,7 +120,7 @@ class HttpUpstream:
             transport = SpeakingTransport(transport, self._credentials, speaks)
         return transport
 
-    def _session(self, means: Means, finder: EraFinder, hearer: Hearer, host: Peer | None) -> UpstreamSession:
+    def _session(self, means: Means, finder: EraFinder, hearer: SessionHearer, host: Peer | None) -> UpstreamSession:
         clock, modern, lasting = self._clock, self._modern, Lasting()
 
         def legacy(unwelcome: Callable[[], None]) -> HttpSession:
@@ -130,6 +130,7 @@ class HttpUpstream:
                 host=host,
                 clock=clock,
                 lasting=lasting,
+                met=hearer.met,
                 unwelcome=unwelcome,
                 adoptions=self._adoptions,
             )
@@ -152,6 +153,7 @@ class HttpUpstream:
                 host=host,
                 clock=clock,
                 lasting=lasting,
+                met=hearer.met,
             )
 
         match self._era:

@@ -2,8 +2,9 @@
 
 from datetime import timedelta
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from taskgate.mcp.vocabulary import TOOLS_CALL
 from taskgate.upstream.settings import ToolTimeouts, UpstreamSettings
 
 
@@ -35,16 +36,24 @@ class Patience:
 
     def __init__(self, settings: UpstreamSettings) -> None:
         self._usual = _bounds(settings)
+        self._streams = settings.extensions.streams
         self._tools = tuple((rule.tool, _bounds(rule)) for rule in settings.tools)
 
-    def of(self, tool: str | None = None) -> Bounds:
-        """The bounds of a call to that tool: those of the first rule that names it. None: of any other request."""
+    def of(self, tool: str | None = None, method: str = TOOLS_CALL) -> Bounds:
+        """The bounds of a call to that tool: those of the first rule that names it. None: of any other request.
+
+        A request of a method that lasts as long as its host listens has none (X-EXT-32).
+        """
         if tool is not None:
             for glob, bounds in self._tools:
                 if fnmatchcase(tool, glob):
                     return bounds
-        return self._usual
+        return self._usual if method not in self._streams else _ENDLESS
 
 
 def _bounds(settings: UpstreamSettings | ToolTimeouts) -> Bounds:
     return Bounds(settings.call.total_seconds(), settings.ceiling.total_seconds(), settings.idle)
+
+
+_ENDLESS: Final = briefly(timedelta(days=3650))
+"""Longer than any process lives, and short enough for every clock."""

@@ -123,6 +123,10 @@ class EraSession:
         """See UpstreamSession."""
         return None if self._inner is None else self._inner.listed(tool)
 
+    def grants(self, filters: frozenset[str]) -> frozenset[str]:
+        """See UpstreamSession."""
+        return frozenset() if self._inner is None else self._inner.grants(filters)
+
     async def close(self) -> None:
         """See UpstreamSession."""
         if self._closed:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from taskgate.dialects.catalogue import CatalogueBounds
+from taskgate.dialects.extensions import ExtensionPolicy
 from taskgate.mcp.versions import Era, Revision, era_of
 from taskgate.mcp.vocabulary import TOOLS_LIST
 from taskgate.upstream.stdio.settings import StdioSettings
@@ -140,7 +141,7 @@ class UpstreamSettings:
     `idle` the silence within an answer (None: any), `call` a call without a sign of progress, `ceiling` any call. In
     `tools` the first that names a tool counts. `max_result` is in bytes of one message, `catalogue`
     bounds the list of tools. Without `retries` one try has to do, without `breaker` the server is never left alone,
-    without `health` nobody asks whether it is well.
+    without `health` nobody asks whether it is well. `extensions` is what crosses of those.
     """
 
     name: str
@@ -162,6 +163,7 @@ class UpstreamSettings:
     retries: Retries | None = None
     breaker: Breaker | None = None
     health: Health | None = None
+    extensions: ExtensionPolicy = field(default_factory=ExtensionPolicy)
 
     @property
     def place(self) -> tuple[str, ...]:

@@ -113,7 +113,8 @@ def test_metrics_are_told_whether_gateways_share_the_store(loads: Loads) -> None
 
 def test_names_and_limits_come_from_the_other_sections(loads: Loads, with_tokens: str) -> None:
     more = (
-        "  search: {path: /search, url: 'http://127.0.0.1:2', queue: {size: 0}}\n"
+        "  search: {path: /search, url: 'http://127.0.0.1:2', queue: {size: 0}, extensions: {com.example/b: allow, "
+        "com.example/a: {methods: [a/list]}, io.modelcontextprotocol/skills: deny}}\n"
         "  prices: {path: /prices, url: 'https://127.0.0.1:3', credentials: {mode: client_credentials, "
         "token_url: 'https://127.0.0.1:4', client_id: a, client_secret: b}}\n"
         "  time: {path: /time, transport: stdio, command: [mcp-server-time]}\nlimits: {rate: []}\n"
@@ -124,6 +125,8 @@ def test_names_and_limits_come_from_the_other_sections(loads: Loads, with_tokens
         upstreams={"reports": "reports", "search": "search", "prices": "prices", "time": "time"},
         token_users=("prices",),
         programs=("time",),
+        extensions=("com.example/a", "com.example/b", "io.modelcontextprotocol/skills"),
+        methods=("a/list",),
         issuers=("corp",),
         policies=(),
         sinks=("file", "stdout"),

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from taskgate.dialects.classify import Route, classify
+from taskgate.dialects.extensions import ExtensionPolicy
 from taskgate.dialects.stateless import Stateless
 from taskgate.mcp.headers import NAMED_BY, RequestHeaders
 from taskgate.mcp.jsonrpc import Message, parse
@@ -42,10 +43,22 @@ def said(method: str | None = None, version: str | None = MODERN) -> RequestHead
 
 
 def classified(
-    body: Message, headers: RequestHeaders, *, offers_tasks: bool = True, strict_names: bool = False
+    body: Message,
+    headers: RequestHeaders,
+    *,
+    offers_tasks: bool = True,
+    strict_names: bool = False,
+    extensions: ExtensionPolicy = ExtensionPolicy(),  # noqa: B008 - a value
 ) -> Route:
     """The era of a message with these headers."""
-    return classify(body, headers.version, lambda: headers, offers_tasks=offers_tasks, strict_names=strict_names)
+    return classify(
+        body,
+        headers.version,
+        lambda: headers,
+        offers_tasks=offers_tasks,
+        strict_names=strict_names,
+        extensions=extensions,
+    )
 
 
 def routed(method: str, capabilities: Any = None, **more: Any) -> Stateless:

@@ -6,6 +6,7 @@ import pytest
 
 from taskgate.dialects.catalogue import CatalogueBounds, ListedTool, ToolPage, hints_of
 from taskgate.mcp.jsonrpc import Response, parse
+from taskgate.tasks.policy import APP_ONLY
 
 
 def test_a_tool_of_which_nothing_is_said_may_be_called_in_any_way() -> None:
@@ -38,8 +39,33 @@ def test_hints_are_the_known_annotations_that_are_true_or_false(tool: dict[str, 
     assert dict(hints_of(tool)) == hints
 
 
+@pytest.mark.parametrize(
+    ("meta", "is_app_only"),
+    [
+        ({"ui": {"visibility": ["app"]}}, True),
+        ({"ui": {"visibility": ["app", "other"], "resourceUri": "ui://a"}}, True),
+        ({"ui": {"visibility": []}}, True),
+        ({"ui": {"visibility": ["app", "model"]}}, False),
+        ({"ui": {"visibility": ["model"]}}, False),
+        ({"ui": {"visibility": [["model"], "model"]}}, False),
+        ({"ui": {"visibility": "app"}}, False),
+        ({"ui": {"visibility": {"app": True}}}, False),
+        ({"ui": {"visibility": None}}, False),
+        ({"ui": {"resourceUri": "ui://a"}}, False),
+        ({"ui": ["visibility"]}, False),
+        ({"ui/visibility": ["app"]}, False),
+        (["ui"], False),
+        (None, False),
+    ],
+)
+def test_a_tool_is_for_views_alone_where_its_list_of_callers_lacks_the_model(meta: Any, is_app_only: bool) -> None:
+    found = {APP_ONLY: True} if is_app_only else {}
+    assert dict(hints_of({"_meta": meta})) == found
+    assert dict(hints_of({"_meta": meta, "annotations": KNOWN})) == {**KNOWN, **found}
+
+
 def test_hints_do_not_change() -> None:
-    for tool in ({}, {"annotations": KNOWN}):
+    for tool in ({}, {"annotations": KNOWN}, {"_meta": {"ui": {"visibility": ["app"]}}}):
         with pytest.raises(TypeError):
             hints_of(tool)["readOnlyHint"] = False  # type: ignore[index]
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from requirements import covers
 from taskgate.dialects.classify import Dropped, Handshake, InSession, check_verb, classify
+from taskgate.dialects.extensions import ExtensionPolicy
 from taskgate.dialects.stateless import Stateless
 from taskgate.errors import (
     DownstreamError,
@@ -87,7 +88,9 @@ def test_only_a_request_of_the_stateless_era_has_its_headers_read(body: Message,
     def read() -> RequestHeaders:
         raise AssertionError("the headers were read")
 
-    assert not isinstance(classify(body, revision, read, offers_tasks=True, strict_names=True), Stateless)
+    assert not isinstance(
+        classify(body, revision, read, offers_tasks=True, strict_names=True, extensions=ExtensionPolicy()), Stateless
+    )
 
 
 @covers("H-MOD-4")
@@ -96,7 +99,14 @@ def test_a_version_sent_twice_is_refused_whichever_of_the_two_was_looked_at(revi
     # AMB-10.
     twice = RequestHeaders(version=MODERN, method="tools/list", doubled="MCP-Protocol-Version")
     with pytest.raises(HeaderMismatch, match="more than once"):
-        classify(asked("tools/list"), revision, lambda: twice, offers_tasks=True, strict_names=False)
+        classify(
+            asked("tools/list"),
+            revision,
+            lambda: twice,
+            offers_tasks=True,
+            strict_names=False,
+            extensions=ExtensionPolicy(),
+        )
 
 
 @covers("V-ERA-1", "T-9")

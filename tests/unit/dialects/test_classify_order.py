@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from requirements import covers
+from taskgate.dialects.extensions import Extension, ExtensionPolicy
 from taskgate.dialects.stateless import Stateless
 from taskgate.errors import (
     DownstreamError,
@@ -17,6 +18,7 @@ from taskgate.errors import (
 )
 from taskgate.mcp.headers import RequestHeaders, read_headers
 from taskgate.mcp.jsonrpc import Message
+from taskgate.mcp.versions import Era
 from taskgate.mcp.vocabulary import MODERN_METHODS
 from unit.dialects.stateless import (
     CAPABILITIES,
@@ -74,6 +76,31 @@ def test_a_method_that_the_era_does_not_have_is_unknown_whatever_is_declared(
 def test_where_no_call_becomes_a_task_their_methods_are_unknown(method: str, capabilities: dict[str, Any]) -> None:
     with pytest.raises(UnknownMethod):
         classified(asked(method, capabilities), said(method), offers_tasks=False)
+
+
+@pytest.mark.parametrize("offers_tasks", [True, False])
+@pytest.mark.parametrize("capabilities", [{}, TASKS])
+def test_a_method_of_a_carried_extension_is_known_whatever_is_declared(
+    capabilities: dict[str, Any], offers_tasks: bool
+) -> None:
+    # X-EXT-4, X-EXT-20, X-FIX-6.
+    found = classified(asked("skills/get", capabilities), said("skills/get"), offers_tasks=offers_tasks)
+    assert isinstance(found, Stateless)
+
+
+@pytest.mark.parametrize("method", ["skills/get", "skills/other", "events/list", "thing/do"])
+def test_a_method_of_an_extension_that_does_not_cross_is_unknown(method: str) -> None:
+    of_old = Extension(methods=frozenset({"thing/do"}), eras=frozenset({Era.INITIALIZE}))
+    extensions = ExtensionPolicy(allowed={"com.example/thing": of_old}, others=True)
+    with pytest.raises(UnknownMethod):
+        classified(asked(method), said(method), extensions=extensions)
+
+
+@pytest.mark.parametrize("name", [None, "n", "other"])
+def test_a_name_in_the_header_of_a_method_of_an_extension_means_nothing(name: str | None) -> None:
+    # X-EXT-29.
+    headers = RequestHeaders(version="2026-07-28", method="skills/get", name=name)
+    assert isinstance(classified(asked("skills/get", name="n"), headers, strict_names=True), Stateless)
 
 
 def test_where_no_call_becomes_a_task_all_else_is_as_ever() -> None:

@@ -71,12 +71,14 @@ def failed(code: int, data: Any = None) -> dict[str, Any]:
 
 
 ACKNOWLEDGED = told("notifications/subscriptions/acknowledged", notifications={})
+TAGGED = {SUBSCRIPTION: 1}
 LISTENED = answer({"resultType": "complete", "_meta": {**INFO, SUBSCRIPTION: 1}})
 CALL, GET, LISTEN = asked("tools/call"), asked("tasks/get"), asked("subscriptions/listen")
 TOLD = asked("tools/call", progressToken="p", **{LEVEL: "info"})
 
 RIGHT: dict[str, tuple[dict[str, Any], list[Any]]] = {
     "a result": (CALL, [answer(RESULT)]),
+    "a result whose server does not say who it is": (CALL, [answer({"resultType": "complete", "content": []})]),
     "a handle": (CALL, [answer(HANDLE)]),
     "a round": (CALL, [answer(ROUND)]),
     "a task": (GET, [answer(STATE)]),
@@ -93,7 +95,10 @@ RIGHT: dict[str, tuple[dict[str, Any], list[Any]]] = {
 WRONG: dict[str, tuple[dict[str, Any], list[Any]]] = {
     "a result without its type": (CALL, [answer({"content": [], "_meta": INFO})]),
     "a result of another type": (CALL, [answer({**RESULT, "resultType": "odd"})]),
-    "a result that does not say whose": (CALL, [answer({"resultType": "complete", "content": []})]),
+    "a result of nobody": (CALL, [answer({**RESULT, "_meta": {SERVER: "s"}})]),
+    "a handle that does not say whose": (CALL, [answer({**HANDLE, "_meta": {}})]),
+    "a task that does not say whose": (GET, [answer({**STATE, "_meta": {}})]),
+    "an end that does not say whose": (LISTEN, [ACKNOWLEDGED, answer({"resultType": "complete", "_meta": TAGGED})]),
     "another id": (CALL, [answer(RESULT, 2)]),
     "the id in another type": (CALL, [answer(RESULT, "1")]),
     "something after the answer": (TOLD, [answer(RESULT), progress("p", 1)]),

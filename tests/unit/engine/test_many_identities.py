@@ -17,6 +17,7 @@ from taskgate.auth.context import AuthContext
 from taskgate.engine.admission import standing
 from taskgate.engine.admission.standing import Standings
 from taskgate.engine.admission.streams import OpenStreams
+from taskgate.engine.denied_extensions import DeniedExtensions
 from taskgate.engine.guard.penalties import Penalties
 from taskgate.engine.stateless import lines
 from taskgate.engine.stateless.lines import Lines
@@ -174,7 +175,10 @@ async def test_lines_of_callers_are_kept_of_those_who_came_last_and_of_those_who
     monkeypatch.setattr(lines, "MOST_OWNERS", KEPT)
     server = Server()
     server.gate.set()
-    there, all_lines = mount(server), Lines(clock=ManualClock(), idle=timedelta(minutes=10))
+    there, all_lines = (
+        mount(server),
+        Lines(clock=ManualClock(), idle=timedelta(minutes=10), denied=DeniedExtensions(Facts())),
+    )
 
     def still_open() -> int:
         return sum(not session.closed for session in server.sessions)

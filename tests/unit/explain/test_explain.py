@@ -72,9 +72,22 @@ Calls of the server
   within:             30s  [upstreams.reports.circuit_breaker.window, by default]
   then none for:      30s  [upstreams.reports.circuit_breaker.open_for, by default]
 
+Extensions
+  io.modelcontextprotocol/ui: crosses between all eras  [AT/ui", by default]
+  io.modelcontextprotocol/skills: crosses between all eras  [AT/skills", by default]
+    methods: resources/directory/read, skills/get, skills/list
+    cacheable: resources/directory/read, skills/get, skills/list
+  io.modelcontextprotocol/events: denied  [AT/events", by default]
+  io.modelcontextprotocol/tasks: the gateway's own  [AT/tasks", by default]
+  io.modelcontextprotocol/dpop: denied  [AT/dpop", by default]
+  io.modelcontextprotocol/enterprise-managed-authorization: denied  [AT/enterprise-managed-authorization", by default]
+  io.modelcontextprotocol/oauth-client-credentials: denied  [AT/oauth-client-credentials", by default]
+  io.modelcontextprotocol/workload-identity-federation: denied  [AT/workload-identity-federation", by default]
+  every other: denied  [upstreams.reports.extensions.default, by default]
+
 A limit is told as
   an error of JSON-RPC under HTTP 200  [limits.reject_as, by default]
-"""
+""".replace("[AT", '[upstreams.reports.extensions."io.modelcontextprotocol')
 
 
 def test_everything_that_decides_over_a_call_is_told_with_its_key(anonymous: Path) -> None:
@@ -160,6 +173,13 @@ def test_a_rule_that_depends_on_what_the_server_lists_says_so(anonymous: Path) -
     assert "would decide" not in told(*asked, "--hint", "readOnlyHint=false").replace("[1] would decide", "")
 
 
+def test_a_tool_for_views_alone_is_never_a_task_where_no_glob_names_it(anonymous: Path) -> None:
+    asked = ("--config", anonymous, "--upstream", "search", "--tool", "find")
+    assert said(told(*asked), "Promotion")[0] == "mode:               auto  [tasks.upgrade[3].mode]"
+    out = told(*asked, "--hint", "app_only=true")
+    assert said(out, "Promotion")[0] == "sync: no rule is for this tool, so it is never a task  [tasks.upgrade]"
+
+
 def test_a_tool_that_no_rule_is_for_is_never_a_task(anonymous: Path) -> None:
     text = anonymous.read_text()
     anonymous.write_text(text.replace('{tool: "*", mode: auto}', "{tool: a, mode: auto}"))
@@ -187,7 +207,7 @@ def test_the_same_is_there_for_machines(known: Path, tmp_path: Path, key: ec.Ell
     assert found["authorization"]["allowed"] is True
     assert list(found) == [
         *("caller", "call", "promotion", "authorization", "rates", "caps"),
-        *("open", "polls", "lookups", "server", "refusals"),
+        *("open", "polls", "lookups", "server", "extensions", "refusals"),
     ]
 
 

@@ -99,7 +99,7 @@ def test_our_own_codes_stand_outside_the_reserved_range_and_apart() -> None:
 
 def test_the_keys_of_meta_are_spelt_as_the_specification_spells_them() -> None:
     spelt = {value for value in vars(vocabulary).values() if isinstance(value, str) and value.startswith("io.")}
-    spelt.remove(vocabulary.IDEMPOTENCY_KEY)
+    spelt -= {vocabulary.IDEMPOTENCY_KEY, vocabulary.GATEWAY}
     assert {key.removeprefix("io.modelcontextprotocol/") for key in spelt} == {
         "related-task",
         "model-immediate-response",
@@ -116,8 +116,9 @@ def test_the_keys_of_meta_are_spelt_as_the_specification_spells_them() -> None:
     assert vocabulary.TASKS_EXTENSION == "io.modelcontextprotocol/tasks"
 
 
-def test_a_key_of_ours_looks_like_none_of_the_protocols() -> None:
+def test_the_keys_of_ours_look_like_none_of_the_protocols() -> None:
     assert vocabulary.IDEMPOTENCY_KEY == "io.taskgate/idempotency-key"
+    assert vocabulary.GATEWAY == "io.taskgate/gateway"
 
 
 def test_headers_are_spelt_as_the_specification_spells_them() -> None:

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 import pytest
 
-from taskgate.tasks.policy import REMEMBERED, Decision, Mode, OnLost, Policy, Rule, TaskSupport
+from taskgate.tasks.policy import APP_ONLY, REMEMBERED, Decision, Mode, OnLost, Policy, Rule, TaskSupport
 from unit.tasks.policies import HOUR, policy, rule, ruled
 
 # --- what a decision is made of ------------------------------------------------------------------------------------
@@ -162,6 +162,41 @@ def test_hints_that_no_rule_asks_for_make_no_other_decision() -> None:
 )
 def test_hints_are_needed_where_a_rule_of_the_upstream_asks_for_any(rules: list[Rule], needs: bool) -> None:
     assert ruled(*rules).needs_hints("a") is needs
+
+
+OF_VIEWS = {APP_ONLY: True}
+
+
+@pytest.mark.parametrize(
+    ("rules", "decides", "mode"),
+    [
+        ([rule(Mode.ALWAYS)], None, Mode.SYNC),
+        ([rule(Mode.REQUIRED, upstream="a")], None, Mode.SYNC),
+        ([rule(Mode.ALWAYS, hints=READS)], None, Mode.SYNC),
+        ([rule(Mode.ALWAYS, "x")], 0, Mode.ALWAYS),
+        ([rule(Mode.ALWAYS, "?*")], 0, Mode.ALWAYS),
+        ([rule(Mode.AUTO), rule(Mode.ALWAYS, "x")], 1, Mode.ALWAYS),
+        ([rule(Mode.ALWAYS, "y"), rule(Mode.AUTO)], None, Mode.SYNC),
+    ],
+)
+def test_a_tool_for_views_alone_stays_synchronous_unless_a_glob_names_it(
+    rules: list[Rule], decides: int | None, mode: Mode
+) -> None:
+    decision = ruled(*rules).decide("a", "x", {**READS, **OF_VIEWS})
+    assert (decision.rule, decision.mode) == (decides, mode)
+
+
+def test_a_tool_for_views_alone_has_a_decision_of_its_own_where_no_rule_asks_for_hints() -> None:
+    rules = ruled(rule(Mode.ALWAYS))
+    assert not rules.needs_hints("a")
+    assert rules.mode("a", "x") is rules.mode("a", "x", READS) is rules.mode("a", "x", {APP_ONLY: False}) is Mode.ALWAYS
+    assert rules.mode("a", "x", OF_VIEWS) is rules.mode("a", "x", {**OF_VIEWS, **READS}) is Mode.SYNC
+
+
+def test_no_rule_in_shadow_for_every_tool_would_make_tasks_for_views() -> None:
+    rules = ruled(rule(Mode.ALWAYS, shadow=True), rule(Mode.ALWAYS, "y", shadow=True))
+    assert not rules.decide("a", "x", OF_VIEWS).would_promote
+    assert rules.decide("a", "y", OF_VIEWS).would_promote
 
 
 # --- rules in shadow -----------------------------------------------------------------------------------------------

@@ -244,6 +244,10 @@ FACTS: list[tuple[audit.Fact, dict[str, float]]] = [
     (audit.HealthChecked("m", False, None), {f"taskgate_upstream_health_checks_total{{result=error,{UP}}}": 1}),
     (audit.ProgramRestarted("m", "exit"), {f"taskgate_upstream_restarts_total{{reason=exit,{UP}}}": 1}),
     (audit.ProgramSought("m", True), {f"taskgate_upstream_up{{{UP}}}": 1}),
+    (
+        audit.ExtensionDenied("m", "io.modelcontextprotocol/events"),
+        {f"taskgate_extensions_denied_total{{extension=io.modelcontextprotocol/events,{UP}}}": 1},
+    ),
     (audit.ProgramsRun("m", 3), {f"taskgate_upstream_processes{{{UP}}}": 3}),
     (
         audit.ConfigReloaded("success", 77),

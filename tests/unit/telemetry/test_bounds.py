@@ -12,6 +12,7 @@ import pytest
 from helpers.records import new_record
 from requirements import covers
 from taskgate.auth.context import AuthContext, Identity
+from taskgate.dialects.extensions import KNOWN_METHODS
 from taskgate.errors import AuthReason, StoreFault
 from taskgate.mcp.jsonrpc import parse
 from taskgate.mcp.vocabulary import METHODS_OF_HOSTS
@@ -25,6 +26,8 @@ from taskgate.telemetry.metrics.prometheus import PrometheusAudit
 from taskgate.telemetry.metrics.settings import Configured, MetricsSettings
 from taskgate.telemetry.metrics.store_families import STORE_OPERATIONS
 
+_OF_EXTENSIONS = ("widgets/list", "widgets/get")
+NAMED: Final = ("com.example/widgets", "com.example/gadgets")
 SMALL: Final = Configured(
     backend="sqlite",
     upstreams={"m": "reports"},
@@ -33,6 +36,8 @@ SMALL: Final = Configured(
     sinks=["file"],
     token_users=["m"],
     programs=["m"],
+    extensions=NAMED,
+    methods=_OF_EXTENSIONS,
     settings=MetricsSettings(max_tools=3),
 )
 DETAILED: Final = replace(
@@ -46,7 +51,7 @@ SHARING: Final = replace(SMALL, backend="redis", settings=replace(SMALL.settings
 
 Make = Callable[[Random], Any]
 _WORDS = ("m", "gone", "calls", "corp", "_OTHER", "file", "ok", "x", "y", "z")
-_METHODS = (*sorted(METHODS_OF_HOSTS), "evil/one", "evil/two")
+_METHODS = (*sorted(METHODS_OF_HOSTS | KNOWN_METHODS), *_OF_EXTENSIONS, "evil/one", "evil/two")
 _TOOLS = (None, *(f"tool-{number}" for number in range(6)))
 _TENANTS = (None, "acme", "umbrella", "other", "another")
 
@@ -118,6 +123,7 @@ FACTS: Final[tuple[Make, ...]] = (
     made(audit.ProgramRestarted, _mount, of(labels.RESTART)),
     made(audit.ProgramSought, _mount, _flag),
     made(audit.ProgramsRun, _mount, number),
+    made(audit.ExtensionDenied, _mount, one(*labels.EXTENSION.values or (), *NAMED, "strange", "stranger")),
     made(audit.ConfigReloaded, of(labels.RELOAD), number),
     made(audit.AuditNoted, of(labels.AUDIT_EVENT), of(labels.AUDIT_OUTCOME)),
     made(audit.AuditWritten, _word, number, number, number),

@@ -1,6 +1,7 @@
 """Upstreams, issuers and rate policies come and go while the gateway runs."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -55,6 +56,38 @@ def test_of_an_upstream_that_has_gone_counters_stay_and_gauges_vanish(metrics: P
     assert not left.keys() & SHOWN.keys()
     assert left["taskgate_upstream_sessions_lost_total"] == left["taskgate_upstream_retries_total"] == 1
     assert of(samples, "search") == others
+
+
+def test_an_extension_has_a_label_once_it_is_named_and_keeps_what_was_counted(
+    metrics: PrometheusAudit, samples: Page
+) -> None:
+    def counted(extension: str) -> float:
+        return samples().get(
+            ("taskgate_extensions_denied_total", (("extension", extension), ("upstream", "reports"))), 0
+        )
+
+    denied = audit.ExtensionDenied("m", "com.example/widgets")
+    metrics.record(denied)
+    assert (counted("_OTHER"), counted("com.example/widgets")) == (1, 0)
+    named = Configured(backend="sqlite", upstreams={"m": "reports"}, extensions=["com.example/widgets"])
+    metrics.adopt(named)
+    metrics.record(denied)
+    assert (counted("_OTHER"), counted("com.example/widgets")) == (1, 1)
+    metrics.adopt(replace(named, extensions=[]))
+    assert counted("com.example/widgets") == 1
+
+
+def test_a_method_has_a_label_once_an_extension_is_named_to_have_it(metrics: PrometheusAudit, samples: Page) -> None:
+    def counted(method: str) -> float:
+        labels = (("error_type", ""), ("mcp_method_name", method), ("upstream", "reports"))
+        return samples().get(("mcp_client_operation_duration_seconds_count", labels), 0)
+
+    answered = audit.UpstreamAnswered("m", "widgets/list", 1.0, None)
+    metrics.record(answered)
+    assert (counted("_OTHER"), counted("widgets/list")) == (1, 0)
+    metrics.adopt(Configured(backend="sqlite", upstreams={"m": "reports"}, methods=["widgets/list"]))
+    metrics.record(answered)
+    assert (counted("_OTHER"), counted("widgets/list")) == (1, 1)
 
 
 def test_what_is_still_said_of_an_upstream_that_has_gone_counts_and_shows_nothing(

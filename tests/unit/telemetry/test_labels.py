@@ -52,6 +52,7 @@ STRANGERS = [
     (audit.TaskPolled("m", "late"), {"result"}),
     (audit.UpstreamRetried("m", "mood"), {"reason"}),
     (audit.ProgramRestarted("m", "mood"), {"reason"}),
+    (audit.ExtensionDenied("m", "com.example/mood"), {"extension"}),
     (audit.CircuitMoved("gone", "open"), {"upstream"}),
     (audit.ConfigReloaded("odd", 1), {"result"}),
 ]  # fmt: skip

@@ -11,7 +11,8 @@ from helpers.exchange_server import ExchangeServer
 from helpers.scripted_tasks import ScriptedTasks
 from helpers.scripted_upstream import ScriptedServer
 from taskgate.clock import Clock, SystemClock, SystemEntropy
-from taskgate.dialects.base import Params
+from taskgate.dialects.base import Params, Server
+from taskgate.dialects.extensions import ExtensionPolicy
 from taskgate.dialects.legacy.upstream import LegacyUpstream
 from taskgate.dialects.modern.upstream import ModernUpstream
 from taskgate.mcp.jsonrpc import Notification, Response
@@ -31,10 +32,14 @@ class Ear:
     notices: list[Notification] = field(default_factory=list)
     questions: list[ServerQuestion] = field(default_factory=list)
     lacks: list[Mapping[str, Any]] = field(default_factory=list)
+    servers: list[Server] = field(default_factory=list)
     footholds: list[Foothold] = field(default_factory=list)
     passes_rounds: bool = False
     leaves: bool = False
     can_be_asked: bool = True
+
+    def met(self, server: Server) -> None:
+        self.servers.append(server)
 
     def notice(self, notification: Notification) -> None:
         self.notices.append(notification)
@@ -166,8 +171,8 @@ def new_caller(url: str, host: Peer | None = None, *, clock: Clock | None = None
     heard = Heard()
     upstream = HttpUpstream(
         settings_for(url, **changes),
-        dialect=LegacyUpstream("1.0"),
-        modern=ModernUpstream("1.0"),
+        dialect=LegacyUpstream("1.0", ExtensionPolicy()),
+        modern=ModernUpstream("1.0", ExtensionPolicy()),
         observer=heard.observer(),
         clock=clock or SystemClock(),
         entropy=SystemEntropy(),

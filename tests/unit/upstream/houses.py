@@ -11,6 +11,7 @@ from typing import Any
 from taskgate.alarms import Alarms
 from taskgate.clock import SystemClock
 from taskgate.dialects.base import Params
+from taskgate.dialects.extensions import ExtensionPolicy
 from taskgate.dialects.legacy.upstream import LegacyUpstream
 from taskgate.dialects.modern.upstream import ModernUpstream
 from taskgate.mcp.jsonrpc import Response
@@ -111,10 +112,12 @@ class House:
         rest: dict[str, Any] = {"hearer": heard.of_session, "host": host, "clock": SystemClock(), "lasting": Lasting()}
         session: UpstreamSession
         if stateless:
-            means = StatelessMeans(dialect=ModernUpstream("1.0"), era_lost=_nothing, **shared)
+            means = StatelessMeans(dialect=ModernUpstream("1.0", ExtensionPolicy()), era_lost=_nothing, **shared)
             session = StatelessSession(means, **rest)
         else:
-            session = HttpSession(Means(dialect=LegacyUpstream("1.0"), **shared), unwelcome=_nothing, **rest)
+            session = HttpSession(
+                Means(dialect=LegacyUpstream("1.0", ExtensionPolicy()), **shared), unwelcome=_nothing, **rest
+            )
         guest = Guest(session, heard)
         self.guests.append(guest)
         return guest

@@ -11,6 +11,7 @@ from helpers.scripted_upstream import ScriptedServer
 from helpers.waiting import bounded
 from taskgate.clock import SystemEntropy
 from taskgate.dialects.base import Params
+from taskgate.dialects.extensions import ExtensionPolicy
 from taskgate.dialects.legacy.upstream import LegacyUpstream
 from taskgate.dialects.modern.upstream import ModernUpstream
 from taskgate.errors import UpstreamFailed
@@ -28,6 +29,9 @@ class Deaf:
     passes_rounds = False
     leaves = False
     can_be_asked = True
+
+    def met(self, _: object) -> None:
+        pass
 
     def notice(self, _: object) -> None:
         pass
@@ -62,7 +66,7 @@ class Office:
             stream_ended=lambda _: None,
             credentials_got=lambda seconds, ok: self.got.append(ok),
         )
-        dialects = {"dialect": LegacyUpstream("1"), "modern": ModernUpstream("1")}
+        dialects = {"dialect": LegacyUpstream("1", ExtensionPolicy()), "modern": ModernUpstream("1", ExtensionPolicy())}
         self.upstream = HttpUpstream(settings, **dialects, observer=observer, clock=self.clock, entropy=SystemEntropy())
 
     def session(self, speaker: Speaker | Callable[[], Speaker]) -> UpstreamSession:

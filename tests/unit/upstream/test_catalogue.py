@@ -6,12 +6,13 @@ import pytest
 
 from helpers.counted_calls import counted_calls
 from taskgate.dialects.catalogue import CatalogueBounds
+from taskgate.dialects.extensions import ExtensionPolicy
 from taskgate.dialects.legacy.upstream import LegacyUpstream
 from taskgate.errors import UpstreamFailed
 from taskgate.mcp.jsonrpc import RawJson, Response, dump, parse
 from taskgate.upstream.catalogue import read_catalogue, what_is_left
 
-DIALECT = LegacyUpstream("1")
+DIALECT = LegacyUpstream("1", ExtensionPolicy())
 
 
 def page(first: int, count: int, cursor: str | None = None, **more: Any) -> Response:

@@ -11,6 +11,7 @@ import pytest
 from helpers.scripted_upstream import Hold, ScriptedServer, Turn, event, open_stream, progress_note
 from helpers.waiting import bounded, eventually
 from requirements import covers
+from taskgate.dialects.extensions import BUILT_IN, EVENTS, Extension, ExtensionPolicy
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.calls import Call
 from taskgate.upstream.patience import Bounds, Patience, briefly
@@ -48,6 +49,27 @@ def test_a_tool_has_the_bounds_of_the_first_rule_that_names_it() -> None:
     assert patience.of("export_all") == Bounds(100, 200, seconds(3))
     assert patience.of("explain") == Bounds(1, 2, None)
     assert patience.of("Export_all") == patience.of("") == patience.of(None) == Bounds(10, 20, None)
+
+
+def test_a_request_that_lasts_has_no_bounds_and_any_other_has_the_usual_ones() -> None:
+    # X-EXT-32.
+    rules = (ToolTimeouts(tool="*", call=seconds(1), ceiling=seconds(2), idle=None),)
+    events = ExtensionPolicy(allowed={EVENTS: BUILT_IN[EVENTS]})
+    settings = settings_for("http://a/", call=seconds(10), ceiling=seconds(20), idle=seconds(3), tools=rules)
+    patience = Patience(replace(settings, extensions=events))
+    endless = patience.of(None, "events/stream")
+    assert min(endless.call, endless.ceiling) >= timedelta(days=3650).total_seconds()
+    assert endless.idle is None
+    usual = Bounds(10, 20, seconds(3))
+    assert patience.of(None, "events/list") == patience.of(None, "tools/list") == patience.of() == usual
+    assert Patience(settings).of(None, "events/stream") == usual
+
+
+def test_a_tool_is_no_request_that_lasts_whatever_it_is_called() -> None:
+    thing = Extension(methods=frozenset({"thing/do"}), streams=frozenset({"thing/do"}))
+    settings = settings_for("http://a/", call=seconds(10), ceiling=seconds(20))
+    settings = replace(settings, extensions=ExtensionPolicy(allowed={"com.example/thing": thing}))
+    assert Patience(settings).of("thing/do") == Bounds(10, 20, None)
 
 
 @pytest.mark.parametrize(

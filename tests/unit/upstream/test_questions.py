@@ -10,6 +10,7 @@ from helpers.scripted_upstream import Hold, ScriptedServer, Turn, asks, event, n
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.dialects.base import Asked, Question
+from taskgate.dialects.extensions import ExtensionPolicy
 from taskgate.dialects.legacy.upstream import LegacyUpstream
 from taskgate.upstream.initialize.questions import MAX_OPEN, Questions
 from taskgate.upstream.speaker import Speaker
@@ -269,7 +270,7 @@ async def test_whatever_a_server_is_flooded_with_answers_are_not_dropped() -> No
     said: list[tuple[str, bool]] = []
     replied: list[tuple[str, Speaker | None]] = []
     questions = Questions(
-        LegacyUpstream("1"),
+        LegacyUpstream("1", ExtensionPolicy()),
         lambda message, *, droppable=False: said.append((message, droppable)),
         lambda message, speaker: replied.append((message, speaker)),
     )
@@ -286,7 +287,9 @@ async def test_whatever_a_server_is_flooded_with_answers_are_not_dropped() -> No
 async def test_an_answer_for_nobody_is_insisted_on_too() -> None:
     replied: list[Speaker | None] = []
     questions = Questions(
-        LegacyUpstream("1"), lambda message, *, droppable=False: None, lambda message, speaker: replied.append(speaker)
+        LegacyUpstream("1", ExtensionPolicy()),
+        lambda message, *, droppable=False: None,
+        lambda message, speaker: replied.append(speaker),
     )
     one = questions.ask(Asked("q", Question("roots/list", None), None), None, came_aside=True)
     assert one is not None

@@ -44,8 +44,17 @@ async def test_until_the_era_is_known_it_is_the_initialize_era_and_nothing_is_th
     session = anew().session
     assert session.era is Era.INITIALIZE
     assert not session.listed("echo")
+    assert session.grants(frozenset({"widgetsChanged"})) == frozenset()
     session.tell(ROOTS_CHANGED)
     await session.close()
+
+
+async def test_a_server_of_the_initialize_era_tells_of_whatever_it_declares(plain: ScriptedServer, anew) -> None:
+    # X-EXT-24: there is no filter in that era.
+    caller = anew()
+    await caller.session.open()
+    assert caller.session.grants(frozenset({"widgetsChanged"})) == {"widgetsChanged"}
+    await caller.session.close()
 
 
 async def test_whatever_is_asked_first_finds_the_era(plain: ScriptedServer, anew) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from taskgate.dialects import faults
-from taskgate.dialects.amending import changed, edits_of
+from taskgate.dialects.amending import changed, edits_of, never_in_sessions
 from taskgate.dialects.base import (
     Answer,
     AnswerPing,
@@ -27,6 +27,7 @@ from taskgate.dialects.base import (
     Server,
     SupportOf,
 )
+from taskgate.dialects.extensions import ExtensionPolicy
 from taskgate.dialects.hiding import without_hidden
 from taskgate.dialects.legacy import questions, results
 from taskgate.dialects.legacy.capabilities import allows
@@ -45,6 +46,7 @@ from taskgate.dialects.reading import (
     value_of,
 )
 from taskgate.dialects.repeats import repeat_key
+from taskgate.dialects.welcomes import gateway_info, welcome_of
 from taskgate.errors import InvalidParams, SessionRequired, UnknownMethod
 from taskgate.mcp import vocabulary as words
 from taskgate.mcp.jsonrpc import (
@@ -59,15 +61,13 @@ from taskgate.mcp.jsonrpc import (
     error_text,
     insertion,
     is_id,
-    members,
     notification_text,
     readdressed,
-    removals,
     result_text,
     splice,
 )
 from taskgate.mcp.large import LargeJson, MessageText, around
-from taskgate.mcp.versions import NEWEST, Peer, find_revision
+from taskgate.mcp.versions import NEWEST, Era, Peer, era_of, find_revision
 from taskgate.tasks.listing import ListedTask
 from taskgate.tasks.record import Faulted, InputRequest, Succeeded, TaskId, TaskRecord
 
@@ -77,7 +77,7 @@ LISTING_CAPABILITY = f'{{"cancel":{{}},"list":{{"filter":{FILTER_CAPABILITY}}},"
 
 
 class LegacyDownstream:
-    """The translator for hosts of the initialize era. `version` is the gateway's own, told as server info.
+    """The translator for hosts of the initialize era. `version` is the gateway's own, told in the welcome.
 
     `lists` tells whether callers can be told apart, so that each may list what is its own.
     """
@@ -85,9 +85,9 @@ class LegacyDownstream:
     def __init__(self, version: str, *, lists: bool = False) -> None:
         self._lists = lists
         self._tasks = LISTING_CAPABILITY if lists else TASK_CAPABILITY
-        self._info = dump({"name": "taskgate", "version": version})
+        self._version = version
 
-    def decode(self, message: Message, peer: Peer | None, *, offers_tasks: bool) -> Intent:
+    def decode(self, message: Message, peer: Peer | None, *, offers_tasks: bool, extensions: ExtensionPolicy) -> Intent:
         match message:
             case Request(method=words.INITIALIZE):
                 return _open_session(message)
@@ -95,7 +95,7 @@ class LegacyDownstream:
                 raise SessionRequired("The message needs a session: send initialize first")
             case Request():
                 has_tasks = offers_tasks and peer.revision.has_tasks
-                return _read_request(message, has_tasks=has_tasks, lists=self._lists)
+                return _read_request(message, has_tasks=has_tasks, lists=self._lists, extensions=extensions)
             case Notification(method=words.NOTE_CANCELLED):
                 id_ = value_of(message.params, "requestId")
                 return CancelCall(request=id_) if is_id(id_) else Ignore()
@@ -103,13 +103,23 @@ class LegacyDownstream:
                 return questions.read_notice(message)
         return questions.read_answer(message)
 
-    def welcome(self, intent: OpenSession, server: Server, *, offers_tasks: bool) -> str:
+    def welcome(
+        self,
+        intent: OpenSession,
+        server: Server,
+        *,
+        offers_tasks: bool,
+        extensions: ExtensionPolicy,
+        info: RawJson | None = None,
+    ) -> str:
         has_tasks = offers_tasks and intent.peer.revision.has_tasks
-        capabilities = _capabilities(server.capabilities, self._tasks if has_tasks else None)
-        told = "" if server.instructions is None else f',"instructions":{server.instructions}'
-        revision = intent.peer.revision.value
-        result = f'{{"protocolVersion":"{revision}","capabilities":{capabilities},"serverInfo":{self._info}{told}}}'
-        return result_text(intent.id, result)
+        put = {
+            "protocolVersion": dump(intent.peer.revision.value),
+            "capabilities": _capabilities(server, self._tasks if has_tasks else None, extensions),
+            # A welcome of this era has one, whether the server says who it is or not.
+            "serverInfo": info or server.info or gateway_info(self._version),
+        }
+        return result_text(intent.id, welcome_of(server, put, self._version))
 
     def pong(self, id: RequestId) -> str:
         return result_text(id, "{}")
@@ -118,7 +128,7 @@ class LegacyDownstream:
         if foreign is not None:
             return results.answer(id, response, foreign)
         found = None if response.result is None else response.result.members
-        if response.result is None or not found or "_meta" not in found or not _is_related(found):
+        if response.result is None or not found or "_meta" not in found or not _has_foreign_keys(found):
             return readdressed(response, id)
         return splice(response.text, [(*response.id_span, dump(id)), *edits_of(found, response.result.start, NO_TASK)])
 
@@ -135,7 +145,7 @@ class LegacyDownstream:
         page = response.text[response.result.start : response.result.end]
         if foreign is not None:
             page = fitting_tools(page)
-        elif response.result.members is not None and _is_related(response.result.members):
+        elif response.result.members is not None and _has_foreign_keys(response.result.members):
             page = changed(page, NO_TASK)
         if shows is not None:
             page = without_hidden(page, shows)
@@ -213,7 +223,7 @@ def _object(request: Request, name: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _read_request(request: Request, *, has_tasks: bool, lists: bool) -> Intent:
+def _read_request(request: Request, *, has_tasks: bool, lists: bool, extensions: ExtensionPolicy) -> Intent:
     if request.params_text and not request.params_text.startswith("{"):
         raise InvalidParams("params must be an object")
     match request.method:
@@ -230,7 +240,7 @@ def _read_request(request: Request, *, has_tasks: bool, lists: bool) -> Intent:
         case words.TASKS_LIST if has_tasks and lists:
             where, order = listing_of(request.params)
             return ListTasks(id=request.id, where=where, order=order, cursor=cursor_of(request.params))
-        case method if method in words.RELAYED_METHODS:
+        case method if method in words.RELAYED_METHODS or extensions.relays(method, Era.INITIALIZE):
             ready = passage(request)
             return Relay(
                 id=request.id,
@@ -258,16 +268,15 @@ def _call_tool(request: Request, *, has_tasks: bool) -> CallTool:
     )
 
 
-def _capabilities(declared: RawJson, tasks: RawJson | None) -> RawJson:
+def _capabilities(server: Server, tasks: RawJson | None, extensions: ExtensionPolicy) -> RawJson:
     """A server's capabilities, less what does not cross the gateway, plus tasks where there are any and tools too."""
-    found = members(declared)
-    kept = splice(declared, removals(found, ("tasks", "extensions")))
-    if tasks is not None and "tools" in found:
+    kept = extensions.of_server(server.capabilities, Era.INITIALIZE, era_of(server.peer.revision), {})
+    if tasks is not None and "tools" in server.peer.capabilities:
         kept = splice(kept, [insertion(kept, "tasks", tasks)])
     return kept
 
 
-def _is_related(found: Members) -> bool:
-    """Whether a server's plain result claims to be of a task: such tasks are the gateway's alone (T23)."""
+def _has_foreign_keys(found: Members) -> bool:
+    """Whether a server's plain result has keys of `_meta` that do not cross."""
     meta = found.get("_meta")
-    return meta is not None and meta.members is not None and words.RELATED_TASK in meta.members
+    return meta is not None and meta.members is not None and bool(never_in_sessions(meta.members))

@@ -7,11 +7,12 @@ the related-task key, the idempotency key) is cut out of the text; every other b
 from datetime import timedelta
 from typing import Final, NamedTuple
 
+from taskgate.dialects.amending import OURS
 from taskgate.dialects.base import Params
 from taskgate.dialects.reading import cut, text_member, value_of
 from taskgate.errors import InvalidParams
 from taskgate.mcp.jsonrpc import Members, RawJson, Request, RequestId, is_id, removals
-from taskgate.mcp.vocabulary import IDEMPOTENCY_KEY, RELATED_TASK
+from taskgate.mcp.vocabulary import RELATED_TASK
 
 MAX_TTL: Final = timedelta(days=36_500)
 """Anything longer is as good as this, and no overflow."""
@@ -84,11 +85,18 @@ def _meta(params: Members) -> Members:
 
 
 def _cuts(params: Members, meta: Members, names: tuple[str, ...]) -> list[tuple[int, int, str]]:
-    """The edits that take `task` and the named members of `_meta` out; places are those of the whole message."""
+    """The edits that take out `task`, the named members of `_meta` and those that begin as ours do.
+
+    Places are those of the whole message.
+    """
     cuts = removals(params, ("task",)) if "task" in params else []
-    return cuts + removals(meta, names) if not meta.keys().isdisjoint(names) else cuts
+    gone = set(names)
+    for name in meta:
+        if name.startswith(OURS):
+            gone.add(name)
+    return cuts + removals(meta, gone) if not meta.keys().isdisjoint(gone) else cuts
 
 
-_NOT_PASSED: Final = (RELATED_TASK, IDEMPOTENCY_KEY)
+_NOT_PASSED: Final = (RELATED_TASK,)
 _NOT_KEPT: Final = (*_NOT_PASSED, "progressToken")
 _MILLISECOND = timedelta(milliseconds=1)

@@ -7,6 +7,7 @@ concerns a task of the gateway, servers never do. What must not live here: what 
 import re
 from typing import Any, Final
 
+from taskgate.dialects.amending import never_in_sessions
 from taskgate.dialects.base import (
     Answer,
     AnswerInput,
@@ -155,7 +156,8 @@ def notice_text(notification: Notification, token: RequestId | None, task: TaskI
     place = notification.params.get("progressToken")
     edits = [] if token is None or place is None else [(place.start, place.end, dump(token))]
     if task is None:
-        edits += removals(meta_of(notification.params), (words.RELATED_TASK,))
+        meta = meta_of(notification.params)
+        edits += removals(meta, never_in_sessions(meta))
     text = splice(notification.text, edits) if edits else notification.text
     return text if task is None else _related_text(text, task)
 

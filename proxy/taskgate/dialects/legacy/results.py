@@ -9,6 +9,7 @@ from typing import Final
 
 from taskgate.dialects.amending import Change, edits_of
 from taskgate.dialects.base import Foreign
+from taskgate.dialects.extensions import Extension
 from taskgate.dialects.legacy.content import fitting_content, fitting_messages, knows_all_content
 from taskgate.dialects.reading import meta_of, value_of
 from taskgate.dialects.recoding import as_internal, no_result, recoded
@@ -30,7 +31,7 @@ from taskgate.mcp.versions import Revision
 
 OTHER_ERA: Final = ("resultType", "ttlMs", "cacheScope")
 """Members of a result that this era does not have."""
-NO_TASK: Final = Change(meta_drop=(words.RELATED_TASK,), keeps_protocol=True)
+NO_TASK: Final = Change(meta_drop=(words.RELATED_TASK, words.SUBSCRIPTION_ID), keeps_hop=True)
 """What becomes of a result of a server of this era that names a task of its own."""
 TextAt = Callable[[Member], RawJson]
 """The text of a member."""
@@ -41,19 +42,22 @@ def answer(id: RequestId, response: Response, foreign: Foreign) -> str:
     """A server's response under the host's id; what is no complete result breaks the protocol (V-META-7)."""
     if response.error is not None:
         error = response.text[response.error.start : response.error.end]
-        converted = fitting_error(error, foreign.method)
+        converted = fitting_error(error, foreign.method, foreign.extension)
         return readdressed(response, id) if converted == error else error_text(id, converted)
-    if response.result is None or response.result.members is None or not is_complete(response):
+    if response.result is None or response.result.members is None or not is_complete(response, foreign.extension):
         return no_result(id)
     change = _fitting(response.text, response.result.members, foreign)
     edits = edits_of(response.result.members, response.result.start, change)
     return splice(response.text, [(*response.id_span, dump(id)), *edits])
 
 
-def is_complete(response: Response) -> bool:
+def is_complete(response: Response, extension: Extension | None = None) -> bool:
     """Whether a server answered, rather than with an error or with what breaks the protocol."""
     found = None if response.result is None else response.result.members
-    return found is not None and ("resultType" not in found or found["resultType"].value == "complete")
+    if found is None or "resultType" not in found:
+        return found is not None
+    kind = found["resultType"].value
+    return kind == "complete" or (extension is not None and extension.knows_result(kind))
 
 
 def fitting_outcome(found: Members, text_at: TextAt) -> Change:
@@ -62,7 +66,7 @@ def fitting_outcome(found: Members, text_at: TextAt) -> Change:
     Only 2025-11-25 has tasks, so that is its host's revision.
     """
     if "resultType" not in found and words.SERVER_INFO not in meta_of(found):
-        return Change(keeps_protocol=True)
+        return Change(keeps_hop=True)
     return _fitting_call(text_at, found, Revision.R2025_11_25)
 
 
@@ -71,10 +75,12 @@ def may_not_fit(result: RawJson) -> bool:
     return '"resultType"' in result or words.SERVER_INFO in result
 
 
-def fitting_error(error: RawJson, method: str) -> RawJson:
-    """An error of a server under a code that means here what was meant."""
+def fitting_error(error: RawJson, method: str, extension: Extension | None = None) -> RawJson:
+    """An error of a server under a code that means here what was meant; codes of an extension stay (X-EXT-31)."""
     found = members(error)
     code = found["code"].value
+    if extension is not None and code in extension.codes:
+        return error
     if code in _NEWEST_CODES:
         return as_internal(error)
     if method == "resources/read" and code == words.INVALID_PARAMS and _is_not_found(error):

@@ -13,6 +13,7 @@ from taskgate.dialects.legacy.results import OTHER_ERA
 from taskgate.dialects.reading import Edits, value_of
 from taskgate.errors import MalformedMessage
 from taskgate.mcp.jsonrpc import Member, Members, RawJson, Shape, elements, insertion, members, removals, splice
+from taskgate.tasks.policy import APP_ONLY, TaskSupport
 
 MAX_REMEMBERED: Final = 64 * 1024
 """Pages up to so many characters are kept amended: servers send the same one again and again."""
@@ -86,9 +87,13 @@ def _tool_edits(listed: str, tool: Member, fields: Members, name: str, support: 
     if support is None:
         return removals(fields, ("execution",))
     said = (execution.members or {}).get("taskSupport") if execution is not None else None
-    word = support(name, hints_of(tool.value))
+    hints = hints_of(tool.value)
+    word = support(name, hints)
     if said is not None:
         return [(said.start, said.end, f'"{word}"')]
+    if word is TaskSupport.FORBIDDEN and APP_ONLY in hints:
+        # Views see the tool as its server lists it; no word means the same.
+        return []
     if execution is not None and execution.members is not None:
         start, end, text = insertion(listed[execution.start : execution.end], "taskSupport", f'"{word}"')
         return [(execution.start + start, execution.start + end, text)]

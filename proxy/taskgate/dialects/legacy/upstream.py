@@ -23,8 +23,10 @@ from taskgate.dialects.base import (
     Withdrawn,
 )
 from taskgate.dialects.catalogue import hints_of
+from taskgate.dialects.extensions import ExtensionPolicy, written_capabilities
 from taskgate.dialects.legacy import capabilities, native_tasks, upstream_questions, url_elicitation
-from taskgate.dialects.reading import value_of
+from taskgate.dialects.reading import kept_info, value_of
+from taskgate.dialects.welcomes import info_of, rest_of
 from taskgate.errors import MalformedMessage, UnparsableMessage, UpstreamFailed, UpstreamReason
 from taskgate.mcp import vocabulary as words
 from taskgate.mcp.jsonrpc import (
@@ -41,7 +43,7 @@ from taskgate.mcp.jsonrpc import (
     request_text,
 )
 from taskgate.mcp.mirrored import mirrored_arguments
-from taskgate.mcp.versions import NEWEST_LEGACY, Peer, Revision, find_revision
+from taskgate.mcp.versions import NEWEST_LEGACY, Era, Peer, Revision, era_of, find_revision
 from taskgate.tasks.events import CallFaulted, CallSucceeded
 from taskgate.tasks.policy import TaskSupport
 
@@ -50,18 +52,24 @@ MAX_DEPTH: Final = 256
 
 
 class LegacyUpstream:
-    """The translator for servers of the initialize era. `version` is the gateway's own, told as client info."""
+    """The translator for servers of the initialize era. `version` is the gateway's own, told as client info.
+
+    `extensions` is what crosses.
+    """
 
     native: Final = native_tasks.NativeTasks()
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, version: str, extensions: ExtensionPolicy) -> None:
         self._version = version
+        self._extensions = extensions
 
     def handshake(self, id: RequestId, host: Peer | None, offered: Revision = NEWEST_LEGACY) -> str:
         info = {"name": "taskgate", "version": self._version}
         declared = capabilities.declared(host)
-        params = {"protocolVersion": offered.value, "capabilities": declared, "clientInfo": info}
-        return request_text(id, words.INITIALIZE, dump(params))
+        if host is not None:
+            declared |= self._extensions.of_host(host.capabilities, era_of(host.revision), Era.INITIALIZE)
+        said = f'"protocolVersion":"{offered.value}","capabilities":{written_capabilities(declared)}'
+        return request_text(id, words.INITIALIZE, f'{{{said},"clientInfo":{dump(info)}}}')
 
     def read_welcome(self, response: Response) -> Server:
         if response.result is None:
@@ -70,9 +78,9 @@ class LegacyUpstream:
         if len(text) > MAX_WELCOME:
             raise _broke("its welcome is too long")
         try:
-            result = members(text, {"capabilities": {}})
+            result = members(text, {"capabilities": {"extensions": {}, "experimental": {}}, "_meta": {}})
         except MalformedMessage:
-            # Capabilities are amended for hosts, which a repeated key would not let happen.
+            # Both are amended for hosts, which a repeated key would not let happen.
             raise _broke("its welcome repeats a key") from None
         revision = find_revision(value_of(result, "protocolVersion"))
         if revision is None:
@@ -83,9 +91,15 @@ class LegacyUpstream:
         instructions = result.get("instructions")
         told = instructions is not None and isinstance(instructions.value, str)
         return Server(
-            peer=Peer(revision=revision, capabilities=capabilities.value, info=info if isinstance(info, dict) else {}),
+            peer=Peer(
+                revision=revision,
+                capabilities=capabilities.value,
+                info=kept_info(info) if isinstance(info, dict) else {},
+            ),
             capabilities=text[capabilities.start : capabilities.end],
             instructions=text[instructions.start : instructions.end] if instructions and told else None,
+            info=info_of(text, result.get("serverInfo")),
+            rest=rest_of(text, result),
         )
 
     def initialized(self) -> str:
@@ -153,7 +167,12 @@ class LegacyUpstream:
                 return None if task is None else TaskShown(task)
             case Notification(method=method) if method in words.RELAYED_NOTICES:
                 return Noticed(heard)
+            case Notification(method=method) if host is not None and self._carries(method, host):
+                return Noticed(heard)
         return None
+
+    def _carries(self, notification: str, host: Peer) -> bool:
+        return self._extensions.hears(notification, era_of(host.revision), Era.INITIALIZE)
 
     def answer(self, id: RequestId, answer: Answer) -> str:
         return upstream_questions.answer_text(id, answer)

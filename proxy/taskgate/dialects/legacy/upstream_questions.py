@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from taskgate.dialects.amending import never_in_sessions
 from taskgate.dialects.base import Answer, Asked, Params, Question, Questioned
 from taskgate.dialects.legacy import capabilities
 from taskgate.dialects.legacy.native_tasks import related
@@ -61,7 +62,8 @@ def no_answer(method: str) -> Answer:
 
 def passed_on(notification: Notification, token: RequestId | None) -> str:
     """A host's notification without what the gateway had added, under the server's own token where it has one."""
-    edits = removals(meta_of(notification.params), (words.RELATED_TASK,))
+    meta = meta_of(notification.params)
+    edits = removals(meta, never_in_sessions(meta))
     place = notification.params.get("progressToken")
     if token is not None and place is not None:
         edits = [*edits, (place.start, place.end, dump(token))]
@@ -83,7 +85,7 @@ def _params(request: Request, *, keeps_task: bool) -> Params | None:
     if not request.params_text:
         return None
     meta = meta_of(request.params)
-    edits = removals(meta, (words.RELATED_TASK,)) + ([] if keeps_task else removals(request.params, ("task",)))
+    edits = removals(meta, never_in_sessions(meta)) + ([] if keeps_task else removals(request.params, ("task",)))
     token = meta.get("progressToken")
     begin, end = request.params_at, request.params_at + len(request.params_text)
     if token is None:

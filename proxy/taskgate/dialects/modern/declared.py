@@ -20,7 +20,7 @@ _WITHOUT_PARTS: Final = _BEFORE_ELICITATION | {Revision.R2025_06_18}
 def declared(host: Peer | None) -> dict[str, dict[str, Any]]:
     """What a server is told of a host of either era, as far as its revision has it (B-CONV-5).
 
-    Never an extension: that of tasks is told where the gateway follows them (`outgoing`), others do not cross.
+    Never an extension: those that cross are the policy's (`extensions`), tasks are told where they are followed.
     """
     found: dict[str, dict[str, Any]] = {}
     for name, parts in _PARTS.items():

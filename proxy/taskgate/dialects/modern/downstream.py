@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from taskgate.dialects.base import Server
+from taskgate.dialects.extensions import Extension, ExtensionPolicy
 from taskgate.dialects.hiding import without_hidden
 from taskgate.dialects.intents import CallTool, CancelTask, GetTask, Relay
 from taskgate.dialects.modern import mrtr, notices, params, results, rounds, tasks
@@ -29,9 +30,10 @@ from taskgate.dialects.stateless import (
     Subscription,
     UpdateTask,
 )
+from taskgate.dialects.welcomes import gateway_info
 from taskgate.errors import InvalidParams, UnknownMethod
 from taskgate.mcp import vocabulary as words
-from taskgate.mcp.jsonrpc import Notification, Request, RequestId, Response, dump, result_text
+from taskgate.mcp.jsonrpc import Notification, RawJson, Request, RequestId, Response, result_text
 from taskgate.mcp.large import MessageText
 from taskgate.mcp.versions import Era, Peer
 from taskgate.tasks.record import InputRequest, TaskRecord
@@ -39,13 +41,24 @@ from taskgate.tasks.record import InputRequest, TaskRecord
 _ROUND = ("inputResponses", "requestState")
 
 
+def _always(_: str) -> bool:
+    return True
+
+
 class ModernDownstream:
-    """The translator for hosts of the stateless era. `version` is the gateway's own, told as server info."""
+    """The translator for hosts of the stateless era. `version` is the gateway's own.
 
-    def __init__(self, version: str) -> None:
-        self._info = dump({"name": "taskgate", "version": version})
+    `names_server` tells of a mount whether its hosts are told which server it is.
+    """
 
-    def decode(self, request: Request, said: Stateless, *, offers_tasks: bool) -> StatelessIntent:
+    def __init__(self, version: str, names_server: Callable[[str], bool] = _always) -> None:
+        self._version = version
+        self._names_server = names_server
+        self.info = gateway_info(version)
+
+    def decode(
+        self, request: Request, said: Stateless, *, offers_tasks: bool, extensions: ExtensionPolicy
+    ) -> StatelessIntent:
         match request.method:
             case words.SERVER_DISCOVER:
                 return Discover(id=request.id)
@@ -58,25 +71,49 @@ class ModernDownstream:
             case words.TASKS_UPDATE:
                 return _update(request)
             case words.SUBSCRIPTIONS_LISTEN:
-                wants = params.subscription(request.params)
+                wants = params.subscription(request.params, extensions)
                 return Listen(id=request.id, wants=wants if offers_tasks else replace(wants, tasks=None))
-            case method if method in RELAYED:
+            case method if method in RELAYED or extensions.relays(method, Era.STATELESS):
                 return _relay(request, said)
         raise UnknownMethod("The method does not exist in this protocol version")
 
-    def discovered(self, id: RequestId, server: Server, *, offers_tasks: bool) -> str:
-        return result_text(id, discover_result(server, self._info, offers_tasks=offers_tasks))
+    def discovered(
+        self,
+        id: RequestId,
+        server: Server,
+        *,
+        offers_tasks: bool,
+        extensions: ExtensionPolicy,
+        info: RawJson | None = None,
+    ) -> str:
+        found = discover_result(server, self._version, extensions, offers_tasks=offers_tasks, info=info)
+        return result_text(id, found)
 
-    def answer(self, id: RequestId, method: str, response: Response, era: Era) -> str:
-        return results.answer(id, method, response, self._info, era)
+    def answer(
+        self,
+        id: RequestId,
+        method: str,
+        response: Response,
+        era: Era,
+        info: RawJson | None = None,
+        extension: Extension | None = None,
+    ) -> str:
+        return results.answer(id, method, response, info, era, extension)
 
-    def tools(self, id: RequestId, response: Response, era: Era, shows: Callable[[str], bool] | None = None) -> str:
+    def tools(
+        self,
+        id: RequestId,
+        response: Response,
+        era: Era,
+        shows: Callable[[str], bool] | None = None,
+        info: RawJson | None = None,
+    ) -> str:
         if response.result is None or not results.is_complete(response, words.TOOLS_LIST, era):
-            return self.answer(id, words.TOOLS_LIST, response, era)
+            return self.answer(id, words.TOOLS_LIST, response, era, info)
         page = response.text[response.result.start : response.result.end]
         page = modern_tools(page)
         page = page if shows is None else without_hidden(page, shows)
-        return result_text(id, results.complete(page, words.TOOLS_LIST, self._info, era))
+        return result_text(id, results.complete(page, words.TOOLS_LIST, info, era))
 
     def round_of(self, response: Response) -> Round | None:
         return rounds.round_of(response)
@@ -84,12 +121,12 @@ class ModernDownstream:
     def lacking(self, response: Response, host: Peer) -> Mapping[str, Any]:
         return rounds.lacking_for(response, host)
 
-    def passed_round(self, id: RequestId, response: Response, state: str | None) -> str:
-        return rounds.passed_round(id, response, state, self._info)
+    def passed_round(self, id: RequestId, response: Response, state: str | None, info: RawJson | None = None) -> str:
+        return rounds.passed_round(id, response, state, info)
 
     def input_required(self, id: RequestId, questions: Mapping[str, Question], state: str) -> str:
         asked = {key: mrtr.question_request(question) for key, question in questions.items()}
-        return result_text(id, mrtr.input_required(asked, state, self._info))
+        return result_text(id, mrtr.input_required(asked, state, self.info))
 
     def fits(self, method: str, answer: Answer) -> bool:
         return mrtr.fits(method, answer)
@@ -100,8 +137,8 @@ class ModernDownstream:
     def again(self, retry: Retry, state: str | None) -> CallTool | Relay:
         return rounds.again(retry, state)
 
-    def notice(self, notification: Notification, token: RequestId | None) -> str:
-        return notices.notice(notification, token)
+    def notice(self, notification: Notification, token: RequestId | None, id: RequestId | None = None) -> str:
+        return notices.notice(notification, token, id)
 
     def progress(self, token: RequestId, done: float, message: str) -> str:
         return notices.progress(token, done, message)
@@ -110,16 +147,16 @@ class ModernDownstream:
         return notices.is_loud_enough(notification, level)
 
     def task_created(self, id: RequestId, record: TaskRecord) -> str:
-        return result_text(id, tasks.create_result(record, self._info))
+        return result_text(id, tasks.create_result(record, self.info))
 
     def task_state(self, id: RequestId, record: TaskRecord) -> MessageText:
-        shown = tasks.get_result(record, self._info)
+        shown = tasks.get_result(record, self.info, names_server=self._names_server(record.owner.mount))
         if isinstance(shown, str):
             return result_text(id, shown)
         return shown.within(result_text(id, "")[:-1], "}")
 
     def acknowledged(self, id: RequestId) -> str:
-        return result_text(id, tasks.acknowledgement(self._info))
+        return result_text(id, tasks.acknowledgement(self.info))
 
     def outstanding(self, record: TaskRecord) -> Mapping[str, InputRequest]:
         return tasks.outstanding(record)
@@ -131,10 +168,10 @@ class ModernDownstream:
         return notices.published(notification, id)
 
     def task_told(self, id: RequestId, record: TaskRecord) -> MessageText:
-        return tasks.task_notification(record, id)
+        return tasks.task_notification(record, id, names_server=self._names_server(record.owner.mount))
 
     def listened(self, id: RequestId) -> str:
-        return result_text(id, notices.listen_result(id, self._info))
+        return result_text(id, notices.listen_result(id, self.info))
 
 
 def _call_tool(request: Request, said: Stateless, *, may_be_task: bool) -> CallTool | Retry:

@@ -7,15 +7,21 @@ hear what is decided elsewhere.
 from typing import Any
 
 from taskgate.dialects.amending import Change, changed
+from taskgate.dialects.reading import meta_of
 from taskgate.dialects.stateless import Subscription
 from taskgate.mcp.jsonrpc import Notification, RawJson, RequestId, dump, notification_text
 from taskgate.mcp.vocabulary import LOG_LEVELS, NOTE_PROGRESS, NOTE_SUBSCRIBED, SERVER_INFO, SUBSCRIPTION_ID
 
 
-def notice(notification: Notification, token: RequestId | None) -> str:
-    """A server's notification on the stream of a call, under the host's own progress token if one is given."""
-    put = {} if token is None else {"progressToken": dump(token)}
-    return _told(notification, Change(put=put))
+def notice(notification: Notification, token: RequestId | None, id: RequestId | None = None) -> str:
+    """A server's notification on the stream of a request, under the host's own progress token if one is given.
+
+    One that names its stream names it by `id` instead.
+    """
+    is_progress = notification.method == NOTE_PROGRESS
+    put = {} if token is None or not is_progress else {"progressToken": dump(token)}
+    names_stream = id is not None and SUBSCRIPTION_ID in meta_of(notification.params)
+    return _told(notification, Change(put=put, meta_put={SUBSCRIPTION_ID: dump(id)} if names_stream else {}))
 
 
 def progress(token: RequestId, done: float, message: str) -> str:
@@ -49,6 +55,7 @@ def acknowledged(subscription: RequestId, granted: Subscription) -> str:
         told["resourceSubscriptions"] = list(granted.resource_uris)
     if granted.tasks is not None:
         told["taskIds"] = list(granted.tasks)
+    told.update(dict.fromkeys(granted.filters, True))
     return notification_text(NOTE_SUBSCRIBED, dump({"notifications": told, "_meta": {SUBSCRIPTION_ID: subscription}}))
 
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from taskgate.dialects.amending import Change, changed, written
-from taskgate.dialects.modern.declared import declared
+from taskgate.dialects.extensions import written_capabilities
 from taskgate.dialects.reading import value_of
 from taskgate.dialects.stateless_server import Listened, Saying, Written
 from taskgate.errors import MalformedMessage
@@ -19,21 +19,20 @@ from taskgate.mcp import vocabulary as words
 from taskgate.mcp.headers import NAMED_BY, encode_value, is_plain, mirrored_members, value_at
 from taskgate.mcp.jsonrpc import RawJson, dump, members, request_text
 from taskgate.mcp.spans import skip_space
-from taskgate.mcp.versions import MODERN, Peer
+from taskgate.mcp.versions import MODERN
 
 SPOKEN: Final = MODERN[-1]
 """The revision in which servers of this era are spoken to."""
 
 
-def request(id: int, saying: Saying, host: Peer | None, info: RawJson) -> Written:
-    """The request as it leaves; `info` is the gateway's own.
+def request(id: int, saying: Saying, capabilities: RawJson, info: RawJson) -> Written:
+    """The request as it leaves; `capabilities` are what its host is said to have, `info` is the gateway's own.
 
     What a header cannot carry, or is of a type that has no header, is left out of them: its server refuses the request,
     which is for the host to hear.
     """
     text = "" if saying.params is None else saying.params.with_token(id)
     text = text if text.startswith("{") else "{}"
-    capabilities = _capabilities(host, saying.follows_tasks)
     written = _amended(text, saying, _told(capabilities, info), _more(id, saying))
     return Written(request_text(id, saying.method, written), _headers(text, saying))
 
@@ -63,16 +62,18 @@ def listening(wants: Listened) -> RawJson:
     told: dict[str, Any] = {name: True for name, wanted in flags.items() if wanted}
     if wants.uris:
         told["resourceSubscriptions"] = list(wants.uris)
+    told.update(dict.fromkeys(wants.filters, True))
     if wants.tasks:
         told["taskIds"] = list(wants.tasks)
     return dump({"notifications": told})
 
 
-def _capabilities(host: Peer | None, follows_tasks: bool) -> RawJson:
-    """What the host can be asked, and the extension where what becomes a task is followed to its end (M-NEG-1)."""
-    if not follows_tasks:
-        return dump(declared(host)) if host is not None and host.capabilities else "{}"
-    return dump({**declared(host), "extensions": {words.TASKS_EXTENSION: {}}})
+def capabilities(asked: Mapping[str, Any], carried: Mapping[str, Any], *, follows_tasks: bool) -> RawJson:
+    """What a server is told of a host: what it can be asked, what else crosses, and tasks where they are followed."""
+    told = {**asked, **carried}
+    if follows_tasks:
+        told["extensions"] = {**carried.get("extensions", {}), words.TASKS_EXTENSION: {}}
+    return written_capabilities(told)
 
 
 class _Told(NamedTuple):

@@ -8,13 +8,13 @@ from collections.abc import Collection
 from functools import lru_cache
 from typing import Any, Final
 
-from taskgate.dialects.amending import PROTOCOL, Change, edits_of
+from taskgate.dialects.amending import OF_HOP, Change, edits_of
+from taskgate.dialects.extensions import ExtensionPolicy
 from taskgate.dialects.params import Params
 from taskgate.dialects.reading import cut, is_task_id, meta_of, value_of, written_member
 from taskgate.dialects.stateless import Subscription
 from taskgate.errors import InvalidParams
 from taskgate.mcp.jsonrpc import Members, RawJson, Request, removals
-from taskgate.mcp.vocabulary import IDEMPOTENCY_KEY
 
 
 def passage(request: Request, *, less: Collection[str] = ()) -> Params:
@@ -24,7 +24,7 @@ def passage(request: Request, *, less: Collection[str] = ()) -> Params:
     """
     found, text, begin = request.params, request.text, request.params_at
     end = begin + len(request.params_text)
-    if _has_only_protocol_meta(found) and found.keys().isdisjoint((*less, "task")):
+    if _has_only_meta_of_hop(found) and found.keys().isdisjoint((*less, "task")):
         # As nearly always: all that is not for the server stands in one place.
         return Params(cut(text, begin, end, removals(found, _META)))
     edits = edits_of(found, begin, _without(*less))
@@ -34,14 +34,10 @@ def passage(request: Request, *, less: Collection[str] = ()) -> Params:
     return Params(cut(text, begin, token.start, edits), cut(text, token.end, end, edits))
 
 
-def _has_only_protocol_meta(found: Members) -> bool:
+def _has_only_meta_of_hop(found: Members) -> bool:
     meta = found.get("_meta")
-    if meta is None or not meta.members:
-        return False
-    for name in meta.members:  # noqa: SIM110 - three times as fast as all()
-        if not name.startswith(PROTOCOL):
-            return False
-    return True
+    inner = None if meta is None else meta.members
+    return inner.keys() <= OF_HOP if inner else False
 
 
 _META: Final = ("_meta",)
@@ -49,13 +45,13 @@ _META: Final = ("_meta",)
 
 @lru_cache(maxsize=8)
 def _without(*names: str) -> Change:
-    return Change(drop=("task", *names), meta_drop=(IDEMPOTENCY_KEY,))
+    return Change(drop=("task", *names))
 
 
 def kept(request: Request, *, less: Collection[str] = ()) -> RawJson:
     """The same parameters as a record keeps them: without any progress token."""
     begin = request.params_at
-    change = Change(drop=("task", *less), meta_drop=("progressToken", IDEMPOTENCY_KEY))
+    change = Change(drop=("task", *less), meta_drop=("progressToken",))
     edits = edits_of(request.params, begin, change)
     return cut(request.text, begin, begin + len(request.params_text), edits)
 
@@ -65,8 +61,8 @@ def request_state(params: Members) -> str | None:
     return written_member(params, "requestState", "requestState") if "requestState" in params else None
 
 
-def subscription(params: Members) -> Subscription:
-    """What a host wants to hear of; members that are not known are nothing to it."""
+def subscription(params: Members, extensions: ExtensionPolicy) -> Subscription:
+    """What a host wants to hear of; members that are not known are nothing to it, nor those of no carried extension."""
     wanted = value_of(params, "notifications")
     if not isinstance(wanted, dict):
         raise InvalidParams("notifications must be an object")
@@ -77,6 +73,7 @@ def subscription(params: Members) -> Subscription:
         resources=_flag(wanted, "resourcesListChanged"),
         resource_uris=_texts(wanted, "resourceSubscriptions"),
         tasks=None if tasks is None else tuple(filter(is_task_id, tasks)),
+        filters=tuple(name for name in sorted(extensions.all_filters) if wanted.get(name) is True),
     )
 
 

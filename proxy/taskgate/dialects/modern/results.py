@@ -6,11 +6,12 @@ errors come out of messages that were read strictly: none repeats a key at its t
 
 import re
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from taskgate.dialects.amending import Change, edits_of
+from taskgate.dialects.extensions import Extension
 from taskgate.dialects.modern.words import CACHEABLE, RESERVED
-from taskgate.dialects.reading import value_of
+from taskgate.dialects.reading import meta_of, value_of
 from taskgate.dialects.recoding import as_internal, no_result, recoded
 from taskgate.mcp.jsonrpc import (
     Members,
@@ -33,6 +34,7 @@ from taskgate.mcp.vocabulary import (
     RELATED_TASK,
     RESOURCE_NOT_FOUND,
     SERVER_INFO,
+    SUBSCRIPTION_ID,
     TOOLS_CALL,
 )
 
@@ -55,21 +57,30 @@ _SAMPLES: Final = {
 def complete(result: RawJson, method: str, info: RawJson | None, era: Era = Era.INITIALIZE) -> RawJson:
     """The result of that method of a server of that era as a complete one of this era.
 
-    `info` is told as the server's own; None tells none, which is for a result inside another. That of a call may be
-    large: one that begins with its content, and has nothing that would change, is not read.
+    `info` is told as its serverInfo; None leaves what a server of this era says, and tells none of one of the other.
     """
-    is_of_call = info is None and method == TOOLS_CALL and _BEGINS_WITH_CONTENT(result) is not None
-    if is_of_call and not any(may_have_key(result, key) for key in _WOULD_CHANGE):
-        _, _, typed = insertion(result, "resultType", _COMPLETE["resultType"])
-        return result.replace("{", f"{{{typed}", 1)
     found = members(result, {"_meta": {}})
     return splice(result, edits_of(found, result.index("{"), _completion(found, method, info, era)))
 
 
-def large_complete(result: LargeJson) -> MessageText:
-    """The same of a large result of a call, inside another."""
+def complete_within(result: RawJson, *, names_server: bool = True) -> RawJson:
+    """The result of a call, whatever the era of its server, as a complete one inside another result.
+
+    It tells which server it is of as far as that did, if it `names_server` at all. It may be large: one that begins
+    with its content, and has nothing that would change, is not read.
+    """
+    begins_with_content = _BEGINS_WITH_CONTENT(result) is not None
+    if begins_with_content and not any(may_have_key(result, key) for key in _WOULD_CHANGE):
+        _, _, typed = insertion(result, "resultType", _COMPLETE["resultType"])
+        return result.replace("{", f"{{{typed}", 1)
+    found = members(result, {"_meta": {}})
+    return splice(result, edits_of(found, result.index("{"), _completion_within(found, names_server=names_server)))
+
+
+def large_complete_within(result: LargeJson, *, names_server: bool = True) -> MessageText:
+    """The same of a large result of a call."""
     found = result.members
-    return result.spliced(edits_of(found, 0, _completion(found, TOOLS_CALL, None, Era.INITIALIZE)))
+    return result.spliced(edits_of(found, 0, _completion_within(found, names_server=names_server)))
 
 
 def is_complete(response: Response, method: str, era: Era) -> bool:
@@ -77,8 +88,15 @@ def is_complete(response: Response, method: str, era: Era) -> bool:
     return _complete_members(response, method, era) is not None
 
 
-def answer(id: RequestId, method: str, response: Response, info: RawJson, era: Era) -> str:
-    """A server's response to that method under the host's id; what is no result of it breaks the protocol."""
+def answer(
+    id: RequestId, method: str, response: Response, info: RawJson | None, era: Era, extension: Extension | None = None
+) -> str:
+    """A server's response to that method under the host's id; what is no result of it breaks the protocol.
+
+    `extension` is that of the method, None for one of the core.
+    """
+    if extension is not None:
+        return _of_extension(id, method, response, info, era, extension)
     if response.error is not None:
         error = response.text[response.error.start : response.error.end]
         converted = modern_error(error, era)
@@ -94,6 +112,37 @@ def answer(id: RequestId, method: str, response: Response, info: RawJson, era: E
     return splice(text, [(start, end, dump(id)), *edits])
 
 
+def _of_extension(
+    id: RequestId, method: str, response: Response, info: RawJson | None, era: Era, extension: Extension
+) -> str:
+    """The same for a method of a carried extension, whose result has whatever that extension says (X-EXT-21, 31)."""
+    if response.error is not None:
+        error = response.text[response.error.start : response.error.end]
+        converted = error if _code_of(error) in extension.codes else modern_error(error, era)
+        return readdressed(response, id) if converted == error else error_text(id, converted)
+    found = response.result.members if response.result is not None else None
+    if response.result is None or found is None:
+        return no_result(id)
+    kind = found.get("resultType")
+    if era is Era.STATELESS and kind is not None and not extension.knows_result(kind.value):
+        return no_result(id)
+    put = _own_words(found, is_cacheable=method in extension.cacheable)
+    if kind is not None and not extension.knows_result(kind.value):
+        # A word of a session's server that happens to have that name.
+        put |= _COMPLETE
+    meta_put = {} if info is None else {SERVER_INFO: info}
+    if SUBSCRIPTION_ID in meta_of(found):
+        # The result of a stream names it, as what was told on it does.
+        meta_put[SUBSCRIPTION_ID] = dump(id)
+    change = Change(put, (), meta_put, _NO_TASK, era is Era.STATELESS)
+    edits = edits_of(found, response.result.start, change)
+    return splice(response.text, [(*response.id_span, dump(id)), *edits])
+
+
+def _code_of(error: RawJson) -> Any:
+    return members(error)["code"].value
+
+
 def modern_error(error: RawJson, era: Era = Era.INITIALIZE) -> RawJson:
     """An error of a server of that era under a code that means here what was meant (B-CONV-8).
 
@@ -101,7 +150,7 @@ def modern_error(error: RawJson, era: Era = Era.INITIALIZE) -> RawJson:
     names it as `upstreamCode` in its data. A server of this era knows what the host declares, so what it misses there
     is for the host to hear.
     """
-    code = members(error)["code"].value
+    code = _code_of(error)
     if code == RESOURCE_NOT_FOUND:
         return recoded(error, INVALID_PARAMS)
     if code not in RESERVED or (era is Era.STATELESS and code == MISSING_CAPABILITY):
@@ -128,7 +177,11 @@ def _complete_members(response: Response, method: str, era: Era) -> Members | No
 
 
 def _completion(found: Members, method: str, info: RawJson | None, era: Era) -> Change:
-    put = _own_words(found, method) if era is Era.STATELESS else _our_words(method)
+    is_cacheable = method in CACHEABLE
+    if era is Era.STATELESS:
+        put = _own_words(found, is_cacheable=is_cacheable)
+    else:
+        put = _our_words(is_cacheable=is_cacheable)
     if method == TOOLS_CALL and "content" not in found:
         # Hosts of this era read no result without it (M-GET-2).
         put["content"] = "[]"
@@ -136,7 +189,12 @@ def _completion(found: Members, method: str, info: RawJson | None, era: Era) -> 
     return Change(put, (), meta_put, _NO_TASK, era is Era.STATELESS)
 
 
-def _added_usually(found: Members, method: str, info: RawJson, era: Era) -> RawJson | None:
+def _completion_within(found: Members, *, names_server: bool) -> Change:
+    change = _completion(found, TOOLS_CALL, None, Era.INITIALIZE)
+    return change._replace(meta_keep=(SERVER_INFO,)) if names_server else change
+
+
+def _added_usually(found: Members, method: str, info: RawJson | None, era: Era) -> RawJson | None:
     """What is put in front of the members of a result of which none changes, as nearly always; None for any other."""
     is_typed = "resultType" in found
     if not found or (is_typed and era is Era.INITIALIZE) or not found.keys().isdisjoint(_MAY_CHANGE):
@@ -145,22 +203,21 @@ def _added_usually(found: Members, method: str, info: RawJson, era: Era) -> RawJ
 
 
 @lru_cache(maxsize=256)
-def _put_in_front(sample: RawJson, method: str, info: RawJson, era: Era) -> RawJson:
+def _put_in_front(sample: RawJson, method: str, info: RawJson | None, era: Era) -> RawJson:
     """The same for every result that has what the sample has, and other members that mean nothing here."""
     found = members(sample)
-    ((_, _, new),) = edits_of(found, 0, _completion(found, method, info, era))
-    return new
+    return "".join(new for _, _, new in edits_of(found, 0, _completion(found, method, info, era)))
 
 
-def _our_words(method: str) -> dict[str, RawJson]:
+def _our_words(*, is_cacheable: bool) -> dict[str, RawJson]:
     """What this era adds to a result of the other."""
-    return _COMPLETE | _NEVER_KEPT if method in CACHEABLE else dict(_COMPLETE)
+    return _COMPLETE | _NEVER_KEPT if is_cacheable else dict(_COMPLETE)
 
 
-def _own_words(found: Members, method: str) -> dict[str, RawJson]:
+def _own_words(found: Members, *, is_cacheable: bool) -> dict[str, RawJson]:
     """What changes in a result of this era: nobody but the host it is for may keep it (V-CACHE-1)."""
     put = {} if "resultType" in found else dict(_COMPLETE)
-    if method in CACHEABLE:
+    if is_cacheable:
         put |= _PRIVATE if _is_time(value_of(found, "ttlMs")) else _NEVER_KEPT
     elif "cacheScope" in found:
         put |= _PRIVATE

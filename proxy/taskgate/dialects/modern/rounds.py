@@ -6,20 +6,20 @@ What the server wants handed back crosses the gateway sealed (`tasks/states.py`)
 from hashlib import sha256
 from typing import Any
 
-from taskgate.dialects.amending import Change, edits_of
+from taskgate.dialects.amending import OURS, Change, edits_of
 from taskgate.dialects.intents import CallTool, Relay
 from taskgate.dialects.modern.declared import DECIDE, lacking
 from taskgate.dialects.modern.server_rounds import MAX_QUESTIONS
 from taskgate.dialects.needs import together
 from taskgate.dialects.params import Params
-from taskgate.dialects.reading import value_of
+from taskgate.dialects.reading import Edits, meta_of, value_of
 from taskgate.dialects.repeats import LONG, content
 from taskgate.dialects.stateless import Retry, Round
 from taskgate.errors import MalformedMessage
-from taskgate.mcp.jsonrpc import Member, Members, RawJson, RequestId, Response, dump, members, splice
+from taskgate.mcp.jsonrpc import Member, Members, RawJson, RequestId, Response, Shape, dump, members, removals, splice
 from taskgate.mcp.spans import MOST_MEMBERS, keys_of, read_pairs, skip_space
 from taskgate.mcp.versions import Peer
-from taskgate.mcp.vocabulary import SERVER_INFO, TOOLS_CALL
+from taskgate.mcp.vocabulary import RELATED_TASK, SERVER_INFO, TOOLS_CALL
 from taskgate.tasks.states import MAX_PASSED
 
 
@@ -54,13 +54,34 @@ def lacking_for(response: Response, host: Peer) -> dict[str, Any]:
     return missing
 
 
-def passed_round(id: RequestId, response: Response, state: str | None, info: RawJson) -> str:
-    """A round under the host's id, with our `state` as the one to hand back; None takes the server's out."""
+def passed_round(id: RequestId, response: Response, state: str | None, info: RawJson | None) -> str:
+    """A round under the host's id, with our `state` as the one to hand back; None takes the server's out.
+
+    `info` is told instead of what the server says that it is; None leaves that as it is.
+    """
     assert response.result is not None, "a round is a result"
     put = {} if state is None else {"requestState": dump(state)}
-    change = Change(put=put, drop=("requestState",), meta_put={SERVER_INFO: info}, keeps_protocol=True)
-    edits = edits_of(response.result.members or {}, response.result.start, change)
+    meta_put = {} if info is None else {SERVER_INFO: info}
+    change = Change(put=put, drop=("requestState",), meta_put=meta_put, keeps_hop=True)
+    found = response.result.members or {}
+    edits = edits_of(found, response.result.start, change)
+    edits += _without_foreign_keys(response.text, found.get("inputRequests"))
     return splice(response.text, [(*response.id_span, dump(id)), *edits])
+
+
+def _without_foreign_keys(text: str, requests: Member | None) -> Edits:
+    """The edits that take keys of `_meta` out of questions that do not cross; nearly always none."""
+    if requests is None or not any(key in text for key in (RELATED_TASK, OURS)):
+        return []
+    shape: Shape = {name: {"params": {"_meta": {}}} for name in keys_of(requests, MAX_QUESTIONS) or ()}
+    start = requests.start
+    edits: Edits = []
+    for asked in members(text[start : requests.end], shape).values():
+        params = (asked.members or {}).get("params")
+        meta = meta_of(params.members or {}) if params is not None else {}
+        gone = {name for name in meta if name == RELATED_TASK or name.startswith(OURS)}
+        edits += [(start + begin, start + end, by) for begin, end, by in removals(meta, gone)]
+    return edits
 
 
 def again(retry: Retry, state: str | None) -> CallTool | Relay:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from taskgate.dialects.amending import Change, changed
+from taskgate.dialects.extensions import Extension
 from taskgate.dialects.modern.breaches import broke
 from taskgate.dialects.modern.mrtr import ASKED
 from taskgate.dialects.modern.words import IN_ROUNDS
@@ -23,8 +24,8 @@ MAX_QUESTIONS: Final = 64
 _PARAMS: Final[Shape] = {"params": {"_meta": {}}}
 
 
-def round_of(method: str, id: int, response: Response) -> ServerRound | None:
-    """What a response asks for; see StatelessServerDialect."""
+def round_of(method: str, id: int, response: Response, extension: Extension | None = None) -> ServerRound | None:
+    """What a response asks for; see StatelessServerDialect. `extension` is that of the method."""
     if response.error is not None:
         return None
     assert response.result is not None, "a response without an error has a result"
@@ -32,7 +33,7 @@ def round_of(method: str, id: int, response: Response) -> ServerRound | None:
     if found is None:
         raise broke("its answer is no result")
     kind = found.get("resultType")
-    if kind is None or kind.value == "complete":
+    if kind is None or kind.value == "complete" or (extension is not None and extension.knows_result(kind.value)):
         return None
     if kind.value != "input_required" or method not in IN_ROUNDS:
         raise broke("its answer is of a kind that was not asked for")

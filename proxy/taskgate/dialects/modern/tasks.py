@@ -1,17 +1,22 @@
 """The shapes of tasks in 2026-07-28 (SEP-2663): ledger §5. Only shapes; who may see them is decided elsewhere.
 
-A tool's error is a completed task here (T-1), and nothing names a related task (T-7). `info` is what is told as the
-server's own, in every result.
+A tool's error is a completed task here (T-1), and nothing names a related task (T-7). `info` is what every result
+tells as serverInfo.
 """
 
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from taskgate.dialects.modern.mrtr import ASKED, input_request, input_requests
-from taskgate.dialects.modern.results import complete, large_complete, large_modern_error, modern_error
+from taskgate.dialects.modern.results import (
+    complete_within,
+    large_complete_within,
+    large_modern_error,
+    modern_error,
+)
 from taskgate.mcp.jsonrpc import RawJson, RequestId, dump, notification_text
 from taskgate.mcp.large import LargeJson, MessageText, Pieces, around
-from taskgate.mcp.vocabulary import NOTE_TASKS, SERVER_INFO, SUBSCRIPTION_ID, TOOLS_CALL
+from taskgate.mcp.vocabulary import NOTE_TASKS, SERVER_INFO, SUBSCRIPTION_ID
 from taskgate.tasks.record import Faulted, InputRequest, Succeeded, TaskRecord, TaskStatus
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -22,9 +27,12 @@ def create_result(record: TaskRecord, info: RawJson) -> RawJson:
     return f'{{"resultType":"task",{_task(record)},{_meta(SERVER_INFO, info)}}}'
 
 
-def get_result(record: TaskRecord, info: RawJson) -> MessageText:
-    """A GetTaskResult, with all that its state has to show (M-GET-1); a terminal record has its bodies."""
-    shown, meta = _shown(record), _meta(SERVER_INFO, info)
+def get_result(record: TaskRecord, info: RawJson, *, names_server: bool = True) -> MessageText:
+    """A GetTaskResult, with all that its state has to show (M-GET-1); a terminal record has its bodies.
+
+    `names_server` tells whether its result may say which server it is of.
+    """
+    shown, meta = _shown(record, names_server=names_server), _meta(SERVER_INFO, info)
     if isinstance(shown, Pieces):
         return shown.within(f'{{"resultType":"complete",{_task(record)}', f",{meta}}}")
     return f'{{"resultType":"complete",{_task(record)}{shown},{meta}}}'
@@ -35,10 +43,11 @@ def acknowledgement(info: RawJson) -> RawJson:
     return f'{{"resultType":"complete",{_meta(SERVER_INFO, info)}}}'
 
 
-def task_notification(record: TaskRecord, subscription: RequestId) -> MessageText:
+def task_notification(record: TaskRecord, subscription: RequestId, *, names_server: bool = True) -> MessageText:
     """The notification of what `tasks/get` would show, on the stream of that listen request (M-NOTIF-3, M-NOTIF-4)."""
     tail = f",{_meta(SUBSCRIPTION_ID, dump(subscription))}}}"
-    return around(f"{notification_text(NOTE_TASKS, '')[:-1]}{{{_task(record)}", _shown(record), f"{tail}}}")
+    shown = _shown(record, names_server=names_server)
+    return around(f"{notification_text(NOTE_TASKS, '')[:-1]}{{{_task(record)}", shown, f"{tail}}}")
 
 
 def presented_status(record: TaskRecord) -> TaskStatus:
@@ -67,15 +76,15 @@ def _task(record: TaskRecord) -> str:
     )
 
 
-def _shown(record: TaskRecord) -> MessageText:
+def _shown(record: TaskRecord, *, names_server: bool) -> MessageText:
     """The members that a state adds to a Task, each after its comma; "" where it adds none."""
     match record.outcome:
         case Succeeded(result=LargeJson() as result):
-            return around(',"result":', large_complete(result), "")
+            return around(',"result":', large_complete_within(result, names_server=names_server), "")
         case Faulted(error=LargeJson() as error):
             return around(',"error":', large_modern_error(error), "")
         case Succeeded(result=str(result)):
-            return f',"result":{complete(result, TOOLS_CALL, None)}'
+            return f',"result":{complete_within(result, names_server=names_server)}'
         case Faulted(error=str(error)):
             return f',"error":{modern_error(error)}'
     assert record.status not in (TaskStatus.COMPLETED, TaskStatus.FAILED), "the record was read without its bodies"

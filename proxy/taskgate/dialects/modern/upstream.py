@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from taskgate.dialects import outcomes
-from taskgate.dialects.amending import PROTOCOL, Change, changed
+from taskgate.dialects.amending import OF_HOP, Change, changed
 from taskgate.dialects.base import Answered, Noticed, ProgressTold, Server
+from taskgate.dialects.extensions import ExtensionPolicy
 from taskgate.dialects.modern import declared, outgoing, server_rounds, server_tasks, welcome
 from taskgate.dialects.modern.breaches import broke
 from taskgate.dialects.params import Params
@@ -33,12 +34,14 @@ from taskgate.mcp.jsonrpc import (
     splice,
 )
 from taskgate.mcp.spans import decode, read_object
-from taskgate.mcp.versions import Peer
+from taskgate.mcp.versions import Era, Peer, era_of
 from taskgate.tasks.events import CallFaulted, CallSucceeded
 
 MAX_DEPTH: Final = 256
 """How deep a server's message may nest: far above any real one, far below what would hurt to read."""
 
+_MOST_TOLD: Final = 256
+"""Hosts of whom it is remembered what is told."""
 _REFUSAL: Final = frozenset({"jsonrpc", "id", "error"})
 _NOTICES: Final = words.RELAYED_NOTICES - {words.NOTE_ELICITATION_COMPLETE}
 
@@ -46,11 +49,14 @@ _NOTICES: Final = words.RELAYED_NOTICES - {words.NOTE_ELICITATION_COMPLETE}
 class ModernUpstream:
     """The translator for servers of the stateless era; see StatelessServerDialect.
 
-    `version` is the gateway's own, told as client info.
+    `version` is the gateway's own, told as client info; `extensions` is what crosses.
     """
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, version: str, extensions: ExtensionPolicy) -> None:
         self._info = dump({"name": "taskgate", "version": version})
+        self._extensions = extensions
+        # By the objects themselves, which stay while they are here: nearly every request is for one that was told of.
+        self._told: dict[tuple[int, bool], tuple[Peer, RawJson]] = {}
 
     def discover(self, id: int, host: Peer | None) -> Written:
         return self.request(id, Saying(method=words.SERVER_DISCOVER), host)
@@ -59,7 +65,7 @@ class ModernUpstream:
         return welcome.read_discovery(response)
 
     def request(self, id: int, saying: Saying, host: Peer | None) -> Written:
-        return outgoing.request(id, saying, host, self._info)
+        return outgoing.request(id, saying, self._capabilities(host, saying), self._info)
 
     def listen(self, id: int, wants: Listened, host: Peer | None) -> Written:
         params = Params(outgoing.listening(wants))
@@ -79,7 +85,7 @@ class ModernUpstream:
             return response
         return _own(splice(response.text, [(response.result.start, response.result.end, page)]))
 
-    def hear(self, message: bytes) -> Said:
+    def hear(self, message: bytes, host: Peer | None) -> Said:
         heard = _read(message)
         match heard:
             case Response():
@@ -91,12 +97,15 @@ class ModernUpstream:
                 known = isinstance(token, int) and not isinstance(token, bool)
                 return ProgressTold(token, _plain(heard)) if known else None
             case Notification(method=words.NOTE_SUBSCRIBED):
-                return Subscribed(_granted(heard, "resourceSubscriptions"), _granted(heard, "taskIds"))
+                uris, tasks = _granted(heard, "resourceSubscriptions"), _granted(heard, "taskIds")
+                return Subscribed(uris, tasks, _granted_of(heard, self._extensions.all_filters))
             case Notification(method=words.NOTE_TASKS):
                 task = server_tasks.told(heard.params)
                 return None if task is None else TaskTold(task)
             case Notification(method=method) if method in _NOTICES:
                 return Noticed(_plain(heard))
+            case Notification(method=method) if host is not None and self._carries(method, host):
+                return Noticed(_plain(heard, names_stream=era_of(host.revision) is Era.STATELESS))
         return None
 
     def refusal_of(self, id: int, message: bytes) -> Response | None:
@@ -113,7 +122,7 @@ class ModernUpstream:
         return refused
 
     def round_of(self, method: str, id: int, response: Response) -> ServerRound | None:
-        return server_rounds.round_of(method, id, response)
+        return server_rounds.round_of(method, id, response, self._extensions.method(method))
 
     def serves_tasks(self, server: Server) -> bool:
         return server_tasks.declares_tasks(server.peer)
@@ -162,6 +171,23 @@ class ModernUpstream:
     def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
         return outcomes.outcome(response)
 
+    def _capabilities(self, host: Peer | None, saying: Saying) -> RawJson:
+        """What the server is told of a host; the tasks extension where a task is followed to its end (M-NEG-1)."""
+        if host is None:
+            return outgoing.capabilities({}, {}, follows_tasks=saying.follows_tasks)
+        known = self._told.get((id(host), saying.follows_tasks))
+        if known is not None:
+            return known[1]
+        carried = self._extensions.of_host(host.capabilities, era_of(host.revision), Era.STATELESS)
+        told = outgoing.capabilities(declared.declared(host), carried, follows_tasks=saying.follows_tasks)
+        if len(self._told) >= _MOST_TOLD:
+            self._told.clear()
+        self._told[id(host), saying.follows_tasks] = host, told
+        return told
+
+    def _carries(self, notification: str, host: Peer) -> bool:
+        return self._extensions.hears(notification, era_of(host.revision), Era.STATELESS)
+
     def _of_task(self, id: int, method: str, params: RawJson, host: Peer | None) -> Written:
         return self.request(id, Saying(method=method, params=Params(params), follows_tasks=True), host)
 
@@ -186,11 +212,23 @@ def _granted(notification: Notification, kind: str) -> frozenset[str]:
     return frozenset(name for name in names if isinstance(name, str)) if isinstance(names, list) else frozenset()
 
 
-def _plain(notification: Notification) -> Notification:
-    """The notification without what the protocol says of its stream: that ends at this hop (B-CONV-9)."""
-    if not any(name.startswith(PROTOCOL) for name in meta_of(notification.params)):
+def _granted_of(notification: Notification, filters: frozenset[str]) -> frozenset[str]:
+    """The members of extensions that a stream grants, by its first message."""
+    granted = value_of(notification.params, "notifications")
+    return frozenset(name for name in filters if isinstance(granted, dict) and granted.get(name) is True)
+
+
+def _plain(notification: Notification, *, names_stream: bool = False) -> Notification:
+    """The notification without what the protocol says of this hop alone (B-CONV-9).
+
+    With `names_stream` it goes on to name its stream: whoever passes it on names another one.
+    """
+    meta = meta_of(notification.params)
+    if OF_HOP.isdisjoint(meta):
         return notification
-    text = notification_text(notification.method, changed(notification.params_text, Change()))
+    stream = meta.get(words.SUBSCRIPTION_ID) if names_stream else None
+    put = {} if stream is None else {words.SUBSCRIPTION_ID: notification.text[stream.start : stream.end]}
+    text = notification_text(notification.method, changed(notification.params_text, Change(meta_put=put)))
     told = parse(text.encode(), max_depth=MAX_DEPTH)
     assert isinstance(told, Notification), "it was one before"
     return told

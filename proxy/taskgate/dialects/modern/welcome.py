@@ -7,8 +7,9 @@ from taskgate.dialects.base import MAX_WELCOME, ListedTool, Server, ToolPage
 from taskgate.dialects.catalogue import hints_of
 from taskgate.dialects.hiding import without_hidden
 from taskgate.dialects.modern.breaches import broke, refused
-from taskgate.dialects.reading import value_of
+from taskgate.dialects.reading import kept_info, meta_of, value_of
 from taskgate.dialects.stateless_server import CataloguePage
+from taskgate.dialects.welcomes import info_of, rest_of
 from taskgate.errors import MalformedMessage
 from taskgate.mcp.jsonrpc import Members, RawJson, Response, members
 from taskgate.mcp.mirrored import mirrored_arguments
@@ -34,14 +35,21 @@ def read_discovery(response: Response) -> Server | None:
     spoken = [revision for revision in MODERN if revision.value in versions]
     if not spoken:
         return None
-    capabilities, meta = found.get("capabilities"), found.get("_meta")
+    capabilities = found.get("capabilities")
     if capabilities is None or not isinstance(capabilities.value, dict):
         raise broke("it declared no capabilities")
-    info = value_of((meta.members or {}) if meta else {}, SERVER_INFO)
+    info = meta_of(found).get(SERVER_INFO)
+    said = None if info is None else info.value
     return Server(
-        peer=Peer(revision=spoken[-1], capabilities=capabilities.value, info=info if isinstance(info, dict) else {}),
+        peer=Peer(
+            revision=spoken[-1],
+            capabilities=capabilities.value,
+            info=kept_info(said) if isinstance(said, dict) else {},
+        ),
         capabilities=text[capabilities.start : capabilities.end],
         instructions=_string(text, found, "instructions"),
+        info=info_of(text, info),
+        rest=rest_of(text, found),
     )
 
 
@@ -98,8 +106,8 @@ def _result(response: Response, what: str) -> tuple[RawJson, Members]:
     assert response.result is not None, "a response without an error has a result"
     text = response.text[response.result.start : response.result.end]
     try:
-        # Capabilities are amended for hosts, which a repeated key would not let happen.
-        found = members(text, {"capabilities": {}, "_meta": {}})
+        # Both are amended for hosts, which a repeated key would not let happen.
+        found = members(text, {"capabilities": {"extensions": {}, "experimental": {}}, "_meta": {}})
     except MalformedMessage:
         raise broke(f"{what} repeats a key") from None
     kind = found.get("resultType")

@@ -20,6 +20,7 @@ class OpenStreams:
         self._audit = audit
         self._streams: Counter[str] = Counter()
         self._waits: Counter[str] = Counter()
+        self._of_extensions: Counter[str] = Counter()
 
     def one(self, caller: AuthContext) -> "Counted":
         """One more stream for the length of a block, however it ends. Raises TooManyTasks, of streams."""
@@ -27,6 +28,16 @@ class OpenStreams:
         if self._streams[caller.key] >= limit:
             raise self._refused("streams", "context", limit)
         return Counted(self._streams, caller.key)
+
+    def of_extension(self, caller: AuthContext, mount: str) -> "Counted":
+        """One more stream of an extension at that mount for the length of a block (X-EXT-32). Raises as `one`.
+
+        There may be as many as of the others, which are counted apart.
+        """
+        key, limit = f"{mount} {caller.key}", self._live.now.streams
+        if self._of_extensions[key] >= limit:
+            raise self._refused("streams", "context", limit)
+        return Counted(self._of_extensions, key)
 
     def wait(self, caller: AuthContext) -> "Counted":
         """One more wait for a result for the length of a block, however it ends. Raises TooManyTasks, of waits."""

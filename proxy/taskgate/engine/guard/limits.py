@@ -37,7 +37,7 @@ class Rejections:
         # What the other era is told besides is what it is told of any result.
         response = parse(text.encode(), max_depth=_DEPTH)
         assert isinstance(response, Response), "it has a result"
-        return self._dialect.answer(id, TOOLS_CALL, response, Era.INITIALIZE)
+        return self._dialect.answer(id, TOOLS_CALL, response, Era.INITIALIZE, self._dialect.info)
 
 
 def _takes_a_result(request: Request, era: Era) -> bool:

@@ -16,6 +16,7 @@ from taskgate.engine.pulse import Pulse
 from taskgate.engine.stateless.hearing import Telling
 from taskgate.errors import CutOff
 from taskgate.interruption import Interrupted, Interruptible
+from taskgate.mcp.jsonrpc import RequestId
 
 Awaited = TypeVar("Awaited")
 
@@ -30,9 +31,11 @@ class Attending:
         self._waiting: set[Interruptible] = set()
         self._stopping = False
 
-    def telling(self, exchange: Exchange, said: Stateless, *, passes_rounds: bool = False) -> Telling:
+    def telling(
+        self, exchange: Exchange, said: Stateless, id: RequestId | None = None, *, passes_rounds: bool = False
+    ) -> Telling:
         """Who hears a request for its host, and keeps its answer alive, for as long as the block is not over."""
-        telling = Telling(exchange, self._dialect, said, passes_rounds=passes_rounds)
+        telling = Telling(exchange, self._dialect, said, id, passes_rounds=passes_rounds)
         streams = exchange.inbound.accepts_stream
         if streams and not exchange.inbound.accepts_json:
             exchange.stream()

@@ -222,7 +222,7 @@ class Bringing:
         read = partial(parse, word.request.encode(), max_depth=DEPTH)
         said, request = _said(word.said), await offloaded(len(word.request), read)
         assert isinstance(request, Request), "nothing else comes back for a call"
-        intent = dialect.decode(request, said, offers_tasks=line.mount.offers_tasks)
+        intent = dialect.decode(request, said, offers_tasks=line.mount.offers_tasks, extensions=line.mount.extensions)
         assert isinstance(intent, Retry), "the state was read in it"
         with line:
             # No token travels: the server is told for the same caller, as they were when the call was made.

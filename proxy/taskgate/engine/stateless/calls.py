@@ -119,7 +119,7 @@ class Calls:
         if intent.method in IN_ROUNDS:
             return await self._carry(_errand(exchange, caller, line, said, intent))
         response = await self.forward(exchange, caller, line, said, intent)
-        answer = partial(self._dialect.answer, intent.id, intent.method, response, line.upstream.era)
+        answer = partial(self._dialect.answer, intent.id, intent.method, response, line.upstream.era, line.info)
         return Spoken(await offloaded(len(response.text), answer), error_of(response))
 
     async def forward(
@@ -127,7 +127,7 @@ class Calls:
     ) -> Response:
         """The server's response to a request of which the host is asked nothing. Raises as `call`."""
         errand = _errand(exchange, caller, line, said, intent)
-        with self._attending.telling(exchange, said) as telling:
+        with self._attending.telling(exchange, said, intent.id) as telling:
             return await self._attending.wait(exchange, errand.send(telling))
 
     async def retry(
@@ -184,8 +184,8 @@ class Calls:
 
     async def _decision(self, exchange: Exchange, line: Line, said: Stateless, call: CallTool) -> Decision:
         decision = self._tasks.decided(line, call.tool)
-        if decision is None:
-            # The server's own word of the tool is needed, and it may have to be met for it.
+        if decision is None or (decision.mode is Mode.REQUIRED and not said.declares_tasks):
+            # The server's own word of the tool is needed, also before a refusal; it may have to be met for it.
             decision = await self.meet(exchange, said, self._tasks.decide(line, call.tool))
         return decision
 

@@ -5,7 +5,7 @@ request is waited on (`attending`).
 """
 
 from collections.abc import Awaitable, Mapping
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from taskgate.dialects.needs import together
 from taskgate.dialects.progress import done_of, words_of
@@ -13,25 +13,46 @@ from taskgate.dialects.stateless import Stateless, StatelessDialect
 from taskgate.engine.messages import Exchange
 from taskgate.engine.pulse import Pulse
 from taskgate.engine.relay import STEP
-from taskgate.mcp.jsonrpc import Notification
-from taskgate.mcp.vocabulary import NOTE_MESSAGE, NOTE_PROGRESS
+from taskgate.mcp.jsonrpc import Notification, RequestId
+from taskgate.mcp.vocabulary import NOTE_MESSAGE, NOTE_PROGRESS, RELAYED_NOTICES
 from taskgate.upstream.hearer import ServerQuestion, Unkept
+
+_OF_CORE: Final = RELAYED_NOTICES | {NOTE_PROGRESS}
 
 
 class Telling(Unkept):
     """Hears one request for its host; see Hearer.
 
     Progress goes out under the host's own token and grows with every message (M-PROG-1), a log line where the request
-    wants to hear it (M-LOG-1). Everything else is none of the request's.
+    wants to hear it (M-LOG-1). What is heard of an extension crosses (X-EXT-23); where it names its stream, that is
+    `id`, the request's own. Everything else is none of the request's.
     """
 
-    __slots__ = ("_dialect", "_done", "_exchange", "_level", "_spoke", "_token", "missing", "passes_rounds", "pulse")
+    __slots__ = (
+        "_dialect",
+        "_done",
+        "_exchange",
+        "_id",
+        "_level",
+        "_spoke",
+        "_token",
+        "missing",
+        "passes_rounds",
+        "pulse",
+    )
 
     def __init__(
-        self, exchange: Exchange, dialect: StatelessDialect, said: Stateless, *, passes_rounds: bool = False
+        self,
+        exchange: Exchange,
+        dialect: StatelessDialect,
+        said: Stateless,
+        id: RequestId | None = None,
+        *,
+        passes_rounds: bool = False,
     ) -> None:
         self._exchange = exchange
         self._dialect = dialect
+        self._id = id
         self._token = said.progress_token
         self._level = said.log_level
         self._done: float | None = None
@@ -61,6 +82,8 @@ class Telling(Unkept):
             # The number that goes with them is ours: only what we made up meanwhile is further.
             self._done += STEP
             message = self._dialect.progress(self._token, self._done, words)
+        elif notification.method not in _OF_CORE:
+            message = self._dialect.notice(notification, None, self._id)
         else:
             return
         self._spoke = True

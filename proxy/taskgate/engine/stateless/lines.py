@@ -15,13 +15,15 @@ from typing import Any, Final, NamedTuple, Self
 
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
+from taskgate.dialects.base import Server
 from taskgate.dialects.reading import MAX_CAPABILITIES
+from taskgate.engine.denied_extensions import DeniedExtensions
 from taskgate.engine.guard.callers import speaker
 from taskgate.engine.mounts import Mount
 from taskgate.engine.places import asked_of
 from taskgate.errors import InvalidParams
-from taskgate.mcp.jsonrpc import Notification
-from taskgate.mcp.versions import Peer
+from taskgate.mcp.jsonrpc import Notification, RawJson
+from taskgate.mcp.versions import Era, Peer, era_of
 from taskgate.tasks.record import OwnerKey
 from taskgate.upstream.base import UpstreamSession
 from taskgate.upstream.hearer import ServerQuestion, Unkept
@@ -37,6 +39,9 @@ LOOKED_AT: Final = 8
 MOST_KEPT: Final = 256
 LONGEST_KEPT: Final = 4 * 1024
 """How many readings of capabilities are remembered, and the letters of the longest."""
+
+LONGEST_INFO: Final = 1024
+"""Letters of a serverInfo that is told with every result: one that holds its icons is told in the welcome alone."""
 
 Hear = Callable[[Notification], None]
 
@@ -58,6 +63,9 @@ class Line(Unkept):
         """Whether its host says that a server may ask it something."""
         self.caller = caller
         self.upstream: UpstreamSession = mount.upstream.session(self, self._speaks, peer)
+        self.info = mount.info
+        """What results tell as serverInfo; None tells what the server itself does."""
+        self._server_info: RawJson | None = None
         self.seen = clock.elapsed()
         self._listeners: list[Hear] = []
         self._uses = 0
@@ -84,6 +92,17 @@ class Line(Unkept):
         """What it was held for is over."""
         self._uses -= 1
         self.seen = self._clock.elapsed()
+
+    def move(self, mount: Mount) -> None:
+        """Be a line of that mount from now on, whose server is the same."""
+        self.mount = mount
+        self.info = mount.info or self._server_info
+
+    def met(self, server: Server) -> None:
+        """What the results of a server tell that it is, where they cannot say so themselves; see SessionHearer."""
+        is_short = server.info is not None and len(server.info) <= LONGEST_INFO
+        self._server_info = server.info if is_short and era_of(server.peer.revision) is Era.INITIALIZE else None
+        self.info = self.mount.info or self._server_info
 
     def listen(self, hear: Hear) -> None:
         """Let `hear` know what the server says of no call, until `unlisten`. It must not raise, nor wait."""
@@ -118,9 +137,13 @@ class Line(Unkept):
 
 
 class Lines:
-    """All lines of this process. `idle` is how long one is kept over which nothing goes."""
+    """All lines of this process. `idle` is how long one is kept over which nothing goes.
 
-    def __init__(self, *, clock: Clock, idle: timedelta) -> None:
+    What the host of a new one declares and does not cross is told to `denied`.
+    """
+
+    def __init__(self, *, clock: Clock, idle: timedelta, denied: DeniedExtensions) -> None:
+        self._denied = denied
         self._clock = clock
         self._idle = idle.total_seconds()
         # The owner who was not there for the longest in front. A plain dict would have to search for its front.
@@ -154,6 +177,7 @@ class Lines:
                 mount, caller, Peer(revision=peer.revision, capabilities=peer.capabilities, info={}), self._clock
             )
             self._make_room(its)
+            self._denied.of_host(mount, peer)
         its[kind] = line
         line.caller = caller
         return line
@@ -203,7 +227,7 @@ class Lines:
             else:
                 self._discard(line)
             return None
-        line.mount = mount
+        line.move(mount)
         return line
 
     def _make_room_for_owners(self) -> None:

@@ -26,6 +26,8 @@ from taskgate.dialects.stateless import (
 )
 from taskgate.engine.admission.rates import Quota, RateGate
 from taskgate.engine.admission.streams import OpenStreams
+from taskgate.engine.denied_extensions import DeniedExtensions
+from taskgate.engine.extension_requests import ExtensionRequests
 from taskgate.engine.guard.access import Access
 from taskgate.engine.messages import Exchange, Reply
 from taskgate.engine.mounts import Mount
@@ -38,7 +40,8 @@ from taskgate.engine.stateless.task_requests import TaskRequests
 from taskgate.errors import GatewayError, UpstreamFailed
 from taskgate.mcp.headers import check_params
 from taskgate.mcp.jsonrpc import Request
-from taskgate.mcp.vocabulary import TOOLS_LIST
+from taskgate.mcp.versions import Era
+from taskgate.mcp.vocabulary import MODERN_METHODS, TOOLS_LIST
 from taskgate.offload import offloaded
 
 _ABOUT_TASKS: Final = (GetTask, UpdateTask, CancelTask, OfLegacyTask)
@@ -57,6 +60,8 @@ class StatelessRequests:
     runner: Runner
     tasks: TaskRequests
     subscriptions: Subscriptions
+    extensions: ExtensionRequests
+    denied: DeniedExtensions
 
     async def answer(
         self, exchange: Exchange, mount: Mount, caller: AuthContext, request: Request, said: Stateless
@@ -64,7 +69,7 @@ class StatelessRequests:
         """The answer to one request, by what it said of itself. Raises GatewayError, and Interrupted when the host
         left."""
         # 1. What the request asks, in neutral words; its parameters are checked here.
-        intent = self.dialect.decode(request, said, offers_tasks=mount.offers_tasks)
+        intent = self.dialect.decode(request, said, offers_tasks=mount.offers_tasks, extensions=mount.extensions)
         asking = intent.request if isinstance(intent, Retry) else intent
         tool = asking.tool if isinstance(asking, CallTool) else None
         try:
@@ -116,6 +121,8 @@ class StatelessRequests:
                 return self.calls.retry(exchange, caller, line, said, intent)
             case Relay(method=method) if method == TOOLS_LIST:
                 return self._list_tools(exchange, caller, line, said, intent)
+            case Relay(method=method) if method not in MODERN_METHODS:
+                return self._relay_extension(exchange, caller, line, said, intent)
             case Relay():
                 return self.calls.relay(exchange, caller, line, said, intent)
             case Discover():
@@ -142,15 +149,34 @@ class StatelessRequests:
 
     async def _discover(self, exchange: Exchange, line: Line, said: Stateless, intent: Discover) -> Spoken:
         server = await self.calls.meet(exchange, said, line.upstream.open())
-        return Spoken(self.dialect.discovered(intent.id, server, offers_tasks=line.mount.offers_tasks))
+        mount = line.mount
+        self.denied.at_discovery(mount, said.peer, server.peer)
+        told = self.dialect.discovered(
+            intent.id, server, offers_tasks=mount.offers_tasks, extensions=mount.extensions, info=mount.info
+        )
+        return Spoken(told)
 
     async def _list_tools(
         self, exchange: Exchange, caller: AuthContext, line: Line, said: Stateless, intent: Relay
     ) -> Spoken:
         response = await self.calls.forward(exchange, caller, line, said, intent)
         shows = self.access.shown_to(caller, line.mount.name)
-        amend = partial(self.dialect.tools, intent.id, response, line.upstream.era, shows)
+        amend = partial(self.dialect.tools, intent.id, response, line.upstream.era, shows, line.info)
         return Spoken(await offloaded(len(response.text), amend), error_of(response))
+
+    async def _relay_extension(
+        self, exchange: Exchange, caller: AuthContext, line: Line, said: Stateless, intent: Relay
+    ) -> Spoken:
+        """The answer to a request of a carried extension. Raises UnknownMethod where it does not cross."""
+        mount, method = line.mount, intent.method
+        await self.calls.meet(exchange, said, line.upstream.open())
+        extension = self.extensions.extension_of(mount, method, Era.STATELESS, line.upstream.era)
+        work = self.calls.forward(exchange, caller, line, said, intent)
+        response = await self.extensions.hold(caller, mount, method, extension, work)
+        if response is None:
+            return Spoken(self.dialect.listened(intent.id))
+        answer = partial(self.dialect.answer, intent.id, method, response, line.upstream.era, line.info, extension)
+        return Spoken(await offloaded(len(response.text), answer), error_of(response))
 
     async def _look_up(self, exchange: Exchange, line: Line, said: Stateless, tool: str) -> ListedTool | None:
         """A tool in the server's catalogue, which may have to be read; None where it has none such, or cannot be had.

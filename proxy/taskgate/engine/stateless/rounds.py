@@ -46,14 +46,14 @@ class Rounds:
         era, id_ = errand.line.upstream.era, errand.request.id
         asked = self._dialect.round_of(response) if era is Era.STATELESS else None
         if asked is None:
-            answer = partial(self._dialect.answer, id_, errand.method, response, era)
+            answer = partial(self._dialect.answer, id_, errand.method, response, era, errand.line.info)
             return Spoken(answer() if len(response.text) <= LARGE else await aside(answer), error_of(response))
         undeclared = self._dialect.lacking(response, errand.said.peer)
         if undeclared:
             # The server was told what it may ask, and the host is not asked what it cannot be (M-MRTR-2).
             raise MissingCapability(undeclared)
         state = None if asked.state is None else await self._sealed(errand, Passed(asked.state))
-        return Spoken(self._dialect.passed_round(id_, response, state))
+        return Spoken(self._dialect.passed_round(id_, response, state, errand.line.info))
 
     async def ask(self, errand: Errand, flight: Flight, held: Held | None) -> Spoken:
         """What the host is asked, while the call waits for it. Raises TooManyTasks where no more calls may wait."""

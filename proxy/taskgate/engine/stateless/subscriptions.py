@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
+from taskgate.dialects.base import Server
 from taskgate.dialects.faults import RETRY_AFTER
 from taskgate.dialects.stateless import Listen, StatelessDialect, Subscription
 from taskgate.engine.admission.polls import Polls
@@ -28,6 +29,7 @@ from taskgate.errors import Draining, Forbidden, InsufficientScope, InvalidParam
 from taskgate.interruption import Interrupted
 from taskgate.mcp import vocabulary as words
 from taskgate.mcp.jsonrpc import Notification, RequestId
+from taskgate.mcp.versions import Era
 from taskgate.stores.base import TaskStore
 from taskgate.tasks.record import TaskId, TaskRecord
 
@@ -123,7 +125,8 @@ class Subscriptions:
         with ExitStack() as stack:
             granted = await self._grant(caller, line, intent.wants, found, stack)
             stream.say(self._dialect.subscribed(intent.id, granted))
-            hear = partial(self._hear, stream, intent.id, granted)
+            told = line.mount.extensions.behind(granted.filters)
+            hear = partial(self._hear, stream, intent.id, granted, told)
             line.listen(hear)
             stack.callback(line.unlisten, hear)
             tell = partial(self._tell_of, stream, intent.id)
@@ -140,7 +143,8 @@ class Subscriptions:
         tasks = None if wants.tasks is None else found.ids
         if not concerns_server(wants):
             return Subscription(resource_uris=wants.resource_uris, tasks=tasks)
-        has = declares(await line.upstream.open())
+        server = await line.upstream.open()
+        has = declares(server)
         agreed = []
         for uri in self._permitted(caller, line, wants) if has("resources", "subscribe") else ():
             if await self._resources.join(line, uri, caller):
@@ -152,6 +156,7 @@ class Subscriptions:
             resources=wants.resources and has("resources", "listChanged"),
             resource_uris=tuple(agreed) or None,
             tasks=tasks,
+            filters=_granted_filters(line, server, wants),
         )
 
     def _permitted(self, caller: AuthContext, line: Line, wants: Subscription) -> tuple[str, ...]:
@@ -162,11 +167,26 @@ class Subscriptions:
                 return wants.resource_uris
         return ()
 
-    def _hear(self, stream: ListenStream, id: RequestId, granted: Subscription, notification: Notification) -> None:
-        if is_granted(granted, notification):
+    def _hear(
+        self,
+        stream: ListenStream,
+        id: RequestId,
+        granted: Subscription,
+        of_extensions: frozenset[str],
+        notification: Notification,
+    ) -> None:
+        if is_granted(granted, notification) or notification.method in of_extensions:
             stream.say(self._dialect.published(id, notification))
 
     async def _tell_of(self, stream: ListenStream, id: RequestId, record: TaskRecord) -> None:
         await stream.room()
         stream.say(self._dialect.task_told(id, self._polls.advised(record)))
         self._changes.retrievals.note(record)
+
+
+def _granted_filters(line: Line, server: Server, wants: Subscription) -> tuple[str, ...]:
+    """The members of carried extensions that the server grants, of those asked for (X-EXT-24)."""
+    if not wants.filters:
+        return ()
+    declared = line.mount.extensions.filters(server.peer.capabilities, Era.STATELESS, line.upstream.era)
+    return tuple(sorted(line.upstream.grants(declared.intersection(wants.filters))))

@@ -31,7 +31,7 @@ def check_bounds(wants: Subscription) -> None:
 
 def concerns_server(wants: Subscription) -> bool:
     """Whether any of it is for the server to tell."""
-    return wants.tools or wants.prompts or wants.resources or bool(wants.resource_uris)
+    return wants.tools or wants.prompts or wants.resources or bool(wants.resource_uris) or bool(wants.filters)
 
 
 def declares(server: Server) -> Callable[[str, str], bool]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-from taskgate.dialects.base import DownstreamDialect
+from taskgate.dialects.base import DownstreamDialect, Server
 from taskgate.dialects.progress import read_progress
 from taskgate.dialects.questions import Question
 from taskgate.engine.admission.rules import Live
@@ -248,6 +248,9 @@ class TaskHearer:
 
 class _Nobody(Unkept):
     """Hears what belongs to no call of a session that has no host."""
+
+    def met(self, server: Server) -> None:
+        """See SessionHearer; nobody is there."""
 
     def notice(self, notification: Notification) -> None:
         """See Hearer; nobody is there."""

@@ -84,6 +84,14 @@ class LateAnswerDropped:
 
 
 @dataclass(frozen=True, slots=True)
+class ExtensionDenied:
+    """A side declared an extension that does not cross; `extension` is its identifier, which a peer may have chosen."""
+
+    mount: str
+    extension: str
+
+
+@dataclass(frozen=True, slots=True)
 class CredentialsGot:
     """A token for a server was asked for; `ok` tells whether there was one."""
 

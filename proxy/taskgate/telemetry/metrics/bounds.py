@@ -104,7 +104,8 @@ def _values(label: Label, configured: Configured) -> int:
     """How many values a label has that is not the first, `_OTHER` included."""
     settings = configured.settings
     if label.values is not None:
-        return len(label.values) + (label not in _WHOLE)
+        named = {labels.EXTENSION: configured.extensions, labels.METHOD: configured.methods}.get(label, ())
+        return len(label.values.keys() | named) + (label not in _WHOLE)
     if label is labels.UPSTREAM:
         return len(set(configured.upstreams.values())) + 2
     if label is labels.TOOL:

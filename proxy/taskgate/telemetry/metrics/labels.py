@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from taskgate.dialects.extensions import AUTHORIZATION, BUILT_IN, KNOWN_METHODS
 from taskgate.errors import AuthReason, StoreFault
 from taskgate.limits.caps import CapScope
 from taskgate.limits.rates import Scope
@@ -28,7 +29,8 @@ class Label:
     """A label, and its text for each value that a fact may carry.
 
     `values` is None where only the running gateway knows them: its build, upstreams, issuers, rate policies, store and
-    sinks, the tools it met, the tenants that its operator listed.
+    sinks, the tools it met, the tenants that its operator listed. A set may grow by names that the configuration has
+    besides; see `registry`.
     """
 
     name: str
@@ -74,7 +76,7 @@ _REFUSED_MEANINGS = (*_REFUSED_MESSAGES, *_REFUSED_REQUESTS, *_REFUSED_CALLERS, 
 REJECTION = _label("reason", (*_REFUSED_FRAMES, *_REFUSED_HEADS, *_REFUSED_MEANINGS))
 SIDE = _label("side", ("downstream", "upstream"))
 STREAM = _label("kind", ("response", "get", "listen"))
-METHOD = _label("mcp_method_name", sorted(METHODS_OF_HOSTS))
+METHOD = _label("mcp_method_name", sorted(METHODS_OF_HOSTS | KNOWN_METHODS))
 PROTOCOL = Label(
     name="mcp_protocol_version", values={None: "", **{revision.value: revision.value for revision in Revision}}
 )
@@ -131,6 +133,7 @@ _OF_TASKS = ("insert", "repeated", "load", "owner_of", "swap", "page", "renew", 
 _OF_SESSIONS = ("put", "find", "touch", "drop", "purge_sessions")
 _OF_REPLICAS = ("judge", "beat", "restore")
 OPERATION = _label("operation", (*_OF_TASKS, *_OF_SESSIONS, "census", "check", *_OF_REPLICAS))
+EXTENSION = _label("extension", sorted(BUILT_IN.keys() | AUTHORIZATION))
 FAULT = _label("fault", (fault.value for fault in StoreFault))
 
 AUDIT_EVENT = _label("event", sorted(EVENTS))

@@ -84,7 +84,7 @@ SERVED = histogram(
     labels.METHOD,
     labels.TIMED_TOOL,
     labels.ERROR,
-    room=Room(kept=_GOOD_REQUESTS | _BAD_CALLS, most=2, per_tool=2, shared=22),
+    room=Room(kept=_GOOD_REQUESTS | _BAD_CALLS, most=2, per_tool=2, shared=19),
 )
 PROTOCOLS = counter("taskgate_requests_by_protocol_total", "JSON-RPC requests of hosts, by revision.", labels.PROTOCOL)
 TOOL_CALLS = counter(

@@ -17,7 +17,19 @@ from taskgate.telemetry.metrics.catalogue import FAMILIES
 from taskgate.telemetry.metrics.counting import Count, Level, Times
 from taskgate.telemetry.metrics.exposition import Rest, written
 from taskgate.telemetry.metrics.families import Family, Kind, Values
-from taskgate.telemetry.metrics.labels import ISSUER, OTHER, POLICY, SINK, TENANT, TIMED_TOOL, TOOL, UPSTREAM, Label
+from taskgate.telemetry.metrics.labels import (
+    EXTENSION,
+    ISSUER,
+    METHOD,
+    OTHER,
+    POLICY,
+    SINK,
+    TENANT,
+    TIMED_TOOL,
+    TOOL,
+    UPSTREAM,
+    Label,
+)
 from taskgate.telemetry.metrics.message_families import OVERFLOWS
 from taskgate.telemetry.metrics.names import Domain, Names, Tenants, ToolNames
 from taskgate.telemetry.metrics.series import Metric, Series
@@ -42,6 +54,8 @@ class Registry:
             ISSUER: Names({OTHER: OTHER}),
             POLICY: Names({}),
             SINK: Names({}),
+            EXTENSION: Names(EXTENSION.values or {}),
+            METHOD: Names(METHOD.values or {}),
         }
         self._settings = MetricsSettings()
         self._families: dict[Family, Series[Any]] = {}
@@ -57,7 +71,13 @@ class Registry:
         """
         before, self._settings = self._settings, configured.settings
         self._names[UPSTREAM].adopt(configured.upstreams)
-        for label, names in ((ISSUER, configured.issuers), (POLICY, configured.policies), (SINK, configured.sinks)):
+        for label, names in (
+            (ISSUER, configured.issuers),
+            (POLICY, configured.policies),
+            (SINK, configured.sinks),
+            (EXTENSION, configured.extensions),
+            (METHOD, configured.methods),
+        ):
             self._names[label].adopt({name: name for name in names})
         self.tools.adopt(configured.settings)
         self.tenants.adopt(configured.settings)

@@ -59,6 +59,13 @@ CREDENTIALS = histogram(
     labels.RESULT,
     room=Room(most=2),
 )
+EXTENSIONS_DENIED = counter(
+    "taskgate_extensions_denied_total",
+    "Declarations of extensions that do not cross, by hosts and by upstreams.",
+    labels.UPSTREAM,
+    labels.EXTENSION,
+    room=Room(most=3, shared=6),
+)
 
 OF_PROGRAMS: Final = (RESTARTS, PROCESSES)
 """Of upstreams alone that are programs of ours."""
@@ -74,4 +81,5 @@ SERVERS: Final = (
     RESTARTS,
     PROCESSES,
     CREDENTIALS,
+    EXTENSIONS_DENIED,
 )

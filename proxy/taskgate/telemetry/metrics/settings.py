@@ -43,10 +43,11 @@ class Configured:
     """The names that a configuration gives, and its limits.
 
     `upstreams` maps the mounts that facts name to the labels of their upstreams; issuers, rate policies and sinks of
-    the audit log are their own labels, and `backend` is the store's. At `token_users` tokens are asked for, to show to
-    their upstreams; those of `programs` are programs of ours. `task_limit` is how many unfinished tasks there may be in
-    all, `queue_limits` how many calls may wait at each mount, `store_limit` how many bytes the store may
-    have, and `audit_queue` how many lines may wait for a sink; None is no limit.
+    the audit log are their own labels, and so are `extensions`, the identifiers that are named, and `methods`, those
+    that extensions are named to have; `backend` is the store's. At `token_users` tokens are asked for, to show to their
+    upstreams; those of `programs` are programs of ours. `task_limit` is how many unfinished tasks there may be in all,
+    `queue_limits` how many calls may wait at each mount, `store_limit` how many bytes the store may have, and
+    `audit_queue` how many lines may wait for a sink; None is no limit.
     """
 
     backend: str
@@ -54,6 +55,8 @@ class Configured:
     issuers: Collection[str] = ()
     policies: Collection[str] = ()
     sinks: Collection[str] = ()
+    extensions: Collection[str] = ()
+    methods: Collection[str] = ()
     token_users: Collection[str] = ()
     programs: Collection[str] = ()
     task_limit: int | None = None

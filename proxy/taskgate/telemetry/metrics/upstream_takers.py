@@ -16,6 +16,7 @@ def upstream_takers(registry: Registry) -> Takers:
     processes = registry.gauge(server_families.PROCESSES)
     sessions_lost = registry.counter(server_families.SESSIONS_LOST)
     credentials = registry.histogram(server_families.CREDENTIALS)
+    denied = registry.counter(server_families.EXTENSIONS_DENIED)
 
     def begun(fact: audit.UpstreamBegun) -> None:
         open_circuits[fact.mount,].set(0)
@@ -48,6 +49,9 @@ def upstream_takers(registry: Registry) -> Takers:
     def credentials_got(fact: audit.CredentialsGot) -> None:
         credentials[fact.mount, fact.ok].observe(fact.seconds)
 
+    def extension_denied(fact: audit.ExtensionDenied) -> None:
+        denied[fact.mount, fact.extension].inc()
+
     return {
         audit.UpstreamBegun: begun,
         audit.UpstreamRetried: retried,
@@ -58,4 +62,5 @@ def upstream_takers(registry: Registry) -> Takers:
         audit.ProgramsRun: programs,
         audit.SessionLost: session_lost,
         audit.CredentialsGot: credentials_got,
+        audit.ExtensionDenied: extension_denied,
     }

@@ -6,7 +6,7 @@ not there costs nothing but the spans.
 
 import asyncio
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from importlib import import_module
 from logging import NullHandler, getLogger
@@ -41,8 +41,9 @@ def build_tracing(
     clock: Clock,
     entropy: Entropy,
     task_ref: Callable[[str], str] | None = None,
+    methods: Callable[[], Collection[str]] = frozenset,
 ) -> OpenTelemetryTracing:
-    """Tracing as its operator wants it. Raises TracingUnavailable where something that it needs is not there."""
+    """See `open_tracing`. Raises TracingUnavailable where something that it needs is not there."""
     # Its own complaints name the collector's address, and come with each batch: ours come once.
     library = getLogger("opentelemetry")
     library.addHandler(NullHandler())
@@ -62,6 +63,7 @@ def build_tracing(
         trusts=settings.trusts,
         records_arguments=settings.records_arguments,
         task_ref=task_ref,
+        methods=methods,
         finish=Finish(provider, exporter),
     )
 

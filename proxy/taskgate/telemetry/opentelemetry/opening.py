@@ -3,7 +3,7 @@
 What must not live here: what is loaded only where tracing is on.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from taskgate.clock import Clock, Entropy
 from taskgate.telemetry.opentelemetry.extra import expect_installed
@@ -18,10 +18,12 @@ def open_tracing(
     clock: Clock,
     entropy: Entropy,
     task_ref: Callable[[str], str] | None = None,
+    methods: Callable[[], Collection[str]] = frozenset,
 ) -> Tracing:
     """Tracing with these settings; none without. To be closed.
 
-    `task_ref` tells of a task what everybody may know, None where nobody is to know any. Raises TracingUnavailable.
+    `task_ref` tells of a task what everybody may know, None where nobody is to know any. `methods` has those that
+    extensions have now. Raises TracingUnavailable.
     """
     if settings is None:
         return UNTRACED
@@ -29,4 +31,4 @@ def open_tracing(
     # It loads the SDK.
     from taskgate.telemetry.opentelemetry.exporting import build_tracing  # noqa: PLC0415
 
-    return build_tracing(settings, version=version, clock=clock, entropy=entropy, task_ref=task_ref)
+    return build_tracing(settings, version=version, clock=clock, entropy=entropy, task_ref=task_ref, methods=methods)

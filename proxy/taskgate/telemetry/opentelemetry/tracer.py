@@ -27,7 +27,7 @@ from taskgate.telemetry.opentelemetry.spans import SPAN_OF, LiveSpan, Means, kno
 from taskgate.telemetry.tracing import Span, Tracing
 
 OTHER: Final = "_OTHER"
-"""What a method is called that no revision has."""
+"""What a method is called that neither a revision nor an extension has."""
 LONGEST: Final = 8 * 1024
 """Letters of arguments that a span keeps; of longer ones it has the beginning."""
 
@@ -35,7 +35,8 @@ LONGEST: Final = 8 * 1024
 class OpenTelemetryTracing:
     """See Tracing. Of a host that is not believed (`trusts` False) a span is no child, but points at what it said.
 
-    `finish` is called at the end: it has everything exported, or gives up.
+    `methods` has those that extensions have, beside those of the core. `finish` is called at the end: it has everything
+    exported, or gives up.
     """
 
     def __init__(
@@ -46,12 +47,14 @@ class OpenTelemetryTracing:
         trusts: bool,
         records_arguments: bool,
         task_ref: Callable[[str], str] | None,
+        methods: Callable[[], Collection[str]],
         finish: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
         self._tracer = tracer
         self._means = Means(clock, task_ref)
         self._trusts = trusts
         self._records_arguments = records_arguments
+        self._methods = methods
         self._finish = finish
 
     def serving(
@@ -71,7 +74,7 @@ class OpenTelemetryTracing:
             said[words.VISIT] = here.id
             if here.caller is not None:
                 said[words.CONTEXT] = f"c_{here.caller.key}"
-        method = request.method if request.method in METHODS_OF_HOSTS else OTHER
+        method = request.method if request.method in METHODS_OF_HOSTS or request.method in self._methods() else OTHER
         span = self._begin(SpanKind.SERVER, method, mount, said, parent, links)
         if self._records_arguments and span is not None and method == TOOLS_CALL:
             arguments = request.params.get("arguments")

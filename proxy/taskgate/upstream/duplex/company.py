@@ -12,6 +12,7 @@ from typing import Final
 from taskgate.errors import UpstreamFailed
 from taskgate.mcp.jsonrpc import dump, error_text
 from taskgate.mcp.vocabulary import (
+    ERA_NOTICES,
     INTERNAL_ERROR,
     NOTE_CANCELLED,
     NOTE_MESSAGE,
@@ -82,14 +83,14 @@ class SharedBy:
             others = [reply for id_, reply in replies.items() if id_ not in listening and not _is_of_session(reply)]
             is_the_only_one = len(others) == 1 and self._is_of_one() and not self._given_up()
             return others[0] if is_the_only_one else None
-        if not listening:
+        if not listening and method in ERA_NOTICES:
             return None
         named = subscription_of(read)
         if named is None:
             is_the_only_one = len(listening) == 1 and not self.sessions and self._is_of_one()
             return replies[next(iter(listening))] if is_the_only_one else None
         # Some servers write the number as a text.
-        return next((replies[id_] for id_ in listening if str(id_) == str(named)), None)
+        return next((reply for id_, reply in replies.items() if str(id_) == str(named)), None)
 
     # --- whose it can be
 

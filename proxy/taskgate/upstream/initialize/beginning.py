@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 
 from taskgate.clock import Clock
+from taskgate.dialects.base import Server
 from taskgate.errors import UpstreamFailed
 from taskgate.mcp.versions import find_revision
 from taskgate.mcp.vocabulary import INITIALIZE
@@ -29,8 +30,8 @@ STREAM_PATIENCE: Final = 0.1
 class Beginnings:
     """Begins the conversations of one session.
 
-    What of `lasting` is left from before is asked for again. `unwelcome` is told when the server may have left its era,
-    `lost` when one of them is over though no call met its end.
+    What of `lasting` is left from before is asked for again. `met` hears who the server says that it is. `unwelcome` is
+    told when it may have left its era, `lost` when a conversation is over though no call met its end.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Beginnings:
         *,
         clock: Clock,
         lasting: Lasting,
+        met: Callable[[Server], None],
         unwelcome: Callable[[], None],
         lost: Callable[[Conversation], None],
     ) -> None:
@@ -47,6 +49,7 @@ class Beginnings:
         self._audience = audience
         self._clock = clock
         self._lasting = lasting
+        self._met = met
         self._unwelcome = unwelcome
         self._lost = lost
 
@@ -68,6 +71,7 @@ class Beginnings:
             await conversation.end()
             raise
         means.observer.answered(INITIALIZE, self._clock.elapsed() - began, None)
+        self._met(conversation.server)
         talk = Talk(means, conversation, await self._listen(conversation))
         talk.ask_again(self._lasting)
         return talk

@@ -23,7 +23,7 @@ from taskgate.tasks.events import CallFaulted, CallSucceeded
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call, Errand, Means
 from taskgate.upstream.catalogue import read_catalogue, what_is_left
-from taskgate.upstream.hearer import Hearer
+from taskgate.upstream.hearer import Hearer, unheard
 from taskgate.upstream.initialize.adopting import Adopting, Adoptions
 from taskgate.upstream.initialize.audience import Audience
 from taskgate.upstream.initialize.beginning import Beginnings
@@ -44,7 +44,8 @@ _TAKING_LONG: Final = frozenset({TOOLS_CALL, TASKS_RESULT})
 class HttpSession:
     """One session with one server; see UpstreamSession.
 
-    What of `lasting` is left from before is asked for again. `unwelcome` is told when the server may have left its era.
+    What of `lasting` is left from before is asked for again. `met` hears who the server says that it is, `unwelcome` is
+    told when it may have left its era.
     """
 
     era: Final = Era.INITIALIZE
@@ -58,6 +59,7 @@ class HttpSession:
         clock: Clock,
         lasting: Lasting,
         unwelcome: Callable[[], None],
+        met: Callable[[Server], None] = unheard,
         adoptions: Adoptions | None = None,
     ) -> None:
         self._means = means
@@ -70,7 +72,7 @@ class HttpSession:
         self._unwelcome = unwelcome
         audience = Audience(hearer=hearer, host=host, catalogue_changed=self._forget_tools)
         beginnings = Beginnings(
-            means, audience, clock=clock, lasting=lasting, unwelcome=unwelcome, lost=self._lose_conversation
+            means, audience, clock=clock, lasting=lasting, met=met, unwelcome=unwelcome, lost=self._lose_conversation
         )
         self._talk = SingleFlight(beginnings.begin)
         reach = Reach(self._ask, lambda: self._talk.value, self._made_ready, self.listed, self.tools)
@@ -96,7 +98,7 @@ class HttpSession:
     ) -> Response:
         """See UpstreamSession."""
         write = self._means.dialect.call
-        bounds = self._means.patience.of(tool)
+        bounds = self._means.patience.of(tool, method)
         errand = Errand(method, lambda id_: write(id_, method, params), bounds, hearer, speaker, log_level)
         ask = self._ask if tool is None or params is None else self._natives.way(tool, params, MUST_BE)
         response = await ask(errand)
@@ -159,6 +161,10 @@ class HttpSession:
         """See UpstreamSession."""
         known = self._catalogue.value
         return self._told.get(tool) if known is None else known.get(tool)
+
+    def grants(self, filters: frozenset[str]) -> frozenset[str]:
+        """See UpstreamSession. A server of this era has no filter: it tells of what it declares."""
+        return filters
 
     async def close(self) -> None:
         """See UpstreamSession."""

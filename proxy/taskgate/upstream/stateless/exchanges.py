@@ -14,6 +14,7 @@ from taskgate.dialects.base import Answered, Noticed, ProgressTold
 from taskgate.dialects.stateless_server import Written
 from taskgate.errors import UpstreamFailed
 from taskgate.mcp.jsonrpc import Response
+from taskgate.mcp.versions import Peer
 from taskgate.offload import LARGE, aside, offloaded
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
@@ -25,8 +26,9 @@ from taskgate.upstream.stateless.means import StatelessMeans
 class Exchanges:
     """The requests to one server."""
 
-    def __init__(self, means: StatelessMeans) -> None:
+    def __init__(self, means: StatelessMeans, host: Peer | None) -> None:
         self._means = means
+        self._host = host
 
     def ask(
         self, call: Call, written: Written, first_byte: timedelta | None, *, asks_who: bool = False
@@ -92,7 +94,8 @@ class Exchanges:
     async def _hear(self, message: bytes, call: Call) -> Response | None:
         """Act on a message of the call's stream; its response is handed back instead."""
         hear = self._means.dialect.hear
-        match hear(message) if len(message) <= LARGE else await heard_aside(partial(hear, message)):
+        host = self._host
+        match hear(message, host) if len(message) <= LARGE else await heard_aside(partial(hear, message, host)):
             case Answered(response) if response.id == call.id:
                 return response
             case ProgressTold(token, notification) if token == call.id:
@@ -107,9 +110,9 @@ class Exchanges:
     async def _document(self, call: Call, incoming: Incoming) -> Response:
         dialect = self._means.dialect
         async for message in incoming.messages():
-            hear = dialect.hear
+            hear = partial(dialect.hear, message, self._host)
             try:
-                heard = hear(message) if len(message) <= LARGE else await aside(partial(hear, message))
+                heard = hear() if len(message) <= LARGE else await aside(hear)
             except UpstreamFailed:
                 refusal = await offloaded(len(message), partial(dialect.refusal_of, call.id, message))
                 if refusal is None:

@@ -63,6 +63,8 @@ class ListenStream:
         """Whether the server has none like it, and so it has ended by itself."""
         self.tasks: frozenset[str] = frozenset()
         """The tasks that it tells of."""
+        self.filters: frozenset[str] = frozenset()
+        """The members of extensions that it grants."""
         self.is_heard = False
         """Whether the server tells on it at this moment."""
         # It is heard for everybody who comes to want the same.
@@ -145,7 +147,7 @@ class ListenStream:
             async for message in incoming.messages():
                 # Whatever cannot be read, it answers nothing: the stream is still good for the next message.
                 with suppress(UpstreamFailed):
-                    hear = partial(self._means.dialect.hear, message)
+                    hear = partial(self._means.dialect.hear, message, self._host)
                     if self._is_end(hear() if len(message) <= LARGE else await heard_aside(hear), id):
                         return
         finally:
@@ -153,9 +155,9 @@ class ListenStream:
 
     def _is_end(self, said: Said, id: int) -> bool:
         match said:
-            case Subscribed(uris, tasks):
+            case Subscribed(uris, tasks, filters):
                 again, self._granted, self.is_heard = self._granted is not None, uris, True
-                self.tasks = tasks
+                self.tasks, self.filters = tasks, filters
                 self._known.set()
                 self._stands(self, again=again)
             case Noticed(notification):

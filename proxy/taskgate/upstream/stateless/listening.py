@@ -5,7 +5,7 @@ live here: what is heard, and how one stream is held (`listen_stream`).
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from taskgate.clock import Clock
 from taskgate.dialects.base import Server
 from taskgate.dialects.stateless_server import Listened
 from taskgate.mcp.jsonrpc import Notification
-from taskgate.mcp.versions import Peer
+from taskgate.mcp.versions import Era, Peer, era_of
 from taskgate.upstream.lasting import MAX_URIS, Lasting
 from taskgate.upstream.stateless.listen_stream import ListenStream
 from taskgate.upstream.stateless.means import StatelessMeans
@@ -56,13 +56,22 @@ class Listening:
         """
         said = server.peer.capabilities
         kinds = Listened(
-            tools=_tells(said, "tools"), prompts=_tells(said, "prompts"), resources=_tells(said, "resources")
+            tools=_tells(said, "tools"),
+            prompts=_tells(said, "prompts"),
+            resources=_tells(said, "resources"),
+            filters=self._filters(said),
         )
         if kinds != self._kinds or self._newest is None or self._newest.is_over:
             self._kinds = kinds
             self._change()
         if self._newest is not None:
             await self._newest.known(STREAM_PATIENCE)
+
+    @property
+    def granted(self) -> frozenset[str]:
+        """The members of carried extensions that the server grants, as far as it has said."""
+        # One takes the place of another: what either grants is told.
+        return frozenset[str]().union(*(stream.filters for stream in self._streams))
 
     async def subscribe(self, uri: str, within: float) -> bool:
         """Listen to that resource too, once more; whether the server tells of it, as far as it says within seconds."""
@@ -89,6 +98,12 @@ class Listening:
         self._closed = True
         for stream in tuple(self._streams):
             await stream.close()
+
+    def _filters(self, said: Mapping[str, Any]) -> tuple[str, ...]:
+        if self._host is None:
+            return ()
+        policy, era = self._means.settings.extensions, era_of(self._host.revision)
+        return tuple(sorted(policy.filters(said, era, Era.STATELESS)))
 
     async def _tells_of(self, uri: str, within: float) -> bool:
         loop = asyncio.get_running_loop()

@@ -12,21 +12,17 @@ from taskgate.mcp.vocabulary import (
     INVALID_PARAMS,
     LOGGING_SET_LEVEL,
     METHOD_NOT_FOUND,
-    MODERN_METHODS,
-    MODERN_TASK_METHODS,
     PING,
     RESOURCES_SUBSCRIBE,
     RESOURCES_UNSUBSCRIBE,
-    SERVER_DISCOVER,
-    SUBSCRIPTIONS_LISTEN,
 )
 from taskgate.upstream.lasting import Lasting, level_of, uri_of
 from taskgate.upstream.stateless.listening import Listening
 from taskgate.upstream.stateless.means import StatelessMeans
 
 _SUBSCRIPTIONS: Final = (RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE)
-FORWARDED: Final = MODERN_METHODS - MODERN_TASK_METHODS - {SERVER_DISCOVER, SUBSCRIPTIONS_LISTEN}
-"""What the server itself answers."""
+SERVED_HERE: Final = frozenset({PING, LOGGING_SET_LEVEL, *_SUBSCRIPTIONS})
+"""What the server itself does not answer."""
 
 
 class LocalWords:

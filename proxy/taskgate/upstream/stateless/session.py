@@ -5,7 +5,7 @@ the wire (`exchanges`), rounds (`rounds`), what is told besides answers (`listen
 and its tools (`catalogue`), how long is waited (`waits`).
 """
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
@@ -22,7 +22,7 @@ from taskgate.tasks.events import CallFaulted, CallSucceeded
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call
 from taskgate.upstream.catalogue import what_is_left
-from taskgate.upstream.hearer import Hearer
+from taskgate.upstream.hearer import Hearer, unheard
 from taskgate.upstream.lasting import Lasting
 from taskgate.upstream.resting import Resumed, Resumes
 from taskgate.upstream.single import Abandoned
@@ -31,7 +31,7 @@ from taskgate.upstream.stateless.catalogue import Catalogue
 from taskgate.upstream.stateless.discovery import Discovery
 from taskgate.upstream.stateless.exchanges import Exchanges
 from taskgate.upstream.stateless.listening import Listening
-from taskgate.upstream.stateless.local import FORWARDED, LocalWords
+from taskgate.upstream.stateless.local import SERVED_HERE, LocalWords
 from taskgate.upstream.stateless.means import StatelessMeans
 from taskgate.upstream.stateless.native import NativeTasks
 from taskgate.upstream.stateless.rounds import Rounds
@@ -44,11 +44,20 @@ class StatelessSession:
     era: Final = Era.STATELESS
 
     def __init__(
-        self, means: StatelessMeans, *, hearer: Hearer, host: Peer | None, clock: Clock, lasting: Lasting
+        self,
+        means: StatelessMeans,
+        *,
+        hearer: Hearer,
+        host: Peer | None,
+        clock: Clock,
+        lasting: Lasting,
+        met: Callable[[Server], None] = unheard,
     ) -> None:
+        """`met` hears who the server says that it is."""
         self._means = means
+        self._met = met
         self._hearer = hearer
-        self._exchanges = Exchanges(means)
+        self._exchanges = Exchanges(means, host)
         self._waits = Waits(means, clock)
         self._catalogue = Catalogue(means, host, open_=self.open, ask=self._ask_for_page)
         self._listening = Listening(
@@ -59,7 +68,7 @@ class StatelessSession:
             host,
             exchanges=self._exchanges,
             waits=self._waits,
-            met=self._listening.begin,
+            met=self._begin,
             lost=self._catalogue.forget,
             clock=clock,
         )
@@ -86,12 +95,13 @@ class StatelessSession:
         repeated: Mapping[str, str] | None = None,
     ) -> Coroutine[Any, Any, Response]:
         """See UpstreamSession."""
-        if method not in FORWARDED:
+        if method in SERVED_HERE:
             return self._local.answer(method, params)
         level = log_level or self._local.log_level
         follows = method == TOOLS_CALL and self._host_knows_tasks
         saying = Saying(method=method, params=params, log_level=level, repeated=repeated, follows_tasks=follows)
-        call = Call(next(self._means.ids), hearer, self._means.patience.of(tool), speaker=speaker)
+        bounds = self._means.patience.of(tool, method)
+        call = Call(next(self._means.ids), hearer, bounds, speaker=speaker)
         return self._ask_for_tools(call, saying) if method == TOOLS_LIST else self._ask(call, saying, tool)
 
     async def run(
@@ -146,6 +156,10 @@ class StatelessSession:
     def listed(self, tool: str) -> ListedTool | None:
         """See UpstreamSession."""
         return self._catalogue.listed(tool)
+
+    def grants(self, filters: frozenset[str]) -> frozenset[str]:
+        """See UpstreamSession."""
+        return filters & self._listening.granted
 
     async def close(self) -> None:
         """See UpstreamSession. The server is not told: it has no session to end."""
@@ -202,6 +216,10 @@ class StatelessSession:
         except failures.Unwelcome:
             await self._discovery.see()
             raise
+
+    async def _begin(self, server: Server) -> None:
+        self._met(server)
+        await self._listening.begin(server)
 
     def _hear_aside(self, notification: Notification) -> None:
         if notification.method == NOTE_TOOLS_CHANGED:

@@ -20,11 +20,12 @@ from taskgate.dialects.base import (
     Params,
     Relay,
 )
+from taskgate.dialects.extensions import Extension, ExtensionPolicy
 from taskgate.dialects.legacy.downstream import LegacyDownstream
 from taskgate.dialects.reading import MAX_CAPABILITIES
 from taskgate.errors import InvalidParams, MalformedMessage, SessionRequired, TaskNotFound, UnknownMethod
 from taskgate.mcp.jsonrpc import parse
-from taskgate.mcp.versions import LEGACY, NEWEST, Peer, Revision
+from taskgate.mcp.versions import LEGACY, NEWEST, Era, Peer, Revision
 from taskgate.mcp.vocabulary import RELAYED_METHODS
 from taskgate.tasks.listing import EVERY, NEWEST_FIRST, TaskFilter, TaskOrder
 
@@ -35,9 +36,16 @@ TASKS_METHODS = {"tasks/get": GetTask, "tasks/result": AwaitTask, "tasks/cancel"
 OLDER = [revision for revision in LEGACY if not revision.has_tasks]
 
 
-def decode(text: str, revision: Revision | None = NEWEST, *, offers_tasks: bool = True) -> Intent:
+def decode(
+    text: str,
+    revision: Revision | None = NEWEST,
+    *,
+    offers_tasks: bool = True,
+    extensions: ExtensionPolicy = ExtensionPolicy(),  # noqa: B008 - a value
+) -> Intent:
     peer = None if revision is None else Peer(revision=revision, capabilities={}, info={})
-    return DIALECT.decode(parse(text.encode(), max_depth=64), peer, offers_tasks=offers_tasks)
+    message = parse(text.encode(), max_depth=64)
+    return DIALECT.decode(message, peer, offers_tasks=offers_tasks, extensions=extensions)
 
 
 def request(method: str, params: str | None = None, id_: str = "1") -> str:
@@ -182,12 +190,30 @@ def test_params_that_are_no_object_are_refused(method: str, params: str) -> None
 
 
 @pytest.mark.parametrize(
-    "method", ["nonsense", "", "tasks/list", "tasks/update", "server/discover", "Ping", "roots/list"]
+    "method", ["nonsense", "", "tasks/list", "tasks/update", "server/discover", "Ping", "roots/list", "events/list"]
 )
 def test_an_unknown_method_is_never_relayed(method: str) -> None:
     # Decisions d; tasks/list is not declared (L-CAP-2).
-    with pytest.raises(UnknownMethod, match=r"^Method not found$"):
-        decode(request(method))
+    for extensions in (ExtensionPolicy(), ExtensionPolicy(others=True)):
+        with pytest.raises(UnknownMethod, match=r"^Method not found$"):
+            decode(request(method), extensions=extensions)
+
+
+def test_a_request_of_a_carried_extension_is_relayed_at_mounts_without_tasks_too() -> None:
+    # X-EXT-20.
+    sent = request("skills/get", '{ "name" : "\\u00e9","task":1,"_meta":{"progressToken":"tok"} }')
+    params = Params('{ "name" : "\\u00e9","_meta":{"progressToken":', "} }")
+    for revision in LEGACY:
+        intent = decode(sent, revision, offers_tasks=False)
+        assert intent == Relay(id=1, method="skills/get", params=params, progress_token="tok")
+
+
+def test_a_request_of_an_extension_that_does_not_cross_is_unknown() -> None:
+    modern = Extension(methods=frozenset({"thing/do"}), eras=frozenset({Era.STATELESS}))
+    for extensions in (ExtensionPolicy(allowed={"com.example/thing": modern}), ExtensionPolicy(allowed={})):
+        for method in ("thing/do", "skills/get"):
+            with pytest.raises(UnknownMethod, match=r"^Method not found$"):
+                decode(request(method), extensions=extensions)
 
 
 # --- calls and tasks -----------------------------------------------------------------------------------------------
@@ -288,7 +314,7 @@ def test_a_call_of_wrong_types_is_refused(params: str | None, refusal: type[Exce
 def listing(params: str | None, revision: Revision = NEWEST, *, offers_tasks: bool = True) -> Intent:
     peer = Peer(revision=revision, capabilities={}, info={})
     message = parse(request("tasks/list", params, '"x"').encode(), max_depth=64)
-    return LISTING.decode(message, peer, offers_tasks=offers_tasks)
+    return LISTING.decode(message, peer, offers_tasks=offers_tasks, extensions=ExtensionPolicy())
 
 
 @pytest.mark.parametrize(
@@ -322,4 +348,5 @@ def test_the_other_methods_of_tasks_are_the_same_with_lists_and_without() -> Non
     peer = Peer(revision=NEWEST, capabilities={}, info={})
     for method in TASKS_METHODS:
         text = request(method, f'{{"taskId":"{ID}"}}')
-        assert LISTING.decode(parse(text.encode(), max_depth=64), peer, offers_tasks=True) == decode(text)
+        message = parse(text.encode(), max_depth=64)
+        assert LISTING.decode(message, peer, offers_tasks=True, extensions=ExtensionPolicy()) == decode(text)

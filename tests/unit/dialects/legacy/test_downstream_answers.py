@@ -74,13 +74,15 @@ CLAIMED = r'"io.model\u0063ontextprotocol/related-task":{"taskId":"of-the-server
             '"_meta":{"a/b": 1,"io.modelcontextprotocol/x":2},',
         ),
         (f',"_meta":{{{CLAIMED}, "c" : [ ] }}', ',"_meta":{"c" : [ ] }'),
+        (r'"_meta":{"a":1,"io.t\u0061skgate/x":{}},', '"_meta":{"a":1},'),
+        (',"_meta":{"io.taskgate/gateway":{}}', ""),
     ],
 )
 @pytest.mark.parametrize("name", ["answer", "tools"])
-def test_a_task_that_a_server_names_in_a_plain_result_is_cut_out_and_every_other_byte_stays(
+def test_a_task_or_gateway_that_a_server_names_in_a_plain_result_is_cut_out_and_every_other_byte_stays(
     meta: str, left: str, name: str
 ) -> None:
-    # T23: the host would take the answer for one of a task of that id.
+    # T23: the host would take the answer for one of a task of that id. X-EXT-27.
     body = '{@"tools":[]}' if meta.endswith(",") else '{"tools":[]@}'
     given = response(f'{{"jsonrpc":"2.0","id":3,"result":{body.replace("@", meta)}}}')
     told = DIALECT.answer(9, given) if name == "answer" else DIALECT.tools(9, given, None)
@@ -88,7 +90,7 @@ def test_a_task_that_a_server_names_in_a_plain_result_is_cut_out_and_every_other
 
 
 @pytest.mark.parametrize("meta", ['"_meta":{"a/b":1}', '"_meta":null', '"_meta":[1]'])
-def test_metadata_of_a_server_that_names_no_task_stays_to_the_byte(meta: str) -> None:
+def test_metadata_of_a_server_that_names_neither_stays_to_the_byte(meta: str) -> None:
     text = f'{{"jsonrpc":"2.0","id":3,"result":{{{meta},"tools":[]}}}}'
     assert DIALECT.answer(3, response(text)) == text
     assert DIALECT.tools(3, response(text), None) == text

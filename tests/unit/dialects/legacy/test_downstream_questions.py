@@ -17,6 +17,7 @@ from taskgate.dialects.base import (
     TellProgress,
     TellServer,
 )
+from taskgate.dialects.extensions import ExtensionPolicy
 from taskgate.dialects.legacy.downstream import LegacyDownstream
 from taskgate.mcp.jsonrpc import Notification, parse
 from taskgate.mcp.versions import LEGACY, NEWEST, Peer, Revision
@@ -29,7 +30,8 @@ DIALECT = LegacyDownstream("0.1.0")
 
 def decode(text: str, revision: Revision = NEWEST, *, offers_tasks: bool = True) -> Intent:
     peer = Peer(revision=revision, capabilities={}, info={})
-    return DIALECT.decode(parse(text.encode(), max_depth=64), peer, offers_tasks=offers_tasks)
+    message = parse(text.encode(), max_depth=64)
+    return DIALECT.decode(message, peer, offers_tasks=offers_tasks, extensions=ExtensionPolicy())
 
 
 def note(method: str, params: str) -> Notification:

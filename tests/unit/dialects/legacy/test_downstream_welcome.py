@@ -7,6 +7,7 @@ import pytest
 from helpers.memory_kept import memory_kept
 from helpers.schema import check_server_message
 from taskgate.dialects.base import OpenSession, Server
+from taskgate.dialects.extensions import ExtensionPolicy
 from taskgate.dialects.legacy.downstream import TASK_CAPABILITY, LegacyDownstream
 from taskgate.dialects.legacy.filters import FILTER_CAPABILITY
 from taskgate.mcp.versions import LEGACY, NEWEST, Peer, Revision
@@ -16,22 +17,30 @@ TASKS = f'"tasks":{TASK_CAPABILITY}'
 
 
 def welcome(
-    capabilities: str, *, revision: Revision = NEWEST, offers_tasks: bool = True, instructions: str | None = None
+    capabilities: str,
+    *,
+    revision: Revision = NEWEST,
+    offers_tasks: bool = True,
+    instructions: str | None = None,
+    server: Revision = Revision.R2024_11_05,
+    extensions: ExtensionPolicy = ExtensionPolicy(),  # noqa: B008 - a value
 ) -> str:
     intent = OpenSession(id="i", peer=Peer(revision=revision, capabilities={}, info={}))
     # What the server negotiated is its own affair: the two handshakes are independent.
-    peer = Peer(revision=Revision.R2024_11_05, capabilities=json.loads(capabilities), info={"name": "server"})
-    server = Server(peer=peer, capabilities=capabilities, instructions=instructions)
-    return DIALECT.welcome(intent, server, offers_tasks=offers_tasks)
+    peer = Peer(revision=server, capabilities=json.loads(capabilities), info={"name": "server"})
+    told = Server(peer=peer, capabilities=capabilities, instructions=instructions)
+    return DIALECT.welcome(intent, told, offers_tasks=offers_tasks, extensions=extensions)
 
 
 def whole(revision: Revision, capabilities: str, told: str = "") -> str:
     info = '{"name":"taskgate","version":"0.1.0"}'
-    result = f'{{"protocolVersion":"{revision}","capabilities":{capabilities},"serverInfo":{info}{told}}}'
+    meta = '"_meta":{"io.taskgate/gateway":{"version":"0.1.0"}}'
+    result = f'{{"protocolVersion":"{revision}","capabilities":{capabilities},"serverInfo":{info}{told},{meta}}}'
     return f'{{"jsonrpc":"2.0","id":"i","result":{result}}}'
 
 
-ODD = r'"logging":{ },"experimental":{"\u00e9":{"a":1E400,"a":123456789012345678901234567890}}'
+ODD = r'"logging":{ "\u00e9":{"a":1E400,"a":123456789012345678901234567890}}'
+UI = r'"io.modelcontextprotocol\/ui" : {"\u0061": 1.0}'
 
 # The server's capabilities, what a host with tasks reads, what any other host reads.
 CAPABILITIES: dict[str, tuple[str, str, str]] = {
@@ -55,10 +64,20 @@ CAPABILITIES: dict[str, tuple[str, str, str]] = {
         '{"prompts":{}}',
         '{"prompts":{}}',
     ),
+    "extensions that cross": (
+        f'{{"extensions":{{{UI} ,"com.example/x":{{}},"io.modelcontextprotocol/tasks":{{}}}},"tools":{{}}}}',
+        f'{{{TASKS},"extensions":{{{UI}}},"tools":{{}}}}',
+        f'{{"extensions":{{{UI}}},"tools":{{}}}}',
+    ),
+    "promises of others": (
+        '{"prompts":{},"events":{},"acme":{"a":1},"experimental":{"x":{}}}',
+        '{"prompts":{}}',
+        '{"prompts":{}}',
+    ),
     "all of them": (
         '{"prompts":{},"extensions":{},"tasks":{},"tools":{}}',
-        f'{{{TASKS},"prompts":{{}},"tools":{{}}}}',
-        '{"prompts":{},"tools":{}}',
+        f'{{{TASKS},"prompts":{{}},"extensions":{{}},"tools":{{}}}}',
+        '{"prompts":{},"extensions":{},"tools":{}}',
     ),
 }
 
@@ -85,6 +104,14 @@ def test_any_other_host_is_told_nothing_of_them(
     check_server_message(text, request_method="initialize")
 
 
+def test_what_a_revision_does_not_define_crosses_where_others_do_and_between_servers_and_hosts_of_one_era() -> None:
+    # X-EXT-5, X-EXT-55.
+    declared = '{"prompts":{},"acme":{"a": 1},"experimental":{"x":{}},"extensions":{"com.example/x":{}}}'
+    others = ExtensionPolicy(others=True)
+    assert welcome(declared, extensions=others) == whole(NEWEST, declared)
+    assert welcome(declared, extensions=others, server=Revision.R2026_07_28) == whole(NEWEST, '{"prompts":{}}')
+
+
 def test_hosts_that_cannot_be_told_apart_are_offered_no_list() -> None:
     # L-CAP-1, L-CAP-2.
     message = json.loads(welcome('{"tools":{},"tasks":{"list":{}}}'))
@@ -93,11 +120,13 @@ def test_hosts_that_cannot_be_told_apart_are_offered_no_list() -> None:
 
 def test_hosts_that_can_be_told_apart_are_offered_a_list() -> None:
     # L-CAP-1, L-CAP-2.
-    peer = Peer(revision=NEWEST, capabilities={}, info={})
+    peer = Peer(revision=NEWEST, capabilities={"tools": {}}, info={})
     server = Server(peer=peer, capabilities='{"tools":{}}', instructions=None)
     for revision in LEGACY:
         intent = OpenSession(id="i", peer=Peer(revision=revision, capabilities={}, info={}))
-        text = LegacyDownstream("0.1.0", lists=True).welcome(intent, server, offers_tasks=True)
+        text = LegacyDownstream("0.1.0", lists=True).welcome(
+            intent, server, offers_tasks=True, extensions=ExtensionPolicy()
+        )
         capabilities = json.loads(text)["result"]["capabilities"]
         tasks = {
             "tasks": {
@@ -115,11 +144,6 @@ def test_the_instructions_are_the_servers_to_the_byte(instructions: str) -> None
     text = welcome('{"tools":{}}', instructions=instructions)
     assert text == whole(NEWEST, f'{{{TASKS},"tools":{{}}}}', f',"instructions":{instructions}')
     check_server_message(text, request_method="initialize")
-
-
-def test_a_host_is_not_told_who_the_server_is() -> None:
-    # Decisions a.
-    assert json.loads(welcome("{}"))["result"]["serverInfo"] == {"name": "taskgate", "version": "0.1.0"}
 
 
 def test_what_a_server_declared_is_not_kept() -> None:

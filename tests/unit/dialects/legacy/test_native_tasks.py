@@ -9,6 +9,7 @@ import pytest
 from helpers.schema import check_client_message
 from requirements import covers
 from taskgate.dialects.base import TaskShown
+from taskgate.dialects.extensions import ExtensionPolicy
 from taskgate.dialects.legacy.native_tasks import LONGEST_TTL, MAX_ID, NativeTasks, related
 from taskgate.dialects.legacy.upstream import LegacyUpstream
 from taskgate.dialects.outcomes import MAX_SUMMARY
@@ -194,7 +195,7 @@ def test_what_a_task_says_of_itself_is_bounded_and_can_be_written(said: Any, mes
 def test_a_server_tells_by_itself_how_a_task_is() -> None:
     def heard(params: Any) -> object:
         note = {"jsonrpc": "2.0", "method": "notifications/tasks/status", "params": params}
-        return LegacyUpstream("1").hear(json.dumps(note).encode(), None)
+        return LegacyUpstream("1", ExtensionPolicy()).hear(json.dumps(note).encode(), None)
 
     assert heard(task(status="failed", statusMessage="No")) == TaskShown(
         ServerTask(ID, FAILED, "No", TIMES["lastUpdatedAt"])

@@ -85,6 +85,10 @@ CUT: dict[str, tuple[str, str]] = {
     "the idempotency key": (f'{{"_meta":{{{KEY}:"k"}}}}', '{"_meta":{}}'),
     "key and relation": (f'{{"_meta":{{{KEY}:"k", "x" : 2,{RELATED}:1}},"a":1}}', '{"_meta":{"x" : 2},"a":1}'),
     "a key further down stays": (f'{{"arguments":{{{KEY}:"k"}}}}', f'{{"arguments":{{{KEY}:"k"}}}}'),
+    "what begins as our keys do": (
+        '{"_meta":{"io.taskgate/x":1, "io.taskgatex/a" : 2,"io.taskgate/gateway":{}}}',
+        '{"_meta":{"io.taskgatex/a" : 2}}',
+    ),
     "trace keys stay": (
         '{"_meta":{"traceparent": "00-1","x":{"task":1}}}',
         '{"_meta":{"traceparent": "00-1","x":{"task":1}}}',

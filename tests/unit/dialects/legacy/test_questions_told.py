@@ -141,6 +141,15 @@ def test_a_task_that_a_server_made_up_is_left_out(text: str, token: str | None) 
     check_server_message(told, request_method=None)
 
 
+@pytest.mark.parametrize("token", [None, "p"])
+def test_the_name_of_a_stream_of_the_other_era_is_left_out(token: str | None) -> None:
+    # X-EXT-23.
+    named = ',"_meta":{ "io.modelcontextprotocol/subscriptionId" : 3 , "k":1}'
+    told = notice_text(notification(LOG.replace("@", named)), token, None)
+    assert told == LOG.replace("@", ',"_meta":{ "k":1}')
+    check_server_message(told, request_method=None)
+
+
 @pytest.mark.parametrize("meta", ["", ',"_meta":{ }', ',"_meta":{"k":{"a":1,"a":2}}', ',"_meta":7'])
 @pytest.mark.parametrize("text", [PROGRESS, LOG], ids=["progress", "log"])
 def test_a_notification_of_a_plain_call_keeps_every_other_byte(text: str, meta: str) -> None:

@@ -5,6 +5,7 @@ import pytest
 from requirements import covers
 from taskgate.dialects.amending import edits_of
 from taskgate.dialects.base import Foreign
+from taskgate.dialects.extensions import Extension
 from taskgate.dialects.legacy.results import (
     answer,
     fitting_error,
@@ -194,6 +195,46 @@ def test_any_other_error_stays_to_the_byte(method: str, error: str) -> None:
 def test_a_large_error_of_a_call_has_a_code_that_means_the_same_here() -> None:
     error = '{"code":-32021,"message":"é"}'
     assert joined(large_fitting_error(LargeJson(error.encode()))) == fitting_error(error, "tools/call") != error
+
+
+# --- methods of carried extensions -----------------------------------------------------------------------------------
+
+THING = Extension(
+    methods=frozenset({"thing/do"}), result_types=frozenset({"partial"}), codes=frozenset({-32021, -32023})
+)
+OF_THING = Foreign("thing/do", NEWEST, THING)
+
+
+@pytest.mark.parametrize("kind", ["", '"resultType":"complete",', '"resultType":"partial",'])
+def test_a_result_of_an_extension_loses_what_this_era_does_not_know(kind: str) -> None:
+    # X-EXT-21.
+    given = response(f'"result":{{{kind}{KEPT},"a": 1e999,"_meta":{{{INFO},"{P}x":1}}}}')
+    told = f'{{"a": 1e999,"_meta":{{"{P}x":1}}}}'
+    assert answer("h", given, OF_THING) == f'{{"jsonrpc":"2.0","id":"h" ,"result":{told}}}'
+
+
+@pytest.mark.parametrize("kind", ['"other"', '"task"', '"input_required"', "null", "7", '["partial"]', '{"partial":1}'])
+def test_a_result_of_a_kind_that_its_extension_does_not_have_is_the_servers_fault(kind: str) -> None:
+    # X-EXT-22.
+    given = response(f'"result":{{"resultType":{kind}}}')
+    assert not is_complete(given, THING)
+    assert read(answer("h", given, OF_THING))["error"]["data"]["reason"] == "malformed"
+
+
+def test_a_kind_of_an_extension_is_none_of_any_other_method() -> None:
+    given = response('"result":{"resultType":"partial"}')
+    assert is_complete(given, THING)
+    assert not is_complete(given)
+    assert read(answer("h", given, Foreign("tools/list", NEWEST)))["error"]["data"]["reason"] == "malformed"
+
+
+@pytest.mark.parametrize(("code", "told"), [(-32023, -32023), (-32021, -32021), (-32022, -32603), (-32099, -32099)])
+def test_codes_of_an_extension_stay_for_its_methods(code: int, told: int) -> None:
+    # X-EXT-31.
+    error = f'{{"code":{code},"message":"\\u00e9"}}'
+    assert read(fitting_error(error, "thing/do", THING))["code"] == told
+    found = read(answer("h", response(f'"error":{error}'), OF_THING))
+    assert (found["error"]["code"], found["error"]["message"]) == (told, "é")
 
 
 # --- outcomes of tasks ---------------------------------------------------------------------------------------------

@@ -124,6 +124,24 @@ def test_a_decision_hears_what_the_server_hints_of_the_tool() -> None:
     assert heard == [{"readOnlyHint": True}, {}]
 
 
+FOR_VIEWS = '"_meta":{"ui":{ "visibility":["app"]}}'
+
+
+@pytest.mark.parametrize(
+    ("word", "said", "seen"),
+    [
+        (TaskSupport.FORBIDDEN, "", ""),
+        (TaskSupport.FORBIDDEN, '"execution":{"x":1},', '"execution":{"x":1},'),
+        (TaskSupport.FORBIDDEN, '"execution":null,', '"execution":null,'),
+        (TaskSupport.FORBIDDEN, '"execution":{"taskSupport":"required"},', '"execution":{"taskSupport":"forbidden"},'),
+        (TaskSupport.OPTIONAL, "", '"execution":{"taskSupport":"optional"},'),
+    ],
+)
+def test_a_tool_for_views_alone_gets_no_word_that_says_what_none_says(word: TaskSupport, said: str, seen: str) -> None:
+    page = f'{{"tools":[{{%s"name":"t",{FOR_VIEWS}}}]}}'
+    assert amend_tools(page % said, lambda *_: word) == page % seen
+
+
 UNTOUCHED = {
     "no list": '{"nextCursor":"c"}',
     "a list that is an object": '{"tools":{"name":"t"}}',

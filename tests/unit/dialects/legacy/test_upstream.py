@@ -6,13 +6,14 @@ import pytest
 
 from helpers.schema import check_client_message
 from taskgate.dialects.base import MAX_WELCOME, ListedTool, Params, ToolPage
+from taskgate.dialects.extensions import ExtensionPolicy
 from taskgate.dialects.legacy.upstream import LegacyUpstream
 from taskgate.errors import UpstreamFailed
 from taskgate.mcp.jsonrpc import Response, parse
 from taskgate.mcp.versions import LEGACY, Peer, Revision
 from taskgate.tasks.policy import TaskSupport
 
-DIALECT = LegacyUpstream("0.1.0")
+DIALECT = LegacyUpstream("0.1.0", ExtensionPolicy())
 REFUSED = '{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"at 10.0.0.7"}}'
 NO_OBJECTS = ["null", "true", "7", '"x"', "[]", '[{"tools":[]}]']
 
@@ -40,6 +41,29 @@ def test_the_handshake_offers_the_newest_revision_and_no_capability() -> None:
     params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
     assert json.loads(text) == {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
     check_client_message(text)
+
+
+@pytest.mark.parametrize("revision", [Revision.R2025_11_25, Revision.R2026_07_28])
+def test_the_handshake_tells_what_crosses_of_a_host_beside_what_it_can_be_asked(revision: Revision) -> None:
+    # X-EXT-6, X-APP-1.
+    ui = {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}
+    tasks = {"io.modelcontextprotocol/tasks": {}}
+    said = {"roots": {}, "extensions": {**ui, **tasks, "com.example/x": {}}, "experimental": {"x": {}}, "acme": {}}
+    host = Peer(revision=revision, capabilities=said, info={})
+    assert json.loads(DIALECT.handshake(1, host))["params"]["capabilities"] == {"roots": {}, "extensions": ui}
+    check_client_message(DIALECT.handshake(1, host))
+
+
+@pytest.mark.parametrize(("revision", "told"), [(Revision.R2024_11_05, True), (Revision.R2026_07_28, False)])
+def test_the_handshake_tells_what_no_revision_defines_where_others_cross_and_both_are_of_this_era(
+    revision: Revision, told: bool
+) -> None:
+    # X-EXT-55.
+    said = {"experimental": {"x": {}}, "acme": {}, "extensions": {"com.example/x": {}}}
+    text = LegacyUpstream("0.1.0", ExtensionPolicy(others=True)).handshake(
+        1, Peer(revision=revision, capabilities=said, info={})
+    )
+    assert json.loads(text)["params"]["capabilities"] == (said if told else {})
 
 
 @pytest.mark.parametrize("revision", LEGACY)

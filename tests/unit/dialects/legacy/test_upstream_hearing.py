@@ -6,14 +6,16 @@ import pytest
 
 from helpers.schema import check_client_message
 from taskgate.dialects.base import Answered, Noticed, ProgressTold, Questioned
+from taskgate.dialects.extensions import Extension, ExtensionPolicy
 from taskgate.dialects.legacy.upstream import MAX_DEPTH, LegacyUpstream
 from taskgate.errors import UpstreamFailed
 from taskgate.mcp.jsonrpc import Notification, Response, parse
+from taskgate.mcp.versions import Era, Peer, Revision
 from taskgate.mcp.vocabulary import RELAYED_NOTICES
 from taskgate.tasks.events import CallFaulted, CallSucceeded
 from taskgate.tasks.record import FaultReason
 
-DIALECT = LegacyUpstream("0.1.0")
+DIALECT = LegacyUpstream("0.1.0", ExtensionPolicy())
 
 
 def response(text: str) -> Response:
@@ -90,6 +92,38 @@ DROPPED = ["notifications/initialized", "notifications/tasks/status", "ping", "n
 @pytest.mark.parametrize("method", DROPPED)
 def test_any_other_notification_is_dropped(method: str) -> None:
     assert DIALECT.hear(f'{{"jsonrpc":"2.0","method":"{method}","params":{{"requestId":1}}}}'.encode(), None) is None
+
+
+CHANGED = Extension(notifications=frozenset({"notifications/thing/changed"}), eras=frozenset(Era))
+OF_ERA = Extension(notifications=frozenset({"notifications/other/changed"}))
+CARRYING = LegacyUpstream("0.1.0", ExtensionPolicy(allowed={"com.example/thing": CHANGED, "com.example/other": OF_ERA}))
+
+
+def changed(thing: str) -> str:
+    return f'{{ "jsonrpc":"2.0","method":"notifications/{thing}/changed","params":{{"a": 1.0,"_meta":{{"b":2}}}} }}'
+
+
+@pytest.mark.parametrize(
+    ("thing", "revision", "is_heard"),
+    [
+        ("thing", Revision.R2025_11_25, True),
+        ("thing", Revision.R2026_07_28, True),
+        ("other", Revision.R2024_11_05, True),
+        ("other", Revision.R2026_07_28, False),
+        ("third", Revision.R2025_11_25, False),
+    ],
+)
+def test_a_notification_of_an_extension_is_passed_on_where_it_crosses(
+    thing: str, revision: Revision, is_heard: bool
+) -> None:
+    # X-EXT-23.
+    heard = CARRYING.hear(changed(thing).encode(), Peer(revision=revision, capabilities={}, info={}))
+    assert (isinstance(heard, Noticed) and heard.notification.text) == (is_heard and changed(thing))
+
+
+def test_a_notification_of_an_extension_is_for_nobody_where_no_host_is_known() -> None:
+    # X-EXT-42.
+    assert CARRYING.hear(changed("thing").encode(), None) is None
 
 
 GARBAGE: dict[str, bytes] = {

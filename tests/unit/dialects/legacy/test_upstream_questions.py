@@ -7,11 +7,12 @@ import pytest
 
 from requirements import covers
 from taskgate.dialects.base import Asked, Params, Question, Questioned, Withdrawn
+from taskgate.dialects.extensions import ExtensionPolicy
 from taskgate.dialects.legacy.upstream import LegacyUpstream
 from taskgate.mcp.jsonrpc import Notification, parse
 from taskgate.mcp.versions import Peer, Revision
 
-DIALECT = LegacyUpstream("1.0")
+DIALECT = LegacyUpstream("1.0", ExtensionPolicy())
 TASK = '"io.modelcontextprotocol/related-task":{"taskId":"theirs"}'
 ABLE = Peer(
     revision=Revision.R2025_11_25,

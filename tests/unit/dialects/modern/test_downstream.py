@@ -6,6 +6,7 @@ import pytest
 
 from requirements import covers
 from taskgate.dialects.classify import declares_tasks
+from taskgate.dialects.extensions import BUILT_IN, EVENTS, ExtensionPolicy
 from taskgate.dialects.intents import CallTool, CancelTask, GetTask, Relay
 from taskgate.dialects.modern.downstream import ModernDownstream
 from taskgate.dialects.modern.words import IN_ROUNDS, RELAYED
@@ -36,7 +37,13 @@ def request(method: str, members: str = "", meta: str = META) -> str:
     return f'{{"jsonrpc":"2.0","id":"h","method":"{method}","params":{{{members}{"," if members else ""}{meta}}}}}'
 
 
-def decode(text: str, capabilities: dict[str, Any] | None = None, *, offers_tasks: bool = True) -> StatelessIntent:
+def decode(
+    text: str,
+    capabilities: dict[str, Any] | None = None,
+    *,
+    offers_tasks: bool = True,
+    extensions: ExtensionPolicy = ExtensionPolicy(),  # noqa: B008 - a value
+) -> StatelessIntent:
     sent = parse(text.encode(), max_depth=64)
     assert isinstance(sent, Request)
     declared = EXTENSION if capabilities is None else capabilities
@@ -46,7 +53,7 @@ def decode(text: str, capabilities: dict[str, Any] | None = None, *, offers_task
         progress_token=value_of(meta_of(sent.params), "progressToken"),
         declares_tasks=declares_tasks(declared),
     )
-    return DIALECT.decode(sent, said, offers_tasks=offers_tasks)
+    return DIALECT.decode(sent, said, offers_tasks=offers_tasks, extensions=extensions)
 
 
 # --- which methods exist -------------------------------------------------------------------------------------------
@@ -70,6 +77,31 @@ def test_what_a_server_answers_is_passed_on(method: str) -> None:
     assert decode(request(method, '"uri":"a:b"', meta), {}) == Relay(
         id="h", method=method, params=Params('{"uri":"a:b","_meta":{"progressToken":', "}}"), progress_token=7
     )
+
+
+def test_a_request_of_a_carried_extension_is_passed_on() -> None:
+    # X-EXT-20.
+    meta = '"_meta":{"io.modelcontextprotocol/clientInfo":{},"progressToken":7,"a/b":1.0}'
+    assert decode(request("skills/get", '"name":"a","task":1', meta), {}, offers_tasks=False) == Relay(
+        id="h",
+        method="skills/get",
+        params=Params('{"name":"a","_meta":{"progressToken":', ',"a/b":1.0}}'),
+        progress_token=7,
+    )
+
+
+@pytest.mark.parametrize("method", ["skills/list", "events/list", "com.example/do"])
+def test_one_of_an_extension_that_does_not_cross_is_unknown(method: str) -> None:
+    with pytest.raises(UnknownMethod):
+        decode(request(method), extensions=ExtensionPolicy(allowed={}, others=True))
+
+
+def test_a_host_listens_to_what_crosses_of_extensions() -> None:
+    # X-EXT-24.
+    listens = request("subscriptions/listen", '"notifications":{"eventsListChanged":true}')
+    carried = ExtensionPolicy(allowed={EVENTS: BUILT_IN[EVENTS]})
+    assert decode(listens, extensions=carried) == Listen(id="h", wants=Subscription(filters=("eventsListChanged",)))
+    assert decode(listens) == Listen(id="h", wants=Subscription())
 
 
 # --- tools/call ----------------------------------------------------------------------------------------------------

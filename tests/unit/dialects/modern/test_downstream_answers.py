@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from taskgate.dialects.base import Server
+from taskgate.dialects.extensions import BUILT_IN, SKILLS, ExtensionPolicy
 from taskgate.dialects.intents import Relay
 from taskgate.dialects.modern.downstream import ModernDownstream
 from taskgate.dialects.params import Params
@@ -15,7 +16,7 @@ from taskgate.mcp.jsonrpc import Notification, Response, parse
 from taskgate.mcp.large import LargeJson, joined
 from taskgate.mcp.versions import Era, Peer, Revision
 from taskgate.tasks.record import Faulted, FaultReason, InputRequest, Succeeded, TaskRecord, TaskStatus, ToolCall
-from unit.dialects.modern.judge import TOLD, check, check_task, read
+from unit.dialects.modern.judge import INFO, TOLD, check, check_task, read
 
 RecordMaker = Callable[..., TaskRecord]
 
@@ -28,6 +29,7 @@ OWN_TOOLS = " , ".join(
 PUBLIC, PRIVATE = '"public"', '"private"'
 FORM = Question("elicitation/create", Params('{"message":"m","requestedSchema":{"type":"object","properties":{}}}'))
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
+GATEWAY = "io.taskgate/gateway"
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 
 
@@ -37,13 +39,13 @@ def note(method: str, params: str) -> Notification:
     return message
 
 
-def result_of(text: str) -> dict[str, Any]:
+def result_of(text: str, meta: object = TOLD) -> dict[str, Any]:
     message: dict[str, Any] = read(text)
     assert message.keys() == {"jsonrpc", "id", "result"}
     assert message["id"] == "h"
     check(message, "JSONRPCResultResponse")
     result: dict[str, Any] = message["result"]
-    assert result["_meta"] == TOLD
+    assert result.get("_meta") == meta
     return result
 
 
@@ -62,23 +64,33 @@ def response(tail: str) -> Response:
 
 
 def test_discovery() -> None:
-    peer = Peer(revision=Revision.R2025_11_25, capabilities={}, info={})
+    peer = Peer(revision=Revision.R2025_11_25, capabilities={"tools": {}}, info={})
     server = Server(peer=peer, capabilities='{"tools":{}}', instructions=None)
-    found = result_of(DIALECT.discovered("h", server, offers_tasks=True))
+    text = DIALECT.discovered("h", server, offers_tasks=True, extensions=ExtensionPolicy())
+    found = result_of(text, {GATEWAY: {"version": "0.1.0"}})
     assert (found["ttlMs"], list(found["capabilities"])) == (0, ["extensions", "tools"])
     check(found, "DiscoverResult")
 
 
 @pytest.mark.parametrize("era", Era)
 def test_an_answer_of_a_server(era: Era) -> None:
-    found = result_of(DIALECT.answer("h", "tools/call", response('"result":{"content":[]}'), era))
+    given = response('"result":{"content":[]}')
+    found = result_of(DIALECT.answer("h", "tools/call", given, era, INFO))
     assert found == {"resultType": "complete", "content": [], "_meta": TOLD}
+    assert result_of(DIALECT.answer("h", "tools/call", given, era), None) == {"resultType": "complete", "content": []}
+
+
+@pytest.mark.parametrize("era", Era)
+def test_an_answer_of_a_server_to_a_method_of_an_extension(era: Era) -> None:
+    given = response('"result":{"skills":[]}')
+    found = result_of(DIALECT.answer("h", "skills/list", given, era, INFO, BUILT_IN[SKILLS]))
+    assert found == {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "skills": [], "_meta": TOLD}
 
 
 @pytest.mark.parametrize(("shows", "shown"), [(None, ["a", "b"]), (lambda name: name != "b", ["a"])])
 def test_a_page_of_tools(shows: Callable[[str], bool] | None, shown: list[str]) -> None:
     page = response(f'"result":{{"tools":[{TOOLS}],"nextCursor":"n"}}')
-    found = result_of(DIALECT.tools("h", page, Era.INITIALIZE, shows))
+    found = result_of(DIALECT.tools("h", page, Era.INITIALIZE, shows, INFO))
     assert [tool["name"] for tool in found["tools"]] == shown
     assert all(tool.keys() == {"name", "inputSchema"} for tool in found["tools"])
     assert (found["ttlMs"], found["cacheScope"], found["nextCursor"]) == (0, "private", "n")
@@ -92,7 +104,7 @@ def test_a_page_of_tools_of_a_server_of_this_era(shows: Callable[[str], bool] | 
     kept = '"resultType":"complete","ttlMs":9,"cacheScope":@,"nextCursor":"\\u006e"'
     page = response(f'"result":{{"tools":[{OWN_TOOLS}],{kept.replace("@", PUBLIC)}}}')
     text = DIALECT.tools("h", page, Era.STATELESS, shows)
-    found = result_of(text)
+    found = result_of(text, None)
     assert [tool["name"] for tool in found["tools"]] == shown
     assert f'"tools":[{listed}],{kept.replace("@", PRIVATE)}' in text
     check(found, "ListToolsResult")
@@ -126,7 +138,8 @@ def test_a_round_that_is_passed_on() -> None:
     asked = response('"result":{"resultType":"input_required","inputRequests":{"k":{"method":"roots/list"}}}')
     assert DIALECT.round_of(asked) == Round(None)
     assert DIALECT.lacking(asked, Peer(revision=Revision.R2026_07_28, capabilities={}, info={})) == {"roots": {}}
-    found = result_of(DIALECT.passed_round("h", asked, "ours"))
+    assert result_of(DIALECT.passed_round("h", asked, "ours", INFO))["resultType"] == "input_required"
+    found = result_of(DIALECT.passed_round("h", asked, "ours"), None)
     assert (found["requestState"], found["inputRequests"]) == ("ours", {"k": {"method": "roots/list"}})
     check(found, "InputRequiredResult")
 
@@ -143,6 +156,8 @@ def test_what_is_told_while_a_request_is_served() -> None:
     progress = note("progress", '{"progressToken":3,"progress":1}')
     assert read(DIALECT.notice(progress, "h"))["params"] == {"progressToken": "h", "progress": 1}
     assert read(DIALECT.progress("h", 0.5, "half"))["params"]["message"] == "half"
+    event = note("events/active", f'{{"_meta":{{"{SUBSCRIPTION}":3}}}}')
+    assert read(DIALECT.notice(event, None, "h"))["params"] == {"_meta": {SUBSCRIPTION: "h"}}
     line = note("message", '{"level":"error","data":1}')
     assert DIALECT.is_loud_enough(line, "warning")
     assert not DIALECT.is_loud_enough(line, None)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.json_texts import objects, scalars, texts, written
+from taskgate.dialects.extensions import ExtensionPolicy
 from taskgate.dialects.intents import CallTool, Relay
 from taskgate.dialects.modern.downstream import ModernDownstream
 from taskgate.dialects.reading import value_of
@@ -57,7 +58,7 @@ def test_a_request_is_understood_or_refused(method: str, sent: str, offers_tasks
         assert isinstance(message, Request)
         said = classified(message, headers_of(message), offers_tasks=offers_tasks)
         assert isinstance(said, Stateless)
-        intent = DIALECT.decode(message, said, offers_tasks=offers_tasks)
+        intent = DIALECT.decode(message, said, offers_tasks=offers_tasks, extensions=ExtensionPolicy())
     except DownstreamError:
         return
     asked = intent.request if isinstance(intent, Retry) else intent
@@ -85,7 +86,7 @@ def test_a_servers_result_keeps_every_value(method: str, result: str, era: Era) 
     except DownstreamError:
         return
     assert isinstance(response, Response)
-    told = dict(dict(written(DIALECT.answer("h", method, response, era)))["result"])
+    told = dict(dict(written(DIALECT.answer("h", method, response, era, DIALECT.info)))["result"])
     ours = {"resultType", "ttlMs", "cacheScope", "_meta"}
     assert {"content": [], **told, "resultType": "complete"} == {"content": [], **told}
     assert {key: value for key, value in told.items() if key not in ours | {"content"}} == {

@@ -37,6 +37,33 @@ def test_a_log_message_goes_out_as_it_came() -> None:
     check(text, "LoggingMessageNotification")
 
 
+@pytest.mark.parametrize(
+    ("id_", "written", "told"),
+    [
+        (
+            "h",
+            f'{{"_meta":{{"{KEY}": 3 ,"a/b":1.0}},"cursor":null}}',
+            f'{{"_meta":{{"{KEY}": "h" ,"a/b":1.0}},"cursor":null}}',
+        ),
+        (7, f'{{"_meta":{{"{KEY}":"x"}}}}', f'{{"_meta":{{"{KEY}":7}}}}'),
+        (7, '{"_meta":{"a/b":1.0}}', '{"_meta":{"a/b":1.0}}'),
+        (7, "{}", "{}"),
+        (None, f'{{"_meta":{{"{KEY}":3,"a/b":1.0}}}}', '{"_meta":{"a/b":1.0}}'),
+    ],
+)
+def test_a_notification_that_names_its_stream_names_the_hosts_own(
+    id_: str | int | None, written: str, told: str
+) -> None:
+    # X-EXT-23.
+    text = notices.notice(note("events/active", written), None, id_)
+    assert text == f'{{"jsonrpc":"2.0","method":"notifications/events/active","params":{told}}}'
+
+
+def test_a_token_is_told_with_progress_alone() -> None:
+    text = notices.notice(note("events/active", '{"progressToken":3}'), "h", "h")
+    assert read(text)["params"] == {"progressToken": 3}
+
+
 @pytest.mark.parametrize(("message", "told"), [("", {}), ("half", {"message": "half"})])
 def test_progress_of_our_own_says_what_there_is_to_say(message: str, told: dict[str, Any]) -> None:
     text = notices.progress("t", 0.5, message)
@@ -76,6 +103,10 @@ GRANTS: dict[str, tuple[Subscription, dict[str, Any]]] = {
         },
     ),
     "none of the tasks": (Subscription(prompts=True, tasks=()), {"promptsListChanged": True, "taskIds": []}),
+    "members of extensions": (
+        Subscription(tools=True, filters=("eventsListChanged", "thingChanged")),
+        {"toolsListChanged": True, "eventsListChanged": True, "thingChanged": True},
+    ),
     "none of the resources": (Subscription(resource_uris=()), {"resourceSubscriptions": []}),
 }
 

@@ -15,10 +15,9 @@ from taskgate.dialects.params import Params
 from taskgate.dialects.stateless_server import Listened, Saying
 from taskgate.mcp.headers import check_headers, check_params, encode_value, read_headers
 from taskgate.mcp.jsonrpc import Request, parse, request_text
-from taskgate.mcp.versions import Peer, Revision
 from unit.dialects.modern.judge import INFO, check, read
 
-HOST = Peer(revision=Revision.R2025_06_18, capabilities={"elicitation": {}}, info={"name": "secret"})
+CAPABILITIES = '{"elicitation":{"form":{}}}'
 META = "io.modelcontextprotocol/"
 DEFINED = {"tools/call": "CallToolRequest", "prompts/get": "GetPromptRequest", "resources/read": "ReadResourceRequest"}
 
@@ -26,7 +25,7 @@ DEFINED = {"tools/call": "CallToolRequest", "prompts/get": "GetPromptRequest", "
 def written(method: str, params: str | Params | None = None, **more: Any) -> tuple[dict[str, Any], dict[str, str]]:
     """The params that are sent, and the headers."""
     text = Params(params) if isinstance(params, str) else params
-    message, headers = outgoing.request(7, Saying(method=method, params=text, **more), HOST, INFO)
+    message, headers = outgoing.request(7, Saying(method=method, params=text, **more), CAPABILITIES, INFO)
     found = read(message)
     assert (found["jsonrpc"], found["id"], found["method"]) == ("2.0", 7, method)
     if method in DEFINED and "name" in found["params"]:
@@ -61,7 +60,7 @@ def test_trace_keys_cross_and_keys_of_the_protocol_do_not() -> None:
 
 def test_parameters_stay_to_the_byte() -> None:
     text = '{ "name" : "t", "arguments":{"n": 1.0e2,"d":1,"d":2,"s":"\\u00e9"} }'
-    message, _ = outgoing.request(7, Saying(method="tools/call", params=Params(text)), None, INFO)
+    message, _ = outgoing.request(7, Saying(method="tools/call", params=Params(text)), "{}", INFO)
     assert '"name" : "t", "arguments":{"n": 1.0e2,"d":1,"d":2,"s":"\\u00e9"} }' in message
 
 
@@ -99,25 +98,25 @@ plain = objects(scalars, repeats=False)
     objects(scalars | plain, repeats=False) | st.sampled_from(["{ }", '{"\\u005fmeta":{"a":1}}', '{"a":"\\"_meta\\""}'])
 )
 def test_what_is_put_into_parameters_that_are_not_walked_is_what_a_walk_puts_there(text: str) -> None:
-    message, _ = outgoing.request(7, Saying(method="tools/list", params=Params(text)), HOST, INFO)
+    message, _ = outgoing.request(7, Saying(method="tools/list", params=Params(text)), CAPABILITIES, INFO)
     assert message == request_text(7, "tools/list", changed(text, Change(meta_put=TOLD)))
 
 
 # --- tasks of the server's own
 
 
-@covers("M-NEG-8")
-@pytest.mark.parametrize("host", [HOST, None, Peer(revision=Revision.R2025_11_25, capabilities={}, info={})])
-def test_a_server_is_told_of_the_extension_where_its_tasks_are_followed(host: Peer | None) -> None:
-    def declared(*, follows_tasks: bool) -> Any:
-        saying = Saying(method="tools/call", params=Params('{"name":"t"}'), follows_tasks=follows_tasks)
-        found = read(outgoing.request(7, saying, host, INFO).message)
-        check(found, "CallToolRequest")
-        return found["params"]["_meta"][f"{META}clientCapabilities"]
+UI = {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html"]}}
 
-    asked = {"elicitation": {"form": {}}} if host is HOST else {}
-    assert declared(follows_tasks=True) == {**asked, "extensions": {"io.modelcontextprotocol/tasks": {}}}
-    assert declared(follows_tasks=False) == asked
+
+@covers("M-NEG-8")
+@pytest.mark.parametrize("asked", [{}, {"elicitation": {"form": {}}}])
+@pytest.mark.parametrize("carried", [{}, {"extensions": UI, "experimental": {}, "acme": {"a": 1}}])
+def test_a_server_is_told_of_the_extension_where_its_tasks_are_followed(asked: Any, carried: Any) -> None:
+    extensions = {**carried.get("extensions", {}), "io.modelcontextprotocol/tasks": {}}
+    found = read(outgoing.capabilities(asked, carried, follows_tasks=True))
+    assert found == {**asked, **carried, "extensions": extensions}
+    assert read(outgoing.capabilities(asked, carried, follows_tasks=False)) == {**asked, **carried}
+    assert "io.modelcontextprotocol/tasks" not in UI
 
 
 # --- the next round
@@ -126,7 +125,10 @@ def test_a_server_is_told_of_the_extension_where_its_tasks_are_followed(host: Pe
 @covers("M-MRTR-3")
 def test_the_next_round_has_the_answers_and_the_state_as_it_was_written() -> None:
     message, _ = outgoing.request(
-        7, Saying(method="tools/call", params=Params('{"name":"t"}'), answers='{"a":{}}', state='"\\u00e9"'), HOST, INFO
+        7,
+        Saying(method="tools/call", params=Params('{"name":"t"}'), answers='{"a":{}}', state='"\\u00e9"'),
+        CAPABILITIES,
+        INFO,
     )
     assert '"inputResponses":{"a":{}}' in message
     assert '"requestState":"\\u00e9"' in message
@@ -166,7 +168,7 @@ def test_what_an_earlier_round_left_stays_only_where_there_is_no_other(more: Any
 )
 @covers("H-MOD-1", "H-MOD-3")
 def test_a_header_repeats_the_name_where_the_method_has_one(method: str, params: Any, name: str | None) -> None:
-    message, headers = outgoing.request(7, Saying(method=method, params=Params(json.dumps(params))), HOST, INFO)
+    message, headers = outgoing.request(7, Saying(method=method, params=Params(json.dumps(params))), CAPABILITIES, INFO)
     assert headers.get("Mcp-Name") == name
     request = parse(message.encode(), max_depth=64)
     assert isinstance(request, Request)
@@ -184,7 +186,7 @@ def test_the_name_is_found_however_it_is_written(
     method: str, params: dict[str, str], separators: tuple[str, str], ascii: bool
 ) -> None:
     text = json.dumps(params, separators=separators, ensure_ascii=ascii)
-    headers = outgoing.request(7, Saying(method=method, params=Params(text)), HOST, INFO).headers
+    headers = outgoing.request(7, Saying(method=method, params=Params(text)), CAPABILITIES, INFO).headers
     name = params.get("uri" if method == "resources/read" else "name")
     assert headers.get("Mcp-Name") == (None if name is None else encode_value(name))
 
@@ -209,7 +211,7 @@ def test_the_name_is_found_however_it_is_written(
 def test_a_header_repeats_an_argument_that_is_there(value: Any, header: str | None) -> None:
     text = json.dumps({"name": "t", "arguments": {"in": {"a": value}}})
     saying = Saying(method="tools/call", params=Params(text), mirrored={"Region": ("in", "a")})
-    message, headers = outgoing.request(7, saying, HOST, INFO)
+    message, headers = outgoing.request(7, saying, CAPABILITIES, INFO)
     assert headers.get("Mcp-Param-Region") == header
     request = parse(message.encode(), max_depth=64)
     assert isinstance(request, Request)
@@ -239,14 +241,14 @@ def test_what_a_host_repeated_never_stands_for_what_the_tool_wants() -> None:
 def test_an_argument_that_is_not_there_has_no_header(arguments: str) -> None:
     text = f'{{"name":"t","arguments":{arguments}}}'
     saying = Saying(method="tools/call", params=Params(text), mirrored={"Region": ("in", "a")})
-    assert "Mcp-Param-Region" not in outgoing.request(7, saying, HOST, INFO).headers
+    assert "Mcp-Param-Region" not in outgoing.request(7, saying, CAPABILITIES, INFO).headers
 
 
 @pytest.mark.parametrize("arguments", ['{"a":"south","a":"north"}', '{"a":"south","A":"north"}'])
 def test_an_argument_that_may_be_one_of_two_has_no_header(arguments: str) -> None:
     text = f'{{"name":"t","arguments":{arguments}}}'
     saying = Saying(method="tools/call", params=Params(text), mirrored={"Region": ("a",)}, repeated={"region": "south"})
-    message, headers = outgoing.request(7, saying, HOST, INFO)
+    message, headers = outgoing.request(7, saying, CAPABILITIES, INFO)
     assert [name for name in headers if name.lower() == "mcp-param-region"] == []
     assert arguments in message
 
@@ -265,6 +267,12 @@ def test_a_listen_names_what_is_wanted() -> None:
 
 def test_a_listen_names_the_servers_tasks_that_are_followed() -> None:
     assert read(outgoing.listening(Listened(tasks=("n1", "n2")))) == {"notifications": {"taskIds": ["n1", "n2"]}}
+
+
+def test_a_listen_names_the_members_of_extensions_that_are_asked_for() -> None:
+    # X-EXT-24.
+    found = read(outgoing.listening(Listened(tools=True, filters=("eventsListChanged", "thingChanged"))))
+    assert found == {"notifications": {"toolsListChanged": True, "eventsListChanged": True, "thingChanged": True}}
 
 
 def test_a_listen_names_nothing_else() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from requirements import covers
+from taskgate.dialects.extensions import BUILT_IN, EVENTS, Extension, ExtensionPolicy
 from taskgate.dialects.modern import params
 from taskgate.dialects.params import Params
 from taskgate.dialects.stateless import Subscription
@@ -113,6 +114,9 @@ def test_a_state_is_a_text_or_absent() -> None:
 
 # --- subscriptions -------------------------------------------------------------------------------------------------
 
+THING = Extension(filters=frozenset({"thingChanged"}))
+EVENTS_CROSS = ExtensionPolicy(allowed={EVENTS: BUILT_IN[EVENTS], "com.example/thing": THING})
+
 WISHES: dict[str, tuple[dict[str, Any], Subscription]] = {
     "nothing": ({}, Subscription()),
     "what is not known": ({"x": 1}, Subscription()),
@@ -129,7 +133,7 @@ WISHES: dict[str, tuple[dict[str, Any], Subscription]] = {
 
 @pytest.mark.parametrize(("wished", "found"), WISHES.values(), ids=WISHES)
 def test_a_host_hears_what_it_wishes(wished: dict[str, Any], found: Subscription) -> None:
-    assert params.subscription(request(json.dumps({"notifications": wished})).params) == found
+    assert params.subscription(request(json.dumps({"notifications": wished})).params, ExtensionPolicy()) == found
 
 
 @pytest.mark.parametrize(
@@ -148,4 +152,21 @@ def test_a_host_hears_what_it_wishes(wished: dict[str, Any], found: Subscription
 )
 def test_wishes_of_the_wrong_type_are_refused(text: str) -> None:
     with pytest.raises(InvalidParams):
-        params.subscription(request(text).params)
+        params.subscription(request(text).params, EVENTS_CROSS)
+
+
+@pytest.mark.parametrize(
+    ("wished", "found"),
+    [
+        ({"eventsListChanged": True}, ("eventsListChanged",)),
+        ({"thingChanged": True, "x": True, "eventsListChanged": True}, ("eventsListChanged", "thingChanged")),
+        ({"eventsListChanged": False}, ()),
+        ({"eventsListChanged": 1}, ()),
+        ({}, ()),
+    ],
+)
+def test_of_extensions_a_host_hears_what_crosses(wished: dict[str, Any], found: tuple[str, ...]) -> None:
+    # X-EXT-24.
+    asked = request(json.dumps({"notifications": wished})).params
+    assert params.subscription(asked, EVENTS_CROSS) == Subscription(filters=found)
+    assert params.subscription(asked, ExtensionPolicy()) == Subscription()

@@ -8,12 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from requirements import covers
+from taskgate.dialects.extensions import Extension
 from taskgate.dialects.modern import results
 from taskgate.dialects.modern.results import (
     answer,
     complete,
+    complete_within,
     is_complete,
-    large_complete,
+    large_complete_within,
     large_modern_error,
     modern_error,
 )
@@ -93,15 +95,15 @@ def test_what_a_server_says_of_this_era_is_not_heard(text: str, told: dict[str, 
 @pytest.mark.parametrize(
     ("meta", "left"), [(f'{{"{RELATED}":{{}}}}', {}), (f'{{"{RELATED}":{{}},"x":1}}', {"_meta": {"x": 1}})]
 )
-def test_a_result_inside_another_names_no_server(meta: str, left: dict[str, Any]) -> None:
-    found = read(complete(f'{{"content":[],"isError":true,"_meta":{meta}}}', "tools/call", None))
+def test_a_result_inside_another_names_no_server_by_itself(meta: str, left: dict[str, Any]) -> None:
+    found = read(complete_within(f'{{"content":[],"isError":true,"_meta":{meta}}}'))
     assert found == {"resultType": "complete", "content": [], "isError": True, **left}
     check(found, "CallToolResult")
 
 
 @covers("M-GET-2", "T-14")
 def test_a_tools_result_has_content_even_where_its_server_gave_none() -> None:
-    found = read(complete('{"structuredContent":{"a":1}}', "tools/call", None))
+    found = read(complete_within('{"structuredContent":{"a":1}}'))
     assert found == {"resultType": "complete", "content": [], "structuredContent": {"a": 1}}
     check(found, "CallToolResult")
     answered = read(answer(1, "tools/call", result('{"structuredContent":{"a":1}}'), INFO, L))
@@ -119,7 +121,7 @@ def test_a_tools_result_has_content_even_where_its_server_gave_none() -> None:
     ],
 )
 def test_a_large_result_is_completed_as_a_small_one(text: str) -> None:
-    assert joined(large_complete(LargeJson(text.encode()))) == complete(text, "tools/call", None)
+    assert joined(large_complete_within(LargeJson(text.encode()))) == complete_within(text)
 
 
 @pytest.mark.parametrize("text", ["[]", "null", '"a"', "7", '{"task":{"taskId":"t"}}'])
@@ -286,6 +288,123 @@ def test_any_other_error_of_a_server_of_this_era_stays_to_the_byte(code: int) ->
     assert not is_complete(response(text), "tools/call", M)
 
 
+# --- methods of carried extensions -----------------------------------------------------------------------------------
+
+THING = Extension(
+    methods=frozenset({"thing/do", "thing/list"}),
+    result_types=frozenset({"partial"}),
+    cacheable=frozenset({"thing/list"}),
+    codes=frozenset({-32023, -32020}),
+)
+THINGS: dict[str, tuple[str, Era, str, str]] = {
+    "a result of the other era": (
+        "thing/do",
+        L,
+        '{ "a" : 1e999 }',
+        f'{{"resultType":"complete",{OURS}, "a" : 1e999 }}',
+    ),
+    "one that has a word of that name in that era": (
+        "thing/do",
+        L,
+        '{"resultType":"strange"}',
+        f'{{{OURS},"resultType":"complete"}}',
+    ),
+    "one that may be kept": (
+        "thing/list",
+        L,
+        '{"things":[]}',
+        f'{{"resultType":"complete","ttlMs":0,"cacheScope":"private",{OURS},"things":[]}}',
+    ),
+    "one that says what it is in that era": (
+        "thing/do",
+        L,
+        '{"resultType":"partial"}',
+        f'{{{OURS},"resultType":"partial"}}',
+    ),
+    "a result of this era": (
+        "thing/do",
+        M,
+        '{"resultType":"complete","a":1}',
+        f'{{{OURS},"resultType":"complete","a":1}}',
+    ),
+    "one without its type": ("thing/do", M, '{"a":1}', f'{{"resultType":"complete",{OURS},"a":1}}'),
+    "one of a kind of its own": ("thing/do", M, '{"resultType":"partial"}', f'{{{OURS},"resultType":"partial"}}'),
+    "how long it may be kept": (
+        "thing/list",
+        M,
+        '{"resultType":"complete","ttlMs":5,"cacheScope":"public"}',
+        f'{{{OURS},"resultType":"complete","ttlMs":5,"cacheScope":"private"}}',
+    ),
+    "nothing of how long": (
+        "thing/list",
+        M,
+        '{"resultType":"complete"}',
+        f'{{"ttlMs":0,"cacheScope":"private",{OURS},"resultType":"complete"}}',
+    ),
+    "the name of a stream": (
+        "thing/do",
+        M,
+        f'{{"resultType":"complete","_meta":{{"{P}subscriptionId":42}}}}',
+        f'{{"resultType":"complete","_meta":{{"{INFO_KEY}":{INFO},"{P}subscriptionId":"h"}}}}',
+    ),
+    "metadata": (
+        "thing/do",
+        M,
+        f'{{"resultType":"complete","_meta":{{"{P}x":1,"a/b":2,"{RELATED}":{{}},"{INFO_KEY}":{{"name":"o"}}}}}}',
+        f'{{"resultType":"complete","_meta":{{"{P}x":1,"a/b":2,"{INFO_KEY}":{INFO}}}}}',
+    ),
+}
+
+
+@covers("V-META-6", "V-META-7", "V-CACHE-1")
+@pytest.mark.parametrize(("method", "era", "text", "told"), THINGS.values(), ids=THINGS)
+def test_a_result_of_an_extension_is_one_of_this_era(method: str, era: Era, text: str, told: str) -> None:
+    # X-EXT-21.
+    assert answer("h", method, result(text), INFO, era, THING) == f'{{"jsonrpc":"2.0","id":"h","result":{told}}}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "null",
+        '{"resultType":"task"}',
+        '{"resultType":"other"}',
+        '{"resultType":null}',
+        '{"resultType":["partial"]}',
+        '{"resultType":{"partial":1}}',
+        ROUND,
+    ],
+)
+def test_what_is_no_result_of_the_extension_is_the_servers_fault(text: str) -> None:
+    # X-EXT-21, X-EXT-22.
+    found = read(answer("h", "thing/do", result(text), INFO, M, THING))
+    assert found["error"]["data"] == {"origin": "upstream", "reason": "malformed", "dispatched": True}
+
+
+def test_a_result_of_the_extension_that_is_none_is_the_servers_fault_in_either_era() -> None:
+    for era in Era:
+        assert read(answer("h", "thing/do", result("[]"), INFO, era, THING))["error"]["code"] == -32603
+
+
+@pytest.mark.parametrize("era", [L, M])
+@pytest.mark.parametrize("code", [-32023, -32020])
+def test_a_code_of_the_extension_stays(code: int, era: Era) -> None:
+    # X-EXT-31.
+    text = f'{{"jsonrpc":"2.0","error": {{ "code":{code} ,"message":"\\u00e9"}} ,"id": 42}}'
+    assert answer("h", "thing/do", response(text), INFO, era, THING) == text.replace("42", '"h"')
+
+
+@pytest.mark.parametrize(("code", "told"), [(-32024, -32603), (-32002, -32602), (-32042, -32603)])
+def test_any_other_code_of_a_method_of_the_extension_is_as_it_is_elsewhere(code: int, told: int) -> None:
+    text = f'{{"jsonrpc":"2.0","id":42,"error":{{"code":{code},"message":"no"}}}}'
+    for era in Era:
+        assert read(answer("h", "thing/do", response(text), INFO, era, THING))["error"]["code"] == told
+
+
+# --- servers of either era -------------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("era", [L, M])
 def test_a_result_is_complete_in_either_era(era: Era) -> None:
     assert is_complete(result('{"content":[]}'), "tools/call", era)
@@ -304,17 +423,16 @@ def test_a_result_is_complete_in_either_era(era: Era) -> None:
         '{"content":[],"structuredContent":{"content":1}}',
     ],
 )
-@pytest.mark.parametrize("era", Era)
-def test_a_result_inside_of_another_is_the_same_whether_it_has_to_be_read_or_not(text: str, era: Era) -> None:
+def test_a_result_inside_of_another_is_the_same_whether_it_has_to_be_read_or_not(text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(results, "_BEGINS_WITH_CONTENT", lambda _: None)
-        read_whole = complete(text, "tools/call", None, era)
-    assert complete(text, "tools/call", None, era) == read_whole
+        read_whole = complete_within(text)
+    assert complete_within(text) == read_whole
 
 
 def test_a_large_result_of_a_call_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     read_ones = list[str]()
     monkeypatch.setattr(results, "members", lambda text, _: read_ones.append(text))
     text = f'{{"content":[],"structuredContent":{{"a":[{"1," * 1000}1]}}}}'
-    assert complete(text, "tools/call", None) == f'{{"resultType":"complete",{text[1:]}'
+    assert complete_within(text) == f'{{"resultType":"complete",{text[1:]}'
     assert read_ones == []

@@ -17,7 +17,7 @@ from taskgate.dialects.stateless import Retry, Round
 from taskgate.mcp.jsonrpc import Response, parse
 from taskgate.mcp.versions import Peer, Revision
 from taskgate.tasks.states import MAX_PASSED
-from unit.dialects.modern.judge import INFO, INFO_KEY, check, read
+from unit.dialects.modern.judge import INFO, INFO_KEY, RELATED, check, read
 
 ASKED = '"inputRequests":{ "k":{"method":"roots/list","params":{"_meta":{"x":1e999}}} }'
 KIND = '"resultType":"input_required"'
@@ -99,6 +99,42 @@ def test_a_round_is_passed_on_with_our_state(text: str, state: str | None, told:
     whole = passed_round("h", result(text), state, INFO)
     assert whole == f'{{"jsonrpc":"2.0","id":"h","result":{told}}}'
     check(json.loads(whole.replace("1e999", "1"))["result"], "InputRequiredResult")
+
+
+@pytest.mark.parametrize("said", ["", f',"_meta":{{"{INFO_KEY}": {{"name":"o"}} }}'])
+def test_a_round_says_who_the_server_is_where_hosts_are_told(said: str) -> None:
+    text = f"{{{KIND},{ASKED}{said}}}"
+    assert passed_round("h", result(text), None, None) == f'{{"jsonrpc":"2.0","id":"h","result":{text}}}'
+
+
+FOREIGN = f'"{RELATED}":{{"taskId":"t"}},"io.taskgate/x":1'
+# What a server asks, and what its host is asked.
+QUESTIONS: dict[str, tuple[str, str]] = {
+    "a task and a key of ours": (
+        f'{{"k":{{"method":"roots/list","params":{{ "_meta":{{"a":1e999,{FOREIGN}}} }}}}}}',
+        '{"k":{"method":"roots/list","params":{ "_meta":{"a":1e999} }}}',
+    ),
+    "in one of two": (
+        f'{{"k":{{"method":"a","params":{{"_meta":{{"b":1}}}}}},"l":{{"method":"a","params":{{"_meta":{{{FOREIGN}}}}}}}}}',
+        '{"k":{"method":"a","params":{"_meta":{"b":1}}},"l":{"method":"a","params":{"_meta":{}}}}',
+    ),
+    "where it is no key of a meta": (
+        f'{{"k":{{"method":"a","params":{{{FOREIGN}}}}},"l":{{{FOREIGN}}},"m":[],"n":{{"params":7}}}}',
+        f'{{"k":{{"method":"a","params":{{{FOREIGN}}}}},"l":{{{FOREIGN}}},"m":[],"n":{{"params":7}}}}',
+    ),
+}
+
+
+@pytest.mark.parametrize(("asked", "told"), QUESTIONS.values(), ids=QUESTIONS)
+def test_keys_of_the_gateway_in_a_question_do_not_cross_and_every_other_byte_does(asked: str, told: str) -> None:
+    # X-EXT-27.
+    text, left = (f'{{{KIND},"inputRequests": {each},"requestState":"s"}}' for each in (asked, told))
+    assert passed_round("h", result(text), "s", None) == f'{{"jsonrpc":"2.0","id":"h","result":{left}}}'
+
+
+def test_a_state_with_such_words_is_none_of_these_keys() -> None:
+    text = f'{{{KIND},"requestState":"io.taskgate/x"}}'
+    assert passed_round("h", result(text), "io.taskgate/x", None) == f'{{"jsonrpc":"2.0","id":"h","result":{text}}}'
 
 
 # --- as it is sent again -------------------------------------------------------------------------------------------

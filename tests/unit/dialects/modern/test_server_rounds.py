@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from requirements import covers
+from taskgate.dialects.extensions import Extension
 from taskgate.dialects.modern import server_rounds
 from taskgate.dialects.params import Params
 from taskgate.dialects.questions import Question
@@ -17,14 +18,14 @@ from unit.dialects.modern.judge import check, read
 ELICIT = {"method": "elicitation/create", "params": {"message": "Which?", "requestedSchema": {"type": "object"}}}
 
 
-def round_of(result: Any, method: str = "tools/call") -> ServerRound | None:
-    return of_text(json.dumps(result), method)
+def round_of(result: Any, method: str = "tools/call", extension: Extension | None = None) -> ServerRound | None:
+    return of_text(json.dumps(result), method, extension)
 
 
-def of_text(result: str, method: str = "tools/call") -> ServerRound | None:
+def of_text(result: str, method: str = "tools/call", extension: Extension | None = None) -> ServerRound | None:
     response = parse(f'{{"jsonrpc":"2.0","id":7,"result":{result}}}'.encode(), max_depth=64)
     assert isinstance(response, Response)
-    return server_rounds.round_of(method, 7, response)
+    return server_rounds.round_of(method, 7, response, extension)
 
 
 def asked(*, state: str | None = None, **questions: Any) -> dict[str, Any]:
@@ -51,6 +52,19 @@ def test_an_error_asks_nothing() -> None:
     response = parse(b'{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":""}}', max_depth=64)
     assert isinstance(response, Response)
     assert server_rounds.round_of("tools/call", 7, response) is None
+
+
+@pytest.mark.parametrize("kind", [{}, {"resultType": "complete"}, {"resultType": "partial"}])
+def test_an_answer_of_a_kind_that_an_extension_has_is_complete(kind: Any) -> None:
+    # X-EXT-22.
+    assert round_of(kind, "thing/do", Extension(result_types=frozenset({"partial"}))) is None
+
+
+@pytest.mark.parametrize("kind", ["other", "task", "input_required", None, 1, ["partial"], {"partial": 1}])
+def test_an_answer_of_a_kind_that_its_extension_does_not_have_breaks_the_protocol(kind: Any) -> None:
+    # X-EXT-21.
+    with pytest.raises(UpstreamFailed, match="not asked for"):
+        round_of({"resultType": kind}, "thing/do", Extension(result_types=frozenset({"partial"})))
 
 
 @pytest.mark.parametrize("method", ["tools/call", "prompts/get", "resources/read"])
@@ -139,12 +153,12 @@ def test_a_question_is_for_the_host_as_it_was_written() -> None:
 
 
 def test_what_belongs_to_this_era_or_to_this_hop_alone_is_cut_out() -> None:
-    meta = {"progressToken": "p", "io.modelcontextprotocol/x": 1, "keep": 1}
+    meta = {"progressToken": "p", "io.modelcontextprotocol/logLevel": 1, "io.modelcontextprotocol/x": 1, "keep": 1}
     found = round_of(
         asked(a={"method": "sampling/createMessage", "params": {"messages": [], "task": {}, "_meta": meta}})
     )
     assert found is not None
-    assert params_of(found.questions["a"]) == {"messages": [], "_meta": {"keep": 1}}
+    assert params_of(found.questions["a"]) == {"messages": [], "_meta": {"io.modelcontextprotocol/x": 1, "keep": 1}}
 
 
 def test_a_page_to_visit_gets_the_id_that_the_initialize_era_wants() -> None:

@@ -19,7 +19,7 @@ from taskgate.dialects.modern.tasks import (
 )
 from taskgate.mcp.large import LargeJson, joined
 from taskgate.tasks.record import Faulted, FaultReason, InputRequest, Succeeded, TaskRecord, TaskStatus, text_of
-from unit.dialects.modern.judge import EXTENSION, INFO, RELATED, TOLD, check, check_task, read
+from unit.dialects.modern.judge import EXTENSION, INFO, INFO_KEY, RELATED, TOLD, check, check_task, read
 
 RecordMaker = Callable[..., TaskRecord]
 
@@ -151,6 +151,19 @@ def test_inputs_may_be_answered_that_are_shown(make_record: RecordMaker) -> None
 def test_a_finished_record_without_its_bodies_cannot_be_shown(make_record: RecordMaker, status: TaskStatus) -> None:
     with pytest.raises(AssertionError):
         get_result(make_record(status=status), INFO)
+
+
+@pytest.mark.parametrize(("names_server", "named"), [(True, {INFO_KEY: {"name": "s"}}), (False, {})])
+def test_a_result_says_which_server_it_is_of_where_hosts_are_told(
+    make_record: RecordMaker, names_server: bool, named: dict[str, Any]
+) -> None:
+    said = f'{{"content":[],"_meta":{{"{INFO_KEY}":{{"name":"s"}},"io.modelcontextprotocol/logLevel":1,"own":2}}}}'
+    results = (Succeeded(result=said, tool_error=False), Succeeded(result=LargeJson(said.encode()), tool_error=False))
+    for outcome in results:
+        record = make_record(status=TaskStatus.COMPLETED, outcome=outcome)
+        looked = read(joined(get_result(record, INFO, names_server=names_server)))
+        told = read(joined(task_notification(record, "s", names_server=names_server)))["params"]
+        assert looked["result"]["_meta"] == told["result"]["_meta"] == {**named, "own": 2}
 
 
 def test_the_payload_is_the_servers_to_the_byte(make_record: RecordMaker) -> None:

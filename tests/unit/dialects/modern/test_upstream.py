@@ -8,6 +8,9 @@ import pytest
 
 from requirements import covers
 from taskgate.dialects.base import Answered, Noticed, ProgressTold
+from taskgate.dialects.extensions import BUILT_IN, EVENTS, Extension, ExtensionPolicy
+from taskgate.dialects.extensions import UI as UI_EXTENSION
+from taskgate.dialects.modern import outgoing
 from taskgate.dialects.modern.upstream import ModernUpstream
 from taskgate.dialects.params import Params
 from taskgate.dialects.questions import Question
@@ -15,12 +18,12 @@ from taskgate.dialects.server_tasks import ServerTask, TaskTold
 from taskgate.dialects.stateless_server import Listened, Saying, Subscribed
 from taskgate.errors import UpstreamFailed
 from taskgate.mcp.jsonrpc import Response, parse
-from taskgate.mcp.versions import Peer, Revision
+from taskgate.mcp.versions import Era, Peer, Revision
 from taskgate.tasks.events import CallSucceeded
 from taskgate.tasks.record import TaskStatus
 from unit.dialects.modern.judge import check, check_task, read
 
-DIALECT = ModernUpstream("0.1.0")
+DIALECT = ModernUpstream("0.1.0", ExtensionPolicy())
 HOST = Peer(revision=Revision.R2026_07_28, capabilities={"roots": {}}, info={})
 META = "io.modelcontextprotocol/"
 ANSWERS = '{"a":{"roots":[]}}'
@@ -33,7 +36,7 @@ def response(result: Any) -> Response:
 
 
 def heard(method: str, **params: Any) -> Any:
-    return DIALECT.hear(json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode())
+    return DIALECT.hear(json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode(), HOST)
 
 
 def test_a_host_that_declares_tasks_is_known_by_it_and_so_is_a_server_that_asks_for_them() -> None:
@@ -98,6 +101,52 @@ def test_a_listen_declares_the_extension_where_it_names_tasks(wants: Listened, d
     assert ("extensions" in meta[f"{META}clientCapabilities"]) is declares
 
 
+UI = {f"{META}ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}
+TASKS = {f"{META}tasks": {}}
+EVENTS_CROSS = ModernUpstream(
+    "0.1.0", ExtensionPolicy(allowed={EVENTS: BUILT_IN[EVENTS], UI_EXTENSION: BUILT_IN[UI_EXTENSION]})
+)
+
+
+def told_of(host: Peer | None, *, follows_tasks: bool = False, dialect: ModernUpstream = DIALECT) -> Any:
+    saying = Saying(method="tools/call", params=Params('{"name":"t"}'), follows_tasks=follows_tasks)
+    found = read(dialect.request(1, saying, host).message)
+    check(found, "CallToolRequest")
+    return found["params"]["_meta"][f"{META}clientCapabilities"]
+
+
+@pytest.mark.parametrize("revision", [Revision.R2025_11_25, Revision.R2026_07_28])
+def test_a_server_is_told_what_crosses_of_its_host_beside_what_it_can_be_asked(revision: Revision) -> None:
+    # X-EXT-6, X-APP-1.
+    declares = {"roots": {}, "tasks": {"list": {}}, "x": {}, "extensions": {**UI, **TASKS, "com.example/x": {}}}
+    host = Peer(revision=revision, capabilities=declares, info={})
+    assert told_of(host) == {"roots": {}, "extensions": UI}
+    assert told_of(host, follows_tasks=True) == {"roots": {}, "extensions": {**UI, **TASKS}}
+
+
+@covers("M-NEG-8")
+def test_a_server_is_told_of_tasks_where_they_are_followed_for_nobody_too() -> None:
+    assert told_of(None) == told_of(replace(HOST, capabilities={})) == {}
+    assert told_of(None, follows_tasks=True) == {"extensions": TASKS}
+
+
+def test_what_a_server_is_told_of_one_host_it_is_not_told_of_another() -> None:
+    hosts = [replace(HOST, capabilities={"extensions": {f"{META}ui": {"number": number}}}) for number in range(600)]
+    told = [told_of(host)["extensions"][f"{META}ui"]["number"] for host in (*hosts, *hosts)]
+    assert told == [*range(600), *range(600)]
+
+
+def test_what_a_server_is_told_of_a_host_is_made_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    host, made = replace(HOST, capabilities={"roots": {}}), []
+    real = outgoing.capabilities
+    monkeypatch.setattr(outgoing, "capabilities", lambda *asked, **more: made.append(asked) or real(*asked, **more))
+    assert [told_of(host, follows_tasks=follows) for follows in (False, False, True, True)] == [
+        *[{"roots": {}}] * 2,
+        *[{"roots": {}, "extensions": TASKS}] * 2,
+    ]
+    assert len(made) == 2
+
+
 def test_the_next_page_is_asked_for_by_its_cursor() -> None:
     assert read(DIALECT.list_tools(1, '"next"', None).message)["params"]["cursor"] == "next"
     assert "cursor" not in read(DIALECT.list_tools(1, None, None).message)["params"]
@@ -107,7 +156,7 @@ def test_the_next_page_is_asked_for_by_its_cursor() -> None:
 
 
 def test_a_response_is_the_answer_to_what_it_names() -> None:
-    found = DIALECT.hear(b'{"jsonrpc":"2.0","id":3,"result":{}}')
+    found = DIALECT.hear(b'{"jsonrpc":"2.0","id":3,"result":{}}', HOST)
     assert isinstance(found, Answered)
     assert found.response.id == 3
 
@@ -142,7 +191,7 @@ def test_a_notification_loses_what_says_of_its_stream(method: str) -> None:
 
 def test_a_notification_that_says_nothing_of_its_stream_stays_to_the_byte() -> None:
     text = b'{"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": 1.0, "_meta": {"a": 1}}}'
-    found = DIALECT.hear(text)
+    found = DIALECT.hear(text, HOST)
     assert isinstance(found, Noticed)
     assert found.notification.text == text.decode()
 
@@ -160,6 +209,82 @@ def test_a_notification_that_says_nothing_of_its_stream_stays_to_the_byte() -> N
 def test_the_first_message_of_a_listen_tells_what_is_granted(told: Any, uris: set[str], tasks: set[str]) -> None:
     found = heard("notifications/subscriptions/acknowledged", notifications=told)
     assert found == Subscribed(frozenset(uris), frozenset(tasks))
+
+
+@pytest.mark.parametrize(
+    ("told", "filters"),
+    [
+        ({"eventsListChanged": True, "toolsListChanged": True}, {"eventsListChanged"}),
+        ({"eventsListChanged": 1}, set()),
+        ({"thingChanged": True}, set()),
+        ([], set()),
+    ],
+)
+def test_the_first_message_of_a_listen_tells_which_members_of_extensions_are_granted(
+    told: Any, filters: set[str]
+) -> None:
+    # X-EXT-24.
+    message = json.dumps(
+        {"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": {"notifications": told}}
+    ).encode()
+    assert EVENTS_CROSS.hear(message, HOST) == Subscribed(frozenset(), frozenset(), frozenset(filters))
+    assert DIALECT.hear(message, HOST) == Subscribed(frozenset())
+
+
+ACTIVE = "notifications/events/active"
+
+
+@pytest.mark.parametrize(("kept", "written"), [("4", "4"), ('"\\u0034"', '"\\u0034"')])
+def test_a_notification_of_an_extension_keeps_the_name_of_its_stream_and_nothing_else_of_its_hop(
+    kept: str, written: str
+) -> None:
+    # X-EXT-23.
+    key = f"{META}subscriptionId"
+    meta = f'{{"{META}serverInfo":{{}},"{key}": {kept} ,"a/b":1.0}}'
+    text = f'{{"jsonrpc":"2.0","method":"{ACTIVE}","params":{{"cursor":null,"_meta":{meta}}}}}'
+    found = EVENTS_CROSS.hear(text.encode(), HOST)
+    assert isinstance(found, Noticed)
+    assert found.notification.params_text == f'{{"cursor":null,"_meta":{{"{key}": {written} ,"a/b":1.0}}}}'
+
+
+@pytest.mark.parametrize("params", ["{}", '{"_meta":{}}', '{"_meta":{"a":1},"data":[1e999]}'])
+def test_a_notification_of_an_extension_that_names_no_stream_stays_to_the_byte(params: str) -> None:
+    text = f'{{"jsonrpc": "2.0", "method":"{ACTIVE}","params": {params}}}'
+    found = EVENTS_CROSS.hear(text.encode(), HOST)
+    assert isinstance(found, Noticed)
+    assert found.notification.text == text
+
+
+def test_a_notification_of_an_extension_that_names_no_stream_loses_what_it_says_of_its_hop() -> None:
+    text = f'{{"jsonrpc":"2.0","method":"{ACTIVE}","params":{{"_meta":{{"a":1,"{META}serverInfo":{{}}}}}}}}'
+    found = EVENTS_CROSS.hear(text.encode(), HOST)
+    assert isinstance(found, Noticed)
+    assert found.notification.params_text == '{"_meta":{"a":1}}'
+
+
+def test_a_notification_of_an_extension_names_no_stream_to_a_host_of_the_other_era() -> None:
+    # X-EXT-23: there it would be a name of nothing.
+    thing = Extension(notifications=frozenset({"notifications/thing/changed"}), eras=frozenset(Era))
+    dialect = ModernUpstream("0.1.0", ExtensionPolicy(allowed={"com.example/thing": thing}))
+    params = f'{{"_meta":{{"{META}subscriptionId":4,"a":1}}}}'
+    text = f'{{"jsonrpc":"2.0","method":"notifications/thing/changed","params":{params}}}'.encode()
+    for revision, told in ((Revision.R2025_11_25, '{"_meta":{"a":1}}'), (Revision.R2026_07_28, params)):
+        found = dialect.hear(text, replace(HOST, revision=revision))
+        assert isinstance(found, Noticed)
+        assert found.notification.params_text == told
+
+
+@pytest.mark.parametrize(
+    ("dialect", "host"),
+    [(EVENTS_CROSS, None), (DIALECT, HOST), (EVENTS_CROSS, replace(HOST, revision=Revision.R2025_11_25))],
+    ids=["nobody", "one whom it does not cross to", "one of the other era"],
+)
+def test_a_notification_of_an_extension_is_for_nobody_whom_it_does_not_cross_to(
+    dialect: ModernUpstream, host: Peer | None
+) -> None:
+    # X-EXT-42.
+    text = f'{{"jsonrpc":"2.0","method":"{ACTIVE}","params":{{}}}}'
+    assert dialect.hear(text.encode(), host) is None
 
 
 def test_news_of_a_task_are_of_the_task_they_name() -> None:
@@ -180,7 +305,7 @@ def test_what_does_not_exist_on_this_wire_is_dropped(method: str) -> None:
 )
 def test_a_message_that_no_server_may_send_breaks_the_protocol(message: bytes) -> None:
     with pytest.raises(UpstreamFailed) as failed:
-        DIALECT.hear(message)
+        DIALECT.hear(message, HOST)
     assert failed.value.reason == "malformed"
 
 
@@ -234,6 +359,17 @@ def test_a_round_is_read_and_answered() -> None:
     question = found.questions["a"]
     assert DIALECT.answers({"a": (question, '{"result":{"roots":[]}}')}) == '{"a":{"roots":[]}}'
     assert DIALECT.answers({"a": (question, DIALECT.no_answer(question))}) is None
+
+
+def test_an_answer_to_a_method_of_an_extension_may_be_of_a_kind_that_it_has() -> None:
+    # X-EXT-22.
+    thing = Extension(methods=frozenset({"thing/do"}), result_types=frozenset({"partial"}))
+    dialect = ModernUpstream("0.1.0", ExtensionPolicy(allowed={"com.example/thing": thing}))
+    partial = response({"resultType": "partial"})
+    assert dialect.round_of("thing/do", 1, partial) is None
+    for other, method in ((DIALECT, "thing/do"), (dialect, "tools/list")):
+        with pytest.raises(UpstreamFailed):
+            other.round_of(method, 1, partial)
 
 
 def test_a_task_is_read_and_what_came_of_it() -> None:

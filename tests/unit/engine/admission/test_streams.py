@@ -55,6 +55,36 @@ def test_a_limit_that_changes_counts_what_is_open_already() -> None:
             pytest.fail("it is let in")
 
 
+# --- streams of extensions --------------------------------------------------------------------------------------------
+
+
+def test_streams_of_extensions_are_counted_by_caller_and_mount_and_apart_from_all_others() -> None:
+    # X-EXT-32.
+    facts = Facts()
+    streams = OpenStreams(live=live(streams=2, waits=1), audit=facts)
+    with streams.one(ANN), streams.one(ANN), streams.wait(ANN):
+        with streams.of_extension(ANN, "reports"), streams.of_extension(ANN, "reports"):
+            with (
+                pytest.raises(TooManyTasks, match=r"^Too many streams \(limit 2\)$") as refusal,
+                streams.of_extension(ANN, "reports"),
+            ):
+                pytest.fail("it is let in")
+            assert (refusal.value.limit, refusal.value.scope) == (2, "context")
+            with streams.of_extension(ANN, "orders"), streams.of_extension(BOB, "reports"):
+                assert streams.of(ANN) == 2
+        with streams.of_extension(ANN, "reports"):
+            pass
+    assert facts.all == [CapRefused("streams", "context")]
+
+
+@pytest.mark.parametrize("error", [ValueError, asyncio.CancelledError, KeyboardInterrupt])
+def test_a_stream_of_an_extension_that_ends_in_whatever_way_is_open_no_more(error: type[BaseException]) -> None:
+    streams = OpenStreams(live=live(streams=1), audit=Facts())
+    for _ in range(3):
+        with pytest.raises(error), streams.of_extension(ANN, "reports"):
+            raise error
+
+
 # --- waits ------------------------------------------------------------------------------------------------------------
 
 

@@ -152,8 +152,9 @@ class Ear:
 class Words:
     """What of a dialect is needed to tell a host something: texts that a test can read."""
 
-    def notice(self, notification: Notification, token: object) -> str:
-        return f"{notification.method} {notification.params_text} {token}"
+    def notice(self, notification: Notification, token: object, id: object = None) -> str:
+        named = "" if id is None else f" on {id}"
+        return f"{notification.method} {notification.params_text} {token}{named}"
 
     def progress(self, token: object, done: float, message: str) -> str:
         return f"{'alive' if message == 'Still running' else message} {done} {token}"

@@ -14,6 +14,7 @@ from helpers.waiting import bounded, eventually
 from taskgate.auth.authorization import AccessRule
 from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.dialects.base import Server
+from taskgate.dialects.extensions import ExtensionPolicy
 from taskgate.dialects.modern.downstream import ModernDownstream
 from taskgate.dialects.stateless import Listen, Subscription
 from taskgate.engine.changes import Changes
@@ -23,7 +24,7 @@ from taskgate.engine.stateless.subscriptions import Subscriptions
 from taskgate.engine.streams.line import Line as Wire
 from taskgate.errors import UpstreamFailed
 from taskgate.mcp.jsonrpc import Notification, Response, parse
-from taskgate.mcp.versions import Revision
+from taskgate.mcp.versions import Era, Revision
 from taskgate.tasks.events import CallSucceeded
 from taskgate.tasks.record import TaskRecord
 from unit.engine.asked import Asked
@@ -35,6 +36,7 @@ EVERYTHING = {
     "prompts": {"listChanged": True},
     "resources": {"listChanged": True, "subscribe": True},
 }
+USUAL = ExtensionPolicy()
 ID = "sub-7"
 RESULT = '{"content":[{"type":"text","text":"done"}]}'
 DONE = CallSucceeded(result=RESULT, tool_error=False, message=None)
@@ -102,10 +104,16 @@ class Listener(Asked):
 
 
 class Counterpart:
-    """A server that agrees to every subscription but of what is in `refused`; `gate` closed, it does not answer."""
+    """A server that agrees to every subscription but of what is in `refused`; `gate` closed, it does not answer.
+
+    Of what extensions have to tell, it grants what is in `granted`.
+    """
 
     def __init__(self) -> None:
         self.capabilities: dict[str, Any] = EVERYTHING
+        self.era = Era.STATELESS
+        self.granted: frozenset[str] = frozenset()
+        self.filters: list[frozenset[str]] = []
         self.refused: set[str] = set()
         self.asked: list[tuple[str, str]] = []
         self.spoke_for: list[Any] = []
@@ -119,7 +127,12 @@ class Counterpart:
         await self.gate.wait()
         if self.failure is not None:
             raise self.failure
-        return Server(peer=new_peer(), capabilities=json.dumps(self.capabilities), instructions=None)
+        peer = new_peer(capabilities=self.capabilities)
+        return Server(peer=peer, capabilities=json.dumps(self.capabilities), instructions=None)
+
+    def grants(self, filters: frozenset[str]) -> frozenset[str]:
+        self.filters.append(filters)
+        return self.granted & filters
 
     async def relay(self, method: str, params: Any, *, hearer: Any, speaker: Any = None) -> Response:
         uri = json.loads(params.with_token(""))["uri"]
@@ -135,9 +148,12 @@ class Counterpart:
         return message
 
 
-def new_line(server: Counterpart, clock: ManualClock, caller: AuthContext = ANONYMOUS) -> Line:
+def new_line(
+    server: Counterpart, clock: ManualClock, caller: AuthContext = ANONYMOUS, extensions: ExtensionPolicy = USUAL
+) -> Line:
     """A line to that server."""
-    mount: Any = SimpleNamespace(name=OWNER.mount, upstream=SimpleNamespace(session=lambda *_: server))
+    upstream = SimpleNamespace(session=lambda *_: server)
+    mount: Any = SimpleNamespace(name=OWNER.mount, upstream=upstream, info=None, extensions=extensions)
     return Line(mount, caller, new_peer(revision=Revision.R2026_07_28), clock)
 
 

@@ -1,8 +1,12 @@
 """What of all that a server says during a request reaches its host, and in what order."""
 
+import json
+
 import pytest
 
+from helpers.stateless_schema import SUBSCRIPTION
 from requirements import covers
+from taskgate.dialects.modern.downstream import ModernDownstream
 from taskgate.dialects.progress import in_words
 from taskgate.engine.stateless.hearing import Telling
 from unit.engine.stateless.calling import Talk, Wonder, Words, noted, said
@@ -53,6 +57,41 @@ def test_a_log_line_is_told_where_it_is_loud_enough(level: str | None, heard: in
 def test_what_is_not_about_the_request_is_dropped() -> None:
     talk = Talk()
     telling(talk, log_level="info", progress_token="p").notice(noted("notifications/tools/list_changed"))
+    assert talk.feed is None
+
+
+@pytest.mark.parametrize("level", [None, "info"])
+@pytest.mark.parametrize("token", [None, "p"])
+def test_what_is_said_of_an_extension_is_told_under_the_id_of_its_request(token: str | None, level: str | None) -> None:
+    # X-EXT-23.
+    talk = Talk()
+    hearer = Telling(talk, Words(), said(progress_token=token, log_level=level), "h")  # type: ignore[arg-type]
+    hearer.notice(noted("notifications/events/active", '{"cursor":null}'))
+    assert talk.said == ['notifications/events/active {"cursor":null} None on h']
+
+
+@pytest.mark.parametrize("id", ["h", 7])
+def test_a_stream_of_an_extension_is_named_by_its_request_and_not_by_ours(id: str | int) -> None:
+    talk = Talk()
+    hearer = Telling(talk, ModernDownstream("1"), said(progress_token="p"), id)  # type: ignore[arg-type]
+    hearer.notice(noted("notifications/events/active", f'{{"_meta":{{"{SUBSCRIPTION}": 3 ,"a/b":1.0}},"cursor":"c"}}'))
+    (text,) = talk.said
+    params = f'{{"_meta":{{"{SUBSCRIPTION}": {json.dumps(id)} ,"a/b":1.0}},"cursor":"c"}}'
+    assert text == f'{{"jsonrpc":"2.0","method":"notifications/events/active","params":{params}}}'
+
+
+def test_what_is_said_of_an_extension_is_a_sign_of_life() -> None:
+    talk = Talk()
+    hearer = Telling(talk, Words(), said(progress_token="p"), "h")  # type: ignore[arg-type]
+    hearer.notice(noted("notifications/events/heartbeat"))
+    hearer.live()
+    hearer.live()
+    assert talk.said == ["notifications/events/heartbeat {} None on h", "alive 0.0 p"]
+
+
+def test_a_host_that_takes_no_stream_is_told_nothing_of_an_extension_either() -> None:
+    talk = Talk(accepts_stream=False)
+    Telling(talk, Words(), said(), "h").notice(noted("notifications/events/active"))  # type: ignore[arg-type]
     assert talk.feed is None
 
 

@@ -13,6 +13,7 @@ from helpers.manual_clock import ManualClock
 from helpers.waiting import bounded, eventually
 from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.dialects.reading import MAX_CAPABILITIES
+from taskgate.engine.denied_extensions import DeniedExtensions
 from taskgate.engine.mounts import Mount
 from taskgate.engine.stateless.lines import MAX_IDLE, MOST_KEPT, Line, Lines
 from taskgate.errors import InvalidParams
@@ -21,6 +22,7 @@ from taskgate.mcp.versions import Peer, Revision
 from taskgate.upstream.base import Upstream
 from taskgate.upstream.speaker import Speaks
 from unit.auth.identities import identity
+from unit.engine.facts import Facts
 from unit.engine.guard.test_callers import MOUNT
 
 IDLE = timedelta(minutes=10)
@@ -69,7 +71,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def lines(clock: ManualClock) -> Lines:
-    return Lines(clock=clock, idle=IDLE)
+    return Lines(clock=clock, idle=IDLE, denied=DeniedExtensions(Facts()))
 
 
 @pytest.fixture

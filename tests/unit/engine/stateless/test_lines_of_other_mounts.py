@@ -12,7 +12,10 @@ from helpers.manual_clock import ManualClock
 from helpers.records import new_peer
 from helpers.waiting import bounded, eventually
 from taskgate.auth.context import ANONYMOUS
+from taskgate.dialects.extensions import ExtensionPolicy
+from taskgate.engine.denied_extensions import DeniedExtensions
 from taskgate.engine.stateless.lines import Lines
+from unit.engine.facts import Facts
 
 
 class Session:
@@ -32,12 +35,12 @@ def server() -> Any:
 
 def mounted(server: Any) -> Any:
     """A mount of a server."""
-    return SimpleNamespace(name="reports", upstream=server)
+    return SimpleNamespace(name="reports", upstream=server, extensions=ExtensionPolicy(), info=None)
 
 
 @pytest.fixture
 async def lines() -> AsyncIterator[Lines]:
-    lines = Lines(clock=ManualClock(), idle=timedelta(minutes=5))
+    lines = Lines(clock=ManualClock(), idle=timedelta(minutes=5), denied=DeniedExtensions(Facts()))
     yield lines
     await lines.close()
 

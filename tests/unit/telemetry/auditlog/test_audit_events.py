@@ -35,7 +35,8 @@ FOR_METRICS_ALONE = {
     audit.HttpRefused, audit.StreamOpened, audit.StreamEnded, audit.RpcAnswered, audit.UpstreamAnswered,
     audit.ToolCalled, audit.InputWaited, audit.PollsCounted, audit.LateAnswerDropped, audit.LeaseLost, audit.StoreUsed,
     audit.StoreCounted, audit.StoreFaulted, audit.CallsRunning, audit.SlotsUsed, audit.TaskPolled, audit.PollAdvised,
-    audit.ProgramsRun, audit.UpstreamRetried, audit.AuditNoted, audit.AuditWritten, audit.AuditDropped,
+    audit.ProgramsRun, audit.UpstreamRetried, audit.ExtensionDenied, audit.AuditNoted, audit.AuditWritten,
+    audit.AuditDropped,
 }  # fmt: skip
 
 

@@ -43,7 +43,8 @@ def make(kept: InMemorySpanExporter, clock: ManualClock, entropy: SeededEntropy)
     def made(ratio: float = 1.0, **more: Any) -> OpenTelemetryTracing:
         provider = TracerProvider(sampler=sampler(ratio), id_generator=Ids(entropy), shutdown_on_exit=False)
         provider.add_span_processor(SimpleSpanProcessor(kept))
-        said: dict[str, Any] = {"trusts": True, "records_arguments": False, "task_ref": None, "finish": finish} | more
+        said: dict[str, Any] = {"trusts": True, "records_arguments": False, "task_ref": None, "methods": frozenset}
+        said |= {"finish": finish} | more
         return OpenTelemetryTracing(provider.get_tracer("taskgate"), clock=clock, **said)
 
     return made

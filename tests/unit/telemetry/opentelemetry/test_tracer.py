@@ -74,6 +74,15 @@ def test_a_method_that_no_revision_has_names_no_span(make: Make, ended: Ended) -
     assert "mcp.protocol.version" not in (span.attributes or {})
 
 
+def test_a_method_of_an_extension_names_a_span_while_it_is_configured(make: Make, ended: Ended) -> None:
+    configured: set[str] = set()
+    tracing = make(methods=lambda: configured)
+    serve(tracing, request("widgets/list", "{}")).finish()
+    configured.add("widgets/list")
+    serve(tracing, request("widgets/list", "{}")).finish()
+    assert [span.name for span in ended()] == ["_OTHER", "widgets/list"]
+
+
 def test_it_says_whose_request_it_is_as_the_audit_log_does(make: Make, ended: Ended) -> None:
     visit = Visit("v-1", "127.0.0.1", "POST", "/reports/mcp")
     visit.caller = Caller("k3y")

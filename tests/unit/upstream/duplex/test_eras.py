@@ -8,6 +8,7 @@ import pytest
 
 from helpers.scripted_lines import STATELESS, ScriptedProgram
 from helpers.waiting import bounded, eventually
+from taskgate.dialects.extensions import ExtensionPolicy
 from taskgate.dialects.modern.upstream import ModernUpstream
 from taskgate.mcp.versions import Era
 from taskgate.upstream import era
@@ -23,7 +24,7 @@ def complete(asked: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def finder() -> EraFinder:
-    return EraFinder(ModernUpstream("1.0"))
+    return EraFinder(ModernUpstream("1.0", ExtensionPolicy()))
 
 
 async def test_a_server_that_refuses_the_question_is_of_the_initialize_era(

@@ -16,7 +16,7 @@ from helpers.stateless_requests import check_client_message
 from helpers.stateless_server import StatelessServer
 from taskgate.alarms import Alarms
 from taskgate.clock import SystemClock
-from taskgate.dialects.base import Params
+from taskgate.dialects.base import Params, Server
 from taskgate.dialects.modern.upstream import ModernUpstream
 from taskgate.mcp.jsonrpc import Notification, Response
 from taskgate.mcp.versions import Peer, Revision
@@ -50,9 +50,13 @@ class Ear:
     notices: list[Notification] = field(default_factory=list)
     questions: list[ServerQuestion] = field(default_factory=list)
     lacks: list[Mapping[str, Any]] = field(default_factory=list)
+    servers: list[Server] = field(default_factory=list)
     clogs: list[Any] = field(default_factory=list)
     kept: list[Any] = field(default_factory=list)
     leave: Any = None
+
+    def met(self, server: Server) -> None:
+        self.servers.append(server)
 
     def notice(self, notification: Notification) -> None:
         self.notices.append(notification)
@@ -103,7 +107,7 @@ class Guest:
         return StatelessMeans(
             transport=self.transport,
             settings=settings,
-            dialect=ModernUpstream("1.0"),
+            dialect=ModernUpstream("1.0", settings.extensions),
             observer=observer,
             ids=count(1),
             alarms=self.alarms,

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from helpers.scripted_replies import result
 from helpers.stateless_server import StatelessServer
 from helpers.waiting import bounded
 from taskgate.errors import UpstreamFailed
@@ -44,20 +45,23 @@ async def test_what_is_no_level_is_refused(server: StatelessServer, guest: Guest
         ({"resources": {}}, "resources/subscribe"),
         ({"resources": {"subscribe": "yes"}}, "resources/subscribe"),
         ({}, "resources/unsubscribe"),
-        ({}, "tasks/list"),
-        ({}, "tasks/get"),
-        ({}, "server/discover"),
-        ({}, "subscriptions/listen"),
-        ({}, "something/else"),
     ],
 )
-async def test_what_the_server_does_not_declare_or_know_is_not_there(
+async def test_what_the_server_does_not_declare_is_not_there(
     server: StatelessServer, guest: Guest, capabilities: dict, method: str
 ) -> None:
     server.capabilities = capabilities
     response = await guest.ask(method, '{"level":"info","uri":"a:b"}')
     assert response.error.value["code"] == -32601
     assert {each.message["method"] for each in server.requests} <= {"server/discover"}
+
+
+async def test_what_is_not_served_here_is_the_servers_to_answer(server: StatelessServer, guest: Guest) -> None:
+    server.methods["widgets/get"] = result({"widget": 1})
+    assert json.loads((await guest.ask("widgets/get", '{"name":"a"}')).text)["result"]["widget"] == 1
+    assert (await guest.ask("widgets/other")).error.value["code"] == -32601
+    (asked,) = server.heard("widgets/get")
+    assert asked["params"]["name"] == "a"
 
 
 @pytest.mark.parametrize("method", ["resources/subscribe", "resources/unsubscribe"])

@@ -1,0 +1,45 @@
+"""What tests of welcomes share: a server and a host of either era, and who hosts are told that the server is."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Final
+
+from helpers.scripted_upstream import ScriptedServer
+from helpers.stateless_schema import SERVER
+from helpers.stateless_server import StatelessServer
+from helpers.whole_gateway import WholeGateway, configuration, running
+
+ERAS: Final = ("legacy", "modern")
+GATEWAY: Final = "io.taskgate/gateway"
+INFO: Final = {
+    "name": "reports",
+    "version": "2.1",
+    "title": "Repörts",
+    "websiteUrl": "https://example.com/reports",
+    "icons": [{"src": "https://example.com/a.png", "mimeType": "image/png", "sizes": ["48x48"]}],
+    "x-build": {"commit": "0a1b"},
+}
+
+
+@asynccontextmanager
+async def server_of(era: str) -> AsyncIterator[ScriptedServer]:
+    """A server of that era that says who it is."""
+    async with ScriptedServer() if era == "legacy" else StatelessServer() as server:
+        server.info = dict(INFO)
+        yield server
+
+
+def before(server: ScriptedServer, *, sections: Any = None, **keys: Any) -> AbstractAsyncContextManager[WholeGateway]:
+    """A gateway before that server, which has to find out its era."""
+    upstream = {"path": "/reports/mcp", "url": server.url, "protocol_version": "auto", **keys}
+    return running(configuration({}, upstreams={"reports": upstream}, **(sections or {})))
+
+
+async def welcome(gateway: WholeGateway, era: str, **more: Any) -> dict[str, Any]:
+    """What a new host of that era is told."""
+    return await (gateway.host().initialize(**more) if era == "legacy" else gateway.stateless(**more).discover())
+
+
+def info_of(told: dict[str, Any], era: str) -> Any:
+    """Who a host of that era is told that the server is; None where it is not told."""
+    return told["serverInfo"] if era == "legacy" else told["_meta"].get(SERVER)
