@@ -28,7 +28,19 @@ class Gone(UpstreamFailed):
         super().__init__(UpstreamReason.CALL_LOST, text, dispatched=True)
 
 
-class NoCredentials(UpstreamFailed):
+class Ours(UpstreamFailed):
+    """What the gateway itself did, or lacked: it says nothing of the server."""
+
+
+class Unserved(UpstreamFailed):
+    """An HTTP status of 500 or above: whoever answers cannot serve, or is not the server."""
+
+
+class Down(UpstreamFailed):
+    """The server is down, as far as can be told: see `is_down`. What this is reported for has not left."""
+
+
+class NoCredentials(Ours):
     """There is nothing to show to the server, so nothing was sent to it."""
 
     def __init__(self, reason: UpstreamReason, more: str = "") -> None:
@@ -83,7 +95,7 @@ def broke_off() -> UpstreamFailed:
 
 def let_go(*, dispatched: bool) -> UpstreamFailed:
     """We ended the session ourselves."""
-    return UpstreamFailed(UpstreamReason.CLOSED, "The session with the server was closed", dispatched=dispatched)
+    return Ours(UpstreamReason.CLOSED, "The session with the server was closed", dispatched=dispatched)
 
 
 def no_rounds() -> UpstreamFailed:
@@ -157,7 +169,9 @@ def refused(status: int) -> UpstreamFailed:
     text = f"The server refused the request with HTTP status {status}"
     if status in _UNAUTHORIZED:
         text = "The server refused the gateway's credentials"
-    return UpstreamFailed(UpstreamReason.REFUSED, text, dispatched=status >= 500)
+    if status >= 500:
+        return Unserved(UpstreamReason.REFUSED, text, dispatched=True)
+    return UpstreamFailed(UpstreamReason.REFUSED, text, dispatched=False)
 
 
 def no_credentials(reason: UpstreamReason) -> UpstreamFailed:
@@ -198,11 +212,24 @@ def tells_nothing(status: int) -> bool:
     return status >= 500 or status in _OF_THE_CALLER
 
 
+def is_down(failure: UpstreamFailed) -> bool:
+    """Whether a failure means that the server is down: not reached, left alone, silent, closed, or HTTP 500 and above.
+
+    An answer of the server is none, whatever it refuses, and neither is what the gateway itself did.
+    """
+    if isinstance(failure, Ours):
+        return False
+    return isinstance(failure, Down | Unserved) or failure.reason in _OF_SERVERS_DOWN
+
+
 def unsent(failure: UpstreamFailed) -> UpstreamFailed:
-    """The same failure, of something that went before the message it is reported for."""
+    """The same failure, of something that went before the message it is reported for; Down where that is what it is."""
+    reason = UpstreamReason(failure.reason)
+    if is_down(failure):
+        return Down(reason, str(failure), dispatched=False, retry_after=failure.retry_after)
     if not failure.dispatched:
         return failure
-    return UpstreamFailed(UpstreamReason(failure.reason), str(failure), dispatched=False)
+    return (Ours if isinstance(failure, Ours) else UpstreamFailed)(reason, str(failure), dispatched=False)
 
 
 def sent(failure: UpstreamFailed) -> UpstreamFailed:
@@ -214,6 +241,9 @@ def sent(failure: UpstreamFailed) -> UpstreamFailed:
 
 KEEPING_REDIRECTS: Final = frozenset({307, 308})
 """The redirects that keep method and body."""
+_OF_SERVERS_DOWN: Final = frozenset(
+    {UpstreamReason.UNREACHABLE.value, UpstreamReason.CLOSED.value, UpstreamReason.TIMEOUT.value}
+)
 _UNAUTHORIZED: Final = frozenset({401, 403})
 _OF_THE_CALLER: Final = _UNAUTHORIZED | {429}
 _UNKNOWING: Final = frozenset({400, 404, 405})

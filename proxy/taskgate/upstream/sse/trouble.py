@@ -1,6 +1,7 @@
 """What is said of a server whose event stream is none to speak over. None of these says where the server is."""
 
 from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.upstream.failures import Ours
 
 
 def elsewhere() -> UpstreamFailed:
@@ -35,4 +36,4 @@ def ended(*, dispatched: bool) -> UpstreamFailed:
 def given_up(*, dispatched: bool) -> UpstreamFailed:
     """We ended it ourselves."""
     text = "The connection to the server was closed"
-    return UpstreamFailed(UpstreamReason.CLOSED, text, dispatched=dispatched)
+    return Ours(UpstreamReason.CLOSED, text, dispatched=dispatched)

@@ -47,7 +47,8 @@ class Ending:
 
     def failure(self, *, dispatched: bool) -> UpstreamFailed:
         """What becomes of a request; `dispatched` tells whether any of it may have been read."""
-        return UpstreamFailed(UpstreamReason.CLOSED, self.text, dispatched=dispatched)
+        kind = failures.Ours if self.is_ours else UpstreamFailed
+        return kind(UpstreamReason.CLOSED, self.text, dispatched=dispatched)
 
 
 OURS: Final = Ending(Cause.OURS, str(failures.let_go(dispatched=True)))
@@ -85,7 +86,7 @@ def not_in_time() -> UpstreamFailed:
 def no_room() -> UpstreamFailed:
     """As many programs run as may, all of them for others."""
     text = "All programs of the server that may run are in use, and none became free in time"
-    return UpstreamFailed(UpstreamReason.TIMEOUT, text, dispatched=False)
+    return failures.Ours(UpstreamReason.TIMEOUT, text, dispatched=False)
 
 
 def held_back(failures: int, seconds: float) -> UpstreamFailed:
@@ -98,8 +99,8 @@ def held_back(failures: int, seconds: float) -> UpstreamFailed:
 
 def again(failure: UpstreamFailed) -> UpstreamFailed:
     """The same failure for another who waited for the same; nothing of theirs was sent."""
-    reason = UpstreamReason(failure.reason)
-    return UpstreamFailed(reason, str(failure), dispatched=False, retry_after=failure.retry_after)
+    kind = failures.Ours if isinstance(failure, failures.Ours) else UpstreamFailed
+    return kind(UpstreamReason(failure.reason), str(failure), dispatched=False, retry_after=failure.retry_after)
 
 
 def _name(signal: int) -> str:

@@ -1,0 +1,72 @@
+"""Which failures mean that a server is down, and that whoever reports them for another message keeps that."""
+
+from datetime import timedelta
+
+import pytest
+
+from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.upstream import failures
+from taskgate.upstream.sse import trouble
+from taskgate.upstream.stdio import endings
+
+SECOND = timedelta(seconds=1)
+
+DOWN = [
+    failures.unreachable(),
+    failures.left_alone(SECOND),
+    failures.closed(),
+    failures.broke_off(),
+    failures.silent(),
+    failures.too_late(dispatched=False),
+    failures.refused(500),
+    failures.refused(503),
+    failures.Severed("cut"),
+    failures.Unsurvived("ended"),
+    trouble.no_endpoint(),
+    trouble.ended_at_once(),
+    trouble.ended(dispatched=False),
+    endings.CLOSED_OUTPUT.failure(dispatched=False),
+    endings.not_in_time(),
+    endings.held_back(2, 1.0),
+    endings.again(endings.not_in_time()),
+]
+NOT_DOWN = [
+    failures.refused(401),
+    failures.refused(404),
+    failures.unwelcome(400),
+    failures.no_session({"code": 1}),
+    failures.session_lost(),
+    failures.malformed("no JSON"),
+    failures.too_large(),
+    failures.redirected(302),
+    failures.unread(),
+    failures.let_go(dispatched=True),
+    failures.let_go(dispatched=False),
+    failures.no_credentials(UpstreamReason.UNREACHABLE),
+    failures.no_token(),
+    failures.no_descriptor(),
+    trouble.given_up(dispatched=False),
+    trouble.given_up(dispatched=True),
+    endings.OURS.failure(dispatched=True),
+    endings.no_room(),
+    endings.again(endings.no_room()),
+]
+
+
+@pytest.mark.parametrize("failure", DOWN, ids=str)
+def test_a_server_is_down_that_was_not_reached_or_did_not_answer(failure: UpstreamFailed) -> None:
+    assert failures.is_down(failure)
+    told = failures.unsent(failure)
+    assert isinstance(told, failures.Down)
+    assert (told.reason, str(told), told.dispatched) == (failure.reason, str(failure), False)
+    assert told.retry_after == failure.retry_after
+    assert failures.is_down(failures.unsent(told))
+
+
+@pytest.mark.parametrize("failure", NOT_DOWN, ids=str)
+def test_a_server_is_not_down_that_refuses_or_had_no_part_in_it(failure: UpstreamFailed) -> None:
+    assert not failures.is_down(failure)
+    told = failures.unsent(failures.unsent(failure))
+    assert not isinstance(told, failures.Down)
+    assert not failures.is_down(told)
+    assert (told.reason, told.dispatched) == (failure.reason, False)
