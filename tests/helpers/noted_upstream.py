@@ -48,6 +48,9 @@ class Session:
     async def open(self) -> Any:
         return "opened"
 
+    async def welcome(self) -> Any:
+        return "welcomed"
+
     async def close(self) -> None:
         self.asked.append(("close",))
 

@@ -12,8 +12,10 @@ import pytest
 from helpers.manual_clock import ManualClock
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import configuration
+from taskgate import __version__
 from taskgate.config.models import GatewayConfig
 from taskgate.config.rules import rules_of
+from taskgate.dialects.welcomes import gateway_info
 from taskgate.engine.admission.rules import Live
 from taskgate.engine.admission.standing import Standings
 from taskgate.engine.mounts import MOST_REMEMBERED
@@ -135,6 +137,19 @@ async def test_the_same_stays_the_same_and_a_file_with_another_content_does_not(
     file.write_text("one two")
     assert await yard.mount(configured(tmp_path, a="https://a/mcp"))
     assert yard.mounting.mounts.by_name["a"] is not mount
+
+
+async def test_whose_name_hosts_see_may_change_and_the_server_stays(yard: Yard) -> None:
+    def named(server_info: str) -> GatewayConfig:
+        return configuration({}, upstreams={"a": {"path": "/a", "url": "http://a/mcp", "server_info": server_info}})
+
+    mounts = yard.mounting.mounts
+    assert (mounts.by_name["a"].info, mounts.names_server("a"), mounts.names_server("b")) == (None, True, False)
+    assert await yard.mount(named("gateway"))
+    assert (mounts.by_name["a"].info, mounts.names_server("a")) == (gateway_info(__version__), False)
+    assert await yard.mount(named("upstream"))
+    assert mounts.names_server("a")
+    assert len(yard.made) == 1
 
 
 async def test_a_request_that_came_before_gets_a_session_with_the_server_of_now(yard: Yard) -> None:

@@ -95,7 +95,7 @@ class Server:
     """What a server said in the handshake; the texts are as it wrote them.
 
     `info` is its serverInfo, None where it tells none that hosts could read. `rest` is an object of the members that
-    no revision defines, and of its `_meta`; see `welcomes`.
+    no revision defines, and of its `_meta`; see `welcomes`. `is_stale` tells that the server has gone down since.
     """
 
     peer: Peer
@@ -103,6 +103,7 @@ class Server:
     instructions: RawJson | None
     info: RawJson | None = None
     rest: RawJson = "{}"
+    is_stale: bool = False
 
 
 class Foreign(NamedTuple):

@@ -50,7 +50,9 @@ def welcome_of(
     server: Server, put: Mapping[str, RawJson], version: str, meta_put: Mapping[str, RawJson] = _NOTHING
 ) -> RawJson:
     """What a host is told: `put` are the members of its era. The version of the gateway stands in `_meta`."""
+    told: dict[str, Any] = {"version": version}
+    if server.is_stale:
+        told["stale"] = True
     if server.instructions is not None:
         put = {**put, "instructions": server.instructions}
-    change = Change(put=put, meta_put={**meta_put, words.GATEWAY: dump({"version": version})})
-    return changed(server.rest, change)
+    return changed(server.rest, Change(put=put, meta_put={**meta_put, words.GATEWAY: dump(told)}))

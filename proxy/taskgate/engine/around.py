@@ -30,6 +30,10 @@ class AroundSession:
         """See UpstreamSession."""
         return self._inner.open()
 
+    def welcome(self) -> Coroutine[Any, Any, Server]:
+        """See UpstreamSession."""
+        return self._inner.welcome()
+
     def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
         """See UpstreamSession."""
         return self._inner.outcome(response)

@@ -73,7 +73,7 @@ class HostSessions:
         host_session = HostSession(id_, owner, intent.peer, mount, caller, self._ways)
         self._counts[owner.context] += 1
         try:
-            server = await host_session.upstream.open()
+            server = await host_session.upstream.welcome()
             await self._store.put(SessionRecord(id=id_, owner=owner, peer=intent.peer, expires_at=self._expiry()))
         except BaseException:
             self._uncount(owner)

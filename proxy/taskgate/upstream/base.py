@@ -27,6 +27,13 @@ class UpstreamSession(Protocol):
         """What the server said in the handshake, which is made if there is none yet. Single flight."""
         ...
 
+    async def welcome(self) -> Server:
+        """What a host is told of the server: what it says now, or said last, where it is down.
+
+        It is asked anew, unless it is at work: hosts are not told how it was long ago.
+        """
+        ...
+
     async def relay(
         self,
         method: str,

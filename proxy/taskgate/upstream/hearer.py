@@ -123,10 +123,6 @@ class SessionHearer(Hearer, Protocol):
         ...
 
 
-def unheard(_: Server) -> None:
-    """For whom it makes no difference who the server is."""
-
-
 class Unkept:
     """What all hearers share whose calls are not taken over, and who can be asked in a call alone."""
 

@@ -12,7 +12,7 @@ from logging import getLogger
 
 from taskgate.alarms import Alarms
 from taskgate.clock import Clock, Entropy
-from taskgate.dialects.base import UpstreamDialect
+from taskgate.dialects.base import Server, UpstreamDialect
 from taskgate.dialects.stateless_server import StatelessServerDialect
 from taskgate.limits.breaker import CircuitState
 from taskgate.mcp.versions import Era, Peer
@@ -26,6 +26,7 @@ from taskgate.upstream.health import DEAF, GATEWAY, QUIET, Checks, Finding, Sent
 from taskgate.upstream.hearer import SessionHearer
 from taskgate.upstream.initialize.adopting import Adoptions
 from taskgate.upstream.initialize.session import HttpSession
+from taskgate.upstream.last_welcomes import LastWelcome, LastWelcomes, WelcomeHooks, key_of, knows_callers
 from taskgate.upstream.lasting import Lasting
 from taskgate.upstream.patience import Patience
 from taskgate.upstream.session_of_any_era import EraSession, Makers
@@ -90,6 +91,7 @@ class HttpUpstream:
         self._era = settings.era
         self._finder = EraFinder(modern)
         self._was_left = False
+        self._welcomes = LastWelcomes()
         self._checks = self._checked(settings.health)
         if settings.tls.insecure_skip_verify:
             log.warning("the certificate of a server is not verified", extra={"upstream": settings.name})
@@ -110,7 +112,7 @@ class HttpUpstream:
         means, transport = self._means, self._spoken(self._transport, speaks)
         if transport is not self._transport:
             means = replace(means, transport=transport)
-        return self._session(means, self._finder, hearer, host)
+        return self._session(means, self._finder, hearer, host, speaks)
 
     def _spoken(self, transport: Transport, speaks: Speaks) -> Transport:
         """The transport of one session, which knows for whom it speaks where that matters."""
@@ -120,8 +122,17 @@ class HttpUpstream:
             transport = SpeakingTransport(transport, self._credentials, speaks)
         return transport
 
-    def _session(self, means: Means, finder: EraFinder, hearer: SessionHearer, host: Peer | None) -> UpstreamSession:
+    def _session(
+        self, means: Means, finder: EraFinder, hearer: SessionHearer, host: Peer | None, speaks: Speaks
+    ) -> UpstreamSession:
         clock, modern, lasting = self._clock, self._modern, Lasting()
+        last = LastWelcome(self._welcomes, partial(self._key, host, speaks))
+
+        def met(server: Server) -> None:
+            last.met(server)
+            hearer.met(server)
+
+        hooks = WelcomeHooks(met, last.after)
 
         def legacy(unwelcome: Callable[[], None]) -> HttpSession:
             return HttpSession(
@@ -130,7 +141,7 @@ class HttpUpstream:
                 host=host,
                 clock=clock,
                 lasting=lasting,
-                met=hearer.met,
+                hooks=hooks,
                 unwelcome=unwelcome,
                 adoptions=self._adoptions,
             )
@@ -153,16 +164,23 @@ class HttpUpstream:
                 host=host,
                 clock=clock,
                 lasting=lasting,
-                met=hearer.met,
+                hooks=hooks,
             )
 
         match self._era:
             case None:
-                return EraSession(finder, means=means, makers=Makers(legacy=legacy, stateless=stateless))
+                makers = Makers(legacy=legacy, stateless=stateless)
+                return EraSession(finder, means=means, makers=makers, hooks=hooks)
             case Era.INITIALIZE:
                 return legacy(_stays)
             case Era.STATELESS:
                 return stateless(_stays)
+
+    def _key(self, host: Peer | None, speaks: Speaks) -> bytes:
+        """What is told of the server by: what it is told in either era, and who asks where it may know."""
+        declared = self._means.dialect.handshake(0, host), self._modern.discover(0, host).message
+        caller = speaks().context if knows_callers(self._means.settings) else None
+        return key_of(*declared, caller=caller)
 
     def _checked(self, health: Health | None) -> Checks | None:
         settings = self._means.settings
@@ -172,7 +190,7 @@ class HttpUpstream:
         transport = self._spoken(sentinel, lambda: GATEWAY)
         means = replace(self._means, transport=transport, observer=QUIET, running=Running())
         # What checks find out of the server's era is theirs: they are made for nobody, and given up sooner.
-        new_session = partial(self._session, means, EraFinder(self._modern), DEAF, None)
+        new_session = partial(self._session, means, EraFinder(self._modern), DEAF, None, lambda: GATEWAY)
         return Checks(health, self.name, sentinel=sentinel, new_session=new_session, found=self._find)
 
     def _find(self, finding: Finding) -> None:

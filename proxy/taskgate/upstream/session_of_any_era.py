@@ -22,6 +22,7 @@ from taskgate.upstream.calls import Means
 from taskgate.upstream.era import Asking, EraFinder
 from taskgate.upstream.hearer import Hearer
 from taskgate.upstream.initialize.session import HttpSession
+from taskgate.upstream.last_welcomes import NO_HOOKS, WelcomeHooks
 from taskgate.upstream.resting import Foothold, Resumed, Resumes
 from taskgate.upstream.single import Abandoned, SingleFlight
 from taskgate.upstream.speaker import Speaker
@@ -42,8 +43,16 @@ class EraSession:
     still run in the other era may end by themselves.
     """
 
-    def __init__(self, finder: EraFinder, *, means: Means, makers: Makers) -> None:
+    def __init__(
+        self,
+        finder: EraFinder,
+        *,
+        means: Means,
+        makers: Makers,
+        hooks: WelcomeHooks = NO_HOOKS,
+    ) -> None:
         self._finder = finder
+        self._hooks = hooks
         self._means = means
         self._makers = makers
         self._finding = SingleFlight(self._find)
@@ -56,6 +65,16 @@ class EraSession:
     async def open(self) -> Server:
         """See UpstreamSession."""
         return await (self._inner or await self._found()).open()
+
+    async def welcome(self) -> Server:
+        """See UpstreamSession."""
+        inner = self._inner
+        if inner is not None:
+            return await inner.welcome()
+        try:
+            return await self.open()
+        except UpstreamFailed as failure:
+            return self._hooks.after(failure)
 
     def relay(
         self,

@@ -1,6 +1,7 @@
 """Who the server is, as hosts of either era are told by servers of either: to the byte, but for what is of one hop."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -142,6 +143,14 @@ def test_the_instructions_are_the_servers_to_the_byte(host: str, server: str) ->
     assert r'"instructions":"Use \u00e9\/\n"' in text
     assert text.count("instructions") == 1
     assert "instructions" not in told(host, welcomed(server, OURS))
+
+
+@pytest.mark.parametrize("server", ERAS)
+@pytest.mark.parametrize("host", ERAS)
+def test_what_was_said_before_a_server_went_down_is_marked_and_nothing_else(host: str, server: str) -> None:
+    who = welcomed(server, ODD_INFO, more=OTHERS, meta=OWN_META)
+    stale = GATEWAY.replace("}", ',"stale":true}')
+    assert told(host, replace(who, is_stale=True)) == told(host, who).replace(GATEWAY, stale)
 
 
 @pytest.mark.parametrize("meta", ["null", "[]", '"x"', "7"])

@@ -29,7 +29,7 @@ class Upstream:
         self.is_away = False
         self.is_closed = False
 
-    async def open(self) -> str:
+    async def welcome(self) -> str:
         return "welcome"
 
     async def relay(self, method: str, params: Any, **_: Any) -> None:

@@ -149,6 +149,7 @@ async def test_everything_else_is_handed_on_as_it_came() -> None:
     round_ = object()
     assert session.era is Era.STATELESS
     assert session.open() == "open"
+    assert session.welcome() == "welcome"
     assert await session.relay("ping", None, tool="t", **more) == "relay"
     assert await session.run("t", "{}", within=timedelta(1), resumes=round_, **more) == "run"
     assert session.outcome("response") == "outcome"
@@ -157,6 +158,7 @@ async def test_everything_else_is_handed_on_as_it_came() -> None:
     session.tell("note")
     assert server.sessions[0].asked == [
         ("open", {}),
+        ("welcome", {}),
         ("relay", "ping", None, {"tool": "t", **more}),
         ("run", "t", "{}", {"within": timedelta(1), "resumes": round_, **more}),
         ("outcome", "response", {}),

@@ -221,6 +221,7 @@ async def test_everything_else_is_the_servers_own(server: Server, tracing: Noted
     session = upstream.session(NOBODY, lambda: SPEAKER, host)
     assert (upstream.name, upstream.vitals().up, session.era) == ("reports", True, Era.STATELESS)
     assert await session.open() == cast("Any", "opened")
+    assert await session.welcome() == cast("Any", "welcomed")
     assert await session.tools() == {"add": "add"}
     assert session.listed("add") == cast("Any", "add")
     session.tell(cast("Any", "note"))

@@ -148,7 +148,7 @@ class StatelessRequests:
             return await self.subscriptions.serve(exchange, caller, line, intent)
 
     async def _discover(self, exchange: Exchange, line: Line, said: Stateless, intent: Discover) -> Spoken:
-        server = await self.calls.meet(exchange, said, line.upstream.open())
+        server = await self.calls.meet(exchange, said, line.upstream.welcome())
         mount = line.mount
         self.denied.at_discovery(mount, said.peer, server.peer)
         told = self.dialect.discovered(

@@ -23,7 +23,7 @@ from taskgate.tasks.events import CallFaulted, CallSucceeded
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call, Errand, Means
 from taskgate.upstream.catalogue import read_catalogue, what_is_left
-from taskgate.upstream.hearer import Hearer, unheard
+from taskgate.upstream.hearer import Hearer
 from taskgate.upstream.initialize.adopting import Adopting, Adoptions
 from taskgate.upstream.initialize.audience import Audience
 from taskgate.upstream.initialize.beginning import Beginnings
@@ -32,6 +32,7 @@ from taskgate.upstream.initialize.detours import Detours
 from taskgate.upstream.initialize.native import MAY_BE, MUST_BE, Natives, Reach
 from taskgate.upstream.initialize.talk import Talk, is_strange
 from taskgate.upstream.initialize.told import ToldTools
+from taskgate.upstream.last_welcomes import NO_HOOKS, WelcomeHooks
 from taskgate.upstream.lasting import Lasting
 from taskgate.upstream.resting import NextRound, Resumes
 from taskgate.upstream.single import Abandoned, SingleFlight
@@ -44,8 +45,7 @@ _TAKING_LONG: Final = frozenset({TOOLS_CALL, TASKS_RESULT})
 class HttpSession:
     """One session with one server; see UpstreamSession.
 
-    What of `lasting` is left from before is asked for again. `met` hears who the server says that it is, `unwelcome` is
-    told when it may have left its era.
+    What of `lasting` is left from before is asked for again. `unwelcome` is told when the server may have left its era.
     """
 
     era: Final = Era.INITIALIZE
@@ -59,7 +59,7 @@ class HttpSession:
         clock: Clock,
         lasting: Lasting,
         unwelcome: Callable[[], None],
-        met: Callable[[Server], None] = unheard,
+        hooks: WelcomeHooks = NO_HOOKS,
         adoptions: Adoptions | None = None,
     ) -> None:
         self._means = means
@@ -70,9 +70,16 @@ class HttpSession:
         self._detours = Detours(means.dialect, host)
         self._lasting = lasting
         self._unwelcome = unwelcome
+        self._hooks = hooks
         audience = Audience(hearer=hearer, host=host, catalogue_changed=self._forget_tools)
         beginnings = Beginnings(
-            means, audience, clock=clock, lasting=lasting, met=met, unwelcome=unwelcome, lost=self._lose_conversation
+            means,
+            audience,
+            clock=clock,
+            lasting=lasting,
+            met=hooks.met,
+            unwelcome=unwelcome,
+            lost=self._lose_conversation,
         )
         self._talk = SingleFlight(beginnings.begin)
         reach = Reach(self._ask, lambda: self._talk.value, self._made_ready, self.listed, self.tools)
@@ -84,6 +91,13 @@ class HttpSession:
     async def open(self) -> Server:
         """See UpstreamSession."""
         return (await self._open()).conversation.server
+
+    async def welcome(self) -> Server:
+        """See UpstreamSession."""
+        try:
+            return await self._asked_now()
+        except UpstreamFailed as failure:
+            return self._hooks.after(failure)
 
     async def relay(
         self,
@@ -191,6 +205,21 @@ class HttpSession:
             raise failures.unsent(failure) from None
         except Abandoned:
             raise failures.let_go(dispatched=False) from None
+
+    async def _asked_now(self) -> Server:
+        """What the server said in the handshake, if the conversation still stands; else in another handshake."""
+        talk = self._talk.value
+        if talk is None or self._closed:
+            return await self.open()
+        try:
+            if await talk.stands():
+                return talk.conversation.server
+        except UpstreamFailed as failure:
+            raise failures.unsent(failure) from None
+        except Abandoned:
+            raise failures.let_go(dispatched=False) from None
+        self._lose(talk)
+        return await self.open()
 
     async def _ask(self, errand: Errand, spent: float = 0.0, *, is_again: bool = False) -> Response:
         means, clock = self._means, self._clock

@@ -5,7 +5,7 @@ the wire (`exchanges`), rounds (`rounds`), what is told besides answers (`listen
 and its tools (`catalogue`), how long is waited (`waits`).
 """
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
@@ -22,7 +22,8 @@ from taskgate.tasks.events import CallFaulted, CallSucceeded
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call
 from taskgate.upstream.catalogue import what_is_left
-from taskgate.upstream.hearer import Hearer, unheard
+from taskgate.upstream.hearer import Hearer
+from taskgate.upstream.last_welcomes import NO_HOOKS, WelcomeHooks
 from taskgate.upstream.lasting import Lasting
 from taskgate.upstream.resting import Resumed, Resumes
 from taskgate.upstream.single import Abandoned
@@ -51,11 +52,10 @@ class StatelessSession:
         host: Peer | None,
         clock: Clock,
         lasting: Lasting,
-        met: Callable[[Server], None] = unheard,
+        hooks: WelcomeHooks = NO_HOOKS,
     ) -> None:
-        """`met` hears who the server says that it is."""
         self._means = means
-        self._met = met
+        self._hooks = hooks
         self._hearer = hearer
         self._exchanges = Exchanges(means, host)
         self._waits = Waits(means, clock)
@@ -82,6 +82,13 @@ class StatelessSession:
     def open(self) -> Coroutine[Any, Any, Server]:
         """See UpstreamSession."""
         return self._discovery.get()
+
+    async def welcome(self) -> Server:
+        """See UpstreamSession."""
+        try:
+            return await self._discovery.anew()
+        except UpstreamFailed as failure:
+            return self._hooks.after(failure)
 
     def relay(
         self,
@@ -218,7 +225,7 @@ class StatelessSession:
             raise
 
     async def _begin(self, server: Server) -> None:
-        self._met(server)
+        self._hooks.met(server)
         await self._listening.begin(server)
 
     def _hear_aside(self, notification: Notification) -> None:

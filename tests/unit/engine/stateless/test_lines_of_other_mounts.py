@@ -12,9 +12,11 @@ from helpers.manual_clock import ManualClock
 from helpers.records import new_peer
 from helpers.waiting import bounded, eventually
 from taskgate.auth.context import ANONYMOUS
+from taskgate.dialects.base import Server
 from taskgate.dialects.extensions import ExtensionPolicy
 from taskgate.engine.denied_extensions import DeniedExtensions
-from taskgate.engine.stateless.lines import Lines
+from taskgate.engine.stateless.lines import LONGEST_INFO, Lines
+from taskgate.mcp.versions import Peer, Revision
 from unit.engine.facts import Facts
 
 
@@ -33,9 +35,9 @@ def server() -> Any:
     return SimpleNamespace(session=lambda *_: Session())
 
 
-def mounted(server: Any) -> Any:
-    """A mount of a server."""
-    return SimpleNamespace(name="reports", upstream=server, extensions=ExtensionPolicy(), info=None)
+def mounted(server: Any, info: str | None = None) -> Any:
+    """A mount of a server, whose hosts are told `info` of it."""
+    return SimpleNamespace(name="reports", upstream=server, extensions=ExtensionPolicy(), info=info)
 
 
 @pytest.fixture
@@ -81,3 +83,45 @@ async def test_at_the_end_what_is_still_busy_is_closed_too(lines: Lines) -> None
     async with bounded():
         await lines.close()
     assert line.upstream.closed
+
+
+# --- who its server is
+
+
+def who(revision: Revision, info: str | None) -> Server:
+    """A server of that revision that says that it is that."""
+    peer = Peer(revision=revision, capabilities={}, info={})
+    return Server(peer=peer, capabilities="{}", instructions=None, info=info)
+
+
+async def test_a_line_tells_who_a_server_of_sessions_is_once_that_is_known(lines: Lines) -> None:
+    line = lines.take(mounted(server()), ANONYMOUS, new_peer())
+    assert line.info is None
+    line.met(who(Revision.R2025_06_18, "{1}"))
+    assert line.info == "{1}"
+    line.met(who(Revision.R2025_11_25, None))
+    assert line.info is None
+
+
+@pytest.mark.parametrize(
+    "said", [(Revision.R2026_07_28, "{1}"), (Revision.R2025_11_25, "x" * (LONGEST_INFO + 1))], ids=["says", "long"]
+)
+async def test_a_line_tells_nothing_of_a_server_that_says_so_itself_or_says_much(
+    lines: Lines, said: tuple[Revision, str]
+) -> None:
+    line = lines.take(mounted(server()), ANONYMOUS, new_peer())
+    line.met(who(Revision.R2025_11_25, "x" * LONGEST_INFO))
+    assert line.info == "x" * LONGEST_INFO
+    line.met(who(*said))
+    assert line.info is None
+
+
+async def test_a_line_tells_what_its_mount_tells_first(lines: Lines) -> None:
+    one = server()
+    line = lines.take(mounted(one, "ours"), ANONYMOUS, new_peer())
+    line.met(who(Revision.R2025_11_25, "theirs"))
+    assert line.info == "ours"
+    lines.take(mounted(one), ANONYMOUS, new_peer())
+    assert line.info == "theirs"
+    lines.take(mounted(one, "ours"), ANONYMOUS, new_peer())
+    assert line.info == "ours"

@@ -1,0 +1,133 @@
+"""What is kept of what servers say of themselves: the newest, by whom it is for, and never much."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from helpers.memory_kept import memory_kept
+from taskgate.dialects.base import Server
+from taskgate.errors import UpstreamFailed
+from taskgate.mcp.versions import Peer, Revision
+from taskgate.upstream import failures
+from taskgate.upstream.last_welcomes import (
+    MOST_BYTES,
+    NO_HOOKS,
+    LastWelcome,
+    LastWelcomes,
+    key_of,
+    knows_callers,
+)
+from taskgate.upstream.settings import FixedHeader, GrantKind, GrantSettings, IdentityHeaders, UpstreamSettings
+from taskgate.upstream.stdio.settings import StdioSettings
+
+SECOND = timedelta(seconds=1)
+GRANT = {"token_url": "https://x.example", "client_id": "c", "client_secret": "s"}
+PROGRAM: dict[str, Any] = {"command": ("p",), "processes": 1, "idle": SECOND, "backoff": SECOND, "max_backoff": SECOND}
+
+
+def server(instructions: str = '"Do"', capabilities: str = "{}") -> Server:
+    peer = Peer(revision=Revision.R2025_11_25, capabilities={}, info={})
+    return Server(peer=peer, capabilities=capabilities, instructions=instructions)
+
+
+def settings(**changes: Any) -> UpstreamSettings:
+    bounds: dict[str, Any] = {"connect": SECOND, "first_byte": SECOND, "idle": None, "call": SECOND, "max_result": 1}
+    return UpstreamSettings(**({"name": "reports"} | bounds | changes))
+
+
+def test_the_newest_is_kept_for_each() -> None:
+    kept = LastWelcomes()
+    for key, said in ((b"a", '"1"'), (b"b", '"2"'), (b"a", '"3"')):
+        kept.keep(key, server(said))
+    assert [getattr(kept.find(key), "instructions", None) for key in (b"a", b"b", b"c")] == ['"3"', '"2"', None]
+
+
+def test_what_was_not_asked_for_the_longest_goes_first() -> None:
+    kept = LastWelcomes(most=2)
+    kept.keep(b"a", server())
+    kept.keep(b"b", server())
+    assert kept.find(b"a") is not None
+    kept.keep(b"c", server())
+    assert [kept.find(key) is not None for key in (b"a", b"b", b"c")] == [True, False, True]
+
+
+def test_they_are_bounded_by_what_they_take_together() -> None:
+    kept = LastWelcomes(most_bytes=100_000)
+    kept.keep(b"a", server("x" * 60_000))
+    kept.keep(b"b", server("x" * 60_000))
+    assert (kept.find(b"a"), kept.find(b"b") is not None) == (None, True)
+    # What replaces another takes its place.
+    kept.keep(b"b", server())
+    kept.keep(b"c", server("x" * 60_000))
+    assert (kept.find(b"b") is not None, kept.find(b"c") is not None) == (True, True)
+    # Capabilities are kept as a tree, too.
+    kept.keep(b"d", server(capabilities="x" * 4_000))
+    assert kept.find(b"d") is None
+
+
+def test_one_that_is_too_large_leaves_nothing_of_the_one_before() -> None:
+    kept = LastWelcomes(most_bytes=100_000)
+    kept.keep(b"a", server())
+    kept.keep(b"a", server("x" * 100_000))
+    assert kept.find(b"a") is None
+
+
+@pytest.mark.parametrize("size", [10, 10_000, 1_000_000])
+def test_however_much_is_said_no_more_is_kept_than_may_be(size: int) -> None:
+    kept = LastWelcomes()
+
+    def say() -> None:
+        for number in range(4_000):
+            kept.keep(b"%d" % number, server(f'"{number} {"x" * size}"'))
+
+    assert memory_kept(say) < MOST_BYTES
+
+
+def test_a_key_tells_what_is_declared_and_who_asks() -> None:
+    keys = [
+        key_of("a", "b", caller=None),
+        key_of("b", "a", caller=None),
+        key_of("ab", "", caller=None),
+        key_of("a\0b", caller=None),
+        key_of("a", "b", caller=""),
+        key_of("a", "b", caller="alice"),
+        key_of("a", "b", caller="bob"),
+        key_of("a", "\ud800", caller=None),
+    ]
+    assert len(set(keys)) == len(keys)
+    assert key_of("a", "b", caller="alice") == keys[5]
+
+
+KNOWS: dict[str, tuple[dict[str, Any], bool]] = {
+    "nothing shown": ({}, False),
+    "a header": ({"credentials": FixedHeader(name="X", value="s")}, False),
+    "a token of the gateway": ({"credentials": GrantSettings(kind=GrantKind.CLIENT_CREDENTIALS, **GRANT)}, False),
+    "a token for each": ({"credentials": GrantSettings(kind=GrantKind.TOKEN_EXCHANGE, **GRANT)}, True),
+    "a context": ({"identity": IdentityHeaders(context="X")}, True),
+    "a subject": ({"identity": IdentityHeaders(subject="X")}, True),
+    "a program for each": ({"stdio": StdioSettings(**PROGRAM)}, True),
+    "a program for all": ({"stdio": StdioSettings(**PROGRAM, shared=True)}, False),
+}
+
+
+@pytest.mark.parametrize(("changes", "knows"), KNOWS.values(), ids=KNOWS)
+def test_some_servers_may_tell_callers_apart(changes: dict[str, Any], knows: bool) -> None:
+    assert knows_callers(settings(**changes)) is knows
+
+
+def test_after_a_failure_the_last_word_is_told_as_one_of_before() -> None:
+    last = LastWelcome(LastWelcomes(), lambda: b"key")
+    down = failures.unsent(failures.unreachable())
+    with pytest.raises(failures.Down):
+        last.after(down)
+    said = server()
+    last.met(said)
+    assert last.after(down) == replace(said, is_stale=True)
+    refusal = failures.refused(401)
+    with pytest.raises(UpstreamFailed) as raised:
+        last.after(refusal)
+    assert raised.value is refusal
+    with pytest.raises(failures.Down):
+        NO_HOOKS.after(down)
