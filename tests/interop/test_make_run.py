@@ -29,7 +29,7 @@ PROGRAM = ROOT / "tests" / "helpers" / "talking_program.py"
 LINES = (
     "An unmodified server listens at http://127.0.0.1:",
     "taskgate is in front of it at    http://127.0.0.1:",
-    "Connected to taskgate ",
+    "Connected to reports ",
     ", which speaks MCP 2025-11-25.",
     "  generate_report  as a task: optional",
     "result: Report for Q3: revenue, costs, staff, forecast, summary.",
@@ -60,7 +60,7 @@ REPLICAS_LINES = (
     "taskgate 2 is in front of it at  http://127.0.0.1:",
     "taskgate 3 is in front of it at  http://127.0.0.1:",
     "They share a Valkey; in front of them, for hosts, is ",
-    "Connected to taskgate ",
+    "Connected to reports ",
     "result: Report for Q3: revenue, costs, staff, forecast, summary.",
     "asked to cancel it: cancelled",
     "Everything went as expected.",
@@ -140,7 +140,7 @@ async def test_one_run_shows_a_task_that_completes_one_cancelled_one_failed_and_
 
 async def test_one_run_before_a_program_of_ones_own_lists_its_tools() -> None:
     program = f"{sys.executable} -IS {PROGRAM} --words 'a b'"
-    lines = ("taskgate is in front of", program, "Connected to taskgate ", "  echo  ", "  crash  ", "optional")
+    lines = ("taskgate is in front of", program, "Connected to talking ", "  echo  ", "  crash  ", "optional")
     before = set(ROOT.glob(".run/once-*"))
     status, output, errors = await run_script(ONCE="1", UPSTREAM=program)
     assert (status, errors) == (0, "")
