@@ -70,9 +70,22 @@ class ExtensionSection(Section):
 
 TAGS = ("extension in a word", "extension in full")
 """What pydantic puts into the places of problems for these two kinds of values; no key looks like it."""
+_WORDS = frozenset({"allow", "deny", "own"})
+
+
+def _tag(value: object) -> str | None:
+    if isinstance(value, dict | ExtensionSection):
+        return TAGS[1]
+    return TAGS[0] if isinstance(value, str) and value in _WORDS else None
+
+
 Decision = Annotated[
     Annotated[Literal["allow", "deny", "own"], Tag(TAGS[0])] | Annotated[ExtensionSection, Tag(TAGS[1])],
-    Discriminator(lambda value: TAGS[1] if isinstance(value, dict | ExtensionSection) else TAGS[0]),
+    Discriminator(
+        _tag,
+        custom_error_type="extension_decision",
+        custom_error_message="must be allow, deny or own, or a mapping such as {methods: [widgets/list]}",
+    ),
 ]
 
 

@@ -79,7 +79,8 @@ def worded(error: ErrorDetails) -> str:
     if error["type"] == "literal_error":
         # As YAML has them, not Python.
         context = {"expected": re.sub(r"\b(?:True|False)\b", lambda found: found[0].lower(), context["expected"])}
-    return _WORDS.get(error["type"], error["msg"]).format_map(context)
+    words = _WORDS.get(error["type"])
+    return error["msg"] if words is None else words.format_map(context)
 
 
 def unknown_key(key: str, siblings: Sequence[str]) -> str:

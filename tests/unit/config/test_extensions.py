@@ -150,11 +150,13 @@ def test_the_effective_configuration_shows_what_is_said_of_each(loads: Loads) ->
 
 # --- what they refuse ------------------------------------------------------------------------------------------------
 
+NO_DECISION = "must be allow, deny or own, or a mapping such as {methods: [widgets/list]}"
+
 # The value of one identifier, below what place of it something is said, and what.
 VALUES = [
-    ("maybe", "", "must be 'allow', 'deny' or 'own'"),
-    ("null", "", "must be 'allow', 'deny' or 'own'"),
-    ("[widgets/list]", "", "must be 'allow', 'deny' or 'own'"),
+    ("maybe", "", NO_DECISION),
+    ("null", "", NO_DECISION),
+    ("[widgets/list]", "", NO_DECISION),
     ("{method: [a]}", ".method", "unknown key (did you mean methods?)"),
     ("{methods: widgets/list}", ".methods", "must be a list"),
     ("{methods: [a, a]}", ".methods", "must not hold the same twice"),

@@ -81,7 +81,7 @@ class LegacyUpstream:
             result = members(text, {"capabilities": {"extensions": {}, "experimental": {}}, "_meta": {}})
         except MalformedMessage:
             # Both are amended for hosts, which a repeated key would not let happen.
-            raise _broke("its welcome repeats a key") from None
+            raise _broke("its welcome repeats a key, or has too many") from None
         revision = find_revision(value_of(result, "protocolVersion"))
         if revision is None:
             raise _broke("it speaks no known revision")

@@ -109,7 +109,7 @@ def _result(response: Response, what: str) -> tuple[RawJson, Members]:
         # Both are amended for hosts, which a repeated key would not let happen.
         found = members(text, {"capabilities": {"extensions": {}, "experimental": {}}, "_meta": {}})
     except MalformedMessage:
-        raise broke(f"{what} repeats a key") from None
+        raise broke(f"{what} repeats a key, or has too many") from None
     kind = found.get("resultType")
     if kind is not None and kind.value != "complete":
         raise broke(f"{what} is not complete")

@@ -174,7 +174,7 @@ BAD_WELCOMES: dict[str, tuple[str, str]] = {
     "capabilities that are a list": ('{"protocolVersion":"2025-11-25","capabilities":[]}', NO_CAPABILITIES),
     "a capability told twice": (
         '{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"t\\u006fols":{}}}',
-        "its welcome repeats a key",
+        "its welcome repeats a key, or has too many",
     ),
     "more than anybody has to say": (
         f'{{"protocolVersion":"2025-11-25","capabilities":{{}},"instructions":"{"x" * MAX_WELCOME}"}}',
