@@ -42,6 +42,11 @@ def is_unreachable(told: dict[str, Any]) -> bool:
     return (told["code"], told["data"]["reason"], told["data"]["dispatched"]) == (-32603, "unreachable", False)
 
 
+async def met_in_vain(gateway: WholeGateway, **more: Any) -> None:
+    """A call that fails: the sessions of hosts without any of their own stand, and who is in them finds out so."""
+    assert "code" in (await gateway.stateless(**more).call("echo")).error
+
+
 @both_hosts
 @both_servers
 async def test_a_host_is_told_what_a_server_that_is_down_said_last(host: str, upstream: str) -> None:
@@ -49,6 +54,7 @@ async def test_a_host_is_told_what_a_server_that_is_down_said_last(host: str, up
         server.also = {"instructions": "Ask nicely.", "x-region": "eu", "_meta": {"com.example/a": 1}}
         first = await welcome(gateway, host)
         await server.stop()
+        await met_in_vain(gateway)
         again = await welcome(gateway, host)
     assert (first["_meta"].pop(GATEWAY), again["_meta"].pop(GATEWAY)) == (FRESH, STALE)
     assert again == first
@@ -72,9 +78,9 @@ async def test_a_session_that_was_opened_without_its_server_works_once_that_is_b
     assert (called.result["structuredContent"], done.result["structuredContent"]) == ({"a": 1}, {"a": 2})
 
 
-@both_hosts
 @both_servers
-async def test_a_host_that_asks_again_is_told_what_the_server_says_now(host: str, upstream: str) -> None:
+async def test_a_host_that_asks_again_is_told_what_the_server_says_now(upstream: str) -> None:
+    host = "legacy"
     async with server_of(upstream) as server, before(server) as gateway:
         await welcome(gateway, host)
         await server.stop()
@@ -133,16 +139,29 @@ UP: dict[str, Callable[[], Reply]] = {
 
 
 @pytest.mark.parametrize("how", DOWN)
-@both_hosts
 @both_servers
-async def test_a_server_is_down_that_does_not_answer_who_it_is(host: str, upstream: str, how: str) -> None:
+async def test_a_server_is_down_that_does_not_answer_who_it_is(upstream: str, how: str) -> None:
     async with server_of(upstream) as server, before(server, timeouts={"first_byte": "300ms"}) as gateway:
-        await welcome(gateway, host)
-        server.live.clear()
-        for method in ("initialize", "server/discover", "ping"):
+        await welcome(gateway, "legacy")
+        for method in ("initialize", "server/discover"):
             server.methods[method] = DOWN[how]()
         async with bounded():
-            assert (await welcome(gateway, host))["_meta"][GATEWAY] == STALE
+            assert (await welcome(gateway, "legacy"))["_meta"][GATEWAY] == STALE
+
+
+@both_servers
+async def test_a_session_that_stands_tells_of_no_outage_once_its_server_answers(upstream: str) -> None:
+    async with server_of(upstream) as server, before(server) as gateway:
+        first = await welcome(gateway, "modern")
+        await server.stop()
+        unknown = await welcome(gateway, "modern")
+        await met_in_vain(gateway)
+        known = await welcome(gateway, "modern")
+        await server.come_back()
+        assert "structuredContent" in (await gateway.stateless().call("echo")).result
+        over = await welcome(gateway, "modern")
+    assert [told["_meta"].pop(GATEWAY) for told in (first, unknown, known, over)] == [FRESH, FRESH, STALE, FRESH]
+    assert first == unknown == known == over
 
 
 @pytest.mark.parametrize("how", UP)
@@ -167,35 +186,6 @@ async def test_a_server_that_is_left_alone_is_down() -> None:
     assert len(server.heard("initialize")) == 1
 
 
-# --- who is asked again
-
-
-@both_servers
-async def test_a_server_that_is_at_work_is_not_asked_who_it_is(upstream: str) -> None:
-    async with server_of(upstream) as server, before(server) as gateway:
-        host = gateway.stateless(tasks=False)
-        server.script["echo"] = hold = Hold()
-        async with host.asking("tools/call", {"name": "echo", "arguments": {}}) as asked:
-            await hold.begun.wait()
-            met = len(server.requests)
-            told = await host.discover()
-            assert len(server.requests) == met
-            hold.release({"content": []})
-            await asked.answer()
-    assert (told["_meta"][GATEWAY], told["_meta"][SERVER]) == (FRESH, INFO)
-
-
-async def test_a_session_that_its_server_forgot_is_opened_anew_for_who_asks() -> None:
-    async with server_of("legacy") as server, before(server) as gateway:
-        host = gateway.stateless()
-        await host.discover()
-        server.forget_sessions()
-        server.info = {"name": "another", "version": "3"}
-        told = await host.discover()
-        assert (await host.call("echo")).result["_meta"][SERVER] == server.info
-    assert (told["_meta"][SERVER], told["_meta"][GATEWAY]) == (server.info, FRESH)
-
-
 # --- whose it is
 
 
@@ -214,6 +204,7 @@ async def test_what_a_server_said_to_one_caller_is_never_told_to_another_where_i
             endpoint.subjects |= {token: name for name, token in tokens.items()}
             await told_by(gateway, host, tokens["alice"])
             await server.stop()
+            await met_in_vain(gateway, token=tokens["alice"])
             assert (await told_by(gateway, host, tokens["alice"]))["_meta"][GATEWAY] == STALE
             assert is_unreachable(await refusal(gateway, host, token=tokens["bob"]))
 
@@ -243,9 +234,9 @@ async def told_by(gateway: WholeGateway, era: str, token: str) -> dict[str, Any]
 # --- over other transports
 
 
-@both_hosts
 @both_servers
-async def test_a_program_that_does_not_start_any_more_is_down(host: str, upstream: str, tmp_path: Path) -> None:
+async def test_a_program_that_does_not_start_any_more_is_down(upstream: str, tmp_path: Path) -> None:
+    host = "legacy"
     gate = tmp_path / "gate"
     named = {"serverInfo": INFO} if upstream == "legacy" else {"_meta": {SERVER: INFO}}
     gate.write_text(json.dumps({**named, "instructions": "Ask nicely."}))
@@ -282,6 +273,7 @@ async def test_a_server_of_event_streams_that_is_gone_is_down(host: str) -> None
         async with running(configuration({}, upstreams={"reports": {"path": "/reports/mcp", **keys}})) as gateway:
             first = await welcome(gateway, host)
             await stack.aclose()
+            await met_in_vain(gateway)
             again = await welcome(gateway, host)
     assert (first["_meta"].pop(GATEWAY), again["_meta"].pop(GATEWAY)) == (FRESH, STALE)
     assert again == first

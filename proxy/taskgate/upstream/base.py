@@ -28,10 +28,7 @@ class UpstreamSession(Protocol):
         ...
 
     async def welcome(self) -> Server:
-        """What a host is told of the server: what it says now, or said last, where it is down.
-
-        It is asked anew, unless it is at work: hosts are not told how it was long ago.
-        """
+        """What a host is told of the server: as `open`, and marked stale where the server is known to be down."""
         ...
 
     async def relay(

@@ -38,6 +38,8 @@ class GuardedTransport:
             half_open=breaker.half_open,
         )
         self._told = self._circuit.state
+        self.failing = False
+        """Whether the server failed the last request of which that is known."""
 
     @property
     def state(self) -> str:
@@ -60,8 +62,10 @@ class GuardedTransport:
             if ok is None:
                 circuit.given_up(number)
             elif ok:
+                self.failing = False
                 circuit.succeeded(number)
             else:
+                self.failing = True
                 circuit.failed(number, self._clock.elapsed())
             if circuit.state is not self._told:
                 self._tell()

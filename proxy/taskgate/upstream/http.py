@@ -12,7 +12,7 @@ from logging import getLogger
 
 from taskgate.alarms import Alarms
 from taskgate.clock import Clock, Entropy
-from taskgate.dialects.base import Server, UpstreamDialect
+from taskgate.dialects.base import UpstreamDialect
 from taskgate.dialects.stateless_server import StatelessServerDialect
 from taskgate.limits.breaker import CircuitState
 from taskgate.mcp.versions import Era, Peer
@@ -26,7 +26,7 @@ from taskgate.upstream.health import DEAF, GATEWAY, QUIET, Checks, Finding, Sent
 from taskgate.upstream.hearer import SessionHearer
 from taskgate.upstream.initialize.adopting import Adoptions
 from taskgate.upstream.initialize.session import HttpSession
-from taskgate.upstream.last_welcomes import LastWelcome, LastWelcomes, WelcomeHooks, key_of, knows_callers
+from taskgate.upstream.last_welcomes import LastWelcomes, Welcome, key_of, knows_callers
 from taskgate.upstream.lasting import Lasting
 from taskgate.upstream.patience import Patience
 from taskgate.upstream.session_of_any_era import EraSession, Makers
@@ -126,13 +126,7 @@ class HttpUpstream:
         self, means: Means, finder: EraFinder, hearer: SessionHearer, host: Peer | None, speaks: Speaks
     ) -> UpstreamSession:
         clock, modern, lasting = self._clock, self._modern, Lasting()
-        last = LastWelcome(self._welcomes, partial(self._key, host, speaks))
-
-        def met(server: Server) -> None:
-            last.met(server)
-            hearer.met(server)
-
-        hooks = WelcomeHooks(met, last.after)
+        welcome = Welcome(self._welcomes, partial(self._key, host, speaks), heard=hearer.met, is_down=self._is_down)
 
         def legacy(unwelcome: Callable[[], None]) -> HttpSession:
             return HttpSession(
@@ -141,7 +135,7 @@ class HttpUpstream:
                 host=host,
                 clock=clock,
                 lasting=lasting,
-                hooks=hooks,
+                welcome=welcome,
                 unwelcome=unwelcome,
                 adoptions=self._adoptions,
             )
@@ -164,17 +158,21 @@ class HttpUpstream:
                 host=host,
                 clock=clock,
                 lasting=lasting,
-                hooks=hooks,
+                welcome=welcome,
             )
 
         match self._era:
             case None:
                 makers = Makers(legacy=legacy, stateless=stateless)
-                return EraSession(finder, means=means, makers=makers, hooks=hooks)
+                return EraSession(finder, means=means, makers=makers, welcome=welcome)
             case Era.INITIALIZE:
                 return legacy(_stays)
             case Era.STATELESS:
                 return stateless(_stays)
+
+    def _is_down(self) -> bool:
+        """Whether the server is known to be down, by its checks, or as it failed the last request."""
+        return self.vitals().up is False or (self._guard is not None and self._guard.failing)
 
     def _key(self, host: Peer | None, speaks: Speaks) -> bytes:
         """What is told of the server by: what it is told in either era, and who asks where it may know."""

@@ -6,11 +6,11 @@ of that, or runs for one caller alone. What must not live here: when a server is
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from hashlib import sha256
 from sys import getsizeof
-from typing import Final, NamedTuple
+from typing import Final
 
 from taskgate.dialects.base import Server
 from taskgate.errors import UpstreamFailed
@@ -59,41 +59,46 @@ class LastWelcomes:
         return found[0]
 
 
-class LastWelcome(NamedTuple):
-    """The last welcome for one session. `key` is asked for when it is needed."""
+class Welcome:
+    """What the hosts of one session are told of its server. `key` is asked for when it is needed.
 
-    welcomes: LastWelcomes
-    key: Callable[[], bytes]
+    `heard` hears who the server says that it is; `is_down` tells whether it is known to be down.
+    """
+
+    __slots__ = ("_heard", "_is_down", "_key", "_last", "_times")
+
+    def __init__(
+        self,
+        last: LastWelcomes,
+        key: Callable[[], bytes],
+        *,
+        heard: Callable[[Server], None],
+        is_down: Callable[[], bool],
+    ) -> None:
+        self._last = last
+        self._key = key
+        self._heard = heard
+        self._is_down = is_down
+        self._times = 0
 
     def met(self, server: Server) -> None:
-        """The server said that."""
-        self.welcomes.keep(self.key(), server)
+        """The server said that in a handshake."""
+        self._times += 1
+        self._last.keep(self._key(), server)
+        self._heard(server)
 
-    def after(self, failure: UpstreamFailed) -> Server:
-        """What the server said last, where that failure means that it is down. Else raises the failure."""
-        last = self.welcomes.find(self.key()) if isinstance(failure, Down) else None
-        if last is None:
-            raise failure
-        return replace(last, is_stale=True)
-
-
-def _unheard(_: Server) -> None:
-    """Nobody wants to know."""
-
-
-def _not_kept(failure: UpstreamFailed) -> Server:
-    raise failure
-
-
-class WelcomeHooks(NamedTuple):
-    """For one session: `met` hears who the server says that it is, whenever it does; `after` as in LastWelcome."""
-
-    met: Callable[[Server], None] = _unheard
-    after: Callable[[UpstreamFailed], Server] = _not_kept
-
-
-NO_HOOKS: Final = WelcomeHooks()
-"""Nobody hears of it, and nothing is kept."""
+    async def told(self, opened: Awaitable[Server]) -> Server:
+        """What the server says, as `opened`; while it is down what it said last, marked. Raises UpstreamFailed."""
+        before = self._times
+        try:
+            server = await opened
+        except UpstreamFailed as failure:
+            last = self._last.find(self._key()) if isinstance(failure, Down) else None
+            if last is None:
+                raise
+            return replace(last, is_stale=True)
+        # A session that stands tells what it heard when it was opened.
+        return replace(server, is_stale=True) if before == self._times and self._is_down() else server
 
 
 def key_of(*declared: str, caller: str | None) -> bytes:

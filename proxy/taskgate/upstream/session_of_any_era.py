@@ -22,7 +22,7 @@ from taskgate.upstream.calls import Means
 from taskgate.upstream.era import Asking, EraFinder
 from taskgate.upstream.hearer import Hearer
 from taskgate.upstream.initialize.session import HttpSession
-from taskgate.upstream.last_welcomes import NO_HOOKS, WelcomeHooks
+from taskgate.upstream.last_welcomes import Welcome
 from taskgate.upstream.resting import Foothold, Resumed, Resumes
 from taskgate.upstream.single import Abandoned, SingleFlight
 from taskgate.upstream.speaker import Speaker
@@ -49,10 +49,10 @@ class EraSession:
         *,
         means: Means,
         makers: Makers,
-        hooks: WelcomeHooks = NO_HOOKS,
+        welcome: Welcome,
     ) -> None:
         self._finder = finder
-        self._hooks = hooks
+        self._welcome = welcome
         self._means = means
         self._makers = makers
         self._finding = SingleFlight(self._find)
@@ -68,13 +68,7 @@ class EraSession:
 
     async def welcome(self) -> Server:
         """See UpstreamSession."""
-        inner = self._inner
-        if inner is not None:
-            return await inner.welcome()
-        try:
-            return await self.open()
-        except UpstreamFailed as failure:
-            return self._hooks.after(failure)
+        return await self._welcome.told(self.open())
 
     def relay(
         self,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+from helpers.welcomes import unheard_welcome
 from taskgate.alarms import Alarms
 from taskgate.clock import SystemClock
 from taskgate.dialects.base import Params
@@ -84,7 +85,9 @@ class House:
         assert isinstance(legacy.session, HttpSession)
         makers = Makers(legacy=lambda _: legacy.session, stateless=lambda _: modern.session)  # type: ignore[arg-type,return-value]
         means = legacy.session._means
-        self.guests.append(Guest(EraSession(finder, means=means, makers=makers), legacy.heard))
+        self.guests.append(
+            Guest(EraSession(finder, means=means, makers=makers, welcome=unheard_welcome()), legacy.heard)
+        )
         return self.guests[-1]
 
     async def close(self) -> None:
@@ -110,6 +113,7 @@ class House:
             "patience": Patience(self._settings),
         }
         rest: dict[str, Any] = {"hearer": heard.of_session, "host": host, "clock": SystemClock(), "lasting": Lasting()}
+        rest["welcome"] = unheard_welcome()
         session: UpstreamSession
         if stateless:
             means = StatelessMeans(dialect=ModernUpstream("1.0", ExtensionPolicy()), era_lost=_nothing, **shared)

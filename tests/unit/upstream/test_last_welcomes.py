@@ -13,9 +13,8 @@ from taskgate.mcp.versions import Peer, Revision
 from taskgate.upstream import failures
 from taskgate.upstream.last_welcomes import (
     MOST_BYTES,
-    NO_HOOKS,
-    LastWelcome,
     LastWelcomes,
+    Welcome,
     key_of,
     knows_callers,
 )
@@ -117,17 +116,45 @@ def test_some_servers_may_tell_callers_apart(changes: dict[str, Any], knows: boo
     assert knows_callers(settings(**changes)) is knows
 
 
-def test_after_a_failure_the_last_word_is_told_as_one_of_before() -> None:
-    last = LastWelcome(LastWelcomes(), lambda: b"key")
-    down = failures.unsent(failures.unreachable())
+class Told:
+    """One session's welcome, with what a test says of the server."""
+
+    def __init__(self, last: LastWelcomes) -> None:
+        self.heard: list[Server] = []
+        self.is_down = False
+        self.welcome = Welcome(last, lambda: b"key", heard=self.heard.append, is_down=lambda: self.is_down)
+
+    async def opened(self, said: Server | UpstreamFailed, *, stands: bool = False) -> Server:
+        """What hosts are told where to open the session comes to that; `stands` where it was opened before."""
+
+        async def answer() -> Server:
+            if isinstance(said, UpstreamFailed):
+                raise said
+            if not stands:
+                self.welcome.met(said)
+            return said
+
+        return await self.welcome.told(answer())
+
+
+async def test_after_a_failure_the_last_word_is_told_as_one_of_before() -> None:
+    last = LastWelcomes()
+    down, refusal = failures.unsent(failures.unreachable()), failures.refused(401)
     with pytest.raises(failures.Down):
-        last.after(down)
-    said = server()
-    last.met(said)
-    assert last.after(down) == replace(said, is_stale=True)
-    refusal = failures.refused(401)
+        await Told(last).opened(down)
+    said, told = server(), Told(last)
+    assert await told.opened(said) == said
+    assert told.heard == [said]
+    assert await Told(last).opened(down) == replace(said, is_stale=True)
     with pytest.raises(UpstreamFailed) as raised:
-        last.after(refusal)
+        await Told(last).opened(refusal)
     assert raised.value is refusal
-    with pytest.raises(failures.Down):
-        NO_HOOKS.after(down)
+
+
+async def test_a_session_that_stands_tells_whether_its_server_is_known_to_be_down() -> None:
+    said, told = server(), Told(LastWelcomes())
+    told.is_down = True
+    assert await told.opened(said) == said
+    assert await told.opened(said, stands=True) == replace(said, is_stale=True)
+    told.is_down = False
+    assert await told.opened(said, stands=True) == said

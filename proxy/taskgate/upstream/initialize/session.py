@@ -32,7 +32,7 @@ from taskgate.upstream.initialize.detours import Detours
 from taskgate.upstream.initialize.native import MAY_BE, MUST_BE, Natives, Reach
 from taskgate.upstream.initialize.talk import Talk, is_strange
 from taskgate.upstream.initialize.told import ToldTools
-from taskgate.upstream.last_welcomes import NO_HOOKS, WelcomeHooks
+from taskgate.upstream.last_welcomes import Welcome
 from taskgate.upstream.lasting import Lasting
 from taskgate.upstream.resting import NextRound, Resumes
 from taskgate.upstream.single import Abandoned, SingleFlight
@@ -59,7 +59,7 @@ class HttpSession:
         clock: Clock,
         lasting: Lasting,
         unwelcome: Callable[[], None],
-        hooks: WelcomeHooks = NO_HOOKS,
+        welcome: Welcome,
         adoptions: Adoptions | None = None,
     ) -> None:
         self._means = means
@@ -70,14 +70,14 @@ class HttpSession:
         self._detours = Detours(means.dialect, host)
         self._lasting = lasting
         self._unwelcome = unwelcome
-        self._hooks = hooks
+        self._welcome = welcome
         audience = Audience(hearer=hearer, host=host, catalogue_changed=self._forget_tools)
         beginnings = Beginnings(
             means,
             audience,
             clock=clock,
             lasting=lasting,
-            met=hooks.met,
+            met=welcome.met,
             unwelcome=unwelcome,
             lost=self._lose_conversation,
         )
@@ -94,10 +94,7 @@ class HttpSession:
 
     async def welcome(self) -> Server:
         """See UpstreamSession."""
-        try:
-            return await self._asked_now()
-        except UpstreamFailed as failure:
-            return self._hooks.after(failure)
+        return await self._welcome.told(self.open())
 
     async def relay(
         self,
@@ -205,21 +202,6 @@ class HttpSession:
             raise failures.unsent(failure) from None
         except Abandoned:
             raise failures.let_go(dispatched=False) from None
-
-    async def _asked_now(self) -> Server:
-        """What the server said in the handshake, if the conversation still stands; else in another handshake."""
-        talk = self._talk.value
-        if talk is None or self._closed:
-            return await self.open()
-        try:
-            if await talk.stands():
-                return talk.conversation.server
-        except UpstreamFailed as failure:
-            raise failures.unsent(failure) from None
-        except Abandoned:
-            raise failures.let_go(dispatched=False) from None
-        self._lose(talk)
-        return await self.open()
 
     async def _ask(self, errand: Errand, spent: float = 0.0, *, is_again: bool = False) -> Response:
         means, clock = self._means, self._clock

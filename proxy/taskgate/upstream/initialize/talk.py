@@ -13,7 +13,7 @@ from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.mcp.jsonrpc import Response
 from taskgate.mcp.vocabulary import LOG_LEVELS, LOGGING_SET_LEVEL, PING, RESOURCES_SUBSCRIBE, STATELESS_ERRORS
 from taskgate.upstream.calls import Call, Means
-from taskgate.upstream.failures import Unwelcome, is_down
+from taskgate.upstream.failures import Unwelcome
 from taskgate.upstream.initialize.conversation import Conversation
 from taskgate.upstream.initialize.listening import ServerStream
 from taskgate.upstream.lasting import Lasting, level_params, uri_params
@@ -33,7 +33,7 @@ class Talk:
     """A conversation that stands; `stream` None where it has none of its own."""
 
     __slots__ = (
-        "_again", "_alive", "_level", "_levelling", "_means", "_outliving", "_standing",
+        "_again", "_alive", "_level", "_levelling", "_means", "_outliving",
         "conversation", "makes_tasks", "outlived", "stream",
     )  # fmt: skip
 
@@ -45,7 +45,6 @@ class Talk:
         """Whether the server makes tasks of calls where it is asked to."""
         self._alive = SingleFlight(self._ping)
         self._outliving = SingleFlight(self._outlives)
-        self._standing = SingleFlight(self._stands)
         self.outlived = 0
         """How many cancels the conversation is known to have outlived; see `outlives_cancels`."""
         logs = isinstance(conversation.server.peer.capabilities.get("logging"), dict)
@@ -103,18 +102,6 @@ class Talk:
                 self._outliving.forget()
         return True
 
-    async def stands(self) -> bool:
-        """Whether the server answers in it now, as it is asked once for all who want to know.
-
-        A server that is at work is not asked: it may do one thing at a time. Raises UpstreamFailed where it is down.
-        """
-        if self._standing.is_empty and self._means.running.count:
-            return True
-        try:
-            return await self._standing.get()
-        finally:
-            self._standing.forget()
-
     async def is_understood(self) -> bool:
         """Whether the server answers a ping as one of its era does, or nothing speaks against it."""
         try:
@@ -136,7 +123,6 @@ class Talk:
     async def _fall_silent(self) -> None:
         await self._alive.close()
         await self._outliving.close()
-        await self._standing.close()
         if self._again is not None:
             self._again.cancel()
             await asyncio.wait((self._again,))
@@ -153,18 +139,6 @@ class Talk:
         self.outlived = cancels
         return is_alive
 
-    async def _stands(self) -> bool:
-        try:
-            call, response = await self._ask(PING, None, within=self._means.settings.first_byte)
-        except UpstreamFailed as failure:
-            if failure.reason in _OVER or isinstance(failure, Unwelcome):
-                # Another handshake tells more.
-                return False
-            if is_down(failure):
-                raise
-            return True
-        return not is_strange(call, response)
-
     async def _ping(self) -> bool:
         return await self._answers(PING, None)
 
@@ -176,13 +150,11 @@ class Talk:
             return failure.reason not in _OVER
         return True
 
-    async def _ask(
-        self, method: str, params: Params | None, speaker: Speaker | None = None, *, within: timedelta = SIGN_OF_LIFE
-    ) -> tuple[Call, Response]:
+    async def _ask(self, method: str, params: Params | None, speaker: Speaker | None = None) -> tuple[Call, Response]:
         means = self._means
-        call = Call(next(means.ids), None, briefly(within), speaker=speaker)
+        call = Call(next(means.ids), None, briefly(SIGN_OF_LIFE), speaker=speaker)
         message = means.dialect.call(call.id, method, params)
-        return call, await self.conversation.ask(call, message, first_byte=within)
+        return call, await self.conversation.ask(call, message, first_byte=SIGN_OF_LIFE)
 
     async def _ask_again(self, lasting: Lasting) -> None:
         if lasting.level is not None:

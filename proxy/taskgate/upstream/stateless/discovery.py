@@ -59,7 +59,6 @@ class Discovery:
         self._lost = lost
         self._clock = clock
         self._server = SingleFlight(self._discover)
-        self._again = SingleFlight(self._discover_again)
         self._sure_since = 0.0
         self.serves_tasks = False
         """Whether it said last that it may make tasks of calls."""
@@ -81,25 +80,6 @@ class Discovery:
             raise failures.unsent(failure) from None
         except Abandoned:
             raise failures.let_go(dispatched=False) from None
-
-    async def anew(self) -> Server:
-        """What it says of itself now, asked once for all who want to know. Raises as `get`.
-
-        A server that is at work is not asked again: it may do one thing at a time.
-        """
-        known = self.value
-        if known is None:
-            return await self.get()
-        if self._again.is_empty and self._means.running.count:
-            return known
-        try:
-            return await self._again.get()
-        except UpstreamFailed as failure:
-            raise failures.unsent(failure) from None
-        except Abandoned:
-            raise failures.let_go(dispatched=False) from None
-        finally:
-            self._again.forget()
 
     def doubt(self, response: Response) -> None:
         """Where a server of the other era answers like that, have the next request go to one that says who it is."""
@@ -124,55 +104,26 @@ class Discovery:
     async def close(self) -> None:
         """Nobody wants to know any more: give up what is being asked, and say so to whoever asks still."""
         self._closed = True
-        await self._again.close()
         await self._server.close()
 
     async def _discover(self) -> Server:
-        try:
-            server = await self._asked(self.expect_era)
-        except UpstreamFailed as failure:
-            tells = failure.reason in _OF_ANY_ERA or isinstance(failure, failures.Unwelcome)
-            if tells and not self._closed:
-                self._means.era_lost()
-            raise
-        if server is None:
-            raise self._other_era()
-        return await self._known(server)
-
-    async def _discover_again(self) -> Server:
-        """The same of a server that is known: who has a request for it goes by what it said before, meanwhile."""
-        known = self._server.value
-        try:
-            server = await self._asked(lambda _: None)
-        except UpstreamFailed as failure:
-            is_over = failure.reason == UpstreamReason.CLOSED.value or isinstance(failure, failures.Unwelcome)
-            if not is_over and failures.is_down(failure):
-                raise
-            if not is_over and known is not None:
-                # It is there, and does not say so now.
-                return known
-            server = None
-        if server is not None:
-            await self._known(server)
-        self._server.forget()
-        if server is None:
-            # It may be of another era by now, which is found out as for any request.
-            return await self.get()
-        self._server.put(server)
-        return server
-
-    async def _asked(self, judge: Callable[[Response], None]) -> Server | None:
-        """What it says of itself; None where it may be of another era. `judge` as in Waits."""
         means = self._means
         first_byte = means.settings.first_byte
         call = Call(next(means.ids), None, briefly(first_byte))
         written = means.dialect.discover(call.id, self._host)
         asked = self._exchanges.ask(call, written, first_byte, asks_who=True)
-        return means.dialect.read_discovery(await self._waits.bounded(call, SERVER_DISCOVER, asked, judge))
-
-    async def _known(self, server: Server) -> Server:
+        try:
+            answer = await self._waits.bounded(call, SERVER_DISCOVER, asked, self.expect_era)
+            server = means.dialect.read_discovery(answer)
+        except UpstreamFailed as failure:
+            tells = failure.reason in _OF_ANY_ERA or isinstance(failure, failures.Unwelcome)
+            if tells and not self._closed:
+                means.era_lost()
+            raise
+        if server is None:
+            raise self._other_era()
         self._sure_since = self._clock.elapsed()
-        self.serves_tasks = self._means.dialect.serves_tasks(server)
+        self.serves_tasks = means.dialect.serves_tasks(server)
         await self._met(server)
         return server
 

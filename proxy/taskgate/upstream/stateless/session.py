@@ -23,7 +23,7 @@ from taskgate.upstream import failures
 from taskgate.upstream.calls import Call
 from taskgate.upstream.catalogue import what_is_left
 from taskgate.upstream.hearer import Hearer
-from taskgate.upstream.last_welcomes import NO_HOOKS, WelcomeHooks
+from taskgate.upstream.last_welcomes import Welcome
 from taskgate.upstream.lasting import Lasting
 from taskgate.upstream.resting import Resumed, Resumes
 from taskgate.upstream.single import Abandoned
@@ -52,10 +52,10 @@ class StatelessSession:
         host: Peer | None,
         clock: Clock,
         lasting: Lasting,
-        hooks: WelcomeHooks = NO_HOOKS,
+        welcome: Welcome,
     ) -> None:
         self._means = means
-        self._hooks = hooks
+        self._welcome = welcome
         self._hearer = hearer
         self._exchanges = Exchanges(means, host)
         self._waits = Waits(means, clock)
@@ -85,10 +85,7 @@ class StatelessSession:
 
     async def welcome(self) -> Server:
         """See UpstreamSession."""
-        try:
-            return await self._discovery.anew()
-        except UpstreamFailed as failure:
-            return self._hooks.after(failure)
+        return await self._welcome.told(self.open())
 
     def relay(
         self,
@@ -225,7 +222,7 @@ class StatelessSession:
             raise
 
     async def _begin(self, server: Server) -> None:
-        self._hooks.met(server)
+        self._welcome.met(server)
         await self._listening.begin(server)
 
     def _hear_aside(self, notification: Notification) -> None:

@@ -14,6 +14,7 @@ import pytest
 from helpers import stateless_schema
 from helpers.stateless_requests import check_client_message
 from helpers.stateless_server import StatelessServer
+from helpers.welcomes import unheard_welcome
 from taskgate.alarms import Alarms
 from taskgate.clock import SystemClock
 from taskgate.dialects.base import Params, Server
@@ -92,7 +93,9 @@ class Guest:
         self.alarms = Alarms(20.0)
         self.transport = HttpTransport(settings)
         self.means = self._means(settings)
-        self.session = StatelessSession(self.means, hearer=self.aside, host=host, clock=clock, lasting=Lasting())
+        self.session = StatelessSession(
+            self.means, hearer=self.aside, host=host, clock=clock, lasting=Lasting(), welcome=unheard_welcome()
+        )
 
     def _means(self, settings: UpstreamSettings) -> StatelessMeans:
         def lose() -> None:

@@ -1,0 +1,13 @@
+"""The welcome of a session whose server nobody asks about."""
+
+from taskgate.dialects.base import Server
+from taskgate.upstream.last_welcomes import LastWelcomes, Welcome
+
+
+def _unheard(_: Server) -> None:
+    """Nobody wants to know."""
+
+
+def unheard_welcome() -> Welcome:
+    """One of a server that is never known to be down."""
+    return Welcome(LastWelcomes(), lambda: b"", heard=_unheard, is_down=lambda: False)
