@@ -234,7 +234,7 @@ class Leasing:
         if forgotten or _is_older(said, sign) or self._was_set():
             # Others may not have found it out yet: until they have, their leases are not what they seem.
             self._miss()
-        elif self._steady is None:
+        elif self._steady is None or _is_late(said, sign):
             self._steady = answered
         if forgotten:
             self._background.run(partial(self._restoring.restore_all, forgotten - refused))
@@ -262,6 +262,11 @@ class Leasing:
         """Those of them that ran here when something was asked: one that was taken over again since is another."""
         runs = [self._runs[task] for task in tasks if task in self._runs]
         return (run for run in runs if run.begun <= asked)
+
+
+def _is_late(said: Beat, sign: _Sign) -> bool:
+    """Whether this process was itself taken for gone: what held it up, a machine or a store, may hold up others."""
+    return sign.before is not None and sign.before < said.time
 
 
 def _is_older(said: Beat, sign: _Sign) -> bool:

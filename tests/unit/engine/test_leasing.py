@@ -203,6 +203,22 @@ async def test_nothing_is_taken_over_because_the_clock_of_the_store_was_set(worl
     assert not world.head(record).status.is_terminal
 
 
+async def test_nothing_is_taken_over_by_the_first_that_wakes_where_all_stood_still(world: World) -> None:
+    """As on a machine that stalls: whoever comes first finds that the leases of all others have lapsed."""
+    second = world.replicas[1]
+    record = await running(world)
+    world.clock.advance(2 * RULES.length)
+    world.sweep(second)
+    await world.rest()
+    assert not world.head(record).status.is_terminal
+    for _ in range(4):
+        await world.tick()
+    assert second.leasing.may_take_over
+    world.answer()
+    await world.rest()
+    assert world.head(record).status is TaskStatus.COMPLETED
+
+
 @pytest.mark.parametrize("is_empty", [False, True])
 async def test_nothing_is_taken_over_of_a_store_that_came_back_with_what_was_true_before(
     world: World, is_empty: bool
