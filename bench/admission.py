@@ -16,21 +16,21 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
+from taskgate.admission.bulkhead import Bulkhead
+from taskgate.admission.joining import Asking
+from taskgate.admission.polls import Polls
+from taskgate.admission.rates import RateGate
+from taskgate.admission.rules import Live
+from taskgate.admission.standing import Standings
 from taskgate.auth.context import AuthContext, Identity
 from taskgate.clock import SystemClock, SystemEntropy
 from taskgate.config.models import GatewayConfig
 from taskgate.config.rules import bulkhead_settings, rules_of
-from taskgate.dialects.intents import CallTool
-from taskgate.engine.admission.bulkhead import Bulkhead
-from taskgate.engine.admission.joining import Asking
-from taskgate.engine.admission.polls import Polls
-from taskgate.engine.admission.rates import RateGate
-from taskgate.engine.admission.rules import Live
-from taskgate.engine.admission.standing import Standings
-from taskgate.engine.messages import Exchange
-from taskgate.mcp.versions import Peer, Revision
+from taskgate.domain.record import OwnerKey, TaskRecord, TaskStatus, ToolCall
+from taskgate.domain.versions import Peer, Revision
+from taskgate.protocol.intents import CallTool
 from taskgate.stores.rates import MemoryRateStore
-from taskgate.tasks.record import OwnerKey, TaskRecord, TaskStatus, ToolCall
+from taskgate.streams.messages import Exchange
 from taskgate.telemetry.metrics.prometheus import PrometheusAudit
 from taskgate.telemetry.metrics.settings import Configured
 

@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 
 from bench import serving
 from bench.processes import Program, ended, free_port, python
-from taskgate.app import Service
 from taskgate.config.models import GatewayConfig
 from taskgate.telemetry.audit import RpcAnswered, UpstreamAnswered
+from taskgate.wiring.app import Service
 
 SERIES: Final = 7_000
 GOAL: Final = 15.0

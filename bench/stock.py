@@ -15,11 +15,11 @@ from pathlib import Path
 import orjson
 
 from taskgate.auth.context import ANONYMOUS
-from taskgate.mcp.versions import NEWEST, Peer
+from taskgate.domain.events import CallSucceeded, Dispatched
+from taskgate.domain.machine import advance
+from taskgate.domain.record import TaskRecord, TaskStatus, ToolCall
+from taskgate.domain.versions import NEWEST, Peer
 from taskgate.stores.open import SqliteOptions, open_store
-from taskgate.tasks.events import CallSucceeded, Dispatched
-from taskgate.tasks.machine import advance
-from taskgate.tasks.record import TaskRecord, TaskStatus, ToolCall
 
 _SEED = 7
 _TOGETHER = 2_000  # inserts under way at once; the store lets them share commits

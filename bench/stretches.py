@@ -25,8 +25,8 @@ from typing import Any, Final, NamedTuple
 
 from bench import host, report
 from bench.failures import BenchFailed
-from taskgate.app import Service
 from taskgate.config.models import GatewayConfig
+from taskgate.wiring.app import Service
 
 GOAL: Final = 20.0
 """Milliseconds for which one message keeps the loop from all others at most."""

@@ -18,22 +18,23 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from taskgate import __version__, descriptors
+from taskgate import __version__
 from taskgate import config as settings
-from taskgate.app import Service, Source
 from taskgate.auth.keyfile import KeyFileRefused
 from taskgate.commands import COULD_NOT_START, WRONG, AnyFile, audit, check, explain, give_up, load, metrics, schema
 from taskgate.config import ConfigurationError, GatewayConfig, Problem
-from taskgate.downstream.tls import TlsRefused
 from taskgate.errors import StoreUnavailable
 from taskgate.explain.programs import missing_programs
-from taskgate.signals import EndSignals
-from taskgate.sockets import ListenFailed
+from taskgate.listener.tls import TlsRefused
+from taskgate.system import descriptors
+from taskgate.system.watching import FileWatch
 from taskgate.telemetry import logs
 from taskgate.telemetry.auditlog.settings import AuditUnavailable
 from taskgate.telemetry.opentelemetry.extra import TracingUnavailable
 from taskgate.upstream.wire.trust import TlsFileRefused
-from taskgate.watching import FileWatch
+from taskgate.wiring.app import Service, Source
+from taskgate.wiring.signals import EndSignals
+from taskgate.wiring.sockets import ListenFailed
 
 LOOK_EVERY: Final = 2.0
 """Seconds between two looks at whether the configuration file was changed."""

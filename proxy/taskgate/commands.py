@@ -15,7 +15,6 @@ import orjson
 from taskgate import config as settings
 from taskgate.auth.keyfile import KeyFileRefused
 from taskgate.config import ConfigurationError, GatewayConfig
-from taskgate.downstream.tls import TlsRefused
 from taskgate.explain import (
     ServerNotAsked,
     TokenRefused,
@@ -30,6 +29,7 @@ from taskgate.explain import audit as of_audit
 from taskgate.explain.key_files import expect_key_files
 from taskgate.explain.programs import missing_programs
 from taskgate.explain.series import metrics_text, series_warnings
+from taskgate.listener.tls import TlsRefused
 from taskgate.telemetry.opentelemetry.extra import TracingUnavailable, expect_installed
 from taskgate.telemetry.opentelemetry.settings import Exporter
 from taskgate.upstream.wire.trust import TlsFileRefused

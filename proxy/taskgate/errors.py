@@ -1,6 +1,6 @@
 """What can go wrong, by whose doing: the host's, the server's, ours.
 
-Knows no HTTP and no JSON-RPC: `dialects/faults.py` alone turns these into either. Each has a `reason` of a closed set,
+Knows no HTTP and no JSON-RPC: `protocol/faults.py` alone turns these into either. Each has a `reason` of a closed set,
 its metric label. A server's JSON-RPC error is an outcome. No text may hold a payload, a path, an address or a token.
 """
 

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from taskgate.app import Service
 from taskgate.cli import main
-from taskgate.engine.runner import Runner
-from taskgate.mounting import Mounting
+from taskgate.lifecycle.runner import Runner
 from taskgate.stores.sqlite import SqliteStore
 from taskgate.telemetry.auditlog.log import AuditLog
+from taskgate.wiring.app import Service
+from taskgate.wiring.mounting import Mounting
 
 
 def tell() -> None:

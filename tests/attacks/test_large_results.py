@@ -24,10 +24,10 @@ from helpers.stateless_host import StatelessHost
 from helpers.store_server import SharedServer
 from helpers.waiting import bounded
 from taskgate.clock import SystemClock
+from taskgate.domain.events import CallSucceeded, Dispatched
+from taskgate.domain.record import TaskRecord
 from taskgate.stores.sqlite import SqliteStore
 from taskgate.stores.sqlite_file import SqliteOptions, open_file
-from taskgate.tasks.events import CallSucceeded, Dispatched
-from taskgate.tasks.record import TaskRecord
 
 pytestmark = [pytest.mark.attack, pytest.mark.alone]
 

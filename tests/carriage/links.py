@@ -13,7 +13,7 @@ import aiohttp
 
 from helpers.mcp_host import ACCEPT
 from helpers.waiting import bounded
-from taskgate.mcp.sse import EventDecoder
+from taskgate.protocol.sse import EventDecoder
 
 PROGRAM = Path(__file__).with_name("probe_server.py")
 _LARGEST = 2**24

@@ -5,9 +5,9 @@ from typing import Any
 
 from helpers.manual_clock import EPOCH
 from helpers.records import OWNER
+from taskgate.domain.listing import ListedTask, OrderBy, Page, Position, TaskFilter, TaskOrder, listed
+from taskgate.domain.record import TaskRecord
 from taskgate.stores.base import Store
-from taskgate.tasks.listing import ListedTask, OrderBy, Page, Position, TaskFilter, TaskOrder, listed
-from taskgate.tasks.record import TaskRecord
 
 ANY = TaskFilter()
 ORDERS = {

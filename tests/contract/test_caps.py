@@ -12,11 +12,11 @@ from helpers.manual_clock import EPOCH
 from helpers.records import OWNER, after, keep, new_call, new_record
 from helpers.waiting import bounded
 from requirements import covers
+from taskgate.domain.caps import Cap, CapScope
+from taskgate.domain.events import CancelRequested
+from taskgate.domain.record import OwnerKey, TaskRecord, TaskStatus
 from taskgate.errors import TooManyTasks
-from taskgate.limits.caps import Cap, CapScope
 from taskgate.stores.base import Store
-from taskgate.tasks.events import CancelRequested
-from taskgate.tasks.record import OwnerKey, TaskRecord, TaskStatus
 
 
 def at_most(*limits: int) -> tuple[Cap, ...]:

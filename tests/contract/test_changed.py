@@ -8,10 +8,10 @@ import pytest
 
 from helpers.records import HOLDER, OWNER, after, keep, new_lease, new_record
 from helpers.waiting import bounded
+from taskgate.domain.events import CallSucceeded, CancelRequested, Progressed, ResultRetrieved
+from taskgate.domain.record import OwnerKey, TaskRecord
 from taskgate.stores.base import Change, HolderWatch, News, OwnerWatch, Store, TaskWatch, Watch
 from taskgate.stores.codec import as_head
-from taskgate.tasks.events import CallSucceeded, CancelRequested, Progressed, ResultRetrieved
-from taskgate.tasks.record import OwnerKey, TaskRecord
 
 LONG = timedelta(hours=1)
 MOMENT = timedelta(milliseconds=1)

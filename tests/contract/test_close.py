@@ -9,9 +9,9 @@ import pytest
 from helpers.manual_clock import EPOCH
 from helpers.records import HOLDER, OWNER, new_record, new_session
 from helpers.waiting import bounded
+from taskgate.domain.listing import TaskFilter, TaskOrder
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import HolderWatch, OwnerWatch, Store, TaskWatch, Watch
-from taskgate.tasks.listing import TaskFilter, TaskOrder
 
 RECORD, SESSION = new_record(), new_session()
 NONE = timedelta()

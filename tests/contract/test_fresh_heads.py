@@ -7,11 +7,11 @@ import pytest
 
 from helpers.manual_clock import EPOCH
 from helpers.records import HOLDER, OWNER, after, keep, new_lease, new_record
+from taskgate.domain.events import CallSucceeded, Dispatched
+from taskgate.domain.record import OwnerKey, TaskRecord
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import Store
 from taskgate.stores.codec import as_head
-from taskgate.tasks.events import CallSucceeded, Dispatched
-from taskgate.tasks.record import OwnerKey, TaskRecord
 
 LATER = EPOCH + timedelta(minutes=10)
 MINUTE = timedelta(minutes=1)

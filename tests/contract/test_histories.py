@@ -19,14 +19,14 @@ from helpers.examples import examples
 from helpers.manual_clock import ManualClock
 from helpers.records import new_call, new_input, new_record
 from helpers.shared_store import expect_every_key_to_expire
+from taskgate.domain import events
+from taskgate.domain.caps import Cap, CapScope
+from taskgate.domain.listing import STATES, OrderBy, TaskFilter, TaskOrder, listed
+from taskgate.domain.machine import advance
+from taskgate.domain.record import FaultReason, KeptCall, Lease, OwnerKey, Succeeded, TaskId, TaskRecord, TaskStatus
 from taskgate.errors import IllegalTransition, TooManyBytes, TooManyTasks
-from taskgate.limits.caps import Cap, CapScope
 from taskgate.stores.base import Store
 from taskgate.stores.codec import as_head
-from taskgate.tasks import events
-from taskgate.tasks.listing import STATES, OrderBy, TaskFilter, TaskOrder, listed
-from taskgate.tasks.machine import advance
-from taskgate.tasks.record import FaultReason, KeptCall, Lease, OwnerKey, Succeeded, TaskId, TaskRecord, TaskStatus
 
 OWNERS: Final = (OwnerKey("a", "x"), OwnerKey("a", "y"), OwnerKey("b", "x"))
 ORDERS: Final = (TaskOrder(), TaskOrder(by=OrderBy.CREATED, descending=False))

@@ -7,10 +7,10 @@ import pytest
 
 from helpers.manual_clock import EPOCH
 from helpers.records import OWNER, new_peer, new_session
+from taskgate.domain.record import OwnerKey
+from taskgate.domain.versions import Revision
 from taskgate.errors import StoreUnavailable
-from taskgate.mcp.versions import Revision
 from taskgate.stores.base import SessionRecord, Store
-from taskgate.tasks.record import OwnerKey
 
 FOREIGN = [OwnerKey("somebody", OWNER.mount), OwnerKey(OWNER.context, "elsewhere"), OwnerKey("", "")]
 LATER = EPOCH + timedelta(hours=5)

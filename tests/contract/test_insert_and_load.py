@@ -6,11 +6,11 @@ import pytest
 
 from helpers.manual_clock import EPOCH
 from helpers.records import OWNER, in_text, keep, new_call, new_input, new_lease, new_peer, new_record
+from taskgate.domain.record import Faulted, FaultReason, OwnerKey, Succeeded, TaskRecord, TaskStatus
+from taskgate.domain.versions import Revision
 from taskgate.errors import StoreUnavailable
-from taskgate.mcp.versions import Revision
 from taskgate.stores.base import Store
 from taskgate.stores.codec import as_head
-from taskgate.tasks.record import Faulted, FaultReason, OwnerKey, Succeeded, TaskRecord, TaskStatus
 
 MIB = 1024 * 1024
 

@@ -8,11 +8,11 @@ import pytest
 from helpers.manual_clock import EPOCH
 from helpers.records import OWNER, after, keep, new_call, new_peer, new_record
 from helpers.waiting import bounded
+from taskgate.domain.caps import Cap, CapScope
+from taskgate.domain.events import CallFaulted, CallSucceeded, CancelRequested
+from taskgate.domain.record import FaultReason, OwnerKey
 from taskgate.errors import TooManyBytes, TooManyTasks
-from taskgate.limits.caps import Cap, CapScope
 from taskgate.stores.base import Store
-from taskgate.tasks.events import CallFaulted, CallSucceeded, CancelRequested
-from taskgate.tasks.record import FaultReason, OwnerKey
 
 
 def kept_below(limit: int, scope: CapScope = CapScope.CONTEXT) -> tuple[Cap, ...]:

@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from helpers.manual_clock import EPOCH
 from helpers.records import HOLDER, OWNER, after, keep, new_lease, new_record
 from helpers.waiting import bounded
+from taskgate.domain.events import CallSucceeded, Dispatched
+from taskgate.domain.record import Lease, TaskRecord, TaskStatus
 from taskgate.stores.base import OwnerWatch, Store
 from taskgate.stores.codec import as_head
-from taskgate.tasks.events import CallSucceeded, Dispatched
-from taskgate.tasks.record import Lease, TaskRecord, TaskStatus
 
 LATER = EPOCH + timedelta(minutes=10)
 NEXT = "process-2"

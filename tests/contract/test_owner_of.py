@@ -6,10 +6,10 @@ import pytest
 
 from helpers.manual_clock import EPOCH
 from helpers.records import OWNER, keep, new_lease, new_record
+from taskgate.domain.events import CallSucceeded
+from taskgate.domain.machine import advance
+from taskgate.domain.record import OwnerKey
 from taskgate.stores.base import Store
-from taskgate.tasks.events import CallSucceeded
-from taskgate.tasks.machine import advance
-from taskgate.tasks.record import OwnerKey
 
 OWNERS = [OWNER, OwnerKey("somebody", "elsewhere"), OwnerKey("context\ud800", "mount\udfff"), OwnerKey("a\0b", "c")]
 

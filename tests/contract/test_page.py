@@ -8,10 +8,10 @@ import pytest
 from contract.pages import ANY, ORDERS, SECOND, in_order, page, walk
 from helpers.manual_clock import EPOCH
 from helpers.records import OWNER, after, keep, new_call, new_record
+from taskgate.domain.events import CallSucceeded, Progressed
+from taskgate.domain.listing import STATES, ListedTask, Page, Position, TaskFilter, TaskOrder, TaskState, listed
+from taskgate.domain.record import OwnerKey, TaskRecord, TaskStatus
 from taskgate.stores.base import Store
-from taskgate.tasks.events import CallSucceeded, Progressed
-from taskgate.tasks.listing import STATES, ListedTask, Page, Position, TaskFilter, TaskOrder, TaskState, listed
-from taskgate.tasks.record import OwnerKey, TaskRecord, TaskStatus
 
 
 def mixed() -> list[TaskRecord]:

@@ -15,9 +15,9 @@ from contract.pages import ORDERS, SECOND, in_order, page, walk
 from helpers.examples import examples
 from helpers.manual_clock import EPOCH
 from helpers.records import after, keep, new_record
+from taskgate.domain.events import Progressed
+from taskgate.domain.listing import STATES, ListedTask, OrderBy, Position, TaskFilter, TaskOrder
 from taskgate.stores.base import Store
-from taskgate.tasks.events import Progressed
-from taskgate.tasks.listing import STATES, ListedTask, OrderBy, Position, TaskFilter, TaskOrder
 
 times = st.integers(0, 6).map(lambda number: EPOCH + SECOND * number)
 bounds = st.none() | times

@@ -4,11 +4,11 @@ from datetime import timedelta
 
 from helpers.manual_clock import EPOCH
 from helpers.records import OWNER, after, keep, new_lease, new_record
+from taskgate.domain.events import CallSucceeded, Dispatched
+from taskgate.domain.listing import TaskFilter, TaskOrder
+from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.stores.base import Store
 from taskgate.stores.codec import as_head
-from taskgate.tasks.events import CallSucceeded, Dispatched
-from taskgate.tasks.listing import TaskFilter, TaskOrder
-from taskgate.tasks.record import TaskRecord, TaskStatus
 
 ENDED = CallSucceeded(result="{}", tool_error=False)
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from helpers.examples import examples
 from helpers.shared_store import KINDS, SharedServer, expect_every_key_to_expire
-from taskgate.limits.gcra import RateLimit, gcra
-from taskgate.limits.rates import Demand, RatePolicy, Scope
+from taskgate.domain.gcra import RateLimit, gcra
+from taskgate.domain.rates import Demand, RatePolicy, Scope
 from taskgate.stores.base import Judgement, RateStore, Step, Way
 from taskgate.stores.rates import MemoryRateStore
 from taskgate.stores.redis.connection import Connection

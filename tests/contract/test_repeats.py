@@ -8,11 +8,11 @@ import pytest
 from helpers.manual_clock import EPOCH
 from helpers.records import OWNER, after, keep, new_record
 from helpers.waiting import bounded
+from taskgate.domain.caps import Cap, CapScope
+from taskgate.domain.events import CallFaulted, CallSucceeded
+from taskgate.domain.record import FaultReason, OwnerKey, TaskRecord, TaskStatus
 from taskgate.errors import TooManyTasks
-from taskgate.limits.caps import Cap, CapScope
 from taskgate.stores.base import Store
-from taskgate.tasks.events import CallFaulted, CallSucceeded
-from taskgate.tasks.record import FaultReason, OwnerKey, TaskRecord, TaskStatus
 
 FULL = (Cap(scope=CapScope.CONTEXT, limit=0),)
 SOON = timedelta(seconds=1)

@@ -11,13 +11,13 @@ from helpers.records import HOLDER, OWNER, after, keep, new_lease, new_record
 from helpers.redis_stores import several
 from helpers.shared_store import SharedServer
 from helpers.waiting import bounded
+from taskgate.domain.caps import Cap, CapScope
+from taskgate.domain.events import CallSucceeded, CancelRequested, Progressed
+from taskgate.domain.record import TaskRecord
 from taskgate.errors import TooManyTasks
-from taskgate.limits.caps import Cap, CapScope
 from taskgate.stores.base import Change, HolderWatch, News, OwnerWatch, TaskWatch, Watch
 from taskgate.stores.redis.options import RedisOptions
 from taskgate.stores.redis.records.tasks import RedisStore
-from taskgate.tasks.events import CallSucceeded, CancelRequested, Progressed
-from taskgate.tasks.record import TaskRecord
 
 LONG = timedelta(hours=1)
 NONE = timedelta()

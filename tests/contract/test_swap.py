@@ -9,10 +9,10 @@ import pytest
 from helpers.manual_clock import EPOCH
 from helpers.records import HOLDER, OWNER, after, in_text, keep, new_lease, new_record
 from helpers.waiting import bounded
+from taskgate.domain.events import CallFaulted, CallSucceeded, Dispatched, Progressed, ResultRetrieved, TaskEvent
+from taskgate.domain.record import FaultReason, TaskRecord
 from taskgate.stores.base import Store
 from taskgate.stores.codec import as_head
-from taskgate.tasks.events import CallFaulted, CallSucceeded, Dispatched, Progressed, ResultRetrieved, TaskEvent
-from taskgate.tasks.record import FaultReason, TaskRecord
 
 SUCCEEDED = CallSucceeded(result='{"content":[{"type":"text","text":"\ud800"}]}', tool_error=False)
 LARGE = CallSucceeded(result='"' + "x" * 1024 * 1024 + '"', tool_error=True, message="a tool's error")

@@ -18,7 +18,7 @@ import orjson
 
 from helpers import schema, told
 from helpers.waiting import PATIENCE
-from taskgate.mcp.sse import EventDecoder
+from taskgate.protocol.sse import EventDecoder
 
 ACCEPT = "application/json, text/event-stream"
 NEWEST = "2025-11-25"

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
-from taskgate.dialects.base import Params
-from taskgate.mcp.jsonrpc import Response, parse
-from taskgate.mcp.versions import Era
+from taskgate.domain.versions import Era
+from taskgate.protocol.base import Params
+from taskgate.protocol.envelope import Response
+from taskgate.protocol.jsonrpc import parse
 from taskgate.upstream.base import UpstreamSession, Vitals
 
 

@@ -6,11 +6,11 @@ from itertools import count
 from typing import Any, Final
 
 from helpers.manual_clock import EPOCH
-from taskgate.mcp.large import LargeJson
-from taskgate.mcp.versions import Peer, Revision
+from taskgate.domain.machine import advance
+from taskgate.domain.record import Faulted, InputRequest, Lease, OwnerKey, Succeeded, TaskRecord, TaskStatus, ToolCall
+from taskgate.domain.versions import Peer, Revision
+from taskgate.jsontext.large import LargeJson
 from taskgate.stores.base import SessionRecord, TaskStore
-from taskgate.tasks.machine import advance
-from taskgate.tasks.record import Faulted, InputRequest, Lease, OwnerKey, Succeeded, TaskRecord, TaskStatus, ToolCall
 
 OWNER: Final = OwnerKey("anonymous", "reports")
 """Whom records belong to unless a test says otherwise."""

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from helpers.records import HOLDER, new_record
-from taskgate.tasks.record import Lease, TaskRecord
+from taskgate.domain.record import Lease, TaskRecord
 
 
 def record_of_now(*, left: timedelta | None = None, holder: str = HOLDER, **changes: Any) -> TaskRecord:

@@ -15,9 +15,9 @@ from helpers.mcp_host import McpHost
 from helpers.stateless_host import StatelessHost
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
-from taskgate.assembly import Surroundings
 from taskgate.clock import Clock, SystemClock
 from taskgate.stores.redis.options import RedisOptions
+from taskgate.wiring.assembly import Surroundings
 
 HEARTBEAT = timedelta(seconds=0.2)
 LEASE = timedelta(seconds=2)

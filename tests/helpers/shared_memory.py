@@ -6,11 +6,11 @@ from datetime import timedelta
 from typing import Any
 
 from taskgate.clock import Clock
+from taskgate.domain.record import Lease, TaskId, TaskRecord, altered
 from taskgate.stores.journal import Journal
 from taskgate.stores.memory import MemoryStore
 from taskgate.stores.memory_lists import Lists
 from taskgate.stores.sharing import Beat, Leases
-from taskgate.tasks.record import Lease, TaskId, TaskRecord, altered
 
 
 class LeasesInMemory:

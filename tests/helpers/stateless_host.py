@@ -21,7 +21,7 @@ from helpers import told
 from helpers.mcp_host import ACCEPT, Answer, Stream
 from helpers.stateless_schema import CAPABILITIES, CLIENT, LISTEN, TASKS, VERSION, Hearing
 from helpers.waiting import bounded
-from taskgate.mcp.sse import EventDecoder
+from taskgate.protocol.sse import EventDecoder
 
 REVISION: Final = "2026-07-28"
 

@@ -1,6 +1,6 @@
 """The welcome of a session whose server nobody asks about."""
 
-from taskgate.dialects.base import Server
+from taskgate.protocol.base import Server
 from taskgate.upstream.last_welcomes import LastWelcomes, Welcome
 
 

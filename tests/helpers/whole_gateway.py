@@ -13,9 +13,9 @@ import aiohttp
 from helpers.mcp_host import McpHost
 from helpers.secrets import SHORTEST, noted
 from helpers.stateless_host import StatelessHost
-from taskgate.app import Service
-from taskgate.assembly import Surroundings
 from taskgate.config.models import GatewayConfig
+from taskgate.wiring.app import Service
+from taskgate.wiring.assembly import Surroundings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,9 @@
-"""Which lines and branches of a pure module its own tests leave out.
+"""Which lines and branches of a pure module the tests of its folder leave out.
 
-Its own tests are the files `test_<module>*.py` in the folder of `tests/unit` that mirrors the module's. They run in a
-process of their own, on few examples that are the same in every run: neither luck nor other modules' tests count. All
-are measured together at first, what each file of tests covers by itself; what seems to be left out then is measured
-alone, since what others have done before (filled a cache) may have saved a test the work.
+The tests are the files in the folder of `tests/unit` with the name of the module's top folder. They run in a process
+of their own, on few examples that are the same in every run: neither luck nor tests of other folders count. All
+folders are measured together at first. What seems to be left out then is measured alone: a test of another folder may
+have filled a cache.
 """
 
 import ast
@@ -44,11 +44,8 @@ def pure_modules() -> list[Path]:
 
 
 def own_tests(module: Path) -> list[Path]:
-    """The test files that stand for a module of the package."""
-    place = module.relative_to(PACKAGES / "taskgate")
-    return sorted((UNIT / place.parent).glob(f"test_{place.stem}.py")) + sorted(
-        (UNIT / place.parent).glob(f"test_{place.stem}_*.py")
-    )
+    """The test files of the folder that a module of the package is in."""
+    return sorted((UNIT / module.relative_to(PACKAGES / "taskgate").parts[0]).rglob("test_*.py"))
 
 
 def left_out(module: Path, tests: list[Path], scratch: Path) -> str:

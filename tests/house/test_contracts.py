@@ -25,32 +25,32 @@ CYCLES = "No cycles between siblings"
 
 # Where what statement is added, and the contracts it breaks.
 MISTAKES: dict[str, tuple[str, ...]] = {
-    "an import upwards": ("mcp/vocabulary.py", "import taskgate.tasks.policy", DOWN, CYCLES),
+    "an import upwards": ("domain/policy.py", "import taskgate.protocol.vocabulary", DOWN, CYCLES),
     "a look at a sibling": ("stores/base.py", "import taskgate.upstream.base", DOWN),
     "a floor that nobody planned": ("basement/__init__.py", "", DOWN),
-    "an implementation named": ("engine/gateway.py", "import taskgate.upstream.http", IMPLEMENTATIONS),
-    "an era named": ("engine/gateway.py", "import taskgate.dialects.legacy.tasks", IMPLEMENTATIONS),
-    "the other era named": ("engine/gateway.py", "import taskgate.dialects.modern.tasks", IMPLEMENTATIONS),
+    "an implementation named": ("gateway/pipeline.py", "import taskgate.upstream.http", IMPLEMENTATIONS),
+    "an era named": ("gateway/pipeline.py", "import taskgate.protocol.legacy.tasks", IMPLEMENTATIONS),
+    "the other era named": ("gateway/pipeline.py", "import taskgate.protocol.modern.tasks", IMPLEMENTATIONS),
     "an era that looks at the other": (
-        "dialects/legacy/tasks.py",
-        "import taskgate.dialects.modern.tasks",
+        "protocol/legacy/tasks.py",
+        "import taskgate.protocol.modern.tasks",
         IMPLEMENTATIONS,
         ERAS,
     ),
-    "the SDK of tracing named": ("observation.py", "import taskgate.telemetry.opentelemetry.exporting", SDK),
-    "a store named": ("engine/gateway.py", "import taskgate.stores.memory", STORES),
-    "time on a pure floor": ("tasks/policy.py", "import time", PURE),
+    "the SDK of tracing named": ("wiring/observation.py", "import taskgate.telemetry.opentelemetry.exporting", SDK),
+    "a store named": ("gateway/pipeline.py", "import taskgate.stores.memory", STORES),
+    "time on a pure floor": ("domain/policy.py", "import time", PURE),
     "a file opened by a codec": ("stores/codec.py", "import sqlite3", PURE),
     "a session that knows its socket": (
-        "upstream/initialize/session.py",
+        "upstream/legacy/session.py",
         "import taskgate.upstream.wire.pool",
         SPEAKERS,
     ),
-    "a socket that knows its session": ("upstream/wire/pool.py", "import taskgate.upstream.stateless.session", MOVERS),
+    "a socket that knows its session": ("upstream/wire/pool.py", "import taskgate.upstream.modern.session", MOVERS),
     "a stream that knows of programs": ("upstream/sse/lines.py", "import taskgate.upstream.stdio.pool", LINES),
     "a library in the nursery": ("upstream/stdio/nursery/words.py", "import orjson", NURSERY),
     "a look out of the nursery": ("upstream/stdio/nursery/words.py", "import taskgate.errors", NURSERY),
-    "a cycle": ("tasks/record.py", "import taskgate.tasks.events", CYCLES),
+    "a cycle": ("domain/record.py", "import taskgate.domain.events", CYCLES),
 }
 
 

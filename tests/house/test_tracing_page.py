@@ -8,7 +8,7 @@ from opentelemetry.sdk.trace import export
 from opentelemetry.trace import span
 
 from taskgate.config.tracing_models import TracingSection
-from taskgate.engine import traced
+from taskgate.sessions import traced
 from taskgate.telemetry import span_notes
 from taskgate.telemetry.opentelemetry import exporting, tracer, words
 

@@ -19,8 +19,8 @@ from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.secrets import noted
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration, running
-from taskgate.assembly import Surroundings
 from taskgate.config.models import GatewayConfig
+from taskgate.wiring.assembly import Surroundings
 
 PUBLIC = "https://gateway.example"
 MOUNTS = ("reports", "orders")

@@ -16,7 +16,7 @@ from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, running
 from identity.gateways import Belongings, acquire, guarded, let_go, resource, scripted
 from requirements import covers
-from taskgate.assembly import Surroundings
+from taskgate.wiring.assembly import Surroundings
 
 THRESHOLD: Final = 3
 WINDOW: Final = timedelta(seconds=20)

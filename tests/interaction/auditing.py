@@ -9,9 +9,9 @@ from typing import Any, Final
 from jsonschema import Draft202012Validator
 
 from helpers.whole_gateway import WholeGateway, running
-from taskgate.assembly import Surroundings
 from taskgate.config.models import GatewayConfig
 from taskgate.telemetry.auditlog.schema import schema
+from taskgate.wiring.assembly import Surroundings
 
 JUDGE: Final = Draft202012Validator(schema())
 REQUESTS: Final = ("rpc.call", "rpc.request", "rpc.rejected")

@@ -12,7 +12,7 @@ from helpers.stateless_requests import check_client_message
 from helpers.stateless_server import StatelessServer
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import URL
-from taskgate.assembly import Surroundings
+from taskgate.wiring.assembly import Surroundings
 
 ALWAYS = {"upgrade": [{"tool": "*", "mode": "always"}]}
 DONE = {"content": [{"type": "text", "text": "done"}]}

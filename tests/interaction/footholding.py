@@ -16,9 +16,9 @@ from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.test_restarts import leave_behind
 from taskgate.clock import SystemClock
 from taskgate.config.models import GatewayConfig
-from taskgate.engine import keeping, rests
-from taskgate.tasks.record import Lease, OwnerKey, TaskRecord
-from taskgate.upstream.initialize import resuming
+from taskgate.domain.record import Lease, OwnerKey, TaskRecord
+from taskgate.lifecycle import keeping, rests
+from taskgate.upstream.legacy import resuming
 
 
 @pytest.fixture

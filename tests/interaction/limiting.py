@@ -13,7 +13,7 @@ from helpers.scripted_upstream import ScriptedServer
 from helpers.stateless_host import StatelessHost
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.whole_gateway import WholeGateway, configuration, running
-from taskgate.assembly import Surroundings
+from taskgate.wiring.assembly import Surroundings
 
 Opens = Callable[..., AbstractAsyncContextManager[WholeGateway]]
 Host = McpHost | StatelessHost

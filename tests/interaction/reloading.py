@@ -5,7 +5,7 @@ from typing import Any
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway
 from taskgate.config.models import GatewayConfig
-from taskgate.reload import Reloaded
+from taskgate.wiring.reload import Reloaded
 
 SUCCESS = Reloaded(result="success")
 DONE: dict[str, Any] = {"content": []}

@@ -7,8 +7,8 @@ from helpers.event_streams import Wire, asked
 from helpers.mcp_host import McpHost
 from helpers.talking_tool import TalkingTool
 from helpers.whole_gateway import WholeGateway
-from taskgate.engine.sessions import HostSessions
-from taskgate.engine.streams.feed import LastingFeed
+from taskgate.sessions.registry import HostSessions
+from taskgate.streams.feed import LastingFeed
 
 SAID = "notifications/message"
 CALL = {"name": "report", "_meta": {"progressToken": "t"}}

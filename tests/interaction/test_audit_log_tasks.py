@@ -18,8 +18,8 @@ from interaction.questioning import ACCEPTED, DONE, ELICIT, capable
 from interaction.repeating import KEY, YEAR
 from interaction.test_restarts import leave_behind, unfinished
 from requirements import covers
-from taskgate.assembly import Surroundings
 from taskgate.telemetry.audit import InputSettled, TaskExpired, TaskFinished, TaskPurged, TaskRecovered
+from taskgate.wiring.assembly import Surroundings
 
 
 @covers("O-AUD-1")

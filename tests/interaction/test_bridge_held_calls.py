@@ -16,7 +16,7 @@ from interaction.bridging import requiring
 from interaction.questioning import ACCEPTED, ASKED, DONE, ELICIT, ROOTS, SAID, SAMPLE, URL
 from interaction.refusing import refused
 from requirements import covers
-from taskgate.assembly import Surroundings
+from taskgate.wiring.assembly import Surroundings
 
 ABLE = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 ROOTS_OF_NONE = {"roots": []}

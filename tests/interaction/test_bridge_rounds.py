@@ -17,7 +17,7 @@ from interaction.bridging import ALWAYS, DONE, FORM, ROOTS, before, bridge, mode
 from interaction.questioning import ACCEPTED
 from interaction.refusing import refused
 from requirements import covers
-from taskgate.assembly import Surroundings
+from taskgate.wiring.assembly import Surroundings
 
 __all__ = ["bridge", "modern"]
 

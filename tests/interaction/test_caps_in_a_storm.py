@@ -16,7 +16,7 @@ from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import running
 from interaction.storming import CAPS, DORA, KEPT, MOUNTS, Ledger, Storm
 from requirements import covers
-from taskgate.assembly import Surroundings
+from taskgate.wiring.assembly import Surroundings
 
 LIVES = (200, 40, 12)
 """How much happens at once in each."""

@@ -9,11 +9,11 @@ from helpers.mcp_host import McpHost
 from helpers.scripted_upstream import Reply, ScriptedServer, Turn, event, open_stream, result
 from helpers.whole_gateway import WholeGateway
 from interaction.questioning import ASKED, DONE, SAMPLE
-from taskgate.engine.pulse import Pulse
-from taskgate.engine.relay import _CallHearer
-from taskgate.engine.stateless.errands import Errand
-from taskgate.engine.stateless.flights import Flight
-from taskgate.engine.stateless.hearing import Telling
+from taskgate.gateway.modern.errands import Errand
+from taskgate.gateway.modern.flights import Flight
+from taskgate.gateway.modern.hearing import Telling
+from taskgate.gateway.relay import _CallHearer
+from taskgate.streams.pulse import Pulse
 from taskgate.upstream.calls import Call
 
 

@@ -10,10 +10,10 @@ from helpers.records import new_record
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
-from taskgate.assembly import Surroundings
 from taskgate.clock import SystemClock
+from taskgate.domain.record import OwnerKey
 from taskgate.stores.open import open_store
-from taskgate.tasks.record import OwnerKey
+from taskgate.wiring.assembly import Surroundings
 
 EVERYTHING = {"insert", "load", "swap", "put", "find", "touch", "drop", "census", "purge", "purge_sessions"}
 DONE = {"content": [{"type": "text", "text": "done"}]}

@@ -14,7 +14,7 @@ from helpers.scripted_upstream import ScriptedServer
 from helpers.stateless_host import StatelessHost
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration, running
-from taskgate.mcp.vocabulary import IDEMPOTENCY_KEY, INVALID_REQUEST
+from taskgate.protocol.vocabulary import IDEMPOTENCY_KEY, INVALID_REQUEST
 
 ALIKE: dict[str, str] = {
     "another name": '"name":"echo","Name":"danger"',

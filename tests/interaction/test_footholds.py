@@ -17,7 +17,7 @@ from helpers.whole_gateway import running
 from interaction.footholding import config_of, fallen, kept, left, record_of, tool, up_to
 from interaction.questioning import ACCEPTED, CAPABLE, capable, status
 from interaction.test_restarts import DONE, returned
-from taskgate.engine import rests
+from taskgate.lifecycle import rests
 
 __all__ = ["tool"]
 

@@ -14,7 +14,7 @@ from helpers.scripted_upstream import ScriptedServer, error
 from helpers.stateless_host import StatelessHost
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway
-from taskgate.mcp.envelope import Request, Response
+from taskgate.protocol.envelope import Request, Response
 
 LARGE = {"a": [1] * 5000}
 MUCH = 100_000

@@ -16,8 +16,8 @@ from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import DONE
 from interaction.repeating import ERAS, KEY, YEAR, calls, completed, new_host, upgrade
-from taskgate.assembly import Surroundings
 from taskgate.stores.open import open_store
+from taskgate.wiring.assembly import Surroundings
 
 ANOTHER = "The idempotency key was used for another call"
 

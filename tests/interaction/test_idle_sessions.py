@@ -13,8 +13,8 @@ from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
-from taskgate.assembly import Surroundings
 from taskgate.stores.open import open_store
+from taskgate.wiring.assembly import Surroundings
 
 LONG = timedelta(hours=1, minutes=1)
 DONE: dict[str, object] = {"content": []}

@@ -11,7 +11,7 @@ from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.queueing import DONE, OneByOne, narrowly
 from interaction.repeating import ERAS, KEY, YEAR, calls, completed, new_host, upgrade
-from taskgate.assembly import Surroundings
+from taskgate.wiring.assembly import Surroundings
 
 
 @pytest.fixture

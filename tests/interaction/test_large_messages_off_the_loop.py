@@ -28,8 +28,8 @@ from interaction.native_tasks import tasks
 from interaction.programs import with_program
 from interaction.questioning import ACCEPTED
 from interaction.questioning import status as task_status
-from taskgate.mcp import extents
-from taskgate.offload import LARGE
+from taskgate.jsontext import extents
+from taskgate.system.offload import LARGE
 
 __all__ = ["bridge", "modern", "native_modern", "natives", "report", "tasks"]
 

@@ -13,8 +13,8 @@ from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.stateless_host import StatelessHost
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.conftest import Told
-from taskgate.assembly import Surroundings
 from taskgate.telemetry.audit import HttpRefused
+from taskgate.wiring.assembly import Surroundings
 
 Opens = Callable[..., AbstractAsyncContextManager[WholeGateway]]
 Host = McpHost | StatelessHost

@@ -8,8 +8,8 @@ import pytest
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
-from taskgate.assembly import Surroundings
-from taskgate.engine.memory_pressure import MemoryPressure
+from taskgate.admission.memory_pressure import MemoryPressure
+from taskgate.wiring.assembly import Surroundings
 
 
 class Memory:

@@ -15,9 +15,9 @@ from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.repeating import OfSession, upgrade
 from requirements import covers
-from taskgate.assembly import Surroundings
 from taskgate.explain.series import series_bound
-from taskgate.mcp.vocabulary import METHODS_OF_HOSTS
+from taskgate.protocol.vocabulary import METHODS_OF_HOSTS
+from taskgate.wiring.assembly import Surroundings
 
 METRICS = {"max_tools": 3, "tool_histograms": True}
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28", "2031-01-01", "")

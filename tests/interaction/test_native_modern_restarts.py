@@ -21,7 +21,7 @@ from interaction.questioning import ACCEPTED, capable
 from interaction.test_restarts import LOST, returned
 from requirements import covers
 from taskgate.clock import SystemClock
-from taskgate.tasks.record import OwnerKey
+from taskgate.domain.record import OwnerKey
 
 __all__ = ["modern", "natives", "report"]
 

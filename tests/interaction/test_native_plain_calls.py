@@ -13,7 +13,7 @@ from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.native_tasks import PROGRESS, tasks, told_last
 from interaction.questioning import DONE
 from requirements import covers
-from taskgate.upstream.initialize import native
+from taskgate.upstream.legacy import native
 
 __all__ = ["tasks"]
 

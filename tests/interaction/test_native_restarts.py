@@ -21,7 +21,7 @@ from interaction.questioning import ACCEPTED, DONE, ELICIT, RELATED, capable, st
 from interaction.test_restarts import LOST, leave_behind, returned
 from requirements import covers
 from taskgate.clock import SystemClock
-from taskgate.tasks.record import Lease
+from taskgate.domain.record import Lease
 
 __all__ = ["tasks"]
 

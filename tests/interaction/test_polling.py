@@ -16,8 +16,8 @@ from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import DONE
 from interaction.repeating import ERAS, completed, new_host, upgrade
 from requirements import covers
-from taskgate.assembly import Surroundings
-from taskgate.engine.admission.polls import BURST
+from taskgate.admission.polls import BURST
+from taskgate.wiring.assembly import Surroundings
 
 EVEN = {"poll_interval": {"jitter": 0}}
 FIELD = {"initialize": "pollInterval", "stateless": "pollIntervalMs"}

@@ -17,7 +17,7 @@ from helpers.whole_gateway import WholeGateway, running
 from interaction.test_awkward_programs import AWKWARD
 from requirements import covers
 from taskgate.upstream.duplex.session import Session
-from taskgate.upstream.initialize.conversation import Conversation
+from taskgate.upstream.legacy.conversation import Conversation
 from taskgate.upstream.stdio.line import ProgramLine
 
 CALLERS = 5

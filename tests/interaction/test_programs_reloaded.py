@@ -10,7 +10,7 @@ from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.programs import program, who, with_program
 from interaction.reloading import SUCCESS, reloaded
-from taskgate.reload import Reloaded
+from taskgate.wiring.reload import Reloaded
 
 
 @pytest.fixture

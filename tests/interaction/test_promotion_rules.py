@@ -16,12 +16,12 @@ from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.conftest import Told
 from interaction.questioning import DONE
 from requirements import covers
-from taskgate.assembly import Surroundings
 from taskgate.clock import SystemClock
+from taskgate.domain.record import OwnerKey, TaskRecord
 from taskgate.stores.base import Store
 from taskgate.stores.open import open_store
-from taskgate.tasks.record import OwnerKey, TaskRecord
 from taskgate.telemetry.audit import WouldPromote
+from taskgate.wiring.assembly import Surroundings
 
 NEVER = {"inline_grace": "1h"}
 both_eras = pytest.mark.parametrize("era", ["initialize", "stateless"])

@@ -23,7 +23,7 @@ from interaction.questioning import (
     status,
 )
 from requirements import covers
-from taskgate.engine.inputs import MAX_QUESTION
+from taskgate.admission.rules import MAX_QUESTION
 
 LOG = "notifications/message"
 STOLEN = {"action": "accept", "content": {"it": "stolen"}}

@@ -15,9 +15,8 @@ from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import ACCEPTED, CAPABLE, DONE, ELICIT, RELATED, capable, status
 from requirements import covers
-from taskgate.engine import inputs
-from taskgate.engine.telling import news
-from taskgate.upstream.initialize import asides
+from taskgate.lifecycle import inputs, news
+from taskgate.upstream.legacy import asides
 
 STATUS = "notifications/tasks/status"
 CANCELLED = {"action": "cancel"}

@@ -13,15 +13,14 @@ from helpers.talking_tool import TalkingTool
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import ACCEPTED, DONE, ELICIT, capable, status
-from taskgate.assembly import Surroundings
 from taskgate.clock import SystemClock
-from taskgate.engine import changes
-from taskgate.engine.telling import news
+from taskgate.domain.events import Progressed
+from taskgate.domain.machine import advance
+from taskgate.domain.record import OwnerKey
 from taskgate.errors import StoreUnavailable
+from taskgate.lifecycle import changes, news
 from taskgate.stores.open import open_store
-from taskgate.tasks.events import Progressed
-from taskgate.tasks.machine import advance
-from taskgate.tasks.record import OwnerKey
+from taskgate.wiring.assembly import Surroundings
 
 ANYBODY = OwnerKey("anonymous", "reports")
 STATUS = "notifications/tasks/status"

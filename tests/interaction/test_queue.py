@@ -20,7 +20,7 @@ from interaction.queueing import (
     refused_in_queue,
 )
 from requirements import covers
-from taskgate.engine.admission import bulkhead as turns
+from taskgate.admission import bulkhead as turns
 
 ALWAYS = {"upgrade": [{"tool": "*", "mode": "always"}]}
 ERAS = ("2025-11-25", "2026-07-28")

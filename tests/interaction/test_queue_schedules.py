@@ -22,11 +22,11 @@ from helpers.scripted_upstream import ScriptedServer, Turn, error, resets, resul
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.queueing import bulkhead
-from taskgate.assembly import Surroundings, upstream_maker
 from taskgate.clock import SystemEntropy
 from taskgate.config.models import GatewayConfig
 from taskgate.upstream.settings import UpstreamSettings
 from taskgate.upstream.stdio.nurse import Nurse
+from taskgate.wiring.assembly import Surroundings, upstream_maker
 
 STEPS = 120
 WIDEST = 4

@@ -13,11 +13,11 @@ from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import configuration, running
 from interaction.queueing import DONE, OneByOne, bulkhead, expect_all_given_back, narrow, narrowly, queued
 from requirements import covers
-from taskgate.assembly import Surroundings
+from taskgate.admission import bulkhead as turns
 from taskgate.clock import SystemClock, SystemEntropy
-from taskgate.engine.admission import bulkhead as turns
+from taskgate.domain.record import Lease, OwnerKey, TaskRecord
 from taskgate.stores.open import SqliteOptions, open_store
-from taskgate.tasks.record import Lease, OwnerKey, TaskRecord
+from taskgate.wiring.assembly import Surroundings
 
 ALWAYS: dict[str, Any] = {"upgrade": [{"tool": "*", "mode": "always"}]}
 

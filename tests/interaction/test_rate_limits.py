@@ -18,7 +18,7 @@ from interaction.limiting import (
     passes,
 )
 from requirements import covers
-from taskgate.assembly import Surroundings
+from taskgate.wiring.assembly import Surroundings
 
 # --- refused, and let in again ---------------------------------------------------------------------------------------
 

@@ -13,8 +13,8 @@ from interaction.asking import ask, seen
 from interaction.conftest import Told
 from interaction.reloading import DONE, SUCCESS, echoed, refused, reloaded, with_paths
 from taskgate.config.models import GatewayConfig
-from taskgate.reload import Reloaded
 from taskgate.telemetry.audit import ConfigReloaded
+from taskgate.wiring.reload import Reloaded
 
 # --- rules ---------------------------------------------------------------------------------------------------------
 

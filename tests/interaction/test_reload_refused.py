@@ -14,10 +14,10 @@ from helpers.secrets import noted
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import configuration
-from taskgate.app import NOT_NOW, Service, Source
 from taskgate.config import GatewayConfig, load
-from taskgate.gatehouse import KEY_FILE
-from taskgate.reload import Reloaded
+from taskgate.wiring.app import NOT_NOW, Service, Source
+from taskgate.wiring.gatehouse import KEY_FILE
+from taskgate.wiring.reload import Reloaded
 
 SECRET = "a-secret-that-nobody-is-told"
 

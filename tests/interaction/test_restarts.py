@@ -18,8 +18,8 @@ from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from requirements import covers
 from taskgate.clock import SystemClock, SystemEntropy
+from taskgate.domain.record import Lease, OwnerKey, TaskRecord
 from taskgate.stores.open import SqliteOptions, open_store
-from taskgate.tasks.record import Lease, OwnerKey, TaskRecord
 
 DONE = {"content": [{"type": "text", "text": "done"}]}
 LOST = {"origin": "gateway", "reason": "call_lost", "dispatched": True}

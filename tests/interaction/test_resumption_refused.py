@@ -28,7 +28,7 @@ from interaction.resuming import (
     tell,
 )
 from requirements import covers
-from taskgate.engine.streams import event_log, trails
+from taskgate.streams import event_log, trails
 
 
 @covers("H-LEG-12", "I-ISO-2")

@@ -22,10 +22,10 @@ from interaction.bridging import ALWAYS, DONE, FORM, ROOTS, SAMPLE, before, mode
 from interaction.questioning import ACCEPTED
 from interaction.test_restarts import LOST, leave_behind
 from taskgate.clock import SystemClock
-from taskgate.engine import rests
-from taskgate.tasks.events import InputAnswered, RoundLeft, TaskEvent
-from taskgate.tasks.machine import advance
-from taskgate.tasks.record import Lease, OwnerKey, TaskRecord
+from taskgate.domain.events import InputAnswered, RoundLeft, TaskEvent
+from taskgate.domain.machine import advance
+from taskgate.domain.record import Lease, OwnerKey, TaskRecord
+from taskgate.lifecycle import rests
 
 __all__ = ["modern"]
 

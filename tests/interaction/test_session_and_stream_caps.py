@@ -20,10 +20,10 @@ from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.conftest import Told
 from requirements import covers
-from taskgate.assembly import Surroundings
 from taskgate.auth.context import ANONYMOUS
-from taskgate.engine import sessions as sessions_module
+from taskgate.sessions import registry as sessions_module
 from taskgate.telemetry.audit import CapRefused, HttpRefused
+from taskgate.wiring.assembly import Surroundings
 
 Opens = Callable[..., AbstractAsyncContextManager[WholeGateway]]
 

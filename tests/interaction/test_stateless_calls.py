@@ -18,11 +18,11 @@ from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import ACCEPTED, DONE, ELICIT
 from interaction.refusing import refused
 from requirements import covers
-from taskgate.engine.pulse import Pulse
-from taskgate.engine.stateless.errands import Errand
-from taskgate.engine.stateless.flights import Flight
-from taskgate.engine.stateless.hearing import Telling
-from taskgate.engine.stateless.holds import Held
+from taskgate.gateway.modern.errands import Errand
+from taskgate.gateway.modern.flights import Flight
+from taskgate.gateway.modern.hearing import Telling
+from taskgate.gateway.modern.holds import Held
+from taskgate.streams.pulse import Pulse
 from taskgate.upstream.calls import Call
 
 ASKABLE = {"elicitation": {}}

@@ -15,8 +15,8 @@ from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import ACCEPTED, DONE
 from interaction.refusing import refused
 from requirements import covers
-from taskgate.assembly import Surroundings
 from taskgate.stores.open import open_store
+from taskgate.wiring.assembly import Surroundings
 
 AT_ONCE = {"upgrade": [{"tool": "*", "mode": "always"}]}
 NEVER = {"upgrade": [{"tool": "*", "mode": "sync"}]}

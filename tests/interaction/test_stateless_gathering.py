@@ -14,7 +14,7 @@ from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.holding import CAPABLE, back, everything
 from interaction.questioning import ASKED, DONE, ELICIT, ROOTS, SAMPLE
 from requirements import covers
-from taskgate.engine.stateless import calls
+from taskgate.gateway.modern import calls
 
 ASKABLE = {**CAPABLE, "elicitation": {}}
 

@@ -14,10 +14,10 @@ from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import DONE
 from requirements import covers
-from taskgate.assembly import Surroundings
-from taskgate.engine.task_service import TaskService
+from taskgate.lifecycle.task_service import TaskService
 from taskgate.stores.base import Store
 from taskgate.stores.open import open_store
+from taskgate.wiring.assembly import Surroundings
 
 ALWAYS = {"upgrade": [{"tool": "*", "mode": "always"}]}
 AT_ONCE = {"inline_grace": "0s"}

@@ -8,7 +8,7 @@ from helpers.waiting import bounded
 from helpers.whole_gateway import configuration, running
 from interaction.refusing import refused
 from requirements import covers
-from taskgate.assembly import Surroundings
+from taskgate.wiring.assembly import Surroundings
 
 ALWAYS = {"upgrade": [{"tool": "*", "mode": "always"}]}
 

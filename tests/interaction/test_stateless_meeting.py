@@ -11,7 +11,7 @@ from helpers.whole_gateway import configuration, running
 from interaction.questioning import DONE
 from interaction.refusing import refused
 from requirements import covers
-from taskgate.engine.stateless.calls import Calls
+from taskgate.gateway.modern.calls import Calls
 from unit.upstream.eras import in_turn
 
 PROGRESS = "notifications/progress"

@@ -14,15 +14,15 @@ from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import DONE
 from interaction.refusing import NEEDED, refused
 from requirements import covers
-from taskgate.assembly import Surroundings
 from taskgate.clock import SystemClock
-from taskgate.engine.runs import Run
-from taskgate.engine.stateless.errands import Errand
-from taskgate.engine.stateless.flights import Flight
-from taskgate.engine.stateless.hearing import Telling
-from taskgate.engine.telling.hearing import TaskHearer
+from taskgate.domain.record import OwnerKey
+from taskgate.gateway.modern.errands import Errand
+from taskgate.gateway.modern.flights import Flight
+from taskgate.gateway.modern.hearing import Telling
+from taskgate.lifecycle.hearing import TaskHearer
+from taskgate.lifecycle.runs import Run
 from taskgate.stores.open import open_store
-from taskgate.tasks.record import OwnerKey
+from taskgate.wiring.assembly import Surroundings
 
 ASKABLE = {"elicitation": {}}
 AT_ONCE, NEVER = {"inline_grace": "0s"}, {"inline_grace": "1h"}

@@ -17,9 +17,9 @@ from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import ACCEPTED, DONE, ELICIT
 from requirements import covers
-from taskgate.assembly import Surroundings
 from taskgate.config.models import GatewayConfig
 from taskgate.stores.open import open_store
+from taskgate.wiring.assembly import Surroundings
 
 ASKABLE = {"elicitation": {}}
 AT_ONCE, NEVER = {"inline_grace": "0s"}, {"inline_grace": "1h"}

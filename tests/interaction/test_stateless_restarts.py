@@ -14,8 +14,8 @@ from helpers.whole_gateway import configuration, running
 from interaction.questioning import ACCEPTED, DONE, ELICIT
 from interaction.test_restarts import LOST, leave_behind
 from taskgate.clock import SystemClock, SystemEntropy
-from taskgate.mcp.versions import Revision
-from taskgate.tasks.record import Lease, OwnerKey, TaskRecord
+from taskgate.domain.record import Lease, OwnerKey, TaskRecord
+from taskgate.domain.versions import Revision
 
 ASKABLE = {"elicitation": {}}
 

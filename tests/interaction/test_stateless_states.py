@@ -17,7 +17,7 @@ from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import ACCEPTED, DONE
 from interaction.refusing import refused
 from requirements import covers
-from taskgate.assembly import Surroundings
+from taskgate.wiring.assembly import Surroundings
 
 ASKABLE = {"elicitation": {}}
 ARGUMENTS = {"quarter": "Q2"}

@@ -15,10 +15,10 @@ from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.small_disk import small_disk
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration, running
-from taskgate.assembly import Surroundings
-from taskgate.engine import store_health
 from taskgate.errors import StoreFault
+from taskgate.lifecycle import store_health
 from taskgate.stores.open import open_store
+from taskgate.wiring.assembly import Surroundings
 
 DONE = {"content": [{"type": "text", "text": "done " * 10_000}]}
 LARGE = {"text": "x" * 60_000}

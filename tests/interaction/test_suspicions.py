@@ -16,7 +16,7 @@ from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, running
 from interaction.limiting import Opens, both_eras, come
 from requirements import covers
-from taskgate.engine.admission.polls import BURST
+from taskgate.admission.polls import BURST
 from taskgate.telemetry.audit import SuspicionRaised, TaskDenied
 
 UNKNOWN = "U" * 32

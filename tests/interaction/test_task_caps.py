@@ -17,8 +17,8 @@ from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.conftest import Told
 from interaction.questioning import DONE
 from requirements import covers
-from taskgate.assembly import Surroundings
 from taskgate.telemetry.audit import CapRefused
+from taskgate.wiring.assembly import Surroundings
 
 ALWAYS = {"upgrade": [{"tool": "*", "mode": "always"}]}
 AT_ONCE = {"upgrade": [{"tool": "*", "mode": "auto"}], "inline_grace": "0s"}

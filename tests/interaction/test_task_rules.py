@@ -12,8 +12,8 @@ from helpers.told import Told
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from requirements import covers
-from taskgate.assembly import Surroundings
 from taskgate.telemetry.audit import TaskDenied
+from taskgate.wiring.assembly import Surroundings
 
 MODES = {"sync": "forbidden", "auto": "optional", "always": "optional", "required": "required"}
 

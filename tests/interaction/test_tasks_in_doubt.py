@@ -11,11 +11,11 @@ from helpers.stateless_host import called
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import DONE
-from taskgate.assembly import Surroundings
-from taskgate.engine import runner
 from taskgate.errors import StoreUnavailable
+from taskgate.lifecycle import runner
 from taskgate.stores.base import Store
 from taskgate.stores.open import open_store
+from taskgate.wiring.assembly import Surroundings
 
 
 class LosingStore:

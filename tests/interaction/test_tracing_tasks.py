@@ -16,8 +16,8 @@ from helpers.traced_gateway import traced
 from helpers.waiting import bounded
 from interaction.tracing import META, PARENT, THEIRS, TRACE, heard_by, place
 from taskgate.clock import SystemClock, SystemEntropy
+from taskgate.domain.record import Lease
 from taskgate.stores.open import SqliteOptions, open_store
-from taskgate.tasks.record import Lease
 
 DONE = {"content": [{"type": "text", "text": "done"}]}
 

@@ -7,9 +7,9 @@ import pytest
 
 from helpers.scripted_upstream import ScriptedServer
 from helpers.whole_gateway import configuration, running
-from taskgate.assembly import Surroundings, upstream_maker
 from taskgate.clock import SystemEntropy
 from taskgate.upstream.stdio.nurse import Nurse
+from taskgate.wiring.assembly import Surroundings, upstream_maker
 
 PLANTED = "s3cret of the fault"
 

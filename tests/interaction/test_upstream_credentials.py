@@ -18,8 +18,8 @@ from helpers.whole_gateway import WholeGateway, running
 from requirements import covers
 from taskgate.clock import SystemClock
 from taskgate.config.models import GatewayConfig
+from taskgate.domain.record import Lease, OwnerKey
 from taskgate.stores.open import SqliteOptions, open_store
-from taskgate.tasks.record import Lease, OwnerKey
 
 TOLD = {"context": "X-Taskgate-Context", "subject": "X-Taskgate-Subject"}
 NO_TOKEN = "The gateway could not get credentials for the server without a valid token of the caller"

@@ -16,7 +16,7 @@ from helpers.waiting import bounded, eventually
 from helpers.wandering_clock import WanderingClock
 from helpers.whole_gateway import WholeGateway, configuration, running
 from requirements import covers
-from taskgate.assembly import Surroundings
+from taskgate.wiring.assembly import Surroundings
 
 DONE = {"content": [{"type": "text", "text": "done"}]}
 JUMPS = [timedelta(days=400), timedelta(days=-400)]
@@ -105,7 +105,7 @@ async def test_a_token_is_judged_by_the_wall_clock(
 async def test_the_log_tells_once_that_the_wall_clock_was_set(
     server: ScriptedServer, clock: WanderingClock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("taskgate.engine.sweeper.CENSUS_EVERY", timedelta(milliseconds=10))
+    monkeypatch.setattr("taskgate.gateway.sweeper.CENSUS_EVERY", timedelta(milliseconds=10))
     async with running(configuration({"reports": server.url}), Surroundings(clock=clock)):
         clock.by = timedelta(hours=3)
 

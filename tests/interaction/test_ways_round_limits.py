@@ -14,9 +14,9 @@ from interaction.limiting import CALLS, Opens, passes
 from interaction.questioning import DONE
 from interaction.reloading import SUCCESS, reloaded
 from interaction.repeating import KEY, YEAR, calls, upgrade
-from taskgate.assembly import Surroundings
 from taskgate.stores.open import open_store
 from taskgate.telemetry.audit import TaskDenied
+from taskgate.wiring.assembly import Surroundings
 
 # --- what is owed of a rate ------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import ACCEPTED, ASKED, DONE, ELICIT, ROOTS, SAMPLE, capable, status
 from interaction.queueing import narrow
 from interaction.repeating import upgrade
-from taskgate.assembly import Surroundings
+from taskgate.wiring.assembly import Surroundings
 
 DELIVERED = "taskgate_task_delivery_delay_seconds"
 UNDELIVERED = "taskgate_tasks_undelivered_total"

@@ -26,7 +26,7 @@ VERSION = "1.23.3"
 DEAF = "everything-2026-08"
 HASTY = """
 from taskgate.cli import main
-from taskgate.upstream.initialize import resuming
+from taskgate.upstream.legacy import resuming
 
 resuming.SILENCE, resuming.SILENCE_GROWN = 0.5, 1.0
 main()

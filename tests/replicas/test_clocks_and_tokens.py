@@ -18,7 +18,7 @@ from helpers.wandering_clock import WanderingClock
 from interaction.questioning import DONE
 from replicas.conftest import AT_ONCE
 from replicas.wrong_clocks import Pair, clocks, hours
-from taskgate.engine.guard import lookups
+from taskgate.admission import lookups
 
 __all__ = ["clocks", "hours"]
 

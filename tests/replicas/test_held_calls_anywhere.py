@@ -19,7 +19,7 @@ from helpers.whole_gateway import WholeGateway
 from interaction.holding import CAPABLE, back, everything, sent_for, through
 from interaction.questioning import ACCEPTED, DONE, SAID, SAMPLE
 from interaction.questioning import ASKED as TO_SAMPLE
-from taskgate.engine.stateless import bringing
+from taskgate.gateway.modern import bringing
 
 
 @pytest.fixture

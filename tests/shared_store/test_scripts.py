@@ -18,8 +18,11 @@ from helpers.redis_rows import Rows, expect_indexes
 from helpers.redis_stores import LosingConnection, connect, open_redis_store, store_over
 from helpers.shared_store import SharedServer
 from helpers.waiting import bounded
+from taskgate.domain.caps import Cap, CapScope
+from taskgate.domain.events import CallSucceeded, Dispatched, InputAnswered, InputRequested
+from taskgate.domain.listing import OrderBy, TaskFilter, TaskOrder, TaskState
+from taskgate.domain.record import OwnerKey, TaskRecord, TaskStatus, altered
 from taskgate.errors import StoreUnavailable, TooManyBytes, TooManyTasks
-from taskgate.limits.caps import Cap, CapScope
 from taskgate.stores.base import OwnerWatch
 from taskgate.stores.codec import pack_time
 from taskgate.stores.redis.connection import Script, Value
@@ -29,9 +32,6 @@ from taskgate.stores.redis.records import rows
 from taskgate.stores.redis.records.tasks import RedisStore
 from taskgate.stores.redis.wires.wire import Wires
 from taskgate.stores.sharing import Shared
-from taskgate.tasks.events import CallSucceeded, Dispatched, InputAnswered, InputRequested
-from taskgate.tasks.listing import OrderBy, TaskFilter, TaskOrder, TaskState
-from taskgate.tasks.record import OwnerKey, TaskRecord, TaskStatus, altered
 
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)

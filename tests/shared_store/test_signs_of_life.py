@@ -9,10 +9,10 @@ import pytest
 from helpers.records import new_record
 from helpers.shared_store import KINDS, Kind, SharedServer
 from helpers.waiting import bounded
+from taskgate.domain.record import Lease, Outcome, Succeeded, TaskRecord, TaskStatus, altered
 from taskgate.stores.open import open_shared
 from taskgate.stores.redis.options import RedisOptions
 from taskgate.stores.sharing import Shared
-from taskgate.tasks.record import Lease, Outcome, Succeeded, TaskRecord, TaskStatus, altered
 
 LEASE = timedelta(seconds=15)
 ENDED: Outcome = Succeeded(result='{"content":[]}', tool_error=False)

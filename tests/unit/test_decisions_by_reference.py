@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from helpers.examples import examples
+from taskgate.admission.rules import Rules
 from taskgate.auth.context import Identity
 from taskgate.config import GatewayConfig
 from taskgate.config.rules import rules_of
-from taskgate.engine.admission.rules import Rules
-from taskgate.limits.rates import Subject
+from taskgate.domain.rates import Subject
 from taskgate.stores.rates import MemoryRateStore
 from unit.auth.identities import identity
 

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from taskgate.auth.context import Identity
-from taskgate.limits.overrides import text_of
+from taskgate.domain.overrides import text_of
 
 
 class Effect(StrEnum):

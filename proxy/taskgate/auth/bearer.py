@@ -13,7 +13,7 @@ from urllib.parse import unquote_plus
 
 from taskgate.auth.settings import Claims, IssuerSettings, Profile
 from taskgate.errors import AuthReason, Unauthenticated
-from taskgate.mcp.depth import is_deeper
+from taskgate.jsontext.depth import is_deeper
 
 MAX_TOKEN: Final = 8 * 1024
 """Letters of a token."""

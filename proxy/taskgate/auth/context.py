@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from taskgate.auth.settings import Claims
-from taskgate.tasks.record import OwnerKey
+from taskgate.domain.record import OwnerKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from taskgate.auth.binding import MIN_KEY
 from taskgate.clock import Entropy
-from taskgate.secret_files import ADVICE, is_exposed
+from taskgate.system.secret_files import ADVICE, is_exposed
 
 _LONGEST: Final = 4096
 _KEY: Final = re.compile(rb"[A-Za-z0-9_-]+={0,2}")

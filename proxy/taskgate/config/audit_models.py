@@ -1,7 +1,7 @@
 """The configuration of the audit log: the section `audit`.
 
 What lives here: its keys with types, defaults and bounds. What must not: rules between keys (audit_coherence), and what
-floors below make of them (`taskgate.auditing`).
+floors below make of them (`taskgate.wiring.auditing`).
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from taskgate.config.extension_models import is_identifier
 from taskgate.config.problems import Location, dotted
 from taskgate.config.transport_coherence import STDIO
 from taskgate.config.written import Contradiction, listed, section
-from taskgate.dialects.extensions import ALLOWED_BY_DEFAULT, AUTHORIZATION, BUILT_IN, EVENTS, SKILLS
-from taskgate.mcp.vocabulary import (
+from taskgate.protocol.extensions import ALLOWED_BY_DEFAULT, AUTHORIZATION, BUILT_IN, EVENTS, SKILLS
+from taskgate.protocol.vocabulary import (
     ERA_NOTICES,
     METHODS_OF_HOSTS,
     NOTE_PROGRESS,

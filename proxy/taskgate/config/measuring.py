@@ -9,7 +9,7 @@ from typing import Final
 
 from taskgate.config.models import GatewayConfig
 from taskgate.config.servers import carried_methods
-from taskgate.dialects.extensions import KNOWN_METHODS
+from taskgate.protocol.extensions import KNOWN_METHODS
 from taskgate.telemetry.metrics.settings import Configured, MetricsSettings
 
 _ASKING: Final = ("client_credentials", "token_exchange")

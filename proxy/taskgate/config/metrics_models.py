@@ -13,7 +13,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from taskgate.config.fields import ONCE_EACH, Flag, Section, Text
-from taskgate.downstream.operations import TAKEN
+from taskgate.listener.operations import TAKEN
 from taskgate.telemetry.metrics.catalogue import FAMILIES, Kind
 
 _PATH: Final = r"^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$"

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from taskgate.admission.rules import Bounds
 from taskgate.config.models import GatewayConfig
 from taskgate.config.store_addresses import StorePlace, node_of, place_of
 from taskgate.config.tls import TlsSection
-from taskgate.downstream.connection_limits import ConnectionBounds
-from taskgate.downstream.listener import ListenerSettings
-from taskgate.downstream.names import allowed_hosts, allowed_origins
-from taskgate.downstream.tls import TlsSettings
-from taskgate.engine.inputs import Bounds
+from taskgate.listener.connection_limits import ConnectionBounds
+from taskgate.listener.listener import ListenerSettings
+from taskgate.listener.names import allowed_hosts, allowed_origins
+from taskgate.listener.tls import TlsSettings
 from taskgate.stores.open import RedisOptions, SqliteOptions
 
 

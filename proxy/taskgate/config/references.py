@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from taskgate.secret_files import ADVICE, is_exposed
+from taskgate.system.secret_files import ADVICE, is_exposed
 
 LARGEST_SECRET = 2**16
 

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from typing import Final
 
+from taskgate.admission.bulkhead import BulkheadSettings
+from taskgate.admission.rules import OnStoreError, RejectAs, Rules
 from taskgate.config.access import access_policy
 from taskgate.config.limits_models import ConcurrencySection, OverrideSection, RatePolicySection
 from taskgate.config.models import GatewayConfig
 from taskgate.config.parts import question_bounds
 from taskgate.config.task_models import UpgradeRule
-from taskgate.engine.admission.bulkhead import BulkheadSettings
-from taskgate.engine.admission.rules import OnStoreError, RejectAs, Rules
-from taskgate.engine.bytes_in_flight import ByteBounds
-from taskgate.engine.streams.event_log import EventBounds
-from taskgate.limits.caps import Caps
-from taskgate.limits.gcra import RateLimit
-from taskgate.limits.overrides import Override, Overrides
-from taskgate.limits.rates import Event, RatePolicies, RatePolicy, Scope
-from taskgate.tasks.policy import Mode, OnLost, Policy, Rule
-from taskgate.tasks.polling import Polling
+from taskgate.domain.caps import Caps
+from taskgate.domain.gcra import RateLimit
+from taskgate.domain.overrides import Override, Overrides
+from taskgate.domain.policy import Mode, OnLost, Policy, Rule
+from taskgate.domain.polling import Polling
+from taskgate.domain.rates import Event, RatePolicies, RatePolicy, Scope
+from taskgate.streams.bytes_in_flight import ByteBounds
+from taskgate.streams.event_log import EventBounds
 
 _CAPS: Final = (
     "tasks_per_context",

@@ -15,9 +15,9 @@ from taskgate.config.models import GatewayConfig
 from taskgate.config.protection_models import CircuitBreakerSection, HealthSection, RetriesSection
 from taskgate.config.transport_coherence import STDIO
 from taskgate.config.upstream_models import TimeoutsSection, UpstreamSection
-from taskgate.dialects.catalogue import CatalogueBounds
-from taskgate.dialects.extensions import ALLOWED_BY_DEFAULT, BUILT_IN, Extension, ExtensionPolicy
-from taskgate.mcp.versions import Era, Revision
+from taskgate.domain.versions import Era, Revision
+from taskgate.protocol.catalogue import CatalogueBounds
+from taskgate.protocol.extensions import ALLOWED_BY_DEFAULT, BUILT_IN, Extension, ExtensionPolicy
 from taskgate.upstream.settings import (
     Breaker,
     FixedHeader,

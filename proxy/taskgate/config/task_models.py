@@ -29,7 +29,7 @@ from taskgate.config.fields import (
 from taskgate.config.numbers import NumberIn
 from taskgate.config.retention import LONGEST
 from taskgate.config.units import DurationIn
-from taskgate.tasks.policy import USUAL_RESPONSE
+from taskgate.domain.policy import USUAL_RESPONSE
 
 Hint = Literal["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"]
 _Retention = Annotated[timedelta, DurationIn(most=LONGEST)]

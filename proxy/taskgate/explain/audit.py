@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from taskgate.auditing import read_pem
 from taskgate.auth.keyfile import KeyFileRefused, read_keys
 from taskgate.telemetry.auditlog.chain import read_own
 from taskgate.telemetry.auditlog.digests import task_ref
@@ -17,6 +16,7 @@ from taskgate.telemetry.auditlog.keys import KeyRing, SigningKeyRefused
 from taskgate.telemetry.auditlog.schema import schema_text
 from taskgate.telemetry.auditlog.verifying import Verdict, Verification
 from taskgate.telemetry.auditlog.witnesses import witnesses_in
+from taskgate.wiring.auditing import read_pem
 
 INTACT: Final = 0
 CHANGED: Final = 1

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from taskgate.config import GatewayConfig
 from taskgate.config.servers import ERAS, extension_policy
-from taskgate.dialects.extensions import AUTHORIZATION, BUILT_IN, Extension, ExtensionPolicy, is_declared
+from taskgate.domain.versions import Era, Peer, era_of
 from taskgate.explain import bounds
 from taskgate.explain.places import place
-from taskgate.mcp.versions import Era, Peer, era_of
-from taskgate.mcp.vocabulary import TASKS_EXTENSION
+from taskgate.protocol.extensions import AUTHORIZATION, BUILT_IN, Extension, ExtensionPolicy, is_declared
+from taskgate.protocol.vocabulary import TASKS_EXTENSION
 
 MOST: Final = 64
 """Identifiers that a server declares and that are told."""

@@ -8,21 +8,21 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
+from taskgate.admission.rules import Rules
 from taskgate.auth.context import Identity
 from taskgate.config import GatewayConfig
 from taskgate.config.retention import usual_longest
 from taskgate.config.rules import rules_of
 from taskgate.config.units import write_duration, write_size
-from taskgate.engine.admission.rules import Rules
+from taskgate.domain.caps import Cap, CapScope
+from taskgate.domain.overrides import Override
+from taskgate.domain.policy import Decision
+from taskgate.domain.rates import Demand, Event, Subject
+from taskgate.domain.versions import Peer
 from taskgate.explain import bounds
 from taskgate.explain.extensions import extensions
 from taskgate.explain.places import Place, place
-from taskgate.limits.caps import Cap, CapScope
-from taskgate.limits.overrides import Override
-from taskgate.limits.rates import Demand, Event, Subject
-from taskgate.mcp.versions import Peer
-from taskgate.mcp.vocabulary import TASKS_GET, TOOLS_CALL
-from taskgate.tasks.policy import Decision
+from taskgate.protocol.vocabulary import TASKS_GET, TOOLS_CALL
 
 _RULES: Final = ("tasks", "upgrade")
 _CONCURRENCY: Final = ("limits", "concurrency")

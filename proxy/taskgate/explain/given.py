@@ -9,7 +9,7 @@ from typing import Final, get_args
 
 from taskgate.auth.bearer import MAX_TOKEN
 from taskgate.config.task_models import Hint
-from taskgate.tasks.policy import APP_ONLY
+from taskgate.domain.policy import APP_ONLY
 
 HINTS: Final = (*get_args(Hint), APP_ONLY)
 _FLAGS: Final = {"true": True, "false": False}

@@ -5,14 +5,14 @@ What must not live here: making a key. What holds: what is refused here `taskgat
 
 from __future__ import annotations
 
-from taskgate.auditing import expect_keys
 from taskgate.clock import SystemEntropy
 from taskgate.config import GatewayConfig
 from taskgate.config.parts import listener_settings
 from taskgate.config.servers import upstream_settings
-from taskgate.downstream.tls import made_context
-from taskgate.gatehouse import deployment_keys, operators_token
+from taskgate.listener.tls import made_context
 from taskgate.upstream.wire.trust import TlsFileRefused, tls_context
+from taskgate.wiring.auditing import expect_keys
+from taskgate.wiring.gatehouse import deployment_keys, operators_token
 
 
 def expect_key_files(config: GatewayConfig) -> None:

@@ -8,17 +8,17 @@ import asyncio
 from dataclasses import replace
 from logging import NullHandler, getLogger
 
-from taskgate.assembly import upstream_maker
 from taskgate.auth.context import Identity
 from taskgate.clock import SystemClock, SystemEntropy
 from taskgate.config import GatewayConfig
 from taskgate.config.servers import upstream_settings
+from taskgate.domain.versions import Peer
 from taskgate.errors import UpstreamFailed
-from taskgate.mcp.versions import Peer
 from taskgate.upstream.health import DEAF, QUIET
 from taskgate.upstream.speaker import Speaker
 from taskgate.upstream.stdio.nurse import Nurse
 from taskgate.upstream.wire.trust import TlsFileRefused
+from taskgate.wiring.assembly import upstream_maker
 
 
 class ServerNotAsked(Exception):

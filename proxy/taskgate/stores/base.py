@@ -13,12 +13,12 @@ from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
-from taskgate.limits.caps import Cap
-from taskgate.limits.gcra import Verdict
-from taskgate.limits.rates import Demand
-from taskgate.mcp.versions import Peer
-from taskgate.tasks.listing import Page, Position, TaskFilter, TaskOrder
-from taskgate.tasks.record import OwnerKey, TaskId, TaskRecord, TaskStatus
+from taskgate.domain.caps import Cap
+from taskgate.domain.gcra import Verdict
+from taskgate.domain.listing import Page, Position, TaskFilter, TaskOrder
+from taskgate.domain.rates import Demand
+from taskgate.domain.record import OwnerKey, TaskId, TaskRecord, TaskStatus
+from taskgate.domain.versions import Peer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,12 +15,8 @@ from typing import Any, Final
 
 import orjson
 
-from taskgate.errors import StoreUnavailable
-from taskgate.mcp.jsonrpc import RawJson
-from taskgate.mcp.large import LargeJson
-from taskgate.mcp.versions import Peer, Revision
-from taskgate.tasks.listing import ListedTask
-from taskgate.tasks.record import (
+from taskgate.domain.listing import ListedTask
+from taskgate.domain.record import (
     Faulted,
     FaultReason,
     InputRequest,
@@ -35,6 +31,10 @@ from taskgate.tasks.record import (
     altered,
     text_of,
 )
+from taskgate.domain.versions import Peer, Revision
+from taskgate.errors import StoreUnavailable
+from taskgate.jsontext.large import LargeJson
+from taskgate.jsontext.spans import RawJson
 
 MAX_REMEMBERED: Final = 1024
 """Heads up to so many bytes are remembered as what lists tell of them."""

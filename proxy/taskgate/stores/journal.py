@@ -13,9 +13,9 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
+from taskgate.domain.record import OwnerKey, TaskId, TaskRecord
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import Change, HolderWatch, News, OwnerWatch, TaskWatch, Watch
-from taskgate.tasks.record import OwnerKey, TaskId, TaskRecord
 
 GONE: Final = -1
 """The revision of a record that is no more."""

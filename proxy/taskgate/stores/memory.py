@@ -12,9 +12,11 @@ from datetime import datetime, timedelta
 from itertools import count, islice
 from typing import Any
 
+from taskgate.domain.caps import Cap
+from taskgate.domain.listing import Page, Position, TaskFilter, TaskOrder, listed
+from taskgate.domain.record import Lease, Outcome, OwnerKey, TaskId, TaskRecord, TaskStatus, altered
 from taskgate.errors import StoreUnavailable
-from taskgate.limits.caps import Cap
-from taskgate.mcp.jsonrpc import RawJson
+from taskgate.jsontext.spans import RawJson
 from taskgate.stores.base import (
     Census,
     News,
@@ -26,8 +28,6 @@ from taskgate.stores.codec import as_head, as_stored, longer_lease, pack_time, w
 from taskgate.stores.journal import GONE, Journal
 from taskgate.stores.memory_lists import Lists, in_order, is_wanted
 from taskgate.stores.room import Room, Shares, made_size, stored_size
-from taskgate.tasks.listing import Page, Position, TaskFilter, TaskOrder, listed
-from taskgate.tasks.record import Lease, Outcome, OwnerKey, TaskId, TaskRecord, TaskStatus, altered
 
 _NO_LISTS = Lists()
 

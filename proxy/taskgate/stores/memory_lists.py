@@ -9,8 +9,8 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from operator import attrgetter
 
-from taskgate.tasks.listing import STATES, OrderBy, Position, TaskFilter, TaskOrder, TaskState
-from taskgate.tasks.record import TaskId, TaskRecord
+from taskgate.domain.listing import STATES, OrderBy, Position, TaskFilter, TaskOrder, TaskState
+from taskgate.domain.record import TaskId, TaskRecord
 
 _Run = list[Position]
 

@@ -1,14 +1,14 @@
 """What is left of the budgets of rates, in this process: after a restart all are full again.
 
-What must not live here: arithmetic (`limits/gcra`), and which budgets a request is for (`limits/rates`).
+What must not live here: arithmetic (`domain/gcra`), and which budgets a request is for (`domain/rates`).
 """
 
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
-from taskgate.limits.gcra import Verdict, gcra
-from taskgate.limits.rates import Demand
+from taskgate.domain.gcra import Verdict, gcra
+from taskgate.domain.rates import Demand
 from taskgate.stores.base import Judgement, RateStore, Step, Way
 
 SIZE: Final = 200_000

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Hashable
 from typing import Final, NamedTuple
 
+from taskgate.domain.caps import Cap, CapScope
+from taskgate.domain.record import Outcome, Succeeded, TaskRecord
 from taskgate.errors import TooManyBytes, TooManyTasks
-from taskgate.limits.caps import Cap, CapScope
-from taskgate.mcp.jsonrpc import RawJson
-from taskgate.mcp.large import LargeJson
+from taskgate.jsontext.large import LargeJson
+from taskgate.jsontext.spans import RawJson
 from taskgate.stores.codec import pack_peer, pack_text
 from taskgate.stores.unfinished import Unfinished
-from taskgate.tasks.record import Outcome, Succeeded, TaskRecord
 
 EVERYBODY: Final = b""
 """What all records share."""

@@ -1,7 +1,8 @@
 """The seams of what a store does besides, where several processes share it: its time, leases, words, streams.
 
 As in `base`: whatever goes wrong below leaves as StoreUnavailable, and no rule of the task machine is known here. What
-must not live here: what a process does when a lease of its own is gone, and what words and streams say (`engine`).
+must not live here: what a process does when a lease of its own is gone (`lifecycle`), what words and streams say
+(`cluster`, `streams`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,8 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
+from taskgate.domain.record import TaskId, TaskRecord
 from taskgate.stores.base import RateStore, Store
-from taskgate.tasks.record import TaskId, TaskRecord
 
 
 class Beat(NamedTuple):
@@ -102,7 +103,7 @@ class Passage:
 
 
 class StreamLog(Protocol):
-    """The events of hosts' streams, where every process finds them; see engine/streams/event_log for what they are.
+    """The events of hosts' streams, where every process finds them; see streams/event_log for what they are.
 
     A stream is named by whoever makes it, together with its session: `session` is the id of a host session.
     """

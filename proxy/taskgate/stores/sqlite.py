@@ -14,8 +14,10 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
+from taskgate.domain.caps import Cap
+from taskgate.domain.listing import Page, Position, TaskFilter, TaskOrder
+from taskgate.domain.record import Lease, Outcome, OwnerKey, TaskId, TaskRecord, altered, text_of
 from taskgate.errors import StoreFault, StoreUnavailable
-from taskgate.limits.caps import Cap
 from taskgate.stores import sqlite_looks as looks
 from taskgate.stores import sqlite_statements as sql
 from taskgate.stores import sqlite_works as works
@@ -34,8 +36,6 @@ from taskgate.stores.sqlite_file import OpenFile
 from taskgate.stores.sqlite_pages import page_statement
 from taskgate.stores.sqlite_reader import Reader
 from taskgate.stores.sqlite_writer import Writer
-from taskgate.tasks.listing import Page, Position, TaskFilter, TaskOrder
-from taskgate.tasks.record import Lease, Outcome, OwnerKey, TaskId, TaskRecord, altered, text_of
 
 BRIEF: Final = 8 * 1024
 """Bodies up to this size are written on the event loop, up to their commit."""

@@ -6,12 +6,12 @@ Knows no loop, no thread and no lock. What cannot be read is left out of lists.
 import sqlite3
 from typing import Any
 
+from taskgate.domain.listing import Page, Position
+from taskgate.domain.record import OwnerKey, TaskId, TaskRecord, TaskStatus
 from taskgate.stores import sqlite_statements as sql
 from taskgate.stores import sqlite_works as works
 from taskgate.stores.base import Census
 from taskgate.stores.codec import unpack_head, unpack_time
-from taskgate.tasks.listing import Page, Position
-from taskgate.tasks.record import OwnerKey, TaskId, TaskRecord, TaskStatus
 
 
 def load_large(connection: sqlite3.Connection, values: sql.Values) -> TaskRecord | None:

@@ -6,10 +6,10 @@ Values only, as in sqlite_statements. What must not live here: what a filter mea
 from datetime import datetime
 from typing import Any, Final
 
+from taskgate.domain.listing import STATES, OrderBy, Position, TaskFilter, TaskOrder
+from taskgate.domain.record import OwnerKey
 from taskgate.stores.codec import pack_time
 from taskgate.stores.sqlite_statements import name, names, owner_digest
-from taskgate.tasks.listing import STATES, OrderBy, Position, TaskFilter, TaskOrder
-from taskgate.tasks.record import OwnerKey
 
 Named = dict[str, Any]
 """Values by the names of their places."""

@@ -9,8 +9,8 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final
 
+from taskgate.domain.record import OwnerKey
 from taskgate.stores.codec import pack_names
-from taskgate.tasks.record import OwnerKey
 
 Values = tuple[Any, ...]
 

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from taskgate.domain.listing import ListedTask
+from taskgate.domain.record import Lease, TaskId, TaskRecord
 from taskgate.errors import StoreUnavailable
 from taskgate.stores import sqlite_statements as sql
 from taskgate.stores.codec import (
@@ -25,8 +27,6 @@ from taskgate.stores.codec import (
     with_bodies,
 )
 from taskgate.stores.room import Shares
-from taskgate.tasks.listing import ListedTask
-from taskgate.tasks.record import Lease, TaskId, TaskRecord
 
 NOBODY = 0
 """Stands in `lease_until` while nobody holds the call."""

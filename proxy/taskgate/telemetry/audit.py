@@ -8,8 +8,8 @@ audit log) decides what becomes of it. Listeners never raise and never block.
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
+from taskgate.domain.record import TaskStatus
 from taskgate.errors import StoreFault
-from taskgate.tasks.record import TaskStatus
 from taskgate.telemetry.facts.limits import (
     CallJoined,
     CapRefused,

@@ -3,7 +3,7 @@
 What must not live here: what a span is (`tracing`).
 """
 
-from taskgate.tasks.record import TaskRecord
+from taskgate.domain.record import TaskRecord
 from taskgate.telemetry.visit import current
 
 

@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import timedelta
 from typing import Final, NamedTuple, Protocol
 
-from taskgate.dialects.base import ListedTool, Params, Server
-from taskgate.mcp.jsonrpc import Notification, RawJson, Response
-from taskgate.mcp.versions import Era, Peer
-from taskgate.tasks.events import CallFaulted, CallSucceeded
+from taskgate.domain.events import CallFaulted, CallSucceeded
+from taskgate.domain.versions import Era, Peer
+from taskgate.jsontext.spans import RawJson
+from taskgate.protocol.base import ListedTool, Params, Server
+from taskgate.protocol.envelope import Notification, Response
 from taskgate.upstream.hearer import Hearer, SessionHearer
 from taskgate.upstream.resting import Resumes
 from taskgate.upstream.speaker import Speaker, Speaks

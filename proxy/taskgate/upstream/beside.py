@@ -11,12 +11,13 @@ from typing import Final, TypeVar
 
 import orjson
 
-from taskgate.dialects.heard import Noticed, ProgressTold
-from taskgate.limits.gcra import RateLimit, gcra
-from taskgate.log_throttle import ThrottledLog
-from taskgate.mcp.jsonrpc import RequestId, is_id
-from taskgate.mcp.vocabulary import NOTE_PROGRESS
-from taskgate.offload import LARGE, aside
+from taskgate.domain.gcra import RateLimit, gcra
+from taskgate.domain.record import RequestId
+from taskgate.protocol.heard import Noticed, ProgressTold
+from taskgate.protocol.jsonrpc import is_id
+from taskgate.protocol.vocabulary import NOTE_PROGRESS
+from taskgate.system.log_throttle import ThrottledLog
+from taskgate.system.offload import LARGE, aside
 from taskgate.upstream.duplex.words import is_bounded, kind_by_its_ends, kind_of
 
 SAID_A_SECOND: Final = 256 * 1024

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from taskgate.alarms import Alarms, Cancellable
 from taskgate.clock import Entropy
-from taskgate.dialects.base import UpstreamDialect
-from taskgate.interruption import Interruptible
-from taskgate.mcp.jsonrpc import Notification, Response
+from taskgate.protocol.base import UpstreamDialect
+from taskgate.protocol.envelope import Notification, Response
+from taskgate.system.alarms import Alarms, Cancellable
+from taskgate.system.interruption import Interruptible
 from taskgate.upstream.base import Transport
 from taskgate.upstream.hearer import Hearer
 from taskgate.upstream.patience import Bounds, Patience

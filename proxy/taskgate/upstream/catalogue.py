@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
-from taskgate.dialects.base import ListedTool, ToolPage
-from taskgate.dialects.catalogue import CatalogueBounds
-from taskgate.mcp.jsonrpc import RawJson, Response
-from taskgate.offload import offloaded
+from taskgate.jsontext.spans import RawJson
+from taskgate.protocol.base import ListedTool, ToolPage
+from taskgate.protocol.catalogue import CatalogueBounds
+from taskgate.protocol.envelope import Response
+from taskgate.system.offload import offloaded
 from taskgate.upstream import failures
 
 MAX_PAGES: Final = 200

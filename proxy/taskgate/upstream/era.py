@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from taskgate.dialects.evidence import era_of_discovery, era_of_refusal
-from taskgate.dialects.stateless_server import StatelessServerDialect
+from taskgate.domain.versions import NEWEST_LEGACY, Era
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.mcp.versions import NEWEST_LEGACY, Era
+from taskgate.protocol.evidence import era_of_discovery, era_of_refusal
+from taskgate.protocol.stateless_server import StatelessServerDialect
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
 from taskgate.upstream.calls import Means
-from taskgate.upstream.initialize.session import HttpSession
+from taskgate.upstream.legacy.session import HttpSession
 
 PATIENCE: Final = timedelta(seconds=5)
 """How long a server may think about `server/discover`: one that says nothing does not know it.

@@ -3,10 +3,10 @@
 from datetime import timedelta
 from typing import Any, Final
 
-from taskgate import descriptors
-from taskgate.dialects.reading import value_of
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.mcp.jsonrpc import Response
+from taskgate.protocol.envelope import Response
+from taskgate.protocol.reading import value_of
+from taskgate.system import descriptors
 
 
 class Unwelcome(UpstreamFailed):

@@ -12,8 +12,8 @@ from datetime import timedelta
 from typing import Any, Final
 
 from taskgate.clock import Clock
+from taskgate.domain.breaker import Circuit, CircuitState
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.limits.breaker import Circuit, CircuitState
 from taskgate.upstream import failures
 from taskgate.upstream.base import Incoming, Outgoing, Transport
 from taskgate.upstream.settings import Breaker

@@ -13,11 +13,11 @@ from itertools import count
 from logging import getLogger
 from typing import Any, Final, NamedTuple
 
-from taskgate.dialects.base import Server
+from taskgate.domain.versions import Era
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.mcp.jsonrpc import Notification
-from taskgate.mcp.versions import Era
-from taskgate.mcp.vocabulary import PING
+from taskgate.protocol.base import Server
+from taskgate.protocol.envelope import Notification
+from taskgate.protocol.vocabulary import PING
 from taskgate.upstream.base import Incoming, Outgoing, Transport, UpstreamSession
 from taskgate.upstream.guarded import watched
 from taskgate.upstream.hearer import ServerQuestion, Unkept

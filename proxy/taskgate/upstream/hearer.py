@@ -6,9 +6,10 @@ What must not live here: sessions and servers (`base`), and who hears what (the 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from taskgate.dialects.base import Server
-from taskgate.dialects.questions import Answer, Question
-from taskgate.mcp.jsonrpc import Notification, RawJson
+from taskgate.jsontext.spans import RawJson
+from taskgate.protocol.base import Server
+from taskgate.protocol.envelope import Notification
+from taskgate.protocol.questions import Answer, Question
 from taskgate.upstream.resting import Foothold, Leave
 from taskgate.upstream.speaker import Speaker
 

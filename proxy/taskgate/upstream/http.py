@@ -10,12 +10,12 @@ from functools import partial
 from itertools import count
 from logging import getLogger
 
-from taskgate.alarms import Alarms
 from taskgate.clock import Clock, Entropy
-from taskgate.dialects.base import UpstreamDialect
-from taskgate.dialects.stateless_server import StatelessServerDialect
-from taskgate.limits.breaker import CircuitState
-from taskgate.mcp.versions import Era, Peer
+from taskgate.domain.breaker import CircuitState
+from taskgate.domain.versions import Era, Peer
+from taskgate.protocol.base import UpstreamDialect
+from taskgate.protocol.stateless_server import StatelessServerDialect
+from taskgate.system.alarms import Alarms
 from taskgate.upstream.attributed import AttributedTransport
 from taskgate.upstream.base import Transport, UpstreamSession, Vitals
 from taskgate.upstream.calls import Means, Running, first_id
@@ -24,10 +24,12 @@ from taskgate.upstream.era import EraFinder
 from taskgate.upstream.guarded import GuardedTransport
 from taskgate.upstream.health import DEAF, GATEWAY, QUIET, Checks, Finding, Sentinel
 from taskgate.upstream.hearer import SessionHearer
-from taskgate.upstream.initialize.adopting import Adoptions
-from taskgate.upstream.initialize.session import HttpSession
 from taskgate.upstream.last_welcomes import LastWelcomes, Welcome, key_of, knows_callers
 from taskgate.upstream.lasting import Lasting
+from taskgate.upstream.legacy.adopting import Adoptions
+from taskgate.upstream.legacy.session import HttpSession
+from taskgate.upstream.modern.means import StatelessMeans
+from taskgate.upstream.modern.session import StatelessSession
 from taskgate.upstream.patience import Patience
 from taskgate.upstream.session_of_any_era import EraSession, Makers
 from taskgate.upstream.settings import (
@@ -40,8 +42,6 @@ from taskgate.upstream.settings import (
     UpstreamSettings,
 )
 from taskgate.upstream.speaker import Speaks
-from taskgate.upstream.stateless.means import StatelessMeans
-from taskgate.upstream.stateless.session import StatelessSession
 from taskgate.upstream.ways import Way
 from taskgate.upstream.wire.transport import HttpTransport
 

@@ -12,8 +12,8 @@ from hashlib import sha256
 from sys import getsizeof
 from typing import Final
 
-from taskgate.dialects.base import Server
 from taskgate.errors import UpstreamFailed
+from taskgate.protocol.base import Server
 from taskgate.upstream.failures import Down
 from taskgate.upstream.settings import GrantKind, GrantSettings, IdentityHeaders, UpstreamSettings
 

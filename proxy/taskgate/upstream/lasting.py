@@ -6,10 +6,11 @@ What must not live here: when there is a new session, and how the server is aske
 import json
 from typing import Any, Final
 
-from taskgate.dialects.base import Params
 from taskgate.errors import MalformedMessage
-from taskgate.mcp.jsonrpc import dump, members
-from taskgate.mcp.vocabulary import LOG_LEVELS, LOGGING_SET_LEVEL, RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE
+from taskgate.jsontext.edits import dump
+from taskgate.jsontext.spans import members
+from taskgate.protocol.base import Params
+from taskgate.protocol.vocabulary import LOG_LEVELS, LOGGING_SET_LEVEL, RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE
 
 MAX_URIS: Final = 1_000
 """Resources that one session may want to hear of."""

@@ -4,7 +4,7 @@ from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
-from taskgate.mcp.vocabulary import TOOLS_CALL
+from taskgate.protocol.vocabulary import TOOLS_CALL
 from taskgate.upstream.settings import ToolTimeouts, UpstreamSettings
 
 

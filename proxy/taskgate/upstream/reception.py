@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from logging import getLogger
 from typing import Any, Final
 
+from taskgate.domain.versions import MODERN, NEWEST_LEGACY
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.mcp.versions import MODERN, NEWEST_LEGACY
 from taskgate.upstream.failures import NoCredentials, Unwelcome
 from taskgate.upstream.redaction import Redaction
 from taskgate.upstream.settings import FixedHeader, UpstreamSettings

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.mcp.vocabulary import INITIALIZE, SERVER_DISCOVER, SESSION_HEADER
+from taskgate.protocol.vocabulary import INITIALIZE, SERVER_DISCOVER, SESSION_HEADER
 from taskgate.upstream.base import Incoming, Outgoing, Transport
 from taskgate.upstream.duplex.replies import OK
 from taskgate.upstream.duplex.words import Asks, kind_of

@@ -6,8 +6,8 @@ Values only; who keeps either is the engine's matter.
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
-from taskgate.dialects.questions import Answer, Question
-from taskgate.mcp.jsonrpc import RawJson
+from taskgate.jsontext.spans import RawJson
+from taskgate.protocol.questions import Answer, Question
 
 Leave = Callable[[], Awaitable[bool]]
 """To be awaited right before the next round of a call leaves; False where it is not to leave any more."""

@@ -11,18 +11,19 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from taskgate.dialects.base import ListedTool, Params, Server
+from taskgate.domain.events import CallFaulted, CallSucceeded
+from taskgate.domain.versions import Era, find_revision
 from taskgate.errors import UpstreamFailed
-from taskgate.mcp.jsonrpc import Notification, RawJson, Response
-from taskgate.mcp.versions import Era, find_revision
-from taskgate.tasks.events import CallFaulted, CallSucceeded
+from taskgate.jsontext.spans import RawJson
+from taskgate.protocol.base import ListedTool, Params, Server
+from taskgate.protocol.envelope import Notification, Response
 from taskgate.upstream import failures
 from taskgate.upstream.base import UpstreamSession
 from taskgate.upstream.calls import Means
 from taskgate.upstream.era import Asking, EraFinder
 from taskgate.upstream.hearer import Hearer
-from taskgate.upstream.initialize.session import HttpSession
 from taskgate.upstream.last_welcomes import Welcome
+from taskgate.upstream.legacy.session import HttpSession
 from taskgate.upstream.resting import Foothold, Resumed, Resumes
 from taskgate.upstream.single import Abandoned, SingleFlight
 from taskgate.upstream.speaker import Speaker

@@ -10,10 +10,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from taskgate.dialects.catalogue import CatalogueBounds
-from taskgate.dialects.extensions import ExtensionPolicy
-from taskgate.mcp.versions import Era, Revision, era_of
-from taskgate.mcp.vocabulary import TOOLS_LIST
+from taskgate.domain.versions import Era, Revision, era_of
+from taskgate.protocol.catalogue import CatalogueBounds
+from taskgate.protocol.extensions import ExtensionPolicy
+from taskgate.protocol.vocabulary import TOOLS_LIST
 from taskgate.upstream.stdio.settings import StdioSettings
 
 _USUAL_CATALOGUE: Final = CatalogueBounds()

@@ -1,7 +1,7 @@
 """What belongs to a caller belongs to that caller at one mount."""
 
 from taskgate.auth.context import ANONYMOUS, AuthContext
-from taskgate.tasks.record import OwnerKey
+from taskgate.domain.record import OwnerKey
 from unit.auth.identities import identity
 
 

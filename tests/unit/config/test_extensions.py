@@ -9,7 +9,8 @@ from taskgate.config import GatewayConfig, effective
 from taskgate.config.coherence import contradictions
 from taskgate.config.models import USUAL
 from taskgate.config.servers import carried_methods, upstream_settings
-from taskgate.dialects.extensions import (
+from taskgate.domain.versions import Era
+from taskgate.protocol.extensions import (
     ALLOWED_BY_DEFAULT,
     AUTHORIZATION,
     BUILT_IN,
@@ -19,8 +20,7 @@ from taskgate.dialects.extensions import (
     Extension,
     ExtensionPolicy,
 )
-from taskgate.mcp.versions import Era
-from taskgate.mcp.vocabulary import TASKS_EXTENSION
+from taskgate.protocol.vocabulary import TASKS_EXTENSION
 
 Loads = Callable[..., GatewayConfig]
 Tells = Callable[..., list[str]]

@@ -5,12 +5,12 @@ from datetime import timedelta
 
 import pytest
 
+from taskgate.admission.bulkhead import BulkheadSettings
 from taskgate.config import GatewayConfig
 from taskgate.config.coherence import contradictions
 from taskgate.config.models import USUAL
 from taskgate.config.rules import bulkhead_settings
 from taskgate.config.servers import upstream_settings
-from taskgate.engine.admission.bulkhead import BulkheadSettings
 from taskgate.upstream.settings import Breaker, Health, Retries
 
 Tells = Callable[..., list[str]]

@@ -6,16 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from taskgate.admission.rules import Bounds, OnStoreError, RejectAs
 from taskgate.config import GatewayConfig, load
 from taskgate.config.rules import bulkhead_settings, rules_of
-from taskgate.engine.admission.rules import OnStoreError, RejectAs
-from taskgate.engine.inputs import Bounds
-from taskgate.limits.caps import Caps
-from taskgate.limits.gcra import RateLimit
-from taskgate.limits.overrides import Override
-from taskgate.limits.rates import Event, RatePolicy, Scope
-from taskgate.tasks.policy import USUAL_RESPONSE, Mode, OnLost, Policy, Rule
-from taskgate.tasks.polling import Polling
+from taskgate.domain.caps import Caps
+from taskgate.domain.gcra import RateLimit
+from taskgate.domain.overrides import Override
+from taskgate.domain.policy import USUAL_RESPONSE, Mode, OnLost, Policy, Rule
+from taskgate.domain.polling import Polling
+from taskgate.domain.rates import Event, RatePolicy, Scope
 
 Loads = Callable[..., GatewayConfig]
 

@@ -6,7 +6,7 @@ import pytest
 
 from taskgate.config import GatewayConfig
 from taskgate.config.servers import upstream_settings
-from taskgate.mcp.versions import Revision
+from taskgate.domain.versions import Revision
 
 Written = Callable[[str, str], str]
 KEY = "upstreams.reports.protocol_version"

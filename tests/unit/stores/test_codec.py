@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from helpers.manual_clock import EPOCH
 from helpers.records import new_call, new_input, new_lease, new_record
+from taskgate.domain.listing import listed
+from taskgate.domain.record import KeptCall, Lease, OwnerKey, Succeeded, TaskRecord, TaskStatus
+from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import StoreUnavailable
-from taskgate.mcp.versions import Peer, Revision
 from taskgate.stores import codec
-from taskgate.tasks.listing import listed
-from taskgate.tasks.record import KeptCall, Lease, OwnerKey, Succeeded, TaskRecord, TaskStatus
 
 # Every code point, those that no encoding knows included.
 texts = st.text(st.characters(exclude_categories=()), max_size=12)

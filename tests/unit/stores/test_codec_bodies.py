@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from helpers.manual_clock import EPOCH
 from helpers.records import new_lease, new_peer, new_record
+from taskgate.domain.record import Faulted, FaultReason, Lease, Outcome, Succeeded, TaskRecord, TaskStatus, text_of
+from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import StoreUnavailable
-from taskgate.mcp.large import LargeJson
-from taskgate.mcp.versions import Peer, Revision
+from taskgate.jsontext.large import LargeJson
 from taskgate.stores import codec
-from taskgate.tasks.record import Faulted, FaultReason, Lease, Outcome, Succeeded, TaskRecord, TaskStatus, text_of
 
 # Every code point, those that no encoding knows included.
 texts = st.text(st.characters(exclude_categories=()), max_size=12)

@@ -7,10 +7,10 @@ import pytest
 
 from helpers.records import HOLDER, OWNER, new_lease, new_record
 from helpers.waiting import bounded
+from taskgate.domain.record import OwnerKey, TaskId
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import Change, HolderWatch, News, OwnerWatch, TaskWatch, Watch
 from taskgate.stores.journal import GONE, Journal
-from taskgate.tasks.record import OwnerKey, TaskId
 
 LONG = timedelta(hours=1)
 NONE = timedelta()

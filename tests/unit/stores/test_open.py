@@ -27,7 +27,7 @@ from pathlib import Path
 from helpers.records import new_record, new_lease, after
 from helpers.manual_clock import EPOCH
 from taskgate.stores.open import SqliteOptions, open_store
-from taskgate.tasks.events import CallSucceeded
+from taskgate.domain.events import CallSucceeded
 
 async def write(store, number):
     while True:

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from requirements import covers
-from taskgate.limits.gcra import RateLimit
-from taskgate.limits.rates import Demand, RatePolicy, Scope
+from taskgate.domain.gcra import RateLimit
+from taskgate.domain.rates import Demand, RatePolicy, Scope
 from taskgate.stores.base import Step, Way
 from taskgate.stores.rates import MemoryRateStore
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from taskgate.domain.caps import Cap, CapScope
+from taskgate.domain.record import Faulted, FaultReason, Outcome, Succeeded
 from taskgate.errors import TooManyBytes, TooManyTasks
-from taskgate.limits.caps import Cap, CapScope
 from taskgate.stores.room import Room, Shares, stored_size
-from taskgate.tasks.record import Faulted, FaultReason, Outcome, Succeeded
 
 MINE = Shares("context", "tenant", "tool", "upstream")
 

@@ -12,13 +12,13 @@ import pytest
 from helpers.manual_clock import EPOCH
 from helpers.records import HOLDER, OWNER, keep, new_lease, new_record
 from helpers.waiting import bounded
+from taskgate.domain.listing import Position, TaskFilter, TaskOrder
+from taskgate.domain.record import TaskId, TaskRecord
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import Change, HolderWatch, TaskWatch
 from taskgate.stores.codec import as_head, pack_head
 from taskgate.stores.sqlite import SqliteStore
 from taskgate.stores.sqlite_file import OpenFile, SqliteOptions, open_file
-from taskgate.tasks.listing import Position, TaskFilter, TaskOrder
-from taskgate.tasks.record import TaskId, TaskRecord
 
 SECOND = timedelta(seconds=1)
 FAR_OFF = EPOCH + timedelta(days=1)

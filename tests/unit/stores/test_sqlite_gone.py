@@ -10,10 +10,10 @@ import pytest
 from helpers.manual_clock import EPOCH
 from helpers.records import OWNER, after, keep, new_record
 from helpers.waiting import bounded
+from taskgate.domain.events import CallSucceeded
 from taskgate.errors import StoreFault, StoreUnavailable
 from taskgate.stores.sqlite import SqliteStore
 from taskgate.stores.sqlite_file import SqliteOptions, open_file
-from taskgate.tasks.events import CallSucceeded
 
 ENDED = CallSucceeded(result='{"content":[]}', tool_error=False)
 

@@ -9,10 +9,10 @@ import pytest
 from helpers.manual_clock import EPOCH
 from helpers.records import OWNER, after, keep, new_record
 from helpers.waiting import bounded
+from taskgate.domain.caps import Cap, CapScope
+from taskgate.domain.events import CallSucceeded
+from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.errors import StoreUnavailable, TooManyBytes, TooManyTasks
-from taskgate.limits.caps import Cap, CapScope
-from taskgate.tasks.events import CallSucceeded
-from taskgate.tasks.record import TaskRecord, TaskStatus
 from unit.stores.places import Place
 
 # What a file of the layout before this one lacks.

@@ -12,11 +12,8 @@ import pytest
 from helpers.manual_clock import EPOCH
 from helpers.records import OWNER, after, keep, new_input, new_lease, new_record
 from helpers.waiting import bounded
-from taskgate.errors import StoreUnavailable, TooManyTasks
-from taskgate.limits.caps import Cap, CapScope
-from taskgate.stores.codec import pack_time
-from taskgate.stores.sqlite import BRIEF
-from taskgate.tasks.events import (
+from taskgate.domain.caps import Cap, CapScope
+from taskgate.domain.events import (
     CallFaulted,
     CallSucceeded,
     CancelRequested,
@@ -25,9 +22,12 @@ from taskgate.tasks.events import (
     Progressed,
     TaskEvent,
 )
-from taskgate.tasks.listing import TaskFilter, TaskOrder, TaskState
-from taskgate.tasks.machine import advance
-from taskgate.tasks.record import FaultReason, Succeeded, TaskStatus
+from taskgate.domain.listing import TaskFilter, TaskOrder, TaskState
+from taskgate.domain.machine import advance
+from taskgate.domain.record import FaultReason, Succeeded, TaskStatus
+from taskgate.errors import StoreUnavailable, TooManyTasks
+from taskgate.stores.codec import pack_time
+from taskgate.stores.sqlite import BRIEF
 from unit.stores.places import Place
 
 FAR_OFF = EPOCH + timedelta(days=365)

@@ -14,13 +14,13 @@ import pytest
 from helpers.manual_clock import EPOCH
 from helpers.records import HOLDER, OWNER, after, keep, new_lease, new_record
 from helpers.waiting import bounded
+from taskgate.domain.events import CallSucceeded, Dispatched, Progressed
+from taskgate.domain.record import TaskRecord
 from taskgate.stores import sqlite
 from taskgate.stores.base import TaskWatch
 from taskgate.stores.codec import as_head
 from taskgate.stores.sqlite import SqliteStore
 from taskgate.stores.sqlite_file import SqliteOptions, open_file
-from taskgate.tasks.events import CallSucceeded, Dispatched, Progressed
-from taskgate.tasks.record import TaskRecord
 
 ENDED = CallSucceeded(result="{}", tool_error=False)
 

@@ -12,16 +12,16 @@ import pytest
 from helpers.manual_clock import EPOCH
 from helpers.records import HOLDER, OWNER, after, in_text, keep, new_lease, new_record, new_session
 from helpers.waiting import bounded
+from taskgate.domain.caps import Cap, CapScope
+from taskgate.domain.events import CallSucceeded, Dispatched, Progressed
+from taskgate.domain.listing import Position, TaskFilter, TaskOrder
+from taskgate.domain.record import TaskStatus
 from taskgate.errors import StoreUnavailable
-from taskgate.limits.caps import Cap, CapScope
 from taskgate.stores import sqlite_statements as sql
 from taskgate.stores.base import TaskWatch
 from taskgate.stores.sqlite import LARGE, SqliteStore
 from taskgate.stores.sqlite_file import OpenFile, SqliteOptions, open_file
 from taskgate.stores.sqlite_pages import page_statement
-from taskgate.tasks.events import CallSucceeded, Dispatched, Progressed
-from taskgate.tasks.listing import Position, TaskFilter, TaskOrder
-from taskgate.tasks.record import TaskStatus
 
 FAR_OFF = EPOCH + timedelta(days=365)
 ENDED = CallSucceeded(result='{"content":[]}', tool_error=False)

@@ -1,7 +1,7 @@
 """Every fact, and what it moves on the page of fresh metrics; see the fixtures `metrics` and `moved`."""
 
+from taskgate.domain.record import TaskStatus
 from taskgate.errors import AuthReason, StoreFault
-from taskgate.tasks.record import TaskStatus
 from taskgate.telemetry import audit
 from unit.telemetry.task_fact_table import TASK, TASK_FACTS, UP, observed, seconds
 

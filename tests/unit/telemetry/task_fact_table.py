@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from helpers.records import new_record
-from taskgate.tasks.record import OwnerKey, TaskRecord, TaskStatus
+from taskgate.domain.record import OwnerKey, TaskRecord, TaskStatus
 from taskgate.telemetry import audit
 
 UP = "upstream=reports"

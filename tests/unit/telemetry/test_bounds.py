@@ -12,11 +12,11 @@ import pytest
 from helpers.records import new_record
 from requirements import covers
 from taskgate.auth.context import AuthContext, Identity
-from taskgate.dialects.extensions import KNOWN_METHODS
+from taskgate.domain.record import FaultReason, OwnerKey, TaskRecord, TaskStatus
 from taskgate.errors import AuthReason, StoreFault
-from taskgate.mcp.jsonrpc import parse
-from taskgate.mcp.vocabulary import METHODS_OF_HOSTS
-from taskgate.tasks.record import FaultReason, OwnerKey, TaskRecord, TaskStatus
+from taskgate.protocol.extensions import KNOWN_METHODS
+from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.vocabulary import METHODS_OF_HOSTS
 from taskgate.telemetry import audit, visit
 from taskgate.telemetry.metrics import labels
 from taskgate.telemetry.metrics.bounds import MANY, STANDARD, most_series, series_bound

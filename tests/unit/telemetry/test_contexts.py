@@ -6,7 +6,7 @@ import pytest
 
 from helpers.records import new_record
 from taskgate.auth.context import AuthContext
-from taskgate.tasks.record import OwnerKey, TaskStatus
+from taskgate.domain.record import OwnerKey, TaskStatus
 from taskgate.telemetry import audit, visit
 from taskgate.telemetry.metrics import contexts
 from taskgate.telemetry.metrics.prometheus import PrometheusAudit

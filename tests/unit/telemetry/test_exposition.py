@@ -14,7 +14,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 from helpers.waiting import bounded
-from taskgate.mcp.vocabulary import METHODS_OF_HOSTS
+from taskgate.protocol.vocabulary import METHODS_OF_HOSTS
 from taskgate.telemetry import audit
 from taskgate.telemetry.metrics.exposition import PIECE, written
 from taskgate.telemetry.metrics.families import histogram

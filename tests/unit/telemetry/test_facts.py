@@ -7,8 +7,8 @@ from typing import Any, Protocol, get_args
 
 import pytest
 
+from taskgate.domain.record import TaskStatus
 from taskgate.errors import StoreFault
-from taskgate.tasks.record import TaskStatus
 from taskgate.telemetry import audit
 from taskgate.telemetry.metrics.prometheus import PrometheusAudit
 from taskgate.telemetry.metrics.settings import Configured

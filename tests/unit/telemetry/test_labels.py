@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 
-from taskgate.engine.measured import MeasuredLeases, MeasuredRates, MeasuredStore
-from taskgate.mcp.vocabulary import METHODS_OF_HOSTS
+from taskgate.lifecycle.measured import MeasuredLeases, MeasuredRates, MeasuredStore
+from taskgate.protocol.vocabulary import METHODS_OF_HOSTS
 from taskgate.telemetry import audit
 from taskgate.telemetry.metrics.bounds import STRANGE
 from taskgate.telemetry.metrics.catalogue import FAMILIES

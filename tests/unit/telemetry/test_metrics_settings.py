@@ -10,9 +10,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 
 from helpers.records import new_record
 from taskgate.auth.context import ANONYMOUS, AuthContext, Identity
-from taskgate.mcp.jsonrpc import parse
-from taskgate.mcp.vocabulary import METHODS_OF_HOSTS
-from taskgate.tasks.record import OwnerKey
+from taskgate.domain.record import OwnerKey
+from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.vocabulary import METHODS_OF_HOSTS
 from taskgate.telemetry import audit, visit
 from taskgate.telemetry.metrics.prometheus import PrometheusAudit
 from taskgate.telemetry.metrics.settings import Configured

@@ -2,7 +2,8 @@
 
 import pytest
 
-from taskgate.mcp.jsonrpc import Request, parse
+from taskgate.protocol.envelope import Request
+from taskgate.protocol.jsonrpc import parse
 from taskgate.telemetry.tracing import UNTRACED, past
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

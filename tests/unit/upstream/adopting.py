@@ -10,9 +10,9 @@ import pytest
 from helpers.lasting_tool import LastingCall, LastingTool
 from helpers.scripted_upstream import ScriptedServer
 from helpers.waiting import bounded, eventually
-from taskgate.dialects.questions import Question
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.initialize import resuming
+from taskgate.protocol.questions import Question
+from taskgate.upstream.legacy import resuming
 from taskgate.upstream.resting import Foothold, Resumed
 from unit.upstream.conftest import EVERYTHING, Caller, Ear, new_caller
 

@@ -11,12 +11,12 @@ from helpers.exchange_server import ExchangeServer
 from helpers.scripted_tasks import ScriptedTasks
 from helpers.scripted_upstream import ScriptedServer
 from taskgate.clock import Clock, SystemClock, SystemEntropy
-from taskgate.dialects.base import Params, Server
-from taskgate.dialects.extensions import ExtensionPolicy
-from taskgate.dialects.legacy.upstream import LegacyUpstream
-from taskgate.dialects.modern.upstream import ModernUpstream
-from taskgate.mcp.jsonrpc import Notification, Response
-from taskgate.mcp.versions import Peer, Revision
+from taskgate.domain.versions import Peer, Revision
+from taskgate.protocol.base import Params, Server
+from taskgate.protocol.envelope import Notification, Response
+from taskgate.protocol.extensions import ExtensionPolicy
+from taskgate.protocol.legacy.upstream import LegacyUpstream
+from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.upstream.base import UpstreamSession
 from taskgate.upstream.hearer import ServerQuestion
 from taskgate.upstream.http import HttpTransport, HttpUpstream, UpstreamObserver, UpstreamSettings

@@ -9,27 +9,27 @@ from itertools import count
 from typing import Any
 
 from helpers.welcomes import unheard_welcome
-from taskgate.alarms import Alarms
 from taskgate.clock import SystemClock
-from taskgate.dialects.base import Params
-from taskgate.dialects.extensions import ExtensionPolicy
-from taskgate.dialects.legacy.upstream import LegacyUpstream
-from taskgate.dialects.modern.upstream import ModernUpstream
-from taskgate.mcp.jsonrpc import Response
-from taskgate.mcp.versions import Peer
+from taskgate.domain.versions import Peer
+from taskgate.protocol.base import Params
+from taskgate.protocol.envelope import Response
+from taskgate.protocol.extensions import ExtensionPolicy
+from taskgate.protocol.legacy.upstream import LegacyUpstream
+from taskgate.protocol.modern.upstream import ModernUpstream
+from taskgate.system.alarms import Alarms
 from taskgate.upstream.attributed import AttributedTransport
 from taskgate.upstream.base import Transport, UpstreamSession
 from taskgate.upstream.calls import Means
 from taskgate.upstream.credentials.speaking import Credentials, SpeakingTransport
 from taskgate.upstream.era import EraFinder
-from taskgate.upstream.initialize.session import HttpSession
 from taskgate.upstream.lasting import Lasting
+from taskgate.upstream.legacy.session import HttpSession
+from taskgate.upstream.modern.means import StatelessMeans
+from taskgate.upstream.modern.session import StatelessSession
 from taskgate.upstream.patience import Patience
 from taskgate.upstream.session_of_any_era import EraSession, Makers
 from taskgate.upstream.settings import UpstreamSettings
 from taskgate.upstream.speaker import Speaker
-from taskgate.upstream.stateless.means import StatelessMeans
-from taskgate.upstream.stateless.session import StatelessSession
 from unit.upstream.conftest import Ear, Heard, call_params
 
 

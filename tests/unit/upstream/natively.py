@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from helpers.waiting import bounded
-from taskgate.dialects.progress import read_progress
 from taskgate.errors import UpstreamFailed
-from taskgate.mcp.jsonrpc import Response
+from taskgate.protocol.envelope import Response
+from taskgate.protocol.progress import read_progress
 from unit.upstream.conftest import Caller, Ear
 
 DONE: dict[str, Any] = {"content": [{"type": "text", "text": "done"}]}

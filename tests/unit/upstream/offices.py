@@ -10,11 +10,11 @@ from helpers.manual_clock import ManualClock
 from helpers.scripted_upstream import ScriptedServer
 from helpers.waiting import bounded
 from taskgate.clock import SystemEntropy
-from taskgate.dialects.base import Params
-from taskgate.dialects.extensions import ExtensionPolicy
-from taskgate.dialects.legacy.upstream import LegacyUpstream
-from taskgate.dialects.modern.upstream import ModernUpstream
 from taskgate.errors import UpstreamFailed
+from taskgate.protocol.base import Params
+from taskgate.protocol.extensions import ExtensionPolicy
+from taskgate.protocol.legacy.upstream import LegacyUpstream
+from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.upstream.base import UpstreamSession
 from taskgate.upstream.http import HttpUpstream, UpstreamObserver, UpstreamSettings
 from taskgate.upstream.settings import GrantKind, GrantSettings

@@ -11,7 +11,7 @@ from helpers.lasting_tool import LastingTool
 from helpers.scripted_upstream import ScriptedServer, progress_note
 from helpers.waiting import bounded, eventually
 from taskgate.upstream.http import HttpUpstream
-from taskgate.upstream.initialize import asides
+from taskgate.upstream.legacy import asides
 from taskgate.upstream.resting import Foothold, Resumed
 from unit.upstream.adopting import DONE, FORM, Before, after, before, going_on, hasty, tool
 from unit.upstream.asking import ACCEPTED, question

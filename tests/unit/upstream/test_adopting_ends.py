@@ -12,11 +12,11 @@ from helpers.lasting_tool import LastingTool
 from helpers.manual_clock import SeededEntropy
 from helpers.scripted_upstream import ScriptedServer
 from helpers.waiting import bounded, eventually
+from taskgate.domain.versions import Era, Peer, Revision
 from taskgate.errors import UpstreamFailed
-from taskgate.mcp.versions import Era, Peer, Revision
 from taskgate.upstream import failures
 from taskgate.upstream.calls import first_id
-from taskgate.upstream.initialize import resuming
+from taskgate.upstream.legacy import resuming
 from taskgate.upstream.resting import Foothold, Resumed
 from taskgate.upstream.settings import Kind
 from unit.upstream.adopting import DONE, Before, after, before, going_on, gone, hasty, tool

@@ -8,8 +8,8 @@ import pytest
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream import failures
-from taskgate.upstream.initialize import asides as module
-from taskgate.upstream.initialize.asides import MAX_ASIDES, PAUSES, Asides
+from taskgate.upstream.legacy import asides as module
+from taskgate.upstream.legacy.asides import MAX_ASIDES, PAUSES, Asides
 from taskgate.upstream.speaker import Speaker
 
 ALICE = Speaker(context="alice")

@@ -12,7 +12,7 @@ from helpers.scripted_tasks import RELATED, ScriptedTasks
 from helpers.scripted_upstream import ScriptedServer, note
 from helpers.waiting import bounded, eventually
 from requirements import covers
-from taskgate.upstream.initialize import attribution, native
+from taskgate.upstream.legacy import attribution, native
 from unit.upstream.asking import question
 from unit.upstream.conftest import Caller, Ear
 from unit.upstream.natively import DONE, running

@@ -5,11 +5,14 @@ from typing import Any
 import pytest
 
 from helpers.counted_calls import counted_calls
-from taskgate.dialects.catalogue import CatalogueBounds
-from taskgate.dialects.extensions import ExtensionPolicy
-from taskgate.dialects.legacy.upstream import LegacyUpstream
 from taskgate.errors import UpstreamFailed
-from taskgate.mcp.jsonrpc import RawJson, Response, dump, parse
+from taskgate.jsontext.edits import dump
+from taskgate.jsontext.spans import RawJson
+from taskgate.protocol.catalogue import CatalogueBounds
+from taskgate.protocol.envelope import Response
+from taskgate.protocol.extensions import ExtensionPolicy
+from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.upstream.catalogue import read_catalogue, what_is_left
 
 DIALECT = LegacyUpstream("1", ExtensionPolicy())

@@ -12,10 +12,10 @@ import pytest
 from helpers.scripted_replies import Reply
 from helpers.scripted_upstream import ScriptedServer, result, status
 from helpers.waiting import bounded, eventually
+from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import UpstreamFailed
-from taskgate.mcp.versions import Peer, Revision
 from taskgate.upstream.hearer import ServerQuestion
-from taskgate.upstream.initialize.detours import MAX_ROUNDS
+from taskgate.upstream.legacy.detours import MAX_ROUNDS
 from unit.upstream.conftest import EVERYTHING, Caller, Ear, new_caller
 from unit.upstream.eras import in_turn, refuses
 

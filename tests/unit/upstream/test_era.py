@@ -8,8 +8,8 @@ from helpers.stateless_requests import check_client_message
 from helpers.stateless_server import StatelessServer
 from helpers.waiting import bounded
 from requirements import covers
+from taskgate.domain.versions import Era
 from taskgate.errors import UpstreamFailed
-from taskgate.mcp.versions import Era
 from taskgate.upstream import era as finding
 from unit.upstream.eras import DISCOVERED, HANDSHAKE, MODERN_CALL, PROBED, arrived, in_turn, refuses, supports
 

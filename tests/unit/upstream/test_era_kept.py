@@ -9,8 +9,8 @@ from helpers.scripted_upstream import Hold, ScriptedServer, error, resets, resul
 from helpers.stateless_server import StatelessServer
 from helpers.waiting import bounded, eventually
 from requirements import covers
+from taskgate.domain.versions import Era, Revision
 from taskgate.errors import UpstreamFailed
-from taskgate.mcp.versions import Era, Revision
 from unit.upstream.eras import DISCOVERED, HANDSHAKE, MODERN_CALL, PROBED, arrived, in_turn, supports
 
 # --- by configuration ----------------------------------------------------------------------------------------------

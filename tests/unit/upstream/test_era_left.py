@@ -11,8 +11,8 @@ from helpers.scripted_upstream import Hold, ScriptedServer, error, resets, resul
 from helpers.stateless_server import StatelessServer
 from helpers.waiting import bounded
 from requirements import covers
+from taskgate.domain.versions import Era
 from taskgate.errors import UpstreamFailed
-from taskgate.mcp.versions import Era
 from unit.upstream.conftest import Caller
 from unit.upstream.eras import arrived, refuses
 

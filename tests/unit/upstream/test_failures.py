@@ -22,8 +22,8 @@ from helpers.scripted_upstream import (
     stream,
 )
 from helpers.waiting import bounded
+from taskgate.domain.events import CallFaulted, CallSucceeded
 from taskgate.errors import UpstreamFailed
-from taskgate.tasks.events import CallFaulted, CallSucceeded
 
 FINE = {"content": []}
 

@@ -14,8 +14,8 @@ from helpers.manual_clock import ManualClock
 from helpers.scripted_upstream import Hold, Reply, ScriptedServer, raw, redirect, resets, result, status
 from helpers.scripted_upstream import error as refusal
 from helpers.waiting import bounded, eventually
-from taskgate import descriptors
 from taskgate.errors import UpstreamFailed
+from taskgate.system import descriptors
 from taskgate.upstream.settings import Breaker
 from unit.upstream.asking import Asking
 from unit.upstream.conftest import EVERYTHING, Caller, new_caller, settings_for

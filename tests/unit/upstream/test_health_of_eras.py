@@ -8,7 +8,7 @@ from helpers.exchange_server import ExchangeServer
 from helpers.scripted_upstream import ScriptedServer
 from helpers.stateless_server import StatelessServer
 from helpers.waiting import eventually
-from taskgate.mcp.versions import Revision
+from taskgate.domain.versions import Revision
 from taskgate.upstream.settings import Breaker, FixedHeader, GrantKind, IdentityHeaders
 from unit.upstream.checking import checks, soon
 from unit.upstream.conftest import Caller

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from helpers.memory_kept import memory_kept
-from taskgate.dialects.base import Server
+from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import UpstreamFailed
-from taskgate.mcp.versions import Peer, Revision
+from taskgate.protocol.base import Server
 from taskgate.upstream import failures
 from taskgate.upstream.last_welcomes import (
     MOST_BYTES,

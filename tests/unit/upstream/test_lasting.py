@@ -9,12 +9,12 @@ import pytest
 from helpers.scripted_upstream import Hold, ScriptedServer, error, resets, status
 from helpers.stateless_server import StatelessServer
 from helpers.waiting import bounded, eventually
-from taskgate.dialects.base import Params
+from taskgate.domain.versions import Era
 from taskgate.errors import UpstreamFailed
-from taskgate.mcp.versions import Era
+from taskgate.protocol.base import Params
 from taskgate.upstream import lasting
-from taskgate.upstream.initialize import talk as talking
 from taskgate.upstream.lasting import Lasting
+from taskgate.upstream.legacy import talk as talking
 from unit.upstream.conftest import Caller
 
 ALL = {"resources": {"subscribe": True}, "logging": {}, "tools": {}}

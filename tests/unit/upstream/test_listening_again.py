@@ -12,7 +12,7 @@ from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.http import HttpTransport
-from taskgate.upstream.initialize import listening
+from taskgate.upstream.legacy import listening
 from unit.upstream.conftest import Caller
 
 

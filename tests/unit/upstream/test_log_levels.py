@@ -8,7 +8,7 @@ import pytest
 from helpers.scripted_upstream import Hold, ScriptedServer, error, resets, status
 from helpers.waiting import bounded
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.initialize import talk as talking
+from taskgate.upstream.legacy import talk as talking
 from unit.upstream.conftest import Caller, call_params
 
 

@@ -9,7 +9,7 @@ from helpers.scripted_tasks import ScriptedTasks
 from helpers.scripted_upstream import Hold, ScriptedServer, error, result
 from helpers.waiting import bounded
 from requirements import covers
-from taskgate.tasks.events import CallFaulted, CallSucceeded
+from taskgate.domain.events import CallFaulted, CallSucceeded
 from unit.upstream.conftest import Caller
 from unit.upstream.natively import DONE, end_of, failure_of, relayed, running
 

@@ -22,9 +22,9 @@ from helpers.scripted_upstream import (
 )
 from helpers.waiting import bounded, eventually
 from requirements import covers
-from taskgate.tasks.events import CallSucceeded
+from taskgate.domain.events import CallSucceeded
 from taskgate.upstream import looks
-from taskgate.upstream.initialize import asides, native
+from taskgate.upstream.legacy import asides, native
 from unit.upstream.asking import ACCEPTED, question
 from unit.upstream.conftest import EVERYTHING, Caller, Ear
 from unit.upstream.natively import DONE, end_of, failure_of, running

@@ -8,7 +8,7 @@ from helpers.scripted_tasks import ScriptedTasks
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually
 from requirements import covers
-from taskgate.tasks.events import CallSucceeded
+from taskgate.domain.events import CallSucceeded
 from unit.upstream.conftest import Caller, Ear
 from unit.upstream.natively import DONE, end_of, relayed, running, words_of
 

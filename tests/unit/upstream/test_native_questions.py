@@ -11,8 +11,8 @@ from helpers.scripted_tasks import RELATED, ScriptedTask, ScriptedTasks
 from helpers.scripted_upstream import Hold, ScriptedServer, Turn, breaks_off, error, note, result, status
 from helpers.waiting import bounded, eventually
 from requirements import covers
+from taskgate.domain.events import CallSucceeded
 from taskgate.errors import UpstreamFailed
-from taskgate.tasks.events import CallSucceeded
 from taskgate.upstream.resting import Foothold
 from unit.upstream.asking import ACCEPTED, question
 from unit.upstream.conftest import EVERYTHING, Caller, Ear

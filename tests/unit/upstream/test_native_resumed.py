@@ -9,9 +9,9 @@ import pytest
 from helpers.scripted_tasks import ScriptedTask, ScriptedTasks
 from helpers.scripted_upstream import ScriptedServer, event, open_stream
 from helpers.waiting import eventually
-from taskgate.dialects.params import Params
-from taskgate.dialects.questions import Question
-from taskgate.tasks.events import CallSucceeded
+from taskgate.domain.events import CallSucceeded
+from taskgate.protocol.params import Params
+from taskgate.protocol.questions import Question
 from taskgate.upstream.looks import Looks
 from taskgate.upstream.resting import Foothold, Resumed
 from unit.upstream.asking import ACCEPTED, question

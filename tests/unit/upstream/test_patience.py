@@ -11,8 +11,8 @@ import pytest
 from helpers.scripted_upstream import Hold, ScriptedServer, Turn, event, open_stream, progress_note
 from helpers.waiting import bounded, eventually
 from requirements import covers
-from taskgate.dialects.extensions import BUILT_IN, EVENTS, Extension, ExtensionPolicy
 from taskgate.errors import UpstreamFailed
+from taskgate.protocol.extensions import BUILT_IN, EVENTS, Extension, ExtensionPolicy
 from taskgate.upstream.calls import Call
 from taskgate.upstream.patience import Bounds, Patience, briefly
 from taskgate.upstream.settings import ToolTimeouts

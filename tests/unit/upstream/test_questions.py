@@ -9,10 +9,10 @@ import pytest
 from helpers.scripted_upstream import Hold, ScriptedServer, Turn, asks, event, note, open_stream, stream
 from helpers.waiting import bounded, eventually
 from requirements import covers
-from taskgate.dialects.base import Asked, Question
-from taskgate.dialects.extensions import ExtensionPolicy
-from taskgate.dialects.legacy.upstream import LegacyUpstream
-from taskgate.upstream.initialize.questions import MAX_OPEN, Questions
+from taskgate.protocol.base import Asked, Question
+from taskgate.protocol.extensions import ExtensionPolicy
+from taskgate.protocol.legacy.upstream import LegacyUpstream
+from taskgate.upstream.legacy.questions import MAX_OPEN, Questions
 from taskgate.upstream.speaker import Speaker
 from unit.upstream.asking import ACCEPTED, CANCELLED, Asking, question, told
 from unit.upstream.conftest import Caller, Ear

@@ -7,7 +7,7 @@ import pytest
 from helpers.scripted_upstream import ScriptedServer
 from helpers.stateless_server import StatelessServer
 from requirements import covers
-from taskgate.dialects.base import Params
+from taskgate.protocol.base import Params
 
 
 @covers("H-MOD-6")

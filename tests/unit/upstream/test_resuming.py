@@ -22,7 +22,7 @@ from helpers.scripted_upstream import (
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.initialize import resuming
+from taskgate.upstream.legacy import resuming
 from unit.upstream.conftest import Caller
 
 

@@ -15,7 +15,7 @@ from helpers.scripted_upstream import ScriptedServer, open_stream, progress_note
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.base import Incoming, Outgoing
-from taskgate.upstream.initialize import resuming
+from taskgate.upstream.legacy import resuming
 from taskgate.upstream.resting import Resumed
 from unit.upstream.adopting import DONE, Before, after, before, going_on, hasty
 from unit.upstream.conftest import Caller, Ear, new_caller

@@ -9,10 +9,10 @@ from helpers.scripted_upstream import Hold, ScriptedServer, error, result, statu
 from helpers.stateless_server import StatelessServer
 from helpers.waiting import bounded, eventually
 from requirements import covers
+from taskgate.domain.events import CallSucceeded
+from taskgate.domain.versions import Era
 from taskgate.errors import UpstreamFailed
-from taskgate.mcp.jsonrpc import Notification
-from taskgate.mcp.versions import Era
-from taskgate.tasks.events import CallSucceeded
+from taskgate.protocol.envelope import Notification
 from unit.upstream.conftest import EVERYTHING, Caller
 from unit.upstream.eras import DISCOVERED, HANDSHAKE, MODERN_CALL, PROBED, arrived, in_turn, supports
 

@@ -7,8 +7,8 @@ import pytest
 from helpers.scripted_upstream import Hold, ScriptedServer, error, note, result, status
 from helpers.waiting import bounded, eventually
 from requirements import covers
+from taskgate.domain.policy import TaskSupport
 from taskgate.errors import UpstreamFailed
-from taskgate.tasks.policy import TaskSupport
 from taskgate.upstream.speaker import Speaker
 
 CHANGED = note("notifications/tools/list_changed")

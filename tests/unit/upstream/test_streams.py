@@ -20,7 +20,7 @@ from helpers.scripted_upstream import (
 )
 from helpers.waiting import bounded, eventually
 from requirements import covers
-from taskgate.upstream.initialize import listening
+from taskgate.upstream.legacy import listening
 from unit.upstream.conftest import Ear
 
 QUESTIONS = {

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from redis.exceptions import RedisError
 
-from taskgate.log_throttle import ThrottledLog
+from taskgate.system.log_throttle import ThrottledLog
 
 _QUIET: Final = 1.5
 """Seconds without a message after which the connection is asked whether it still is one, and for its answer."""

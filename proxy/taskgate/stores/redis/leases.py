@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
+from taskgate.domain.record import TaskId, TaskRecord
 from taskgate.stores.codec import pack_span, pack_text, unpack_text, unpack_time
 from taskgate.stores.redis.connection import Connection, Value, read_script
 from taskgate.stores.redis.keys import Keys
 from taskgate.stores.redis.records import rows
 from taskgate.stores.sharing import Beat
-from taskgate.tasks.record import TaskId, TaskRecord
 
 _BEAT: Final = read_script("beat.lua")
 _NOBODY: Final = ""

@@ -12,9 +12,9 @@ from logging import getLogger
 from typing import Any, Final
 
 from taskgate.errors import StoreUnavailable
-from taskgate.log_throttle import ThrottledLog
 from taskgate.stores.redis.connection import Connection, Line, read_script
 from taskgate.stores.redis.keys import Keys
+from taskgate.system.log_throttle import ThrottledLog
 
 _SEND: Final = read_script("post_send.lua")
 

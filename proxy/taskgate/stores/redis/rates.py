@@ -1,7 +1,7 @@
 """What is left of the budgets of rates, where all replicas find it: one script a request, by the server's own clock.
 
-What must not live here: which budgets a request is for (`limits/rates`), and what is done while the server cannot be
-reached (`engine/admission/shared_rates`). What holds: the arithmetic is that of `limits/gcra`; a budget that is full
+What must not live here: which budgets a request is for (`domain/rates`), and what is done while the server cannot be
+reached (`admission/shared_rates`). What holds: the arithmetic is that of `domain/gcra`; a budget that is full
 has no key.
 """
 
@@ -10,7 +10,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final
 
-from taskgate.limits.gcra import Verdict
+from taskgate.domain.gcra import Verdict
 from taskgate.stores.base import Judgement, RateStore, Step
 from taskgate.stores.redis.connection import Connection, read_script
 from taskgate.stores.redis.keys import Keys

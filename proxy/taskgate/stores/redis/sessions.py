@@ -9,13 +9,13 @@ A name is the digest of an id. Times are microseconds since 1970. What must not 
 from datetime import datetime
 from typing import Final
 
+from taskgate.domain.record import OwnerKey
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import SessionRecord
 from taskgate.stores.codec import pack_peer, pack_time, unpack_peer
 from taskgate.stores.redis.connection import Connection, read_script
 from taskgate.stores.redis.keys import Keys, digest
 from taskgate.stores.redis.records.rows import unpack_moment
-from taskgate.tasks.record import OwnerKey
 
 _PUT: Final = read_script("session_put.lua")
 _TOUCH: Final = read_script("session_touch.lua")

@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 from sys import getsizeof
 from typing import Any, Final, NamedTuple
 
-from taskgate.mcp import vocabulary as words
-from taskgate.mcp.jsonrpc import Member, Message, Notification, Request, RequestId, keys_of
-from taskgate.mcp.spans import LargeMember, keys_in
-from taskgate.tasks.record import TaskRecord
+from taskgate.domain.record import RequestId, TaskRecord
+from taskgate.jsontext.spans import LargeMember, Member, keys_in, keys_of
+from taskgate.protocol import vocabulary as words
+from taskgate.protocol.envelope import Message, Notification, Request
 from taskgate.telemetry.auditlog.catalogue import INFO, SUCCESS
 from taskgate.telemetry.auditlog.texts import NAME
 from taskgate.telemetry.tracing import Span

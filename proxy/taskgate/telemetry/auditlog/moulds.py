@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import orjson
 
-from taskgate.mcp.jsonrpc import Member, Request
-from taskgate.mcp.vocabulary import TOOLS_CALL
+from taskgate.jsontext.spans import Member
+from taskgate.protocol.envelope import Request
+from taskgate.protocol.vocabulary import TOOLS_CALL
 from taskgate.telemetry.auditlog.actors import actor
 from taskgate.telemetry.auditlog.events import Event, asked_in
 from taskgate.telemetry.auditlog.native import Native, rounded

@@ -3,8 +3,8 @@
 from datetime import datetime
 from typing import Any, Final
 
-from taskgate.mcp import vocabulary as words
-from taskgate.mcp.jsonrpc import Notification, Request
+from taskgate.protocol import vocabulary as words
+from taskgate.protocol.envelope import Notification, Request
 from taskgate.telemetry import audit
 from taskgate.telemetry.auditlog.catalogue import DENIED, EVENTS, FAILURE, SUCCESS
 from taskgate.telemetry.auditlog.events import (

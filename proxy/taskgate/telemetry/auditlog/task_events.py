@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from sys import getsizeof
 from typing import Any, Final
 
-from taskgate.tasks.record import Faulted, FaultReason, TaskRecord, TaskStatus
+from taskgate.domain.record import Faulted, FaultReason, TaskRecord, TaskStatus
 from taskgate.telemetry import audit
 from taskgate.telemetry.auditlog.catalogue import EVENTS, FAILURE, SUCCESS
 from taskgate.telemetry.auditlog.events import Event, Limit, origin_of, subject_of, weight_of

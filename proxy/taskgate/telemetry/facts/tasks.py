@@ -7,7 +7,7 @@ further than to who listens, and no listener shows an id.
 from dataclasses import dataclass
 from datetime import timedelta
 
-from taskgate.tasks.record import TaskRecord, TaskStatus
+from taskgate.domain.record import TaskRecord, TaskStatus
 
 
 @dataclass(frozen=True, slots=True)

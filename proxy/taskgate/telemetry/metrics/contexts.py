@@ -7,7 +7,7 @@ must not live here: what a cap is, and what becomes of whoever is at one. For on
 from typing import Final, TypeVar
 
 from taskgate.clock import Clock
-from taskgate.limits.caps import CapScope
+from taskgate.domain.caps import CapScope
 from taskgate.telemetry import audit, visit
 from taskgate.telemetry.metrics.series import Takers
 

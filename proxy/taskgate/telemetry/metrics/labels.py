@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from taskgate.dialects.extensions import AUTHORIZATION, BUILT_IN, KNOWN_METHODS
+from taskgate.domain.caps import CapScope
+from taskgate.domain.rates import Scope
+from taskgate.domain.record import FaultReason, TaskStatus
+from taskgate.domain.versions import Revision
 from taskgate.errors import AuthReason, StoreFault
-from taskgate.limits.caps import CapScope
-from taskgate.limits.rates import Scope
-from taskgate.mcp.versions import Revision
-from taskgate.mcp.vocabulary import METHODS_OF_HOSTS
-from taskgate.tasks.record import FaultReason, TaskStatus
+from taskgate.protocol.extensions import AUTHORIZATION, BUILT_IN, KNOWN_METHODS
+from taskgate.protocol.vocabulary import METHODS_OF_HOSTS
 from taskgate.telemetry.auditlog.catalogue import EVENTS, OUTCOMES
 
 OTHER: Final = "_OTHER"

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from taskgate.mcp.vocabulary import (
+from taskgate.protocol.vocabulary import (
     INITIALIZE,
     TASKS_CANCEL,
     TASKS_GET,

@@ -1,7 +1,7 @@
 """Facts about requests of hosts become metrics: one short function a fact; see `metrics`."""
 
-from taskgate.mcp.jsonrpc import Request
-from taskgate.mcp.vocabulary import INITIALIZE, TOOLS_CALL
+from taskgate.protocol.envelope import Request
+from taskgate.protocol.vocabulary import INITIALIZE, TOOLS_CALL
 from taskgate.telemetry import audit, visit
 from taskgate.telemetry.metrics import message_families, server_families
 from taskgate.telemetry.metrics.contexts import Contexts

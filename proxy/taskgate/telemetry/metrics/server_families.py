@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from taskgate.mcp.vocabulary import INITIALIZE, TOOLS_CALL, TOOLS_LIST
+from taskgate.protocol.vocabulary import INITIALIZE, TOOLS_CALL, TOOLS_LIST
 from taskgate.telemetry.metrics import labels
 from taskgate.telemetry.metrics.families import ALONE, Room, counter, gauge, histogram
 

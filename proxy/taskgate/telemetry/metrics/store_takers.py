@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
+from taskgate.domain.record import TaskStatus
 from taskgate.errors import StoreFault
-from taskgate.tasks.record import TaskStatus
 from taskgate.telemetry import audit
 from taskgate.telemetry.metrics import store_families
 from taskgate.telemetry.metrics.registry import Registry

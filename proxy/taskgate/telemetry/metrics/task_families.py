@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from taskgate.mcp.vocabulary import TASKS_CANCEL, TASKS_GET, TASKS_RESULT, TASKS_UPDATE
+from taskgate.protocol.vocabulary import TASKS_CANCEL, TASKS_GET, TASKS_RESULT, TASKS_UPDATE
 from taskgate.telemetry.metrics import labels
 from taskgate.telemetry.metrics.families import ALONE, Room, beginning, counter, gauge, histogram
 

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from taskgate.mcp.vocabulary import TASKS_GET
-from taskgate.tasks.record import TaskStatus
+from taskgate.domain.record import TaskStatus
+from taskgate.protocol.vocabulary import TASKS_GET
 from taskgate.telemetry import audit
 from taskgate.telemetry.metrics import task_families
 from taskgate.telemetry.metrics.registry import Registry

@@ -9,8 +9,8 @@ from typing import Final
 from opentelemetry.trace import SpanContext, get_current_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from taskgate.dialects.trace_keys import TraceKeys
-from taskgate.mcp.vocabulary import TRACEPARENT, TRACESTATE
+from taskgate.protocol.trace_keys import TraceKeys
+from taskgate.protocol.vocabulary import TRACEPARENT, TRACESTATE
 
 
 def read(keys: TraceKeys | None) -> SpanContext | None:

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 from opentelemetry.trace import Span, SpanContext, SpanKind, Status, StatusCode
 
 from taskgate.clock import Clock
-from taskgate.dialects.trace_keys import TraceKeys
-from taskgate.mcp.versions import find_modern_revision, find_revision
+from taskgate.domain.versions import find_modern_revision, find_revision
+from taskgate.protocol.trace_keys import TraceKeys
 from taskgate.telemetry import visit
 from taskgate.telemetry.opentelemetry import places, words
 

@@ -18,9 +18,9 @@ from opentelemetry.trace import (
 )
 
 from taskgate.clock import Clock
-from taskgate.dialects.trace_keys import TraceKeys, trace_keys
-from taskgate.mcp.jsonrpc import Request
-from taskgate.mcp.vocabulary import METHODS_OF_HOSTS, TOOLS_CALL
+from taskgate.protocol.envelope import Request
+from taskgate.protocol.trace_keys import TraceKeys, trace_keys
+from taskgate.protocol.vocabulary import METHODS_OF_HOSTS, TOOLS_CALL
 from taskgate.telemetry import visit
 from taskgate.telemetry.opentelemetry import places, words
 from taskgate.telemetry.opentelemetry.spans import SPAN_OF, LiveSpan, Means, known_revision, time_of

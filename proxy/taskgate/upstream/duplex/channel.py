@@ -10,10 +10,12 @@ from datetime import timedelta
 from functools import partial
 from typing import Final, Protocol
 
+from taskgate.domain.record import RequestId
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.mcp.jsonrpc import RequestId, dump, error_text
-from taskgate.mcp.vocabulary import INTERNAL_ERROR, NOTE_PROGRESS
-from taskgate.offload import LARGE, aside
+from taskgate.jsontext.edits import dump
+from taskgate.protocol.jsonrpc import error_text
+from taskgate.protocol.vocabulary import INTERNAL_ERROR, NOTE_PROGRESS
+from taskgate.system.offload import LARGE, aside
 from taskgate.upstream import failures
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.duplex.base import Line

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from taskgate.errors import UpstreamFailed
-from taskgate.mcp.jsonrpc import dump, error_text
-from taskgate.mcp.vocabulary import (
+from taskgate.jsontext.edits import dump
+from taskgate.protocol.jsonrpc import error_text
+from taskgate.protocol.vocabulary import (
     ERA_NOTICES,
     INTERNAL_ERROR,
     NOTE_CANCELLED,

@@ -5,10 +5,13 @@ What must not live here: what a message is (`words`), and what becomes of it. Pu
 
 from typing import Final, NamedTuple
 
-from taskgate.dialects.reading import meta_of, value_of
+from taskgate.domain.record import RequestId
 from taskgate.errors import MalformedMessage, UnparsableMessage
-from taskgate.mcp.jsonrpc import Members, Message, Notification, Request, RequestId, Response, is_id, parse
-from taskgate.mcp.vocabulary import NOTE_CANCELLED, RELATED_TASK, SUBSCRIPTION_ID
+from taskgate.jsontext.spans import Members
+from taskgate.protocol.envelope import Message, Notification, Request, Response
+from taskgate.protocol.jsonrpc import is_id, parse
+from taskgate.protocol.reading import meta_of, value_of
+from taskgate.protocol.vocabulary import NOTE_CANCELLED, RELATED_TASK, SUBSCRIPTION_ID
 from taskgate.upstream.duplex.words import MAX_DEPTH
 
 _SHOWN: Final = ("taskId", "status", "pollInterval", "pollIntervalMs")

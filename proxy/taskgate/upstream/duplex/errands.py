@@ -5,7 +5,7 @@ What must not live here: who has lines (`transport`), and whose a message is (`c
 
 from collections.abc import Callable
 
-from taskgate.mcp.vocabulary import SUBSCRIPTIONS_LISTEN
+from taskgate.protocol.vocabulary import SUBSCRIPTIONS_LISTEN
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.duplex.channel import Channel
 from taskgate.upstream.duplex.replies import Reply

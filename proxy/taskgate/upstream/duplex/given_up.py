@@ -6,7 +6,7 @@ is remembered until the answer comes, or the line is no more; a server that heed
 
 from typing import Final, NamedTuple
 
-from taskgate.mcp.jsonrpc import RequestId
+from taskgate.domain.record import RequestId
 
 STILL: Final = 300.0
 """Seconds for which such a request counts as at work among those of its own caller."""

@@ -6,9 +6,11 @@ again only after it refused.
 
 from typing import Final
 
-from taskgate.dialects.reading import value_of
+from taskgate.domain.record import RequestId
 from taskgate.errors import UpstreamFailed
-from taskgate.mcp.jsonrpc import RequestId, Response, readdressed
+from taskgate.protocol.envelope import Response
+from taskgate.protocol.jsonrpc import readdressed
+from taskgate.protocol.reading import value_of
 from taskgate.upstream import failures
 from taskgate.upstream.duplex.contents import Read, response_in
 from taskgate.upstream.duplex.replies import Reply

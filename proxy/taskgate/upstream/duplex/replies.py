@@ -9,8 +9,8 @@ from collections import deque
 from datetime import timedelta
 from typing import Final, Protocol, Self
 
+from taskgate.domain.record import RequestId
 from taskgate.errors import UpstreamFailed
-from taskgate.mcp.jsonrpc import RequestId
 from taskgate.upstream import failures
 
 OK: Final = 200

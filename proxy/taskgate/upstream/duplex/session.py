@@ -7,9 +7,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from taskgate.domain.record import RequestId
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.mcp.jsonrpc import RequestId, dump, error_text, notification_text, result_text
-from taskgate.mcp.vocabulary import (
+from taskgate.jsontext.edits import dump
+from taskgate.protocol.jsonrpc import error_text, notification_text, result_text
+from taskgate.protocol.vocabulary import (
     INTERNAL_ERROR,
     NOTE_CANCELLED,
     NOTE_INITIALIZED,

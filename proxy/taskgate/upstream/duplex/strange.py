@@ -7,11 +7,12 @@ What holds: nothing is taken for an answer that is not plainly one. Pure.
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
+from taskgate.domain.record import RequestId
 from taskgate.errors import MalformedMessage, UnparsableMessage
-from taskgate.mcp.batches import is_array, split
-from taskgate.mcp.jsonrpc import RequestId, is_id
-from taskgate.mcp.spans import Member, decode, read_pairs
-from taskgate.mcp.vocabulary import PARSE_ERROR
+from taskgate.jsontext.spans import Member, decode, read_pairs
+from taskgate.protocol.batches import is_array, split
+from taskgate.protocol.jsonrpc import is_id
+from taskgate.protocol.vocabulary import PARSE_ERROR
 from taskgate.upstream.duplex.words import MAX_DEPTH, Answers, kind_of
 
 MOST_PARTS: Final = 4096

@@ -11,7 +11,7 @@ from secrets import token_hex
 from typing import Final
 
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.mcp.vocabulary import INITIALIZE, SERVER_DISCOVER, SESSION_HEADER, VERSION_HEADER
+from taskgate.protocol.vocabulary import INITIALIZE, SERVER_DISCOVER, SESSION_HEADER, VERSION_HEADER
 from taskgate.upstream import failures
 from taskgate.upstream.base import Incoming, Outgoing
 from taskgate.upstream.duplex.base import Line, Lines, NoLine, Wish

@@ -7,8 +7,8 @@ told of an answer that may be another's, but that it is not known whose it was.
 import asyncio
 from typing import Final
 
+from taskgate.domain.record import RequestId
 from taskgate.errors import UpstreamFailed
-from taskgate.mcp.jsonrpc import RequestId
 from taskgate.upstream.duplex.given_up import STILL, GivenUp
 from taskgate.upstream.duplex.greeting import Greeting
 from taskgate.upstream.duplex.replies import Reply

@@ -8,10 +8,12 @@ it at once and nobody waits for it. Pure.
 import re
 from typing import Final, NamedTuple
 
-from taskgate.dialects.reading import value_of
+from taskgate.domain.record import RequestId
 from taskgate.errors import MalformedMessage, UnparsableMessage
-from taskgate.mcp.jsonrpc import Notification, Request, RequestId, Response, is_id, parse
-from taskgate.mcp.vocabulary import NOTE_PROGRESS, NOTE_TASKS
+from taskgate.protocol.envelope import Notification, Request, Response
+from taskgate.protocol.jsonrpc import is_id, parse
+from taskgate.protocol.reading import value_of
+from taskgate.protocol.vocabulary import NOTE_PROGRESS, NOTE_TASKS
 
 MAX_DEPTH: Final = 256
 """How deep a message may nest that is read to its last member; see the dialects."""

@@ -11,8 +11,8 @@ from logging import getLogger
 from typing import Final
 
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.mcp.vocabulary import SESSION_HEADER, VERSION_HEADER
-from taskgate.offload import LARGE
+from taskgate.protocol.vocabulary import SESSION_HEADER, VERSION_HEADER
+from taskgate.system.offload import LARGE
 from taskgate.upstream import failures
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.duplex.base import Ears

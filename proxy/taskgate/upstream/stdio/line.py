@@ -12,7 +12,7 @@ from contextvars import Context
 from typing import Final, Protocol
 
 from taskgate.errors import UpstreamFailed
-from taskgate.offload import LARGE
+from taskgate.system.offload import LARGE
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.beside import Beside, LeftOut, Said
 from taskgate.upstream.duplex.base import Ears

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import taskgate
-from taskgate import descriptors
+from taskgate.system import descriptors
 from taskgate.upstream.stdio.environment import inherited
 from taskgate.upstream.stdio.nursery import words
 from taskgate.upstream.stdio.posting import Posting

@@ -17,8 +17,8 @@ from aiohttp.http_parser import RawResponseMessage
 from aiohttp.streams import StreamReader
 from multidict import istr
 
-from taskgate.mcp.sse import EventDecoder, EventTooLarge
-from taskgate.mcp.vocabulary import SESSION_HEADER
+from taskgate.protocol.sse import EventDecoder, EventTooLarge
+from taskgate.protocol.vocabulary import SESSION_HEADER
 from taskgate.upstream import failures
 from taskgate.upstream.beside import SAID_A_SECOND, Beside, LeftOut
 from taskgate.upstream.wire.connection import Connection

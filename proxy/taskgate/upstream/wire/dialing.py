@@ -15,7 +15,7 @@ from typing import Final
 
 from yarl import URL
 
-from taskgate import descriptors
+from taskgate.system import descriptors
 from taskgate.upstream.settings import TlsSettings
 from taskgate.upstream.wire.connection import Connection
 from taskgate.upstream.wire.trust import tls_context

@@ -10,8 +10,8 @@ from contextvars import Context
 
 from yarl import URL
 
-from taskgate import descriptors
 from taskgate.errors import UpstreamFailed
+from taskgate.system import descriptors
 from taskgate.upstream import failures
 from taskgate.upstream.settings import TlsSettings
 from taskgate.upstream.wire.connection import Connection

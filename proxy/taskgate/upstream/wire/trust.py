@@ -7,7 +7,7 @@ import os
 import ssl
 from pathlib import Path
 
-from taskgate.secret_files import ADVICE, is_exposed
+from taskgate.system.secret_files import ADVICE, is_exposed
 from taskgate.upstream.settings import TlsSettings
 
 

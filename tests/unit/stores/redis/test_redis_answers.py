@@ -10,13 +10,13 @@ from helpers.manual_clock import EPOCH
 from helpers.records import OWNER, after, keep, new_lease, new_record
 from helpers.redis_stores import LosingConnection, connect, store_over
 from helpers.waiting import bounded
+from taskgate.domain.caps import Cap, CapScope
+from taskgate.domain.events import CallSucceeded
+from taskgate.domain.record import TaskStatus
 from taskgate.errors import StoreUnavailable, TooManyBytes
-from taskgate.limits.caps import Cap, CapScope
 from taskgate.stores.base import Change, OwnerWatch
 from taskgate.stores.redis.options import RedisOptions
 from taskgate.stores.redis.records.tasks import RedisStore
-from taskgate.tasks.events import CallSucceeded
-from taskgate.tasks.record import TaskStatus
 
 LATER = EPOCH + timedelta(minutes=10)
 LONG = timedelta(hours=1)

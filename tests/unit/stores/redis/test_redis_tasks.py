@@ -12,16 +12,16 @@ from helpers.records import HOLDER, OWNER, after, keep, new_lease, new_record
 from helpers.redis_stores import LosingConnection, open_redis_store, several
 from helpers.shared_store import Clustered, SharedServer, expect_every_key_to_expire
 from helpers.waiting import bounded
+from taskgate.domain.caps import Caps
+from taskgate.domain.events import CallSucceeded, Dispatched, Progressed
+from taskgate.domain.listing import OrderBy, TaskFilter, TaskOrder, TaskState
+from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.errors import StoreUnavailable
-from taskgate.limits.caps import Caps
 from taskgate.stores.base import Change, OwnerWatch, TaskWatch
 from taskgate.stores.codec import as_head
 from taskgate.stores.redis.connection import Value
 from taskgate.stores.redis.options import RedisOptions
 from taskgate.stores.redis.records.tasks import RedisStore
-from taskgate.tasks.events import CallSucceeded, Dispatched, Progressed
-from taskgate.tasks.listing import OrderBy, TaskFilter, TaskOrder, TaskState
-from taskgate.tasks.record import TaskRecord, TaskStatus
 
 LATER = EPOCH + timedelta(minutes=10)
 LONG = timedelta(hours=1)

@@ -8,8 +8,8 @@ from typing import get_args
 import pytest
 
 from requirements import covers
-from taskgate.mcp.jsonrpc import Request
-from taskgate.tasks.record import Faulted, FaultReason, TaskStatus
+from taskgate.domain.record import Faulted, FaultReason, TaskStatus
+from taskgate.protocol.envelope import Request
 from taskgate.telemetry import audit
 from taskgate.telemetry.auditlog.catalogue import EVENTS, matching
 from taskgate.telemetry.auditlog.events import Event, Origin, asked_in, lightened, note

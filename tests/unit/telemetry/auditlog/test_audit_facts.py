@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from taskgate.mcp.jsonrpc import Request
-from taskgate.tasks.record import TaskStatus, altered
+from taskgate.domain.record import TaskStatus, altered
+from taskgate.protocol.envelope import Request
 from taskgate.telemetry import audit
 from taskgate.telemetry.auditlog.catalogue import KINDS
 from unit.telemetry.auditlog.told_facts import (

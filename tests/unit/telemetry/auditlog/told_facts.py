@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 
 from helpers.records import new_record
 from taskgate.auth.context import AuthContext, Identity
+from taskgate.domain.record import OwnerKey, Succeeded, TaskRecord, TaskStatus
 from taskgate.errors import AuthReason
-from taskgate.mcp.jsonrpc import parse
-from taskgate.tasks.record import OwnerKey, Succeeded, TaskRecord, TaskStatus
+from taskgate.protocol.jsonrpc import parse
 from taskgate.telemetry import audit
 from taskgate.telemetry.auditlog.catalogue import EVENTS
 from taskgate.telemetry.auditlog.events import Event, note

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 
-from taskgate.mcp.jsonrpc import Request, parse
+from taskgate.protocol.envelope import Request
+from taskgate.protocol.jsonrpc import parse
 from taskgate.telemetry.opentelemetry.sampling import sampler
 from taskgate.telemetry.opentelemetry.tracer import OpenTelemetryTracing
 

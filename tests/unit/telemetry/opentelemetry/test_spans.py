@@ -9,7 +9,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from helpers.manual_clock import EPOCH, ManualClock
-from taskgate.mcp.jsonrpc import Request, parse
+from taskgate.protocol.envelope import Request
+from taskgate.protocol.jsonrpc import parse
 from taskgate.telemetry.opentelemetry.tracer import OpenTelemetryTracing
 from taskgate.telemetry.visit import Visit, within
 

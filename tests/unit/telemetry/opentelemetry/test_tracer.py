@@ -9,7 +9,8 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind
 
-from taskgate.mcp.jsonrpc import Request, parse
+from taskgate.protocol.envelope import Request
+from taskgate.protocol.jsonrpc import parse
 from taskgate.telemetry.opentelemetry.tracer import LONGEST, OpenTelemetryTracing
 from taskgate.telemetry.tracing import past
 from taskgate.telemetry.visit import Visit, within

@@ -9,7 +9,7 @@ from helpers.exchange_server import ExchangeServer
 from helpers.scripted_upstream import Turn, status
 from helpers.stateless_server import StatelessServer
 from helpers.waiting import eventually
-from taskgate.mcp.versions import Revision
+from taskgate.domain.versions import Revision
 from unit.upstream.conftest import settings_for
 from unit.upstream.offices import Office, exchange, relay, somebody
 

@@ -8,9 +8,9 @@ import pytest
 
 from helpers.scripted_lines import STATELESS, ScriptedProgram
 from helpers.waiting import bounded, eventually
-from taskgate.dialects.extensions import ExtensionPolicy
-from taskgate.dialects.modern.upstream import ModernUpstream
-from taskgate.mcp.versions import Era
+from taskgate.domain.versions import Era
+from taskgate.protocol.extensions import ExtensionPolicy
+from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.upstream import era
 from taskgate.upstream.era import EraFinder
 from unit.upstream.duplex.conftest import seconds

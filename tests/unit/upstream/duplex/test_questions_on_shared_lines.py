@@ -8,8 +8,8 @@ import pytest
 
 from helpers.scripted_lines import ScriptedLine, ScriptedProgram, asks, note
 from helpers.waiting import eventually
-from taskgate.dialects.base import Params
 from taskgate.errors import UpstreamFailed
+from taskgate.protocol.base import Params
 from taskgate.upstream.duplex import waiting
 from unit.upstream.conftest import EVERYTHING
 from unit.upstream.houses import Guest, House

@@ -6,8 +6,8 @@ import pytest
 
 from helpers.scripted_lines import ScriptedLine, ScriptedProgram, asks, note
 from helpers.waiting import bounded, eventually
-from taskgate.dialects.base import Params
 from taskgate.errors import UpstreamFailed
+from taskgate.protocol.base import Params
 from unit.upstream.conftest import EVERYTHING
 from unit.upstream.houses import Guest, House
 

@@ -8,8 +8,8 @@ import pytest
 
 from helpers.scripted_lines import ScriptedProgram, note, progress
 from helpers.waiting import bounded, eventually
-from taskgate.dialects.base import Params
 from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.protocol.base import Params
 from unit.upstream.duplex.conftest import seconds
 from unit.upstream.houses import Guest, House
 

@@ -14,7 +14,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from requirements import covers
 from taskgate.errors import UpstreamFailed
-from taskgate.mcp.sse import EventDecoder
+from taskgate.protocol.sse import EventDecoder
 from taskgate.upstream.beside import SAID_A_SECOND, LeftOut
 from taskgate.upstream.wire.answer import A_TURN, NOISE, HttpIncoming
 

@@ -6,9 +6,9 @@ What must not live here: where rows come from.
 import logging
 from typing import Final
 
+from taskgate.domain.record import Lease, TaskId, TaskRecord, altered
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.codec import unpack_head, unpack_text, with_bodies
-from taskgate.tasks.record import Lease, TaskId, TaskRecord, altered
 
 SEEN: Final = 4096
 """How many are kept: of tasks that run here, and for who polls a task that does not change."""

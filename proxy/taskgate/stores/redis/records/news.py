@@ -15,13 +15,13 @@ from typing import Any, Final, Protocol
 
 from redis.exceptions import NoPermissionError, RedisError
 
+from taskgate.domain.record import OwnerKey, TaskId
 from taskgate.errors import StoreUnavailable
-from taskgate.log_throttle import ThrottledLog
 from taskgate.stores.base import News, OwnerWatch, TaskWatch, Watch
 from taskgate.stores.codec import unpack_text
 from taskgate.stores.journal import GONE, Journal
 from taskgate.stores.redis.records import rows
-from taskgate.tasks.record import OwnerKey, TaskId
+from taskgate.system.log_throttle import ThrottledLog
 
 _QUIET: Final = 1.5
 """Seconds without a message after which the connection is asked whether it still is one, and for its answer."""

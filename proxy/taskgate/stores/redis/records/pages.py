@@ -6,12 +6,12 @@ What cannot be read is left out. What must not live here: what a filter means to
 from datetime import datetime
 from typing import Final, NamedTuple
 
+from taskgate.domain.listing import STATES, ListedTask, OrderBy, Page, Position, TaskFilter, TaskOrder, TaskState
+from taskgate.domain.record import OwnerKey
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.codec import pack_text, pack_time, unpack_listed, unpack_text, unpack_time
 from taskgate.stores.redis.connection import Connection, Value
 from taskgate.stores.redis.records import rows
-from taskgate.tasks.listing import STATES, ListedTask, OrderBy, Page, Position, TaskFilter, TaskOrder, TaskState
-from taskgate.tasks.record import OwnerKey
 
 _MOST: Final = 10**rows.TIME_WIDTH
 _NOTHING: Final = Page(tasks=(), next=None)

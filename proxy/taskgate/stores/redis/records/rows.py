@@ -22,9 +22,11 @@ from functools import lru_cache
 from importlib import resources
 from typing import Final
 
+from taskgate.domain.caps import Cap
+from taskgate.domain.listing import STATES, TaskState
+from taskgate.domain.record import Lease, Outcome, OwnerKey, TaskRecord
 from taskgate.errors import StoreUnavailable
-from taskgate.limits.caps import Cap
-from taskgate.mcp.jsonrpc import RawJson
+from taskgate.jsontext.spans import RawJson
 from taskgate.stores.codec import (
     pack_head,
     pack_outcome,
@@ -39,8 +41,6 @@ from taskgate.stores.codec import (
 from taskgate.stores.redis.connection import Script, Value
 from taskgate.stores.redis.keys import digest
 from taskgate.stores.room import made_size, stored_size
-from taskgate.tasks.listing import STATES, TaskState
-from taskgate.tasks.record import Lease, Outcome, OwnerKey, TaskRecord
 
 BACKSTOP: Final = 7 * 24 * 3600 * 1000
 """Milliseconds."""

@@ -9,8 +9,10 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from taskgate.domain.caps import Cap, CapScope
+from taskgate.domain.listing import STATES, Page, Position, TaskFilter, TaskOrder
+from taskgate.domain.record import Lease, OwnerKey, TaskId, TaskRecord, TaskStatus
 from taskgate.errors import StoreUnavailable, TooManyBytes, TooManyTasks
-from taskgate.limits.caps import Cap, CapScope
 from taskgate.stores.base import (
     Census,
     News,
@@ -29,8 +31,6 @@ from taskgate.stores.redis.records.news import Newsfeed
 from taskgate.stores.redis.records.pages import Pages
 from taskgate.stores.redis.records.withdrawals import Withdrawals
 from taskgate.stores.room import TOO_MANY
-from taskgate.tasks.listing import STATES, Page, Position, TaskFilter, TaskOrder
-from taskgate.tasks.record import Lease, OwnerKey, TaskId, TaskRecord, TaskStatus
 
 NOT_KNOWN: Final = GONE - 1
 """Older than every revision."""

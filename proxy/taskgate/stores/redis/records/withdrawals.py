@@ -8,11 +8,11 @@ import asyncio
 from contextvars import Context
 from typing import Final
 
+from taskgate.domain.record import TaskId
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.redis.connection import Connection
 from taskgate.stores.redis.records import rows
 from taskgate.stores.redis.records.news import Newsfeed
-from taskgate.tasks.record import TaskId
 
 _PAUSE: Final = 0.5
 """Seconds between two attempts."""

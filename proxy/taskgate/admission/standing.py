@@ -1,0 +1,68 @@
+"""Where a caller stands: the tenant it is counted with, and the limits that are its own.
+
+What must not live here: the limits themselves (`domain`), and who somebody is (`auth`).
+"""
+
+import json
+from collections import OrderedDict
+from hashlib import blake2s
+from typing import Final, NamedTuple
+
+from taskgate.admission.rules import Live
+from taskgate.auth.context import AuthContext, Identity
+from taskgate.domain.overrides import Override
+
+_REMEMBERED: Final = 10_000
+
+
+class Standing(NamedTuple):
+    """`tenant` is an opaque reference that no two tenants share, not even of the same name at two issuers."""
+
+    tenant: str | None
+    override: Override | None
+
+
+class Standings:
+    """Knows where callers stand by the rules as they are now, and remembers it of those who came last."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+        self._overrides = live.now.overrides
+        self._nobodys = Standing(None, self._overrides.of(None, {}))
+        # By all that it depends on, which is little: neither who somebody is nor the rest of what a token says.
+        self._known: OrderedDict[_Apart, Standing] = OrderedDict()
+
+    def of(self, caller: AuthContext) -> Standing:
+        """Where a caller stands."""
+        if self._live.now.overrides is not self._overrides:
+            self._overrides = self._live.now.overrides
+            self._nobodys = Standing(None, self._overrides.of(None, {}))
+            self._known.clear()
+        identity = caller.identity
+        if identity is None:
+            return self._nobodys
+        apart = (identity.issuer, identity.tenant, self._overrides.told_apart_by(identity.claims))
+        known = self._known.get(apart)
+        if known is not None:
+            self._known.move_to_end(apart)
+            return known
+        standing = Standing(_reference(identity), self._overrides.of(identity.tenant, identity.claims))
+        if len(self._known) >= _REMEMBERED:
+            self._known.popitem(last=False)
+        self._known[apart] = standing
+        return standing
+
+    def calls(self, caller: AuthContext) -> int | None:
+        """The caller's own share of a server's slots; None where it is as everybody's."""
+        override = self.of(caller).override
+        return None if override is None else override.calls
+
+
+_Apart = tuple[str, str | None, tuple[frozenset[str], ...]]
+
+
+def _reference(identity: Identity) -> str | None:
+    if identity.tenant is None:
+        return None
+    named = json.dumps([identity.issuer, identity.tenant], separators=(",", ":")).encode()
+    return blake2s(named, digest_size=16).hexdigest()

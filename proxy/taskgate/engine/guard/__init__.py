@@ -1,1 +1,0 @@
-"""Who asks, and what they may do and find. Refusals begin here."""

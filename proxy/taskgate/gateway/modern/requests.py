@@ -1,0 +1,204 @@
+"""Requests of the stateless era: whether each may be done, and by whom in the house.
+
+What must not live here: how a call is carried (`calls`), what tasks are (`task_requests`). What holds: nothing outlasts
+a request but what it made, and a server is met over the line that what the request says leads to.
+"""
+
+import json
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from taskgate.admission.access import Access
+from taskgate.admission.mounts import Mount
+from taskgate.admission.rates import Quota, RateGate
+from taskgate.admission.streams import OpenStreams
+from taskgate.auth.context import AuthContext
+from taskgate.domain.versions import Era
+from taskgate.errors import GatewayError, UpstreamFailed
+from taskgate.gateway.denied_extensions import DeniedExtensions
+from taskgate.gateway.extension_requests import ExtensionRequests
+from taskgate.gateway.modern.calls import Calls
+from taskgate.gateway.modern.lines import Line, Lines
+from taskgate.gateway.modern.subscriptions import Subscriptions
+from taskgate.gateway.modern.task_requests import TaskRequests
+from taskgate.lifecycle.runner import Runner
+from taskgate.protocol.base import ListedTool
+from taskgate.protocol.envelope import Request
+from taskgate.protocol.faults import modern_status
+from taskgate.protocol.headers import check_params
+from taskgate.protocol.intents import CallTool, CancelTask, GetTask, Relay
+from taskgate.protocol.stateless import (
+    Discover,
+    Listen,
+    OfLegacyTask,
+    Retry,
+    Stateless,
+    StatelessDialect,
+    StatelessIntent,
+    UpdateTask,
+)
+from taskgate.protocol.vocabulary import MODERN_METHODS, TOOLS_LIST
+from taskgate.streams.messages import Exchange, Reply
+from taskgate.streams.spoken import TOOL_ERROR, Answered, Spoken, error_of
+from taskgate.system.offload import offloaded
+
+_ABOUT_TASKS: Final = (GetTask, UpdateTask, CancelTask, OfLegacyTask)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatelessRequests:
+    """Does what hosts of the stateless era ask."""
+
+    dialect: StatelessDialect
+    gate: RateGate
+    streams: OpenStreams
+    access: Access
+    lines: Lines
+    calls: Calls
+    runner: Runner
+    tasks: TaskRequests
+    subscriptions: Subscriptions
+    extensions: ExtensionRequests
+    denied: DeniedExtensions
+
+    async def answer(
+        self, exchange: Exchange, mount: Mount, caller: AuthContext, request: Request, said: Stateless
+    ) -> Answered:
+        """The answer to one request, by what it said of itself. Raises GatewayError, and Interrupted when the host
+        left."""
+        # 1. What the request asks, in neutral words; its parameters are checked here.
+        intent = self.dialect.decode(request, said, offers_tasks=mount.offers_tasks, extensions=mount.extensions)
+        asking = intent.request if isinstance(intent, Retry) else intent
+        tool = asking.tool if isinstance(asking, CallTool) else None
+        try:
+            # 2. Whether this caller asks no more often than it may.
+            quota = await self.gate.request(caller, exchange, mount.name, request.method, tool)
+            # 3. Whether the rules let this caller do it. About a task they look at its tool, where it is found.
+            if not isinstance(intent, _ABOUT_TASKS):
+                self.access.check(caller, mount.name, request.method, tool)
+        except GatewayError:
+            self._turned_away(mount, tool)
+            raise
+        # 4. About a task.
+        if isinstance(intent, _ABOUT_TASKS):
+            spoken = await self._about_a_task(exchange, caller, mount.name, intent)
+            return _answered(spoken, said, quota)
+        line = self.lines.take(mount, caller, said.peer)
+        # Whoever waits for tasks to end waits for what may yet become one, too.
+        with line if not _may_become_task(asking) else self.runner.expecting(line):
+            if tool is not None:
+                # 5. Whether the headers say of the arguments what the body says: only the server's catalogue tells.
+                listed = line.upstream.listed(tool) or await self._look_up(exchange, line, said, tool)
+                if listed is not None and listed.mirrored:
+                    self._check_params(exchange, mount, request, tool, listed)
+            # 6. Do it.
+            if isinstance(intent, Listen):
+                return Answered(await self._listen(exchange, caller, line, intent), said.peer.revision)
+            return _answered(await self._perform(exchange, caller, line, said, intent), said, quota)
+
+    def _about_a_task(
+        self, exchange: Exchange, caller: AuthContext, at: str, intent: GetTask | UpdateTask | CancelTask | OfLegacyTask
+    ) -> Coroutine[Any, Any, Spoken]:
+        match intent:
+            case GetTask():
+                return self.tasks.get(exchange, caller, at, intent)
+            case UpdateTask():
+                return self.tasks.update(exchange, caller, at, intent)
+            case CancelTask():
+                return self.tasks.cancel(exchange, caller, at, intent)
+            case OfLegacyTask():
+                return self.tasks.of_legacy(exchange, caller, at, intent)
+
+    def _perform(
+        self, exchange: Exchange, caller: AuthContext, line: Line, said: Stateless, intent: StatelessIntent
+    ) -> Coroutine[Any, Any, Spoken]:
+        match intent:
+            case CallTool():
+                return self.calls.call(exchange, caller, line, said, intent)
+            case Retry():
+                return self.calls.retry(exchange, caller, line, said, intent)
+            case Relay(method=method) if method == TOOLS_LIST:
+                return self._list_tools(exchange, caller, line, said, intent)
+            case Relay(method=method) if method not in MODERN_METHODS:
+                return self._relay_extension(exchange, caller, line, said, intent)
+            case Relay():
+                return self.calls.relay(exchange, caller, line, said, intent)
+            case Discover():
+                return self._discover(exchange, line, said, intent)
+        raise AssertionError(f"{type(intent).__name__} needs no line, or was served before")
+
+    def _check_params(self, exchange: Exchange, mount: Mount, request: Request, tool: str, listed: ListedTool) -> None:
+        try:
+            check_params(exchange.inbound.repeated(), request, listed.mirrored)
+        except GatewayError:
+            self._turned_away(mount, tool, is_listed=True)
+            raise
+
+    def _turned_away(self, mount: Mount, tool: str | None, *, is_listed: bool = False) -> None:
+        """Count a call that does not come to its server; who is not let in has no line that could tell its tool."""
+        if tool is not None:
+            self.calls.turned_away(mount.name, tool if is_listed else None)
+
+    async def _listen(self, exchange: Exchange, caller: AuthContext, line: Line, intent: Listen) -> Reply:
+        if intent.wants.tasks:
+            await self.gate.before_lookups(caller, exchange, line.mount.name)
+        with self.streams.one(caller):
+            return await self.subscriptions.serve(exchange, caller, line, intent)
+
+    async def _discover(self, exchange: Exchange, line: Line, said: Stateless, intent: Discover) -> Spoken:
+        server = await self.calls.meet(exchange, said, line.upstream.welcome())
+        mount = line.mount
+        self.denied.at_discovery(mount, said.peer, server.peer)
+        told = self.dialect.discovered(
+            intent.id, server, offers_tasks=mount.offers_tasks, extensions=mount.extensions, info=mount.info
+        )
+        return Spoken(told)
+
+    async def _list_tools(
+        self, exchange: Exchange, caller: AuthContext, line: Line, said: Stateless, intent: Relay
+    ) -> Spoken:
+        response = await self.calls.forward(exchange, caller, line, said, intent)
+        shows = self.access.shown_to(caller, line.mount.name)
+        amend = partial(self.dialect.tools, intent.id, response, line.upstream.era, shows, line.info)
+        return Spoken(await offloaded(len(response.text), amend), error_of(response))
+
+    async def _relay_extension(
+        self, exchange: Exchange, caller: AuthContext, line: Line, said: Stateless, intent: Relay
+    ) -> Spoken:
+        """The answer to a request of a carried extension. Raises UnknownMethod where it does not cross."""
+        mount, method = line.mount, intent.method
+        await self.calls.meet(exchange, said, line.upstream.open())
+        extension = self.extensions.extension_of(mount, method, Era.STATELESS, line.upstream.era)
+        work = self.calls.forward(exchange, caller, line, said, intent)
+        response = await self.extensions.hold(caller, mount, method, extension, work)
+        if response is None:
+            return Spoken(self.dialect.listened(intent.id))
+        answer = partial(self.dialect.answer, intent.id, method, response, line.upstream.era, line.info, extension)
+        return Spoken(await offloaded(len(response.text), answer), error_of(response))
+
+    async def _look_up(self, exchange: Exchange, line: Line, said: Stateless, tool: str) -> ListedTool | None:
+        """A tool in the server's catalogue, which may have to be read; None where it has none such, or cannot be had.
+
+        A server that does not list its tools now may still run them, and who reads headers alone decides nothing here.
+        """
+        try:
+            return (await self.calls.meet(exchange, said, line.upstream.tools())).get(tool)
+        except UpstreamFailed:
+            return None
+
+
+def _may_become_task(asking: StatelessIntent) -> bool:
+    return isinstance(asking, CallTool) and asking.kept is not None
+
+
+def _answered(spoken: Spoken, said: Stateless, quota: Quota) -> Answered:
+    """An error of a server has the status that the era gives it, as long as there is no stream to tell it on."""
+    status = 200
+    if spoken.error not in (None, TOOL_ERROR):
+        # By the code that its host is told, which need not be the server's own.
+        assert isinstance(spoken.message, str), "what is stored of a task is no error of a request"
+        status = modern_status(json.loads(spoken.message)["error"]["code"])
+    reply = Reply(status, spoken.message, spoken.headers + quota)
+    return Answered(reply, said.peer.revision, spoken.error)

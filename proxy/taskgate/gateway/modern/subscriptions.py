@@ -1,0 +1,192 @@
+"""Streams of `subscriptions/listen`: what of a host's wishes is granted, and how long it is told of that.
+
+What must not live here: how tasks are watched (`told_tasks`), how servers are made to tell of resources
+(`resource_subscriptions`). What holds: the acknowledgement comes before anything else, and nothing is told that was not
+granted (M-NOTIF-2, M-NOTIF-7).
+"""
+
+import asyncio
+from contextlib import ExitStack, suppress
+from functools import partial
+from typing import NamedTuple
+
+from taskgate.admission.access import Access
+from taskgate.admission.lookups import Lookups
+from taskgate.admission.polls import Polls
+from taskgate.auth.context import AuthContext
+from taskgate.clock import Clock
+from taskgate.domain.record import RequestId, TaskId, TaskRecord
+from taskgate.domain.versions import Era
+from taskgate.errors import Draining, Forbidden, InsufficientScope, InvalidParams, TaskNotFound
+from taskgate.gateway.modern.lines import Line
+from taskgate.gateway.modern.listen_stream import ListenStream
+from taskgate.gateway.modern.resource_subscriptions import ResourceSubscriptions
+from taskgate.gateway.modern.told_tasks import ToldTasks
+from taskgate.gateway.modern.wishes import check_bounds, concerns_server, declares, is_granted
+from taskgate.lifecycle.changes import Changes
+from taskgate.protocol import vocabulary as words
+from taskgate.protocol.base import Server
+from taskgate.protocol.envelope import Notification
+from taskgate.protocol.faults import RETRY_AFTER
+from taskgate.protocol.stateless import Listen, StatelessDialect, Subscription
+from taskgate.stores.base import TaskStore
+from taskgate.streams.messages import Exchange, Reply
+from taskgate.system.interruption import Interrupted
+
+
+class _Found(NamedTuple):
+    """The tasks that were found of those asked for, and who tells of them, from before they were."""
+
+    ids: tuple[TaskId, ...]
+    tellers: tuple[ToldTasks, ...]
+
+
+class Subscriptions:
+    """The open streams of this process."""
+
+    def __init__(
+        self,
+        *,
+        dialect: StatelessDialect,
+        store: TaskStore,
+        lookups: Lookups,
+        access: Access,
+        polls: Polls,
+        changes: Changes,
+        clock: Clock,
+    ) -> None:
+        self._dialect = dialect
+        self._store = store
+        self._lookups = lookups
+        self._access = access
+        self._polls = polls
+        self._changes = changes
+        self._clock = clock
+        self._resources = ResourceSubscriptions()
+        self._streams: set[ListenStream] = set()
+        self._finishing = False
+
+    async def serve(self, exchange: Exchange, caller: AuthContext, line: Line, intent: Listen) -> Reply:
+        """Tell the host what it wants to hear, as far as it may, until it leaves, its token ends, or the gateway does.
+
+        The reply ends the stream (M-NOTIF-6). Raises InvalidParams for wishes out of bounds, Draining,
+        Penalized for who names too many tasks that are not theirs, StoreUnavailable, UpstreamFailed, and Interrupted
+        where host or token are gone before anything was said: no result comes before the acknowledgement.
+        """
+        if not exchange.inbound.accepts_stream:
+            raise InvalidParams("What is listened to is told on an event stream, which the request does not accept")
+        check_bounds(intent.wants)
+        found = await self._find(exchange, caller, line.mount.name, intent.wants.tasks or ())
+        if self._finishing:
+            raise Draining(RETRY_AFTER)
+        stream = ListenStream(exchange, caller.good_until, self._clock)
+        self._streams.add(stream)
+        try:
+            with line, stream.kept():
+                await self._tell(stream, caller, line, intent, found)
+        except Interrupted:
+            if not stream.has_begun:
+                if self._finishing:
+                    raise Draining(RETRY_AFTER) from None
+                raise
+        finally:
+            self._streams.discard(stream)
+        return Reply(body=self._dialect.listened(intent.id))
+
+    def finish(self) -> None:
+        """End every stream with its result, and begin no other."""
+        self._finishing = True
+        for stream in self._streams:
+            stream.end()
+
+    async def close(self) -> None:
+        """Tell no server anything any more."""
+        self.finish()
+        await self._resources.close()
+
+    async def _find(self, exchange: Exchange, caller: AuthContext, mount: str, wanted: tuple[TaskId, ...]) -> _Found:
+        """The tasks that the caller may read; the others count as look-ups that failed, and nobody can tell why."""
+        if not wanted:
+            return _Found((), ())
+        tellers = {
+            owner: await ToldTasks.begin(owner, store=self._store, dialect=self._dialect, clock=self._clock)
+            for owner in caller.owners(mount)
+        }
+        ids: list[TaskId] = []
+        for task in wanted:
+            with suppress(TaskNotFound, Forbidden, InsufficientScope):
+                record = await self._lookups.see(exchange, caller, mount, task, words.TASKS_GET)
+                tellers[record.owner].add(task)
+                ids.append(task)
+        return _Found(tuple(ids), tuple(tellers.values()))
+
+    async def _tell(self, stream: ListenStream, caller: AuthContext, line: Line, intent: Listen, found: _Found) -> None:
+        """Tell what is granted, and then of that, until the stream ends."""
+        with ExitStack() as stack:
+            granted = await self._grant(caller, line, intent.wants, found, stack)
+            stream.say(self._dialect.subscribed(intent.id, granted))
+            told = line.mount.extensions.behind(granted.filters)
+            hear = partial(self._hear, stream, intent.id, granted, told)
+            line.listen(hear)
+            stack.callback(line.unlisten, hear)
+            tell = partial(self._tell_of, stream, intent.id)
+            async with asyncio.TaskGroup() as group:
+                for teller in found.tellers:
+                    group.create_task(teller.tell(tell))
+                # Though nothing more may come of any task: it is the host that ends its stream (AMB-13).
+                await asyncio.get_running_loop().create_future()
+
+    async def _grant(
+        self, caller: AuthContext, line: Line, wants: Subscription, found: _Found, stack: ExitStack
+    ) -> Subscription:
+        """What of the wishes can be had; `stack` gives back what is had of the server. Raises UpstreamFailed."""
+        tasks = None if wants.tasks is None else found.ids
+        if not concerns_server(wants):
+            return Subscription(resource_uris=wants.resource_uris, tasks=tasks)
+        server = await line.upstream.open()
+        has = declares(server)
+        agreed = []
+        for uri in self._permitted(caller, line, wants) if has("resources", "subscribe") else ():
+            if await self._resources.join(line, uri, caller):
+                stack.callback(self._resources.part, line, uri)
+                agreed.append(uri)
+        return Subscription(
+            tools=wants.tools and has("tools", "listChanged"),
+            prompts=wants.prompts and has("prompts", "listChanged"),
+            resources=wants.resources and has("resources", "listChanged"),
+            resource_uris=tuple(agreed) or None,
+            tasks=tasks,
+            filters=_granted_filters(line, server, wants),
+        )
+
+    def _permitted(self, caller: AuthContext, line: Line, wants: Subscription) -> tuple[str, ...]:
+        """The resources that the caller may hear of: what rules say of `resources/subscribe` they say of these too."""
+        if wants.resource_uris:
+            with suppress(Forbidden, InsufficientScope):
+                self._access.check(caller, line.mount.name, words.RESOURCES_SUBSCRIBE)
+                return wants.resource_uris
+        return ()
+
+    def _hear(
+        self,
+        stream: ListenStream,
+        id: RequestId,
+        granted: Subscription,
+        of_extensions: frozenset[str],
+        notification: Notification,
+    ) -> None:
+        if is_granted(granted, notification) or notification.method in of_extensions:
+            stream.say(self._dialect.published(id, notification))
+
+    async def _tell_of(self, stream: ListenStream, id: RequestId, record: TaskRecord) -> None:
+        await stream.room()
+        stream.say(self._dialect.task_told(id, self._polls.advised(record)))
+        self._changes.retrievals.note(record)
+
+
+def _granted_filters(line: Line, server: Server, wants: Subscription) -> tuple[str, ...]:
+    """The members of carried extensions that the server grants, of those asked for (X-EXT-24)."""
+    if not wants.filters:
+        return ()
+    declared = line.mount.extensions.filters(server.peer.capabilities, Era.STATELESS, line.upstream.era)
+    return tuple(sorted(line.upstream.grants(declared.intersection(wants.filters))))

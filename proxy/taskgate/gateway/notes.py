@@ -1,0 +1,88 @@
+"""What hosts say that nobody answers: cancels of plain calls, answers to questions, progress, news for servers.
+
+What must not live here: requests (`gateway`). What holds: what names something that is not there, not the caller's, or
+over, does nothing, and its sender cannot tell which it was (T51).
+"""
+
+from taskgate.auth.context import AuthContext
+from taskgate.cluster.correspondence import Correspondence, is_holder
+from taskgate.cluster.words import Answered, Cancelled, InputTold, QuestionTold, ServerTold, Word
+from taskgate.gateway.relay import Relaying
+from taskgate.lifecycle.following import Following
+from taskgate.lifecycle.runner import Runner
+from taskgate.protocol.base import (
+    AnswerInput,
+    AnswerQuestion,
+    CancelCall,
+    DownstreamDialect,
+    Intent,
+    TellProgress,
+    TellServer,
+)
+from taskgate.sessions.questions import asked_by
+from taskgate.sessions.registry import HostSession
+
+
+class Notes:
+    """Takes note of what hosts say.
+
+    What concerns nothing here is for another process, if it is for any; `correspondence` is None where there is none.
+    """
+
+    def __init__(
+        self,
+        *,
+        following: Following,
+        relaying: Relaying,
+        runner: Runner,
+        dialect: DownstreamDialect,
+        correspondence: Correspondence | None = None,
+    ) -> None:
+        self._correspondence = correspondence
+        self._following = following
+        self._relaying = relaying
+        self._runner = runner
+        self._dialect = dialect
+
+    async def take(self, caller: AuthContext, host_session: HostSession, intent: Intent) -> None:
+        """Act on a notification or a response. Raises StoreUnavailable where an answer could not be kept."""
+        match intent:
+            case CancelCall(request=request):
+                if not self._relaying.cancel(host_session, request):
+                    self._pass_on(Cancelled(host_session.id, request))
+            case AnswerQuestion(id=id_, answer=answer):
+                if not host_session.questions.answer(id_, answer):
+                    self._pass_to_asking(id_, Answered(host_session.id, id_, answer))
+            case AnswerInput():
+                mount = host_session.mount.name
+                self._runner.answers(caller.owners(mount), intent.task, caller)
+                await self._following.answer(caller, mount, intent)
+            case TellProgress():
+                self._tell_progress(caller, host_session, intent)
+            case TellServer(notification=notification):
+                # Each process that the session is alive in has a session at the server of its own.
+                host_session.upstream.tell(notification)
+                self._pass_on(ServerTold(host_session.id, notification.text))
+
+    def _tell_progress(self, caller: AuthContext, host_session: HostSession, told: TellProgress) -> None:
+        place, text = self._dialect.input_of(told.id), told.notification.text
+        if place is None:
+            if not host_session.questions.tell(told.id, told.notification):
+                self._pass_to_asking(told.id, QuestionTold(host_session.id, told.id, text))
+            return
+        owners = caller.owners(host_session.mount.name)
+        question = self._runner.find_question(owners, *place)
+        if question is not None:
+            question.tell(told.notification)
+        else:
+            self._pass_on(InputTold(owners[0].mount, [owner.context for owner in owners], told.id, text))
+
+    def _pass_on(self, word: Word) -> None:
+        if self._correspondence is not None:
+            self._correspondence.say(word)
+
+    def _pass_to_asking(self, id: str, word: Word) -> None:
+        """Tell the process that asked a question under that id, if one of ours did."""
+        asking = asked_by(id)
+        if self._correspondence is not None and asking is not None and is_holder(asking):
+            self._correspondence.say(word, to=asking)

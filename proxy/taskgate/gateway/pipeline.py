@@ -1,0 +1,384 @@
+"""The life of a request, from the door to the answer. Read `answer` top to bottom; the order is part of the security.
+
+What becomes known of a request on its way is written into its visit, for whoever tells of it; nothing is read there.
+
+Before this page the listener has checked what needs no body (`listener/door.py`): host, origin, path, method, media
+types, size as it is declared. From here on a refusal is a JSON-RPC error wherever there is an id to answer to. Behind
+it each era goes its own way: `in_session` and `stateless`.
+"""
+
+import asyncio
+from asyncio import CancelledError
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from logging import getLogger
+from typing import Final
+
+from taskgate.admission.callers import Callers
+from taskgate.admission.denials import LENGTH_OF_ID
+from taskgate.admission.memory_pressure import MemoryPressure
+from taskgate.admission.mounts import Mount
+from taskgate.admission.rates import RateGate
+from taskgate.admission.refusals import refusal, refused_for
+from taskgate.admission.rejections import Rejections
+from taskgate.admission.rules import Live
+from taskgate.admission.suspicions import Suspicions
+from taskgate.auth.context import AuthContext
+from taskgate.clock import Clock
+from taskgate.domain.versions import Era
+from taskgate.errors import (
+    Draining,
+    GatewayError,
+    HeaderMismatch,
+    MalformedMessage,
+    Overloaded,
+    TaskNotFound,
+    TooManyBytes,
+    Unauthenticated,
+)
+from taskgate.gateway.batches import answer_all
+from taskgate.gateway.entry import note_peer, present
+from taskgate.gateway.legacy import InSessionMessages
+from taskgate.gateway.modern.requests import StatelessRequests
+from taskgate.jsontext.large import joined
+from taskgate.protocol import vocabulary as words
+from taskgate.protocol.batches import is_array, split
+from taskgate.protocol.classify import Dropped, Route, check_verb, classify
+from taskgate.protocol.envelope import Message, Notification, Request
+from taskgate.protocol.faults import RETRY_AFTER
+from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.reading import is_task_id, value_of
+from taskgate.protocol.stateless import Stateless
+from taskgate.streams.bytes_in_flight import SMALL, BytesInFlight
+from taskgate.streams.messages import Exchange, Inbound, ListenerRefused, Reply, Verb
+from taskgate.streams.spoken import TOOL_ERROR, Answered
+from taskgate.system import offload
+from taskgate.system.interruption import Interrupted
+from taskgate.telemetry.audit import Audit, CapRefused, HttpRefused, PartAnswered, RpcAnswered, TaskDenied
+from taskgate.telemetry.tracing import UNTRACED, Tracing
+from taskgate.telemetry.visit import LARGE, Visit, client_of, within
+
+log = getLogger("taskgate.gateway")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What the gateway takes. `strict_names` has every request about a task name it in a header too (AMB-8).
+
+    `live` are the operator's rules. `in_flight` counts large messages, `pressure` is that on the memory of the process.
+    """
+
+    max_depth: int
+    max_members: int
+    strict_names: bool
+    live: Live
+    in_flight: BytesInFlight
+    pressure: MemoryPressure
+
+
+class Gateway:
+    """Answers every exchange that the public listener lets through."""
+
+    def __init__(
+        self,
+        *,
+        mounts: Mapping[str, Mount],
+        callers: Callers,
+        gate: RateGate,
+        rules: Rules,
+        in_session: InSessionMessages,
+        stateless: StatelessRequests,
+        audit: Audit,
+        clock: Clock,
+    ) -> None:
+        self._mounts = mounts
+        self._callers = callers
+        self._gate = gate
+        self._rules = rules
+        self._in_session = in_session
+        self._stateless = stateless
+        self._rejections = Rejections(rules.live, stateless.dialect)
+        self._audit = audit
+        self._clock = clock
+        self._in_flight = rules.in_flight
+        self._pressure = rules.pressure
+        self._tracing: Tracing = UNTRACED
+        self._suspicions = Suspicions(audit, clock)
+        self._draining: timedelta | None = None
+        self._read_now: dict[str | None, set[asyncio.Future[Message]]] = {}
+        """The large messages of each session that are being read."""
+
+    def trace(self, tracing: Tracing) -> None:
+        """Have a span made of every request that comes from now on."""
+        self._tracing = tracing
+
+    def drain(self, patience: timedelta) -> None:
+        """Refuse what begins something, and serve what asks about what exists; `patience` is when to try again."""
+        self._draining = patience
+
+    async def answer(self, exchange: Exchange) -> Reply:
+        """The reply to one exchange; raises nothing but cancellation, and what the listener says of a body."""
+        mount = self._mounts[exchange.inbound.path]
+        try:
+            return await self._answer(exchange, mount)
+        finally:
+            await self._gate.departed(exchange, mount.name)
+
+    async def _answer(self, exchange: Exchange, mount: Mount) -> Reply:
+        begun, seen = self._clock.elapsed(), present()
+        refused = None
+        seen.mount, seen.revision = mount.name, exchange.inbound.revision
+        try:
+            # 1. Whether no more comes from there than may, nor too many tokens that are not accepted.
+            await self._gate.arrived(exchange, mount.name, partial(self._callers.knows, exchange, mount))
+            # 2. Who asks. Nothing is looked at for somebody who does not say, nor is a body waited for.
+            caller = seen.caller = await self._identify(exchange, mount)
+            body = await exchange.body(self._in_flight, caller.key)
+            begun = self._clock.elapsed()
+            if len(body) > SMALL:
+                refused = self._expect_room(exchange, caller, body)
+            # 3. A stream or a goodbye has no message, and only one era has either.
+            if exchange.inbound.verb is not Verb.POST:
+                check_verb(exchange.inbound.revision)
+                return await self._in_session.serve(exchange, mount, caller)
+            # 4. The body is judged once: JSON, then one JSON-RPC message, or what an older revision has as well.
+            if is_array(body) and await self._in_session.takes_batches(exchange, mount, caller):
+                if refused is not None:
+                    raise refused
+                read_all = partial(self._read_batch, body)
+                parts = [self._read_part(part) for part in await offload.offloaded(len(body), read_all)]
+                seen.parts = len(parts)
+                each = partial(self._answer_one_of_many, exchange, mount, caller, begun)
+                return await answer_all(exchange, parts, each)
+            read = partial(parse, body, max_depth=self._rules.max_depth, max_members=self._rules.max_members)
+            if len(body) > offload.LARGE:
+                message = await self._read_aside(exchange.inbound.host_session, read)
+            else:
+                message = read()
+                if self._read_now and isinstance(message, Notification):
+                    # It may cancel what came before it in its session.
+                    for reading in tuple(self._read_now.get(exchange.inbound.host_session, ())):
+                        await asyncio.wait((reading,))
+        except ListenerRefused:
+            raise
+        except Exception as error:
+            return self._refuse(error, mount, exchange, None, begun)
+        # The text of the message is all that is needed from here on.
+        del body, read
+        seen.message = message
+        if refused is not None:
+            return self._refuse(refused, mount, exchange, message, begun)
+        return await self._serve(exchange, mount, caller, message, begun)
+
+    async def _serve(
+        self, exchange: Exchange, mount: Mount, caller: AuthContext, message: Message, begun: float
+    ) -> Reply:
+        """The reply to one message, in a span of its own where it is a request."""
+        if not isinstance(message, Request):
+            return await self._answer_message(exchange, mount, caller, message, begun)
+        seen, inbound = present(), exchange.inbound
+        span = seen.span = self._tracing.serving(
+            message, mount=mount.name, revision=inbound.revision, fields=inbound.fields
+        )
+        try:
+            return await self._answer_message(exchange, mount, caller, message, begun)
+        except CancelledError:
+            self._give_up(mount, message, begun)
+            raise
+        finally:
+            if span is not None:
+                span.finish(seen.error)
+
+    async def _answer_message(
+        self, exchange: Exchange, mount: Mount, caller: AuthContext, message: Message, begun: float
+    ) -> Reply:
+        # Until its era is known, whatever is wrong with a message is wrong by the rules of the stateless era alone.
+        era = Era.STATELESS
+        try:
+            # 5. Nothing new while the gateway drains, or is short of memory. Hosts end a task as failed when asking for
+            #    it is refused.
+            if self._draining is not None and _begins(message):
+                raise Draining(self._draining)
+            if self._pressure.level and isinstance(message, Request) and self._pressure.refuses(message.method):
+                raise Overloaded(RETRY_AFTER)
+            # 6. Which era the message is of.
+            route = self._route(exchange.inbound, mount, message)
+            # 7. What it asks, whether rates and rules let this caller do it, and the doing: as the era has it.
+            if isinstance(route, Stateless):
+                assert isinstance(message, Request), "nothing else is of the stateless era"
+                note_peer(route.peer, client_of(route.peer.info))
+                answered = await self._stateless.answer(exchange, mount, caller, message, route)
+            elif isinstance(route, Dropped):
+                assert isinstance(message, Notification), "nothing else is taken and dropped"
+                await self._gate.request(caller, exchange, mount.name, message.method)
+                return Reply(status=202)
+            else:
+                era = Era.INITIALIZE
+                answered = await self._in_session.answer(exchange, mount, caller, message)
+        except Interrupted:
+            # The host gave its request up, or left: nobody waits for an answer.
+            self._give_up(mount, message, begun)
+            return Reply(status=202)
+        except Exception as error:
+            self._suspect(error, mount, caller, message)
+            return self._refuse(error, mount, exchange, message, begun, era)
+        if isinstance(message, Request):
+            if answered.reply.body is not None and len(answered.reply.body) > SMALL:
+                exchange.hold(len(answered.reply.body))
+            _note_answered(present(), message, answered)
+            self._count(mount, message, answered.revision, begun, answered.error)
+        return answered.reply
+
+    async def _read_aside(self, session: str | None, read: Callable[[], Message]) -> Message:
+        """A large message of a session, read by another thread."""
+        reading = offload.aside(read)
+        if session is None:
+            return await reading
+        now = self._read_now.setdefault(session, set())
+        now.add(reading)
+        try:
+            return await reading
+        finally:
+            now.discard(reading)
+            if not now:
+                self._read_now.pop(session, None)
+
+    def _read_batch(self, body: bytes) -> list[bytes | Message | GatewayError]:
+        """The elements of a batch, large ones read: a thread may do this. Raises what `split` does."""
+        elements = split(body, max_depth=self._rules.max_depth, counted=True)
+        # What small ones have in common with others is remembered by the loop alone.
+        return [self._read_part(element) if len(element) > SMALL else element for element in elements]
+
+    def _read_part(self, part: bytes | Message | GatewayError) -> Message | GatewayError:
+        """A message of a batch, or what is wrong with it where it is none."""
+        if not isinstance(part, bytes):
+            return part
+        try:
+            return parse(part, max_depth=self._rules.max_depth, max_members=self._rules.max_members)
+        except GatewayError as error:
+            return error.with_traceback(None)
+
+    async def _answer_one_of_many(
+        self, exchange: Exchange, mount: Mount, caller: AuthContext, begun: float, part: Message | GatewayError
+    ) -> str | None:
+        """What one element of a batch is answered; None for what nobody waits for an answer to."""
+        seen = present().part(None)
+        with within(seen):
+            try:
+                if isinstance(part, GatewayError):
+                    raise part
+                message = seen.message = part
+                if isinstance(message, Request) and message.method == words.INITIALIZE:
+                    raise MalformedMessage("No session is opened in a batch", id=message.id)
+                reply = await self._serve(exchange, mount, caller, message, begun)
+            except GatewayError as error:
+                reply, code = refusal(error, mount, None)
+                seen.refusal, seen.error = refused_for(error), str(code)
+                return None if reply.body is None else joined(reply.body)
+            finally:
+                self._audit.record(PartAnswered())
+                if not isinstance(part, GatewayError) and len(part.text) > LARGE:
+                    seen.lighten()
+        return joined(reply.body) if isinstance(message, Request) and reply.body is not None else None
+
+    def _expect_room(self, exchange: Exchange, caller: AuthContext, body: bytes) -> TooManyBytes | None:
+        """Count a large body until its answer has left; else why it cannot be served."""
+        refused = self._in_flight.refusal(caller.key, len(body))
+        if refused is None:
+            exchange.hold(len(body))
+        else:
+            self._audit.record(CapRefused("bytes", refused.scope))
+        return refused
+
+    # --- the steps, in the order of `answer` ------------------------------------------------------------------------
+
+    async def _identify(self, exchange: Exchange, mount: Mount) -> AuthContext:
+        try:
+            return await self._callers.identify(exchange, mount)
+        except Unauthenticated as refused:
+            # To ask without a token first is how hosts find out where to get one (A-AUTH-1).
+            if refused.token_sent:
+                await self._gate.failed_auth(exchange, mount.name)
+            raise
+
+    def _route(self, inbound: Inbound, mount: Mount, message: Message) -> Route:
+        return classify(
+            message,
+            inbound.revision,
+            inbound.repeated,
+            offers_tasks=mount.offers_tasks,
+            extensions=mount.extensions,
+            strict_names=self._rules.strict_names,
+        )
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    def _refuse(
+        self,
+        error: Exception,
+        mount: Mount,
+        exchange: Exchange,
+        message: Message | None,
+        begun: float,
+        era: Era = Era.INITIALIZE,
+    ) -> Reply:
+        if not isinstance(error, GatewayError):
+            log.error("A request failed in a way that was not foreseen", exc_info=error)
+        reply, code = refusal(error, mount, message, era)
+        seen = present()
+        seen.refusal, seen.error = refused_for(error), str(code)
+        if code == words.OVER_LIMIT and isinstance(message, Request):
+            reply = self._rejections.retold(reply, error, message, era)
+        if isinstance(error, Unauthenticated) and exchange.streams:
+            # Its stream ends without a word, so that the host comes back, is told 401, and gets another token.
+            reply = Reply()
+        if reply.status != 200 and not exchange.streams:
+            self._audit.record(HttpRefused(type(error).reason if isinstance(error, GatewayError) else "internal"))
+        if isinstance(message, Request):
+            self._count(mount, message, exchange.inbound.revision, begun, str(code))
+        return reply
+
+    def _suspect(self, error: Exception, mount: Mount, caller: AuthContext, message: Message) -> None:
+        """Tell of what an error shows of its caller, besides that it is one."""
+        if isinstance(error, HeaderMismatch) and error.contradicts:
+            self._suspicions.raise_once("header_mismatch", caller.key, mount.name)
+        elif isinstance(error, TaskNotFound) and isinstance(message, Request):
+            asked = value_of(message.params, "taskId")
+            if not is_task_id(asked):
+                # Nobody looked for it: no store has what can be no id.
+                task = asked[:LENGTH_OF_ID] if isinstance(asked, str) else ""
+                self._audit.record(TaskDenied(mount.name, message.method, "malformed_id", task, None))
+
+    def _give_up(self, mount: Mount, message: Message, begun: float) -> None:
+        seen = present()
+        seen.error = _CANCELLED
+        if isinstance(message, Request):
+            self._count(mount, message, seen.revision, begun, _CANCELLED)
+
+    def _count(self, mount: Mount, message: Request, revision: str | None, begun: float, error: str | None) -> None:
+        seconds = self._clock.elapsed() - begun
+        self._audit.record(RpcAnswered(mount.name, message.method, revision, seconds, error))
+
+
+def _begins(message: Message) -> bool:
+    """Whether a message begins something that would outlast it, and not a further round of what runs."""
+    if not isinstance(message, Request) or message.method not in _BEGINNINGS:
+        return False
+    return all(value_of(message.params, name) is None for name in ("inputResponses", "requestState"))
+
+
+def _note_answered(seen: Visit, request: Request, answered: Answered) -> None:
+    seen.error = answered.error
+    if answered.revision is not None:
+        seen.revision = answered.revision
+    if request.method == words.TOOLS_CALL and answered.error in (None, TOOL_ERROR) and answered.reply.body is not None:
+        seen.result_bytes = len(answered.reply.body)
+
+
+_BEGINNINGS: Final = frozenset(
+    {words.TOOLS_CALL, words.INITIALIZE, words.SUBSCRIPTIONS_LISTEN, words.RESOURCES_SUBSCRIBE}
+)
+_CANCELLED: Final = "cancelled"
+"""What a request counts as that its host gave up."""

@@ -1,0 +1,1 @@
+"""A task from its creation to its purge."""

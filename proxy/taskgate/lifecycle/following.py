@@ -1,0 +1,263 @@
+"""How a host waits for its task: for the outcome on a `tasks/result`, which carries the task's questions meanwhile.
+
+And how it answers them. What must not live here: where questions come from (`inputs`), how they are claimed (`offers`).
+"""
+
+import asyncio
+from contextlib import ExitStack
+from datetime import datetime, timedelta
+from logging import getLogger
+from typing import Final, NamedTuple
+
+from taskgate.admission.access import Access
+from taskgate.admission.lookups import Lookups
+from taskgate.auth.context import AuthContext
+from taskgate.clock import Clock
+from taskgate.domain.events import InputAnswered, InputKept, TaskEvent
+from taskgate.domain.record import TaskId, TaskRecord
+from taskgate.domain.versions import Peer
+from taskgate.errors import AuthReason, Draining, GatewayError, TaskNotFound, Unauthenticated
+from taskgate.lifecycle.afar import Heard, Listening
+from taskgate.lifecycle.changes import Changes
+from taskgate.lifecycle.offers import Offers
+from taskgate.lifecycle.task_streams import TaskStreams, origin_of
+from taskgate.protocol.base import AnswerInput, DownstreamDialect
+from taskgate.protocol.faults import fault
+from taskgate.protocol.vocabulary import TASKS_RESULT
+from taskgate.sessions.registry import HostSession
+from taskgate.stores.base import TaskStore, TaskWatch
+from taskgate.streams.entries import About
+from taskgate.streams.feed import LastingFeed
+from taskgate.streams.messages import Exchange, Feed
+from taskgate.system.interruption import Interrupted, Interruptible
+
+PATIENCE: Final = timedelta(seconds=30)
+"""How long one wait for news lasts before the record is read again."""
+
+
+log = getLogger("taskgate.following")
+
+
+class Moved(NamedTuple):
+    """A wait that began at another process: the stream that it goes on with, and what was heard on the one before.
+
+    `ahead` is how many events more than are known there.
+    """
+
+    feed: LastingFeed
+    about: About
+    ahead: int = 0
+
+
+class Following:
+    """Waits for tasks, and takes the answers that they wait for."""
+
+    def __init__(
+        self,
+        *,
+        store: TaskStore,
+        changes: Changes,
+        lookups: Lookups,
+        access: Access,
+        streams: TaskStreams,
+        offers: Offers,
+        dialect: DownstreamDialect,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._changes = changes
+        self._lookups = lookups
+        self._access = access
+        self._streams = streams
+        self._offers = offers
+        self._dialect = dialect
+        self._clock = clock
+        self._waits: dict[Feed, TaskRecord] = {}
+        self._waiting: dict[Interruptible, TaskId] = {}
+        self._left: timedelta | None = None
+
+    async def outcome(
+        self, exchange: Exchange, caller: AuthContext, host_session: HostSession, task: TaskId, method: str
+    ) -> TaskRecord:
+        """The whole record of a task, once it is terminal; until then the host waits on an event stream if it can.
+
+        That stream carries the questions of the task, too, unless a GET stream of the session that made it does.
+
+        Raises TooManyTasks where too many waits are open, TaskNotFound, also when the task expires meanwhile, and
+        Interrupted when the host leaves for good. Raises Draining when the gateway ends and the task does not. Raises
+        Unauthenticated when the token ends first: nothing is given out after that (T9). A stream that the host can take
+        up again only pauses then.
+        """
+        record = await self._lookups.find(exchange, caller, host_session.mount.name, task, method)
+        if not record.status.is_terminal:
+            record = await self._awaited(record, exchange, caller, host_session)
+        return await self._whole(record, caller)
+
+    def leave(self, tasks: frozenset[TaskId], patience: timedelta) -> None:
+        """These do not end here any more: whoever waits for one is told to ask again in so long."""
+        self._left = patience
+        for waiting, task in self._waiting.items():
+            if task in tasks:
+                waiting.interrupt()
+
+    async def _awaited(
+        self, record: TaskRecord, exchange: Exchange, caller: AuthContext, host_session: HostSession
+    ) -> TaskRecord:
+        waiting = Interruptible()
+        self._waiting[waiting] = record.id
+        try:
+            with self._streams.open.wait(caller), waiting:
+                exchange.when_gone(waiting.interrupt)
+                if exchange.inbound.accepts_stream:
+                    record = await self._follow(record, caller, exchange.stream(), host_session)
+                while not record.status.is_terminal:
+                    await self._news(record, caller.good_until)
+                    record = await self._lookups.again(record)
+        except Interrupted:
+            if self._left is None:
+                raise
+            raise Draining(self._left) from None
+        finally:
+            del self._waiting[waiting]
+        return record
+
+    async def take_up(self, exchange: Exchange, caller: AuthContext, host_session: HostSession, moved: Moved) -> None:
+        """Go on with a wait on its stream, and end that with what comes of it; raises nothing but cancellation.
+
+        The exchange is the one that asks for the stream; the wait outlives it, as it did the one that it began with.
+        """
+        feed, about, waiting = moved.feed, moved.about, Interruptible()
+        assert about.request is not None
+        assert about.task is not None
+        heard = Heard(about.wait or feed.name, about.heard, moved.ahead)
+        try:
+            with host_session, waiting:
+                feed.when_given_up(waiting.interrupt)
+                record = await self._lookups.find(exchange, caller, host_session.mount.name, about.task, TASKS_RESULT)
+                if not record.status.is_terminal:
+                    with self._streams.open.wait(caller):
+                        record = await self._follow(record, caller, feed, host_session, heard)
+                answer = self._dialect.task_outcome(about.request, await self._whole(record, caller))
+        except Interrupted:
+            return
+        except Exception as error:
+            if not isinstance(error, GatewayError):
+                log.error("A wait for a task failed in a way that was not foreseen", exc_info=error)
+            answer = fault(error).message(about.request)
+        feed.finish(answer)
+
+    async def _whole(self, record: TaskRecord, caller: AuthContext) -> TaskRecord:
+        """A task that has ended, with what came of it, which its owner is given now. Raises TaskNotFound."""
+        whole = await self._lookups.outcomes.whole(record, caller.key)
+        if whole is None:
+            raise TaskNotFound
+        self._changes.retrievals.note(whole)
+        return whole
+
+    async def hold(self, feed: LastingFeed, caller: AuthContext) -> None:
+        """Carry a stream on the connection that it has now, to its end; one of a wait no longer than the token."""
+        if caller.good_until is None or feed not in self._waits:
+            await feed.ended()
+            return
+        line = feed.line
+        try:
+            async with asyncio.timeout((caller.good_until - self._clock.wall()).total_seconds()):
+                await feed.ended()
+        except TimeoutError:
+            if feed.line is line:
+                feed.close()
+
+    async def go_on(self, feed: Feed, peer: Peer) -> None:
+        """A stream that a host has taken up again carries the questions of the task that is waited for on it."""
+        waiting = self._waits.get(feed)
+        if waiting is not None:
+            record = await self._lookups.again(waiting)
+            await self._offer(record, feed, peer)
+
+    async def answer(self, caller: AuthContext, mount: str, given: AnswerInput) -> None:
+        """Take the answer to a question of a task of the caller's; the first counts, whatever session it comes from.
+
+        One to a question that is answered, withdrawn, foreign or unknown does nothing, and nobody can tell which.
+        Raises StoreUnavailable.
+        """
+        for owner in caller.owners(mount):
+            record = await self._store.load(owner, given.task, now=self._clock.now())
+            if record is not None and self._access.permits(caller, mount, TASKS_RESULT, record.call.tool):
+                if not record.was_asked(given.key):
+                    self._changes.unasked(owner)
+                with self._offers.answering(given.task, given.key):
+                    await self._changes.make(owner, given.task, lambda now: self._answered(now, given))
+
+    def _answered(self, record: TaskRecord, given: AnswerInput) -> TaskEvent:
+        """What an answer is to the task: the last word, or the handle of a task of the host's own."""
+        asked = next((each.params for each in record.inputs if each.key == given.key), "")
+        if given.kept_as is not None and self._dialect.wants_task(asked):
+            return InputKept(key=given.key, response=given.answer, kept_as=given.kept_as)
+        return InputAnswered(key=given.key, response=given.answer)
+
+    async def _follow(
+        self,
+        record: TaskRecord,
+        caller: AuthContext,
+        feed: Feed,
+        host_session: HostSession,
+        heard: Heard | None = None,
+    ) -> TaskRecord:
+        """The record once it is terminal; its questions are asked on the stream meanwhile (T-18, T-19)."""
+        feed.when_lost(lambda: self._offers.give_back(feed))
+        self._waits[feed] = record
+        listening = self._listening(feed, host_session, heard)
+        good_until, first = caller.good_until, feed.line
+        try:
+            with ExitStack() as told:
+                told.enter_context(self._streams.result(record.id, feed))
+                while not record.status.is_terminal:
+                    if listening is not None and listening.follow(record):
+                        told.close()
+                    await self._offer(record, feed, host_session.peer)
+                    try:
+                        await self._news(record, good_until)
+                    except Unauthenticated:
+                        if not isinstance(feed, LastingFeed):
+                            raise
+                        # As if the connection were lost: the host comes back for the rest, with another token.
+                        good_until = None
+                        if feed.line is first:
+                            feed.close()
+                    record = await self._lookups.again(record)
+                    self._offers.settle(record.id, record)
+            if listening is not None:
+                await listening.last_words()
+            return record
+        finally:
+            del self._waits[feed]
+            self._offers.give_back(feed)
+            if listening is not None:
+                await listening.close()
+
+    def _listening(self, feed: Feed, host_session: HostSession, heard: Heard | None) -> Listening | None:
+        """What hears the notes of the task while it runs elsewhere; None where there is no elsewhere."""
+        trails = host_session.trails
+        if self._streams.afar is None or trails is None or not isinstance(feed, LastingFeed):
+            return None
+        return self._streams.afar.listen(trails, feed, host_session.id, heard)
+
+    async def _offer(self, record: TaskRecord, feed: Feed, peer: Peer) -> None:
+        """Ask what nobody is asked yet: on a GET stream if there is one, else on this one (decisions 15)."""
+        if not record.inputs:
+            return
+        place = self._streams.asking(origin_of(record))
+        if place is not None:
+            await self._offers.offer(record, place[0], place[1].peer)
+        elif not feed.closed:
+            # One without a connection would claim a question, give it back, and hear of that as news, for ever.
+            await self._offers.offer(record, feed, peer)
+
+    async def _news(self, record: TaskRecord, good_until: datetime | None) -> None:
+        left = min(PATIENCE, record.expires_at - self._clock.now())
+        if good_until is not None:
+            left = min(left, good_until - self._clock.wall())
+        watch = TaskWatch(id=record.id, revision=record.revision)
+        await self._store.changed(watch, timeout=max(left, timedelta()))
+        if good_until is not None and self._clock.wall() >= good_until:
+            raise Unauthenticated(AuthReason.EXPIRED)

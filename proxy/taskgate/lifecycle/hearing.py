@@ -1,0 +1,274 @@
+"""What a server says while it works on a task: progress, log lines, questions; each to where it belongs.
+
+What must not live here: the call itself (`runner`), how questions reach the record (`inputs`), which stream carries
+what (`task_streams`).
+"""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+from taskgate.admission.rules import Live
+from taskgate.domain.events import Progressed, TaskEvent
+from taskgate.domain.record import OwnerKey, RequestId, TaskRecord
+from taskgate.lifecycle.awaited import Awaited
+from taskgate.lifecycle.changes import Changes
+from taskgate.lifecycle.inputs import TaskInputs
+from taskgate.lifecycle.resting import Resting
+from taskgate.lifecycle.rests import UNSEALED, Footing, Rest, Rests
+from taskgate.lifecycle.task_streams import Origin, TaskStreams, origin_of
+from taskgate.protocol.base import DownstreamDialect, Server
+from taskgate.protocol.envelope import Notification
+from taskgate.protocol.progress import read_progress
+from taskgate.protocol.questions import Question
+from taskgate.protocol.vocabulary import NOTE_MESSAGE, NOTE_PROGRESS
+from taskgate.system.background import Background
+from taskgate.upstream.hearer import Between, ServerQuestion, Unkept
+from taskgate.upstream.resting import Foothold, Leave
+from taskgate.upstream.speaker import Speaker
+
+WRITE_EVERY: Final = timedelta(seconds=1)
+"""How often, at most, the progress of a task is written."""
+
+
+class Hearing:
+    """What the hearers of all tasks share. `outlives` is whether records are still there when this process is gone."""
+
+    def __init__(
+        self,
+        *,
+        changes: Changes,
+        streams: TaskStreams,
+        dialect: DownstreamDialect,
+        live: Live,
+        rests: Rests = UNSEALED,
+        outlives: bool = True,
+    ) -> None:
+        self.changes = changes
+        self.streams = streams
+        self.dialect = dialect
+        self.live = live
+        self.rests = rests
+        self.outlives = outlives
+
+    def of(self, record: TaskRecord) -> "TaskHearer":
+        """Who hears the call of one task; to be closed."""
+        self.streams.speak(record.id)
+        return TaskHearer(self, record.owner, origin_of(record), record.call.progress_token)
+
+
+class TaskHearer:
+    """Hears one task's call; see Hearer. Nothing is heard any more once it is closed."""
+
+    __slots__ = (
+        "_background",
+        "_bounds",
+        "_closed",
+        "_done",
+        "_hearing",
+        "_inputs",
+        "_origin",
+        "_owner",
+        "_resting",
+        "_token",
+        "_told",
+        "_writing",
+        "leaves",
+        "speaker",
+    )
+
+    def __init__(self, hearing: Hearing, owner: OwnerKey, origin: Origin, token: RequestId | None) -> None:
+        self._hearing = hearing
+        # The rules that the task began with.
+        self._bounds = hearing.live.now.questions
+        self._owner = owner
+        self._origin = origin
+        self._token = token
+        self._done: float | None = None
+        self._told: str | None = None
+        self._writing = False
+        self._inputs: TaskInputs | None = None
+        self._resting: Resting | Awaited | None = None
+        self._background: Background | None = None
+        self._closed = False
+        self.leaves = False
+        """See Hearer."""
+        self.speaker: Speaker | None = None
+        """Who answered last."""
+
+    def notice(self, notification: Notification) -> None:
+        """See Hearer."""
+        if self._closed:
+            return
+        if notification.method == NOTE_PROGRESS:
+            self._progressed(notification)
+        elif notification.method == NOTE_MESSAGE:
+            self._tell(notification, None)
+        else:
+            # Not about the task: it came on the call's stream, as servers may have it.
+            host_session = self._hearing.streams.session(self._origin)
+            if host_session is not None:
+                host_session.notice(notification)
+
+    def clog(self) -> None:
+        """See Hearer: a task waits for no host."""
+
+    @property
+    def passes_rounds(self) -> bool:
+        """See Hearer."""
+        return False
+
+    @property
+    def can_be_asked(self) -> bool:
+        """See Hearer: it hears a call."""
+        return False
+
+    def asked(self, question: ServerQuestion) -> None:
+        """See Hearer."""
+        if not self._closed:
+            self._asking().ask(question)
+        elif not self.leaves:
+            question.refuse()
+
+    def keep(self, between: Between) -> Leave | None:
+        """See Hearer: the record keeps it."""
+        if self._closed or self._inputs is None:
+            return None
+        self._resting = resting = self._inputs.rest(between, self._hearing.rests)
+        return resting.leave
+
+    def awaits(self, record: TaskRecord, rest: Rest) -> Awaited:
+        """The round that the call rests in since another process had it."""
+        self._resting = awaited = Awaited(record, rest, changes=self._hearing.changes, wait=self._bounds.wait)
+        return awaited
+
+    def hold_at(self, foothold: Foothold) -> None:
+        """See Hearer: the record keeps it, where it outlives this process."""
+        if self._hearing.outlives and not self._closed:
+            self._asking().hold_at(foothold, self._hearing.rests)
+
+    def stands(self, record: TaskRecord, footing: Footing) -> Mapping[str, Question]:
+        """The call is at its server since another process had it; what that may still wait for, by its own keys."""
+        return self._asking().stand(record, footing, self._hearing.rests)
+
+    def sinks(self) -> None:
+        """Nobody can go on with the call from where it was: it begins anew."""
+        if self._inputs is not None:
+            self._inputs.sink()
+
+    def leave(self) -> bool:
+        """The call is given up here; whether another process goes on with it. Then its questions are not withdrawn."""
+        self.leaves = self.leaves or (self.is_resting and self._hearing.outlives)
+        if self.leaves:
+            self.close()
+        return self.leaves
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether another process can go on with the call as it is now."""
+        rests, stands = self._resting, self._inputs
+        return (rests is not None and rests.is_kept) or (stands is not None and stands.is_kept)
+
+    def refused(self, required: Mapping[str, Any]) -> None:
+        """See Hearer: a task ends as its server has it end."""
+
+    def obey(self, record: TaskRecord) -> None:
+        """Act on what others did to the record."""
+        if isinstance(self._resting, Awaited):
+            self._resting.obey(record)
+        if self._inputs is not None and record.answers:
+            self._inputs.obey(record, self.speaker)
+
+    def free(self, key: str, claim: str) -> None:
+        """A question may be asked on another stream than it was claimed for: that one's process is gone."""
+        if self._inputs is not None and not self._closed:
+            self._inputs.free(key, claim)
+
+    def find(self, key: str) -> ServerQuestion | None:
+        """The open question under a key."""
+        return None if self._inputs is None else self._inputs.find(key)
+
+    def close(self) -> None:
+        """The call is over."""
+        if not self._closed:
+            self._hearing.streams.fall_silent(self._origin.task)
+        self._closed = True
+        if self._inputs is not None:
+            self._inputs.close()
+        if self._background is not None:
+            self._background.cancel()
+
+    def _asking(self) -> TaskInputs:
+        if self._inputs is None:
+            hearing = self._hearing
+            self._inputs = TaskInputs(
+                self._owner,
+                self._origin.task,
+                changes=hearing.changes,
+                dialect=hearing.dialect,
+                bounds=self._bounds,
+            )
+        return self._inputs
+
+    def _progressed(self, notification: Notification) -> None:
+        progress = read_progress(notification)
+        if progress is None or (self._done is not None and progress.done < self._done):
+            return
+        # Hosts may rely on it that progress grows (L-PROG-1); its words may change without that.
+        is_further = self._done is None or progress.done > self._done
+        self._done = progress.done
+        self._told = progress.status_message
+        if self._token is not None and is_further:
+            self._tell(notification, self._token)
+        if not self._writing:
+            self._writing = True
+            if self._background is None:
+                self._background = Background()
+            self._background.run(self._write)
+
+    def _tell(self, notification: Notification, token: RequestId | None) -> None:
+        dialect, task = self._hearing.dialect, self._origin.task
+        self._hearing.streams.tell(self._origin, dialect.notice(notification, token, task))
+
+    async def _write(self) -> None:
+        """Write the newest progress, and again while there is newer: one write at a time, so that none overtakes."""
+        told = ""
+
+        def newest(_: TaskRecord) -> TaskEvent:
+            nonlocal told
+            told, self._told = self._told or told, None
+            return Progressed(message=told)
+
+        while self._told is not None:
+            await self._hearing.changes.insist(self._owner, self._origin.task, newest)
+            await asyncio.sleep(WRITE_EVERY.total_seconds())
+        self._writing = False
+
+
+class _Nobody(Unkept):
+    """Hears what belongs to no call of a session that has no host."""
+
+    def met(self, server: Server) -> None:
+        """See SessionHearer; nobody is there."""
+
+    def notice(self, notification: Notification) -> None:
+        """See Hearer; nobody is there."""
+
+    def clog(self) -> None:
+        """See Hearer; nobody is there."""
+
+    @property
+    def passes_rounds(self) -> bool:
+        """See Hearer."""
+        return False
+
+    def asked(self, question: ServerQuestion) -> None:
+        """See Hearer; nobody is there."""
+        question.refuse()
+
+    def refused(self, required: Mapping[str, Any]) -> None:
+        """See Hearer; nobody is there."""
+
+
+NOBODY: Final = _Nobody()

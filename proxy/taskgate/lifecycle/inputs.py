@@ -1,0 +1,278 @@
+"""The questions of a server during one task: from the server into the record, and the answers back to the server.
+
+The record is the mailbox: who delivers a question, and who answers it, may be anywhere (`offers`, `following`). What
+must not live here: hosts and their streams. What holds: a server that asks is always answered, or has gone.
+"""
+
+import asyncio
+from functools import partial
+from logging import getLogger
+
+from taskgate.admission.rules import MAX_QUESTION, Bounds
+from taskgate.domain.events import (
+    AnswerForwarded,
+    CallKept,
+    InputClaimed,
+    InputRequested,
+    InputWithdrawn,
+    Settled,
+    TaskEvent,
+)
+from taskgate.domain.record import InputRequest, KeptCall, OwnerKey, TaskId, TaskRecord
+from taskgate.jsontext.spans import RawJson
+from taskgate.lifecycle.changes import Changes
+from taskgate.lifecycle.keeping import Keeping
+from taskgate.lifecycle.names import Names, is_name
+from taskgate.lifecycle.resting import Resting
+from taskgate.lifecycle.rests import Asked, Footing, Rests
+from taskgate.lifecycle.slots import Slot, Slots
+from taskgate.protocol.base import DownstreamDialect
+from taskgate.protocol.questions import Question
+from taskgate.system.background import Background
+from taskgate.upstream.hearer import Between, ServerQuestion
+from taskgate.upstream.resting import Foothold
+from taskgate.upstream.speaker import Speaker
+
+log = getLogger("taskgate.inputs")
+
+
+class TaskInputs:
+    """The questions of one task, in the process that holds its call."""
+
+    def __init__(
+        self, owner: OwnerKey, task: TaskId, *, changes: Changes, dialect: DownstreamDialect, bounds: Bounds
+    ) -> None:
+        self._owner = owner
+        self._task = task
+        self._changes = changes
+        self._dialect = dialect
+        self._bounds = bounds
+        self._slots = Slots()
+        self._has_told = False
+        self._in_turn = asyncio.Lock()
+        self._background = Background()
+        self._keeping: Keeping | None = None
+        self._names = Names()
+
+    def ask(self, question: ServerQuestion) -> None:
+        """Put a question to the task's host; one too many, or one too large, is refused at once.
+
+        One that an earlier process was asked is in the record already.
+        """
+        wait, outstanding = self._bounds
+        timer = asyncio.get_running_loop().call_later(wait.total_seconds(), self._expire, question)
+        slot = self._slots.take(question, timer)
+        if (known := self._names.met(question.key)) is not None:
+            slot.key, slot.is_there = known, True
+            self._background.run(partial(self._meet, slot))
+            return
+        if self._keeping is not None and not is_name(question.key):
+            # Who takes the call over could not answer it.
+            self._hold(None)
+        if len(self._slots) > outstanding or self._slots.size > MAX_QUESTION:
+            if not self._has_told:
+                # Once: how often it happens is the server's to decide.
+                self._has_told = True
+                log.warning("questions of a server are refused: too many or large", extra={"upstream": self._mount})
+            self._slots.free(slot)
+            question.refuse()
+        else:
+            self._background.run(partial(self._put, slot))
+
+    def obey(self, record: TaskRecord, speaker: Speaker | None) -> None:
+        """Give the server the answers that the record holds; `speaker` is who answered last."""
+        kept = {request.kept_as: request.key for request in record.inputs if request.kept_as is not None}
+        for key, answer in record.answers.items():
+            slot = self._slots.under(key)
+            if slot is None or not slot.question.is_open:
+                continue
+            slot.question.answer(answer, speaker)
+            self._forwarded(slot, key, answer)
+            if key not in kept.values():
+                self._slots.free(slot)
+            method, params = slot.question.question
+            last = None if params is None else self._dialect.settles(method, params.with_token(""), answer)
+            if last is not None and last in kept:
+                # What the host kept a task for is answered only now (L-HOST-5).
+                self._end(kept[last], Settled.ANSWERED)
+
+    def free(self, key: str, claim: str) -> None:
+        """The stream that a question was claimed for is gone, and its process with it: another is to have it."""
+
+        def give_back(record: TaskRecord) -> TaskEvent | None:
+            is_claimed = any(each.key == key and each.claimed_by == claim for each in record.inputs)
+            return InputClaimed(key=key, stream=None) if is_claimed else None
+
+        self._background.run(partial(self._changes.insist, self._owner, self._task, give_back))
+
+    def rest(self, between: Between, rests: Rests) -> Resting:
+        """Keep what the next round takes, whose questions were all asked here."""
+        slots = {key: self._slots.at(question) for key, (_, question) in between.asked.items() if question is not None}
+        inputs = {key: slot.input for key, slot in slots.items() if slot is not None}
+        resting = Resting(self._owner, self._task, changes=self._changes, rests=rests, between=between, inputs=inputs)
+        self._background.run(partial(self._keep, resting))
+        return resting
+
+    # --- a call that is at its server, where another process can go on with it
+
+    def hold_at(self, foothold: Foothold, rests: Rests) -> None:
+        """Keep where the call is, and what it asked under which name; see Hearer."""
+        if not self._slots.are_named:
+            return
+        if self._keeping is None:
+            self._keeping = self._new_keeping(rests)
+        self._hold(foothold)
+
+    def stand(self, record: TaskRecord, footing: Footing, rests: Rests) -> dict[str, Question]:
+        """Go on from there; what its server may still wait for, by its names, which it is to ask anew."""
+        self._keeping = self._new_keeping(rests)
+        self._keeping.stand(footing.foothold)
+        still = {request.key for request in record.inputs}
+        waited_for = [each for each in footing.asked if each.input in still or each.input in record.answers]
+        for each in waited_for:
+            wait = self._bounds.wait.total_seconds()
+            timer = asyncio.get_running_loop().call_later(wait, self._expire_unmet, each.key)
+            self._names.expect(each, timer)
+        for key in still.difference(each.input for each in waited_for):
+            # Whatever it was asked for, nobody can answer it any more.
+            self._make(InputWithdrawn(key=key))
+        return {each.key: Question(each.method, None) for each in waited_for}
+
+    def sink(self) -> None:
+        """Keep nothing any more: what was kept was good for nothing."""
+        if self._keeping is not None:
+            self._hold(None)
+
+    def asked_in(self, record: TaskRecord) -> tuple[Asked, ...]:
+        """See Questions."""
+        there = {request.key for request in record.inputs} | record.answers.keys()
+        return tuple(each for key, each in (self._names.others | self._slots.asked).items() if key in there)
+
+    def arrived(self, keys: frozenset[str]) -> None:
+        """See Questions."""
+        self._names.forget(keys)
+
+    async def settled(self) -> None:
+        """See Questions."""
+        async with self._in_turn:
+            # All that was asked before is there by now, or never will be.
+            pass
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether another process can go on with the call as it is now."""
+        return self._keeping is not None and self._keeping.is_kept
+
+    def find(self, key: str) -> ServerQuestion | None:
+        """The open question under a key."""
+        slot = self._slots.under(key)
+        return None if slot is None else slot.question
+
+    def close(self) -> None:
+        """The call is over: there is nobody left to answer."""
+        for slot in self._slots:
+            self._slots.free(slot)
+        self._names.close()
+        self._background.cancel()
+
+    @property
+    def _mount(self) -> str:
+        return self._owner.mount
+
+    async def _put(self, slot: Slot) -> None:
+        def request(record: TaskRecord) -> TaskEvent | None:
+            if slot.key is not None and slot.key != record.next_input_key:
+                # Only this task's own server asks: the last try was written, although the store could not say so.
+                slot.is_there = True
+                return None
+            if not slot.question.is_open:
+                return None
+            slot.key = record.next_input_key
+            return InputRequested(request=self._request(slot.key, slot.question), kept=self._kept_with(record, slot))
+
+        # One at a time, so that the first question asked is the first of the record.
+        async with self._in_turn:
+            if await self._changes.insist(self._owner, self._task, request) is not None:
+                slot.is_there = True
+        if not slot.is_there:
+            self._slots.free(slot)
+            slot.question.refuse()
+        elif self._slots.at(slot.question) is not None:
+            slot.question.when_withdrawn(partial(self._withdraw, slot, Settled.SUPERSEDED))
+        elif slot.key is not None:
+            # Its time was up before it could be seen there.
+            self._make(InputWithdrawn(key=slot.key, settled=Settled.EXPIRED))
+
+    async def _meet(self, slot: Slot) -> None:
+        """Go on with a question that is in the record: its answer may be there, or nobody wait for one any more."""
+        is_waiting = False
+
+        def look(record: TaskRecord) -> None:
+            nonlocal is_waiting
+            is_waiting = slot.key in record.answers or any(request.key == slot.key for request in record.inputs)
+            self.obey(record, None)
+
+        await self._changes.insist(self._owner, self._task, look)
+        if not is_waiting:
+            self._slots.free(slot)
+            slot.question.refuse()
+        elif self._slots.at(slot.question) is not None:
+            slot.question.when_withdrawn(partial(self._withdraw, slot, Settled.SUPERSEDED))
+
+    async def _keep(self, resting: Resting) -> None:
+        await self.settled()
+        await resting.keep()
+
+    def _new_keeping(self, rests: Rests) -> Keeping:
+        return Keeping(self._owner, self._task, changes=self._changes, rests=rests, questions=self)
+
+    def _hold(self, foothold: Foothold | None) -> None:
+        assert self._keeping is not None, "whoever held before has one"
+        if self._keeping.hold(foothold, self._names.given):
+            self._background.run(self._keeping.write)
+
+    def _kept_with(self, record: TaskRecord, slot: Slot) -> KeptCall | None:
+        return None if self._keeping is None else self._keeping.including(record, slot.asked(record.next_input_key))
+
+    def _forwarded(self, slot: Slot, key: str, answer: RawJson) -> None:
+        """The server is given that answer; until it has it, whoever takes the call over has to give it again."""
+        if self._keeping is None or not self._keeping.holds:
+            self._make(AnswerForwarded(key=key))
+        elif not self._names.answered(slot.asked(key), key, len(answer)):
+            self._background.run(partial(self._changes.insist, self._owner, self._task, partial(_dropped, key)))
+
+    def _request(self, key: str, question: ServerQuestion) -> InputRequest:
+        method, params = question.question
+        text = "" if params is None else params.with_token(self._dialect.input_id(self._task, key))
+        return InputRequest(key=key, method=method, params=text)
+
+    def _expire(self, question: ServerQuestion) -> None:
+        slot = self._slots.at(question)
+        assert slot is not None, "whose place is free, their timer is stopped"
+        log.info("a question of a server was not answered in time", extra={"upstream": self._mount})
+        question.refuse()
+        self._withdraw(slot, Settled.EXPIRED)
+
+    def _expire_unmet(self, name: str) -> None:
+        """A question of an earlier process, that the server did not ask anew, was not answered in time."""
+        key = self._names.met(name)
+        if key is not None:
+            self._make(InputWithdrawn(key=key, settled=Settled.EXPIRED))
+
+    def _withdraw(self, slot: Slot, settled: Settled) -> None:
+        if self._slots.at(slot.question) is not None:
+            self._slots.free(slot)
+            if slot.is_there and slot.key is not None:
+                self._make(InputWithdrawn(key=slot.key, settled=settled))
+
+    def _end(self, key: str, settled: Settled) -> None:
+        slot = self._slots.under(key)
+        if slot is not None:
+            self._withdraw(slot, settled)
+
+    def _make(self, event: TaskEvent) -> None:
+        self._background.run(partial(self._changes.insist, self._owner, self._task, lambda _: event))
+
+
+def _dropped(key: str, record: TaskRecord) -> CallKept:
+    return CallKept(kept=record.kept, arrived=frozenset({key}))

@@ -1,0 +1,203 @@
+"""A store that reports what it is used for: the same promises, each operation timed.
+
+Of one that processes share, rates and signs of life are timed as well; words and streams are written behind what hosts
+wait for, and are not.
+"""
+
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from taskgate.clock import Clock
+from taskgate.domain.caps import Cap
+from taskgate.domain.listing import Page, Position, TaskFilter, TaskOrder
+from taskgate.domain.record import OwnerKey, TaskId, TaskRecord
+from taskgate.errors import StoreFault, StoreUnavailable
+from taskgate.lifecycle.store_health import StoreHealth
+from taskgate.stores.base import Census, Judgement, News, RateStore, SessionRecord, Step, Store, Watch
+from taskgate.stores.sharing import Beat, Leases
+from taskgate.telemetry.audit import Audit, StoreUsed
+
+T = TypeVar("T")
+
+
+class MeasuredStore:
+    """Hands everything to `inner` and every duration to `audit`; a wait for news is no operation and is not timed."""
+
+    def __init__(self, inner: Store, *, audit: Audit, clock: Clock) -> None:
+        self._inner = inner
+        self._audit = audit
+        self._clock = clock
+        self._health = StoreHealth(audit=audit, clock=clock)
+
+    @property
+    def fault(self) -> StoreFault | None:
+        """What keeps the store from working, where that is known."""
+        return self._health.fault
+
+    # What every task needs is timed in place: another coroutine to wait through costs at each of them.
+
+    async def insert(self, record: TaskRecord, *, caps: tuple[Cap, ...]) -> TaskId:
+        begun = self._clock.elapsed()
+        try:
+            stands = await self._inner.insert(record, caps=caps)
+        except StoreUnavailable as error:
+            self._failed("insert", begun, error)
+            raise
+        self._worked("insert", begun)
+        return stands
+
+    async def load(self, owner: OwnerKey, id: TaskId, *, now: datetime, bodies: bool = False) -> TaskRecord | None:
+        begun = self._clock.elapsed()
+        try:
+            found = await self._inner.load(owner, id, now=now, bodies=bodies)
+        except StoreUnavailable as error:
+            self._failed("load", begun, error)
+            raise
+        self._worked("load", begun)
+        return found
+
+    async def swap(self, record: TaskRecord, *, expected: int) -> bool:
+        begun = self._clock.elapsed()
+        try:
+            has_won = await self._inner.swap(record, expected=expected)
+        except StoreUnavailable as error:
+            self._failed("swap", begun, error)
+            raise
+        self._worked("swap", begun)
+        return has_won
+
+    # The rest is rare.
+
+    async def repeated(self, owner: OwnerKey, key: str, *, now: datetime) -> TaskId | None:
+        return await self._timed("repeated", self._inner.repeated(owner, key, now=now))
+
+    async def owner_of(self, id: TaskId) -> OwnerKey | None:
+        return await self._timed("owner_of", self._inner.owner_of(id))
+
+    async def page(
+        self,
+        owner: OwnerKey,
+        *,
+        where: TaskFilter,
+        order: TaskOrder,
+        after: Position | None,
+        limit: int,
+        now: datetime,
+    ) -> Page:
+        found = self._inner.page(owner, where=where, order=order, after=after, limit=limit, now=now)
+        return await self._timed("page", found)
+
+    def changed(self, watch: Watch, *, timeout: timedelta) -> Coroutine[Any, Any, News]:
+        # Of the many that wait none has a frame of ours.
+        return self._inner.changed(watch, timeout=timeout)
+
+    async def renew(self, holder: str, ids: frozenset[TaskId], until: datetime) -> None:
+        await self._timed("renew", self._inner.renew(holder, ids, until))
+
+    async def lapsed(self, *, holder: str, until: datetime, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
+        return await self._timed("lapsed", self._inner.lapsed(holder=holder, until=until, now=now, limit=limit))
+
+    async def purge(self, *, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
+        return await self._timed("purge", self._inner.purge(now=now, limit=limit))
+
+    async def put(self, record: SessionRecord) -> None:
+        await self._timed("put", self._inner.put(record))
+
+    async def find(self, owner: OwnerKey, id: str, *, now: datetime) -> SessionRecord | None:
+        return await self._timed("find", self._inner.find(owner, id, now=now))
+
+    async def touch(self, ids: frozenset[str], *, until: datetime) -> None:
+        await self._timed("touch", self._inner.touch(ids, until=until))
+
+    async def drop(self, owner: OwnerKey, id: str) -> bool:
+        return await self._timed("drop", self._inner.drop(owner, id))
+
+    async def purge_sessions(self, *, now: datetime) -> int:
+        return await self._timed("purge_sessions", self._inner.purge_sessions(now=now))
+
+    async def census(self) -> Census:
+        return await self._timed("census", self._inner.census())
+
+    async def check(self) -> None:
+        """See Store.check; writes only where there was a fault, and nothing has failed lately. Else it only looks."""
+        if self._health.wants_check:
+            await self._timed("check", self._inner.check())
+            self._health.recovered()
+            return
+        await self.verify()
+
+    async def verify(self) -> None:
+        """See Store.verify; only one that fails is counted, as a `check`."""
+        begun = self._clock.elapsed()
+        try:
+            await self._inner.verify()
+        except StoreUnavailable as error:
+            self._failed("check", begun, error)
+            raise
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+    async def _timed(self, operation: str, work: Awaitable[T]) -> T:
+        begun = self._clock.elapsed()
+        try:
+            done = await work
+        except StoreUnavailable as error:
+            self._failed(operation, begun, error)
+            raise
+        self._worked(operation, begun)
+        return done
+
+    def _worked(self, operation: str, begun: float) -> None:
+        self._audit.record(StoreUsed(operation, self._clock.elapsed() - begun, True))
+
+    def _failed(self, operation: str, begun: float, error: StoreUnavailable) -> None:
+        self._audit.record(StoreUsed(operation, self._clock.elapsed() - begun, False))
+        self._health.failed(error)
+
+
+class MeasuredRates:
+    """The same of the rates that processes share."""
+
+    def __init__(self, inner: RateStore, *, audit: Audit, clock: Clock) -> None:
+        self._inner = inner
+        self._audit = audit
+        self._clock = clock
+
+    async def judge(self, steps: Sequence[Step], *, now: float) -> Judgement:
+        return await _timed("judge", self._inner.judge(steps, now=now), self._audit, self._clock)
+
+
+class MeasuredLeases:
+    """The same of signs of life, and of what is put back; what comes from another thread is not to be given to this."""
+
+    def __init__(self, inner: Leases, *, audit: Audit, clock: Clock) -> None:
+        self._inner = inner
+        self._audit = audit
+        self._clock = clock
+
+    async def beat(self, holder: str, held: Mapping[TaskId, int], *, lease: timedelta) -> Beat:
+        return await _timed("beat", self._inner.beat(holder, held, lease=lease), self._audit, self._clock)
+
+    async def restore(self, record: TaskRecord) -> bool:
+        return await _timed("restore", self._inner.restore(record), self._audit, self._clock)
+
+    async def part(self, holder: str) -> None:
+        await self._inner.part(holder)
+
+
+async def _timed(operation: str, work: Awaitable[T], audit: Audit, clock: Clock) -> T:
+    begun = clock.elapsed()
+    try:
+        done = await work
+    except StoreUnavailable:
+        audit.record(StoreUsed(operation, clock.elapsed() - begun, False))
+        raise
+    audit.record(StoreUsed(operation, clock.elapsed() - begun, True))
+    return done
+
+
+_: type[Store] = MeasuredStore
+__: type[RateStore] = MeasuredRates
+___: type[Leases] = MeasuredLeases

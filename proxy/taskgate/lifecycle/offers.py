@@ -1,0 +1,121 @@
+"""Input requests on their way to hosts: claimed in the record, sent on one stream, given back when that stream dies.
+
+What must not live here: where requests come from (`inputs`), and which stream is to have one (`listen`,
+`task_service`). What holds: no request is on two streams (H-LEG-8), and none stays with a stream that has ended.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import count
+from typing import NamedTuple
+
+from taskgate.domain.events import InputClaimed, TaskEvent
+from taskgate.domain.record import InputRequest, OwnerKey, TaskId, TaskRecord
+from taskgate.domain.versions import Peer
+from taskgate.lifecycle.changes import Changes
+from taskgate.protocol.base import DownstreamDialect
+from taskgate.sessions.questions import GIVEN_UP
+from taskgate.streams.messages import Feed
+from taskgate.system.background import Background
+
+
+class _Offer(NamedTuple):
+    """One request on one stream; `claim` is how the record knows the stream."""
+
+    owner: OwnerKey
+    feed: Feed
+    claim: str
+
+
+class Offers:
+    """The input requests that streams of this process carry. `holder` names the process."""
+
+    def __init__(self, *, holder: str, changes: Changes, dialect: DownstreamDialect) -> None:
+        self._holder = holder
+        self._changes = changes
+        self._dialect = dialect
+        self._numbers = count(1)
+        self._offers: dict[tuple[TaskId, str], _Offer] = {}
+        self._background = Background()
+
+    async def offer(self, record: TaskRecord, feed: Feed, peer: Peer) -> None:
+        """Send what nobody carries on a stream of a host that can be asked it. Raises StoreUnavailable."""
+        for request in record.inputs:
+            if _is_free(request) and self._dialect.takes(peer, request.method, request.params):
+                await self._claim(record, request, feed)
+
+    @contextmanager
+    def answering(self, task: TaskId, key: str) -> Iterator[None]:
+        """The host answers: the request is not its matter any more, unless its answer could not be kept."""
+        place = task, key
+        offer = self._offers.pop(place, None)
+        try:
+            yield
+        except BaseException:
+            if offer is not None and offer.feed.closed:
+                self._return(offer, task, key)
+            elif offer is not None:
+                self._offers[place] = offer
+            raise
+
+    def settle(self, task: TaskId, record: TaskRecord | None) -> None:
+        """Tell hosts which of the requests that they hold are not waited for any more, by the record as it is now."""
+        if not self._offers:
+            return
+        outstanding = set() if record is None else {request.key for request in record.inputs}
+        for each, key in tuple(self._offers):
+            if each == task and key not in outstanding:
+                offer = self._offers.pop((each, key))
+                offer.feed.put(self._dialect.withdrawal(self._dialect.input_id(task, key), GIVEN_UP))
+
+    def give_back(self, feed: Feed) -> None:
+        """A stream ended: what it carried is for another one, and is given back in the background."""
+        for place, offer in tuple(self._offers.items()):
+            if offer.feed is feed:
+                del self._offers[place]
+                self._return(offer, *place)
+
+    async def close(self) -> None:
+        """Give up what is still to be given back."""
+        await self._background.close()
+
+    async def _claim(self, record: TaskRecord, request: InputRequest, feed: Feed) -> None:
+        claim, key = f"{self._holder}/{next(self._numbers)}", request.key
+
+        def take(now: TaskRecord) -> TaskEvent | None:
+            is_free = any(each.key == key and _is_free(each) for each in now.inputs)
+            return InputClaimed(key=key, stream=claim) if is_free else None
+
+        offer = _Offer(record.owner, feed, claim)
+        making = self._background.begin(partial(self._changes.make, record.owner, record.id, take))
+        try:
+            claimed = await asyncio.shield(making)
+        except BaseException:
+            # It may be claimed all the same, or will be in a moment.
+            making.add_done_callback(lambda _: self._return(offer, record.id, key))
+            raise
+        if claimed is None:
+            return
+        if feed.put_now(self._dialect.input_request(claimed, request)):
+            self._offers[record.id, key] = offer
+        else:
+            self._return(offer, record.id, key)
+
+    def _return(self, offer: _Offer, task: TaskId, key: str) -> None:
+        def free(now: TaskRecord) -> TaskEvent | None:
+            is_ours = any(each.key == key and each.claimed_by == offer.claim for each in now.inputs)
+            return InputClaimed(key=key, stream=None) if is_ours else None
+
+        self._background.run(lambda: self._changes.insist(offer.owner, task, free))
+
+
+def carrier(claim: str) -> str:
+    """Which process has the stream that a request was claimed for."""
+    return claim.rpartition("/")[0]
+
+
+def _is_free(request: InputRequest) -> bool:
+    """Whether nobody carries a request that waits for an answer."""
+    return request.claimed_by is None and request.kept_as is None

@@ -1,0 +1,66 @@
+"""What is told of a change of a record: the move to another state, and what became of its questions.
+
+What must not live here: how a change comes about (`changes`, `endings`), and that a task was made or ended, which those
+who make and end them tell. What holds: a change that was not written is not told of.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from taskgate.domain.events import InputAnswered, InputRequested, InputWithdrawn, Settled, TaskEvent
+from taskgate.domain.record import InputRequest, TaskRecord
+from taskgate.protocol import vocabulary as words
+from taskgate.protocol.refusing import is_declined
+from taskgate.telemetry.audit import Audit, InputAsked, InputSettled, InputWaited, TaskMoved
+
+_KINDS: Final[Mapping[str, str]] = MappingProxyType(
+    {words.ELICITATION_CREATE: "elicitation", words.SAMPLING_CREATE: "sampling", words.ROOTS_LIST: "roots"}
+)
+"""What else a server asks is about tasks of the host's own, and no question to anybody."""
+
+
+def report(audit: Audit, before: TaskRecord, event: TaskEvent, after: TaskRecord) -> None:
+    """Tell what `event` changed, which has been written."""
+    if after.status is not before.status:
+        audit.record(TaskMoved(after, before.status))
+        if before.waiting_since is not None:
+            audit.record(InputWaited(after, max(after.updated_at, before.waiting_since) - before.waiting_since))
+    if after.inputs is not before.inputs:
+        _report_inputs(audit, before, event, after)
+
+
+def report_unanswered(audit: Audit, record: TaskRecord) -> None:
+    """Tell that a task expired with questions that nobody answered, if it had any."""
+    if record.waiting_since is not None:
+        audit.record(InputWaited(record, record.expires_at - record.waiting_since))
+    for asked in record.inputs:
+        _settled(audit, record, asked, Settled.EXPIRED)
+
+
+def _report_inputs(audit: Audit, before: TaskRecord, event: TaskEvent, after: TaskRecord) -> None:
+    if isinstance(event, InputRequested):
+        kind = _KINDS.get(event.request.method)
+        if kind is not None:
+            audit.record(InputAsked(after, event.request.key, kind))
+        return
+    left = {asked.key for asked in after.inputs}
+    for asked in before.inputs:
+        if asked.key not in left:
+            _settled(audit, after, asked, _how(event, asked))
+
+
+def _how(event: TaskEvent, asked: InputRequest) -> Settled:
+    match event:
+        case InputAnswered(response=answer):
+            return Settled.DECLINED if is_declined(asked.method, answer) else Settled.ANSWERED
+        case InputWithdrawn(settled=settled):
+            return settled
+    # The task ended, or its call is made again: its server waits no more.
+    return Settled.SUPERSEDED
+
+
+def _settled(audit: Audit, record: TaskRecord, asked: InputRequest, settled: Settled) -> None:
+    kind = _KINDS.get(asked.method)
+    if kind is not None:
+        audit.record(InputSettled(record, asked.key, kind, settled.value))

@@ -1,0 +1,255 @@
+"""What hosts may do with tasks: create, read, cancel. Each starts from the caller, so none sees another's.
+
+What must not live here: how a task is waited for, and how its questions are answered (`following`).
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from taskgate.admission.bulkhead import Ticket, queued
+from taskgate.admission.joining import Asking, Joining, check_repeat, repeat_key
+from taskgate.admission.lookups import Lookups
+from taskgate.admission.polls import Polls
+from taskgate.auth.context import AuthContext
+from taskgate.clock import Clock
+from taskgate.domain.events import CancelRequested
+from taskgate.domain.machine import advance
+from taskgate.domain.policy import Decision
+from taskgate.domain.record import OwnerKey, TaskId, TaskRecord
+from taskgate.domain.versions import Era
+from taskgate.errors import (
+    StoreUnavailable,
+    TaskAlreadyFinished,
+    TooManyBytes,
+    TooManyTasks,
+)
+from taskgate.lifecycle.reports import report
+from taskgate.lifecycle.runner import Runner
+from taskgate.lifecycle.terms import Draft, Terms
+from taskgate.protocol.base import CallTool
+from taskgate.sessions.places import Place, Underway, asked_of
+from taskgate.stores.base import TaskStore
+from taskgate.streams.messages import Exchange
+from taskgate.telemetry.audit import (
+    Audit,
+    CallJoined,
+    CapRefused,
+    TaskCancelAsked,
+    TaskCreated,
+    TaskDispatched,
+    TaskFinished,
+)
+from taskgate.telemetry.visit import current
+
+
+class TaskService:
+    """The tasks of all hosts."""
+
+    def __init__(
+        self,
+        *,
+        store: TaskStore,
+        lookups: Lookups,
+        runner: Runner,
+        terms: Terms,
+        polls: Polls,
+        joining: Joining,
+        audit: Audit,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._lookups = lookups
+        self._runner = runner
+        self._terms = terms
+        self._polls = polls
+        self._joining = joining
+        self._audit = audit
+        self._clock = clock
+
+    def decided(self, place: Place, tool: str) -> Decision | None:
+        """See Terms.decided."""
+        return self._terms.decided(place, tool)
+
+    def decide(self, place: Place, tool: str) -> Coroutine[Any, Any, Decision]:
+        """See Terms.decide."""
+        return self._terms.decide(place, tool)
+
+    async def create(
+        self, caller: AuthContext, place: Place, intent: CallTool, *, ticket: Ticket | None = None
+    ) -> TaskRecord:
+        """A new task of the caller, durable and about to run, or waiting for its turn (decisions 3).
+
+        It is an earlier one where the call has the key of that, or is a retry that is to join it. `ticket` is for its
+        turn where it waits for one already; it is closed where an earlier task is found, and left where this raises.
+        Raises InvalidParams for a tool the server does not list or a key of another call, TaskSupportMismatch for a
+        tool that cannot be a task, TooManyTasks, TooManyBytes, QueueFull, StoreUnavailable, or UpstreamFailed where
+        the catalogue cannot be read; nothing is stored then.
+        """
+        with self._runner.expecting(place):
+            decision = await self._terms.admit(place, intent)
+            record = None if intent.repeat_key is None else await self._earlier(caller, place, intent)
+            if record is None:
+                self._expect_no_call(caller, place, intent)
+                draft = self._terms.draft(caller, place, intent, decision, self._runner.holder)
+                start = partial(self._started, draft, caller, place, ticket)
+                record = await self._once(draft, place, decision, start)
+                is_new = _is_made(draft, record)
+            else:
+                is_new = False
+        if ticket is not None and not is_new:
+            ticket.close()
+        return self._polls.advised(record)
+
+    async def promote(self, caller: AuthContext, place: Place, intent: CallTool, underway: Underway) -> TaskRecord:
+        """A new task of the caller that is durable, and whose call left before; raises as `create` does.
+
+        Where it raises, nothing has happened to the call. Where an earlier task stands for it, it is given up.
+        """
+        with self._runner.expecting(place):
+            decision = await self._terms.admit(place, intent)
+            draft = self._terms.draft(caller, place, intent, decision, self._runner.holder)
+            draft = replace(draft, record=replace(draft.record, dispatched=True))
+            record = await self._once(draft, place, decision, partial(self._adopted, draft, place, underway))
+        if not _is_made(draft, record):
+            underway.close()
+        return self._polls.advised(record)
+
+    async def earlier(self, caller: AuthContext, place: Place, intent: CallTool) -> TaskRecord | None:
+        """The task that the key of a call stands for; None where there is none yet, or the call has no key.
+
+        Raises InvalidParams where the key is of another call, and StoreUnavailable.
+        """
+        record = await self._earlier(caller, place, intent)
+        return None if record is None else self._polls.advised(record)
+
+    def abandon(self, owner: OwnerKey, task: TaskId) -> None:
+        """Cancel a task in the background, whose host left without knowing of it."""
+        self._runner.cancel(owner, task)
+
+    async def get(self, exchange: Exchange, caller: AuthContext, mount: str, task: TaskId, method: str) -> TaskRecord:
+        """The head of a task. Raises TaskNotFound for whatever is not the caller's, or not any more; see Lookups."""
+        return await self._lookups.find(exchange, caller, mount, task, method)
+
+    async def cancel(
+        self, exchange: Exchange, caller: AuthContext, mount: str, task: TaskId, method: str
+    ) -> TaskRecord:
+        """The task, cancelled. Raises TaskNotFound, or TaskAlreadyFinished for one that ended before (L-CANCEL-1)."""
+        while True:
+            record = await self.get(exchange, caller, mount, task, method)
+            if record.status.is_terminal:
+                self._audit.record(TaskCancelAsked(record, "already_terminal"))
+                raise TaskAlreadyFinished("The task has already ended")
+            now = self._clock.now()
+            asked = CancelRequested()
+            cancelled = advance(record, asked, now)
+            if await self._store.swap(cancelled, expected=record.revision):
+                break
+        self._audit.record(TaskCancelAsked(record, "propagated"))
+        report(self._audit, record, asked, cancelled)
+        self._audit.record(TaskFinished(cancelled, cancelled.status, "client", now - record.created_at, None))
+        return cancelled
+
+    def _once(
+        self, draft: Draft, place: Place, decision: Decision, make: Callable[[], Coroutine[Any, Any, TaskRecord]]
+    ) -> Coroutine[Any, Any, TaskRecord]:
+        """What `make` makes, or the task that an identical call was made or becomes; its id tells which."""
+        window = decision.join_retries
+        if draft.intent.repeat_key is not None or window is None:
+            return make()
+
+        async def apart() -> TaskRecord:
+            # Whoever came first may leave before the task is made: it holds its place by itself.
+            with self._runner.expecting(place):
+                return await make()
+
+        era = Era.STATELESS if place.host_session is None else Era.INITIALIZE
+        return self._joining.once(
+            Asking(draft.record.owner, draft.intent, window, takes_task=True, era=era, asks=asked_of(place.peer)), apart
+        )
+
+    async def _started(self, draft: Draft, caller: AuthContext, place: Place, ticket: Ticket | None) -> TaskRecord:
+        turn = place.mount.bulkhead.ask(caller.key, caller) if ticket is None else ticket
+        if not turn.granted:
+            draft = replace(draft, record=replace(draft.record, status_message=queued(turn.ahead)))
+        record = None
+        try:
+            record = await self._kept(draft)
+        finally:
+            if ticket is None and (record is None or record.id != draft.record.id):
+                turn.close()
+        if record.id == draft.record.id:
+            self._runner.start(record, place, caller, turn)
+        return record
+
+    async def _adopted(self, draft: Draft, place: Place, underway: Underway) -> TaskRecord:
+        record = await self._kept(draft)
+        if record.id == draft.record.id:
+            self._audit.record(TaskDispatched(record, timedelta()))
+            self._runner.adopt(record, underway, place)
+        return record
+
+    async def _kept(self, draft: Draft) -> TaskRecord:
+        """The draft's record, kept, or the earlier one that has its key. Raises as `create`."""
+        record, stands = draft.record, None
+        while stands is None:
+            try:
+                id = await self._store.insert(record, caps=draft.caps)
+            except (StoreUnavailable, asyncio.CancelledError):
+                # It may be there all the same.
+                self._runner.disown(record.owner, record.id, dispatched=record.dispatched)
+                raise
+            except (TooManyTasks, TooManyBytes) as refusal:
+                cap = "tasks" if isinstance(refusal, TooManyTasks) else "bytes"
+                self._audit.record(CapRefused(cap, refusal.scope))
+                raise
+            if id == record.id:
+                self._audit.record(TaskCreated(record, _adjustment(draft.intent.ttl, record.ttl)))
+                return record
+            # It may be purged meanwhile, or have ended unsent; then there is none that has the key.
+            stands = await self._named(record.owner, id, record.created_at)
+        return await self._joined(stands, draft.intent)
+
+    async def _earlier(self, caller: AuthContext, place: Place, intent: CallTool) -> TaskRecord | None:
+        if intent.repeat_key is None:
+            return None
+        key, now = repeat_key(intent.repeat_key), self._clock.now()
+        for owner in caller.owners(place.mount.name):
+            id = await self._store.repeated(owner, key, now=now)
+            record = None if id is None else await self._named(owner, id, now)
+            if record is not None:
+                return await self._joined(record, intent)
+        return None
+
+    async def _named(self, owner: OwnerKey, id: TaskId, now: datetime) -> TaskRecord | None:
+        """A record with its bodies, if it still stands for a key."""
+        record = await self._store.load(owner, id, now=now, bodies=True)
+        return record if record is not None and record.repeat_key is not None else None
+
+    def _expect_no_call(self, caller: AuthContext, place: Place, intent: CallTool) -> None:
+        if intent.repeat_key is not None:
+            self._joining.expect_no_call(caller.owners(place.mount.name), intent.repeat_key)
+
+    async def _joined(self, record: TaskRecord, intent: CallTool) -> TaskRecord:
+        await check_repeat(record, intent)
+        self._audit.record(CallJoined(record.owner.mount, "key"))
+        return record
+
+
+def _is_made(draft: Draft, record: TaskRecord) -> bool:
+    """Whether the record is the draft's own; then the request that is being answered made that task."""
+    is_new, visit = record.id == draft.record.id, current()
+    if is_new and visit is not None:
+        visit.task = record.id
+    return is_new
+
+
+def _adjustment(asked: timedelta | None, granted: timedelta) -> str | None:
+    if asked is None:
+        return "defaulted"
+    if asked == granted:
+        return None
+    return "clamped_max" if asked > granted else "raised_min"

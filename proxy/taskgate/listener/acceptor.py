@@ -1,0 +1,107 @@
+"""Takes up connections that hosts have made to the listening socket, until it stops.
+
+What must not live here: what happens on a connection (`protocol`, `wire`). What holds: a connection that was accepted
+is handed to its protocol or closed, also while the acceptor stops.
+"""
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable
+from typing import Any, Final
+
+from taskgate.listener.turning_away import make_deaf
+
+BACKLOG: Final = 512
+"""Connections that may wait to be accepted; the system keeps one more."""
+RETRY_DELAY: Final = 1.0
+"""Seconds without accepting, once the process or the system has no room for another connection."""
+
+_log = logging.getLogger("taskgate.listener")
+
+_NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class Acceptor:
+    """Makes a protocol for each connection of one listening socket, which it owns.
+
+    Not asyncio's server: that loses a connection that it accepted, and has not made yet, when it is closed.
+    """
+
+    def __init__(self, bound: socket.socket, make_protocol: Callable[[], asyncio.Protocol]) -> None:
+        self._bound = bound
+        self._make_protocol = make_protocol
+        self._loop = asyncio.get_running_loop()
+        self._making: set[asyncio.Task[Any]] = set()
+        self._retry: asyncio.TimerHandle | None = None
+        bound.setblocking(False)
+        bound.listen(BACKLOG)
+        self._loop.add_reader(bound.fileno(), self._accept)
+
+    def turn_away(self) -> None:
+        """Have no further connection begin, before `stop`: those that are being made can be taken up."""
+        if not self._is_stopped:
+            make_deaf(self._bound)
+
+    def stop(self) -> None:
+        """Take up what the system has made already, and close the socket. May be called again."""
+        if self._is_stopped:
+            return
+        self._pause()
+        # Closing the socket would reset them, with the requests that they brought along.
+        self._take_up()
+        self._bound.close()
+
+    async def settle(self) -> None:
+        """After `stop`, wait until each connection that was accepted has its protocol, or is closed."""
+        if self._making:
+            await asyncio.wait(self._making)
+
+    @property
+    def _is_stopped(self) -> bool:
+        return self._bound.fileno() < 0
+
+    def _accept(self) -> None:
+        if (problem := self._take_up()) is not None:
+            # The socket stays readable as long as a connection waits: asking again at once keeps the loop busy.
+            self._pause()
+            self._retry = self._loop.call_later(RETRY_DELAY, self._resume)
+            self._loop.call_exception_handler(
+                {"message": "no room for another connection", "exception": problem, "socket": self._bound}
+            )
+
+    def _take_up(self) -> OSError | None:
+        """Accept what waits; the problem, where there is no room for it."""
+        for _ in range(BACKLOG + 1):
+            try:
+                peer, _ = self._bound.accept()
+            except BlockingIOError:
+                return None
+            except OSError as error:
+                if error.errno in _NO_ROOM:
+                    return error
+                # One that has left while it waited; the next one may be there.
+                continue
+            peer.setblocking(False)
+            making = self._loop.create_task(self._make(peer))
+            self._making.add(making)
+            making.add_done_callback(self._making.discard)
+        return None
+
+    async def _make(self, peer: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._make_protocol, peer)
+        except Exception as error:
+            peer.close()
+            # A host that has left before its connection had a transport is no news.
+            if not isinstance(error, OSError):
+                _log.error("a connection failed", extra={"error": type(error).__name__})
+
+    def _pause(self) -> None:
+        self._loop.remove_reader(self._bound.fileno())
+        if self._retry is not None:
+            self._retry.cancel()
+
+    def _resume(self) -> None:
+        self._loop.add_reader(self._bound.fileno(), self._accept)

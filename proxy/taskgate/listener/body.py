@@ -1,0 +1,107 @@
+"""The body of a request, from the moment somebody wants it: whole, in time and within bounds, or refused.
+
+What must not live here: who may send one. What holds: nothing is waited for and nobody is told to go on before it is
+asked for; what came by itself meanwhile is bounded by the connection's flow control.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from aiohttp import hdrs, web
+from aiohttp.http import HttpVersion11
+from aiohttp.http_exceptions import HttpProcessingError
+
+from taskgate.listener.door import BAD_REQUEST, BODY_TOO_LARGE, NO_BYTES, TOO_SLOW, Refused
+from taskgate.listener.protocol import HostConnection
+from taskgate.streams.bytes_in_flight import SMALL, BytesInFlight, Receipt
+
+MOST_BESIDE: Final = 64 * 1024
+EACH_BESIDE: Final = 8
+"""Bytes that may come beside a body, and bytes of it for each one more: chunks of 64 have one for each ten."""
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class _Overdue(Exception):
+    """The body did not come in time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bodies:
+    """Receives bodies of at most `max_body` bytes; each has `read_timeout` from when it is asked for."""
+
+    max_body: int
+    read_timeout: timedelta
+
+    async def receive(self, http: web.BaseRequest, budget: BytesInFlight, caller: str) -> bytes:
+        """The body of a request, for whom it is asked once; while it arrives it counts for `caller` in `budget`.
+
+        Raises Refused: too large, too slow, broken off, or without room.
+        """
+        payload = http.content
+        try:
+            if not payload.is_eof():
+                return await self._await(http, budget, caller)
+            body = payload.read_nowait()
+        except _Overdue:
+            raise Refused(TOO_SLOW) from None
+        except (web.RequestPayloadError, HttpProcessingError, OSError):
+            raise Refused(BAD_REQUEST) from None
+        if len(body) > self.max_body:
+            raise Refused(BODY_TOO_LARGE)
+        return body
+
+    async def _await(self, http: web.BaseRequest, budget: BytesInFlight, caller: str) -> bytes:
+        payload = http.content
+        if hdrs.EXPECT in http.headers and http.version == HttpVersion11 and http.transport is not None:
+            http.transport.write(_CONTINUE)
+        overdue = asyncio.get_running_loop().call_later(
+            self.read_timeout.total_seconds(), payload.set_exception, _Overdue()
+        )
+        pieces: list[bytes] = []
+        received, counted = 0, SMALL
+        frames = _Frames(http)
+        receipt: Receipt | None = None
+        try:
+            if (http.content_length or 0) > SMALL:
+                # All of it at once: else bodies that arrive side by side would each come to a part of the room.
+                receipt, counted = budget.receipt(caller), http.content_length or 0
+                if not receipt.grow(counted):
+                    raise Refused(NO_BYTES)
+            while piece := await payload.readany():
+                received += len(piece)
+                if received > self.max_body:
+                    raise Refused(BODY_TOO_LARGE)
+                # Behind its end comes what is of the next request.
+                if not payload.is_eof() and frames.are_too_many():
+                    raise Refused(BAD_REQUEST)
+                pieces.append(piece)
+                if received > counted:
+                    receipt, counted = receipt or budget.receipt(caller), received
+                    if not receipt.grow(counted):
+                        raise Refused(NO_BYTES)
+        finally:
+            overdue.cancel()
+            if receipt is not None:
+                receipt.close()
+        return b"".join(pieces)
+
+
+class _Frames:
+    """What comes beside the bytes of a body, which are heads of chunks: each chunk costs as much time as kilobytes."""
+
+    __slots__ = ("_body", "_connection", "_least")
+
+    def __init__(self, http: web.BaseRequest) -> None:
+        connection = http.protocol
+        assert isinstance(connection, HostConnection)
+        self._connection = connection
+        self._body = http.content
+        self._least = connection.received - http.content.total_bytes
+
+    def are_too_many(self) -> bool:
+        """Whether there is more of them than chunks of a sensible size have."""
+        connection, size = self._connection, self._body.total_bytes
+        beside = connection.received - connection.most_unparsed - size - self._least
+        return beside > MOST_BESIDE + size // EACH_BESIDE

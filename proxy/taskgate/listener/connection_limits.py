@@ -1,0 +1,182 @@
+"""Bounds on connections of hosts: a listening socket that counts what it accepts, in all and by address.
+
+What is over a bound is closed at once, before anything is read from it. A connection is counted until its socket is
+closed, by the gateway or by the system.
+"""
+
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from logging import getLogger
+from typing import Any, Final
+
+from taskgate.admission.rates import block_of
+from taskgate.listener.peers import Network, Peers
+from taskgate.system import descriptors
+from taskgate.system.log_throttle import ThrottledLog
+
+_TOLD_AT: Final = 0.8
+"""The share of a bound at which the operator is told."""
+_AT_ONCE: Final = 64
+"""Connections that are refused in one turn of the event loop."""
+
+_log = getLogger("taskgate.listener")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionBounds:
+    """How many connections there can be: in all, and of one address that is in none of the networks `exempt`.
+
+    Of IPv6 a /64 is one address: whoever has one has all of it.
+    """
+
+    total: int
+    per_address: int
+    exempt: tuple[Network, ...] = ()
+
+
+class ConnectionCounts:
+    """The connections that are open, in all and by address."""
+
+    def __init__(self, bounds: ConnectionBounds) -> None:
+        self._per_address = bounds.per_address
+        self._proxies = Peers(bounds.exempt)
+        self._total = min(bounds.total, descriptors.host_connections())
+        self._ceiling = descriptors.host_ceiling()
+        self._open = 0
+        self._by_address: dict[str, int] = {}
+        cause = "server.max_connections" if self._total == bounds.total else "the limit of open files"
+        self._told = {
+            "near": _warning(f"Connections of hosts near their bound, which is {cause}"),
+            "full": _warning(f"Connections of hosts are refused: raise their bound, which is {cause}"),
+            "address near": _warning("An address nears server.max_connections_per_address"),
+            "address full": _warning(
+                "Connections of an address are refused: it has server.max_connections_per_address; "
+                "if it is a proxy, name it in server.trusted_proxies"
+            ),
+        }
+
+    def admit(self, host: str, number: int) -> Callable[[], None] | None:
+        """Count a connection whose descriptor has that number; what ends that. None where it is over a bound."""
+        if number >= self._ceiling:
+            descriptors.LACK.emit({"limit": descriptors.limit()})
+            return None
+        bound = self._per_address
+        address = self._address(host)
+        of_address = 0 if address is None else self._by_address.get(address, 0)
+        if of_address >= bound:
+            self._told["address full"].emit({"address": address, "bound": bound})
+            return None
+        if self._open >= self._total:
+            self._told["full"].emit({"bound": self._total})
+            return None
+        self._open += 1
+        if self._open >= self._total * _TOLD_AT:
+            self._told["near"].emit({"open": self._open, "bound": self._total})
+        if address is not None:
+            self._by_address[address] = of_address + 1
+            if of_address + 1 >= bound * _TOLD_AT:
+                self._told["address near"].emit({"address": address, "open": of_address + 1, "bound": bound})
+        return partial(self._release, address)
+
+    def _release(self, address: str | None) -> None:
+        self._open -= 1
+        if address is None:
+            return
+        left = self._by_address[address] - 1
+        if left:
+            self._by_address[address] = left
+        else:
+            del self._by_address[address]
+
+    def _address(self, host: str) -> str | None:
+        """Whom a connection is counted for, of IPv6 its whole site; None for a proxy that speaks for many."""
+        if self._proxies.trusts_any and self._proxies.trusts(host):
+            return None
+        return block_of(self._proxies.address_of(host))
+
+
+class BoundedSocket(socket.socket):
+    """A listening socket, made of one, that accepts within bounds."""
+
+    __slots__ = ("_counts", "_spare")
+
+    def __init__(self, listening: socket.socket, counts: ConnectionCounts) -> None:
+        super().__init__(listening.family, listening.type, listening.proto, listening.detach())
+        self._counts = counts
+        self._spare: int | None = _spare()
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """The next connection that is within the bounds. BlockingIOError where there is none now."""
+        for _ in range(_AT_ONCE):
+            try:
+                accepted, address = super().accept()
+            except OSError as error:
+                if not descriptors.ran_out(error):
+                    raise
+                descriptors.LACK.emit({"limit": descriptors.limit()})
+                self._refuse_one()
+                continue
+            ended = self._counts.admit(address[0], accepted.fileno())
+            if ended is not None:
+                return HostSocket(accepted, ended), address
+            accepted.close()
+        raise BlockingIOError
+
+    def close(self) -> None:
+        """Stop to listen."""
+        super().close()
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            os.close(spare)
+
+    def _refuse_one(self) -> None:
+        """Close a connection that there is no descriptor for, in place of the spare one: else it would wait for ever.
+
+        Raises BlockingIOError where there is none.
+        """
+        if self._spare is None:
+            self._spare = _spare()
+            raise BlockingIOError
+        os.close(self._spare)
+        try:
+            super().accept()[0].close()
+        finally:
+            self._spare = _spare()
+
+
+class HostSocket(socket.socket):
+    """The socket of a connection that is counted until it is closed."""
+
+    __slots__ = ("_ended",)
+
+    def __init__(self, accepted: socket.socket, ended: Callable[[], None]) -> None:
+        self._ended: Callable[[], None] | None = ended
+        super().__init__(accepted.family, accepted.type, accepted.proto, accepted.detach())
+
+    def close(self) -> None:
+        """End the connection, which is counted no more."""
+        super().close()
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            ended()
+
+    def __del__(self) -> None:
+        # It was never closed: the system does so now, and says so.
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            ended()
+        super().__del__()  # type: ignore[misc]
+
+
+def _warning(text: str) -> ThrottledLog:
+    return ThrottledLog(_log, text)
+
+
+def _spare() -> int | None:
+    with suppress(OSError):
+        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    return None

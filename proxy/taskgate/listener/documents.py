@@ -1,0 +1,50 @@
+"""Documents for everybody, beside the mounts: where a host finds out how to be let in (RFC 9728).
+
+What must not live here: what a document says. What holds: they are the same for whoever asks, so nobody is asked who.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from aiohttp import hdrs, web
+from multidict import CIMultiDict
+
+from taskgate.listener.door import Refusal, Refused
+from taskgate.listener.protocol import SERVER_NAME
+
+_METHODS: Final = "GET, HEAD, OPTIONS"
+_FOR_EVERYBODY: Final = {hdrs.SERVER: SERVER_NAME, "Access-Control-Allow-Origin": "*"}
+_HEADERS: Final = CIMultiDict(
+    {**_FOR_EVERYBODY, hdrs.CONTENT_TYPE: "application/json", hdrs.CACHE_CONTROL: "public, max-age=300"}
+)
+_PREFLIGHT: Final = CIMultiDict(
+    {
+        **_FOR_EVERYBODY,
+        "Access-Control-Allow-Methods": _METHODS,
+        "Access-Control-Allow-Headers": "*",
+        "Access-Control-Max-Age": "86400",
+    }
+)
+_WRONG_METHOD: Final = Refusal(status=405, text="Method not allowed\n", allow=_METHODS)
+
+
+class Documents:
+    """JSON documents by the path where they stand, compared byte by byte."""
+
+    def __init__(self, by_path: Mapping[str, bytes]) -> None:
+        self._by_path = dict(by_path)
+
+    def replace(self, by_path: Mapping[str, bytes]) -> None:
+        """Have these and no other, in one step."""
+        self._by_path = dict(by_path)
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._by_path
+
+    def answer(self, method: str, path: str) -> web.Response:
+        """The document, or what a browser asks before it asks for it. Raises Refused for any other method."""
+        if method == hdrs.METH_OPTIONS:
+            return web.Response(status=204, headers=_PREFLIGHT)
+        if method not in (hdrs.METH_GET, hdrs.METH_HEAD):
+            raise Refused(_WRONG_METHOD)
+        return web.Response(body=self._by_path[path], headers=_HEADERS)

@@ -1,0 +1,265 @@
+"""The checks that a request passes before its body is read, in their order. Pure.
+
+What lives here: framing, `Host`, `Origin`, path, method, media types, declared length, headers sent twice; and what a
+request that fails one of them is told. What must not: sockets, JSON. What holds: a refusal is a constant, so that
+nothing a host sent can come back in it; and a request whose framing is in doubt ends its connection.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from aiohttp import HttpVersion, hdrs
+from aiohttp.http import HttpVersion10, HttpVersion11
+from multidict import CIMultiDictProxy, istr
+
+from taskgate.domain.versions import find_modern_revision
+from taskgate.protocol.vocabulary import SESSION_HEADER, VERSION_HEADER
+from taskgate.streams.messages import ListenerRefused, Verb
+from taskgate.telemetry import audit
+
+Headers = CIMultiDictProxy[str]
+
+_SESSION: Final = istr(SESSION_HEADER)
+_VERSION: Final = istr(VERSION_HEADER)
+_LAST_EVENT: Final = istr("Last-Event-ID")
+_VERBS: Final = {verb.value: verb for verb in Verb}
+_LONGEST_ID: Final = 256
+_NO_ID: Final = "?"
+"""Stands in for an id of a session or an event that cannot be one: never minted, so always unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """What a refused request is told. `reason` is of `taskgate_http_rejections_total`, or None where it has none."""
+
+    status: int
+    reason: str | None = None
+    text: str = ""
+    close: bool = False
+    allow: str | None = None
+
+
+BAD_REQUEST: Final = Refusal(status=400, text="Bad request\n", close=True)
+TOO_SLOW: Final = Refusal(status=408, text="Request not received in time\n", close=True)
+HEAD_TOO_LARGE: Final = Refusal(status=431, reason="header_too_large", text="Request head too large\n", close=True)
+BODY_TOO_LARGE: Final = Refusal(status=413, reason="body_too_large", text="Request body too large\n", close=True)
+NOT_IMPLEMENTED: Final = Refusal(status=501, text="Not implemented\n", close=True)
+WRONG_HTTP: Final = Refusal(status=505, text="HTTP/1.1 is spoken here\n", close=True)
+WRONG_EXPECTATION: Final = Refusal(status=417, text="Nothing but 100-continue can be expected\n")
+WRONG_HOST: Final = Refusal(status=421, reason="bad_host", text="No such host here: see server.allowed_hosts\n")
+WRONG_ORIGIN: Final = Refusal(
+    status=403, reason="bad_origin", text="Not for pages of this origin: see server.allowed_origins\n"
+)
+UNKNOWN_PATH: Final = Refusal(status=404, reason="unknown_path", text="No server is mounted at this path\n")
+WRONG_METHOD: Final = Refusal(status=405, text="Method not allowed\n", allow=", ".join(_VERBS))
+WRONG_MEDIA: Final = Refusal(status=415, reason="media_type", text="The body must be application/json in UTF-8\n")
+NOT_ACCEPTABLE: Final = Refusal(
+    status=406, reason="not_acceptable", text="Accept application/json or text/event-stream, for GET the latter\n"
+)
+NO_ROOM: Final = Refusal(status=503, reason=audit.NO_ROOM, text="The audit log has no room for the request\n")
+NO_BYTES: Final = Refusal(status=429, reason="bytes", text="Too many bytes of requests are in flight\n", close=True)
+SENT_TWICE: Final = Refusal(status=400, reason="header_mismatch", text="A header was sent twice\n")
+
+
+class Refused(ListenerRefused):
+    """A request does not get in."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.status)
+        self.refusal = refusal
+
+
+class Admission(NamedTuple):
+    """What the head of an admitted request says."""
+
+    verb: Verb
+    path: str
+    host_session: str | None
+    revision: str | None
+    accepts_json: bool
+    accepts_stream: bool
+    authorization: tuple[str, ...]
+    query: str
+    last_event_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Door:
+    """Whom the listener lets in. The names are in lower case; sizes are bytes."""
+
+    hosts: frozenset[str]
+    origins: frozenset[str]
+    is_mount: Callable[[str], bool]
+    max_body: int
+
+    def admit(self, method: str, target: str, version: HttpVersion, headers: Headers) -> Admission:
+        """What the head says, when it passes every check. Raises Refused by the first that it fails."""
+        check_framing(method, version, headers)
+        self._check_host(headers.get(hdrs.HOST, ""))
+        if hdrs.ORIGIN in headers:
+            self._check_origins(headers.getall(hdrs.ORIGIN))
+        path, _, query = target.partition("?")
+        if not self.is_mount(path):
+            raise Refused(UNKNOWN_PATH)
+        verb = _VERBS.get(method)
+        if verb is None:
+            raise Refused(WRONG_METHOD)
+        if verb is Verb.POST:
+            check_media(headers)
+        accepts_json, accepts_stream = check_accept(verb, headers)
+        if int(headers.get(hdrs.CONTENT_LENGTH, 0)) > self.max_body:
+            raise Refused(BODY_TOO_LARGE)
+        revision = _revision(headers)
+        if find_modern_revision(revision) is not None:
+            # In the stateless era there are neither sessions nor streams to take up: what says so is ignored (V-ERA-4).
+            host_session = last_event = None
+        else:
+            host_session = _id(_single(headers, _SESSION))
+            # An empty one is what a host without an event has to say.
+            last_event = _id(_single(headers, _LAST_EVENT) or None) if verb is Verb.GET else None
+        return Admission(
+            verb,
+            path,
+            host_session,
+            revision,
+            accepts_json,
+            accepts_stream,
+            tuple(headers.getall(hdrs.AUTHORIZATION, ())),
+            query,
+            last_event,
+        )
+
+    def greet(self, method: str, version: HttpVersion, headers: Headers) -> None:
+        """Let in whoever asks for what everybody may have. Raises Refused for doubtful framing and another host."""
+        check_framing(method, version, headers)
+        self._check_host(headers.get(hdrs.HOST, ""))
+
+    def _check_host(self, host: str) -> None:
+        if host not in self.hosts and host.lower() not in self.hosts:
+            raise Refused(WRONG_HOST)
+
+    def _check_origins(self, origins: list[str]) -> None:
+        if any(origin.lower() not in self.origins for origin in origins):
+            raise Refused(WRONG_ORIGIN)
+
+
+def path_of(target: str) -> str:
+    """The request target without its query, compared byte by byte and never decoded."""
+    return target.partition("?")[0] if "?" in target else target
+
+
+def head_size(target: str, fields: tuple[tuple[bytes, bytes], ...]) -> int:
+    """How many bytes the head took, within a few: spacing around values is not counted."""
+    return len(target) + sum(len(name) + len(value) + len(": \r\n") for name, value in fields)
+
+
+def check_framing(method: str, version: HttpVersion, headers: Headers) -> None:
+    """Refuse what two parsers could read in two ways, and everything that would change the protocol."""
+    if version not in (HttpVersion11, HttpVersion10):
+        raise Refused(WRONG_HTTP)
+    if hdrs.TRANSFER_ENCODING in headers:
+        if version == HttpVersion10:
+            raise Refused(BAD_REQUEST)
+        if headers[hdrs.TRANSFER_ENCODING].lower() != "chunked":
+            raise Refused(NOT_IMPLEMENTED)
+    if hdrs.UPGRADE in headers or method == hdrs.METH_CONNECT:
+        raise Refused(NOT_IMPLEMENTED)
+    if hdrs.EXPECT in headers and headers[hdrs.EXPECT].lower() != "100-continue":
+        raise Refused(WRONG_EXPECTATION)
+
+
+def check_media(headers: Headers) -> None:
+    """Refuse a body that does not say it is JSON in UTF-8, as it is."""
+    kind = headers.get(hdrs.CONTENT_TYPE, "")
+    if kind != "application/json" and not _is_json(kind):
+        raise Refused(WRONG_MEDIA)
+    if any(coding.lower() != "identity" for coding in headers.getall(hdrs.CONTENT_ENCODING, ())):
+        raise Refused(WRONG_MEDIA)
+
+
+def check_accept(verb: Verb, headers: Headers) -> tuple[bool, bool]:
+    """Whether the host takes JSON and an event stream. Refuses a host that takes nothing its method could bring."""
+    accept = ",".join(headers.getall(hdrs.ACCEPT, ()))
+    accepted = _USUAL_ACCEPTS.get(accept) or read_accept(accept)
+    accepts_json, accepts_stream = accepted
+    if verb is Verb.GET and not accepts_stream:
+        raise Refused(NOT_ACCEPTABLE)
+    if verb is Verb.POST and not (accepts_json or accepts_stream):
+        raise Refused(NOT_ACCEPTABLE)
+    return accepted
+
+
+def read_accept(accept: str) -> tuple[bool, bool]:
+    """Whether JSON and event streams are acceptable; an empty value says nothing, and so excludes nothing.
+
+    The most specific range that matches decides; q=0 excludes, every other weight counts alike.
+    """
+    wanted: dict[str, bool] = {}
+    for element in accept.split(","):
+        media, *parameters = (part.strip().lower() for part in element.split(";"))
+        if media:
+            wanted[media] = wanted.get(media, False) or not any(_is_zero_weight(each) for each in parameters)
+    if not wanted:
+        return True, True
+    anything = wanted.get("*/*", False)
+    return (
+        wanted.get("application/json", wanted.get("application/*", anything)),
+        wanted.get("text/event-stream", wanted.get("text/*", anything)),
+    )
+
+
+def _is_zero_weight(parameter: str) -> bool:
+    name, _, value = parameter.partition("=")
+    value = value.strip()
+    return name.strip() == "q" and value.startswith("0") and not value.strip("0.")
+
+
+def _is_json(kind: str) -> bool:
+    media, *parameters = (part.strip().lower() for part in kind.split(";"))
+    charsets = (
+        value.strip(' "') for name, _, value in (each.partition("=") for each in parameters) if name == "charset"
+    )
+    return media == "application/json" and all(charset == "utf-8" for charset in charsets)
+
+
+def _single(headers: Headers, name: istr) -> str | None:
+    values = headers.getall(name, None)
+    if values is None:
+        return None
+    if len(values) > 1:
+        raise Refused(SENT_TWICE)
+    return values[0]
+
+
+def _revision(headers: Headers) -> str | None:
+    values = headers.getall(_VERSION, ())
+    if len(values) <= 1:
+        return values[0] if values else None
+    # The stateless era has an error of its own for this, which comes once it is known what it answers.
+    modern = next((value for value in values if find_modern_revision(value) is not None), None)
+    if modern is None:
+        raise Refused(SENT_TWICE)
+    return modern
+
+
+def _id(text: str | None) -> str | None:
+    """The id as sent; whatever cannot be one becomes one that is unknown, so that no store meets it."""
+    if text is None:
+        return None
+    visible = text.isascii() and text.isprintable() and " " not in text
+    return text if visible and 0 < len(text) <= _LONGEST_ID else _NO_ID
+
+
+_USUAL_ACCEPTS: Final = {
+    accept: read_accept(accept)
+    for accept in (
+        "application/json, text/event-stream",
+        "text/event-stream, application/json",
+        "application/json,text/event-stream",
+        "application/json",
+        "text/event-stream",
+        "*/*",
+    )
+}
+"""What hosts really send, read once."""

@@ -1,0 +1,230 @@
+"""The public listener: where hosts connect.
+
+What lives here: opening, draining and closing. What must not: what happens on a connection (`protocol`) or to a request
+(`endpoint`). What holds: after `close` no socket, task or stream of the listener is left, whatever its hosts do.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+
+from aiohttp import web
+
+from taskgate.clock import Clock, Entropy, SystemEntropy
+from taskgate.listener.acceptor import Acceptor
+from taskgate.listener.body import Bodies
+from taskgate.listener.documents import Documents
+from taskgate.listener.door import Door, Refusal
+from taskgate.listener.endpoint import Endpoint
+from taskgate.listener.patience import HEAD_TIMEOUT, WRITE_TIMEOUT, Bounds
+from taskgate.listener.peers import ForwardedHeader, Network, Peers
+from taskgate.listener.protocol import FIRST_REQUEST, HostConnection
+from taskgate.listener.stream import Terms
+from taskgate.listener.tls import Certificates, TlsSettings
+from taskgate.listener.visits import Visits
+from taskgate.listener.wire import TlsWire
+from taskgate.streams.messages import Answer
+from taskgate.telemetry.audit import Audit, NoTrail, Trail
+
+_LAST_ANSWERS = 1.0
+"""Seconds in which an answer that is known by now reaches its host, before that is sent elsewhere for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerSettings:
+    """What an operator decides about the listener; sizes are bytes, names as `names` makes them."""
+
+    allowed_hosts: frozenset[str]
+    allowed_origins: frozenset[str]
+    max_body: int
+    max_header: int
+    read_timeout: timedelta
+    idle_timeout: timedelta
+    sse_keepalive: timedelta
+    trusted_proxies: tuple[Network, ...] = ()
+    forwarded_header: ForwardedHeader = "x-forwarded-for"
+    tls: TlsSettings | None = None
+    head_timeout: timedelta = HEAD_TIMEOUT
+    write_timeout: timedelta = WRITE_TIMEOUT
+
+
+class PublicListener:
+    """Serves hosts on one address, from `start` to `close`."""
+
+    def __init__(
+        self,
+        settings: ListenerSettings,
+        *,
+        answer: Answer,
+        documents: Mapping[str, bytes],
+        is_mount: Callable[[str], bool],
+        audit: Audit,
+        clock: Clock,
+        entropy: Entropy | None = None,
+        trail: Trail | None = None,
+    ) -> None:
+        """`answer` is the engine; `is_mount` tells whether a path, byte by byte, leads to a server now.
+
+        `documents` are for everybody, by their paths. `trail` has a record of every request, where there is one.
+        """
+        self._bounds = Bounds(
+            max_header=settings.max_header,
+            idle_timeout=settings.idle_timeout,
+            head_timeout=settings.head_timeout,
+            write_timeout=settings.write_timeout,
+        )
+        self._documents = Documents(documents)
+        self._endpoint = Endpoint(
+            door=Door(
+                hosts=settings.allowed_hosts,
+                origins=settings.allowed_origins,
+                is_mount=is_mount,
+                max_body=settings.max_body,
+            ),
+            documents=self._documents,
+            engine=answer,
+            visits=Visits(Peers(settings.trusted_proxies, settings.forwarded_header), entropy or SystemEntropy()),
+            audit=audit,
+            trail=trail or NoTrail(),
+            clock=clock,
+            max_header=settings.max_header,
+            terms=Terms(
+                audit=audit,
+                bodies=Bodies(max_body=settings.max_body, read_timeout=settings.read_timeout),
+                silence=settings.sse_keepalive.total_seconds(),
+            ),
+        )
+        self._tls = settings.tls
+        self._certificates: Certificates | None = None
+        self._connections: _Connections | None = None
+        self._acceptor: Acceptor | None = None
+
+    async def start(self, bound: socket.socket) -> tuple[str, int]:
+        """Listen on a socket that is bound already, and own it; the address it has.
+
+        Bound before, because which names the listener answers to depends on its port. Raises TlsRefused.
+        """
+        self._connections = connections = _Connections(self._endpoint, self._bounds)
+        factory: Callable[[], asyncio.Protocol] = connections
+        if self._tls is not None:
+            self._certificates = certificates = Certificates(self._tls)
+            certificates.load()
+            factory = partial(connections.behind_tls, certificates, self._tls.handshake_timeout)
+        self._acceptor = Acceptor(bound, factory)
+        if self._certificates is not None:
+            self._certificates.watch()
+        host, port, *_ = bound.getsockname()
+        return host, port
+
+    def show(self, documents: Mapping[str, bytes]) -> None:
+        """Have other documents for everybody, by their paths."""
+        self._documents.replace(documents)
+
+    def active(self) -> dict[tuple[str], int]:
+        """How many requests are being answered, by the label of their route; safe on any thread."""
+        return self._endpoint.active()
+
+    def retire(self) -> None:
+        """Serve on, but have each answer end its connection, so that hosts find another gateway in good time."""
+        if self._connections is not None:
+            self._connections.retire()
+
+    def turn_away(self) -> None:
+        """Have no further connection begin, before `stop_accepting`: those that are being made can be taken up."""
+        if self._acceptor is not None:
+            self._acceptor.turn_away()
+
+    def stop_accepting(self) -> None:
+        """Refuse new connections. Those that are open go on, and so do those that were made, but not taken up yet."""
+        if self._acceptor is not None:
+            self._acceptor.stop()
+
+    def wind_down(self) -> None:
+        """End what hosts can have elsewhere: connections without a request, and streams that go on somewhere else."""
+        if self._connections is not None:
+            self._connections.wind_down()
+
+    async def close(self, grace: timedelta) -> None:
+        """End GET streams, give what is under way `grace` to finish, then drop what is left. May be called again."""
+        if self._certificates is not None:
+            self._certificates.close()
+        if self._acceptor is None or self._connections is None:
+            return
+        self._acceptor.stop()
+        await self._acceptor.settle()
+        await self._connections.close(grace.total_seconds())
+
+
+class _Connections(web.Server):
+    """Makes a connection of each that is accepted, and knows those that are open."""
+
+    def __init__(self, endpoint: Endpoint, bounds: Bounds) -> None:
+        super().__init__(endpoint.answer)
+        self._bounds = bounds
+        self._note_garbage: Callable[[web.BaseRequest, Refusal], None] = endpoint.note_garbage
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._open: set[HostConnection] = set()
+        self._wires: set[TlsWire] = set()
+        self._retired = self._closing = False
+
+    def __call__(self) -> HostConnection:
+        return HostConnection(self, self._bounds, self._tasks, self._note_garbage)
+
+    def behind_tls(self, certificates: Certificates, timeout: timedelta) -> TlsWire:
+        """A connection that is none of these before its handshake is done, for which it has `timeout`."""
+        return TlsWire(certificates.context, self, timeout, self._wires)
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        """Know a connection, from the moment on that it can be lost: none else is waited for."""
+        super().connection_made(handler, transport)
+        assert isinstance(handler, HostConnection)
+        handler.leaving = self._retired
+        self._open.add(handler)
+        if self._closing:
+            # Its handshake began before.
+            handler.wind_down()
+
+    def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
+        """See the base class."""
+        super().connection_lost(handler, exc)
+        assert isinstance(handler, HostConnection)
+        self._open.discard(handler)
+
+    def retire(self) -> None:
+        """See PublicListener."""
+        self._retired = True
+        for connection in self._open:
+            connection.leaving = True
+
+    def wind_down(self) -> None:
+        """End every connection after the exchange under way, at once where there is none."""
+        self._closing = True
+        for wire in self._wires:
+            wire.hurry(FIRST_REQUEST)
+        for connection in list(self._open):
+            connection.wind_down()
+
+    async def close(self, grace: float) -> None:
+        """End every connection, and every exchange, those of departed hosts too."""
+        self.wind_down()
+        brief = min(grace, _LAST_ANSWERS)
+        await self._settled(brief)
+        for connection in list(self._open):
+            if connection.exchange is not None:
+                connection.exchange.send_elsewhere()
+        await self._settled(grace - brief)
+        for connection in list(self._open):
+            connection.drop()
+        for wire in list(self._wires):
+            wire.abort()
+        for task in self._tasks:
+            task.cancel()
+        await self._settled(None)
+
+    async def _settled(self, patience: float | None) -> None:
+        ends = {*self._tasks, *(connection.lost for connection in self._open), *(wire.lost for wire in self._wires)}
+        if ends:
+            await asyncio.wait(ends, timeout=patience)

@@ -1,0 +1,306 @@
+"""One exchange with a host, and the event stream it may become.
+
+What lives here: the listener's side of the engine's `Exchange`. What must not: when to stream, or what to say. What
+holds: a stream is written by one task of its own, but for messages that leave while it waits and the host keeps up; its
+headers leave at once, silence is broken by comments, and a host that has left or does not read closes the feed, so that
+its writers learn. A stream that can be taken up again outlives its exchange: the connection is all that ends with it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aiohttp import HttpVersion, hdrs, web
+from aiohttp.http import HttpVersion11
+from multidict import CIMultiDict
+
+from taskgate.jsontext.large import MessageText
+from taskgate.listener.body import Bodies
+from taskgate.listener.protocol import SERVER_NAME, HostConnection
+from taskgate.protocol import sse
+from taskgate.streams.bytes_in_flight import BytesInFlight
+from taskgate.streams.feed import Feed, LastingFeed
+from taskgate.streams.line import Line
+from taskgate.streams.messages import UNKNOWN, Inbound, Verb
+from taskgate.streams.trails import Opener
+from taskgate.telemetry import visit
+from taskgate.telemetry.audit import Audit, StreamEnded, StreamOpened
+
+_HEADERS: Final = CIMultiDict(
+    {
+        hdrs.CONTENT_TYPE: "text/event-stream",
+        hdrs.CACHE_CONTROL: "no-cache",
+        "X-Accel-Buffering": "no",
+        hdrs.SERVER: SERVER_NAME,
+    }
+)
+
+_LONG_PIECE: Final = 256 * 1024
+"""Bytes of an event that leave at once; what is longer leaves in pieces."""
+
+_log = logging.getLogger("taskgate.listener")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What is the same for all exchanges of a listener; `silence` is how many seconds a stream may say nothing."""
+
+    audit: Audit
+    bodies: Bodies
+    silence: float
+
+
+class HostExchange:
+    """One request of a host, as the engine is offered it. `asked` tells whether the engine wanted the body.
+
+    Whoever has it do something, it does that for the visit in which it was made.
+    """
+
+    __slots__ = (
+        "_feed",
+        "_finished",
+        "_forget",
+        "_gone",
+        "_has_answer",
+        "_has_last",
+        "_http",
+        "_inbound",
+        "_line",
+        "_payer",
+        "_response",
+        "_terms",
+        "_trails",
+        "_visit",
+        "_writer",
+        "address",
+        "asked",
+        "held",
+    )
+
+    def __init__(self, http: web.BaseRequest, inbound: Inbound, terms: Terms, address: str = UNKNOWN) -> None:
+        self.asked = False
+        self.address = address
+        self._visit = visit.current()
+        self._http = http
+        self._inbound = inbound
+        self._terms = terms
+        self._gone = False
+        self._finished = False
+        self._has_last = False
+        self._has_answer = False
+        self._forget: list[Callable[[], None]] = []
+        self._trails: Opener | None = None
+        self._feed: Feed | None = None
+        self._line: Line | None = None
+        self._response: web.StreamResponse | None = None
+        self._writer: asyncio.Task[None] | None = None
+        self._payer: tuple[BytesInFlight, str] | None = None
+        self.held = 0
+        """Bytes that are counted until the answer has left."""
+
+    @property
+    def inbound(self) -> Inbound:
+        """What came in."""
+        return self._inbound
+
+    @property
+    def version(self) -> HttpVersion:
+        """The HTTP that the host speaks."""
+        return self._http.version
+
+    def body(self, budget: BytesInFlight, caller: str) -> Coroutine[Any, Any, bytes]:
+        """The whole body, to be awaited. Raises Refused then, of which this exchange ends. See Exchange."""
+        self.asked = True
+        self._payer = budget, caller
+        return self._terms.bodies.receive(self._http, budget, caller)
+
+    def hold(self, size: int) -> None:
+        """See Exchange."""
+        assert self._payer is not None, "only what has a body has an answer that counts"
+        budget, caller = self._payer
+        budget.add(caller, size)
+        self.held += size
+
+    def release(self) -> None:
+        """The answer has left, or its host has. May be called again."""
+        if self.held and self._payer is not None:
+            budget, caller = self._payer
+            held, self.held = self.held, 0
+            budget.give(caller, held)
+
+    def stream(self) -> Feed:
+        """Turn the answer into an event stream; closed from the start where the host has left."""
+        if self._feed is None:
+            # Of a stream that never began nobody has an id to take it up with.
+            self._feed = Feed() if self._gone else self._begun(Line(pass_on=self._pass_on))
+        return self._feed
+
+    def keep(self, trails: Opener) -> None:
+        """Should there be a stream, let it be one of these."""
+        self._trails = trails
+
+    def resume(self, feed: Feed, missed: Sequence[bytes]) -> bool:
+        """Carry a stream that there is, unless the host has left."""
+        if self._gone:
+            return False
+        line = Line(pass_on=self._pass_on)
+        self._feed = feed
+        feed.attach(line, missed)
+        self._open(line)
+        return True
+
+    def when_gone(self, forget: Callable[[], None]) -> None:
+        """Call `forget` once if the host leaves before the answer; at once if it has left already. See Exchange."""
+        if not self._gone:
+            self._forget.append(forget)
+        elif isinstance(self._feed, LastingFeed):
+            self._feed.when_given_up(forget)
+        else:
+            forget()
+
+    def host_left(self) -> None:
+        """Nobody will read the answer here: end the stream, and tell whoever waits for the host's sake. Once.
+
+        A host that has all of its answer may leave before we are done with it: it left after the answer.
+        """
+        self._gone = True
+        with visit.within(self._visit):
+            self._part()
+            waiting, self._forget = self._forget, []
+            for forget in () if self._has_answer else waiting:
+                self.when_gone(forget)
+
+    def settle(self) -> None:
+        """The answer leaves right now, and not as a stream: a host whose connection has ended by now has no answer."""
+        if self._forget and (self._http.transport is None or self._http.transport.is_closing()):
+            self.host_left()
+
+    def wind_down(self) -> None:
+        """A host's GET stream ends only when somebody ends it; that of a call, wherever it is carried, by itself."""
+        carries_call = isinstance(self._feed, LastingFeed) and self._feed.is_of_call
+        if self._inbound.verb is Verb.GET and not carries_call:
+            if self._feed is not None and self._line is not None and not self._line.closed:
+                self._feed.close()
+            self.host_left()
+
+    def send_elsewhere(self) -> None:
+        """A stream that another process can go on with is not waited for: its host is to come back, and finds that."""
+        feed = self._feed
+        if isinstance(feed, LastingFeed) and feed.is_movable and self._line is not None and feed.line is self._line:
+            # Nothing holds the connection any longer, so its answer may end in good order.
+            self._finished = True
+            feed.close()
+            self.host_left()
+            feed.give_up()
+
+    @property
+    def streams(self) -> bool:
+        """Whether the answer has become an event stream."""
+        return self._writer is not None
+
+    async def finish(self, last: MessageText | None) -> web.StreamResponse:
+        """End the stream, which there is, after `last`; one that is only carried here goes on elsewhere."""
+        assert self._writer is not None
+        assert self._feed is not None
+        assert self._response is not None
+        self._finished = True
+        self._has_last = last is not None and self._line is not None and not self._line.closed
+        if self._inbound.verb is Verb.POST:
+            self._feed.finish(last)
+        elif last is not None and self._line is not None and not self._line.closed:
+            self._feed.put_now(last)
+        self._part()
+        await asyncio.wait([self._writer])
+        return self._response
+
+    async def abandon(self) -> None:
+        """Stop writing, wherever the stream stands."""
+        self.release()
+        if self._writer is not None:
+            self._writer.cancel()
+            await asyncio.wait([self._writer])
+
+    def _begun(self, line: Line) -> Feed:
+        if self._trails is None:
+            feed = Feed(line)
+        else:
+            feed = self._trails.open("g" if self._inbound.verb is Verb.GET else "p", line)
+        self._open(line)
+        return feed
+
+    def _part(self) -> None:
+        """The stream has this connection no more."""
+        if self._feed is not None and self._line is not None:
+            self._feed.lost(self._line)
+
+    def _open(self, line: Line) -> None:
+        self._line = line
+        self._response = response = web.StreamResponse(headers=_HEADERS)
+        connection = self._http.protocol
+        assert isinstance(connection, HostConnection)
+        # Without chunks only the end of the connection marks the end of the stream.
+        if connection.leaving or self._http.version != HttpVersion11:
+            response.force_close()
+        with visit.within(self._visit):
+            self._terms.audit.record(StreamOpened("downstream", self._kind))
+            self._writer = asyncio.get_running_loop().create_task(self._write_while_read(response, line))
+            self._writer.add_done_callback(self._ended)
+
+    async def _write_while_read(self, response: web.StreamResponse, line: Line) -> None:
+        try:
+            await self._write(response, line)
+        except ConnectionError as left:
+            # It is kept until cycles are collected, and its frames have what was written.
+            left.__traceback__ = None
+
+    async def _write(self, response: web.StreamResponse, line: Line) -> None:
+        await response.prepare(self._http)
+        while not line.drained:
+            piece = await line.next(self._terms.silence)
+            if piece is not None:
+                await self._put(response, piece)
+            elif not line.closed:
+                await self._put(response, sse.KEEP_ALIVE)
+        self._has_answer = self._has_last
+        if self._finished or self._inbound.verb is Verb.GET:
+            await response.write_eof()
+        elif self._http.transport is not None:
+            # The call goes on, and nothing else could be asked on this connection before it ends: not even a host that
+            # is as quick as it likes is to try that, which the end of the answer would invite it to.
+            self._http.transport.close()
+
+    def _pass_on(self, piece: bytes) -> bool:
+        """Write a piece where the writer would only do the same a moment later; it waits, so the head has left."""
+        http, transport = self._http, self._http.transport
+        if http.version != HttpVersion11 or transport is None or transport.is_closing() or http.protocol.writing_paused:
+            return False
+        transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+        return True
+
+    async def _put(self, response: web.StreamResponse, piece: bytes) -> None:
+        if len(piece) > _LONG_PIECE:
+            await self._put_long(response, memoryview(piece))
+            return
+        await response.write(piece)
+        # aiohttp waits for a slow host after every 64 KiB only: small pieces would pile up behind one that has stopped.
+        await self._http.writer.drain()
+
+    async def _put_long(self, response: web.StreamResponse, whole: memoryview) -> None:
+        for at in range(0, len(whole), _LONG_PIECE):
+            await response.write(whole[at : at + _LONG_PIECE])
+            await self._http.writer.drain()
+            # A host that takes all at once would keep everybody else waiting.
+            await asyncio.sleep(0)
+
+    def _ended(self, writer: asyncio.Task[None]) -> None:
+        self._part()
+        self._terms.audit.record(StreamEnded("downstream", self._kind))
+        error = None if writer.cancelled() else writer.exception()
+        if error is not None:
+            _log.error("a stream failed", extra={"error": type(error).__name__})
+
+    @property
+    def _kind(self) -> str:
+        return "get" if self._inbound.verb is Verb.GET else "response"

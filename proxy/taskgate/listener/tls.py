@@ -1,0 +1,170 @@
+"""TLS of the public listener: what its handshakes are made with, read from files again when these change.
+
+What lives here: the settings, the context they make, and the watch over the files. What must not: connections (`wire`).
+What holds: a context is of one pair of files that belong together, or it is never used; nothing of a key and no path is
+in any message.
+"""
+
+import asyncio
+import os
+import ssl
+import stat
+from dataclasses import dataclass
+from datetime import timedelta
+from logging import getLogger
+from pathlib import Path
+from typing import Final, Literal
+
+from taskgate.system.secret_files import ADVICE, is_exposed
+
+LOOK_INTERVAL: Final = timedelta(seconds=5)
+"""How often the files are looked at."""
+HANDSHAKE_TIMEOUT: Final = timedelta(seconds=10)
+
+_KEY: Final = "server.tls.key_file"
+_VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+_DEMANDS: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
+
+_log = getLogger("taskgate.listener")
+
+_Sight = tuple[int, ...] | None
+
+
+class TlsRefused(Exception):
+    """The files cannot be used. The text is for the operator: it names the key of the configuration, and no path."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsSettings:
+    """What an operator decides about TLS; `client_ca_file` is there unless `client_auth` is none."""
+
+    cert_file: Path
+    key_file: Path
+    min_version: Literal["1.2", "1.3"] = "1.2"
+    client_auth: Literal["none", "optional", "require"] = "none"
+    client_ca_file: Path | None = None
+    handshake_timeout: timedelta = HANDSHAKE_TIMEOUT
+    look_interval: timedelta = LOOK_INTERVAL
+
+    @property
+    def files(self) -> tuple[tuple[str, Path], ...]:
+        """The files with their keys."""
+        named = ("cert_file", self.cert_file), ("key_file", self.key_file), ("client_ca_file", self.client_ca_file)
+        return tuple((f"server.tls.{key}", path) for key, path in named if path is not None)
+
+
+class Certificates:
+    """The context for new handshakes, from `load` on.
+
+    Files that changed are read again, on the loop: they are small and local. What cannot be used is passed over, and
+    told once per change, when it was found twice: a new certificate is there a moment before its key.
+    """
+
+    def __init__(self, settings: TlsSettings) -> None:
+        self._settings = settings
+        self._context: ssl.SSLContext | None = None
+        self._loaded: tuple[_Sight, ...] = ()
+        self._refused: tuple[_Sight, ...] | None = None
+        self._told: tuple[_Sight, ...] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """Of the newest pair that could be used; connections keep the one that they began with."""
+        assert self._context is not None, "only what is loaded has a context"
+        return self._context
+
+    def load(self) -> None:
+        """Read the files for the first time. Raises TlsRefused."""
+        self._loaded = self._seen()
+        self._context = made_context(self._settings)
+
+    def watch(self) -> None:
+        """Look at the files from now on, until `close`."""
+        interval = self._settings.look_interval.total_seconds()
+        self._timer = asyncio.get_running_loop().call_later(interval, self._look)
+
+    def close(self) -> None:
+        """Look no more. May be called again."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        self.watch()
+        # Before they are read: what changes meanwhile is found changed by the next look.
+        seen = self._seen()
+        if seen == self._loaded:
+            self._refused = self._told = None
+            return
+        try:
+            self._context = made_context(self._settings)
+        except TlsRefused as refusal:
+            if self._refused == seen and self._told != seen:
+                self._told = seen
+                _log.warning("the new certificate is not used", extra={"reason": str(refusal)})
+            self._refused = seen
+            return
+        self._loaded, self._refused, self._told = seen, None, None
+        _log.info("the new certificate is used")
+
+    def _seen(self) -> tuple[_Sight, ...]:
+        """What tells one content of the files from another; the time of change tells of permissions too."""
+        return tuple(_sight(path) for _, path in self._settings.files)
+
+
+def made_context(settings: TlsSettings) -> ssl.SSLContext:
+    """A context for the server's side of handshakes. Raises TlsRefused."""
+    for key, path in settings.files:
+        _check_readable(key, path)
+    # Not the library's default: that one writes keys of connections to a file which a variable names.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = _VERSIONS[settings.min_version]
+    # A host that may negotiate again and again makes us pay for it.
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        context.load_cert_chain(settings.cert_file, settings.key_file, password=_no_passphrase)
+    except OSError as error:
+        raise TlsRefused(_blame(error)) from None
+    if settings.client_ca_file is not None:
+        try:
+            context.load_verify_locations(settings.client_ca_file)
+        except OSError:
+            raise TlsRefused("server.tls.client_ca_file holds no certificate that can be used") from None
+    context.verify_mode = _DEMANDS[settings.client_auth]
+    return context
+
+
+def _check_readable(key: str, path: Path) -> None:
+    try:
+        # Opening a pipe would wait for whoever writes to it.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise TlsRefused(f"{key} is not a file")
+        with path.open("rb") as file:
+            exposed = key == _KEY and is_exposed(path, os.fstat(file.fileno()).st_mode, key)
+    except OSError as error:
+        raise TlsRefused(f"{key} cannot be read: {os.strerror(error.errno or 0).lower()}") from None
+    if exposed:
+        raise TlsRefused(f"{key} {ADVICE}")
+
+
+def _no_passphrase() -> bytes:
+    """Without this the library would ask for one at the terminal."""
+    raise TlsRefused("server.tls.key_file is protected by a passphrase, for which nobody can be asked")
+
+
+def _blame(error: OSError) -> str:
+    reason = getattr(error, "reason", None)
+    if reason == "KEY_VALUES_MISMATCH":
+        return "server.tls.key_file is not the key of the certificate in server.tls.cert_file"
+    detail = f": {reason.replace('_', ' ').lower()}" if isinstance(reason, str) else ""
+    return f"server.tls.cert_file and server.tls.key_file hold no certificate and key that can be used{detail}"
+
+
+def _sight(path: Path) -> _Sight:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -1,0 +1,269 @@
+"""Hosts of the initialize era: what their messages ask, and how they are answered. Pure; holds no session.
+
+What differs between the revisions of the era is one fact: only 2025-11-25 has tasks. A host of any other one, or at a
+mount that offers none, is served as if tasks did not exist.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from taskgate.domain.listing import ListedTask
+from taskgate.domain.record import Faulted, InputRequest, RequestId, Succeeded, TaskId, TaskRecord
+from taskgate.domain.versions import NEWEST, Era, Peer, era_of, find_revision
+from taskgate.errors import InvalidParams, SessionRequired, UnknownMethod
+from taskgate.jsontext.edits import dump, insertion, splice
+from taskgate.jsontext.large import LargeJson, MessageText, around
+from taskgate.jsontext.spans import Members, RawJson
+from taskgate.protocol import faults
+from taskgate.protocol import vocabulary as words
+from taskgate.protocol.amending import changed, edits_of, never_in_sessions
+from taskgate.protocol.base import (
+    Answer,
+    AnswerPing,
+    AwaitTask,
+    CallTool,
+    CancelCall,
+    CancelTask,
+    Foreign,
+    GetTask,
+    Ignore,
+    Intent,
+    ListTasks,
+    OpenSession,
+    Question,
+    Relay,
+    Server,
+    SupportOf,
+)
+from taskgate.protocol.envelope import Message, Notification, Request, Response
+from taskgate.protocol.extensions import ExtensionPolicy
+from taskgate.protocol.hiding import without_hidden
+from taskgate.protocol.jsonrpc import error_text, is_id, notification_text, readdressed, result_text
+from taskgate.protocol.legacy import questions, results
+from taskgate.protocol.legacy.capabilities import allows
+from taskgate.protocol.legacy.filters import FILTER_CAPABILITY, listing_of
+from taskgate.protocol.legacy.params import cursor_of, kept, passage, task_wish
+from taskgate.protocol.legacy.results import NO_TASK
+from taskgate.protocol.legacy.tasks import create_result, list_result, related_result, task_object
+from taskgate.protocol.legacy.tools import amend_tools, fitting_tools
+from taskgate.protocol.reading import (
+    check_capabilities,
+    kept_info,
+    meta_of,
+    task_id,
+    text_member,
+    tool_name,
+    value_of,
+)
+from taskgate.protocol.repeats import repeat_key
+from taskgate.protocol.welcomes import gateway_info, welcome_of
+
+TASK_CAPABILITY = '{"cancel":{},"requests":{"tools":{"call":{}}}}'
+LISTING_CAPABILITY = f'{{"cancel":{{}},"list":{{"filter":{FILTER_CAPABILITY}}},"requests":{{"tools":{{"call":{{}}}}}}}}'
+"""What is declared to a host with tasks; `list` only where callers can be told apart (L-CAP-2)."""
+
+
+class LegacyDownstream:
+    """The translator for hosts of the initialize era. `version` is the gateway's own, told in the welcome.
+
+    `lists` tells whether callers can be told apart, so that each may list what is its own.
+    """
+
+    def __init__(self, version: str, *, lists: bool = False) -> None:
+        self._lists = lists
+        self._tasks = LISTING_CAPABILITY if lists else TASK_CAPABILITY
+        self._version = version
+
+    def decode(self, message: Message, peer: Peer | None, *, offers_tasks: bool, extensions: ExtensionPolicy) -> Intent:
+        match message:
+            case Request(method=words.INITIALIZE):
+                return _open_session(message)
+            case _ if peer is None:
+                raise SessionRequired("The message needs a session: send initialize first")
+            case Request():
+                has_tasks = offers_tasks and peer.revision.has_tasks
+                return _read_request(message, has_tasks=has_tasks, lists=self._lists, extensions=extensions)
+            case Notification(method=words.NOTE_CANCELLED):
+                id_ = value_of(message.params, "requestId")
+                return CancelCall(request=id_) if is_id(id_) else Ignore()
+            case Notification():
+                return questions.read_notice(message)
+        return questions.read_answer(message)
+
+    def welcome(
+        self,
+        intent: OpenSession,
+        server: Server,
+        *,
+        offers_tasks: bool,
+        extensions: ExtensionPolicy,
+        info: RawJson | None = None,
+    ) -> str:
+        has_tasks = offers_tasks and intent.peer.revision.has_tasks
+        put = {
+            "protocolVersion": dump(intent.peer.revision.value),
+            "capabilities": _capabilities(server, self._tasks if has_tasks else None, extensions),
+            # A welcome of this era has one, whether the server says who it is or not.
+            "serverInfo": info or server.info or gateway_info(self._version),
+        }
+        return result_text(intent.id, welcome_of(server, put, self._version))
+
+    def pong(self, id: RequestId) -> str:
+        return result_text(id, "{}")
+
+    def answer(self, id: RequestId, response: Response, foreign: Foreign | None = None) -> str:
+        if foreign is not None:
+            return results.answer(id, response, foreign)
+        found = None if response.result is None else response.result.members
+        if response.result is None or not found or "_meta" not in found or not _has_foreign_keys(found):
+            return readdressed(response, id)
+        return splice(response.text, [(*response.id_span, dump(id)), *edits_of(found, response.result.start, NO_TASK)])
+
+    def tools(
+        self,
+        id: RequestId,
+        response: Response,
+        support: SupportOf | None,
+        shows: Callable[[str], bool] | None = None,
+        foreign: Foreign | None = None,
+    ) -> str:
+        if response.result is None or (foreign is not None and not results.is_complete(response)):
+            return self.answer(id, response, foreign)
+        page = response.text[response.result.start : response.result.end]
+        if foreign is not None:
+            page = fitting_tools(page)
+        elif response.result.members is not None and _has_foreign_keys(response.result.members):
+            page = changed(page, NO_TASK)
+        if shows is not None:
+            page = without_hidden(page, shows)
+        return result_text(id, amend_tools(page, support))
+
+    def notice(self, notification: Notification, token: RequestId | None, task: TaskId | None = None) -> str:
+        return questions.notice_text(notification, token, task)
+
+    def progress(self, token: RequestId, done: float, message: str, task: TaskId | None = None) -> str:
+        return questions.progress_text(token, done, message, task)
+
+    def question(self, id: str, question: Question) -> str:
+        return questions.question_text(id, question)
+
+    def input_id(self, task: TaskId, key: str) -> str:
+        return questions.input_id(task, key)
+
+    def input_of(self, id: str) -> tuple[TaskId, str] | None:
+        return questions.input_of(id)
+
+    def wants_task(self, params: RawJson) -> bool:
+        return questions.wants_task(params)
+
+    def settles(self, method: str, params: RawJson, answer: Answer) -> str | None:
+        return questions.settled_by(method, params, answer)
+
+    def input_request(self, record: TaskRecord, request: InputRequest) -> str:
+        return questions.input_text(record.id, request)
+
+    def withdrawal(self, id: str, reason: str) -> str:
+        return questions.withdrawal_text(id, reason)
+
+    def takes(self, peer: Peer, method: str, params: RawJson) -> bool:
+        return allows(peer, method, params)
+
+    def task_created(self, id: RequestId, record: TaskRecord, response: str | None) -> str:
+        return result_text(id, create_result(record, response))
+
+    def task_state(self, id: RequestId, record: TaskRecord) -> str:
+        return result_text(id, task_object(record))
+
+    def task_page(self, id: RequestId, tasks: Sequence[ListedTask], cursor: str | None) -> str:
+        return result_text(id, list_result(tasks, cursor))
+
+    def task_outcome(self, id: RequestId, record: TaskRecord) -> MessageText:
+        match record.outcome:
+            case Succeeded(result=result):
+                return related_result(id, result, record.id)
+            case Faulted(error=LargeJson() as error):
+                return around(error_text(id, "")[:-1], results.large_fitting_error(error), "}")
+            case Faulted(error=str(error)):
+                return error_text(id, results.fitting_error(error, words.TOOLS_CALL))
+        return error_text(id, faults.CANCELLED)
+
+    def task_changed(self, record: TaskRecord) -> str:
+        return notification_text(words.NOTE_TASK_STATUS, task_object(record))
+
+
+def _open_session(request: Request) -> OpenSession:
+    offered = text_member(request.params, "protocolVersion", "protocolVersion")
+    check_capabilities(request.params.get("capabilities"))
+    capabilities, info = _object(request, "capabilities"), kept_info(_object(request, "clientInfo"))
+    peer = Peer(revision=find_revision(offered) or NEWEST, capabilities=capabilities, info=info)
+    return OpenSession(id=request.id, peer=peer)
+
+
+def _object(request: Request, name: str) -> dict[str, Any]:
+    """An object of the handshake; a released host that leaves it out is served all the same."""
+    member = request.params.get(name)
+    if member is None or (value := member.value) is None:
+        return {}
+    if not member.is_object:
+        raise InvalidParams(f"{name} must be an object")
+    # One with very many parts is not read.
+    return value if isinstance(value, dict) else {}
+
+
+def _read_request(request: Request, *, has_tasks: bool, lists: bool, extensions: ExtensionPolicy) -> Intent:
+    if request.params_text and not request.params_text.startswith("{"):
+        raise InvalidParams("params must be an object")
+    match request.method:
+        case words.PING:
+            return AnswerPing(id=request.id)
+        case words.TOOLS_CALL:
+            return _call_tool(request, has_tasks=has_tasks)
+        case words.TASKS_GET if has_tasks:
+            return GetTask(id=request.id, task=task_id(request.params))
+        case words.TASKS_RESULT if has_tasks:
+            return AwaitTask(id=request.id, task=task_id(request.params))
+        case words.TASKS_CANCEL if has_tasks:
+            return CancelTask(id=request.id, task=task_id(request.params))
+        case words.TASKS_LIST if has_tasks and lists:
+            where, order = listing_of(request.params)
+            return ListTasks(id=request.id, where=where, order=order, cursor=cursor_of(request.params))
+        case method if method in words.RELAYED_METHODS or extensions.relays(method, Era.INITIALIZE):
+            ready = passage(request)
+            return Relay(
+                id=request.id,
+                method=method,
+                params=ready.params if ready else None,
+                progress_token=ready.token if ready else None,
+            )
+    raise UnknownMethod("Method not found")
+
+
+def _call_tool(request: Request, *, has_tasks: bool) -> CallTool:
+    name = tool_name(request.params)
+    wish = task_wish(request.params) if has_tasks else None
+    ready = passage(request)
+    assert ready is not None, "a call without parameters has no tool name"
+    return CallTool(
+        id=request.id,
+        tool=name,
+        params=ready.params,
+        kept=None if wish is None else kept(request),
+        progress_token=ready.token,
+        wants_task=wish is not None,
+        ttl=wish.ttl if wish else None,
+        repeat_key=repeat_key(meta_of(request.params)),
+    )
+
+
+def _capabilities(server: Server, tasks: RawJson | None, extensions: ExtensionPolicy) -> RawJson:
+    """A server's capabilities, less what does not cross the gateway, plus tasks where there are any and tools too."""
+    kept = extensions.of_server(server.capabilities, Era.INITIALIZE, era_of(server.peer.revision), {})
+    if tasks is not None and "tools" in server.peer.capabilities:
+        kept = splice(kept, [insertion(kept, "tasks", tasks)])
+    return kept
+
+
+def _has_foreign_keys(found: Members) -> bool:
+    """Whether a server's plain result has keys of `_meta` that do not cross."""
+    meta = found.get("_meta")
+    return meta is not None and meta.members is not None and bool(never_in_sessions(meta.members))

@@ -1,0 +1,108 @@
+"""Amending a page of `tools/list` for hosts of the initialize era: L-TOOL-1.
+
+Only `execution` of a tool is touched; of a tool of the stateless era also the schemas that this one has no form for.
+"""
+
+from functools import lru_cache
+from typing import Final
+
+from taskgate.domain.policy import APP_ONLY, TaskSupport
+from taskgate.errors import MalformedMessage
+from taskgate.jsontext.edits import insertion, removals, splice
+from taskgate.jsontext.spans import Member, Members, RawJson, Shape, elements, members
+from taskgate.protocol.amending import Change, changed
+from taskgate.protocol.base import SupportOf
+from taskgate.protocol.catalogue import hints_of
+from taskgate.protocol.legacy.results import OTHER_ERA
+from taskgate.protocol.reading import Edits, value_of
+
+MAX_REMEMBERED: Final = 64 * 1024
+"""Pages up to so many characters are kept amended: servers send the same one again and again."""
+
+_TOOL: Final[Shape] = {"execution": {}}
+_SCHEMAS: Final[Shape] = {"inputSchema": {"properties": {}}, "outputSchema": {"properties": {}}}
+
+
+def amend_tools(page: RawJson, support: SupportOf | None) -> RawJson:
+    """The page with `execution.taskSupport` as `support` says for each tool; None removes `execution`.
+
+    `support` must give the same answer for the same tool, or be another object. A page that is no list of tools stays
+    as it is, and so does one where a tool repeats a key: no edit could be right for every reader of it.
+    """
+    return _remembered(page, support) if len(page) <= MAX_REMEMBERED else _amend(page, support)
+
+
+def fitting_tools(page: RawJson) -> RawJson:
+    """A page of a server of the stateless era as this one has it (B-CONV-1, B-CONV-2, T-29).
+
+    An output schema for anything but objects goes, and where a schema for a property is but true or false, it is
+    written as an object. Nested schemas stay, and so does a page where a tool repeats a key.
+    """
+    return _fitting_remembered(page) if len(page) <= MAX_REMEMBERED else _fitting(page)
+
+
+def _fitting(page: RawJson) -> RawJson:
+    plain = changed(page, Change(drop=OTHER_ERA))
+    tools = members(plain).get("tools")
+    if tools is None:
+        return plain
+    try:
+        found = elements(plain[tools.start : tools.end], _SCHEMAS)
+    except MalformedMessage:
+        return plain
+    edits = [edit for tool in found for edit in _schema_edits(tool.members or {})]
+    return splice(plain, [(tools.start + start, tools.start + end, by) for start, end, by in edits])
+
+
+def _schema_edits(tool: Members) -> Edits:
+    output = tool.get("outputSchema")
+    is_unfit = output is not None and value_of(output.members or {}, "type") != "object"
+    edits = removals(tool, ("outputSchema",)) if is_unfit else []
+    for schema in (tool.get("inputSchema"), None if is_unfit else output):
+        properties = (schema.members or {}).get("properties") if schema is not None else None
+        for each in ((properties.members or {}) if properties is not None else {}).values():
+            if isinstance(each.value, bool):
+                edits.append((each.start, each.end, "{}" if each.value else '{"not":{}}'))
+    return edits
+
+
+def _amend(page: RawJson, support: SupportOf | None) -> RawJson:
+    tools = members(page).get("tools")
+    if tools is None:
+        return page
+    edits: Edits = []
+    listed = page[tools.start : tools.end]
+    try:
+        found = elements(listed, _TOOL)
+    except MalformedMessage:
+        return page
+    for tool in found:
+        name = (tool.members or {}).get("name")
+        if tool.members is not None and name is not None and isinstance(name.value, str):
+            edits += _tool_edits(listed, tool, tool.members, name.value, support)
+    return splice(page, [(tools.start + start, tools.start + end, text) for start, end, text in edits])
+
+
+def _tool_edits(listed: str, tool: Member, fields: Members, name: str, support: SupportOf | None) -> Edits:
+    execution = fields.get("execution")
+    if support is None:
+        return removals(fields, ("execution",))
+    said = (execution.members or {}).get("taskSupport") if execution is not None else None
+    hints = hints_of(tool.value)
+    word = support(name, hints)
+    if said is not None:
+        return [(said.start, said.end, f'"{word}"')]
+    if word is TaskSupport.FORBIDDEN and APP_ONLY in hints:
+        # Views see the tool as its server lists it; no word means the same.
+        return []
+    if execution is not None and execution.members is not None:
+        start, end, text = insertion(listed[execution.start : execution.end], "taskSupport", f'"{word}"')
+        return [(execution.start + start, execution.start + end, text)]
+    if execution is not None:
+        return [(execution.start, execution.end, f'{{"taskSupport":"{word}"}}')]
+    start, end, text = insertion(listed[tool.start : tool.end], "execution", f'{{"taskSupport":"{word}"}}')
+    return [(tool.start + start, tool.start + end, text)]
+
+
+_remembered = lru_cache(maxsize=64)(_amend)
+_fitting_remembered = lru_cache(maxsize=64)(_fitting)

@@ -1,0 +1,154 @@
+"""Requests to servers of this era: what each says about the gateway and its host, and the headers that repeat it.
+
+A request in the words of the initialize era gets the `_meta` that every one has here (V-META-8); its parameters stay to
+the byte otherwise. Pure.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from taskgate.domain.versions import MODERN
+from taskgate.errors import MalformedMessage
+from taskgate.jsontext.edits import dump
+from taskgate.jsontext.spans import RawJson, members, skip_space
+from taskgate.protocol import vocabulary as words
+from taskgate.protocol.amending import Change, changed, written
+from taskgate.protocol.extensions import written_capabilities
+from taskgate.protocol.headers import NAMED_BY, encode_value, is_plain, mirrored_members, value_at
+from taskgate.protocol.jsonrpc import request_text
+from taskgate.protocol.reading import value_of
+from taskgate.protocol.stateless_server import Listened, Saying, Written
+
+SPOKEN: Final = MODERN[-1]
+"""The revision in which servers of this era are spoken to."""
+
+
+def request(id: int, saying: Saying, capabilities: RawJson, info: RawJson) -> Written:
+    """The request as it leaves; `capabilities` are what its host is said to have, `info` is the gateway's own.
+
+    What a header cannot carry, or is of a type that has no header, is left out of them: its server refuses the request,
+    which is for the host to hear.
+    """
+    text = "" if saying.params is None else saying.params.with_token(id)
+    text = text if text.startswith("{") else "{}"
+    written = _amended(text, saying, _told(capabilities, info), _more(id, saying))
+    return Written(request_text(id, saying.method, written), _headers(text, saying))
+
+
+def _headers(params: RawJson, saying: Saying) -> Mapping[str, str]:
+    """The headers that repeat parts of the request."""
+    method = saying.method
+    first = _FIRST(params) if method in NAMED_BY and not saying.mirrored and not saying.repeated else None
+    if first is not None and first[1] == NAMED_BY[method]:
+        # As nearly always: the name alone, and where it is looked for.
+        return {words.VERSION_HEADER: _SPOKEN, words.METHOD_HEADER: method, words.NAME_HEADER: encode_value(first[2])}
+    headers = {words.VERSION_HEADER: _SPOKEN, words.METHOD_HEADER: method}
+    if saying.repeated:
+        headers.update(_passed_on(saying.repeated, saying.mirrored))
+    if method in NAMED_BY or saying.mirrored:
+        headers.update(_repeated(params, saying))
+    return headers
+
+
+def listening(wants: Listened) -> RawJson:
+    """The parameters of `subscriptions/listen`."""
+    flags = {
+        "toolsListChanged": wants.tools,
+        "promptsListChanged": wants.prompts,
+        "resourcesListChanged": wants.resources,
+    }
+    told: dict[str, Any] = {name: True for name, wanted in flags.items() if wanted}
+    if wants.uris:
+        told["resourceSubscriptions"] = list(wants.uris)
+    told.update(dict.fromkeys(wants.filters, True))
+    if wants.tasks:
+        told["taskIds"] = list(wants.tasks)
+    return dump({"notifications": told})
+
+
+def capabilities(asked: Mapping[str, Any], carried: Mapping[str, Any], *, follows_tasks: bool) -> RawJson:
+    """What a server is told of a host: what it can be asked, what else crosses, and tasks where they are followed."""
+    told = {**asked, **carried}
+    if follows_tasks:
+        told["extensions"] = {**carried.get("extensions", {}), words.TASKS_EXTENSION: {}}
+    return written_capabilities(told)
+
+
+class _Told(NamedTuple):
+    """What every request for a host says in its `_meta`, and that written."""
+
+    meta: Mapping[str, RawJson]
+    text: RawJson
+
+
+@lru_cache(maxsize=256)
+def _told(capabilities: RawJson, info: RawJson) -> _Told:
+    meta = {words.PROTOCOL_VERSION: f'"{_SPOKEN}"', words.CLIENT_CAPABILITIES: capabilities, words.CLIENT_INFO: info}
+    return _Told(MappingProxyType(meta), written(meta))
+
+
+def _more(id: int, saying: Saying) -> dict[str, RawJson]:
+    """What else this one says there."""
+    more: dict[str, RawJson] = {}
+    if saying.log_level is not None:
+        more[words.LOG_LEVEL] = dump(saying.log_level)
+    if saying.wants_progress:
+        more["progressToken"] = dump(id)
+    return more
+
+
+def _amended(text: RawJson, saying: Saying, told: _Told, more: Mapping[str, RawJson]) -> RawJson:
+    """The parameters with all that goes with them."""
+    if saying.answers is None and saying.state is None and '"_meta"' not in text and "\\u" not in text:
+        # However a key of it is written, none is `_meta`: it has not to be walked.
+        comma = "" if text[skip_space(text, 1)] == "}" else ","
+        meta = f"{told.text},{written(more)}" if more else told.text
+        return f'{{"_meta":{{{meta}}}{comma}{text[1:]}'
+    again = {"inputResponses": saying.answers, "requestState": saying.state}
+    put = {name: value for name, value in again.items() if value is not None}
+    return changed(text, Change(put=put, drop=tuple(again) if put else (), meta_put={**told.meta, **more}))
+
+
+def _repeated(params: RawJson, saying: Saying) -> Iterator[tuple[str, str]]:
+    """The headers for the name and the arguments that are there (H-MOD-1, H-MOD-5)."""
+    found = members(params)
+    wanted = [(words.NAME_HEADER, value_of(found, NAMED_BY.get(saying.method, "")))]
+    if saying.mirrored:
+        try:
+            arguments = mirrored_members(params, saying.mirrored.values())
+        except MalformedMessage:
+            # Which of two the server takes is not known, so no header says one; the server refuses the call for that.
+            arguments = {}
+        wanted += [(f"{words.PARAM_HEADER}{name}", value_at(arguments, path)) for name, path in saying.mirrored.items()]
+    for header, value in wanted:
+        written = _written(value)
+        if written is not None:
+            yield header, written
+
+
+def _passed_on(repeated: Mapping[str, str], mirrored: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """What the host's headers say of arguments that nobody is known to want repeated: the server may know (H-MOD-6)."""
+    known = {name.lower() for name in mirrored}
+    for name, value in repeated.items():
+        if name not in known and is_plain(value):
+            yield f"{words.PARAM_HEADER}{name}", value
+
+
+def _written(value: Any) -> str | None:
+    if isinstance(value, float) and value.is_integer():
+        # A whole number is one however it is written.
+        value = int(value)
+    if not isinstance(value, str | int):
+        return None
+    try:
+        return encode_value(value)
+    except ValueError:
+        return None
+
+
+_SPOKEN: Final = SPOKEN.value
+_FIRST: Final = re.compile(r'\{"(name|uri)": ?"([^"\\\x00-\x1f]*)"').match
+"""A name without escapes where nearly all requests have it, in front; no text that was read holds a lone surrogate."""

@@ -1,0 +1,127 @@
+"""Rounds that servers of this era ask in: their questions as the initialize era words them, and the answers' way back.
+
+Only shapes; who is asked, and when a request is sent again, is decided elsewhere (§5.1 from the client's side).
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from taskgate.errors import MalformedMessage
+from taskgate.jsontext.edits import dump
+from taskgate.jsontext.spans import MOST_MEMBERS, Member, Members, RawJson, Shape, keys_of, members, walked
+from taskgate.protocol import vocabulary as words
+from taskgate.protocol.amending import Change, changed
+from taskgate.protocol.envelope import Response
+from taskgate.protocol.extensions import Extension
+from taskgate.protocol.modern.breaches import broke
+from taskgate.protocol.modern.mrtr import ASKED
+from taskgate.protocol.modern.words import IN_ROUNDS
+from taskgate.protocol.params import Params
+from taskgate.protocol.questions import Answer, Question
+from taskgate.protocol.stateless_server import ServerRound
+
+MAX_QUESTIONS: Final = 64
+"""In one round: more than any tool asks at once, and a bound for a mad one."""
+_PARAMS: Final[Shape] = {"params": {"_meta": {}}}
+
+
+def round_of(method: str, id: int, response: Response, extension: Extension | None = None) -> ServerRound | None:
+    """What a response asks for; see StatelessServerDialect. `extension` is that of the method."""
+    if response.error is not None:
+        return None
+    assert response.result is not None, "a response without an error has a result"
+    found = response.result.members
+    if found is None:
+        raise broke("its answer is no result")
+    kind = found.get("resultType")
+    if kind is None or kind.value == "complete" or (extension is not None and extension.knows_result(kind.value)):
+        return None
+    if kind.value != "input_required" or method not in IN_ROUNDS:
+        raise broke("its answer is of a kind that was not asked for")
+    questions = questions_of(response.text, found.get("inputRequests"), id)
+    state = _state(response.text, found.get("requestState"))
+    if not questions and state is None:
+        raise broke("it asks for nothing")
+    return ServerRound(questions, state)
+
+
+def questions_of(text: str, member: Member | None, id: int) -> dict[str, Question]:
+    """The questions of a map of input requests, by the server's keys; none where there is no map.
+
+    UpstreamFailed, reason malformed, for what nobody can be asked. `id` is of a request, and no two have the same.
+    """
+    requests = "null" if member is None else text[member.start : member.end]
+    if member is None or requests == "null":
+        return {}
+    keys = keys_of(member, MAX_QUESTIONS + 1)
+    if keys is None or len(keys) > MAX_QUESTIONS:
+        raise broke("it asks in no form")
+    try:
+        entries = members(requests)
+        "".join(entries).encode()
+        texts = [requests[entry.start : entry.end] for entry in entries.values()]
+        asked: dict[str, Question] = {}
+        left = MOST_MEMBERS
+        for turn, (key, each) in enumerate(zip(entries, texts, strict=True)):
+            found = members(each, _PARAMS)
+            left -= walked(found)
+            if left < 0:
+                raise broke("its questions have too many members")
+            asked[key] = _question(each, found, f"{id}-{turn}")
+        return asked
+    except (MalformedMessage, UnicodeEncodeError):
+        # Something stands there twice, or under a key that could not be written again.
+        raise broke("its questions cannot be told apart") from None
+
+
+def answers(given: Mapping[str, tuple[Question, Answer]]) -> RawJson | None:
+    """The answers by the server's keys; None where one of them has no form here (10.2, M-MRTR-6)."""
+    told = {key: _answer(question.method, answer) for key, (question, answer) in given.items()}
+    if None in told.values():
+        return None
+    return f"{{{','.join(f'{dump(key)}:{text}' for key, text in told.items())}}}"
+
+
+def no_answer(question: Question) -> Answer:
+    """What stands for an answer that nobody gave."""
+    if question.method == words.ELICITATION_CREATE:
+        return '{"result":{"action":"cancel"}}'
+    return f'{{"error":{dump({"code": words.INTERNAL_ERROR, "message": "Nobody answered"})}}}'
+
+
+def _state(text: str, member: Member | None) -> RawJson | None:
+    if member is None or member.value is None:
+        return None
+    if not isinstance(member.value, str):
+        raise broke("its requestState is no text")
+    return text[member.start : member.end]
+
+
+def _question(text: RawJson, found: Members, elicitation: str) -> Question:
+    method, params = _value(found, "method"), found.get("params")
+    if not isinstance(method, str) or method not in ASKED or not (params is None or params.is_object):
+        raise broke("it asks what nobody can be asked")
+    if params is None:
+        return Question(method, None)
+    # In the initialize era a page to visit has a name of its own (B-CONV-6).
+    asked = text[params.start : params.end]
+    by_url = method == words.ELICITATION_CREATE and _value(params.members or {}, "mode") == "url"
+    put = {"elicitationId": dump(elicitation)} if by_url else {}
+    change = Change(put=put, drop=("task",), meta_drop=("progressToken",))
+    return Question(method, Params(changed(asked, change)))
+
+
+def _answer(method: str, answer: Answer) -> RawJson | None:
+    given = members(answer).get("result")
+    if given is None or not given.is_object:
+        return None
+    drop = ("resultType",) if method == words.SAMPLING_CREATE else ("resultType", "_meta")
+    try:
+        return changed(answer[given.start : given.end], Change(drop=drop))
+    except MalformedMessage:
+        return None
+
+
+def _value(found: Mapping[str, Member], name: str) -> Any:
+    member = found.get(name)
+    return None if member is None else member.value

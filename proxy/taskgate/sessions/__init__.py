@@ -1,0 +1,1 @@
+"""Sessions of hosts and those with servers behind them."""

@@ -1,0 +1,1 @@
+"""What the gateway needs of its process: timers, threads, files and descriptors."""

@@ -1,0 +1,110 @@
+"""How a conversation comes to stand: by a handshake, or by adoption, and with the stream that belongs to it.
+
+What must not live here: when there is to be one (`session`), and what is said in it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from taskgate.clock import Clock
+from taskgate.domain.versions import find_revision
+from taskgate.errors import UpstreamFailed
+from taskgate.protocol.base import Server
+from taskgate.protocol.vocabulary import INITIALIZE
+from taskgate.upstream import failures
+from taskgate.upstream.calls import Means
+from taskgate.upstream.lasting import Lasting
+from taskgate.upstream.legacy.audience import Audience
+from taskgate.upstream.legacy.conversation import Conversation
+from taskgate.upstream.legacy.handshake import Handshake
+from taskgate.upstream.legacy.listening import ServerStream
+from taskgate.upstream.legacy.talk import Talk
+from taskgate.upstream.resting import Foothold
+
+STREAM_PATIENCE: Final = 0.1
+"""Seconds that the first call waits for the server's own stream to stand: what is told before that is lost."""
+
+
+class Beginnings:
+    """Begins the conversations of one session.
+
+    What of `lasting` is left from before is asked for again. `met` hears who the server says that it is. `unwelcome` is
+    told when it may have left its era, `lost` when a conversation is over though no call met its end.
+    """
+
+    def __init__(
+        self,
+        means: Means,
+        audience: Audience,
+        *,
+        clock: Clock,
+        lasting: Lasting,
+        met: Callable[[Server], None],
+        unwelcome: Callable[[], None],
+        lost: Callable[[Conversation], None],
+    ) -> None:
+        self._means = means
+        self._audience = audience
+        self._clock = clock
+        self._lasting = lasting
+        self._met = met
+        self._unwelcome = unwelcome
+        self._lost = lost
+
+    async def begin(self) -> Talk:
+        """A new conversation, after its handshake. Raises UpstreamFailed."""
+        means = self._means
+        conversation, handshake = Conversation(means, self._audience), Handshake(means)
+        began = self._clock.elapsed()
+        try:
+            await conversation.begin(handshake)
+        except UpstreamFailed as failure:
+            handshake.failed(failure)
+            means.observer.answered(INITIALIZE, self._clock.elapsed() - began, failure.reason)
+            await conversation.end()
+            if isinstance(failure, failures.Unwelcome):
+                self._unwelcome()
+            raise
+        except asyncio.CancelledError:
+            await conversation.end()
+            raise
+        means.observer.answered(INITIALIZE, self._clock.elapsed() - began, None)
+        self._met(conversation.server)
+        talk = Talk(means, conversation, await self._listen(conversation))
+        talk.ask_again(self._lasting)
+        return talk
+
+    def adopt(self, foothold: Foothold) -> Talk:
+        """A conversation in the session of a foothold, which stands already. Raises Gone where there can be none."""
+        revision = find_revision(foothold.revision)
+        if revision is None:
+            raise failures.Gone
+        conversation = Conversation(self._means, self._audience)
+        conversation.adopt(foothold.session, revision)
+        return Talk(self._means, conversation, self._stream(conversation))
+
+    def _stream(self, conversation: Conversation) -> ServerStream | None:
+        if conversation.session is None:
+            return None
+        return ServerStream(
+            self._means.transport,
+            conversation.headers,
+            hear=conversation.hear_aside,
+            lost=partial(self._lost, conversation),
+            observer=self._means.observer,
+            clock=self._clock,
+        )
+
+    async def _listen(self, conversation: Conversation) -> ServerStream | None:
+        stream = self._stream(conversation)
+        if stream is None:
+            return None
+        try:
+            await stream.known(STREAM_PATIENCE)
+        except asyncio.CancelledError:
+            await stream.close()
+            await conversation.end()
+            raise
+        return stream

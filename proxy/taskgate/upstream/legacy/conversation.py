@@ -1,0 +1,312 @@
+"""One session at a server, from its handshake to its end: requests go out, and whatever the server says is heard.
+
+A conversation is never opened again; after the server ended it there is another one. What must not live here: when to
+open one (`session`), HTTP (`exchanges`), what a message means (a dialect).
+"""
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
+
+from taskgate.domain.versions import Peer, Revision
+from taskgate.errors import UpstreamFailed
+from taskgate.protocol.base import (
+    Answered,
+    Asked,
+    Noticed,
+    ProgressTold,
+    Question,
+    Questioned,
+    Server,
+    TaskShown,
+    Withdrawn,
+)
+from taskgate.protocol.envelope import Notification, Response
+from taskgate.protocol.vocabulary import NOTE_TOOLS_CHANGED
+from taskgate.system.interruption import Interrupted
+from taskgate.system.offload import LARGE
+from taskgate.upstream import failures
+from taskgate.upstream.beside import heard_aside
+from taskgate.upstream.calls import Call, Means
+from taskgate.upstream.hearer import Hearer
+from taskgate.upstream.legacy.asides import Asides
+from taskgate.upstream.legacy.attribution import Attribution
+from taskgate.upstream.legacy.audience import Audience, is_left
+from taskgate.upstream.legacy.exchanges import Exchanges
+from taskgate.upstream.legacy.followed import Followed, TaskCall
+from taskgate.upstream.legacy.handshake import Handshake
+from taskgate.upstream.legacy.questions import Questions, asked_again
+from taskgate.upstream.resting import Foothold
+from taskgate.upstream.speaker import Speaker
+
+FAREWELL: Final = 2.0
+"""Seconds that a server has for what it is told last."""
+
+UNWANTED: Final = "Nobody waits for the answer any more"
+
+
+class Conversation:
+    """One session at a server."""
+
+    def __init__(self, means: Means, audience: Audience) -> None:
+        self._means = means
+        self._audience = audience
+        self._calls: dict[int, Call] = {}
+        self._exchanges = Exchanges(means, self.hear, self._placed)
+        self._asides = Asides(self._exchanges.say)
+        self._questions = Questions(means.dialect, self.say, self._answer)
+        self.followed = Followed()
+        """The calls that the server made tasks of, and that are followed in it now."""
+        self._attribution = Attribution(
+            self._calls, self.followed, self._hear_question, lambda: audience.hearer.can_be_asked
+        )
+        self.cancels = 0
+        """How many calls the server was told to give up: released ones end the whole session for it."""
+        self.cancelled_at = 0.0
+        """When it was told the last time, by the event loop's clock."""
+        self._server: Server | None = None
+        self._ended = False
+        self._is_left = False
+
+    @property
+    def session(self) -> str | None:
+        """The server's id of it, where it gave one."""
+        return self._exchanges.session
+
+    @property
+    def host(self) -> Peer | None:
+        """Who can be asked in it."""
+        return self._audience.host
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What goes with whatever is sent in it."""
+        return self._exchanges.headers
+
+    @property
+    def server(self) -> Server:
+        """What the server said in the handshake."""
+        assert self._server is not None, "a conversation is handed out after its handshake"
+        return self._server
+
+    async def begin(self, handshake: Handshake) -> None:
+        """The handshake. Raises UpstreamFailed, or Unwelcome of them; `end` is still to be called then."""
+        dialect, settings = self._means.dialect, self._means.settings
+        asks = handshake.asks(self._audience.host)
+        self._server = handshake.read(await self.ask(handshake.call, asks, first_byte=settings.first_byte))
+        self._exchanges.welcome(self._server.peer.revision)
+        status = await self._exchanges.say(dialect.initialized())
+        if not 200 <= status < 300:
+            raise failures.refused(status)
+
+    def adopt(self, session: str | None, revision: Revision) -> None:
+        """Instead of `begin`: go on with a session that another process began. Of its server nothing more is known."""
+        self._exchanges.adopt(session, revision)
+        self._server = Server(
+            peer=Peer(revision=revision, capabilities={}, info={}), capabilities="{}", instructions=None
+        )
+
+    def ask(self, call: Call, message: str, *, first_byte: timedelta | None) -> Coroutine[Any, Any, Response]:
+        """The server's response to one request. Raises UpstreamFailed; to cancel it tells the server."""
+        return self._waited_for(call, self._exchanges.ask(call, message, first_byte))
+
+    def take_up(self, call: Call, event: str, asked: Mapping[str, Question]) -> Coroutine[Any, Any, Response]:
+        """As `ask`, of a request that another process made and heard up to that event; `asked`: see Resumed."""
+        call.leave()
+        return self._waited_for(call, self._taken_up(call, event, asked))
+
+    def ask_anew(self, call: Call, asked: Mapping[str, Question]) -> None:
+        """Tell the call's hearer anew what the server asked another process, by the server's names for it."""
+        for again in asked_again(asked):
+            self._attribution.take(again, call)
+
+    def over(self, call: Call) -> None:
+        """A call is over that was more than one request: nobody answers any more what was asked for it."""
+        self.followed.end(call)
+        if is_left(call):
+            self.leave()
+        for asked in self._questions.end_of(call, is_left=is_left(call)):
+            self._attribution.take(asked, None)
+
+    async def _taken_up(self, call: Call, event: str, asked: Mapping[str, Question]) -> Response:
+        self.ask_anew(call, asked)
+        return await self._exchanges.take_up(call, event)
+
+    async def _waited_for(self, call: Call, work: Coroutine[Any, Any, Response]) -> Response:
+        self._calls[call.id] = call
+        call.begin(self._means.alarms, self._means.running)
+        try:
+            with call.wait:
+                return await work
+        except asyncio.CancelledError:
+            self._give_up(call)
+            raise
+        except Interrupted:
+            self._give_up(call)
+            if call.answer is not None:
+                return call.answer
+            if call.was_let_go:
+                raise failures.let_go(dispatched=call.sent) from None
+            raise failures.too_late(dispatched=call.sent) from None
+        finally:
+            call.stop()
+            if not self.followed.expects(call.id):
+                self._forget(call)
+
+    async def hear(self, message: bytes, call: Call | None) -> Response | None:
+        """Act on a message of the server; its response to a call is handed back instead.
+
+        `call` is the one on whose stream it came, None for the session's own (U-HTTP-3).
+        """
+        hear, host = self._means.dialect.hear, self._audience.host
+        heard = hear(message, host) if len(message) <= LARGE else await heard_aside(partial(hear, message, host))
+        match heard:
+            case Answered(response):
+                return response
+            case ProgressTold(token, notification):
+                self._hear_progress(token, notification)
+            case Noticed(notification):
+                if notification.method == NOTE_TOOLS_CHANGED:
+                    self._audience.catalogue_changed()
+                self._hearer_of(call).notice(notification)
+            case TaskShown(task):
+                self.followed.shows(task)
+            case Asked() as asked:
+                self._attribution.take(asked, call)
+            case Withdrawn(id):
+                self._attribution.withdraw(id)
+                self._questions.withdraw(id)
+            case Questioned(reply, required):
+                self.say(reply, droppable=True)
+                if required is not None:
+                    self._hearer_of(self._attribution.of(call, None)).refused(required)
+        return None
+
+    async def hear_aside(self, message: bytes) -> None:
+        """Act on a message that came on no call's own stream: some servers answer calls there."""
+        response = await self.hear(message, None)
+        call = None if response is None or isinstance(response.id, str) else self._calls.get(response.id)
+        if call is not None and call.answer is None:
+            call.answer = response
+            call.wake()
+
+    def say(self, message: str, *, droppable: bool = False, insists: bool = False) -> None:
+        """Send a message whose answer nobody needs, in the background; see Asides."""
+        if not self._ended:
+            self._asides.say(message, droppable=droppable, insists=insists)
+
+    async def said(self, within: float) -> None:
+        """Wait until everything that is on its way was sent, no longer than `within` seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self._asides.sent()
+
+    def met(self, id: int, call: TaskCall | None) -> None:
+        """What might become a task did, and is followed as `call` with all that was asked of it, or it did not."""
+        if self.followed.met(id) and id in self._calls:
+            if call is not None:
+                self._questions.hand_over(self._calls[id], call)
+            self._forget(self._calls[id])
+        if call is not None:
+            self.followed.begin(call)
+        self._attribution.look_again()
+
+    def fall_silent(self, id: int) -> bool:
+        """Nobody hears the call with that id any more, of which only the answer matters; whether it has left."""
+        call = self._calls.get(id)
+        if call is None:
+            return False
+        if not is_left(call):
+            call.hearer = None
+        return call.sent
+
+    def hold(self, call: Call, **place: Any) -> None:
+        """The call can be gone on with from that place in the session by whoever comes there; see Foothold."""
+        if call.hearer is None or self._server is None or not self._means.outlives:
+            return
+        foothold = Foothold(self.session, self._server.peer.revision.value, request=call.id, **place)
+        # Who goes on from there asks nothing again that was asked before it: the answers are to be there.
+        self._asides.after_answers(call.id, partial(call.hearer.hold_at, foothold))
+
+    def leave(self) -> None:
+        """Somebody else may go on in the session: its server is not told any more that it is over."""
+        self._is_left = True
+
+    async def end(self) -> None:
+        """Let go of every call, and tell the server that the session is over, unless somebody goes on in it."""
+        for call in tuple(self._calls.values()):
+            call.was_let_go = True
+            call.wake()
+        self._end_questions()
+        try:
+            async with asyncio.timeout(FAREWELL):
+                await self._asides.sent()
+                await self._part()
+        except (TimeoutError, UpstreamFailed):
+            pass
+        finally:
+            await self.drop()
+
+    async def drop(self) -> None:
+        """Forget a session that the server does not know any more; calls that still run may end by themselves."""
+        self._ended = True
+        self._end_questions()
+        await self._asides.drop()
+
+    async def _part(self) -> None:
+        if self.session is None or self._ended:
+            return
+        self._ended = True
+        if not self._is_left:
+            await self._exchanges.part()
+
+    def _end_questions(self) -> None:
+        self._attribution.end()
+        self._questions.end()
+
+    def _give_up(self, call: Call) -> None:
+        if is_left(call):
+            self.leave()
+            return
+        # The handshake must not be cancelled, and before its end there is nobody to tell.
+        if call.sent and call.answer is None and self._server is not None:
+            self.say(self._means.dialect.cancel(call.id, UNWANTED))
+            # What only the gateway wants to know is no call; to count it would be to ask for ever.
+            self.cancels += call.is_lasting or call.hearer is not None
+            self.cancelled_at = asyncio.get_running_loop().time()
+
+    def _answer(self, message: str, speaker: Speaker | None) -> None:
+        if not self._ended:
+            self._asides.answer(message, speaker)
+
+    def _placed(self, call: Call, event: str) -> None:
+        if call.is_lasting:
+            self.hold(call, event=event)
+
+    def _forget(self, call: Call) -> None:
+        del self._calls[call.id]
+        self.over(call)
+
+    # --- what the server says
+
+    def _hearer_of(self, call: Call | None) -> Hearer:
+        whole = None if call is None else self.followed.whole(call)
+        return self._audience.hearer if whole is None or whole.hearer is None else whole.hearer
+
+    def _hear_progress(self, token: int, notification: Notification) -> None:
+        call = self._calls.get(token) or self.followed.of_token(token)
+        if call is not None:
+            call.told = notification
+            call.progressed()
+            if call.hearer is not None:
+                call.hearer.notice(notification)
+
+    def _hear_question(self, asked: Asked, call: Call | None, *, came_aside: bool, guessed: bool) -> None:
+        if self._ended:
+            return
+        question = self._questions.ask(asked, call, came_aside=came_aside, guessed=guessed)
+        if question is not None:
+            self._hearer_of(call).asked(question)

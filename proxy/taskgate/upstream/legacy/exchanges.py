@@ -1,0 +1,187 @@
+"""One session at a server as HTTP: the headers that go with whatever is sent in it, and requests up to their answers.
+
+What must not live here: what a message means, and who waits for what.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
+
+from taskgate.domain.versions import Revision
+from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.protocol.base import Answered
+from taskgate.protocol.envelope import Response
+from taskgate.protocol.vocabulary import SESSION_HEADER, VERSION_HEADER
+from taskgate.system.offload import LARGE, aside
+from taskgate.upstream import failures
+from taskgate.upstream.base import POSTED, Incoming, Outgoing
+from taskgate.upstream.calls import Call, Means
+from taskgate.upstream.legacy.resuming import Place, behind, end_of, go_on
+from taskgate.upstream.speaker import Speaker
+
+_WITHOUT_VERSION_HEADER: Final = frozenset({Revision.R2024_11_05, Revision.R2025_03_26})
+
+
+class Exchanges:
+    """The requests of one session. `hear` acts on a message that came on a call's stream, and hands responses back.
+
+    `placed` is told up to which event that stream was heard.
+    """
+
+    def __init__(
+        self,
+        means: Means,
+        hear: Callable[[bytes, Call], Awaitable[Response | None]],
+        placed: Callable[[Call, str], None],
+    ) -> None:
+        self._means = means
+        self._hear = hear
+        self._placed = placed
+        self.session: str | None = None
+        self.is_open = False
+        """Whether the server welcomed us: from then on its session does not change."""
+        self.headers: dict[str, str] = {}
+        self._posting: dict[str, str] = POSTED
+
+    def welcome(self, revision: Revision) -> None:
+        """The session stands, in that revision."""
+        self.is_open = True
+        if revision not in _WITHOUT_VERSION_HEADER:
+            self._send_always(VERSION_HEADER, revision.value)
+
+    def adopt(self, session: str | None, revision: Revision) -> None:
+        """Go on with a session that stands already, in that revision."""
+        self._take_session(session)
+        self.welcome(revision)
+
+    async def take_up(self, call: Call, event: str) -> Response:
+        """The answer to a request that another process made, from what comes after that event. Raises UpstreamFailed.
+
+        Gone where the server does not know of it any more.
+        """
+        return await self._go_on(call, behind(event), failures.Gone)
+
+    async def ask(self, call: Call, message: str, first_byte: timedelta | None) -> Response:
+        """The answer to a request. Raises UpstreamFailed."""
+        incoming = await self._post(message, first_byte, call)
+        answered = False
+        try:
+            response = await self._answer(call, incoming)
+            answered = True
+            return response
+        finally:
+            await incoming.release(answered=answered)
+
+    async def say(self, message: str, speaker: Speaker | None = None) -> int:
+        """Send what has no answer; the HTTP status of what came back. Raises UpstreamFailed."""
+        incoming = await self._post(message, self._means.settings.first_byte, speaker=speaker)
+        await incoming.release()
+        return incoming.status
+
+    async def part(self) -> None:
+        """Tell the server that the session is over. Raises UpstreamFailed."""
+        incoming = await self._means.transport.send(Outgoing(verb="DELETE", headers=self.headers, follows=True))
+        await incoming.release()
+
+    def _post(
+        self, message: str, first_byte: timedelta | None, call: Call | None = None, speaker: Speaker | None = None
+    ) -> Coroutine[Any, Any, Incoming]:
+        outgoing = Outgoing(
+            verb="POST",
+            headers=self._posting,
+            body=message.encode(),
+            first_byte=first_byte,
+            idle=self._means.settings.idle if call is None else call.bounds.idle,
+            speaker=speaker if call is None else call.speaker,
+            left=None if call is None else call.leave,
+            follows=call is None,
+            placed=None if call is None or call.hearer is None else partial(self._placed, call),
+        )
+        return self._means.transport.send(outgoing)
+
+    async def _answer(self, call: Call, incoming: Incoming) -> Response:
+        if not 200 <= incoming.status < 300:
+            return await self._refusal(call, incoming)
+        if not self.is_open:
+            self._take_session(incoming.session)
+        if not incoming.streams:
+            return await self._document(call, incoming)
+        response = await self._read(call, incoming.messages())
+        if response is not None:
+            return response
+        await incoming.release()
+        return await self._go_on(call, end_of(incoming), failures.broke_off)
+
+    def _go_on(self, call: Call, place: Place, gone: Callable[[], UpstreamFailed]) -> Coroutine[Any, Any, Response]:
+        taking_up = Outgoing(
+            verb="GET",
+            headers=self.headers,
+            first_byte=self._means.settings.first_byte,
+            idle=call.bounds.idle,
+            speaker=call.speaker,
+            only_listens=True,
+            placed=None if call.hearer is None else partial(self._placed, call),
+        )
+        return go_on(self._means.transport, taking_up, place, partial(self._read, call), gone=gone)
+
+    async def _read(self, call: Call, messages: AsyncIterator[bytes]) -> Response | None:
+        """The answer on a stream of the call; None where that ends before it, however it does."""
+        self._means.observer.stream_opened("response")
+        try:
+            async for message in messages:
+                response = await self._hear(message, call)
+                if response is not None and response.id == call.id:
+                    return response
+                clog = None if call.hearer is None else call.hearer.clog()
+                if clog is not None:
+                    # A host that reads slowly makes its server wait, not the gateway's memory grow.
+                    await clog
+        except UpstreamFailed as failure:
+            if failure.reason != UpstreamReason.CLOSED.value or isinstance(failure, failures.Severed):
+                raise
+        finally:
+            self._means.observer.stream_ended("response")
+        return None
+
+    async def _document(self, call: Call, incoming: Incoming) -> Response:
+        async for message in incoming.messages():
+            hear = self._means.dialect.hear
+            heard = hear(message, None) if len(message) <= LARGE else await aside(partial(hear, message, None))
+            if isinstance(heard, Answered) and heard.response.id == call.id:
+                return heard.response
+        raise failures.malformed("its answer belongs to no request of ours")
+
+    async def _refusal(self, call: Call, incoming: Incoming) -> Response:
+        """The server's own answer where an error status carries one; else the failure that the status means.
+
+        Servers that restarted answer 404 for a session they do not know, as they must, or 400, as released SDKs do.
+        """
+        status = incoming.status
+        if not self.is_open and failures.tells_nothing(status):
+            # Whatever the body says, it is no answer of a server to the handshake.
+            raise failures.refused(status)
+        if status == 404 and self.session is not None:
+            raise failures.session_lost()
+        try:
+            response = await self._document(call, incoming)
+        except UpstreamFailed:
+            response = None
+        if response is not None and response.error is not None:
+            call.was_refused = True
+            return response
+        if status == 400 and self.session is not None:
+            raise failures.session_lost()
+        raise failures.unwelcome(status)
+
+    def _take_session(self, session: str | None) -> None:
+        if session is None:
+            return
+        if not (session.isascii() and session.isprintable() and 0 < len(session) <= 1024) or " " in session:
+            raise failures.malformed("its session id is none")
+        self.session = session
+        self._send_always(SESSION_HEADER, session)
+
+    def _send_always(self, name: str, value: str) -> None:
+        self.headers[name] = value
+        self._posting = POSTED | self.headers

@@ -1,0 +1,201 @@
+"""One task of a server on its way to its end: looked at, and its result waited for once it is over, or wants an answer.
+
+A server asks on the stream of the result (L-INPUT-3), so that is held open from when it wants to. What must not live
+here: how there comes to be a task, and who ends it (`native`).
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
+
+from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.protocol.envelope import Response
+from taskgate.protocol.server_tasks import ServerTask
+from taskgate.protocol.vocabulary import TASKS_GET, TASKS_RESULT
+from taskgate.system.offload import offloaded
+from taskgate.upstream import failures
+from taskgate.upstream.calls import Errand, Means
+from taskgate.upstream.legacy.followed import TaskCall
+from taskgate.upstream.legacy.talk import Talk
+from taskgate.upstream.looks import Looks
+from taskgate.upstream.patience import Bounds, briefly
+
+Ask = Callable[[Errand], Coroutine[Any, Any, Response]]
+"""Makes one request of a session, in whatever conversation stands."""
+
+_FOR_GOOD: Final = frozenset(
+    {UpstreamReason.MALFORMED.value, UpstreamReason.TOO_LARGE.value, UpstreamReason.REDIRECT.value}
+)
+"""Failures that are the same however often something is asked for."""
+_ENDLESS: Final = timedelta(days=36_500).total_seconds()
+"""What bounds a result that is waited for is the call that it is of."""
+
+
+class Following:
+    """Follows one task. `talk` tells which conversation stands now, if any."""
+
+    def __init__(self, means: Means, call: TaskCall, *, ask: Ask, talk: Callable[[], Talk | None]) -> None:
+        self._means = means
+        self._call = call
+        self._ask = ask
+        self._talk = talk
+        self._stands_in: Talk | None = None
+        self._looks = Looks(call.task.id)
+        self._look_at = self._hold_at = 0.0
+        self._held: asyncio.Task[Response] | None = None
+        self._was_seen = True
+        self.is_settled = False
+        """Whether there is nothing left to end at the server."""
+
+    async def outcome(self, task: ServerTask | None) -> Response:
+        """What the call itself would have been answered with. `task` is its handle, None where that is not at hand.
+
+        Raises UpstreamFailed.
+        """
+        call = self._call
+        self._stand()
+        if task is not None:
+            self._seen(task)
+        try:
+            while True:
+                self._hold()
+                await self._stirred()
+                if call.is_ahead and self._stands_in is not None:
+                    self._place(self._stands_in)
+                if self._held is not None and self._held.done():
+                    response = await self._came_of(self._held)
+                    if response is not None:
+                        self.is_settled = True
+                        return response
+                elif not call.is_over() and self._now() >= self._look_at:
+                    await self._look()
+        finally:
+            await self._let_go()
+
+    def _hold(self) -> None:
+        """Begin to wait for the result, where it is time to."""
+        call = self._call
+        if self._held is not None or call.is_working() or self._now() < self._hold_at:
+            return
+        about = self._about(TASKS_RESULT)
+
+        def write(id: int) -> str:
+            self._stand()
+            if self._stands_in is not None:
+                self._stands_in.conversation.followed.has_part(id, call)
+            return about(id)
+
+        errand = Errand(TASKS_RESULT, write, Bounds(_ENDLESS, _ENDLESS, call.bounds.idle))
+        self._held = asyncio.get_running_loop().create_task(self._ask(errand))
+        self._held.add_done_callback(lambda _: call.stirs.set())
+
+    async def _stirred(self) -> None:
+        """Wait until something is told of the task, the result is there, or it is time to ask."""
+        call = self._call
+        times = [] if call.is_over() else [self._look_at]
+        if self._held is None and not call.is_working():
+            times.append(self._hold_at)
+        timer = asyncio.get_running_loop().call_at(min(times), call.stirs.set) if times else None
+        try:
+            await call.stirs.wait()
+        finally:
+            call.stirs.clear()
+            if timer is not None:
+                timer.cancel()
+
+    async def _came_of(self, held: asyncio.Task[Response]) -> Response | None:
+        """What the call came to, by the answer to `tasks/result`; None where that is still to be waited for."""
+        call = self._call
+        self._held = None
+        try:
+            response = held.result()
+        except UpstreamFailed as failure:
+            self._stumble(failure)
+            return None
+        came = await self._read(response)
+        if came is not None or call.is_over():
+            return came
+        # It was over when that was said, or its server does not let anybody wait.
+        await self._look()
+        self._hold_at = max(self._hold_at, self._look_at)
+        return await self._read(response) if call.is_over() else None
+
+    async def _read(self, response: Response) -> Response | None:
+        read = partial(self._means.dialect.native.came_of, self._call.task, response)
+        try:
+            return await offloaded(len(response.text), read)
+        except UpstreamFailed as failure:
+            if failure.reason != UpstreamReason.REFUSED.value:
+                self.is_settled = True
+                raise
+            self._stumble(failure)
+            return None
+
+    async def _look(self) -> None:
+        call, means = self._call, self._means
+        bounds = briefly(means.settings.first_byte)
+        try:
+            # For whom the session speaks at all: whoever made the call may be gone long since, and their token too.
+            response = await self._ask(Errand(TASKS_GET, self._about(TASKS_GET), bounds))
+            shown = means.dialect.native.shown(call.task.id, response)
+        except UpstreamFailed as failure:
+            self._stumble(failure)
+            return
+        if shown is None:
+            self.is_settled = True
+            raise failures.Gone
+        self._seen(shown)
+
+    def _seen(self, task: ServerTask) -> None:
+        self._stand()
+        self._was_seen = True
+        self._call.shows(task)
+        self._look_at = self._now() + self._looks.after(self._call.task.interval)
+
+    def _stand(self) -> None:
+        """Be told of in the conversation that stands now, where the call can be gone on with by somebody else, too."""
+        call, talk = self._call, self._talk()
+        if talk is None or talk is self._stands_in:
+            return
+        self._stands_in = talk
+        talk.conversation.met(call.id, call)
+        self._place(talk)
+
+    def _place(self, talk: Talk) -> None:
+        self._call.is_ahead = False
+        talk.conversation.hold(self._call, task=self._call.task.id)
+
+    def _stumble(self, failure: UpstreamFailed) -> None:
+        """Be patient with a server that does not answer. Raises what it failed with where that makes no sense."""
+        now = self._now()
+        pause = None
+        if failure.reason not in _FOR_GOOD:
+            # Whose token is over may come with another, for as long as the call has time.
+            was_made = not isinstance(failure, failures.StaleToken)
+            pause = self._looks.after_failure(self._call.task.interval, now, was_made=was_made)
+        if pause is None:
+            raise failures.sent(failure) from failure
+        if failure.reason == UpstreamReason.SESSION_LOST.value and self._was_seen:
+            # It did look, and there will be another session to ask in.
+            pause = 0.0
+        self._was_seen = False
+        if failure.retry_after is not None:
+            pause = max(pause, failure.retry_after.total_seconds())
+        self._look_at = self._hold_at = now + pause
+
+    def _about(self, method: str) -> Callable[[int], str]:
+        return partial(self._means.dialect.native.about, method=method, task=self._call.task.id)
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def _let_go(self) -> None:
+        held, self._held = self._held, None
+        if held is None:
+            return
+        held.cancel()
+        await asyncio.wait((held,))
+        if not held.cancelled():
+            held.exception()

@@ -1,0 +1,51 @@
+"""The handshake of one conversation: what is asked, and what to make of the answer, for the session and for the log.
+
+What must not live here: how it gets to the server (`conversation`), and when there is to be one (`session`).
+"""
+
+from taskgate.domain.versions import NEWEST_LEGACY, Peer
+from taskgate.errors import UpstreamFailed
+from taskgate.protocol.base import Server
+from taskgate.protocol.envelope import Response
+from taskgate.protocol.reading import value_of
+from taskgate.upstream import failures
+from taskgate.upstream.calls import Call, Means
+from taskgate.upstream.failures import Unwelcome
+from taskgate.upstream.patience import briefly
+from taskgate.upstream.settings import Kind
+
+
+class Handshake:
+    """One handshake; `call` is what waits for its answer."""
+
+    __slots__ = ("_means", "_said", "call")
+
+    def __init__(self, means: Means) -> None:
+        self._means = means
+        self._said = ""
+        self.call = Call(next(means.ids), None, briefly(means.settings.first_byte))
+
+    def asks(self, host: Peer | None) -> str:
+        """The request, for what that host can be asked."""
+        means = self._means
+        return means.dialect.handshake(self.call.id, host, means.settings.revision or NEWEST_LEGACY)
+
+    def read(self, response: Response) -> Server:
+        """Who the server says that it is. Raises UpstreamFailed, Unwelcome where it refuses."""
+        if response.error is not None:
+            raise failures.no_session(failures.said_in(response))
+        named = (response.result.members or {}) if response.result is not None else {}
+        revision = value_of(named, "protocolVersion")
+        self._said = f"revision {revision}" if isinstance(revision, str) else ""
+        return self._means.dialect.read_welcome(response)
+
+    def failed(self, failure: UpstreamFailed) -> None:
+        """It came to nothing: have the operator know, where the server heard of it and its era does not explain it.
+
+        Whether it does is found out by whoever finds the era, and told there.
+        """
+        settings = self._means.settings
+        # An event stream may be refused to us before anything can be said.
+        was_asked = self.call.sent or settings.transport is Kind.SSE
+        if was_asked and not (isinstance(failure, Unwelcome) and settings.era is None):
+            self._means.reception.failed(settings, failure, self._said)

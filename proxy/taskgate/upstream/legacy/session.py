@@ -1,0 +1,303 @@
+"""A session with a server as its users see it: opened when it is first needed, and again after the server ended it.
+
+It lives through any number of conversations, one at a time. No call is ever made twice: the one that meets the end of
+a conversation fails, and the next call opens another; only one of which nothing was written yet is made in that other
+itself. What must not live here: the wire (`conversation`, `transport`).
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
+
+from taskgate.clock import Clock
+from taskgate.domain.events import CallFaulted, CallSucceeded
+from taskgate.domain.versions import Era, Peer
+from taskgate.errors import UpstreamFailed
+from taskgate.jsontext.spans import RawJson
+from taskgate.protocol.base import ListedTool, Params, Server
+from taskgate.protocol.envelope import Notification, Response
+from taskgate.protocol.evidence import era_of_refusal
+from taskgate.protocol.vocabulary import TASKS_RESULT, TOOLS_CALL, TOOLS_LIST
+from taskgate.system.offload import LARGE, aside
+from taskgate.upstream import failures
+from taskgate.upstream.calls import Call, Errand, Means
+from taskgate.upstream.catalogue import read_catalogue, what_is_left
+from taskgate.upstream.hearer import Hearer
+from taskgate.upstream.last_welcomes import Welcome
+from taskgate.upstream.lasting import Lasting
+from taskgate.upstream.legacy.adopting import Adopting, Adoptions
+from taskgate.upstream.legacy.audience import Audience
+from taskgate.upstream.legacy.beginning import Beginnings
+from taskgate.upstream.legacy.conversation import Conversation
+from taskgate.upstream.legacy.detours import Detours
+from taskgate.upstream.legacy.native import MAY_BE, MUST_BE, Natives, Reach
+from taskgate.upstream.legacy.talk import Talk, is_strange
+from taskgate.upstream.legacy.told import ToldTools
+from taskgate.upstream.resting import NextRound, Resumes
+from taskgate.upstream.single import Abandoned, SingleFlight
+from taskgate.upstream.speaker import Speaker
+
+_TAKING_LONG: Final = frozenset({TOOLS_CALL, TASKS_RESULT})
+"""Requests that may be answered long after they were made."""
+
+
+class HttpSession:
+    """One session with one server; see UpstreamSession.
+
+    What of `lasting` is left from before is asked for again. `unwelcome` is told when the server may have left its era.
+    """
+
+    era: Final = Era.INITIALIZE
+
+    def __init__(
+        self,
+        means: Means,
+        *,
+        hearer: Hearer,
+        host: Peer | None,
+        clock: Clock,
+        lasting: Lasting,
+        unwelcome: Callable[[], None],
+        welcome: Welcome,
+        adoptions: Adoptions | None = None,
+    ) -> None:
+        self._means = means
+        self._host = host
+        self._clock = clock
+        self._catalogue = SingleFlight(self._read_catalogue)
+        self._told = ToldTools(means.dialect)
+        self._detours = Detours(means.dialect, host)
+        self._lasting = lasting
+        self._unwelcome = unwelcome
+        self._welcome = welcome
+        audience = Audience(hearer=hearer, host=host, catalogue_changed=self._forget_tools)
+        beginnings = Beginnings(
+            means,
+            audience,
+            clock=clock,
+            lasting=lasting,
+            met=welcome.met,
+            unwelcome=unwelcome,
+            lost=self._lose_conversation,
+        )
+        self._talk = SingleFlight(beginnings.begin)
+        reach = Reach(self._ask, lambda: self._talk.value, self._made_ready, self.listed, self.tools)
+        self._natives = Natives(means, reach)
+        self._adopting = Adopting(means, adoptions or Adoptions(), talk=self._talk, adopt=beginnings.adopt)
+        self._dropping: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def open(self) -> Server:
+        """See UpstreamSession."""
+        return (await self._open()).conversation.server
+
+    async def welcome(self) -> Server:
+        """See UpstreamSession."""
+        return await self._welcome.told(self.open())
+
+    async def relay(
+        self,
+        method: str,
+        params: Params | None,
+        *,
+        hearer: Hearer,
+        tool: str | None = None,
+        speaker: Speaker | None = None,
+        log_level: str | None = None,
+        repeated: Mapping[str, str] | None = None,
+    ) -> Response:
+        """See UpstreamSession."""
+        write = self._means.dialect.call
+        bounds = self._means.patience.of(tool, method)
+        errand = Errand(method, lambda id_: write(id_, method, params), bounds, hearer, speaker, log_level)
+        ask = self._ask if tool is None or params is None else self._natives.way(tool, params, MUST_BE)
+        response = await ask(errand)
+        if response.error is not None:
+            response = await self._detours.after(errand, response, ask)
+        if response.error is None:
+            self._lasting.note(method, params)
+            if method == TOOLS_LIST:
+                what_is_left(self._means.settings.catalogue, response)
+                await self._told.note(params, response)
+        return response
+
+    async def run(
+        self,
+        tool: str,
+        params: RawJson,
+        *,
+        within: timedelta,
+        hearer: Hearer,
+        speaker: Speaker | None = None,
+        log_level: str | None = None,
+        repeated: Mapping[str, str] | None = None,
+        resumes: Resumes | None = None,
+    ) -> Response:
+        """See UpstreamSession."""
+        if isinstance(resumes, NextRound):
+            raise failures.no_rounds()
+        dialect = self._means.dialect
+        bounds = self._means.patience.of(tool).within(within)
+        track = dialect.tracked
+        tracked = track(params) if len(params) <= LARGE else await aside(partial(track, params))
+        write = partial(dialect.call, method=TOOLS_CALL, params=tracked)
+        errand = Errand(TOOLS_CALL, write, bounds, hearer, speaker, log_level)
+        if resumes is not None:
+            return await self._natives.go_on(errand, resumes, self._adopting)
+        ask = self._natives.way(tool, tracked, MAY_BE)
+        response = await ask(errand)
+        return response if response.error is None else await self._detours.after(errand, response, ask)
+
+    def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
+        """See UpstreamSession."""
+        return self._means.dialect.outcome(response)
+
+    def tell(self, notification: Notification) -> None:
+        """See UpstreamSession. What its server was not told to expect of the host is dropped too."""
+        talk, dialect = self._talk.value, self._means.dialect
+        if talk is not None and dialect.passes(notification, self._host):
+            talk.conversation.say(dialect.pass_on(notification), droppable=True)
+
+    async def tools(self) -> Mapping[str, ListedTool]:
+        """See UpstreamSession."""
+        try:
+            return await self._catalogue.get()
+        except UpstreamFailed as failure:
+            raise failures.unsent(failure) from None
+        except Abandoned:
+            raise failures.let_go(dispatched=False) from None
+
+    def listed(self, tool: str) -> ListedTool | None:
+        """See UpstreamSession."""
+        known = self._catalogue.value
+        return self._told.get(tool) if known is None else known.get(tool)
+
+    def grants(self, filters: frozenset[str]) -> frozenset[str]:
+        """See UpstreamSession. A server of this era has no filter: it tells of what it declares."""
+        return filters
+
+    async def close(self) -> None:
+        """See UpstreamSession."""
+        if self._closed:
+            return
+        self._closed = True
+        self._detours.end()
+        await self._natives.close()
+        await self._catalogue.close()
+        talk = self._talk.value
+        await self._talk.close()
+        if talk is not None and not await self._adopting.gave_back(talk):
+            await talk.end()
+        if self._dropping:
+            await asyncio.wait(tuple(self._dropping))
+
+    async def _open(self) -> Talk:
+        if self._closed:
+            raise failures.let_go(dispatched=False)
+        try:
+            return self._talk.value or await self._talk.get()
+        except UpstreamFailed as failure:
+            # Whatever became of the handshake, the call it was made for has not left.
+            raise failures.unsent(failure) from None
+        except Abandoned:
+            raise failures.let_go(dispatched=False) from None
+
+    async def _ask(self, errand: Errand, spent: float = 0.0, *, is_again: bool = False) -> Response:
+        means, clock = self._means, self._clock
+        began, talk = clock.elapsed(), self._talk.value
+        asked_at = asyncio.get_running_loop().time()
+        if talk is None or self._closed or errand.log_level is not None or talk.conversation.cancels != talk.outlived:
+            talk, more = await self._made_ready(errand)
+            spent += more
+        first_byte = None if errand.method in _TAKING_LONG else means.settings.first_byte
+        call = Call(next(means.ids), errand.hearer, errand.bounds, speaker=errand.speaker, spent=spent)
+        call.is_lasting = errand.method == TOOLS_CALL
+        error: str | None = "cancelled"
+        try:
+            response = await talk.conversation.ask(call, errand.write(call.id), first_byte=first_byte)
+            error = None if response.error is None else str(response.error_code)
+            self._expect_era(response)
+        except UpstreamFailed as failure:
+            error = failure.reason
+            is_over = not self._closed and await talk.is_over(failure)
+            if is_over:
+                self._lose(talk)
+            elif isinstance(failure, failures.Unwelcome):
+                await self._doubt(talk)
+            if is_again or call.sent or not is_over:
+                raise
+            response = None
+        finally:
+            means.observer.answered(errand.method, clock.elapsed() - began, error)
+        if response is None:
+            # The server ended it a moment before, and saw nothing of the request.
+            return await self._ask(errand, spent + asyncio.get_running_loop().time() - asked_at, is_again=True)
+        if response.error is not None and is_strange(call, response):
+            await self._doubt(talk)
+        return response
+
+    async def _doubt(self, talk: Talk) -> None:
+        """The server may have left this era: see whether it still knows a request of it, which harms none."""
+        if not self._closed and not await talk.is_understood():
+            self._unwelcome()
+
+    def _expect_era(self, response: Response) -> None:
+        """Take an answer that says that the server left this era for the end of the conversation; it did not act."""
+        if response.error is not None and era_of_refusal(failures.said_in(response)) is not None:
+            self._unwelcome()
+            raise failures.session_lost()
+
+    async def _made_ready(self, errand: Errand) -> tuple[Talk, float]:
+        """A conversation that can take the request, and the seconds that it took to have one."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            async with asyncio.timeout(errand.bounds.first):
+                talk = await self._open()
+                if not await talk.outlives_cancels():
+                    self._lose(talk)
+                    talk = await self._open()
+                if errand.log_level is not None:
+                    await talk.log_from(errand.log_level, errand.speaker)
+        except TimeoutError:
+            raise failures.too_late(dispatched=False) from None
+        return talk, loop.time() - began
+
+    async def _read_catalogue(self) -> Mapping[str, ListedTool]:
+        talk = self._talk.value
+        read = partial(read_catalogue, self._ask_for_page, self._means.dialect.read_tools)
+        try:
+            return await read(self._means.settings.catalogue)
+        except UpstreamFailed:
+            if self._closed or talk is None or talk is self._talk.value:
+                raise
+        # The server ended the conversation meanwhile; to have it say twice what it has harms nobody.
+        return await read(self._means.settings.catalogue)
+
+    def _ask_for_page(self, cursor: RawJson | None) -> Coroutine[Any, Any, Response]:
+        write = partial(self._means.dialect.list_tools, cursor=cursor)
+        return self._ask(Errand(TOOLS_LIST, write, self._means.patience.of()))
+
+    def _forget_tools(self) -> None:
+        self._catalogue.forget()
+        self._told.forget()
+
+    def _lose_conversation(self, conversation: Conversation) -> None:
+        """That one is over, and nobody met its end in a call: the next call need not."""
+        talk = self._talk.value
+        if talk is not None and talk.conversation is conversation:
+            self._lose(talk)
+
+    def _lose(self, talk: Talk) -> None:
+        """The server ended the conversation: the next call opens another. Only the first to notice does anything."""
+        if self._talk.value is not talk:
+            return
+        self._talk.forget()
+        self._adopting.lost()
+        self._forget_tools()
+        self._means.observer.session_lost()
+        dropping = asyncio.get_running_loop().create_task(talk.drop())
+        self._dropping.add(dropping)
+        dropping.add_done_callback(self._dropping.discard)

@@ -1,0 +1,170 @@
+"""One conversation as a session holds it: with the stream that belongs to it, and with what we ask of it ourselves.
+
+That is whether the server still takes part, how much it logs, and what a host asked for once and for all. What must not
+live here: when there is another conversation (`session`).
+"""
+
+import asyncio
+from datetime import timedelta
+from typing import Final
+
+from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.protocol.base import Params
+from taskgate.protocol.envelope import Response
+from taskgate.protocol.vocabulary import LOG_LEVELS, LOGGING_SET_LEVEL, PING, RESOURCES_SUBSCRIBE, STATELESS_ERRORS
+from taskgate.upstream.calls import Call, Means
+from taskgate.upstream.failures import Unwelcome
+from taskgate.upstream.lasting import Lasting, level_params, uri_params
+from taskgate.upstream.legacy.conversation import Conversation
+from taskgate.upstream.legacy.listening import ServerStream
+from taskgate.upstream.patience import briefly
+from taskgate.upstream.single import Abandoned, SingleFlight
+from taskgate.upstream.speaker import Speaker
+
+SIGN_OF_LIFE: Final = timedelta(seconds=2)
+"""How long a server has to answer what nobody but the gateway wants to know."""
+
+DYING: Final = 0.1
+"""Seconds after a cancel in which a server may be about to end its session."""
+_OVER: Final = frozenset({UpstreamReason.CLOSED.value, UpstreamReason.SESSION_LOST.value})
+
+
+class Talk:
+    """A conversation that stands; `stream` None where it has none of its own."""
+
+    __slots__ = (
+        "_again", "_alive", "_level", "_levelling", "_means", "_outliving",
+        "conversation", "makes_tasks", "outlived", "stream",
+    )  # fmt: skip
+
+    def __init__(self, means: Means, conversation: Conversation, stream: ServerStream | None) -> None:
+        self._means = means
+        self.conversation = conversation
+        self.stream = stream
+        self.makes_tasks = means.dialect.native.serves(conversation.server.peer)
+        """Whether the server makes tasks of calls where it is asked to."""
+        self._alive = SingleFlight(self._ping)
+        self._outliving = SingleFlight(self._outlives)
+        self.outlived = 0
+        """How many cancels the conversation is known to have outlived; see `outlives_cancels`."""
+        logs = isinstance(conversation.server.peer.capabilities.get("logging"), dict)
+        self._level = len(LOG_LEVELS) if logs else 0
+        self._levelling = asyncio.Lock()
+        self._again: asyncio.Task[None] | None = None
+
+    async def log_from(self, level: str, speaker: Speaker | None) -> None:
+        """Have the server log what is as severe as that, or more, unless it was asked for as much before (10.3).
+
+        It has a moment to agree, and whether it does is its own affair. A server without a log is asked nothing.
+        """
+        place = LOG_LEVELS.index(level)
+        if place >= self._level:
+            return
+        async with self._levelling:
+            if place < self._level:
+                await self._answers(LOGGING_SET_LEVEL, level_params(level), speaker)
+                self._level = place
+
+    def ask_again(self, lasting: Lasting) -> None:
+        """Ask in the background for what a host has from conversations before this one.
+
+        Whether it gets it is the server's affair.
+        """
+        if lasting.level is not None or lasting.uris:
+            self._again = asyncio.get_running_loop().create_task(self._ask_again(lasting))
+
+    async def is_over(self, failure: UpstreamFailed) -> bool:
+        """Whether a failure is the end of the conversation: as the server says, or by asking it once for all calls.
+
+        Released servers let a session die without a word, of a cancellation for one: every call of it then breaks off.
+        """
+        if failure.reason != UpstreamReason.CLOSED.value:
+            return failure.reason == UpstreamReason.SESSION_LOST.value
+        try:
+            return not await self._alive.get()
+        except Abandoned:
+            return False
+        finally:
+            self._alive.forget()
+
+    async def outlives_cancels(self) -> bool:
+        """Whether the server still takes part after all cancels that it was sent; it is asked once for all calls.
+
+        Servers on released SDKs take a cancel, and let the whole session die of it without a word.
+        """
+        while self.outlived != self.conversation.cancels:
+            try:
+                if not await self._outliving.get():
+                    return False
+            except Abandoned:
+                return True
+            finally:
+                self._outliving.forget()
+        return True
+
+    async def is_understood(self) -> bool:
+        """Whether the server answers a ping as one of its era does, or nothing speaks against it."""
+        try:
+            call, response = await self._ask(PING, None)
+        except UpstreamFailed as failure:
+            return not isinstance(failure, Unwelcome) and failure.reason != UpstreamReason.SESSION_LOST.value
+        return not is_strange(call, response)
+
+    async def end(self) -> None:
+        """Tell the server that it is over."""
+        await self._fall_silent()
+        await self.conversation.end()
+
+    async def drop(self) -> None:
+        """Forget what the server does not know any more."""
+        await self._fall_silent()
+        await self.conversation.drop()
+
+    async def _fall_silent(self) -> None:
+        await self._alive.close()
+        await self._outliving.close()
+        if self._again is not None:
+            self._again.cancel()
+            await asyncio.wait((self._again,))
+        if self.stream is not None:
+            await self.stream.close()
+
+    async def _outlives(self) -> bool:
+        cancels = self.conversation.cancels
+        await self.conversation.said(SIGN_OF_LIFE.total_seconds())
+        # A request that meets a session while it dies of a cancel takes the whole of some servers down.
+        if asyncio.get_running_loop().time() - self.conversation.cancelled_at < SIGN_OF_LIFE.total_seconds():
+            await asyncio.sleep(DYING)
+        is_alive = await self._ping()
+        self.outlived = cancels
+        return is_alive
+
+    async def _ping(self) -> bool:
+        return await self._answers(PING, None)
+
+    async def _answers(self, method: str, params: Params | None, speaker: Speaker | None = None) -> bool:
+        """Whether the server answers a request in the conversation, or at least does not end it again."""
+        try:
+            await self._ask(method, params, speaker)
+        except UpstreamFailed as failure:
+            return failure.reason not in _OVER
+        return True
+
+    async def _ask(self, method: str, params: Params | None, speaker: Speaker | None = None) -> tuple[Call, Response]:
+        means = self._means
+        call = Call(next(means.ids), None, briefly(SIGN_OF_LIFE), speaker=speaker)
+        message = means.dialect.call(call.id, method, params)
+        return call, await self.conversation.ask(call, message, first_byte=SIGN_OF_LIFE)
+
+    async def _ask_again(self, lasting: Lasting) -> None:
+        if lasting.level is not None:
+            await self._answers(LOGGING_SET_LEVEL, level_params(lasting.level))
+        for uri in tuple(lasting.uris):
+            # The host may have changed its mind meanwhile.
+            if uri in lasting.uris and not await self._answers(RESOURCES_SUBSCRIBE, uri_params(uri)):
+                return
+
+
+def is_strange(call: Call, response: Response) -> bool:
+    """Whether a server of this era would hardly answer like that: one of the other refuses by HTTP status and code."""
+    return response.error is not None and (call.was_refused or response.error_code in STATELESS_ERRORS)

@@ -1,0 +1,134 @@
+"""Requests of this era up to their answers: each a POST of its own, and what comes on its stream heard.
+
+To stop waiting is to close the stream, which is how a server of this era is told that nobody waits (H-MOD-10). A stream
+that breaks off is lost and never asked for again (H-MOD-11). What must not live here: rounds, and what belongs to no
+call.
+"""
+
+from collections.abc import Coroutine
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from taskgate.domain.versions import Peer
+from taskgate.errors import UpstreamFailed
+from taskgate.protocol.base import Answered, Noticed, ProgressTold
+from taskgate.protocol.envelope import Response
+from taskgate.protocol.stateless_server import Written
+from taskgate.system.offload import LARGE, aside, offloaded
+from taskgate.upstream import failures
+from taskgate.upstream.base import POSTED, Incoming, Outgoing
+from taskgate.upstream.beside import heard_aside
+from taskgate.upstream.calls import Call
+from taskgate.upstream.modern.means import StatelessMeans
+
+
+class Exchanges:
+    """The requests to one server."""
+
+    def __init__(self, means: StatelessMeans, host: Peer | None) -> None:
+        self._means = means
+        self._host = host
+
+    def ask(
+        self, call: Call, written: Written, first_byte: timedelta | None, *, asks_who: bool = False
+    ) -> Coroutine[Any, Any, Response]:
+        """The answer to a request that was written under the call's id. Raises UpstreamFailed.
+
+        `asks_who` tells that the request is to find out who the server is: what comes under a status that tells nothing
+        of a server is no answer then.
+        """
+        return self._ask(call, self._outgoing(call, written, first_byte), asks_who=asks_who)
+
+    async def follow_up(self, call: Call, written: Written) -> Response:
+        """The answer to a request about what the server has begun: it tells of it, is told more, or ends it."""
+        patience = self._means.settings.first_byte
+        outgoing = self._outgoing(call, written, patience)
+        # Its answer is there already, and comes without a pause.
+        return await self._ask(call, outgoing._replace(idle=patience, follows=True))
+
+    def _outgoing(self, call: Call, written: Written, first_byte: timedelta | None) -> Outgoing:
+        return Outgoing(
+            verb="POST",
+            headers={**POSTED, **written.headers},
+            body=written.message.encode(),
+            first_byte=first_byte,
+            idle=call.bounds.idle,
+            speaker=call.speaker,
+            left=call.leave,
+        )
+
+    async def _ask(self, call: Call, outgoing: Outgoing, *, asks_who: bool = False) -> Response:
+        incoming = await self._means.transport.send(outgoing)
+        answered = False
+        try:
+            if asks_who and failures.tells_nothing(incoming.status):
+                raise failures.refused(incoming.status)
+            response = await self._answer(call, incoming)
+            answered = True
+            return response
+        finally:
+            await incoming.release(answered=answered)
+
+    def _answer(self, call: Call, incoming: Incoming) -> Coroutine[Any, Any, Response]:
+        # Handed on rather than awaited: every answer comes this way.
+        if not 200 <= incoming.status < 300:
+            return self._refusal(call, incoming)
+        return self._read(call, incoming) if incoming.streams else self._document(call, incoming)
+
+    async def _read(self, call: Call, incoming: Incoming) -> Response:
+        self._means.observer.stream_opened("response")
+        try:
+            async for message in incoming.messages():
+                response = await self._hear(message, call)
+                if response is not None:
+                    return response
+                clog = None if call.hearer is None else call.hearer.clog()
+                if clog is not None:
+                    # A host that reads slowly makes its server wait, not the gateway's memory grow.
+                    await clog
+        finally:
+            self._means.observer.stream_ended("response")
+        raise failures.broke_off()
+
+    async def _hear(self, message: bytes, call: Call) -> Response | None:
+        """Act on a message of the call's stream; its response is handed back instead."""
+        hear = self._means.dialect.hear
+        host = self._host
+        match hear(message, host) if len(message) <= LARGE else await heard_aside(partial(hear, message, host)):
+            case Answered(response) if response.id == call.id:
+                return response
+            case ProgressTold(token, notification) if token == call.id:
+                call.told = notification
+                call.progressed()
+                if call.hearer is not None:
+                    call.hearer.notice(notification)
+            case Noticed(notification) if call.hearer is not None:
+                call.hearer.notice(notification)
+        return None
+
+    async def _document(self, call: Call, incoming: Incoming) -> Response:
+        dialect = self._means.dialect
+        async for message in incoming.messages():
+            hear = partial(dialect.hear, message, self._host)
+            try:
+                heard = hear() if len(message) <= LARGE else await aside(hear)
+            except UpstreamFailed:
+                refusal = await offloaded(len(message), partial(dialect.refusal_of, call.id, message))
+                if refusal is None:
+                    raise
+                return refusal
+            if isinstance(heard, Answered) and heard.response.id == call.id:
+                return heard.response
+        raise failures.malformed("its answer belongs to no request of ours")
+
+    async def _refusal(self, call: Call, incoming: Incoming) -> Response:
+        """The server's own answer where an error status carries one; else the failure that the status means."""
+        status = incoming.status
+        try:
+            response = await self._document(call, incoming)
+        except UpstreamFailed:
+            response = None
+        if response is not None and response.error is not None:
+            return response
+        raise failures.unwelcome(status)

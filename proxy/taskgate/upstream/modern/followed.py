@@ -1,0 +1,194 @@
+"""One call that a server made a task of, from then until there is an answer: looked at, answered, and told of.
+
+What the task says of itself in words goes on as progress of the call, what it asks as questions, and what it comes to
+is the call's own response. What must not live here: who ends a task that nobody waits for any more (`native`), and how
+often a task is looked at (`upstream.looks`).
+"""
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from taskgate.domain.record import TaskStatus
+from taskgate.domain.versions import MODERN
+from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.protocol.envelope import Response
+from taskgate.protocol.progress import done_of, in_words
+from taskgate.protocol.questions import Question
+from taskgate.protocol.server_tasks import ServerTask
+from taskgate.protocol.vocabulary import (
+    HEADER_MISMATCH,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    UNSUPPORTED_VERSION,
+)
+from taskgate.system.offload import offloaded
+from taskgate.upstream import failures
+from taskgate.upstream.calls import Call
+from taskgate.upstream.looks import LEAST, Looks
+from taskgate.upstream.modern.follow_ups import FOR_GOOD, FollowUps
+from taskgate.upstream.modern.listen_stream import ListenStream
+from taskgate.upstream.modern.means import StatelessMeans
+from taskgate.upstream.modern.task_news import TaskNews
+from taskgate.upstream.modern.task_questions import TaskQuestions
+from taskgate.upstream.resting import Foothold
+
+_SPOKEN: Final = MODERN[-1].value
+
+_UNKNOWN: Final = frozenset(
+    {INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY, HEADER_MISMATCH, UNSUPPORTED_VERSION}
+)
+"""Errors by which a server says that it has no such task, or none of the kind."""
+
+
+class Followed:
+    """The task that became of one call; `task` is how it was first told of, `questions` are its."""
+
+    def __init__(
+        self, means: StatelessMeans, follow_ups: FollowUps, news: TaskNews, call: Call, task: ServerTask
+    ) -> None:
+        assert call.hearer is not None, "no request of our own becomes a task"
+        self._dialect = means.dialect
+        self._outlives = means.outlives
+        self._follow_ups = follow_ups
+        self._news = news
+        self._stream: ListenStream | None = None
+        self._call = call
+        self._hearer = call.hearer
+        self._seen = task
+        self._looks = Looks(task.id)
+        self._words = 0
+        self._is_held = False
+        self._stirred = asyncio.Event()
+        self._looked = self._due = asyncio.get_running_loop().time()
+        self.id = task.id
+        self.runs = True
+        """Whether the server may still work at it, as far as is known."""
+
+    async def response(self, questions: TaskQuestions, asked: Mapping[str, Question]) -> Response:
+        """What the call comes to; `asked` is what the task may wait for already. Raises UpstreamFailed."""
+        self._due += self._looks.after(self._seen.interval)
+        try:
+            if not asked:
+                self._hold(questions)
+            self._tell()
+            questions.recall(asked)
+            return await self._seen_through(questions)
+        finally:
+            if self._stream is not None:
+                self._stream.stop()
+            questions.close()
+
+    def stir(self) -> None:
+        """There is something to bring."""
+        self._stirred.set()
+
+    def _told(self) -> None:
+        """The server says that there is something to see."""
+        # However often it says so.
+        self._due = min(self._due, self._looked + LEAST)
+        self._stirred.set()
+
+    async def _seen_through(self, questions: TaskQuestions) -> Response:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._stirs()
+            if questions.is_hopeless:
+                return self._dialect.unanswered(self._call.id)
+            if questions.given:
+                await self._bring(questions)
+            if loop.time() >= self._due:
+                response = await self._look(questions) or questions.refusal
+                if response is not None:
+                    return response
+
+    async def _stirs(self) -> None:
+        """Wait until there is an answer to bring, news, or it is time to look."""
+        try:
+            async with asyncio.timeout_at(self._due):
+                await self._stirred.wait()
+        except TimeoutError:
+            pass
+        self._stirred.clear()
+
+    async def _bring(self, questions: TaskQuestions) -> None:
+        """Let the server have the answers; what does not arrive is brought before the next look."""
+        given = questions.bringing()
+        answers = self._dialect.answers(given)
+        assert answers is not None, "each of them can be told"
+        try:
+            response = await self._follow_ups.bring(self._call, self.id, answers)
+        except UpstreamFailed as failure:
+            if failure.reason in FOR_GOOD:
+                raise
+            return
+        questions.brought(given, response)
+        self._hold(questions)
+
+    async def _look(self, questions: TaskQuestions) -> Response | None:
+        """What it came to, if it did."""
+        seen: ServerTask | None = None
+        failed: UpstreamFailed | None = None
+        try:
+            response = await self._follow_ups.look(self._call, self.id)
+            read = partial(self._dialect.looked, self._call.id, self.id, response)
+            seen = await offloaded(len(response.text), read)
+            if response.error_code in _UNKNOWN:
+                self.runs = False
+                raise failures.Gone
+        except UpstreamFailed as failure:
+            if failure.reason in FOR_GOOD or not self.runs:
+                raise
+            failed = failure
+        self._looked = asyncio.get_running_loop().time()
+        if seen is None:
+            self._look_later(failed)
+            return None
+        self._due = self._looked + self._looks.after(seen.interval)
+        return self._took(seen, questions)
+
+    def _look_later(self, failure: UpstreamFailed | None) -> None:
+        if failure is not None and failure.reason == UpstreamReason.REFUSED.value:
+            # Whose token has run out may have shown another one since.
+            self._call.speaker = None
+        # Who comes with another may do so for as long as the call has time.
+        was_made = not isinstance(failure, failures.StaleToken)
+        pause = self._looks.after_failure(self._seen.interval, self._looked, was_made=was_made)
+        if pause is None:
+            raise failures.lost_sight(failure)
+        if failure is not None and failure.retry_after is not None:
+            pause = max(pause, failure.retry_after.total_seconds())
+        self._due = self._looked + pause
+
+    def _took(self, seen: ServerTask, questions: TaskQuestions) -> Response | None:
+        before, self._seen = self._seen, seen
+        if (before.status, before.message, before.updated) != (seen.status, seen.message, seen.updated):
+            self._call.progressed()
+        questions.show(seen.questions)
+        if not self._is_held:
+            self._hold(questions)
+        if not seen.status.is_terminal:
+            if self._stream is None:
+                self._stream = self._news.listen(self.id, seen.interval, self._told)
+            if seen.message != before.message:
+                self._tell()
+            return None
+        self.runs = False
+        if seen.status is TaskStatus.CANCELLED:
+            raise failures.called_off()
+        return seen.response
+
+    def _hold(self, questions: TaskQuestions) -> None:
+        """From here on somebody else can go on with it, who has to bring no answer that was given before."""
+        if self._outlives and not questions.given:
+            self._is_held = True
+            self._hearer.hold_at(Foothold(revision=_SPOKEN, task=self.id))
+
+    def _tell(self) -> None:
+        message, told = self._seen.message, self._call.told
+        if message is not None:
+            self._words += 1
+            after = None if told is None else done_of(told)
+            self._hearer.notice(in_words(self._call.id, message, self._words, after or 0.0))

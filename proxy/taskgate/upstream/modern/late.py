@@ -1,0 +1,68 @@
+"""Calls that are given up while their server answers: what it makes a task of just then is known by that answer alone.
+
+So it is heard for a moment, by nobody, and its task ended. What must not live here: how a task is ended (`native`).
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from taskgate.errors import UpstreamFailed
+from taskgate.protocol.envelope import Response
+from taskgate.protocol.vocabulary import TOOLS_CALL
+from taskgate.upstream.calls import Call
+from taskgate.upstream.legacy.talk import SIGN_OF_LIFE
+from taskgate.upstream.modern.means import StatelessMeans
+
+
+class Late:
+    """Those of one session. `end` has the server end a task of a call, in the background."""
+
+    def __init__(self, means: StatelessMeans, end: Callable[[Call, str], None]) -> None:
+        self._means = means
+        self._end = end
+        self._answers: set[asyncio.Task[Response]] = set()
+
+    async def asked(self, call: Call, asked: Coroutine[Any, Any, Response]) -> Response:
+        """The answer to a call of which the server may make a task. Raises UpstreamFailed.
+
+        Once the call left, to cancel this closes its stream only a moment later: the answer may be on its way.
+        """
+        answer = asyncio.get_running_loop().create_task(asked)
+        self._answers.add(answer)
+        answer.add_done_callback(self._answers.discard)
+        try:
+            return await asyncio.shield(answer)
+        except asyncio.CancelledError:
+            self._outwait(call, answer)
+            raise
+
+    async def over(self) -> None:
+        """Wait until there is none any more."""
+        while self._answers:
+            await asyncio.wait(tuple(self._answers))
+
+    async def close(self) -> None:
+        """Wait for none any more."""
+        for answer in self._answers:
+            answer.cancel()
+        await self.over()
+
+    def _outwait(self, call: Call, answer: asyncio.Task[Response]) -> None:
+        is_left = call.hearer is not None and call.hearer.leaves
+        call.hearer = None
+        patience = asyncio.get_running_loop().call_later(SIGN_OF_LIFE.total_seconds(), answer.cancel)
+        answer.add_done_callback(partial(self._came, call, patience))
+        if is_left or not call.sent:
+            answer.cancel()
+
+    def _came(self, call: Call, patience: asyncio.TimerHandle, answer: asyncio.Task[Response]) -> None:
+        patience.cancel()
+        if answer.cancelled() or answer.exception() is not None:
+            return
+        with suppress(UpstreamFailed):
+            task = self._means.dialect.task_of(TOOLS_CALL, answer.result())
+            if task is not None and not task.status.is_terminal:
+                self._end(call, task.id)

@@ -1,0 +1,170 @@
+"""One stream of `subscriptions/listen`, asked for again whenever it ends: servers keep nothing of it (M-SUB-2).
+
+What must not live here: what is wanted, and what becomes of what is heard.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import Context
+from functools import partial
+from itertools import count
+from typing import Protocol
+
+from taskgate.clock import Clock
+from taskgate.domain.versions import Peer
+from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.protocol.base import Answered, Noticed
+from taskgate.protocol.envelope import Notification
+from taskgate.protocol.server_tasks import TaskTold
+from taskgate.protocol.stateless_server import Listened, Said, Subscribed
+from taskgate.system.offload import LARGE
+from taskgate.upstream.base import POSTED, Incoming, Outgoing
+from taskgate.upstream.beside import heard_aside
+from taskgate.upstream.modern.means import StatelessMeans
+from taskgate.upstream.pauses import FOR_NOW, PAUSE_FIRST, PAUSE_MOST, share
+
+
+class Stands(Protocol):
+    """Told that a stream is heard; `again` where it was heard before, so that something may have been missed."""
+
+    def __call__(self, stream: "ListenStream", *, again: bool) -> None: ...
+
+
+class ListenStream:
+    """Holds one stream open until it is stopped, or its server has none. What cannot be read is passed over.
+
+    The ids of the requests tell streams apart: no two have the same. `hear` gets what is told of the server, `news` the
+    ids of its tasks that something is told of.
+    """
+
+    def __init__(
+        self,
+        means: StatelessMeans,
+        wants: Listened,
+        host: Peer | None,
+        *,
+        hear: Callable[[Notification], None],
+        news: Callable[[str], None] = lambda task: None,
+        stands: Stands,
+        clock: Clock,
+    ) -> None:
+        self._means = means
+        self._wants = wants
+        self._host = host
+        self._hear = hear
+        self._news = news
+        self._stands = stands
+        self._clock = clock
+        self._granted: frozenset[str] | None = None
+        self._known = asyncio.Event()
+        self._was_refused = False
+        self.is_refused = False
+        """Whether the server has none like it, and so it has ended by itself."""
+        self.tasks: frozenset[str] = frozenset()
+        """The tasks that it tells of."""
+        self.filters: frozenset[str] = frozenset()
+        """The members of extensions that it grants."""
+        self.is_heard = False
+        """Whether the server tells on it at this moment."""
+        # It is heard for everybody who comes to want the same.
+        self._task = asyncio.get_running_loop().create_task(self._listen(), context=Context())
+
+    async def known(self, within: float) -> None:
+        """Wait until the server tells on it, or did not open it, but no longer than `within` seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self._known.wait()
+
+    def tells_of(self, uri: str) -> bool:
+        """Whether it tells of that resource, or is to as soon as it stands."""
+        return not self._task.done() if self._granted is None else uri in self._granted
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, and is not asked for again."""
+        return self._task.done()
+
+    def when_over(self, forget: Callable[["ListenStream"], None]) -> None:
+        """Call `forget` once it has ended."""
+        self._task.add_done_callback(lambda _: forget(self))
+
+    def stop(self) -> None:
+        """End it; does not wait."""
+        self._task.cancel()
+        self._known.set()
+
+    async def close(self) -> None:
+        """End it, and wait until it has ended."""
+        self.stop()
+        await asyncio.wait((self._task,))
+
+    async def _listen(self) -> None:
+        pause = PAUSE_FIRST
+        for turn in count():
+            began = self._clock.elapsed()
+            id_ = next(self._means.ids)
+            try:
+                if not await self._hold(id_):
+                    self.is_refused = True
+                    return
+            except UpstreamFailed as failure:
+                if failure.reason == UpstreamReason.REDIRECT.value:
+                    self.is_refused = True
+                    return
+            finally:
+                self.is_heard = False
+                self._known.set()
+            if self._clock.elapsed() - began > PAUSE_MOST:
+                pause = PAUSE_FIRST
+            await asyncio.sleep(pause * share(str(id_), turn))
+            pause = min(pause * 2, PAUSE_MOST)
+
+    async def _hold(self, id: int) -> bool:
+        """Hear one stream to its end; whether there may be another."""
+        written = self._means.dialect.listen(id, self._wants, self._host)
+        outgoing = Outgoing(
+            verb="POST",
+            headers={**POSTED, **written.headers},
+            body=written.message.encode(),
+            first_byte=self._means.settings.first_byte,
+            only_listens=True,
+        )
+        incoming = await self._means.transport.send(outgoing)
+        try:
+            if incoming.status in FOR_NOW:
+                return True
+            if incoming.status != 200 or not incoming.streams:
+                return False
+            await self._hear_all(incoming, id)
+            return not self._was_refused
+        finally:
+            await incoming.release()
+
+    async def _hear_all(self, incoming: Incoming, id: int) -> None:
+        self._means.observer.stream_opened("listen")
+        try:
+            async for message in incoming.messages():
+                # Whatever cannot be read, it answers nothing: the stream is still good for the next message.
+                with suppress(UpstreamFailed):
+                    hear = partial(self._means.dialect.hear, message, self._host)
+                    if self._is_end(hear() if len(message) <= LARGE else await heard_aside(hear), id):
+                        return
+        finally:
+            self._means.observer.stream_ended("listen")
+
+    def _is_end(self, said: Said, id: int) -> bool:
+        match said:
+            case Subscribed(uris, tasks, filters):
+                again, self._granted, self.is_heard = self._granted is not None, uris, True
+                self.tasks, self.filters = tasks, filters
+                self._known.set()
+                self._stands(self, again=again)
+            case Noticed(notification):
+                self._hear(notification)
+            case TaskTold(task):
+                self._news(task)
+            case Answered(response) if response.id == id:
+                self._was_refused = response.error is not None
+                return True
+        return False

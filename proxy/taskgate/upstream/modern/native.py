@@ -1,0 +1,122 @@
+"""Calls that their server makes tasks of: followed to their end for whoever waits, and ended where nobody does.
+
+For the host nothing shows: its call takes long, as any may (decisions 1). What must not live here: what is done with
+one task (`followed`), and how a call comes to be one (`rounds`).
+"""
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
+from logging import getLogger
+from typing import Any, Final
+
+from taskgate.clock import Clock
+from taskgate.domain.record import TaskStatus
+from taskgate.domain.versions import Peer
+from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.protocol.envelope import Response
+from taskgate.protocol.questions import Question
+from taskgate.protocol.server_tasks import ServerTask
+from taskgate.upstream import failures
+from taskgate.upstream.calls import Call
+from taskgate.upstream.legacy.talk import SIGN_OF_LIFE
+from taskgate.upstream.modern.exchanges import Exchanges
+from taskgate.upstream.modern.follow_ups import FOR_GOOD, FollowUps
+from taskgate.upstream.modern.followed import Followed
+from taskgate.upstream.modern.late import Late
+from taskgate.upstream.modern.means import StatelessMeans
+from taskgate.upstream.modern.task_news import TaskNews
+from taskgate.upstream.modern.task_questions import TaskQuestions
+from taskgate.upstream.resting import Resumed
+
+PAUSES: Final = (0.5, 2.0, 8.0)
+"""Seconds before each further try to end a task: its server works at it for nobody until it hears."""
+
+log = getLogger("taskgate.upstream")
+
+
+class NativeTasks:
+    """The tasks that a server made of the calls of one session."""
+
+    def __init__(self, means: StatelessMeans, exchanges: Exchanges, host: Peer | None, clock: Clock) -> None:
+        self._means = means
+        self._host = host
+        self._follow_ups = FollowUps(means, exchanges, host, clock)
+        self._news = TaskNews(means, host, clock)
+        self._followed = 0
+        self._left = asyncio.Event()
+        self._ending: set[asyncio.Task[None]] = set()
+        self._late = Late(means, self._end)
+
+    def asked(self, call: Call, asked: Coroutine[Any, Any, Response]) -> Coroutine[Any, Any, Response]:
+        """The answer to a call that may become a task; one that becomes it when nobody waits any more is ended."""
+        return self._late.asked(call, asked)
+
+    async def follow(self, call: Call, task: ServerTask, asked: Mapping[str, Question] | None = None) -> Response:
+        """What a call comes to that its server made that task of; `asked` is what it may wait for already.
+
+        Raises UpstreamFailed, dispatched. The server hears that nobody waits any more, unless somebody else goes on.
+        """
+        call.is_task = True
+        followed = Followed(self._means, self._follow_ups, self._news, call, task)
+        questions = TaskQuestions(self._means, self._host, call, followed.stir)
+        self._followed += 1
+        is_left = False
+        try:
+            return await followed.response(questions, asked or {})
+        except asyncio.CancelledError:
+            is_left = call.hearer is not None and call.hearer.leaves
+            raise
+        except UpstreamFailed as failure:
+            raise failures.sent(failure) from None
+        finally:
+            if followed.runs and not is_left:
+                self._end(call, task.id)
+            self._followed -= 1
+            self._left.set()
+
+    async def resume(self, call: Call, resumed: Resumed) -> Response:
+        """What a call comes to that another process made, and its server a task of. Raises UpstreamFailed."""
+        call.leave()
+        task = resumed.foothold.task
+        if task is None:
+            raise failures.Gone
+        return await self.follow(call, ServerTask(task, TaskStatus.WORKING), resumed.asked)
+
+    async def close(self) -> None:
+        """Wait a moment until the server has heard of all that nobody waits for any more."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SIGN_OF_LIFE.total_seconds()):
+                while self._followed:
+                    self._left.clear()
+                    await self._left.wait()
+                await self._late.over()
+                while self._ending:
+                    await asyncio.wait(tuple(self._ending))
+        await self._news.close()
+        await self._late.close()
+        for ending in self._ending:
+            ending.cancel()
+        if self._ending:
+            await asyncio.wait(tuple(self._ending))
+
+    def _end(self, call: Call, task: str) -> None:
+        ending = asyncio.get_running_loop().create_task(self._call_off(call, task))
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
+
+    async def _call_off(self, call: Call, task: str) -> None:
+        """A cancel that arrives twice harms none."""
+        for pause in (0.0, *PAUSES):
+            await asyncio.sleep(pause)
+            try:
+                await self._follow_ups.end(call, task)
+            except UpstreamFailed as failure:
+                if failure.reason in FOR_GOOD:
+                    break
+                if failure.reason == UpstreamReason.REFUSED.value:
+                    call.speaker = None
+            else:
+                return
+        name = self._means.settings.name
+        log.warning("a server was not told that nobody waits for its task", extra={"upstream": name})

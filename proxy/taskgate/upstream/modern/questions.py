@@ -1,0 +1,87 @@
+"""The questions of one round: each asked once, and the round over when all are answered or one cannot be.
+
+The server hears all answers of a round together, and who makes the next round has its own names for what this one
+asked. What must not live here: who is asked (whoever hears it decides), and what becomes of the answers.
+"""
+
+import asyncio
+
+from taskgate.domain.versions import Peer
+from taskgate.jsontext.spans import RawJson
+from taskgate.protocol.questions import Answer, Question
+from taskgate.protocol.stateless_server import ServerRound, StatelessServerDialect
+from taskgate.upstream.calls import Call
+from taskgate.upstream.hearer import Between
+from taskgate.upstream.modern.open_question import OpenQuestion
+from taskgate.upstream.resting import Leave
+from taskgate.upstream.speaker import Speaker
+
+
+class OpenRound:
+    """The questions of one round of a call. `speaker` is who answered last, None for nobody in particular.
+
+    `leave` is there while somebody keeps what the next round takes.
+    """
+
+    def __init__(self, dialect: StatelessServerDialect, call: Call, asked: ServerRound) -> None:
+        self._dialect = dialect
+        self._call = call
+        self._questions = asked.questions
+        self._state = asked.state
+        self._answers: dict[str, Answer] = {}
+        self._open: dict[str, OpenQuestion] = {}
+        self._over = asyncio.Event()
+        self.speaker: Speaker | None = None
+        self.leave: Leave | None = None
+
+    async def gather(self, host: Peer | None) -> RawJson | None:
+        """All answers, as the server is told; None where there is one that it cannot be told.
+
+        What the host did not declare it is not asked: nobody answers that (L-INPUT-6).
+        """
+        unasked = {key for key, each in self._questions.items() if not self._dialect.declared(host, each)}
+        self._open = {key: OpenQuestion(key, each, self) for key, each in self._questions.items() if key not in unasked}
+        self._call.asks(len(self._open))
+        try:
+            for key in unasked:
+                self._take(key, self.no_answer(self._questions[key]))
+            self._ask()
+            await self._over.wait()
+        finally:
+            self._withdraw()
+        asked = self._questions.items()
+        return self._dialect.answers({key: (each, self._answers[key]) for key, each in asked if key in self._answers})
+
+    def answered(self, name: str, answer: Answer, speaker: Speaker | None) -> None:
+        """See Asker."""
+        del self._open[name]
+        self._call.asks(-1)
+        self.speaker = speaker or self.speaker
+        self._take(name, answer)
+
+    def no_answer(self, question: Question) -> Answer:
+        """See Asker."""
+        return self._dialect.no_answer(question)
+
+    def _ask(self) -> None:
+        hearer = self._call.hearer
+        assert hearer is not None, "no request of our own can be answered with a round"
+        heard = dict(self._open)
+        for question in heard.values():
+            # Whoever heard the one before may have ended the round.
+            if question.is_open and not self._over.is_set():
+                hearer.asked(question)
+        if not self._over.is_set():
+            asked = {key: (each, heard.get(key)) for key, each in self._questions.items()}
+            self.leave = hearer.keep(Between(self._state, asked, self._answers))
+
+    def _take(self, key: str, answer: Answer) -> None:
+        self._answers[key] = answer
+        cannot_be_told = self._dialect.answers({key: (self._questions[key], answer)}) is None
+        if cannot_be_told or len(self._answers) == len(self._questions):
+            self._over.set()
+
+    def _withdraw(self) -> None:
+        left, self._open = self._open, {}
+        for question in left.values():
+            question.withdraw()

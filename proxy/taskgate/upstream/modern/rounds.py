@@ -1,0 +1,174 @@
+"""A call through all its rounds: what a server asks for is gathered, and the request sent again, until it answers.
+
+What must not live here: HTTP (`exchanges`), and the time that a call has (`session`).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from datetime import timedelta
+from functools import partial
+from itertools import count
+from typing import Any, Final
+
+from taskgate.domain.versions import Peer
+from taskgate.errors import UpstreamFailed
+from taskgate.protocol.envelope import Response
+from taskgate.protocol.stateless_server import Saying, ServerRound
+from taskgate.protocol.vocabulary import HEADER_MISMATCH, TOOLS_CALL
+from taskgate.system.offload import LARGE, aside
+from taskgate.upstream import failures
+from taskgate.upstream.calls import Call
+from taskgate.upstream.modern.exchanges import Exchanges
+from taskgate.upstream.modern.means import StatelessMeans
+from taskgate.upstream.modern.native import NativeTasks
+from taskgate.upstream.modern.questions import OpenRound
+from taskgate.upstream.resting import Leave, NextRound
+
+MAX_ROUNDS: Final = 64
+"""In one call: more than any tool needs, and an end for one that would go on for ever."""
+
+MAX_EMPTY: Final = 12
+"""Rounds in a row that ask nobody anything: a server that is short of time, and gets some."""
+
+PAUSE_FIRST: Final = 0.05
+PAUSE_MOST: Final = 5.0
+"""Seconds before such a one is answered; doubles while they go on."""
+
+MOST_NOTED: Final = 1024
+"""Tools that are known to run as tasks alone; of any other that is found out with each call."""
+
+Mirrored = Mapping[str, tuple[str, ...]]
+
+
+class Rounds:
+    """The calls to one server for one host. `mirrored_anew` reads again what headers of a tool's calls repeat.
+
+    The extension is declared with a call that may become a task (`Saying.follows_tasks`), and with any call of a tool
+    that the server refused without it: where it `serves_tasks`, a host without tasks loses no tool.
+    """
+
+    def __init__(
+        self,
+        means: StatelessMeans,
+        exchanges: Exchanges,
+        natives: NativeTasks,
+        host: Peer | None,
+        mirrored_anew: Callable[[str], Awaitable[Mirrored]],
+        serves_tasks: Callable[[], bool],
+    ) -> None:
+        self._means = means
+        self._exchanges = exchanges
+        self._natives = natives
+        self._host = host
+        self._mirrored_anew = mirrored_anew
+        self._serves_tasks = serves_tasks
+        self._only_as_tasks: set[str] = set()
+
+    async def ask(self, call: Call, saying: Saying, tool: str | None, first_byte: timedelta | None) -> Response:
+        """The server's last word. Raises UpstreamFailed. Each round goes out under an id of its own (M-MRTR-3)."""
+        if call.resumes is not None:
+            resumed = await self._resumed(saying, call.resumes)
+            if resumed is None:
+                return self._means.dialect.unanswered(call.id)
+            saying = resumed
+        saying, response = await self._begun(call, saying, tool, first_byte)
+        empty = 0
+        for turn in count():
+            task = self._means.dialect.task_of(saying.method, response) if saying.follows_tasks else None
+            if task is not None:
+                return await self._natives.follow(call, task)
+            asked = self._means.dialect.round_of(saying.method, call.id, response)
+            if asked is None or (call.hearer is not None and call.hearer.passes_rounds):
+                return response
+            if turn == MAX_ROUNDS:
+                break
+            empty = 0 if asked.questions else empty + 1
+            again = await self._answered(call, saying, asked, empty)
+            if again is None:
+                return self._means.dialect.unanswered(call.id)
+            saying = again
+            try:
+                response = await self._send_again(call, saying, first_byte)
+            except UpstreamFailed as failure:
+                # Whatever became of this request, the server may have acted on the ones before.
+                raise failures.sent(failure) from None
+        raise failures.malformed("it asks without an end")
+
+    async def _begun(
+        self, call: Call, saying: Saying, tool: str | None, first_byte: timedelta | None
+    ) -> tuple[Saying, Response]:
+        """The first answer of a server that did not refuse the request unread, and the request as it took it."""
+        if tool in self._only_as_tasks:
+            saying = saying._replace(follows_tasks=True)
+        response = await self._send(call, saying, first_byte)
+        if tool is not None and not saying.follows_tasks and self._runs_only_as_task(response):
+            if len(self._only_as_tasks) < MOST_NOTED:
+                self._only_as_tasks.add(tool)
+            saying = saying._replace(follows_tasks=True)
+            response = await self._send_again(call, saying, first_byte)
+        if tool is not None and saying.method == TOOLS_CALL and _is_mismatch(response):
+            # The server refused before it acted; what it wants repeated may have changed (H-MOD-7).
+            mirrored = await self._mirrored_anew(tool)
+            if mirrored != saying.mirrored:
+                saying = saying._replace(mirrored=mirrored)
+                response = await self._send_again(call, saying, first_byte)
+        return saying, response
+
+    def _runs_only_as_task(self, response: Response) -> bool:
+        return response.error is not None and self._means.dialect.needs_tasks(response) and self._serves_tasks()
+
+    async def _answered(self, call: Call, saying: Saying, asked: ServerRound, empty: int) -> Saying | None:
+        """The request with what the server asked for; None where it gets no answer that it could be told (10.2)."""
+        if not asked.questions:
+            if empty > MAX_EMPTY:
+                raise failures.malformed("it asks without an end")
+            await asyncio.sleep(min(PAUSE_FIRST * 2 ** (empty - 1), PAUSE_MOST))
+            return saying._replace(answers=None, state=asked.state)
+        open_round = OpenRound(self._means.dialect, call, asked)
+        answers = await open_round.gather(self._host)
+        # The newest token of whoever answers is as good as that of the call, and lasts longer.
+        call.speaker = open_round.speaker or call.speaker
+        if answers is None:
+            return None
+        if open_round.leave is not None:
+            await _left(open_round.leave)
+        return saying._replace(answers=answers, state=asked.state)
+
+    async def _resumed(self, saying: Saying, resumes: NextRound) -> Saying | None:
+        """As `_answered`, of a round that another process was asked."""
+        dialect = self._means.dialect
+        given = {
+            key: (asked, dialect.no_answer(asked) if answer is None else answer)
+            for key, (asked, answer) in resumes.answers.items()
+        }
+        answers = dialect.answers(given)
+        if answers is None:
+            return None
+        await _left(resumes.leave)
+        return saying._replace(answers=answers, state=resumes.state)
+
+    async def _send_again(self, call: Call, saying: Saying, first_byte: timedelta | None) -> Response:
+        call.id = next(self._means.ids)
+        return await self._send(call, saying, first_byte)
+
+    def _send(self, call: Call, saying: Saying, first_byte: timedelta | None) -> Coroutine[Any, Any, Response]:
+        if saying.params is not None and len(saying.params.head) > LARGE:
+            asked = self._send_large(call, saying, first_byte)
+        else:
+            written = self._means.dialect.request(call.id, saying, self._host)
+            asked = self._exchanges.ask(call, written, first_byte)
+        return self._natives.asked(call, asked) if saying.follows_tasks else asked
+
+    async def _send_large(self, call: Call, saying: Saying, first_byte: timedelta | None) -> Response:
+        written = await aside(partial(self._means.dialect.request, call.id, saying, self._host))
+        return await self._exchanges.ask(call, written, first_byte)
+
+
+async def _left(leave: Leave) -> None:
+    """Raise where nobody waits for the call any more, or it is another's by now."""
+    if not await leave():
+        raise failures.let_go(dispatched=True)
+
+
+def _is_mismatch(response: Response) -> bool:
+    return response.error_code == HEADER_MISMATCH

@@ -1,0 +1,232 @@
+"""A session with a server of this era as its users see it; for the server there is none, only requests.
+
+No request is ever made twice, but for one that its server refused for its headers (H-MOD-7). What must not live here:
+the wire (`exchanges`), rounds (`rounds`), what is told besides answers (`listening`), who the server is (`discovery`)
+and its tools (`catalogue`), how long is waited (`waits`).
+"""
+
+from collections.abc import Coroutine, Mapping
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
+
+from taskgate.clock import Clock
+from taskgate.domain.events import CallFaulted, CallSucceeded
+from taskgate.domain.versions import Era, Peer
+from taskgate.errors import UpstreamFailed
+from taskgate.jsontext.spans import RawJson
+from taskgate.protocol.base import ListedTool, Params, Server
+from taskgate.protocol.envelope import Notification, Response
+from taskgate.protocol.stateless_server import Saying, Written
+from taskgate.protocol.vocabulary import NOTE_TOOLS_CHANGED, TOOLS_CALL, TOOLS_LIST
+from taskgate.system.offload import offloaded
+from taskgate.upstream import failures
+from taskgate.upstream.calls import Call
+from taskgate.upstream.catalogue import what_is_left
+from taskgate.upstream.hearer import Hearer
+from taskgate.upstream.last_welcomes import Welcome
+from taskgate.upstream.lasting import Lasting
+from taskgate.upstream.modern.catalogue import Catalogue
+from taskgate.upstream.modern.discovery import Discovery
+from taskgate.upstream.modern.exchanges import Exchanges
+from taskgate.upstream.modern.listening import Listening
+from taskgate.upstream.modern.local import SERVED_HERE, LocalWords
+from taskgate.upstream.modern.means import StatelessMeans
+from taskgate.upstream.modern.native import NativeTasks
+from taskgate.upstream.modern.rounds import Rounds
+from taskgate.upstream.modern.waits import Waits
+from taskgate.upstream.resting import Resumed, Resumes
+from taskgate.upstream.single import Abandoned
+from taskgate.upstream.speaker import Speaker
+
+
+class StatelessSession:
+    """One session with one server; see UpstreamSession."""
+
+    era: Final = Era.STATELESS
+
+    def __init__(
+        self,
+        means: StatelessMeans,
+        *,
+        hearer: Hearer,
+        host: Peer | None,
+        clock: Clock,
+        lasting: Lasting,
+        welcome: Welcome,
+    ) -> None:
+        self._means = means
+        self._welcome = welcome
+        self._hearer = hearer
+        self._exchanges = Exchanges(means, host)
+        self._waits = Waits(means, clock)
+        self._catalogue = Catalogue(means, host, open_=self.open, ask=self._ask_for_page)
+        self._listening = Listening(
+            means, host, hear=self._hear_aside, resumed=self._catalogue.forget, lasting=lasting, clock=clock
+        )
+        self._discovery = Discovery(
+            means,
+            host,
+            exchanges=self._exchanges,
+            waits=self._waits,
+            met=self._begin,
+            lost=self._catalogue.forget,
+            clock=clock,
+        )
+        self._natives = NativeTasks(means, self._exchanges, host, clock)
+        serves = partial(getattr, self._discovery, "serves_tasks")
+        self._rounds = Rounds(means, self._exchanges, self._natives, host, self._catalogue.mirrored_anew, serves)
+        self._host_knows_tasks = means.dialect.knows_tasks(host)
+        self._local = LocalWords(means, self.open, self._listening, lasting)
+        self._closed = False
+
+    def open(self) -> Coroutine[Any, Any, Server]:
+        """See UpstreamSession."""
+        return self._discovery.get()
+
+    async def welcome(self) -> Server:
+        """See UpstreamSession."""
+        return await self._welcome.told(self.open())
+
+    def relay(
+        self,
+        method: str,
+        params: Params | None,
+        *,
+        hearer: Hearer,
+        tool: str | None = None,
+        speaker: Speaker | None = None,
+        log_level: str | None = None,
+        repeated: Mapping[str, str] | None = None,
+    ) -> Coroutine[Any, Any, Response]:
+        """See UpstreamSession."""
+        if method in SERVED_HERE:
+            return self._local.answer(method, params)
+        level = log_level or self._local.log_level
+        follows = method == TOOLS_CALL and self._host_knows_tasks
+        saying = Saying(method=method, params=params, log_level=level, repeated=repeated, follows_tasks=follows)
+        bounds = self._means.patience.of(tool, method)
+        call = Call(next(self._means.ids), hearer, bounds, speaker=speaker)
+        return self._ask_for_tools(call, saying) if method == TOOLS_LIST else self._ask(call, saying, tool)
+
+    async def run(
+        self,
+        tool: str,
+        params: RawJson,
+        *,
+        within: timedelta,
+        hearer: Hearer,
+        speaker: Speaker | None = None,
+        log_level: str | None = None,
+        repeated: Mapping[str, str] | None = None,
+        resumes: Resumes | None = None,
+    ) -> Response:
+        """See UpstreamSession."""
+        bounds = self._means.patience.of(tool).within(within)
+        call = Call(next(self._means.ids), hearer, bounds, speaker=speaker)
+        if isinstance(resumes, Resumed):
+            # Nothing is asked of the server before: it may need a moment to be there again, as this process did.
+            resumed = self._natives.resume(call, resumes)
+            return await self._waits.bounded(call, TOOLS_CALL, resumed, self._discovery.expect_era)
+        call.resumes = resumes
+        level = log_level or self._local.log_level
+        saying = Saying(
+            method=TOOLS_CALL,
+            params=Params(params),
+            wants_progress=True,
+            log_level=level,
+            repeated=repeated,
+            follows_tasks=True,
+        )
+        return await self._ask(call, saying, tool)
+
+    def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
+        """See UpstreamSession."""
+        return self._means.dialect.outcome(response)
+
+    def tell(self, notification: Notification) -> None:
+        """See UpstreamSession. A server of this era is told nothing: it asks when it wants to know (H-MOD-12)."""
+
+    async def tools(self) -> Mapping[str, ListedTool]:
+        """See UpstreamSession."""
+        if self._closed:
+            raise failures.let_go(dispatched=False)
+        try:
+            return self._catalogue.value or await self._catalogue.get()
+        except UpstreamFailed as failure:
+            raise failures.unsent(failure) from None
+        except Abandoned:
+            raise failures.let_go(dispatched=False) from None
+
+    def listed(self, tool: str) -> ListedTool | None:
+        """See UpstreamSession."""
+        return self._catalogue.listed(tool)
+
+    def grants(self, filters: frozenset[str]) -> frozenset[str]:
+        """See UpstreamSession."""
+        return filters & self._listening.granted
+
+    async def close(self) -> None:
+        """See UpstreamSession. The server is not told: it has no session to end."""
+        self._closed = True
+        self._waits.let_go()
+        await self._discovery.close()
+        await self._natives.close()
+        await self._catalogue.close()
+        await self._listening.close()
+
+    async def _ask_for_tools(self, call: Call, saying: Saying) -> Response:
+        response = await self._ask(call, saying)
+        what_is_left(self._means.settings.catalogue, response)
+        return await offloaded(len(response.text), partial(self._means.dialect.sound, response))
+
+    async def _ask(self, call: Call, saying: Saying, tool: str | None = None) -> Response:
+        asked = self._asked(call, saying, tool)
+        try:
+            response = await self._waits.bounded(call, saying.method, asked, self._discovery.expect_era)
+        except failures.Unwelcome:
+            await self._discovery.see()
+            raise
+        self._discovery.doubt(response)
+        return response
+
+    def _asked(self, call: Call, saying: Saying, tool: str | None) -> Coroutine[Any, Any, Response]:
+        if self._discovery.value is None:
+            return self._asked_when_met(call, saying, tool)
+        if saying.method != TOOLS_CALL:
+            return self._rounds.ask(call, saying, None, self._means.settings.first_byte)
+        if saying.follows_tasks and not self._discovery.serves_tasks:
+            saying = saying._replace(follows_tasks=False)
+        if tool is None:
+            return self._rounds.ask(call, saying, None, None)
+        listed = self._catalogue.listed(tool)
+        if listed is None:
+            return self._asked_when_listed(call, saying, tool)
+        said = saying._replace(mirrored=listed.mirrored) if listed.mirrored else saying
+        return self._rounds.ask(call, said, tool, None)
+
+    async def _asked_when_met(self, call: Call, saying: Saying, tool: str | None) -> Response:
+        await self.open()
+        return await self._asked(call, saying, tool)
+
+    async def _asked_when_listed(self, call: Call, saying: Saying, tool: str) -> Response:
+        mirrored = await self._catalogue.mirrored(tool)
+        said = saying._replace(mirrored=mirrored) if mirrored else saying
+        return await self._rounds.ask(call, said, tool, None)
+
+    async def _ask_for_page(self, call: Call, written: Written) -> Response:
+        asked = self._exchanges.ask(call, written, self._means.settings.first_byte)
+        try:
+            return await self._waits.bounded(call, TOOLS_LIST, asked, self._discovery.expect_era)
+        except failures.Unwelcome:
+            await self._discovery.see()
+            raise
+
+    async def _begin(self, server: Server) -> None:
+        self._welcome.met(server)
+        await self._listening.begin(server)
+
+    def _hear_aside(self, notification: Notification) -> None:
+        if notification.method == NOTE_TOOLS_CHANGED:
+            self._catalogue.forget()
+        self._hearer.notice(notification)

@@ -1,0 +1,134 @@
+"""What a server's task waits for: each question heard once, and its answer brought until the server shows it no more.
+
+What must not live here: requests (`followed`). What holds: no two questions of a task have one key (M-UPD-4).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from taskgate.domain.versions import Peer
+from taskgate.protocol.envelope import Response
+from taskgate.protocol.questions import Answer, Question
+from taskgate.protocol.vocabulary import INVALID_PARAMS
+from taskgate.upstream.calls import Call
+from taskgate.upstream.modern.means import StatelessMeans
+from taskgate.upstream.modern.open_question import OpenQuestion
+from taskgate.upstream.speaker import Speaker
+
+TRIES: Final = 3
+"""How often an answer is brought that the server does not take, for a reason that may be its own."""
+
+
+class TaskQuestions:
+    """The questions of one task, which is what became of `call`. `stir` is told when there is something to bring."""
+
+    def __init__(self, means: StatelessMeans, host: Peer | None, call: Call, stir: Callable[[], None]) -> None:
+        self._dialect = means.dialect
+        self._host = host
+        self._call = call
+        self._stir = stir
+        self._asked: dict[str, Question] = {}
+        self._open: dict[str, OpenQuestion] = {}
+        self._given: dict[str, Answer] = {}
+        self._brought: dict[str, Answer] = {}
+        self._refusals: dict[str, list[Response]] = {}
+        self.is_hopeless = False
+        """Whether an answer was given that no server of this era can be told."""
+        self.refusal: Response | None = None
+        """What the server said of an answer that it does not take, though it waits for one."""
+
+    @property
+    def given(self) -> Mapping[str, Answer]:
+        """What is still to be brought."""
+        return self._given
+
+    def recall(self, asked: Mapping[str, Question]) -> None:
+        """The server waited for these when another process followed the task: their host could be asked then."""
+        for key, question in asked.items():
+            self._hear(key, question)
+
+    def show(self, questions: Mapping[str, Question]) -> None:
+        """These are all that the server waits for now: what is new is heard, what is gone is withdrawn."""
+        for key in [key for key in self._asked if key not in questions]:
+            self._forget(key)
+        for key, question in questions.items():
+            if key not in self._asked:
+                self._put(key, question)
+            elif key in self._brought and not self._is_refused(key):
+                # It may not have kept it, or not have been able to take it.
+                self._given[key] = self._brought.pop(key)
+
+    def bringing(self) -> dict[str, tuple[Question, Answer]]:
+        """All that is to be brought now."""
+        return {key: (self._asked[key], answer) for key, answer in self._given.items()}
+
+    def brought(self, given: Mapping[str, tuple[Question, Answer]], response: Response) -> None:
+        """The server answered to these: they were taken, or refused."""
+        for key, (_, answer) in given.items():
+            self._given.pop(key, None)
+            self._brought[key] = answer
+            if response.error is not None:
+                self._refusals.setdefault(key, []).append(response)
+
+    def close(self) -> None:
+        """Nobody can answer any more."""
+        for key in tuple(self._asked):
+            self._forget(key)
+
+    # --- see Asker
+
+    def answered(self, name: str, answer: Answer, speaker: Speaker | None) -> None:
+        """See Asker."""
+        del self._open[name]
+        self._call.asks(-1)
+        # The newest token of whoever answers is as good as that of the call, and lasts longer.
+        self._call.speaker = speaker or self._call.speaker
+        self._take(name, answer)
+
+    def no_answer(self, question: Question) -> Answer:
+        """See Asker."""
+        return self._dialect.no_answer(question)
+
+    def _put(self, key: str, question: Question) -> None:
+        if self._dialect.declared(self._host, question):
+            self._hear(key, question)
+        else:
+            # Nobody is asked what they did not declare, and so nobody answers (L-INPUT-6).
+            self._asked[key] = question
+            self._take(key, self.no_answer(question))
+
+    def _hear(self, key: str, question: Question) -> None:
+        self._asked[key] = question
+        hearer = self._call.hearer
+        assert hearer is not None, "no request of our own becomes a task"
+        self._open[key] = asked = OpenQuestion(key, question, self, lasts=True)
+        self._call.asks(1)
+        hearer.asked(asked)
+
+    def _take(self, key: str, answer: Answer) -> None:
+        if self._dialect.answers({key: (self._asked[key], answer)}) is None:
+            self.is_hopeless = True
+        else:
+            self._given[key] = answer
+        self._stir()
+
+    def _is_refused(self, key: str) -> bool:
+        """Whether the server waits for another answer than it was brought."""
+        refusals = self._refusals.get(key, [])
+        if len(refusals) >= TRIES or any(_is_about_it(each) for each in refusals):
+            self.refusal = refusals[-1]
+        return self.refusal is not None
+
+    def _forget(self, key: str) -> None:
+        del self._asked[key]
+        self._given.pop(key, None)
+        self._brought.pop(key, None)
+        self._refusals.pop(key, None)
+        asked = self._open.pop(key, None)
+        if asked is not None:
+            self._call.asks(-1)
+            asked.withdraw()
+
+
+def _is_about_it(refusal: Response) -> bool:
+    return refusal.error_code == INVALID_PARAMS

@@ -1,0 +1,314 @@
+"""One running gateway: opens its parts from the bottom up, drains in good order, closes in reverse.
+
+What must not live here: what the parts are (`assembly`), what another configuration changes of them (`reload`), signals
+and exit codes (`cli`).
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
+from functools import partial
+from logging import getLogger
+from pathlib import Path
+from typing import Any, Final
+
+from taskgate.clock import SharedClock, SteadyClock
+from taskgate.config import GatewayConfig
+from taskgate.config.parts import connection_bounds
+from taskgate.config.reloading import fingerprint
+from taskgate.domain.record import OwnerKey
+from taskgate.errors import StoreUnavailable
+from taskgate.lifecycle.measured import MeasuredStore
+from taskgate.listener.listener import PublicListener
+from taskgate.listener.operations import OperatorsListener
+from taskgate.stores.sharing import Shared
+from taskgate.telemetry.lag import LoopLag
+from taskgate.telemetry.metrics.limit_families import PENALIZED
+from taskgate.telemetry.metrics.message_families import ACTIVE_REQUESTS
+from taskgate.telemetry.metrics.server_families import IN_FLIGHT
+from taskgate.wiring.assembly import House, Kept, Surroundings, build_house, build_listener, open_configured_store
+from taskgate.wiring.gate import Gate
+from taskgate.wiring.gatehouse import build_gatehouse, deployment_keys, operators_token
+from taskgate.wiring.ground import Company
+from taskgate.wiring.observation import Observation
+from taskgate.wiring.parting import LAST_MOMENT, Closers, close_door, part, settled, take_no_more, unless
+from taskgate.wiring.reload import Reload, Reloaded, Stage
+from taskgate.wiring.sockets import bind, refused
+
+NOT_NOW: Final = Reloaded(result="invalid", problems=("the gateway is starting or ending",))
+_NOBODY: Final = OwnerKey("", "")
+
+log = getLogger("taskgate.wiring.app")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where a configuration came from.
+
+    `read` reads it again, on a thread of its own; it raises ConfigurationError. `relog` is called when what is logged
+    is to change.
+    """
+
+    read: Callable[[], GatewayConfig]
+    relog: Callable[[GatewayConfig], None] = lambda _: None
+
+
+class Service:
+    """One gateway, from `start` to `close`.
+
+    `data_directory` is where a store without a configured path lives; None will do for any other. Without a `source`
+    there is nothing to read again. `end` is called when an operator wants it to drain; without it none can.
+    """
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        *,
+        data_directory: Path | None,
+        surroundings: Surroundings | None = None,
+        source: Source | None = None,
+        end: Callable[[], None] | None = None,
+    ) -> None:
+        self._config = config
+        self._data_directory = data_directory
+        self._around = surroundings or Surroundings()
+        self._source = source
+        self._closers = Closers()
+        around = self._around
+        self._sight = Observation(config, data_directory=data_directory, clock=around.clock, entropy=around.entropy)
+        self._admin = OperatorsListener(
+            metrics=self._sight.metrics,
+            ready=self._ready,
+            servers=self._servers,
+            reload=self._report_reread,
+            audit=self._sight,
+            end=end,
+            replicas=self._replicas,
+        )
+        self._store: MeasuredStore | None = None
+        self._house: House | None = None
+        self._reload: Reload | None = None
+        self._reloading = asyncio.Lock()
+        self._rereading = asyncio.Lock()
+        self._ending = False
+        self._listener: PublicListener | None = None
+        self.address: tuple[str, int] = ("", 0)
+        self.admin_address: tuple[str, int] = ("", 0)
+
+    async def start(self) -> None:
+        """Open everything, and listen; what an earlier process left is settled meanwhile.
+
+        Raises ListenFailed, KeyFileRefused, TlsRefused, TlsFileRefused, StoreUnavailable, AuditUnavailable or
+        TracingUnavailable; nothing is left open then.
+        """
+        try:
+            await self._open()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def reload(self, config: GatewayConfig) -> Reloaded:
+        """Have that configuration from now on, as far as that goes without a restart, and without cutting any call.
+
+        Never raises: where it cannot be had, everything stays as it was. One at a time; the next begins after.
+        """
+        async with self._reloading:
+            if self._reload is None or self._ending:
+                return NOT_NOW
+            return await self._reload.apply(config)
+
+    async def reread(self) -> Reloaded | None:
+        """`reload` what the source says now; None where there is no source."""
+        if self._source is None:
+            return None
+        # Not inside of the other lock: reading may take for ever, and `close` must not.
+        async with self._rereading:
+            if self._reload is None or self._ending:
+                return NOT_NOW
+            try:
+                config = await asyncio.to_thread(self._source.read)
+            except Exception as error:
+                return self._reload.fail(error)
+            return await self.reload(config)
+
+    def reopen(self) -> None:
+        """Open the files of the audit log anew: somebody moved them. Never raises."""
+        self._sight.reopen()
+
+    async def drain(self, *, delay: timedelta, hurry: asyncio.Event) -> None:
+        """Stop in good order: not ready, then for `delay` as before, then no new work while calls and answers end.
+
+        Without a `delay` where `/readyz` was never asked for: no balancer learns of the drain by it. Hosts have the
+        time to fetch what ends meanwhile. `hurry` cuts every wait short. When this returns every task that ran here
+        is settled, but for those whose calls another process goes on with, this one's successor or another replica.
+        Where the store is shared, one that waits for its turn is left to the others, too.
+        """
+        assert self._house is not None, "only what has started can drain"
+        assert self._listener is not None
+        rules, clock = self._config.server.drain, self._around.clock
+        self._ending = True
+        self._sight.wind_down()
+        self._admin.drain()
+        self._house.sweeper.part()
+        self._house.unfetched.begin(self._house.polls.interval)
+        delay = delay if self._admin.readiness_was_asked else timedelta()
+        log.info("draining")
+        await take_no_more(self._listener, self._house, delay, rules.timeout, hurry)
+        deadline = clock.elapsed() + rules.timeout.total_seconds()
+        is_alone = self._house.company.leasing is None
+        if rules.running_tasks == "wait":
+            waited = settled(self._house) if is_alone else self._house.runner.idle()
+            await unless(hurry, waited, within=rules.timeout)
+        await unless(hurry, self._house.sweeper.close(), moment=LAST_MOMENT)
+        await unless(hurry, self._house.runner.stop(), moment=LAST_MOMENT)
+        if is_alone:
+            # Nobody else ends them: their hosts come back to the next process.
+            self._house.following.leave(frozenset(self._house.runner.left), rules.timeout)
+            left = timedelta(seconds=max(deadline - clock.elapsed(), 0.0))
+            await unless(hurry, settled(self._house), within=left)
+            await close_door(self._listener)
+        left = timedelta(seconds=max(deadline - clock.elapsed(), 0.0))
+        await unless(hurry, part(self._listener, self._house, left))
+        # A task that was being made when the runner stopped has come to it since.
+        await unless(hurry, self._house.runner.stop(), moment=LAST_MOMENT)
+
+    async def close(self, hurry: asyncio.Event | None = None) -> None:
+        """Let go of everything; sessions of hosts and records stay in the store. May be called again.
+
+        Once there is a `hurry`, what hangs is left as it is.
+        """
+        self._ending = True
+        self._closers.hurry = hurry or self._closers.hurry
+        async with self._reloading:
+            await self._closers.aclose()
+
+    async def _open(self) -> None:
+        config, clock, closers, sight = self._config, self._around.clock, self._closers, self._sight
+        token = operators_token(config)
+        try:
+            self.admin_address = await self._admin.start(config.admin.listen.host, config.admin.listen.port, token)
+        except OSError as error:
+            raise refused("admin.listen", config.admin.listen, error) from None
+        closers.add(self._admin.close)
+        lag = LoopLag(self._tick)
+        lag.start()
+        closers.callback(lag.stop)
+        # The port before the store: whoever starts a second gateway by mistake is to hear of the port.
+        bound = bind(config.server.listen, connection_bounds(config))
+        closers.callback(bound.close)
+        theirs = SharedClock(clock)
+        opened = self._around.store or await open_configured_store(config, self._data_directory, theirs)
+        store, shared = (opened.store, opened) if isinstance(opened, Shared) else (opened, None)
+        closers.add(store.close)
+        # Before what has something to tell, and after it; but whoever starts a second gateway is to hear of the store.
+        closers.add(sight.close)
+        await sight.open(config)
+        closers.callback(sight.end)
+        time = SteadyClock(clock) if shared is None else theirs
+        self._store = MeasuredStore(store, audit=sight.audit, clock=clock)
+        entropy = self._around.entropy
+        keys = deployment_keys(config, self._data_directory, entropy)
+        gate = Gate(build_gatehouse(config, keys, sight.audit, clock, entropy))
+        closers.add(gate.close)
+        gate.open()
+        port = bound.getsockname()[1]
+        kept = Kept(self._store, shared, time)
+        self._house = house = await build_house(config, kept, gate, sight, self._around, port)
+        await self._open_company(house.company)
+        self._open_house(house)
+        self._listener = build_listener(config, house, port, sight, self._around)
+        self._watch(house, self._listener)
+        self.address = await self._listener.start(bound)
+        closers.add(partial(self._listener.close, timedelta()))
+        mark = await asyncio.to_thread(fingerprint, config)
+        self._reload = Reload(config, self._stage(house, self._listener, port), mark)
+        sight.begin(mark)
+        if config.auth.mode == "none":
+            log.warning("without authentication everybody who reaches the listener is the same caller")
+
+    def _tick(self, late: float) -> None:
+        self._sight.metrics.observe_lag(late)
+        self._around.pressure.look()
+
+    def _watch(self, house: House, listener: PublicListener) -> None:
+        """What is looked at when metrics are asked for, instead of being told each time it changes."""
+        metrics, clock = self._sight.metrics, self._around.clock
+        metrics.watch(ACTIVE_REQUESTS, listener.active)
+        metrics.watch(IN_FLIGHT, house.mounting.requests.read)
+        if (penalties := house.penalties) is not None:
+            metrics.watch(PENALIZED, lambda: {(): penalties.boxed(clock.elapsed())})
+
+    async def _open_company(self, company: Company) -> None:
+        """Be one of several, where that is so: until the store's time is known none of its records can be judged."""
+        if company.leasing is not None:
+            await company.leasing.open()
+            self._closers.add(company.leasing.close)
+        if company.correspondence is not None:
+            company.correspondence.open()
+            self._closers.add(company.correspondence.close)
+        if company.shared_trails is not None:
+            self._closers.add(company.shared_trails.close)
+
+    def _open_house(self, house: House) -> None:
+        closers = self._closers
+        # What still waits is told of denied look-ups; the store is there for that.
+        closers.add(house.lookups.close)
+        # Programs of servers end with those; it ends what is left of them.
+        closers.add(house.nurse.close)
+        closers.add(house.mounting.close)
+        closers.add(house.sessions.close)
+        closers.add(house.lines.close)
+        closers.add(house.calls.close)
+        closers.add(house.joining.close)
+        house.runner.open()
+        closers.add(house.runner.stop)
+        house.sweeper.open()
+        closers.add(house.sweeper.close)
+        closers.add(house.listening.close)
+        closers.add(house.offers.close)
+        closers.add(house.subscriptions.close)
+        closers.callback(house.relaying.close)
+
+    async def _ready(self) -> Mapping[str, bool]:
+        """Whether the gateway can serve: it listens, its store works (and hears it, if shared), it can judge tokens.
+
+        Servers behind it do not count, nor does an issuer that was there once.
+        """
+        if self._store is None or self._house is None or not self.address[1]:
+            return {"started": False}
+        found = {"started": True, "store": True, "keys": self._house.callers.ready}
+        try:
+            await self._store.load(_NOBODY, "", now=self._around.clock.now())
+        except StoreUnavailable:
+            found["store"] = False
+        # What can be read may not be writable: a full disk.
+        found["store_writes"] = self._store.fault is None
+        if (leasing := self._house.company.leasing) is not None:
+            # Who may read a store may not be able to write there.
+            found["lease"] = leasing.is_heard
+        return found
+
+    def _replicas(self) -> int | None:
+        """How many gateways share the store, this one included; None where none does."""
+        leasing = None if self._house is None else self._house.company.leasing
+        return None if leasing is None else leasing.processes
+
+    def _servers(self) -> Mapping[str, Mapping[str, Any]]:
+        """How each server does, by its name."""
+        return {} if self._house is None else self._house.mounting.vitals()
+
+    async def _report_reread(self) -> Mapping[str, Any] | None:
+        reloaded = await self.reread()
+        return None if reloaded is None else asdict(reloaded)
+
+    def _stage(self, house: House, listener: PublicListener, port: int) -> Stage:
+        stage = Stage(
+            house=house,
+            listener=listener,
+            sight=self._sight,
+            around=self._around,
+            data_directory=self._data_directory,
+            port=port,
+        )
+        return stage if self._source is None else replace(stage, relog=self._source.relog)

@@ -1,0 +1,290 @@
+"""From the upstreams of a configuration to what is mounted, again at each reload: what is unchanged stays as it is.
+
+What must not live here: sessions and tasks over a mount. What holds: nothing that is made here takes effect before
+`switch`, which never fails and never waits; and no server is let go while a session with it is open.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
+from functools import partial
+from os import stat_result
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from taskgate import __version__
+from taskgate.admission.bulkhead import Bulkhead
+from taskgate.admission.mounts import Mount, Mounts
+from taskgate.admission.rules import Live, Rules
+from taskgate.admission.standing import Standings
+from taskgate.clock import Clock
+from taskgate.config import GatewayConfig
+from taskgate.config.rules import bulkhead_settings
+from taskgate.config.servers import upstream_settings
+from taskgate.domain.policy import TaskSupport
+from taskgate.protocol.welcomes import gateway_info
+from taskgate.sessions.counted import CountedUpstream, Requests
+from taskgate.system.background import Background
+from taskgate.telemetry.audit import (
+    Audit,
+    CircuitMoved,
+    CredentialsGot,
+    Fact,
+    HealthChecked,
+    ProgramRestarted,
+    ProgramSought,
+    ProgramsRun,
+    SessionLost,
+    SlotsUsed,
+    StreamEnded,
+    StreamOpened,
+    UpstreamAnswered,
+    UpstreamBegun,
+    UpstreamRetried,
+)
+from taskgate.upstream.base import Upstream
+from taskgate.upstream.settings import TlsSettings, UpstreamObserver, UpstreamSettings
+from taskgate.upstream.wire.trust import TlsFileRefused
+from taskgate.wiring.gatehouse import metadata_url, resource_of
+
+MakeUpstream = Callable[[UpstreamSettings, UpstreamObserver, Clock], Upstream]
+
+_STATES: Final = (SlotsUsed, CircuitMoved, HealthChecked, ProgramSought, ProgramsRun)
+"""Facts that say how something is now: of what was replaced, nobody is to take them for its successor's."""
+
+
+class Report:
+    """What is told of one server, until another has its name: then only what is counted."""
+
+    def __init__(self, audit: Audit) -> None:
+        self._audit = audit
+        self.replaced = False
+
+    def record(self, fact: Fact) -> None:
+        """See Audit."""
+        if not (self.replaced and isinstance(fact, _STATES)):
+            self._audit.record(fact)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Server:
+    """A server, with what it was made from."""
+
+    settings: UpstreamSettings
+    files: "_Files"
+    upstream: CountedUpstream
+    report: Report
+
+
+class _Turns(NamedTuple):
+    """The turns at the server of that place."""
+
+    place: tuple[str, ...]
+    bulkhead: Bulkhead
+    report: Report
+
+
+_Turnstile = tuple[str, tuple[str, ...]]
+"""Where turns are taken: the name of a server, and its place."""
+
+
+class _Berth(NamedTuple):
+    """What one mount stands on."""
+
+    mount: Mount
+    server: _Server
+    turns: _Turns
+
+
+class Prepared(NamedTuple):
+    """What is to be mounted; nothing of it is in use yet. `is_new` tells whether it is anything else than before."""
+
+    config: GatewayConfig
+    berths: Mapping[str, _Berth]
+    is_new: bool
+
+
+class Mounting:
+    """Mounts servers, keeps what is unchanged, and lets go of what was replaced once nobody uses it."""
+
+    def __init__(
+        self, *, live: Live, standings: Standings, make: MakeUpstream, audit: Audit, clock: Clock, port: int
+    ) -> None:
+        """`port` is the public listener's."""
+        self.mounts = Mounts()
+        self.requests = Requests()
+        self._live = live
+        self._standings = standings
+        self._make = make
+        self._audit = audit
+        self._clock = clock
+        self._port = port
+        self._berths: Mapping[str, _Berth] = {}
+        # With the turns that whoever still has a session goes on to take: the server may come back meanwhile.
+        self._leaving: dict[CountedUpstream, _Turnstile] = {}
+        self._parted: dict[_Turnstile, _Turns] = {}
+        self._waiting = Background()
+
+    async def prepare(self, config: GatewayConfig, rules: Rules) -> Prepared:
+        """What that configuration mounts. Raises TlsFileRefused; then nothing is left of it."""
+        made: list[CountedUpstream] = []
+        berths: dict[str, _Berth] = {}
+        try:
+            for name in config.upstreams:
+                server = self._server(config, name)
+                if self._is_new(name, server.upstream):
+                    made.append(server.upstream)
+                berths[name] = self._berth(config, rules, name, server)
+        except Exception:
+            for upstream in made:
+                await upstream.close()
+            raise
+        now = {name: berth.mount for name, berth in berths.items()}
+        return Prepared(config, berths, now != self.mounts.by_name)
+
+    async def discard(self, prepared: Prepared) -> None:
+        """Let go of what will not be mounted after all."""
+        for name, berth in prepared.berths.items():
+            if self._is_new(name, berth.server.upstream):
+                await berth.server.upstream.close()
+
+    def switch(self, prepared: Prepared) -> None:
+        """Mount that from now on. What runs over a server that is not among it goes on there until it ends."""
+        before, self._berths = self._berths, prepared.berths
+        self.mounts.replace(berth.mount for berth in prepared.berths.values())
+        for name, berth in prepared.berths.items():
+            berth.turns.bulkhead.adjust(bulkhead_settings(prepared.config, name))
+            if name not in before or before[name].server is not berth.server:
+                berth.server.upstream.open()
+        for name, berth in before.items():
+            self._retire(berth, prepared.berths.get(name))
+        self._part({berth.turns.bulkhead for berth in prepared.berths.values()})
+
+    def vitals(self) -> Mapping[str, Mapping[str, Any]]:
+        """How each server does, by its name, in the words of operators."""
+        return {name: _told(mount) for name, mount in self.mounts.by_name.items()}
+
+    async def close(self) -> None:
+        """Let go of every server, whoever still uses it."""
+        await self._waiting.close()
+        present = (berth.server.upstream for berth in self._berths.values())
+        # Together: each takes the moment in which its server may hear that a session is over.
+        await asyncio.gather(*(upstream.close() for upstream in (*self._leaving, *present)))
+        self._leaving.clear()
+
+    def _server(self, config: GatewayConfig, name: str) -> _Server:
+        settings = upstream_settings(config, name)
+        files, known = _files(settings.tls), self._berths.get(name)
+        if known is not None and (known.server.settings, known.server.files) == (settings, files):
+            return known.server
+        report = Report(self._audit)
+        try:
+            upstream = self._make(settings, _observer(name, report), self._clock)
+        except TlsFileRefused as refused:
+            raise TlsFileRefused(f"upstreams.{name}.{refused}") from None
+        return _Server(settings=settings, files=files, upstream=CountedUpstream(upstream, self.requests), report=report)
+
+    def _berth(self, config: GatewayConfig, rules: Rules, name: str, server: _Server) -> _Berth:
+        known, section = self._berths.get(name), config.upstreams[name]
+        place = server.settings.place
+        turns = self._parted.get((name, place)) if known is None or known.turns.place != place else known.turns
+        if turns is None:
+            report = Report(self._audit)
+            settings = bulkhead_settings(config, name)
+            turns = _Turns(place, Bulkhead(name, settings, audit=report, share=self._standings.calls), report)
+        resource = resource_of(config, self._port, section.path)
+        mount = Mount(
+            name=name,
+            path=section.path,
+            upstream=server.upstream,
+            bulkhead=turns.bulkhead,
+            # Never taken back while it serves: tasks that were made can still be asked for.
+            offers_tasks=rules.policy.offers_tasks(name) or (known is not None and known.mount.offers_tasks),
+            support=partial(self._support, name) if known is None else known.mount.support,
+            extensions=server.settings.extensions,
+            resource=resource,
+            metadata=metadata_url(config, resource),
+            scopes=config.auth.protected_resource_metadata.scopes_supported,
+            info=gateway_info(__version__) if section.server_info == "gateway" else None,
+        )
+        # The same object as long as nothing of it changes.
+        return _Berth(known.mount if known is not None and known.mount == mount else mount, server, turns)
+
+    def _support(self, mount: str, tool: str, hints: Mapping[str, bool]) -> TaskSupport:
+        return self._live.now.policy.support(mount, tool, hints)
+
+    def _is_new(self, name: str, upstream: CountedUpstream) -> bool:
+        return name not in self._berths or self._berths[name].server.upstream is not upstream
+
+    def _retire(self, berth: _Berth, successor: _Berth | None) -> None:
+        if successor is None or successor.turns is not berth.turns:
+            self._parted[berth.mount.name, berth.turns.place] = berth.turns
+        if successor is not None and successor.server is berth.server:
+            return
+        upstream = berth.server.upstream
+        berth.server.report.replaced = True
+        upstream.yield_to(partial(self._present, berth.mount.name))
+        self._leaving[upstream] = berth.mount.name, berth.server.settings.place
+        self._waiting.run(partial(self._let_go, upstream))
+
+    def _part(self, present: Set[Bulkhead]) -> None:
+        """Remember the turns that are not given out any more for as long as somebody has one, or may take one."""
+        needed = {*self._leaving.values(), *(key for key, turns in self._parted.items() if turns.bulkhead.utilization)}
+        for key, turns in tuple(self._parted.items()):
+            turns.report.replaced = turns.bulkhead not in present
+            if not turns.report.replaced or key not in needed:
+                del self._parted[key]
+
+    async def _let_go(self, upstream: CountedUpstream) -> None:
+        await upstream.left()
+        await upstream.close()
+        del self._leaving[upstream]
+
+    def _present(self, name: str) -> Upstream | None:
+        berth = self._berths.get(name)
+        return None if berth is None else berth.server.upstream
+
+
+def _told(mount: Mount) -> Mapping[str, Any]:
+    vitals, bulkhead = mount.upstream.vitals(), mount.bulkhead
+    return {
+        "up": vitals.up,
+        "circuit": vitals.circuit,
+        "in_use": bulkhead.in_use,
+        "limit": bulkhead.limit,
+        "queued": bulkhead.queued,
+    }
+
+
+_Files = tuple[tuple[int, int, int] | None, ...]
+"""What tells a file from another that was put in its place."""
+
+
+def _files(tls: TlsSettings) -> _Files:
+    return tuple(_stamp(path) for path in (tls.ca_file, tls.cert_file, tls.key_file))
+
+
+def _stamp(path: Path | None) -> tuple[int, int, int] | None:
+    try:
+        found: stat_result | None = None if path is None else path.stat()
+    except (OSError, ValueError):
+        # Whoever needs it says what is wrong with it.
+        found = None
+    return None if found is None else (found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def _observer(name: str, audit: Audit) -> UpstreamObserver:
+    return UpstreamObserver(
+        begun=lambda: audit.record(UpstreamBegun(name)),
+        answered=lambda method, seconds, error: audit.record(UpstreamAnswered(name, method, seconds, error)),
+        session_lost=lambda: audit.record(SessionLost(name)),
+        stream_opened=lambda kind: audit.record(StreamOpened("upstream", kind)),
+        stream_ended=lambda kind: audit.record(StreamEnded("upstream", kind)),
+        credentials_got=lambda seconds, ok: audit.record(CredentialsGot(name, seconds, ok)),
+        retried=lambda reason: audit.record(UpstreamRetried(name, reason)),
+        circuit=lambda state: audit.record(CircuitMoved(name, state)),
+        health=lambda ok, up: audit.record(HealthChecked(name, ok, up)),
+        restarted=lambda cause: audit.record(ProgramRestarted(name, cause)),
+        sought=lambda up: audit.record(ProgramSought(name, up)),
+        programs=lambda count: audit.record(ProgramsRun(name, count)),
+    )

@@ -1,0 +1,91 @@
+"""Calls that may be one, and those who wait for them."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+from helpers.failing_store import HoldingStore
+from helpers.manual_clock import ManualClock
+from helpers.records import OWNER, keep, new_record
+from helpers.waiting import bounded
+from taskgate.admission.joining import Asking, Joining
+from taskgate.domain.events import CallSucceeded
+from taskgate.domain.record import TaskRecord
+from taskgate.protocol.intents import CallTool
+from taskgate.protocol.params import Params
+from unit.lifecycle.facts import Facts
+
+WINDOW = timedelta(seconds=30)
+DONE = CallSucceeded(result='{"content":[]}', tool_error=False, message=None)
+ANOTHER = r"^The idempotency key was used for another call$"
+
+
+def call(arguments: str = '{"year":2026}', tool: str = "build_report", key: str | None = None) -> CallTool:
+    text = f'{{"name":"{tool}","arguments":{arguments}}}'
+    return CallTool(
+        id=1,
+        tool=tool,
+        params=Params(text),
+        kept=text,
+        progress_token=None,
+        wants_task=False,
+        ttl=None,
+        repeat_key=key,
+    )
+
+
+def retried(intent: CallTool | None = None, **changes: Any) -> Asking:
+    """A call whose rule lets retries join."""
+    return Asking(OWNER, intent or call(), WINDOW)._replace(**changes)
+
+
+def keyed(intent: CallTool | None = None, **changes: Any) -> Asking:
+    """A call with a key, that no rule lets join."""
+    return Asking(OWNER, intent or call(key="k"), None)._replace(**changes)
+
+
+class World:
+    """Joining, and calls that run until they are told to end."""
+
+    def __init__(self, store: HoldingStore, **more: Any) -> None:
+        self.store, self.clock, self.facts = store, ManualClock(), Facts()
+        self.joining = Joining(store=store, audit=self.facts, clock=self.clock, **more)
+        self.runs: list[asyncio.Future[Any]] = []
+        self.waiting: list[asyncio.Task[Any]] = []
+
+    async def run(self) -> Any:
+        self.runs.append(asyncio.get_running_loop().create_future())
+        return await self.runs[-1]
+
+    async def ask(self, asking: Asking) -> "asyncio.Task[Any]":
+        """Somebody who waits for a call; by now they are as far as they get."""
+        self.waiting.append(asyncio.get_running_loop().create_task(self.joining.once(asking, self.run)))
+        for _ in range(9):
+            await asyncio.sleep(0)
+        return self.waiting[-1]
+
+    async def make(self, asking: Asking, **changes: Any) -> TaskRecord:
+        """A call that becomes a task."""
+        asked = await self.ask(asking)
+        record = new_record(**changes)
+        await keep(self.store, record)
+        self.runs[-1].set_result(record)
+        assert await ended(asked) is record
+        return record
+
+    async def close(self) -> None:
+        await self.joining.close()
+        for each in self.waiting:
+            each.cancel()
+        await asyncio.gather(*self.waiting, return_exceptions=True)
+
+
+async def ended(asked: "asyncio.Task[Any]") -> Any:
+    async with bounded():
+        return await asked
+
+
+async def left(asked: "asyncio.Task[Any]") -> None:
+    asked.cancel()
+    await asyncio.wait((asked,))
+    assert asked.cancelled()

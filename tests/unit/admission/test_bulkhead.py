@@ -1,0 +1,328 @@
+"""What one server may be asked at once, who waits for it, and what those who wait are told."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from helpers.waiting import bounded, eventually
+from taskgate.admission import bulkhead as module
+from taskgate.admission.bulkhead import Bulkhead, BulkheadSettings, Ticket
+from taskgate.auth.context import AuthContext
+from taskgate.errors import QueueFull
+from taskgate.telemetry.audit import QueueRefused, SlotsUsed
+from taskgate.telemetry.visit import Visit, current, within
+from unit.lifecycle.facts import Facts
+
+LONG = timedelta(seconds=60)
+NOW = timedelta()
+
+
+def settings(
+    concurrency: int = 1, queue: int = 8, max_wait: timedelta = LONG, *, share: int = 8, is_shared: bool = False
+) -> BulkheadSettings:
+    return BulkheadSettings(concurrency=concurrency, queue=queue, max_wait=max_wait, share=share, is_shared=is_shared)
+
+
+@pytest.fixture
+async def facts() -> Facts:
+    return Facts()
+
+
+@pytest.fixture
+async def bulkhead(facts: Facts) -> AsyncIterator[Bulkhead]:
+    bulkhead = Bulkhead("reports", settings(), audit=facts)
+    yield bulkhead
+    assert (bulkhead.in_use, bulkhead.queued) == (0, 0)
+
+
+def close(*tickets: Ticket) -> None:
+    for ticket in tickets:
+        ticket.close()
+
+
+async def test_a_free_slot_is_granted_at_once_and_without_a_wait(bulkhead: Bulkhead) -> None:
+    ticket = bulkhead.ask("a")
+    assert ticket.granted
+    assert ticket.ahead == 0
+    await ticket.turn(NOW)
+    assert (bulkhead.in_use, bulkhead.utilization) == (1, 1.0)
+    close(ticket, ticket)
+
+
+async def test_whoever_waits_is_granted_what_another_gives_back(bulkhead: Bulkhead) -> None:
+    first, second = bulkhead.ask("a"), bulkhead.ask("a")
+    assert (second.granted, second.ahead, bulkhead.queued, bulkhead.utilization) == (False, 0, 1, 2.0)
+    waiting = asyncio.create_task(second.turn(LONG))
+    await asyncio.sleep(0)
+    first.close()
+    assert (second.granted, bulkhead.in_use, bulkhead.queued) == (True, 1, 0)
+    async with bounded():
+        await waiting
+    second.close()
+
+
+async def test_turns_go_round_between_contexts_whoever_came_first(bulkhead: Bulkhead) -> None:
+    held = bulkhead.ask("a")
+    tickets = {name: bulkhead.ask(name[0]) for name in ("a1", "a2", "a3", "b1", "c1", "b2")}
+    assert {name: ticket.ahead for name, ticket in tickets.items()} == {
+        "b1": 0, "c1": 1, "a1": 2, "b2": 3, "a2": 4, "a3": 5
+    }  # fmt: skip
+    order = []
+    while tickets:
+        held.close()
+        name = next(name for name, ticket in tickets.items() if ticket.granted)
+        order.append(name)
+        held = tickets.pop(name)
+    # The first slot is a's, so the others have theirs before its next.
+    assert order == ["b1", "c1", "a1", "b2", "a2", "a3"]
+    held.close()
+
+
+async def test_one_of_eight_slots_is_for_callers_who_have_none(bulkhead: Bulkhead) -> None:
+    bulkhead.adjust(settings(16, is_shared=True))
+    greedy = [bulkhead.ask("greedy") for _ in range(16)]
+    assert [ticket.granted for ticket in greedy] == [True] * 14 + [False] * 2
+    one, more, other = bulkhead.ask("one"), bulkhead.ask("one"), bulkhead.ask("other")
+    assert (one.granted, more.granted, other.granted, bulkhead.in_use) == (True, False, True, 16)
+    close(other, more, one, *reversed(greedy))
+
+
+async def test_whoever_has_its_share_waits_for_those_who_have_less(bulkhead: Bulkhead) -> None:
+    bulkhead.adjust(settings(4, share=2))
+    greedy = [bulkhead.ask("greedy") for _ in range(6)]
+    modest = [bulkhead.ask("modest") for _ in range(3)]
+    for ticket in greedy[:3]:
+        ticket.close()
+    # Of the greedy one a single call ran on: that is below its share again, so the third turn is its own.
+    assert [ticket.granted for ticket in greedy[3:]] == [True, True, False]
+    assert [ticket.granted for ticket in modest] == [True, True, False]
+    close(*modest[::-1], *greedy[:2:-1])
+
+
+async def test_a_caller_may_have_a_share_of_its_own_which_is_asked_for_where_it_waits(facts: Facts) -> None:
+    asked: list[AuthContext] = []
+
+    def share(caller: AuthContext) -> int | None:
+        asked.append(caller)
+        return 3 if caller.key == "gold" else None
+
+    bulkhead = Bulkhead("reports", settings(4, share=1), audit=facts, share=share)
+    gold, usual = AuthContext(key="gold"), AuthContext(key="usual")
+    tickets = [bulkhead.ask(each.key, each) for each in (gold, gold, usual, usual)]
+    assert asked == []
+    late, early = bulkhead.ask("usual", usual), bulkhead.ask("gold", gold)
+    assert asked == [usual, gold]
+    tickets.pop().close()
+    assert (late.granted, early.granted) == (False, True)
+    close(*reversed([*tickets, early, late]))
+
+
+async def test_no_more_wait_than_may_but_for_what_must(bulkhead: Bulkhead, facts: Facts) -> None:
+    bulkhead.adjust(settings(queue=1))
+    tickets = [bulkhead.ask("a"), bulkhead.ask("a")]
+    with pytest.raises(QueueFull, match="Too many calls wait"):
+        bulkhead.ask("b")
+    assert QueueRefused("reports", "full") in facts.all
+    tickets.append(bulkhead.ask("b", must=True))
+    assert bulkhead.queued == 2
+    close(*reversed(tickets))
+
+
+async def test_where_none_may_wait_nobody_is_told_that_others_do(bulkhead: Bulkhead) -> None:
+    bulkhead.adjust(settings(queue=0))
+    ticket = bulkhead.ask("a")
+    with pytest.raises(QueueFull, match="The server has as many calls as it may"):
+        bulkhead.ask("b")
+    close(ticket)
+
+
+async def test_whoever_waits_too_long_has_left_and_hears_when_it_may_be_better(
+    bulkhead: Bulkhead, facts: Facts
+) -> None:
+    held, ticket = bulkhead.ask("a"), bulkhead.ask("a")
+    async with bounded():
+        with pytest.raises(QueueFull, match="waited too long") as refused:
+            await ticket.turn(NOW)
+    assert timedelta(seconds=1) <= refused.value.retry_after <= LONG
+    assert QueueRefused("reports", "timeout") in facts.all
+    assert bulkhead.queued == 0
+    held.close()
+    assert not ticket.granted
+
+
+async def test_whoever_only_asks_whether_its_turn_comes_in_time_keeps_its_place(bulkhead: Bulkhead) -> None:
+    held, ticket, behind = bulkhead.ask("a"), bulkhead.ask("a"), bulkhead.ask("a")
+    async with bounded():
+        assert not await ticket.comes(NOW)
+        assert ticket.ahead == 0
+        held.close()
+        assert await ticket.comes(NOW)
+    close(ticket, behind)
+
+
+async def test_a_brief_wait_that_is_over_gives_the_place_back(bulkhead: Bulkhead) -> None:
+    held, late, cancelled = bulkhead.ask("a"), bulkhead.ask("a"), bulkhead.ask("a")
+    async with bounded():
+        with pytest.raises(QueueFull):
+            await late.brief_turn(waited=10.0)
+        waiting = asyncio.create_task(cancelled.brief_turn())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+    assert bulkhead.queued == 0
+    held.close()
+
+
+async def test_an_advice_follows_the_pace_of_the_turns_and_is_within_bounds(
+    bulkhead: Bulkhead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bulkhead.adjust(settings(queue=3, max_wait=timedelta(seconds=100)))
+    now = 1000.0
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
+
+    def advice() -> float:
+        with pytest.raises(QueueFull) as refused:
+            bulkhead.ask("b")
+        return refused.value.retry_after.total_seconds()
+
+    tickets = [bulkhead.ask("a") for _ in range(4)]
+    assert advice() == 2.0
+    now += 30.0
+    # No turn for so long: the next one need not come sooner.
+    assert advice() == 30.0
+    tickets.pop(0).close()
+    tickets.append(bulkhead.ask("a"))
+    assert advice() == 30.0
+    now += 1000.0
+    assert advice() == 100.0
+    monkeypatch.undo()
+    close(*reversed(tickets))
+
+
+async def test_turns_that_come_quickly_have_the_least_advice(bulkhead: Bulkhead) -> None:
+    bulkhead.adjust(settings(queue=2))
+    tickets = [bulkhead.ask("a") for _ in range(3)]
+    for _ in range(30):
+        tickets.pop(0).close()
+        tickets.append(bulkhead.ask("a"))
+    with pytest.raises(QueueFull) as refused:
+        bulkhead.ask("b")
+    assert refused.value.retry_after == module.LEAST_ADVICE
+    close(*reversed(tickets))
+
+
+async def test_more_slots_are_granted_at_once_and_fewer_take_none_away(bulkhead: Bulkhead) -> None:
+    tickets = [bulkhead.ask("a") for _ in range(5)]
+    bulkhead.adjust(settings(3))
+    assert [ticket.granted for ticket in tickets] == [True, True, True, False, False]
+    bulkhead.adjust(settings(1, queue=0, max_wait=NOW))
+    assert (bulkhead.in_use, bulkhead.queued, bulkhead.max_wait, tickets[0].max_wait) == (3, 2, NOW, NOW)
+    close(tickets[0], tickets[1])
+    assert not tickets[3].granted
+    tickets[2].close()
+    assert [ticket.granted for ticket in tickets[3:]] == [True, False]
+    with pytest.raises(QueueFull):
+        bulkhead.ask("b")
+    close(*reversed(tickets[3:]))
+
+
+async def test_where_it_is_is_told_when_it_moved_and_not_when_it_has_its_turn(
+    bulkhead: Bulkhead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOVED_EVERY", 0.0)
+    held, *others, last = (bulkhead.ask("a") for _ in range(5))
+    places: list[int] = []
+
+    async def moved(place: int) -> None:
+        places.append(place)
+
+    waiting = asyncio.create_task(last.turn(LONG, moved))
+    await asyncio.sleep(0)
+    for place, other in zip((2, 1, 0), others, strict=True):
+        held.close()
+        held = other
+        await eventually(lambda place=place: places[-1:] == [place])  # type: ignore[misc]
+    held.close()
+    async with bounded():
+        await waiting
+    assert places == [2, 1, 0]
+    last.close()
+
+
+async def test_a_place_far_behind_is_told_when_a_tenth_of_the_way_is_gone(
+    bulkhead: Bulkhead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOVED_EVERY", 0.0)
+    bulkhead.adjust(settings(queue=100))
+    tickets = [bulkhead.ask("a") for _ in range(52)]
+    looks, places = 0, []
+    look = bulkhead.look
+
+    def looked() -> None:
+        nonlocal looks
+        looks += 1
+        look()
+
+    async def moved(place: int) -> None:
+        places.append(place)
+
+    monkeypatch.setattr(bulkhead, "look", looked)
+    waiting = asyncio.create_task(tickets[-1].turn(LONG, moved))
+    await asyncio.sleep(0)
+    for gone in range(1, 11):
+        tickets.pop(0).close()
+        before = looks
+        await eventually(lambda before=before: looks > before + 1)  # type: ignore[misc]
+        assert places == [place for place in (45, 41) if place >= 50 - gone]
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    close(*reversed(tickets))
+
+
+async def test_nobody_is_looked_at_while_nobody_wants_to_know(
+    bulkhead: Bulkhead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOVED_EVERY", 0.0)
+    held, ticket = bulkhead.ask("a"), bulkhead.ask("a")
+    bulkhead.look()
+    await eventually(lambda: bulkhead._looking is None)
+    close(ticket, held)
+
+
+async def test_what_is_used_is_noted_once_for_all_that_changes_within_a_moment(
+    bulkhead: Bulkhead, facts: Facts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "NOTED_EVERY", 0.0)
+    tickets = [bulkhead.ask("a") for _ in range(3)]
+    await eventually(lambda: facts.all)
+    assert facts.all == [SlotsUsed("reports", 1, 1, 2)]
+    close(*reversed(tickets))
+    await eventually(lambda: len(facts.all) == 2)
+    assert facts.all[1] == SlotsUsed("reports", 0, 1, 0)
+
+
+async def test_what_is_noted_of_slots_belongs_to_nobodys_request(
+    bulkhead: Bulkhead, facts: Facts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One timer notes what all of them did."""
+    monkeypatch.setattr(module, "NOTED_EVERY", 0.001)
+    monkeypatch.setattr(module, "MOVED_EVERY", 0.001)
+    told_in: list[Visit | None] = []
+    monkeypatch.setattr(facts, "record", lambda _: told_in.append(current()))
+    moved_in, look = list[Visit | None](), Bulkhead._tell_moved
+
+    def tell_moved(this: Bulkhead) -> None:
+        moved_in.append(current())
+        look(this)
+
+    monkeypatch.setattr(Bulkhead, "_tell_moved", tell_moved)
+    with within(Visit("one-1", "192.0.2.7", "POST", "/reports/mcp")):
+        ticket = bulkhead.ask("a")
+        bulkhead.look()
+    async with bounded():
+        await eventually(lambda: told_in and moved_in)
+    close(ticket)
+    await eventually(lambda: len(told_in) == 2)
+    assert set(told_in + moved_in) == {None}

@@ -1,0 +1,119 @@
+"""Who asks: one token in one header, judged for the mount that is asked, or everybody."""
+
+from typing import Any, cast
+
+import pytest
+
+from helpers.manual_clock import ManualClock
+from taskgate.admission.bulkhead import Bulkhead
+from taskgate.admission.callers import Bearers, Everybody, speaker
+from taskgate.admission.incidents import Incidents
+from taskgate.admission.mounts import Mount
+from taskgate.auth.context import ANONYMOUS, AuthContext
+from taskgate.domain.policy import TaskSupport
+from taskgate.errors import AuthReason, KeysUnavailable, Unauthenticated
+from taskgate.streams.messages import Inbound, Verb
+from taskgate.upstream.base import Upstream
+from taskgate.upstream.speaker import Speaker
+from unit.auth.identities import identity
+from unit.lifecycle.asked import Asked
+
+RESOURCE = "https://mcp.example.com/reports/mcp"
+MOUNT = Mount(
+    name="reports",
+    path="/reports/mcp",
+    upstream=cast("Upstream", None),
+    offers_tasks=True,
+    support=lambda tool, hints: TaskSupport.OPTIONAL,
+    resource=RESOURCE,
+    bulkhead=cast("Bulkhead", None),
+)
+ALICE = AuthContext(key="alice")
+
+
+class ScriptedJudge:
+    """Finds every token good, or raises what it is told."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.asked: list[tuple[str, str]] = []
+        self._error = error
+
+    async def verify(self, token: str, *, audience: str) -> AuthContext:
+        self.asked.append((token, audience))
+        if self._error is not None:
+            raise self._error
+        return ALICE
+
+
+def asked(*authorization: str, query: str = "") -> Asked:
+    return Asked(Inbound(verb=Verb.POST, path=MOUNT.path, authorization=authorization, query=query))
+
+
+def bearers(judge: ScriptedJudge, refused: list[Any]) -> Bearers:
+    return Bearers(judge, refused.append, Incidents(ManualClock()))
+
+
+async def test_without_authentication_everybody_is_the_same_whatever_they_send() -> None:
+    assert await Everybody().identify(asked("Bearer a", "Bearer b", query="access_token=c"), MOUNT) is ANONYMOUS
+
+
+async def test_a_token_is_judged_for_the_address_of_the_mount() -> None:
+    judge, refused = ScriptedJudge(), list[AuthReason]()
+    assert await bearers(judge, refused).identify(asked("Bearer a.b.c"), MOUNT) is ALICE
+    assert judge.asked == [("a.b.c", RESOURCE)]
+    assert refused == []
+
+
+@pytest.mark.parametrize(
+    ("exchange", "reason"),
+    [
+        pytest.param(asked(), AuthReason.MISSING, id="none"),
+        pytest.param(asked("Bearer a", "Bearer a"), AuthReason.MALFORMED, id="two headers"),
+        pytest.param(asked("Basic a"), AuthReason.SCHEME, id="another scheme"),
+        pytest.param(asked(query="access_token=a"), AuthReason.QUERY_TOKEN, id="in the query"),
+        pytest.param(asked("Bearer a", query="access_token=b"), AuthReason.QUERY_TOKEN, id="in both"),
+    ],
+)
+async def test_whoever_does_not_send_one_token_in_one_header_is_heard_of_and_not_judged(
+    exchange: Asked, reason: AuthReason, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "taskgate.security")
+    judge, refused = ScriptedJudge(), list[AuthReason]()
+    with pytest.raises(Unauthenticated) as refusal:
+        await bearers(judge, refused).identify(exchange, MOUNT)
+    assert (refusal.value.reason, refusal.value.token_sent) == (reason.value, reason is not AuthReason.MISSING)
+    assert refused == [reason]
+    assert judge.asked == []
+    assert told(caplog) == [(reason.value, "reports", "192.0.2.7")]
+
+
+@pytest.mark.parametrize("error", [Unauthenticated(AuthReason.EXPIRED), KeysUnavailable("corp")])
+async def test_what_the_judge_says_is_passed_on_and_heard_of_only_from_the_judge(
+    error: Unauthenticated | KeysUnavailable, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "taskgate.security")
+    refused: list[Any] = []
+    with pytest.raises(type(error)) as raised:
+        await bearers(ScriptedJudge(error), refused).identify(asked("Bearer a"), MOUNT)
+    assert raised.value is error
+    assert refused == []
+    assert told(caplog) == [(error.reason, "reports", "192.0.2.7")]
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str, str]]:
+    """Reason, mount and address of each line about somebody who was not let in."""
+    lines = [vars(record) for record in caplog.records if record.name == "taskgate.security"]
+    return [(line["reason"], line["upstream"], line["address"]) for line in lines]
+
+
+def test_servers_may_be_told_of_a_caller_what_its_token_says() -> None:
+    somebody = identity("read")
+    assert speaker(AuthContext(key="k", identity=somebody, token="planted")) == Speaker(
+        context="k",
+        subject="alice",
+        token="planted",
+        scopes=frozenset({"read"}),
+        good_until=somebody.expires_at,
+    )
+    assert speaker(ANONYMOUS) == Speaker(context="anonymous")
+    assert "planted" not in repr(speaker(AuthContext(key="k", identity=somebody, token="planted")))

@@ -1,0 +1,182 @@
+"""Why a task was not found: told to operators, a while after its host was answered, and in the visit it was part of."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from helpers.manual_clock import ManualClock
+from helpers.waiting import eventually
+from taskgate.admission import denials as module
+from taskgate.admission.denials import Denials, Missed
+from taskgate.auth.context import AuthContext
+from taskgate.domain.record import OwnerKey
+from taskgate.errors import StoreUnavailable
+from taskgate.protocol.jsonrpc import parse
+from taskgate.telemetry.audit import Fact, SuspicionRaised, TaskDenied
+from taskgate.telemetry.visit import Visit, client_of, current, within
+
+ALICE = AuthContext(key="alice", earlier="alice-before")
+FOREIGN = SuspicionRaised("cross_context_access", "reports")
+
+
+class Told:
+    """An audit that remembers facts, with the visit that each belongs to."""
+
+    def __init__(self) -> None:
+        self.all: list[tuple[Fact, Visit | None]] = []
+
+    def record(self, fact: Fact) -> None:
+        self.all.append((fact, current()))
+
+    @property
+    def facts(self) -> list[Fact]:
+        return [fact for fact, _ in self.all]
+
+
+class Desk:
+    """Denials of tasks whose owners a test knows; `asked` are those that were looked up."""
+
+    def __init__(self, clock: ManualClock, **owners: OwnerKey) -> None:
+        self.told, self.owners, self.asked = Told(), owners, list[str]()
+        self.denials = Denials(self.told, clock, most=3)
+
+    async def owner_of(self, task: str) -> OwnerKey | None:
+        self.asked.append(task)
+        assert current() is None, "what is looked up for many is looked up for nobody"
+        if task == "broken":
+            raise StoreUnavailable("planted")
+        return self.owners.get(task)
+
+    def missed(self, task: str, method: str = "tasks/get") -> None:
+        self.denials.tell(ALICE, Missed("reports", method, task, self.owner_of))
+
+
+@pytest.fixture
+def desk(clock: ManualClock) -> Desk:
+    return Desk(
+        clock,
+        bobs=OwnerKey("bob", "reports"),
+        bobs_elsewhere=OwnerKey("bob", "orders"),
+        own=OwnerKey("alice", "reports"),
+        own_before=OwnerKey("alice-before", "reports"),
+        own_elsewhere=OwnerKey("alice", "orders"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("task", "reason", "owner"),
+    [
+        ("unknown", "not_found", None),
+        ("broken", "not_found", None),
+        ("bobs", "context_mismatch", "bob"),
+        ("bobs_elsewhere", "context_mismatch", "bob"),
+        ("own", "expired", "alice"),
+        ("own_before", "expired", "alice-before"),
+        ("own_elsewhere", "not_found", "alice"),
+    ],
+)
+async def test_why_a_task_was_not_found_is_told_with_whose_it_is(
+    desk: Desk, task: str, reason: str, owner: str | None
+) -> None:
+    desk.missed(task, "tasks/cancel")
+    await desk.denials.settle()
+    suspected = [FOREIGN] if reason == "context_mismatch" else []
+    assert desk.told.facts == [TaskDenied("reports", "tasks/cancel", reason, task, owner), *suspected]
+
+
+async def test_nothing_is_looked_up_before_the_host_is_answered(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LATER", 0.001)
+    with within(visit("one-1")):
+        desk.missed("bobs")
+        desk.missed("own")
+    await asyncio.sleep(0)
+    assert (desk.asked, desk.told.all) == ([], [])
+    await eventually(lambda: len(desk.told.all) == 3)
+    assert desk.asked == ["bobs", "own"]
+    # And again, after the first look.
+    desk.missed("unknown")
+    await eventually(lambda: len(desk.told.all) == 4)
+    assert desk.asked == ["bobs", "own", "unknown"]
+
+
+async def test_who_asks_for_what_is_somebody_elses_is_suspected_once_a_minute(desk: Desk, clock: ManualClock) -> None:
+    for _ in range(2):
+        desk.missed("bobs")
+        desk.missed("bobs_elsewhere")
+        await desk.denials.settle()
+    assert desk.told.facts.count(FOREIGN) == 1
+    clock.advance(timedelta(minutes=1))
+    desk.missed("bobs")
+    await desk.denials.settle()
+    assert desk.told.facts.count(FOREIGN) == 2
+
+
+async def test_more_than_may_wait_are_told_of_at_once_and_not_looked_up(desk: Desk) -> None:
+    for _ in range(4):
+        desk.missed("bobs")
+    assert desk.told.facts == [TaskDenied("reports", "tasks/get", "not_found", "bobs", None)]
+    await desk.denials.settle()
+    assert desk.asked == ["bobs"] * 3
+    desk.missed("bobs")
+    await desk.denials.close()
+    assert desk.asked == ["bobs"] * 4
+
+
+async def test_what_waits_is_told_of_at_the_end(desk: Desk) -> None:
+    desk.missed("bobs")
+    await desk.denials.close()
+    await desk.denials.close()
+    assert desk.told.facts == [TaskDenied("reports", "tasks/get", "context_mismatch", "bobs", "bob"), FOREIGN]
+
+
+async def test_each_is_told_in_the_visit_that_it_was_part_of(desk: Desk) -> None:
+    first, second = visit("one-1"), visit("one-2")
+    with within(first):
+        desk.missed("bobs")
+    with within(second):
+        desk.missed("unknown")
+    desk.missed("own")
+    await desk.denials.settle()
+    of = [seen and seen.id for _, seen in desk.told.all]
+    # The suspicion is of whoever gave rise to it.
+    assert of == ["one-1", "one-1", "one-2", None]
+    assert current() is None
+
+
+async def test_nothing_large_of_what_a_host_sent_is_kept_until_then(desk: Desk) -> None:
+    large = "x" * 100_000
+    seen = visit("one-1", f'{{"taskId":"bobs","more":"{large}"}}')
+    seen.client, seen.agent = client_of({"name": large, "version": "1", "more": large, "title": 7}), large
+    with within(seen):
+        desk.missed(large)
+    await desk.denials.settle()
+    ((denied, kept),) = desk.told.all
+    assert isinstance(denied, TaskDenied)
+    assert denied.task == "x" * 32
+    assert kept is not None
+    message: Any = kept.message
+    assert (message.id, message.method, message.params, message.text) == (7, "tasks/get", {}, "")
+    assert kept.client == ("x" * 512, "1")
+    assert kept.agent == "x" * 256
+    assert (kept.caller, kept.mount, kept.address) == (ALICE, "reports", "192.0.2.7")
+
+
+async def test_what_came_without_a_message_or_a_name_has_none(desk: Desk) -> None:
+    seen = Visit("one-1", "192.0.2.7", "GET", "/reports/mcp")
+    with within(seen):
+        desk.missed("unknown")
+    await desk.denials.settle()
+    ((_, kept),) = desk.told.all
+    assert kept is not None
+    assert (kept.id, kept.message, kept.client, kept.agent) == ("one-1", None, None, None)
+
+
+def visit(id: str, params: str = '{"taskId":"bobs"}') -> Visit:
+    """A visit of Alice, who asks for a task."""
+    seen = Visit(id, "192.0.2.7", "POST", "/reports/mcp", "host/1")
+    seen.caller, seen.mount = ALICE, "reports"
+    body = f'{{"jsonrpc":"2.0","id":7,"method":"tasks/get","params":{params}}}'
+    seen.message = parse(body.encode(), max_depth=16)
+    return seen

@@ -1,0 +1,173 @@
+"""Finding a task for a caller: under every key of its own, within the rules."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from taskgate.admission.polls import BURST
+from taskgate.domain.gcra import RateLimit
+from taskgate.domain.rates import Event, RatePolicies, RatePolicy, Scope
+from taskgate.domain.record import TaskRecord
+from taskgate.errors import InsufficientScope, Penalized, RateLimited, TaskNotFound
+from taskgate.stores.base import Store
+from taskgate.stores.open import SqliteOptions, open_store
+from taskgate.telemetry.audit import AccessRefused, PollAdvised, SuspicionRaised, TaskDenied, TaskPolled
+from unit.admission.lookup_desk import ADMIN_ONLY, ALICE, BOB, ROTATED, Desk
+from unit.lifecycle.asked import Asked
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def store(request: pytest.FixtureRequest, tmp_path: Any) -> AsyncIterator[Store]:
+    options = SqliteOptions(
+        path=tmp_path / "taskgate.db", synchronous="NORMAL", busy_timeout=timedelta(seconds=5), max_size=2**30
+    )
+    opened = await open_store(request.param, options if request.param == "sqlite" else None)
+    yield opened
+    await opened.close()
+
+
+def foreign(task: TaskRecord) -> TaskDenied:
+    """What is told of somebody who asked for a task of Alice's."""
+    return TaskDenied("reports", "tasks/get", "context_mismatch", task.id, "alice")
+
+
+# --- one task ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_task_is_found_by_its_owner_at_its_mount_and_by_nobody_else(store: Store) -> None:
+    desk = Desk(store)
+    (task,) = await desk.add("alice")
+    assert await desk.find(ALICE, task.id) == task.id
+    for caller, mount in ((BOB, "reports"), (ALICE, "books")):
+        with pytest.raises(TaskNotFound):
+            await desk.find(caller, task.id, mount)
+    denials = [fact for fact in await desk.told() if isinstance(fact, TaskDenied)]
+    assert denials == [foreign(task), TaskDenied("books", "tasks/get", "not_found", task.id, "alice")]
+
+
+async def test_what_was_bound_to_the_key_before_is_still_found(store: Store) -> None:
+    desk = Desk(store)
+    old, new = *await desk.add("alice"), *await desk.add("alice-new")
+    assert [await desk.find(ROTATED, task.id) for task in (old, new)] == [old.id, new.id]
+    assert desk.facts.all == []
+
+
+async def test_the_rules_look_at_the_tool_that_the_task_runs(store: Store) -> None:
+    desk = Desk(store, ADMIN_ONLY)
+    (task,) = await desk.add("alice", tool="delete_all")
+    with pytest.raises(InsufficientScope) as refusal:
+        await desk.find(ALICE, task.id)
+    assert refusal.value.scopes == {"admin"}
+    assert desk.facts.all == [AccessRefused("reports", "tasks/get", shadow=False, rule="r", tool="delete_all")]
+
+
+async def test_a_strangers_task_is_unknown_before_any_rule_is_asked(store: Store) -> None:
+    desk = Desk(store, ADMIN_ONLY)
+    (task,) = await desk.add("alice", tool="delete_all")
+    with pytest.raises(TaskNotFound):
+        await desk.find(BOB, task.id)
+    assert await desk.told() == [foreign(task), SuspicionRaised("cross_context_access", "reports")]
+
+
+async def test_who_tries_too_many_ids_is_kept_from_all_tasks_for_a_while_and_nobody_else_is(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk = Desk(store, threshold=1)
+    (task,) = await desk.add("alice")
+    for unknown in ("a", "b"):
+        with pytest.raises(TaskNotFound):
+            await desk.find(ALICE, unknown)
+    assert desk.facts.all == [SuspicionRaised("enumeration_suspected", "reports")]
+    (line,) = [vars(record) for record in caplog.records if record.name == "taskgate.security"]
+    assert (line["upstream"], line["address"]) == ("reports", "192.0.2.7")
+    with pytest.raises(Penalized) as penalty:
+        await desk.find(ALICE, task.id)
+    assert penalty.value.retry_after == timedelta(minutes=5)
+    with pytest.raises(Penalized):
+        await desk.page(ALICE)
+    assert await desk.pages(BOB) == [[]]
+    desk.clock.advance(timedelta(minutes=5))
+    assert await desk.find(ALICE, task.id) == task.id
+
+
+async def test_where_callers_cannot_be_told_apart_nobody_is_kept_out(store: Store) -> None:
+    desk = Desk(store)
+    for number in range(100):
+        with pytest.raises(TaskNotFound):
+            await desk.find(ALICE, f"unknown-{number}")
+    denials = [TaskDenied("reports", "tasks/get", "not_found", f"unknown-{number}", None) for number in range(100)]
+    assert await desk.told() == denials
+
+
+# --- polls ---------------------------------------------------------------------------------------------------------
+
+
+async def test_to_get_a_task_is_a_poll_that_is_advised_and_may_be_refused(store: Store) -> None:
+    desk = Desk(store)
+    (task,) = await desk.add("alice")
+    found = await desk.lookups.find(Asked(), ALICE, "reports", task.id, "tasks/get")
+    assert found == replace(task, call=found.call, poll_interval=timedelta(seconds=2))
+    assert desk.polled.all == [TaskPolled("reports", "changed"), PollAdvised("reports", timedelta(seconds=2))]
+    for _ in range(BURST - 1):
+        await desk.find(ALICE, task.id)
+    for _ in range(3):
+        with pytest.raises(RateLimited):
+            await desk.find(ALICE, task.id)
+    # It is no look-up that failed; and who keeps on is told of once.
+    assert await desk.told() == [SuspicionRaised("excessive_polling", "reports")]
+
+
+@pytest.mark.parametrize("method", ["tasks/cancel", "tasks/result", "tasks/update"])
+async def test_nothing_else_that_is_asked_of_a_task_is_a_poll(store: Store, method: str) -> None:
+    desk = Desk(store)
+    (task,) = await desk.add("alice")
+    for _ in range(2 * BURST):
+        found = await desk.lookups.find(Asked(), ALICE, "reports", task.id, method)
+        assert found.poll_interval == task.poll_interval
+    assert desk.polled.all == []
+
+
+async def test_to_see_what_will_be_told_unasked_is_no_poll(store: Store) -> None:
+    desk = Desk(store)
+    (task,) = await desk.add("alice")
+    for _ in range(2 * BURST):
+        await desk.lookups.see(Asked(), ALICE, "reports", task.id, "tasks/get")
+    assert desk.polled.all == []
+
+
+async def test_a_list_advises_for_each_task_of_it(store: Store) -> None:
+    desk = Desk(store)
+    await desk.add("alice", 3)
+    tasks, _ = await desk.page(ALICE)
+    assert [task.poll_interval for task in tasks] == [timedelta(seconds=2)] * 3
+
+
+# --- misses --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_look_up_that_fails_is_taken_from_the_rate_for_such(store: Store) -> None:
+    policy = RatePolicy(
+        name="lookups",
+        scope=Scope.CONTEXT,
+        limit=RateLimit(every=60.0, burst=2),
+        methods=None,
+        upstream=None,
+        tool=None,
+        event=Event.LOOKUP_FAILURE,
+    )
+    desk = Desk(store, rates=RatePolicies((policy,)))
+    await desk.gate.request(ALICE, Asked(), "reports", "tasks/get")
+    for unknown in ("a", "b"):
+        with pytest.raises(TaskNotFound):
+            await desk.find(ALICE, unknown)
+    with pytest.raises(RateLimited):
+        await desk.gate.request(ALICE, Asked(), "reports", "tasks/get")
+    await desk.gate.request(BOB, Asked(), "reports", "tasks/get")
+    # One request may name many.
+    with pytest.raises(RateLimited):
+        await desk.find(ALICE, "c")
+    with pytest.raises(TaskNotFound):
+        await desk.find(BOB, "c")

@@ -1,0 +1,131 @@
+"""The gate for requests: what is taken when, what a refusal says, and what is counted."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from taskgate.admission.rates import block_of
+from taskgate.auth.context import AuthContext
+from taskgate.domain.gcra import RateLimit
+from taskgate.domain.overrides import Override, Overrides
+from taskgate.domain.rates import Event, RatePolicies, Scope
+from taskgate.telemetry.audit import RateJudged
+from unit.admission.gates import ALICE, BOB, HERE, THERE, Gate, policy
+from unit.admission.live_rules import rules
+from unit.auth.identities import identity
+from unit.lifecycle.asked import Asked
+
+
+async def test_a_budget_is_a_callers_own() -> None:
+    at = Gate(policy("calls"))
+    assert [await at.asks(), await at.asks(), await at.asks(BOB)] == [True, False, True]
+
+
+async def test_who_comes_after_the_time_that_was_told_is_let_in_and_not_before() -> None:
+    at = Gate(policy("calls", every=0.3))
+    at.clock.advance(timedelta(seconds=1234.1))
+    assert await at.asks()
+    at.clock.advance(timedelta(seconds=0.05))
+    after, name = await at.wait()
+    assert (after, name) == (timedelta(seconds=0.25), "calls")
+    at.clock.advance(after - timedelta(milliseconds=1))
+    assert not await at.asks()
+    at.clock.advance(timedelta(milliseconds=1))
+    assert await at.asks()
+
+
+async def test_the_policy_that_refuses_for_longest_is_named_and_after_its_time_all_have_room() -> None:
+    at = Gate(policy("short", every=5.0), policy("long", every=50.0), policy("middle", every=20.0))
+    assert await at.asks()
+    after, name = await at.wait()
+    assert (after, name) == (timedelta(seconds=50), "long")
+    at.clock.advance(after)
+    assert await at.asks()
+
+
+async def test_one_request_takes_from_all_its_policies_or_from_none() -> None:
+    at = Gate(policy("calls", 2), policy("all", 1, scope=Scope.GLOBAL))
+    assert await at.asks()
+    assert not await at.asks()
+    at.live.now = rules(rates=RatePolicies((policy("calls", 2),)))
+    assert await at.asks()
+    assert not await at.asks()
+
+
+async def test_a_shadow_lets_through_and_tells() -> None:
+    at = Gate(policy("shadow", shadow=True))
+    assert [await at.asks() for _ in range(3)] == [True] * 3
+    assert at.facts.all == [RateJudged("shadow", "context", decision) for decision in ("allowed", "shadow", "shadow")]
+
+
+async def test_what_is_decided_is_told_of_every_policy_that_was_asked() -> None:
+    at = Gate(policy("calls", 1), policy("all", 9, scope=Scope.GLOBAL), policy("polls", methods=("tasks/*",)))
+    await at.asks()
+    await at.asks()
+    assert at.facts.all == [
+        RateJudged("calls", "context", "allowed"),
+        RateJudged("all", "global", "allowed"),
+        RateJudged("calls", "context", "rejected"),
+        RateJudged("all", "global", "allowed"),
+    ]
+
+
+async def test_without_policies_nothing_is_asked_nor_told() -> None:
+    at = Gate()
+    assert await at.gate.request(ALICE, HERE, "reports", "tools/call") == ()
+    await at.gate.arrived(HERE, "reports")
+    assert at.facts.all == []
+
+
+async def test_a_tenant_shares_a_budget_and_may_have_another_rate() -> None:
+    def member(name: str, tenant: str | None) -> AuthContext:
+        return AuthContext(key=name, identity=replace(identity(), subject=name, tenant=tenant))
+
+    gold = Override(tenant="gold", rates={"tenants": RateLimit(every=1.0, burst=3)})
+    at = Gate(policy("tenants", 1, scope=Scope.TENANT), overrides=Overrides((gold,)))
+    silver = [await at.asks(member(name, "silver")) for name in ("ann", "bob")]
+    golden = [await at.asks(member(name, "gold")) for name in ("cleo", "dora", "cleo", "cleo")]
+    nobody = [await at.asks(member("emil", None)) for _ in range(3)]
+    assert (silver, golden, nobody) == ([True, False], [True, True, True, False], [True] * 3)
+
+
+async def test_a_wait_without_end_is_told_as_a_long_one() -> None:
+    after, _ = await Gate(policy("impossible", cost=2)).wait()
+    assert after == timedelta(days=1)
+
+
+async def test_an_address_is_found_out_only_where_something_is_counted_by_it() -> None:
+    host = Asked()
+    at = Gate(policy("calls", 9))
+    await at.gate.arrived(host, "reports")
+    await at.gate.failed_auth(host, "reports")
+    await at.gate.request(ALICE, host, "reports", "tasks/get")
+    await at.gate.failed_lookup(ALICE, host, "reports")
+    assert host.looked == 0
+
+
+@pytest.mark.parametrize("event", [None, Event.LOOKUP_FAILURE])
+async def test_who_comes_from_one_address_shares_what_is_counted_by_address(event: Event | None) -> None:
+    at = Gate(policy("by address", scope=Scope.IP, event=event))
+    if event is not None:
+        await at.gate.failed_lookup(ALICE, HERE, "reports")
+    else:
+        assert await at.asks(method="tasks/get")
+    assert not await at.asks(BOB, "tasks/get")
+    await at.gate.request(BOB, THERE, "reports", "tasks/get")
+
+
+@pytest.mark.parametrize(
+    ("address", "block"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("unknown", "unknown"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2::", "2001:db8:1:2::/64"),
+        ("2001:db8:1:3::1", "2001:db8:1:3::/64"),
+        ("::1", "::/64"),
+    ],
+)
+def test_a_site_of_ipv6_is_one_address(address: str, block: str) -> None:
+    assert block_of(address) == block

@@ -1,0 +1,168 @@
+"""The gate for what happens: tokens that are not accepted, tasks that are not there, and what comes before both."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from taskgate.domain.gcra import RateLimit
+from taskgate.domain.overrides import Override, Overrides
+from taskgate.domain.rates import Event, RatePolicies, Scope
+from taskgate.errors import RateLimited
+from taskgate.telemetry.audit import RateJudged, SuspicionRaised
+from unit.admission.gates import ALICE, BOB, HERE, THERE, Gate, policy
+from unit.admission.live_rules import rules
+
+
+def unknown() -> bool:
+    """Its token was never seen."""
+    return False
+
+
+def known() -> bool:
+    """Its token was found good before."""
+    return True
+
+
+class TestBeforeAuthentication:
+    """Where requests come from is all that is known of them."""
+
+    async def test_an_address_has_a_budget(self) -> None:
+        at = Gate(policy("ip", 2, scope=Scope.IP, before_auth=True))
+        for _ in range(2):
+            await at.gate.arrived(HERE, "reports", unknown)
+        with pytest.raises(RateLimited):
+            await at.gate.arrived(HERE, "reports", unknown)
+        await at.gate.arrived(THERE, "reports", unknown)
+        assert [fact.decision for fact in at.facts.all if isinstance(fact, RateJudged)] == [
+            "allowed",
+            "allowed",
+            "rejected",
+            "allowed",
+        ]
+
+    async def test_tokens_that_are_not_accepted_close_the_door_for_their_address(self) -> None:
+        at = Gate(policy("auth_failures", 2, scope=Scope.IP, event=Event.AUTH_FAILURE))
+        for _ in range(2):
+            await at.gate.arrived(HERE, "reports", unknown)
+            await at.gate.failed_auth(HERE, "reports")
+        with pytest.raises(RateLimited) as refusal:
+            await at.gate.arrived(HERE, "reports", unknown)
+        assert refusal.value.policy == "auth_failures"
+        await at.gate.arrived(THERE, "reports", unknown)
+        at.clock.advance(refusal.value.retry_after)
+        await at.gate.arrived(HERE, "reports", unknown)
+        assert at.facts.all == [
+            RateJudged("auth_failures", "ip", "rejected"),
+            SuspicionRaised("auth_bruteforce", "reports"),
+        ]
+
+    async def test_a_token_that_was_found_good_before_passes_where_others_of_its_address_do_not(self) -> None:
+        failures = policy("auth_failures", 1, every=100.0, scope=Scope.IP, event=Event.AUTH_FAILURE)
+        at = Gate(failures, policy("ip", 2, every=100.0, scope=Scope.IP, before_auth=True))
+        await at.gate.failed_auth(HERE, "reports")
+        for _ in range(2):
+            await at.gate.arrived(HERE, "reports", known)
+        assert not [fact for fact in at.facts.all if isinstance(fact, SuspicionRaised)]
+        with pytest.raises(RateLimited) as refusal:
+            await at.gate.arrived(HERE, "reports", known)
+        assert refusal.value.policy == "ip", "its address has no more than before"
+        with pytest.raises(RateLimited) as refusal:
+            await at.gate.arrived(HERE, "reports", unknown)
+        assert refusal.value.policy == "auth_failures"
+
+    async def test_whoever_goes_on_with_tokens_that_are_not_accepted_is_suspected_once_a_minute(self) -> None:
+        at = Gate(policy("auth_failures", 1, every=100.0, scope=Scope.IP, event=Event.AUTH_FAILURE))
+
+        async def suspected(times: int) -> int:
+            for _ in range(times):
+                with pytest.raises(RateLimited):
+                    await at.gate.arrived(HERE, "reports", unknown)
+            return at.facts.all.count(SuspicionRaised("auth_bruteforce", "reports"))
+
+        await at.gate.failed_auth(HERE, "reports")
+        assert await suspected(3) == 1
+        at.clock.advance(timedelta(minutes=1))
+        assert await suspected(3) == 2
+
+    async def test_who_only_comes_too_often_is_not_suspected_of_trying_tokens(self) -> None:
+        at = Gate(policy("ip", 1, scope=Scope.IP, before_auth=True))
+        await at.gate.arrived(HERE, "reports", unknown)
+        with pytest.raises(RateLimited):
+            await at.gate.arrived(HERE, "reports", unknown)
+        assert not any(isinstance(fact, SuspicionRaised) for fact in at.facts.all)
+
+    async def test_looking_costs_nothing(self) -> None:
+        at = Gate(policy("auth_failures", 1, scope=Scope.IP, event=Event.AUTH_FAILURE))
+        for _ in range(5):
+            await at.gate.arrived(HERE, "reports", unknown)
+
+    async def test_a_door_that_failures_close_costs_the_address_nothing(self) -> None:
+        at = Gate(
+            policy("ip", 2, scope=Scope.IP, before_auth=True),
+            policy("auth_failures", 1, every=1.0, scope=Scope.IP, event=Event.AUTH_FAILURE),
+        )
+        await at.gate.failed_auth(HERE, "reports")
+        for _ in range(5):
+            with pytest.raises(RateLimited):
+                await at.gate.arrived(HERE, "reports", unknown)
+        at.clock.advance(timedelta(seconds=1))
+        for _ in range(2):
+            await at.gate.arrived(HERE, "reports", unknown)
+
+
+class TestFailedLookups:
+    """Whoever asks for tasks that are not its own may ask for none any more, but may do all else."""
+
+    POLICY = policy("lookups", 2, event=Event.LOOKUP_FAILURE)
+
+    async def test_no_room_refuses_requests_about_tasks_alone(self) -> None:
+        at = Gate(self.POLICY)
+        for _ in range(2):
+            assert await at.asks(method="tasks/get")
+            await at.gate.failed_lookup(ALICE, HERE, "reports")
+        assert [await at.asks(method=method) for method in ("tasks/get", "tasks/list", "tools/call")] == [
+            False,
+            False,
+            True,
+        ]
+        assert await at.asks(BOB, "tasks/get")
+        with pytest.raises(RateLimited):
+            await at.gate.before_lookups(ALICE, HERE, "reports")
+        await at.gate.before_lookups(BOB, HERE, "reports")
+        after, name = await at.wait("tasks/get")
+        assert name == "lookups"
+        at.clock.advance(after)
+        assert await at.asks(method="tasks/get")
+
+    async def test_what_was_refused_for_them_costs_nothing_else(self) -> None:
+        at = Gate(self.POLICY, policy("polls", 1, methods=("tasks/*",)))
+        for _ in range(3):
+            await at.gate.failed_lookup(ALICE, HERE, "reports")
+        assert (await at.wait("tasks/get"))[1] == "lookups"
+        at.live.now = rules(rates=RatePolicies((policy("polls", 1, methods=("tasks/*",)),)))
+        assert await at.asks(method="tasks/get")
+
+    async def test_each_policy_counts_for_itself(self) -> None:
+        """What has happened cannot be refused, so one budget without room keeps no other from being charged."""
+        everybody = policy("all", 1, scope=Scope.GLOBAL, event=Event.LOOKUP_FAILURE)
+        at = Gate(everybody, self.POLICY)
+        for _ in range(2):
+            await at.gate.failed_lookup(ALICE, HERE, "reports")
+        at.live.now = rules(rates=RatePolicies((self.POLICY,)))
+        assert not await at.asks(method="tasks/get")
+
+    async def test_a_callers_own_rate_counts(self) -> None:
+        patient = Override(rates={"lookups": RateLimit(every=1.0, burst=3)})
+        at = Gate(self.POLICY, overrides=Overrides((patient,)))
+        for _ in range(3):
+            assert await at.asks(method="tasks/get")
+            await at.gate.failed_lookup(ALICE, HERE, "reports")
+        assert not await at.asks(method="tasks/get")
+
+    async def test_in_shadow_they_only_tell(self) -> None:
+        at = Gate(replace(self.POLICY, shadow=True))
+        for _ in range(4):
+            assert await at.gate.failed_lookup(ALICE, HERE, "reports")
+        assert await at.asks(method="tasks/get")
+        assert at.facts.all == [RateJudged("lookups", "context", "shadow")]

@@ -1,0 +1,236 @@
+"""When a server is left alone, and when it is tried again."""
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskgate.domain.breaker import Circuit, CircuitState
+
+CLOSED, OPEN, HALF_OPEN = CircuitState.CLOSED, CircuitState.OPEN, CircuitState.HALF_OPEN
+
+
+def circuit(failures: int = 3, window: float = 10, open_for: float = 20, half_open: int = 1) -> Circuit:
+    return Circuit(failures=failures, window=window, open_for=open_for, half_open=half_open)
+
+
+def let(one: Circuit, now: float) -> int:
+    number = one.ask(now)
+    assert number is not None
+    return number
+
+
+def fail(one: Circuit, *times: float) -> None:
+    for now in times:
+        one.failed(let(one, now), now)
+
+
+def tried(half_open: int = 1) -> Circuit:
+    """A circuit that opened at 0 for 20 seconds."""
+    one = circuit(half_open=half_open)
+    fail(one, 0, 0, 0)
+    assert one.state is OPEN
+    return one
+
+
+def test_so_many_failures_within_the_window_open_it_whatever_succeeds_between() -> None:
+    one = circuit()
+    fail(one, 0, 4)
+    one.succeeded(let(one, 5))
+    assert (one.state, one.wait(5)) == (CLOSED, 0)
+    fail(one, 10)
+    assert (one.state, one.ask(10), one.wait(10)) == (OPEN, None, 20)
+
+
+def test_failures_that_lie_further_apart_than_the_window_leave_it_closed() -> None:
+    one = circuit()
+    fail(one, 0, 4, 11, 15)
+    assert one.state is CLOSED
+    fail(one, 21)
+    assert one.state is OPEN
+
+
+def test_one_failure_is_enough_where_the_operator_says_so() -> None:
+    one = circuit(failures=1)
+    fail(one, 0)
+    assert one.state is OPEN
+
+
+def test_it_is_tried_as_soon_as_its_time_is_up_and_not_before() -> None:
+    one = tried()
+    assert (one.ask(19.5), one.wait(19.5), one.wait(25)) == (None, 0.5, 0)
+    assert one.ask(20) is not None
+    assert one.state is HALF_OPEN
+
+
+@pytest.mark.parametrize("probes", [1, 3])
+def test_half_open_only_so_many_try_at_once(probes: int) -> None:
+    one = tried(probes)
+    numbers = [let(one, 20) for _ in range(probes)]
+    assert (one.ask(21), one.wait(21)) == (None, 19)
+    one.given_up(numbers[0])
+    assert (one.wait(21), one.state) == (0, HALF_OPEN)
+    assert one.ask(21) is not None
+    assert one.ask(21) is None
+
+
+def test_one_success_closes_it_and_earlier_failures_are_forgotten() -> None:
+    one = tried(2)
+    first, other = let(one, 20), let(one, 20)
+    one.succeeded(first)
+    assert one.state is CLOSED
+    one.failed(other, 21)
+    fail(one, 21, 21)
+    assert one.state is CLOSED, "what was let through before it closed tells nothing"
+    fail(one, 21)
+    assert one.state is OPEN
+
+
+def test_failures_from_before_it_opened_are_forgotten_however_long_the_window_is() -> None:
+    one = circuit(window=100)
+    fail(one, 0, 0, 0)
+    one.succeeded(let(one, 20))
+    fail(one, 20, 20)
+    assert one.state is CLOSED
+
+
+def test_one_failure_opens_it_again_for_as_long() -> None:
+    one = tried(2)
+    first, other = let(one, 20), let(one, 20)
+    one.failed(first, 25)
+    assert (one.state, one.wait(25)) == (OPEN, 20)
+    one.succeeded(other)
+    assert one.state is OPEN
+    assert one.ask(45) is not None
+
+
+@pytest.mark.parametrize("ok", [True, False])
+def test_what_was_let_through_before_it_opened_tells_nothing_afterwards(ok: bool) -> None:
+    one = circuit()
+    early = let(one, 0)
+    fail(one, 0, 0, 0)
+    one.ask(20)
+    if ok:
+        one.succeeded(early)
+    else:
+        one.failed(early, 20)
+    assert one.state is HALF_OPEN
+
+
+def test_a_try_that_nobody_tells_of_makes_room_for_another_in_its_time_and_still_counts() -> None:
+    one = tried()
+    lost = let(one, 20)
+    assert (one.ask(39), one.wait(39)) == (None, 1)
+    assert one.wait(41) == 0
+    assert one.ask(40) is not None
+    one.succeeded(lost)
+    assert one.state is CLOSED
+
+
+def test_it_can_be_opened_and_closed_from_outside() -> None:
+    one = circuit()
+    one.open(5)
+    assert (one.state, one.wait(5)) == (OPEN, 20)
+    one.open(10)
+    assert one.wait(10) == 20
+    one.close()
+    assert one.ask(10) is not None
+
+
+# --- against an oracle that remembers everything ---------------------------------------------------------------------
+
+
+@dataclass
+class Oracle:
+    """All that ever happened; every question is answered by counting it again."""
+
+    failures: int
+    window: int
+    open_for: int
+    half_open: int
+    moves: list[tuple[int, CircuitState]] = field(default_factory=lambda: [(0, CLOSED)])
+    let: list[tuple[int, int]] = field(default_factory=list)
+    """Of each request: when, and after how many moves."""
+    over: set[int] = field(default_factory=set)
+    failed_at: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def state(self) -> CircuitState:
+        return self.moves[-1][1]
+
+    def trying(self, now: int) -> list[int]:
+        return [
+            when
+            for number, (when, epoch) in enumerate(self.let)
+            if epoch == len(self.moves) and number not in self.over and now - when < self.open_for
+        ]
+
+    def ask(self, now: int) -> int | None:
+        since, state = self.moves[-1]
+        if state is OPEN and now >= since + self.open_for:
+            self.moves.append((now, HALF_OPEN))
+        if self.state is OPEN or (self.state is HALF_OPEN and len(self.trying(now)) >= self.half_open):
+            return None
+        self.let.append((now, len(self.moves)))
+        return len(self.let) - 1
+
+    def wait(self, now: int) -> float:
+        if self.state is OPEN:
+            return max(self.moves[-1][0] + self.open_for - now, 0)
+        if self.state is HALF_OPEN and len(trying := self.trying(now)) >= self.half_open:
+            return min(trying) + self.open_for - now
+        return 0
+
+    def told(self, number: int, ok: bool | None, now: int) -> None:
+        self.over.add(number)
+        if ok is None or self.let[number][1] != len(self.moves):
+            return
+        if self.state is HALF_OPEN:
+            self.moves.append((now, CLOSED if ok else OPEN))
+        elif not ok:
+            self.failed_at.append((now, len(self.moves)))
+            recent = [when for when, epoch in self.failed_at if epoch == len(self.moves) and now - when <= self.window]
+            if len(recent) >= self.failures:
+                self.moves.append((now, OPEN))
+
+
+_tells = st.tuples(st.integers(0, 3), st.sampled_from([True, False, False, False, None]))
+_steps = st.lists(
+    st.tuples(
+        st.sampled_from([0, 0, 0, 1, 2, 3]),
+        st.one_of(st.just("ask"), st.just("ask"), _tells, _tells, st.sampled_from(["ask", "ask", "open", "close"])),
+    ),
+    min_size=10,
+    max_size=80,
+)
+
+
+@given(st.integers(1, 3), st.integers(0, 4), st.integers(1, 4), st.integers(1, 2), _steps)
+def test_it_does_as_the_oracle_does_whatever_happens(
+    failures: int, window: int, open_for: int, half_open: int, steps: list[tuple[int, object]]
+) -> None:
+    one, oracle, now = circuit(failures, window, open_for, half_open), Oracle(failures, window, open_for, half_open), 0
+    for later, step in steps:
+        now += later
+        if step == "ask":
+            assert one.ask(now) == oracle.ask(now)
+        elif step == "open":
+            one.open(now)
+            oracle.moves.append((now, OPEN))
+        elif step == "close":
+            one.close()
+            oracle.moves.append((now, CLOSED))
+        elif isinstance(step, tuple):
+            back, ok = step
+            number = len(oracle.let) - 1 - back
+            if number < 0 or number in oracle.over:
+                continue
+            oracle.told(number, ok, now)
+            if ok is None:
+                one.given_up(number)
+            elif ok:
+                one.succeeded(number)
+            else:
+                one.failed(number, now)
+        assert (one.state, one.wait(now)) == (oracle.state, oracle.wait(now))

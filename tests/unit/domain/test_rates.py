@@ -1,0 +1,223 @@
+"""Which rates are for a request, and whose budget each is taken from."""
+
+import time
+from typing import Any
+
+import pytest
+
+from taskgate.domain.gcra import RateLimit
+from taskgate.domain.rates import THE_REST, Event, RatePolicies, RatePolicy, Scope, Subject
+
+LIMIT = RateLimit(every=1.0, burst=5)
+ALICE = Subject("alice", "gold", "192.0.2.7")
+STRAY = Subject("stray", None, "192.0.2.7")
+
+
+def policy(name: str, scope: Scope = Scope.CONTEXT, **more: Any) -> RatePolicy:
+    return RatePolicy(name=name, scope=scope, limit=LIMIT, **more)
+
+
+def names(policies: RatePolicies, method: str = "tools/call", tool: str | None = None, mount: str = "reports") -> str:
+    """The names of those that are for a request."""
+    return " ".join(each.policy.name for each in policies.demands(ALICE, {}, mount, method, tool))
+
+
+def test_a_policy_without_narrowing_is_for_every_request() -> None:
+    policies = RatePolicies((policy("all"),))
+    assert [names(policies, method) for method in ("tools/call", "ping", "tasks/get")] == ["all"] * 3
+
+
+@pytest.mark.parametrize(
+    ("more", "request_", "fits"),
+    [
+        ({"methods": ("tools/call", "prompts/get")}, {"method": "prompts/get"}, True),
+        ({"methods": ("tools/call",)}, {"method": "prompts/get"}, False),
+        ({"methods": ("tasks/*",)}, {"method": "tasks/result"}, True),
+        ({"methods": ("tasks/*",)}, {"method": "Tasks/result"}, False),
+        ({"methods": ("*/list",)}, {"method": "resources/templates/list"}, True),
+        ({"upstream": "reports"}, {"mount": "reports"}, True),
+        ({"upstream": "reports"}, {"mount": "search"}, False),
+        ({"tool": "generate_*"}, {"tool": "generate_pdf"}, True),
+        ({"tool": "generate_*"}, {"tool": "read"}, False),
+        ({"tool": "*"}, {"tool": None, "method": "ping"}, False),
+        ({"tool": "*", "methods": ("prompts/get",)}, {"tool": "read"}, False),
+        ({"event": Event.LOOKUP_FAILURE}, {}, False),
+        ({"before_auth": True}, {}, False),
+    ],
+)
+def test_a_policy_is_for_what_it_names(more: dict[str, Any], request_: dict[str, Any], fits: bool) -> None:
+    assert bool(names(RatePolicies((policy("p", **more),)), **request_)) is fits
+
+
+class TestTheRest:
+    """Calls, polls and the rest are budgets of their own."""
+
+    USUAL = (
+        policy("calls", methods=("tools/call",)),
+        policy("polls", methods=("tasks/*",)),
+        policy("rest", methods=THE_REST),
+    )
+
+    def test_is_what_no_other_policy_names(self) -> None:
+        policies = RatePolicies(self.USUAL)
+        assert [names(policies, method) for method in ("tools/call", "tasks/get", "ping")] == ["calls", "polls", "rest"]
+
+    def test_is_of_one_scope(self) -> None:
+        policies = RatePolicies((*self.USUAL, policy("everybody", Scope.GLOBAL, methods=THE_REST)))
+        assert names(policies) == "calls everybody"
+        assert names(policies, "ping") == "rest everybody"
+
+    @pytest.mark.parametrize(
+        "narrow",
+        [{"tool": "generate_*", "methods": ("ping",)}, {"upstream": "reports", "methods": ("ping",)}, {}],
+        ids=["to a tool", "to a server", "to nothing at all"],
+    )
+    def test_has_what_only_a_narrower_policy_or_one_for_everything_names(self, narrow: dict[str, Any]) -> None:
+        policies = RatePolicies((*self.USUAL, policy("other", **narrow)))
+        assert "rest" in names(policies, "ping").split()
+
+    def test_has_what_is_named_in_shadow_so_that_a_shadow_takes_no_limit_away(self) -> None:
+        shadow = policy("shadow", methods=("ping",), shadow=True)
+        assert names(RatePolicies((*self.USUAL, shadow)), "ping") == "rest shadow"
+        resting = (shadow, policy("rest", methods=THE_REST, shadow=True))
+        assert names(RatePolicies(resting), "ping") == "shadow"
+
+    def test_heeds_neither_events_nor_what_comes_before_authentication(self) -> None:
+        others = (
+            policy("failures", event=Event.LOOKUP_FAILURE, methods=("ping",)),
+            policy("ip", before_auth=True, methods=("ping",)),
+        )
+        assert names(RatePolicies((*self.USUAL, *others)), "ping") == "rest"
+
+
+def keys(subject: Subject, tool: str | None = "build", mount: str = "reports") -> dict[str, str]:
+    """The key of each scope that has one."""
+    policies = RatePolicies(tuple(policy(f"by {scope}", scope) for scope in Scope))
+    demands = policies.demands(subject, {}, mount, "tools/call", tool)
+    return {demand.policy.scope.value: demand.key for demand in demands}
+
+
+def test_a_budget_is_shared_by_all_of_its_scope_and_nobody_else() -> None:
+    mine = keys(ALICE)
+    assert sorted(mine) == sorted(Scope)
+    assert len(set(mine.values())) == len(Scope)
+
+    def differ(other: dict[str, str]) -> set[str]:
+        return {scope for scope, key in other.items() if key != mine[scope]}
+
+    assert differ(keys(ALICE)) == set()
+    assert differ(keys(ALICE._replace(context="bob"))) == {"context"}
+    assert differ(keys(ALICE._replace(tenant="silver"))) == {"tenant"}
+    assert differ(keys(ALICE._replace(address="192.0.2.8"))) == {"ip"}
+    assert differ(keys(ALICE, mount="search")) == {"upstream", "tool"}
+    assert differ(keys(ALICE, tool="read")) == {"tool"}
+
+
+def test_who_has_no_tenant_has_no_budget_of_one_and_what_calls_no_tool_none_of_that() -> None:
+    assert "tenant" not in keys(STRAY)
+    assert "tool" not in keys(ALICE, tool=None)
+
+
+def test_policies_never_share_a_budget() -> None:
+    policies = RatePolicies((policy("one"), policy("two")))
+    assert len({demand.key for demand in policies.demands(ALICE, {}, "reports", "ping", None)}) == 2
+
+
+def test_a_callers_own_rate_stands_for_the_usual_one_and_cost_is_the_policys() -> None:
+    own = RateLimit(every=0.02, burst=50)
+    policies = RatePolicies((policy("calls", cost=3), policy("other")))
+    first, second = policies.demands(ALICE, {"calls": own}, "reports", "tools/call", None)
+    assert (first.limit, first.cost, second.limit, second.cost) == (own, 3, LIMIT, 1)
+
+
+def test_an_event_takes_from_its_own_policies() -> None:
+    failures = policy("failures", event=Event.LOOKUP_FAILURE)
+    logins = policy("logins", Scope.IP, event=Event.AUTH_FAILURE)
+    there = policy("there", event=Event.LOOKUP_FAILURE, upstream="search")
+    policies = RatePolicies((failures, logins, there, policy("calls")))
+
+    def taken(event: Event, mount: str = "reports") -> list[RatePolicy]:
+        return [demand.policy for demand in policies.of_event(event, ALICE, {}, mount)]
+
+    assert taken(Event.LOOKUP_FAILURE) == [failures]
+    assert taken(Event.LOOKUP_FAILURE, "search") == [failures, there]
+    assert taken(Event.AUTH_FAILURE) == [logins]
+    own = RateLimit(every=9.0, burst=9)
+    assert policies.of_event(Event.LOOKUP_FAILURE, ALICE, {"failures": own}, "reports")[0].limit == own
+    assert RatePolicies(()).of_event(Event.AUTH_FAILURE, ALICE, {}, "reports") == ()
+
+
+def test_before_authentication_only_address_and_server_are_known() -> None:
+    policies = RatePolicies(
+        (
+            policy("ip", Scope.IP, before_auth=True),
+            policy("there", Scope.UPSTREAM, before_auth=True, upstream="search"),
+            policy("later", Scope.IP),
+        )
+    )
+    assert [each.key for each in policies.before_auth("192.0.2.7", "reports")] == ["ip\n192.0.2.7"]
+    assert [each.policy.name for each in policies.before_auth("192.0.2.7", "search")] == ["ip", "there"]
+    assert RatePolicies((policy("later", Scope.IP),)).before_auth("192.0.2.7", "reports") == ()
+
+
+def test_tools_are_told_apart_only_where_a_policy_does() -> None:
+    blind, heedful = RatePolicies((policy("calls"),)), RatePolicies((policy("calls", tool="a*"),))
+    for tool in ("a", "b"):
+        assert [names(policies, tool=tool) for policies in (blind, heedful)] == [
+            "calls",
+            "calls" if tool == "a" else "",
+        ]
+    assert (len(blind._found), len(heedful._found)) == (1, 2)
+
+
+def test_names_without_end_are_not_remembered_without_end() -> None:
+    policies = RatePolicies((policy("calls", tool="a*"),))
+    for number in range(10_000):
+        assert names(policies, tool=f"a{number}") == "calls"
+    assert len(policies._found) <= 4096
+    assert names(policies, tool="a0") == "calls"
+
+
+def test_policies_that_do_not_match_cost_nothing() -> None:
+    """The same request, with no other policy and with a thousand: within a factor that leaves room for chance."""
+    few = RatePolicies((policy("calls", methods=("tools/call",)),))
+    others = tuple(policy(f"p{number}", tool=f"never{number}") for number in range(1000))
+    many = RatePolicies((*few.policies, *others))
+
+    def cost(policies: RatePolicies) -> float:
+        policies.demands(ALICE, {}, "reports", "tools/call", "build")
+        times = []
+        for _ in range(20):
+            begun = time.perf_counter()
+            for _ in range(50):
+                policies.demands(ALICE, {}, "reports", "tools/call", "build")
+            times.append(time.perf_counter() - begun)
+        return min(times)
+
+    assert cost(many) < 5 * cost(few)
+
+
+def test_it_is_known_whether_arrivals_and_addresses_matter() -> None:
+    def heeds(**more: Any) -> tuple[bool, bool]:
+        policies = RatePolicies((policy("p", **more),))
+        return policies.heed_arrivals, policies.heed_addresses
+
+    assert heeds() == (False, False)
+    assert heeds(scope=Scope.IP) == (False, True)
+    assert heeds(scope=Scope.IP, before_auth=True) == (True, False)
+    assert heeds(scope=Scope.IP, event=Event.AUTH_FAILURE) == (True, False)
+    assert heeds(scope=Scope.IP, event=Event.LOOKUP_FAILURE) == (False, True)
+    assert heeds(event=Event.LOOKUP_FAILURE) == (False, False)
+
+
+def test_long_names_of_hosts_are_not_remembered_and_make_no_long_keys() -> None:
+    policies = RatePolicies((policy("rest", methods=("*",)), policy("tools", Scope.TOOL, tool="*")))
+    long = 100_000 * "x"
+    for number in range(3):
+        (one,) = policies.demands(ALICE, {}, "reports", f"{long}{number}", None)
+        assert one.policy.name == "rest"
+        found = policies.demands(ALICE, {}, "reports", "tools/call", f"{long}\ud800{number}")
+        assert max(len(each.key) for each in found) < 100
+    assert not policies._found
+    keys = {policies.demands(ALICE, {}, "reports", "tools/call", f"{long}{number % 2}")[1].key for number in range(4)}
+    assert len(keys) == 2

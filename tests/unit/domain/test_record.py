@@ -1,0 +1,116 @@
+"""A record tells its own keys and its own end, and nobody changes it in place."""
+
+from dataclasses import FrozenInstanceError, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from helpers.manual_clock import EPOCH
+from taskgate.domain.record import (
+    Faulted,
+    FaultReason,
+    KeptCall,
+    OwnerKey,
+    Succeeded,
+    TaskRecord,
+    TaskStatus,
+    altered,
+    text_of,
+)
+from taskgate.errors import UpstreamReason
+from unit.domain.records import record
+
+KEPT = KeptCall(sealed="s")
+
+
+@pytest.mark.parametrize("status", TaskStatus)
+def test_all_states_but_two_are_terminal(status: TaskStatus) -> None:
+    assert status.is_terminal is (status.value in {"completed", "failed", "cancelled"})
+
+
+def test_the_states_are_those_of_the_specification() -> None:
+    assert {str(status) for status in TaskStatus} == {"working", "input_required", "completed", "failed", "cancelled"}
+
+
+def test_a_key_is_never_given_twice() -> None:
+    assert [record(inputs_made=made).next_input_key for made in range(3)] == ["input-1", "input-2", "input-3"]
+
+
+def test_a_record_ends_with_its_time_to_live_whatever_happened_since() -> None:
+    task = record(ttl=timedelta(minutes=5), updated_at=EPOCH + timedelta(minutes=4))
+    assert task.expires_at == EPOCH + timedelta(minutes=5)
+
+
+def test_whatever_may_fail_between_gateway_and_server_may_be_the_reason_of_a_fault() -> None:
+    assert {reason.value for reason in UpstreamReason} <= {reason.value for reason in FaultReason}
+
+
+def test_an_owner_is_both_its_parts() -> None:
+    assert OwnerKey("a", "m") == OwnerKey(context="a", mount="m")
+    assert OwnerKey("a", "m") not in {OwnerKey("a", "n"), OwnerKey("b", "m")}
+
+
+def test_a_record_is_not_changed_in_place() -> None:
+    task = record()
+    with pytest.raises(FrozenInstanceError):
+        task.status = TaskStatus.COMPLETED  # type: ignore[misc]
+    assert replace(task, revision=1) != task
+    assert not hasattr(task, "__dict__")
+
+
+def test_an_altered_record_is_another_one_that_differs_in_what_was_named_alone() -> None:
+    task = record()
+    before = replace(task)
+    other = altered(task, status=TaskStatus.FAILED, revision=1)
+    assert other == replace(task, status=TaskStatus.FAILED, revision=1)
+    assert task == before
+    assert altered(task) == task
+    assert altered(task) is not task
+    with pytest.raises(KeyError):
+        altered(task, state=TaskStatus.FAILED)
+
+
+def test_a_new_record_has_nothing_yet() -> None:
+    task: TaskRecord = record()
+    assert (task.revision, task.dispatched, task.inputs, task.answers, task.outcome) == (0, False, (), {}, None)
+    assert record().answers is not task.answers
+
+
+@pytest.mark.parametrize(
+    ("dispatched", "reruns", "may"), [(False, 0, True), (False, 1, True), (True, 1, True), (True, 0, False)]
+)
+def test_a_call_may_be_sent_that_was_not_or_may_run_again(dispatched: bool, reruns: int, may: bool) -> None:
+    assert record(dispatched=dispatched, reruns=reruns).may_be_sent is may
+
+
+@pytest.mark.parametrize(
+    ("changes", "may"), [({}, True), ({"dispatched": True}, False), ({"dispatched": True, "kept": KEPT}, True)]
+)
+def test_a_call_may_go_on_that_may_be_sent_or_rests(changes: dict[str, Any], may: bool) -> None:
+    assert record(**changes).may_go_on is may
+
+
+@pytest.mark.parametrize("key", ["input-1", "input-9", "input-12"])
+def test_a_key_was_asked_that_was_given(key: str) -> None:
+    assert record(inputs_made=12).was_asked(key)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "", "input-", "input-0", "input-13", "input-01", "input--1", "input-1 ", "input-\u0661", "input-\u00b2",
+        "Input-1", "output-1", "1", "-1", "input1", "input-1-1", "input-" + "1" * 5000,
+    ],
+)  # fmt: skip
+def test_a_key_that_was_never_given_was_not_asked_however_it_is_written(key: str) -> None:
+    assert not record(inputs_made=12).was_asked(key)
+
+
+def test_a_task_that_was_asked_nothing_knows_no_key() -> None:
+    assert not record().was_asked("input-1")
+
+
+def test_the_text_of_an_outcome_is_that_of_its_result_or_error() -> None:
+    assert text_of(Succeeded(result="{}", tool_error=True)) == "{}"
+    assert text_of(Faulted(error='{"code":1}', reason=FaultReason.CLOSED)) == '{"code":1}'

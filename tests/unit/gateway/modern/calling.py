@@ -1,0 +1,177 @@
+"""A request, a server's question and a dialect as the parts of a call see them, without a socket."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from helpers.records import new_peer
+from taskgate.protocol.envelope import Notification
+from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.params import Params
+from taskgate.protocol.questions import Question
+from taskgate.protocol.stateless import Stateless
+from taskgate.streams.bytes_in_flight import BytesInFlight
+from taskgate.streams.messages import Feed, Inbound, Verb
+from taskgate.streams.trails import Opener
+from taskgate.upstream.hearer import ServerQuestion
+from taskgate.upstream.resting import Foothold
+from taskgate.upstream.speaker import Speaker
+
+
+class Heard(Feed):
+    """A stream that keeps what is said on it; `clogged` is what `clog` gives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[str] = []
+        self.clogged: Any = None
+
+    def put_now(self, message: str) -> bool:
+        self.said.append(message)
+        return True
+
+    def clog(self) -> Any:
+        return self.clogged
+
+
+class Talk:
+    """An exchange; `feed` is None until its answer became a stream, `leave` is what the host does."""
+
+    def __init__(self, *, accepts_json: bool = True, accepts_stream: bool = True) -> None:
+        self.inbound = Inbound(
+            verb=Verb.POST, path="/reports/mcp", accepts_json=accepts_json, accepts_stream=accepts_stream
+        )
+        self.address = "192.0.2.7"
+        self.feed: Heard | None = None
+        self._gone = False
+        self._forgets: list[Callable[[], None]] = []
+
+    @property
+    def said(self) -> list[str]:
+        """What went out on its stream."""
+        return [] if self.feed is None else self.feed.said
+
+    async def body(self, budget: BytesInFlight, caller: str) -> bytes:
+        raise AssertionError("the body was read before")
+
+    def hold(self, size: int) -> None:
+        raise AssertionError("nothing is answered here")
+
+    def stream(self) -> Heard:
+        assert self.inbound.accepts_stream, "the host takes no stream"
+        self.feed = self.feed or Heard()
+        return self.feed
+
+    @property
+    def streams(self) -> bool:
+        return self.feed is not None
+
+    def when_gone(self, forget: Callable[[], None]) -> None:
+        if self._gone:
+            forget()
+        else:
+            self._forgets.append(forget)
+
+    def leave(self) -> None:
+        """The host leaves."""
+        self._gone = True
+        for forget in self._forgets:
+            forget()
+
+    def keep(self, trails: Opener) -> None:
+        raise AssertionError("no stream of this era is kept")
+
+    def resume(self, feed: Feed, missed: Sequence[bytes]) -> bool:
+        raise AssertionError("no stream of this era is taken up again")
+
+
+class Wonder:
+    """A question of a server; see ServerQuestion. `replies` is what the server was told."""
+
+    def __init__(self, size: int = 0, *, is_withdrawn: bool = False) -> None:
+        self.key = None
+        self.question = Question("elicitation/create", Params("x" * size) if size else None)
+        self.replies: list[str] = []
+        self._forgets: list[Callable[[], None]] = []
+        self._is_withdrawn = is_withdrawn
+
+    @property
+    def is_open(self) -> bool:
+        return not self.replies and not self._is_withdrawn
+
+    def answer(self, answer: str, speaker: Speaker | None = None) -> None:
+        self.replies.append(answer)
+
+    def refuse(self) -> None:
+        self.answer("refused")
+
+    def tell(self, notification: Notification) -> None:
+        raise AssertionError("hosts of this era tell nothing")
+
+    def when_withdrawn(self, forget: Callable[[], None]) -> None:
+        if self._is_withdrawn:
+            forget()
+        self._forgets.append(forget)
+
+    def withdraw(self) -> None:
+        """The server gives it up."""
+        self._is_withdrawn = True
+        for forget in self._forgets:
+            forget()
+
+
+class Ear:
+    """A hearer that remembers."""
+
+    passes_rounds = False
+    leaves = False
+
+    def __init__(self) -> None:
+        self.notices: list[Notification] = []
+        self.questions: list[ServerQuestion] = []
+        self.lacks: list[Any] = []
+        self.footholds: list[Foothold] = []
+
+    def notice(self, notification: Notification) -> None:
+        self.notices.append(notification)
+
+    def asked(self, question: ServerQuestion) -> None:
+        self.questions.append(question)
+
+    def refused(self, required: Any) -> None:
+        self.lacks.append(required)
+
+    def hold_at(self, foothold: Foothold) -> None:
+        self.footholds.append(foothold)
+
+    def keep(self, _: object) -> Any:
+        return "a leave"
+
+    def clog(self) -> Any:
+        return "a wait"
+
+
+class Words:
+    """What of a dialect is needed to tell a host something: texts that a test can read."""
+
+    def notice(self, notification: Notification, token: object, id: object = None) -> str:
+        named = "" if id is None else f" on {id}"
+        return f"{notification.method} {notification.params_text} {token}{named}"
+
+    def progress(self, token: object, done: float, message: str) -> str:
+        return f"{'alive' if message == 'Still running' else message} {done} {token}"
+
+    def is_loud_enough(self, notification: Notification, level: str | None) -> bool:
+        return level == "info"
+
+
+def said(**changes: Any) -> Stateless:
+    """What a request says of itself."""
+    usual: dict[str, Any] = {"log_level": None, "progress_token": None, "declares_tasks": False}
+    return Stateless(**{"peer": new_peer(), **usual, **changes})
+
+
+def noted(method: str, params: str = "{}") -> Notification:
+    """A notification of a server."""
+    found = parse(f'{{"jsonrpc":"2.0","method":"{method}","params":{params}}}'.encode(), max_depth=9)
+    assert isinstance(found, Notification)
+    return found

@@ -1,0 +1,142 @@
+"""Requests about tasks as the engine sees them: the store behind them, and who hears of an answer."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from helpers.failing_store import HoldingStore
+from helpers.manual_clock import ManualClock
+from helpers.records import OWNER, after, keep, new_input, new_peer, new_record
+from taskgate.auth.authorization import AccessRule
+from taskgate.auth.context import ANONYMOUS, AuthContext
+from taskgate.domain.events import CallFaulted, CallSucceeded, Dispatched, InputRequested
+from taskgate.domain.record import FaultReason, OwnerKey, TaskRecord
+from taskgate.domain.versions import Revision
+from taskgate.gateway.modern.task_requests import TaskRequests
+from taskgate.lifecycle.changes import Changes
+from taskgate.lifecycle.task_service import TaskService
+from taskgate.protocol.intents import CancelTask, GetTask
+from taskgate.protocol.modern.downstream import ModernDownstream
+from taskgate.protocol.stateless import OfLegacyTask, UpdateTask
+from taskgate.streams.spoken import Spoken
+from unit.lifecycle.asked import Asked
+from unit.lifecycle.facts import Facts
+from unit.lifecycle.guarding import Guard
+
+AT = OWNER.mount
+MODERN = new_peer(revision=Revision.R2026_07_28)
+DONE = CallSucceeded(result='{"content":[{"type":"text","text":"done"}]}', tool_error=False, message=None)
+FAULT = CallFaulted(error='{"code":-32000,"message":"no"}', reason=FaultReason.JSONRPC_ERROR, message="no")
+ACCEPT = '{"result":{"action":"accept","content":{"go":true}}}'
+DECLINE = '{"result":{"action":"decline"}}'
+
+
+@dataclass
+class AnswerDesk:
+    """A runner, as far as requests need one: hears who is about to answer, and what the task holds by then."""
+
+    holder: str = "here"
+    heard: list[tuple[tuple[OwnerKey, ...], str, AuthContext]] = field(default_factory=list)
+    look: Callable[[], None] = lambda: None
+
+    def answers(self, owners: Any, task: str, caller: AuthContext) -> None:
+        self.heard.append((tuple(owners), task, caller))
+        self.look()
+
+
+class CountingStore(HoldingStore):
+    """A store that counts its loads, by whether they were of bodies."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner)
+        self.loads: Counter[bool] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        operation = super().__getattr__(name)
+        if name != "load":
+            return operation
+
+        async def load(*args: Any, bodies: bool = False, **kwargs: Any) -> Any:
+            self.loads[bodies] += 1
+            return await operation(*args, bodies=bodies, **kwargs)
+
+        return load
+
+
+class World:
+    """Task requests over a store."""
+
+    def __init__(self, store: CountingStore, *rules: AccessRule, threshold: int | None = None) -> None:
+        self.store, self.clock, self.facts, self.desk = store, ManualClock(), Facts(), AnswerDesk()
+        self.changes = Changes(store=store, audit=self.facts, clock=self.clock)
+        runner: Any = self.desk
+        nothing: Any = None  # no task is made here
+        self.guard = Guard(store, self.clock, self.facts, *rules, threshold=threshold)
+        lookups = self.guard.lookups
+        tasks = TaskService(
+            store=store,
+            lookups=lookups,
+            runner=runner,
+            terms=nothing,
+            polls=self.guard.polls,
+            joining=nothing,
+            audit=self.facts,
+            clock=self.clock,
+        )
+        self.requests = TaskRequests(
+            dialect=ModernDownstream("1"),
+            tasks=tasks,
+            lookups=lookups,
+            changes=self.changes,
+            runner=runner,
+        )
+
+    async def keep(self, record: TaskRecord) -> TaskRecord:
+        await keep(self.store, record)
+        self.clock.set_wall(max(self.clock.now(), record.updated_at))
+        return record
+
+    async def asking(self, *events: Any, count: int = 1, **changes: Any) -> TaskRecord:
+        """A task that waits with questions, after these events."""
+        questions = [
+            InputRequested(request=new_input(f"input-{number}", params='{"message":"Go on?","requestedSchema":{}}'))
+            for number in range(1, count + 1)
+        ]
+        return await self.keep(after(new_record(**changes), Dispatched(), *questions, *events))
+
+    async def now(self, record: TaskRecord) -> TaskRecord:
+        found = await self.store.load(record.owner, record.id, now=self.clock.now())
+        assert isinstance(found, TaskRecord)
+        return found
+
+    async def get(self, task: str, caller: AuthContext = ANONYMOUS, mount: str = AT) -> dict[str, Any]:
+        return shown(await self.requests.get(Asked(), caller, mount, GetTask(id=7, task=task)))
+
+    async def update(
+        self, task: str, caller: AuthContext = ANONYMOUS, mount: str = AT, **answers: str
+    ) -> dict[str, Any]:
+        """Answers, by keys with underscores for dashes."""
+        given = {key.replace("_", "-"): answer for key, answer in answers.items()}
+        return shown(await self.requests.update(Asked(), caller, mount, UpdateTask(id=7, task=task, answers=given)))
+
+    async def cancel(self, task: str, caller: AuthContext = ANONYMOUS, mount: str = AT) -> dict[str, Any]:
+        return shown(await self.requests.cancel(Asked(), caller, mount, CancelTask(id=7, task=task)))
+
+    async def of_legacy(self, request: GetTask | CancelTask, caller: AuthContext = ANONYMOUS) -> dict[str, Any]:
+        return shown(await self.requests.of_legacy(Asked(), caller, AT, OfLegacyTask(request=request)))
+
+
+def shown(spoken: Spoken) -> dict[str, Any]:
+    """The result that is told."""
+    message = json.loads(spoken.message)
+    assert message["id"] == 7
+    assert spoken.error is None
+    result: dict[str, Any] = message["result"]
+    return result
+
+
+def is_acknowledgement(result: dict[str, Any]) -> bool:
+    """Whether nothing of the task is in it: M-UPD-1, M-CANCEL-1."""
+    return result["resultType"] == "complete" and result.keys() == {"resultType", "_meta"}

@@ -1,0 +1,106 @@
+"""How a request is waited for: until its answer, its host's leaving, or the gateway's end."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from helpers.waiting import bounded, eventually
+from taskgate.errors import CutOff
+from taskgate.gateway.modern.attending import Attending
+from taskgate.system.interruption import Interrupted
+from unit.gateway.modern.calling import Talk, Words, said
+
+
+def attending(patience: float = 60) -> Attending:
+    return Attending(dialect=Words(), patience=timedelta(seconds=patience))  # type: ignore[arg-type]
+
+
+class Work:
+    """Something that takes as long as the test wants."""
+
+    def __init__(self) -> None:
+        self.over = asyncio.Event()
+        self.was_cancelled = False
+
+    async def __call__(self) -> str:
+        try:
+            await self.over.wait()
+        except asyncio.CancelledError:
+            self.was_cancelled = True
+            raise
+        return "done"
+
+
+async def test_what_is_waited_for_is_given_back() -> None:
+    work = Work()
+    work.over.set()
+    async with bounded():
+        assert await attending().wait(Talk(), work()) == "done"
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["before", "meanwhile"])
+async def test_a_host_that_leaves_ends_the_wait_and_the_work(early: bool) -> None:
+    talk, work = Talk(), Work()
+    if early:
+        talk.leave()
+    waiting = asyncio.create_task(attending().wait(talk, work()))
+    await asyncio.sleep(0)
+    talk.leave()
+    with pytest.raises(Interrupted):
+        async with bounded():
+            await waiting
+    assert work.was_cancelled
+
+
+async def test_at_the_end_every_wait_is_cut_off() -> None:
+    attends, works = attending(), [Work(), Work()]
+    waiting = [asyncio.create_task(attends.wait(Talk(), work())) for work in works]
+    await asyncio.sleep(0)
+    attends.stop()
+    async with bounded():
+        for each in waiting:
+            with pytest.raises(CutOff):
+                await each
+    assert all(work.was_cancelled for work in works)
+
+
+async def test_who_begins_to_wait_after_the_end_is_cut_off_and_told_only_what_is_there_already() -> None:
+    attends, endless, over = attending(), Work(), Work()
+    over.over.set()
+    attends.stop()
+    async with bounded():
+        assert await attends.wait(Talk(), over()) == "done"
+        with pytest.raises(CutOff):
+            await attends.wait(Talk(), endless())
+    assert endless.was_cancelled
+
+
+async def test_a_host_that_takes_no_json_gets_a_stream_from_the_start() -> None:
+    attends, talk = attending(), Talk(accepts_json=False)
+    with attends.telling(talk, said()):
+        assert talk.streams
+    attends.close()
+
+
+async def test_silence_turns_the_answer_into_a_stream_until_the_wait_is_over() -> None:
+    attends, talk, quick = attending(0.001), Talk(), Talk()
+    with attends.telling(quick, said(progress_token="q")):
+        pass
+    with attends.telling(talk, said(progress_token="p")):
+        assert not talk.streams
+        await eventually(lambda: len(talk.said) >= 2)
+    said_by_then = len(talk.said)
+    with attends.telling(Talk(), said()) as other:
+        assert not other.passes_rounds
+    await asyncio.sleep(0)
+    assert (len(talk.said), quick.streams) == (said_by_then, False)
+    attends.close()
+
+
+async def test_a_host_that_takes_no_stream_waits_in_silence() -> None:
+    attends, talk, other = attending(0.001), Talk(accepts_stream=False), Talk()
+    with attends.telling(talk, said()), attends.telling(other, said()):
+        await eventually(lambda: other.streams)
+    assert not talk.streams
+    attends.close()

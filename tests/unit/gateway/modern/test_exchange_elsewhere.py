@@ -1,0 +1,58 @@
+"""A request that waits at another process, as whoever serves it here sees it."""
+
+import pytest
+
+from taskgate.gateway.modern.exchange_elsewhere import ExchangeElsewhere
+from taskgate.streams.bytes_in_flight import BytesInFlight
+from taskgate.streams.messages import UNKNOWN
+
+
+@pytest.fixture
+def told() -> list[str]:
+    return []
+
+
+@pytest.fixture
+async def exchange(told: list[str]) -> ExchangeElsewhere:
+    return ExchangeElsewhere(told.append, streams=True)
+
+
+async def test_what_is_said_on_its_stream_goes_to_its_host(exchange: ExchangeElsewhere, told: list[str]) -> None:
+    assert not exchange.streams
+    feed = exchange.stream()
+    assert exchange.streams
+    assert exchange.stream() is feed
+    assert feed.put("one")
+    assert feed.put_now("two")
+    feed.put_answer("three")
+    assert told == ["one", "two", "three"]
+    assert feed.clog() is None
+
+
+async def test_once_the_host_has_left_nobody_hears_anything(exchange: ExchangeElsewhere, told: list[str]) -> None:
+    feed, forgotten = exchange.stream(), list[str]()
+    exchange.when_gone(lambda: forgotten.append("before"))
+    assert not feed.closed
+    exchange.leave()
+    exchange.leave()
+    exchange.when_gone(lambda: forgotten.append("after"))
+    assert forgotten == ["before", "after"]
+    assert feed.closed
+    assert feed.is_given_up
+    assert not feed.put("one")
+    feed.put_answer("two")
+    assert told == []
+
+
+async def test_it_is_of_nobody_in_particular_and_cannot_be_read_nor_taken_up_again(
+    exchange: ExchangeElsewhere,
+) -> None:
+    assert exchange.address == UNKNOWN
+    assert exchange.inbound.accepts_stream
+    assert not exchange.resume(exchange.stream(), [])
+    with pytest.raises(AssertionError):
+        await exchange.body(BytesInFlight(), "caller")
+
+
+async def test_a_host_that_takes_no_stream_is_known_for_that(told: list[str]) -> None:
+    assert not ExchangeElsewhere(told.append, streams=False).inbound.accepts_stream

@@ -1,0 +1,145 @@
+"""Subscriptions at servers: one for all who want it, and none for nobody, whatever happens meanwhile."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from helpers.manual_clock import EPOCH, ManualClock
+from helpers.waiting import eventually
+from taskgate.auth.context import ANONYMOUS, AuthContext
+from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.gateway.modern.resource_subscriptions import ResourceSubscriptions
+from unit.auth.identities import identity
+from unit.gateway.modern.listening import Counterpart, new_line
+
+ALICE = AuthContext(key="alice", identity=identity(), token="alices")
+SUBSCRIBE, UNSUBSCRIBE = ("resources/subscribe", "a://1"), ("resources/unsubscribe", "a://1")
+
+
+class World:
+    """A line to a server, and what is subscribed to over it."""
+
+    def __init__(self) -> None:
+        self.server = Counterpart()
+        self.clock = ManualClock(EPOCH)
+        self.line = new_line(self.server, self.clock)
+        self.resources = ResourceSubscriptions()
+
+    def joining(self) -> "asyncio.Task[bool]":
+        return asyncio.create_task(self.resources.join(self.line, "a://1", ANONYMOUS))
+
+    def part(self) -> None:
+        self.resources.part(self.line, "a://1")
+
+    async def settle(self) -> list[tuple[str, str]]:
+        """What the server was asked, once nothing more is on its way to it."""
+        await eventually(lambda: not self.resources._background._running)
+        return self.server.asked
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    world = World()
+    yield world
+    await world.resources.close()
+
+
+async def test_who_comes_while_the_server_is_asked_waits_for_the_same_answer(world: World) -> None:
+    world.server.gate.clear()
+    first, second = world.joining(), world.joining()
+    await eventually(lambda: world.server.asked)
+    world.server.gate.set()
+    assert await first
+    assert await second
+    assert world.server.asked == [SUBSCRIBE]
+
+
+async def test_who_comes_while_the_last_one_is_taken_back_subscribes_anew(world: World) -> None:
+    await world.joining()
+    world.server.gate.clear()
+    world.part()
+    await eventually(lambda: world.server.asked == [SUBSCRIBE, UNSUBSCRIBE])
+    joining = world.joining()
+    await asyncio.sleep(0)
+    world.server.gate.set()
+    assert await joining
+    assert await world.settle() == [SUBSCRIBE, UNSUBSCRIBE, SUBSCRIBE]
+    world.part()
+    assert await world.settle() == [SUBSCRIBE, UNSUBSCRIBE, SUBSCRIBE, UNSUBSCRIBE]
+
+
+async def test_who_comes_before_that_has_begun_finds_what_there_is(world: World) -> None:
+    await world.joining()
+    world.part()
+    assert await world.resources.join(world.line, "a://1", ANONYMOUS)
+    assert await world.settle() == [SUBSCRIBE]
+    world.part()
+    assert await world.settle() == [SUBSCRIBE, UNSUBSCRIBE]
+
+
+async def test_what_may_have_arrived_of_who_left_meanwhile_is_taken_back(world: World) -> None:
+    world.server.gate.clear()
+    joining = world.joining()
+    await eventually(lambda: world.server.asked)
+    joining.cancel()
+    await asyncio.wait([joining])
+    world.server.gate.set()
+    assert await world.settle() == [SUBSCRIBE, UNSUBSCRIBE]
+    assert not world.resources._interests
+
+
+async def test_what_a_server_refused_is_not_taken_back(world: World) -> None:
+    world.server.refused = {"a://1"}
+    assert not await world.joining()
+    assert await world.settle() == [SUBSCRIBE]
+    assert not world.resources._interests
+
+
+async def test_a_failure_is_told_and_may_have_arrived(world: World) -> None:
+    world.server.failure = UpstreamFailed(UpstreamReason.TIMEOUT, "no", dispatched=True)
+    with pytest.raises(UpstreamFailed):
+        await world.joining()
+    assert await world.settle() == [SUBSCRIBE, UNSUBSCRIBE]
+    assert not world.line.busy
+
+
+async def test_the_line_stays_open_until_the_server_was_told(world: World) -> None:
+    await world.joining()
+    world.server.gate.clear()
+    world.part()
+    await eventually(lambda: len(world.server.asked) == 2)
+    assert world.line.busy
+    world.server.gate.set()
+    await world.settle()
+    assert not world.line.busy
+
+
+async def test_lines_do_not_share_what_they_subscribe_to(world: World) -> None:
+    other = new_line(world.server, world.clock, ALICE)
+    await world.joining()
+    assert await world.resources.join(other, "a://1", ALICE)
+    assert world.server.asked == [SUBSCRIBE, SUBSCRIBE]
+    assert [None if speaker is None else speaker.token for speaker in world.server.spoke_for] == [None, "alices"]
+
+
+async def test_an_old_end_takes_nothing_from_who_came_after_it(world: World) -> None:
+    await world.joining()
+    joined: list[asyncio.Task[bool]] = []
+
+    def somebody_comes() -> None:
+        world.server.meanwhile = lambda: None
+        joined.append(world.joining())
+
+    world.server.meanwhile = somebody_comes
+    world.part()
+    assert await world.resources.join(world.line, "a://1", ANONYMOUS)
+    world.server.gate.clear()
+    world.part()
+    await eventually(lambda: len(world.server.asked) == 2)
+    # Two ends are on their way now; somebody comes between the first, which the server is told, and the second.
+    world.server.gate.set()
+    await world.settle()
+    assert await joined[0]
+    world.part()
+    assert await world.settle() == [SUBSCRIBE, UNSUBSCRIBE, SUBSCRIBE, UNSUBSCRIBE]

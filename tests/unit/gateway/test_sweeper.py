@@ -1,0 +1,76 @@
+"""What the rounds of the sweeper tell of the records that they remove."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from helpers.manual_clock import EPOCH, ManualClock
+from helpers.records import after, keep, new_input, new_record
+from taskgate.domain.events import CallSucceeded, CancelRequested, Dispatched, InputRequested, ResultRetrieved
+from taskgate.domain.record import TaskRecord, TaskStatus
+from taskgate.gateway.sweeper import Sweeper
+from taskgate.stores.open import open_store
+from taskgate.telemetry.audit import InputSettled, InputWaited, TaskExpired, TaskFinished, TaskPurged
+from unit.lifecycle.facts import Facts
+
+HOUR = timedelta(hours=1)
+DONE = CallSucceeded(result="{}", tool_error=False)
+
+
+async def purged(record: TaskRecord) -> tuple[TaskRecord, list[Any]]:
+    """The head that is removed when a record has expired, and all that is told of it."""
+    store, clock, facts, nothing = await open_store("memory", None), ManualClock(), Facts(), None
+    await keep(store, record)
+    sweeper = Sweeper(
+        store=store,
+        runner=nothing,  # type: ignore[arg-type]
+        waiting=nothing,  # type: ignore[arg-type]
+        mounts={},
+        audit=facts,
+        clock=clock,
+        interval=HOUR,
+    )
+    await sweeper.purge()
+    assert facts.all == []
+    clock.advance(HOUR)
+    await sweeper.purge()
+    (gone,) = [fact.task for fact in facts.all if isinstance(fact, TaskPurged)]
+    return gone, facts.all
+
+
+@pytest.mark.parametrize(
+    ("events", "phase"),
+    [
+        ((), "queued"),
+        ((Dispatched(),), "working"),
+        ((Dispatched(), InputRequested(request=new_input())), "input_required"),
+    ],
+)
+async def test_an_unfinished_task_expires_in_the_phase_that_it_was_in(events: tuple[Any, ...], phase: str) -> None:
+    gone, facts = await purged(after(new_record(), *events))
+    assert facts[-3:] == [
+        TaskExpired(gone, phase),
+        TaskFinished(gone, TaskStatus.FAILED, "expired", HOUR, None),
+        TaskPurged(gone),
+    ]
+
+
+async def test_the_questions_of_a_task_that_expires_do_so_too() -> None:
+    asked = after(new_record(), Dispatched(), InputRequested(request=new_input()))
+    gone, facts = await purged(asked)
+    assert asked.waiting_since is not None
+    waited = EPOCH + HOUR - asked.waiting_since
+    assert facts[:-3] == [InputWaited(gone, waited), InputSettled(gone, "input-1", "elicitation", "expired")]
+
+
+@pytest.mark.parametrize(
+    ("events", "retrieved"),
+    [((DONE,), False), ((DONE, ResultRetrieved()), True), ((CancelRequested(),), False)],
+)
+async def test_a_task_that_had_ended_tells_whether_anybody_was_given_what_it_came_to(
+    events: tuple[Any, ...], retrieved: bool
+) -> None:
+    gone, facts = await purged(after(new_record(), *events))
+    assert facts == [TaskPurged(gone)]
+    assert gone.retrieved is retrieved

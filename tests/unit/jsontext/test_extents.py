@@ -1,0 +1,194 @@
+"""The end of a value is where the standard parser finds it, and is found in time that grows with the value alone."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from helpers.json_texts import texts
+from taskgate.jsontext import extents
+from taskgate.jsontext.extents import NumberTooLarge, end_of
+
+
+@pytest.fixture(
+    autouse=True,
+    scope="module",
+    params=[(4, extents.WINDOW), (2, 2), (extents.FIRST_PIECE, extents.WINDOW)],
+    ids=["short pieces", "short windows", "pieces"],
+)
+def pieces(request: pytest.FixtureRequest) -> Iterator[None]:
+    """How long the first piece is that is looked at, and the longest."""
+    before = extents.FIRST_PIECE, extents.WINDOW
+    extents.FIRST_PIECE, extents.WINDOW = request.param
+    yield
+    extents.FIRST_PIECE, extents.WINDOW = before
+
+
+def refuse(name: str) -> None:
+    raise ValueError(name)
+
+
+def standard(text: str, at: int) -> int | None:
+    """Where the standard parser ends; None where it finds no value."""
+    try:
+        return json.JSONDecoder(parse_constant=refuse).raw_decode(text, at)[1]  # type: ignore[arg-type]
+    except ValueError:
+        return None
+
+
+def ended(text: str, at: int) -> int | None:
+    try:
+        return end_of(text, at)
+    except NumberTooLarge:
+        # The standard parser takes these, but they say so.
+        return standard(text, at)
+    except ValueError:
+        return None
+
+
+@given(
+    texts.filter(lambda text: text[:1] in '{["'),
+    st.sampled_from(["", "}", "]", ",", "  ", " }", ' ,"x":[]}', "\n}", "é", '"']),
+)
+@example('["\\ud800"]', "}")
+@example('"\\\\ud800"', "}")
+@example('["\\uD83D","\\uDE00","x"]', ',"\\ud800":1}')
+@example('["é😀"]', "}é")
+@example("[11]", "}")
+@example("[1e999]", "}")
+@example("[" * 300 + "]" * 300, "}")
+def test_a_value_ends_where_the_standard_parser_ends(text: str, tail: str) -> None:
+    for lead in ("", "é:"):
+        whole = lead + text + tail
+        assert ended(whole, len(lead)) == standard(whole, len(lead)) == len(lead) + len(text)
+
+
+@given(st.text(alphabet='[]{}"\\a,: u0d8e19.-', min_size=1, max_size=40))
+def test_what_the_standard_parser_refuses_has_no_end(text: str) -> None:
+    if text[0] in '{["':
+        assert ended(text, 0) == standard(text, 0)
+
+
+@pytest.mark.parametrize(
+    "text", ["[NaN]", "[1,]", '["a', '["\x00"]', "[01]", '{"a"}', "[1", '["\\q"]', '["\\ud8 0"]', "]", ""]
+)
+def test_what_is_no_json_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        end_of(text + "," * 5000, 0)
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "9" * 400, '"\\ud800",1e999'])
+def test_a_number_beyond_a_double_is_told(number: str) -> None:
+    with pytest.raises(NumberTooLarge):
+        end_of(f"[{number}],1", 0)
+
+
+def looks(text: str, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The letters of each piece that is handed to the parser for a value at the start of a text."""
+    looked: list[int] = []
+
+    def loads(piece: str) -> Any:
+        looked.append(len(piece))
+        return orjson.loads(piece)
+
+    with monkeypatch.context() as patch, suppress(ValueError):
+        patch.setattr(extents, "orjson", SimpleNamespace(loads=loads, JSONDecodeError=orjson.JSONDecodeError))
+        end_of(text, 0)
+    return looked
+
+
+def letters_looked_at(text: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    return sum(looks(text, monkeypatch))
+
+
+def test_what_stands_behind_a_value_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    value = "[" + "1," * 5000 + "1]"
+    costs = [letters_looked_at(value + "," * behind, monkeypatch) for behind in (1_000_000, 2_000_000, 4_000_000)]
+    assert costs[0] == costs[1] == costs[2] <= 6 * len(value)
+
+
+def test_a_value_that_fills_its_text_is_looked_at_little_more_than_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for size in (100_000, 200_000, 1_000_000):
+        text = "[" + "1," * (size // 2) + "1]}"
+        assert letters_looked_at(text, monkeypatch) <= (1.6 if extents.WINDOW > 100 else 3) * len(text) + 100
+
+
+def test_what_is_no_json_is_looked_at_no_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    for size in (100_000, 200_000, 1_000_000):
+        text = "[" + "1," * (size // 2) + "1}"
+        assert letters_looked_at(text, monkeypatch) <= (1.6 if extents.WINDOW > 100 else 3) * len(text) + 100
+
+
+SHAPES = {
+    "numbers": "0,",
+    "arrays": "[],",
+    "members": '{"a":1,"b":[2]},',
+    "commas in strings": '{"a,,":",,,,,,,,,,,,,"},',
+    "quotes in strings": r'"\",",',
+    "names in names": '{"a":{"b":{"c":{"d":{"e":{"f":"g"}}}}}},',
+    "nests": "[" * 20 + "0" + "]" * 20 + ",",
+    "not JSON": '"a,""b,"',
+}
+
+
+@pytest.mark.parametrize("one", SHAPES.values(), ids=SHAPES)
+def test_no_piece_is_longer_than_four_windows(one: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extents, "WINDOW", 4096)
+    for size in (100_000, 200_000):
+        looked = looks(f"[{one * (size // len(one))}0],", monkeypatch)
+        assert max(looked) <= 4 * 4096, "a thread that looks at them lets others run in between"
+
+
+@pytest.mark.parametrize("one", [one for name, one in SHAPES.items() if name != "not JSON"])
+def test_a_value_of_many_windows_ends_before_what_follows(one: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extents, "WINDOW", 4096)
+    for size in (20_000, 20_100, 20_200):
+        value = f"[{one * (size // len(one))}0]"
+        assert end_of(f'{value} ,"x":[{"0," * 4000}0]', 0) == len(value)
+
+
+def test_behind_a_long_string_pieces_are_short_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extents, "WINDOW", 4096)
+    text = f'["a","{"a," * 50_000}","b",{"0," * 400_000}0]'
+    assert end_of(text + ",1]", 0) == len(text)
+    looked = looks(text + ",1]", monkeypatch)
+    assert sum(size > 4 * 4096 for size in looked) == 1
+    assert len(looked) > 100
+    assert sum(looked) <= 1.6 * len(text)
+
+
+@pytest.mark.parametrize("behind", ['"a"' * 20_000, '"a"' * 20_000 + ",1]", "0," * 20_000, '"' + "a" * 50_000])
+def test_what_breaks_off_behind_many_windows_is_refused(behind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extents, "WINDOW", 4096)
+    with pytest.raises(ValueError):
+        end_of("[" + "0," * 20_000 + behind, 0)
+
+
+@pytest.mark.parametrize("one", SHAPES.values(), ids=SHAPES)
+def test_twice_the_text_takes_twice_the_work(one: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extents, "WINDOW", 4096)
+
+    def steps(size: int) -> int:
+        taken = 0
+
+        def count(frame: Any, event: str, _: Any) -> None:
+            nonlocal taken
+            taken += event == "c_call"
+
+        sys.setprofile(count)
+        try:
+            with suppress(ValueError):
+                end_of(f"[{one * (size // len(one))}0],", 0)
+        finally:
+            sys.setprofile(None)
+        return taken
+
+    small, large = steps(50_000), steps(100_000)
+    assert large <= 2.2 * small + 100

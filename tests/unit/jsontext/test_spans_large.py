@@ -1,0 +1,197 @@
+"""Large values are read by another parser: what is found, and what is refused, is the same."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from helpers.json_texts import messages
+from taskgate.errors import MalformedMessage, UnparsableMessage
+from taskgate.jsontext import spans
+from taskgate.jsontext.spans import MOST_PARTS, UNREAD, Members, read_object
+from taskgate.protocol.envelope import ENVELOPE
+
+NEVER = 1 << 62
+
+
+@pytest.fixture(autouse=True, scope="module")
+def restored() -> Iterator[None]:
+    """The module as it was."""
+    before, short = spans.LARGE, spans.SHORT
+    yield
+    spans.LARGE, spans.SHORT = before, short
+
+
+def places(found: Members) -> Any:
+    """Where everything stands, without the values: numbers no machine holds are told apart by one parser only."""
+    return {
+        key: (member.key_at, member.start, member.end, type(member.value) in (dict, list), places(member.members or {}))
+        for key, member in found.items()
+    }
+
+
+def read(text: str, large: int) -> Any:
+    """What is found in a text, or the class of its refusal."""
+    spans.LARGE, short = large, spans.SHORT
+    spans.SHORT = 4
+    try:
+        return places(read_object(text, ENVELOPE))
+    except (UnparsableMessage, MalformedMessage) as refusal:
+        return type(refusal)
+    finally:
+        spans.SHORT = short
+
+
+def test_a_value_with_very_many_parts_is_read_by_who_asks_for_the_whole_alone() -> None:
+    few, many = ([0] * number for number in (MOST_PARTS - 10, MOST_PARTS + 10))
+    found = read_object(json.dumps({"few": few, "many": many, "long": ["x" * 100_000]}), {})
+    assert (found["few"].value, found["long"].value) == (few, ["x" * 100_000])
+    assert found["many"].value is UNREAD
+    assert (found["many"].whole, found["many"].is_array, found["many"].is_object) == (many, True, False)
+
+
+def test_every_member_has_a_whole_and_a_kind() -> None:
+    found = read_object('{"a":[1],"o":{"b":2},"n":3}', {"o": {}})
+    assert [found[name].whole for name in "aon"] == [[1], {"b": 2}, 3]
+    assert [(found[name].is_array, found[name].is_object) for name in "aon"] == [
+        (True, False),
+        (False, True),
+        (False, False),
+    ]
+
+
+@given(messages())
+def test_every_member_stands_at_the_same_place_however_it_is_read(text: str) -> None:
+    assert read(text, -1) == read(text, NEVER)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"jsonrpc":"2.0","id":1,"result":{"content":[1,{"a":2}],"isError":false}}',
+        '{"result":{"a":{"b":{}},"isError":false} , "id" : 5 , "jsonrpc":"2.0" } ',
+        '{"params":{"arguments":{"a":{"b":[]},"c":5}},"method":"x","id":"y"}',
+        '{"params":{"arguments":{"a":5},"b":"}"},"id":5}',
+        '{"params":{"_meta":{"deep":{"a":1}}},"id":5}',
+        '{"params":{"arguments":["\\ud800"]},"id":5}',
+        '{"result":[1,2]}',
+        '{"result":{"a":[1,2}}',
+        '{"result":{"a":[1,2],}}',
+        '{"result":{"a":[1,2]}}}',
+        '{"result":{"a":[1,2]}',
+        '{"result":{"a":[1,NaN]}}',
+        '{"a":{"b":1},"a":2}',
+    ],
+)
+def test_ends_that_look_like_another_are_told_apart(text: str) -> None:
+    assert read(text, -1) == read(text, NEVER)
+
+
+def test_a_large_value_is_read_by_the_faster_parser(monkeypatch: pytest.MonkeyPatch) -> None:
+    spans.LARGE = 16 * 1024
+    text = '{"id":1,"result":{"content":["' + "x" * 20_000 + '"],"isError":false}}'
+    found = read_object(text, ENVELOPE)
+    assert found["result"].value["content"] == ["x" * 20_000]
+    standard, faster = letters_read(text, monkeypatch)
+    assert standard < 2 * spans.SHORT < 20_000 < faster
+
+
+def test_a_lone_surrogate_in_a_large_value_is_read_as_in_any_other() -> None:
+    spans.LARGE = -1
+    value = ["x" * spans.SHORT, "\ud800"]
+    assert read_object(json.dumps({"a": value, "b": 1}), {})["a"].value == value
+
+
+@pytest.mark.parametrize("number", ["1e999", "9" * 400])
+def test_a_number_beyond_a_double_is_read_in_what_is_not_very_large(number: str) -> None:
+    spans.LARGE = -1
+    for size in (spans.SHORT, 100_000):
+        assert read_object(f'{{"a":[{number},"{"x" * size}"]}}', {})["a"].value == [json.loads(number), "x" * size]
+    with pytest.raises(UnparsableMessage, match="A number in the body is too large"):
+        read_object(f'{{"a":[{number},"{"x" * 300_000}"]}}', {})
+
+
+def letters_read(text: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
+    """The letters that the standard parser is handed, or passes over in the whole text; and those of the faster one."""
+    standard, faster = [0], [0]
+    scan, end_of = spans._SCAN, spans.end_of
+
+    def counted(of: str, at: int) -> Any:
+        standard.append(len(of) if of is not text else 0)
+        value, end = scan(of, at)
+        standard[-1] = standard[-1] or end - at
+        return value, end
+
+    def counted_end(of: str, at: int) -> int:
+        end = end_of(of, at)
+        faster.append(end - at)
+        return end
+
+    with monkeypatch.context() as patch:
+        patch.setattr(spans, "_SCAN", counted)
+        patch.setattr(spans, "end_of", counted_end)
+        read_object(text, ENVELOPE)
+    return sum(standard), sum(faster)
+
+
+VALUES = {
+    "empty arrays": "[]",
+    "empty objects": "{}",
+    "short strings": '"xyz"',
+    "arrays": "[1,2,3,4]",
+    "arrays of a thousand letters": "[" + "1," * 500 + "1]",
+    "numbers": "17",
+}
+
+
+@pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
+@pytest.mark.parametrize("where", ["params", "result"])
+def test_twice_the_members_are_twice_the_work(value: str, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    spans.LARGE = 4 * 1024
+    works = []
+    for count in (1000, 2000, 4000):
+        members = ",".join(f'"{number}":{value}' for number in range(count))
+        works.append(sum(letters_read(f'{{"{where}":{{"name":"echo",{members}}}}}', monkeypatch)))
+    # Each step of twice as many adds twice as much, whatever the first few cost.
+    assert works[2] - works[1] < 2.2 * (works[1] - works[0])
+
+
+@pytest.mark.parametrize("where", ["", '"params":', '"params":{"_meta":', '"params":{"task":'])
+@pytest.mark.parametrize("value", ["1", "[]", '"x"'])
+def test_a_walked_object_has_so_many_members_at_most(where: str, value: str) -> None:
+    spans.LARGE = 4 * 1024
+    for count, is_taken in ((3000, True), (3001, False), (100_000, False)):
+        found = "{" + ",".join(f'"k{number}":{value}' for number in range(count)) + "}"
+        text = f"{{{where}{found}{'}' * where.count('{')}}}" if where else found
+        if is_taken:
+            assert read_object(text, ENVELOPE, 3000)
+        else:
+            with pytest.raises(MalformedMessage, match="has more than 3000 members"):
+                read_object(text, ENVELOPE, 3000)
+
+
+def test_members_beyond_the_bound_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    spans.LARGE = 4 * 1024
+    works, scan = [], spans._SCAN
+    for count in (10_000, 20_000):
+        text = "{" + ",".join(f'"k{number}":[1]' for number in range(count)) + "}"
+        scanned: list[int] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(spans, "_SCAN", lambda of, at, scanned=scanned: scanned.append(at) or scan(of, at))
+            with pytest.raises(MalformedMessage):
+                read_object(text, ENVELOPE)
+        works.append(len(scanned))
+    assert works[0] == works[1] == spans.MOST_MEMBERS
+
+
+def test_an_object_that_is_not_walked_has_as_many_members_as_it_likes() -> None:
+    spans.LARGE = 4 * 1024
+    text = "{" + ",".join(f'"k{number}":1' for number in range(10_000)) + "}"
+    assert len(read_object(f'{{"params":{{"arguments":{text}}}}}', ENVELOPE)["params"].value["arguments"]) == 10_000
+
+
+def test_an_object_of_very_many_members_has_no_pairs() -> None:
+    with pytest.raises(MalformedMessage):
+        spans.read_pairs("{" + ",".join(f'"k{number}":1' for number in range(10_000)) + "}")

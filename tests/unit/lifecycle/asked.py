@@ -1,0 +1,44 @@
+"""An exchange that nothing comes of, for what happens before there is an answer."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from taskgate.streams.bytes_in_flight import BytesInFlight
+from taskgate.streams.messages import Feed, Inbound, Verb
+from taskgate.streams.trails import Opener
+
+
+@dataclass
+class Asked:
+    """A request of a host at `address`; `looked` counts how often that was asked for."""
+
+    inbound: Inbound = field(default_factory=lambda: Inbound(verb=Verb.POST, path="/reports/mcp"))
+    where: str = "192.0.2.7"
+    looked: int = 0
+
+    @property
+    def address(self) -> str:
+        self.looked += 1
+        return self.where
+
+    async def body(self, budget: BytesInFlight, caller: str) -> bytes:
+        raise AssertionError("the body is not asked for here")
+
+    def hold(self, size: int) -> None:
+        raise AssertionError("nothing is answered here")
+
+    def stream(self) -> Feed:
+        raise AssertionError("nothing is answered here")
+
+    @property
+    def streams(self) -> bool:
+        return False
+
+    def when_gone(self, forget: Callable[[], None]) -> None:
+        """Nobody leaves."""
+
+    def keep(self, trails: Opener) -> None:
+        raise AssertionError("nothing is answered here")
+
+    def resume(self, feed: Feed, missed: Sequence[bytes]) -> bool:
+        raise AssertionError("nothing is answered here")

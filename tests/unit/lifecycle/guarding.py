@@ -1,0 +1,93 @@
+"""What stands between callers and tasks, with all its parts: look-ups, polls, and misses."""
+
+from typing import Any
+
+from helpers.manual_clock import ManualClock, SeededEntropy
+from taskgate.admission.access import Access
+from taskgate.admission.incidents import Incidents
+from taskgate.admission.lookups import Lookups
+from taskgate.admission.memory_pressure import MemoryPressure
+from taskgate.admission.misses import Misses
+from taskgate.admission.outcomes import Outcomes
+from taskgate.admission.penalties import Penalties
+from taskgate.admission.polls import Polls
+from taskgate.admission.rates import RateGate
+from taskgate.admission.rules import Live
+from taskgate.admission.standing import Standings
+from taskgate.auth.authorization import AccessPolicy, AccessRule
+from taskgate.domain.cursors import CursorKeys, Cursors
+from taskgate.domain.polling import Polling
+from taskgate.stores.rates import MemoryRateStore
+from taskgate.streams.bytes_in_flight import BytesInFlight
+from unit.admission.live_rules import live
+from unit.lifecycle.facts import Facts
+
+CURSORS = CursorKeys(32 * b"c")
+
+
+class Guard:
+    """Look-ups by these access rules over a store; `busy` is how much of its server is used, by mount.
+
+    `polled` is what is reported of polls, apart from everything else.
+    """
+
+    def __init__(
+        self,
+        store: Any,
+        clock: ManualClock,
+        facts: Facts,
+        *rules: AccessRule,
+        threshold: int | None = None,
+        cursors: Cursors = CURSORS,
+        **changes: Any,
+    ) -> None:
+        self.live = live(access=AccessPolicy(rules=rules), **{"polling": self.polling(), **changes})
+        self.busy: dict[str, float] = {}
+        self.access = Access(self.live, facts)
+        self.polled = Facts()
+        self.polls = new_polls(self.live, clock, self.polled, self.busy)
+        self.gate = RateGate(
+            live=self.live, standings=Standings(self.live), store=MemoryRateStore(), audit=facts, clock=clock
+        )
+        misses = Misses(
+            penalties=None if threshold is None else Penalties(threshold),
+            gate=self.gate,
+            incidents=Incidents(clock),
+            audit=facts,
+            clock=clock,
+        )
+        self.pressure = MemoryPressure(limit=1, resident=lambda: 0)
+        self.in_flight = BytesInFlight()
+        outcomes = Outcomes(store=store, clock=clock, in_flight=self.in_flight, pressure=self.pressure)
+        self.lookups = Lookups(
+            store=store,
+            outcomes=outcomes,
+            access=self.access,
+            cursors=cursors,
+            misses=misses,
+            polls=self.polls,
+            clock=clock,
+        )
+
+    @staticmethod
+    def polling(**changes: Any) -> Polling:
+        """Two seconds for everybody, unless a test says otherwise."""
+        usual: dict[str, Any] = {"adaptive": False}
+        of_live = live().now.polling
+        usual |= {"base": of_live.base, "least": of_live.least, "most": of_live.most}
+        return Polling(**usual | changes)
+
+
+def new_polls(
+    rules: Live, clock: ManualClock, facts: Facts, busy: dict[str, float] | None = None, **more: Any
+) -> Polls:
+    """Polls of servers that have nothing to do, but for those that are busy."""
+    used = {} if busy is None else busy
+    return Polls(
+        live=rules,
+        utilization=lambda mount: used.get(mount, 0.0),
+        audit=facts,
+        clock=clock,
+        entropy=SeededEntropy(),
+        **more,
+    )

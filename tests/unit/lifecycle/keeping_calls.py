@@ -1,0 +1,62 @@
+"""What tests share of calls that are kept: questions with names, and what the record keeps."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from helpers.failing_store import FailingStore
+from taskgate.domain.record import TaskRecord
+from taskgate.lifecycle import keeping
+from taskgate.lifecycle.inputs import TaskInputs
+from taskgate.lifecycle.rests import UNSEALED, Footing
+from taskgate.upstream.resting import Foothold
+from unit.lifecycle import test_inputs
+from unit.lifecycle.test_inputs import World, idle
+
+FIRST, SECOND, THIRD = (Foothold("s", "2025-11-25", None, 1, event) for event in ("e1", "e2", "e3"))
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is written again as soon as there is something new."""
+    monkeypatch.setattr(keeping, "KEEP_EVERY", timedelta())
+
+
+def named(key: str | None = '"q"') -> Any:
+    """A question that its server has a name for."""
+    asked = test_inputs.Asked()
+    asked.key = key  # type: ignore[assignment]
+    return asked
+
+
+async def footing(world: World) -> Footing | None:
+    opened = UNSEALED.open(await world.now())
+    assert opened is None or isinstance(opened, Footing)
+    return opened
+
+
+async def kept(world: World, inputs: TaskInputs, foothold: Foothold) -> Footing:
+    """What the record keeps once all was written."""
+    inputs.hold_at(foothold, UNSEALED)
+    await idle(inputs)
+    found = await footing(world)
+    assert found is not None
+    assert found.foothold == foothold
+    return found
+
+
+class Seeing:
+    """A store that remembers what it is given to write."""
+
+    def __init__(self, inner: FailingStore, seen: list[TaskRecord]) -> None:
+        self._inner, self._seen = inner, seen
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def swap(self, record: TaskRecord, *, expected: int) -> bool:
+        done: bool = await self._inner.swap(record, expected=expected)
+        if done:
+            self._seen.append(record)
+        return done

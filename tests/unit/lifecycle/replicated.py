@@ -1,0 +1,112 @@
+"""One replica of several as far as its sessions go, over a store and a server that note what they are asked."""
+
+from datetime import timedelta
+from typing import Any
+
+from helpers.manual_clock import ManualClock, SeededEntropy
+from taskgate.admission.mounts import Mount
+from taskgate.auth.context import ANONYMOUS
+from taskgate.domain.versions import Peer, Revision
+from taskgate.errors import SessionNotFound, UpstreamFailed, UpstreamReason
+from taskgate.gateway.hearsay import Hearsay
+from taskgate.protocol.base import OpenSession
+from taskgate.protocol.legacy.downstream import LegacyDownstream
+from taskgate.sessions.registry import HostSession, HostSessions, Ways
+from taskgate.streams.event_log import EventBudget
+from unit.admission.live_rules import live
+from unit.cluster.saying import A, Said
+
+IDLE = timedelta(hours=1)
+PEER = Peer(revision=Revision.R2025_06_18, capabilities={}, info={})
+
+
+class Upstream:
+    """One session at the server; notes what is asked and told in it."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+        self.asked: list[tuple[str, str]] = []
+        self.is_away = False
+        self.is_closed = False
+
+    async def welcome(self) -> str:
+        return "welcome"
+
+    async def relay(self, method: str, params: Any, **_: Any) -> None:
+        self.asked.append((method, params.head))
+        if self.is_away:
+            raise UpstreamFailed(UpstreamReason.UNREACHABLE, "The server is away", dispatched=False)
+
+    def tell(self, notification: Any) -> None:
+        self.told.append(notification)
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+class Server:
+    """Gives out sessions."""
+
+    def session(self, *_: Any) -> Upstream:
+        return Upstream()
+
+
+class Replica:
+    """One of several over a store, with its sessions."""
+
+    def __init__(self, store: Any, clock: ManualClock, holder: str = A, *, alone: bool = False) -> None:
+        self.said = Said(holder)
+        self.cancelled: list[tuple[str, Any]] = []
+        self.question: Any = None
+        upstream: Any = Server()
+        bulkhead: Any = None
+        self.mount = Mount(
+            name="reports",
+            path="/",
+            upstream=upstream,
+            bulkhead=bulkhead,
+            offers_tasks=True,
+            support=_any,
+            resource="https://m.example/",
+        )
+        dialect, correspondence = LegacyDownstream("1"), None if alone else self.said
+        ways = Ways(dialect, live(), clock, SeededEntropy(), EventBudget(), correspondence)  # type: ignore[arg-type]
+        self.sessions = HostSessions(store=store, ways=ways, entropy=SeededEntropy(), idle=IDLE, audit=_NoAudit())
+        hearsay = Hearsay(sessions=self.sessions, relaying=self, runner=self, dialect=dialect)  # type: ignore[arg-type]
+        hearsay.hear(self.said)  # type: ignore[arg-type]
+
+    async def opened(self) -> HostSession:
+        """A new session."""
+        return (await self.sessions.open(self.mount, ANONYMOUS, OpenSession(id=1, peer=PEER)))[0]
+
+    async def found(self, id: str) -> HostSession:
+        """The session of that id, as a request of its host finds it."""
+        host_session = await self.sessions.find(self.mount, ANONYMOUS, id)
+        with host_session:
+            return host_session
+
+    async def knows(self, id: str) -> bool:
+        """Whether a request of its host finds it."""
+        try:
+            await self.found(id)
+        except SessionNotFound:
+            return False
+        return True
+
+    def cancel(self, host_session: HostSession, id: Any) -> bool:
+        """See Relaying."""
+        self.cancelled.append((host_session.id, id))
+        return True
+
+    def find_question(self, owners: Any, task: str, key: str) -> Any:
+        """See Runner."""
+        return self.question
+
+
+class _NoAudit:
+    def record(self, fact: object) -> None:
+        pass
+
+
+def _any(*_: Any) -> Any:
+    return None

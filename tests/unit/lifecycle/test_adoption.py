@@ -1,0 +1,172 @@
+"""Calls that were under way before they became calls of tasks: a runner promises for them what it does for others."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from helpers.manual_clock import ManualClock
+from helpers.records import HOLDER, after, keep, new_lease, new_record
+from helpers.waiting import bounded, eventually
+from taskgate.admission.rules import Bounds
+from taskgate.domain.events import CallSucceeded, CancelRequested
+from taskgate.domain.record import Faulted, TaskRecord, TaskStatus
+from taskgate.lifecycle.changes import Changes
+from taskgate.lifecycle.hearing import Hearing
+from taskgate.lifecycle.runner import Runner
+from taskgate.protocol.legacy.downstream import LegacyDownstream
+from taskgate.stores.base import Store
+from taskgate.stores.open import open_store
+from taskgate.upstream import failures
+from taskgate.upstream.hearer import Hearer
+from unit.admission.live_rules import live
+from unit.lifecycle.facts import Facts
+
+
+class Call:
+    """A call that left already, and the place that it goes over."""
+
+    def __init__(self) -> None:
+        self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.hearer: Hearer | None = None
+        self.told: list[str] = []
+        self.upstream: Any = self
+        self.held = 0
+
+    def heard_by(self, hearer: Hearer) -> None:
+        self.hearer = hearer
+
+    async def response(self) -> Any:
+        try:
+            return await self.answer
+        except asyncio.CancelledError:
+            self.told.append("cancelled")
+            raise
+
+    def close(self) -> None:
+        self.told.append("closed")
+
+    def outcome(self, response: Any) -> CallSucceeded:
+        return CallSucceeded(result=response, tool_error=False)
+
+    def hold(self) -> None:
+        self.held += 1
+
+    def release(self) -> None:
+        self.held -= 1
+
+
+class House:
+    """A runner over a store in memory."""
+
+    def __init__(self, store: Store) -> None:
+        self.clock, self.store = ManualClock(), store
+        changes = Changes(store=store, audit=Facts(), clock=self.clock)
+        streams = SimpleNamespace(speak=lambda task: None, fall_silent=lambda task: None)
+        dialect, rules = LegacyDownstream("1"), live(questions=Bounds(timedelta(hours=1), 8))
+        hearing = Hearing(changes=changes, streams=streams, dialect=dialect, live=rules)  # type: ignore[arg-type]
+        self.runner = Runner(
+            holder=HOLDER,
+            store=store,
+            sessions=object(),  # type: ignore[arg-type]
+            hearing=hearing,
+            audit=Facts(),
+            clock=self.clock,
+        )
+
+    async def adopt(self, call: Call, **changes: Any) -> TaskRecord:
+        """A task that the call is of, from now on."""
+        record = new_record(dispatched=True, lease=new_lease(), **changes)
+        await keep(self.store, record)
+        self.runner.adopt(record, call, call)  # type: ignore[arg-type]
+        return record
+
+    async def ended(self, record: TaskRecord) -> TaskRecord:
+        """The record after all that is to happen to it."""
+        async with bounded():
+            await self.runner.idle()
+        found = await self.store.load(record.owner, record.id, now=self.clock.now(), bodies=True)
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[House]:
+    house = House(await open_store("memory", None))
+    house.runner.open()
+    yield house
+    await house.runner.stop()
+
+
+@pytest.fixture
+async def call() -> Call:
+    return Call()
+
+
+def reason(record: TaskRecord) -> str:
+    assert isinstance(record.outcome, Faulted), record
+    assert record.status is TaskStatus.FAILED
+    return record.outcome.reason.value
+
+
+async def test_its_response_ends_the_task_and_its_place_is_free(house: House, call: Call) -> None:
+    record = await house.adopt(call)
+    assert call.held == 1
+    assert call.hearer is not None
+    call.answer.set_result("{}")
+    assert (await house.ended(record)).status is TaskStatus.COMPLETED
+    await eventually(lambda: call.held == 0)
+    assert call.told == ["closed"]
+
+
+async def test_it_is_heard_until_it_is_over(house: House, call: Call) -> None:
+    record = await house.adopt(call)
+    hearer: Any = call.hearer
+    call.answer.set_result("{}")
+    await house.ended(record)
+    assert hearer._closed
+
+
+@pytest.mark.parametrize(("failure", "expected"), [(failures.closed, "closed"), (RuntimeError, "internal")])
+async def test_its_failure_ends_the_task(
+    house: House, call: Call, failure: Callable[[], Exception], expected: str
+) -> None:
+    record = await house.adopt(call)
+    call.answer.set_exception(failure())
+    assert reason(await house.ended(record)) == expected
+
+
+async def test_it_is_given_up_when_the_time_of_its_task_is_over(house: House, call: Call) -> None:
+    record = await house.adopt(call, ttl=timedelta(milliseconds=1))
+    assert reason(await house.ended(record)) == "timeout"
+    assert call.told == ["cancelled", "closed"]
+
+
+@pytest.mark.parametrize(("turns", "told"), [(0, ["closed"]), (1, ["cancelled", "closed"])], ids=["at once", "later"])
+async def test_it_is_given_up_when_somebody_cancels_its_task(
+    house: House, call: Call, turns: int, told: list[str]
+) -> None:
+    record = await house.adopt(call)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    assert await house.store.swap(after(record, CancelRequested()), expected=record.revision)
+    assert (await house.ended(record)).status is TaskStatus.CANCELLED
+    assert call.told == told
+
+
+async def test_it_is_cut_off_when_the_gateway_ends(house: House, call: Call) -> None:
+    record = await house.adopt(call)
+    await asyncio.sleep(0)
+    await house.runner.stop()
+    assert reason(await house.ended(record)) == "shutdown"
+    assert call.told == ["cancelled", "closed"]
+
+
+async def test_it_is_cut_off_where_the_gateway_has_ended_before(house: House, call: Call) -> None:
+    await house.runner.stop()
+    record = await house.adopt(call)
+    assert reason(await house.ended(record)) == "shutdown"
+    assert call.told == ["closed"]

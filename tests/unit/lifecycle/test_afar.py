@@ -1,0 +1,187 @@
+"""Notes of tasks reach hosts that wait at another process: each once, in order, and none where nobody waits."""
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from helpers.manual_clock import ManualClock
+from helpers.memory_stream_log import MemoryStreamLog
+from helpers.records import new_record
+from helpers.waiting import bounded, eventually
+from taskgate.domain.record import Lease, TaskRecord, altered
+from taskgate.lifecycle import afar as module
+from taskgate.lifecycle.afar import Afar, AwaitsNotes, Heard, Listening
+from taskgate.streams.entries import About
+from taskgate.streams.event_log import KEEP
+from taskgate.streams.feed import LastingFeed
+from taskgate.streams.line import Line
+from unit.streams.moving import SESSION, Neighbours, Replica
+
+
+class Street:
+    """A task that runs at a, and a host that waits for it at b."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.log = MemoryStreamLog("a", "b")
+        self.others = Neighbours()
+        self.a, self.b = (Replica(holder, self.log, self.others, self.clock) for holder in "ab")
+        self.at_a, self.at_b = (Afar(each.shared, clock=self.clock) for each in (self.a, self.b))
+        self.task = new_record().id
+        self.at_a.speak(self.task)
+        self.listenings: list[Listening] = []
+
+    def record(self, holder: str | None = "a") -> TaskRecord:
+        """The task, run by somebody."""
+        lease = None if holder is None else Lease(holder=holder, until=self.clock.now())
+        return altered(new_record(id=self.task), lease=lease)
+
+    def wait(self, heard: Heard | None = None) -> tuple[LastingFeed, Listening]:
+        """A stream that waits at b."""
+        about = About(7, self.task, None if heard is None else heard.wait)
+        feed = self.b.trails.open("p", Line(), about)
+        listening = self.at_b.listen(self.b.trails, feed, SESSION, heard)
+        self.listenings.append(listening)
+        return feed, listening
+
+    async def known(self) -> None:
+        """Wait until a knows of the wait."""
+        await eventually(lambda: self.at_a._ears.get(self.task))
+
+    def said(self, kind: type) -> int:
+        """How often something was said."""
+        return sum(isinstance(word, kind) for word in self.others.said)
+
+
+@pytest.fixture
+async def street() -> AsyncIterator[Street]:
+    street = Street()
+    yield street
+    async with bounded():
+        for listening in street.listenings:
+            await listening.close()
+        await street.a.shared.close()
+        await street.b.shared.close()
+
+
+def heard_on(feed: LastingFeed) -> list[str]:
+    return [event.split(b"data: ")[1].strip().decode() for event in feed.missed_since(0) or ()]
+
+
+async def test_notes_are_heard_where_the_task_is_waited_for(street: Street) -> None:
+    feed, listening = street.wait()
+    assert not street.at_a.tell(street.task, "nobody waits yet")
+    assert listening.follow(street.record())
+    await street.known()
+    for number in range(100):
+        assert street.at_a.tell(street.task, str(number))
+    street.at_a.fall_silent(street.task)
+    async with bounded():
+        await listening.last_words()
+    assert heard_on(feed) == [str(number) for number in range(100)]
+    assert not street.at_a.tell(street.task, "over")
+
+
+async def test_nothing_is_sent_where_the_task_runs_where_it_is_waited_for(street: Street) -> None:
+    _, listening = street.wait()
+    assert not listening.follow(street.record("b"))
+    assert not listening.follow(street.record(None))
+    async with bounded():
+        await listening.last_words()
+    assert street.said(AwaitsNotes) == 0
+    assert ("notes" in str(street.log.streams)) is False
+
+
+async def test_the_newest_wait_hears_a_note_and_no_other(street: Street) -> None:
+    one, first = street.wait()
+    first.follow(street.record())
+    await street.known()
+    two, second = street.wait()
+    second.follow(street.record())
+    await eventually(lambda: len(street.at_a._ears[street.task]) == 2)
+    street.at_a.tell(street.task, "1")
+    await eventually(lambda: heard_on(two))
+    assert (heard_on(one), heard_on(two)) == ([], ["1"])
+
+
+async def test_a_wait_that_moved_hears_what_was_not_heard_before(street: Street) -> None:
+    feed, listening = street.wait()
+    listening.follow(street.record())
+    await street.known()
+    street.at_a.tell(street.task, "1")
+    street.at_a.tell(street.task, "2")
+    await eventually(lambda: heard_on(feed) == ["1", "2"])
+    await listening.close()
+    street.at_a.tell(street.task, "3")
+    street.at_a.tell(street.task, "4")
+    moved, goes_on = street.wait(Heard(feed.name, listening._place, ahead=1))
+    goes_on.follow(street.record())
+    await eventually(lambda: heard_on(moved))
+    assert heard_on(moved) == ["4"]
+
+
+async def test_a_wait_that_moved_to_where_the_task_runs_hears_it_the_same_way(street: Street) -> None:
+    street.at_a._left(SESSION, About(7, street.task, "p1-0"))
+    street.at_a.tell(street.task, "1")
+    feed = street.a.trails.open("p", Line(), About(7, street.task, "p1-0"))
+    listening = street.at_a.listen(street.a.trails, feed, SESSION, Heard("p1-0"))
+    street.listenings.append(listening)
+    assert listening.follow(street.record("a"))
+    street.at_a.tell(street.task, "2")
+    await eventually(lambda: heard_on(feed) == ["1", "2"])
+
+
+async def test_whoever_takes_the_task_over_is_asked_for_its_notes(street: Street) -> None:
+    feed, listening = street.wait()
+    listening.follow(street.record())
+    await street.known()
+    street.at_a.tell(street.task, "1")
+    street.at_a.fall_silent(street.task)
+    street.clock.advance(timedelta(seconds=1))
+    street.at_b.speak(street.task)
+    assert listening.follow(street.record("b"))
+    assert street.at_b.tell(street.task, "2")
+    await eventually(lambda: heard_on(feed) == ["1", "2"])
+
+
+async def test_who_does_not_run_the_task_says_so(street: Street, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LAST_WORDS", 15.0)
+    street.at_a.fall_silent(street.task)
+    _, listening = street.wait()
+    listening.follow(street.record())
+    async with bounded():
+        await listening.last_words()
+
+
+async def test_whoever_does_not_answer_is_waited_for_no_longer_than_that(
+    street: Street, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LAST_WORDS", 0.01)
+    street.others.deaf = True
+    _, listening = street.wait()
+    listening.follow(street.record())
+    async with bounded():
+        await listening.last_words()
+
+
+async def test_a_wait_of_which_nothing_is_heard_any_more_counts_no_longer(street: Street) -> None:
+    _, listening = street.wait()
+    listening.follow(street.record())
+    await street.known()
+    await listening.close()
+    assert street.at_a.tell(street.task, "1")
+    street.clock.advance(KEEP + timedelta(seconds=1))
+    assert not street.at_a.tell(street.task, "2")
+
+
+async def test_a_store_that_does_not_answer_is_asked_again(street: Street, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RETRY", 0.0)
+    street.log.down = True
+    feed, listening = street.wait()
+    listening.follow(street.record())
+    await eventually(lambda: street.log.calls.count("read") > 2)
+    street.log.down = False
+    await street.known()
+    street.at_a.tell(street.task, "1")
+    await eventually(lambda: heard_on(feed) == ["1"])

@@ -1,0 +1,117 @@
+"""What becomes of the progress of a task: written one after another, the newest last, and no more than is needed."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from helpers.records import new_record
+from helpers.waiting import eventually
+from taskgate.admission.rules import Bounds
+from taskgate.domain.events import Progressed
+from taskgate.domain.record import OwnerKey, TaskId
+from taskgate.lifecycle import hearing as module
+from taskgate.lifecycle.changes import Choose
+from taskgate.lifecycle.hearing import Hearing, TaskHearer
+from taskgate.lifecycle.task_streams import Origin
+from taskgate.protocol.envelope import Notification
+from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.legacy.downstream import LegacyDownstream
+from unit.admission.live_rules import live
+
+RECORD = new_record()
+
+
+class SlowChanges:
+    """Writes nothing until it may; `writing` counts those who wait for that."""
+
+    def __init__(self) -> None:
+        self.goes_on = asyncio.Event()
+        self.written: list[str] = []
+        self.writing = 0
+        self.most = 0
+
+    async def insist(self, owner: OwnerKey, task: TaskId, choose: Choose) -> None:
+        """See Changes; looks at the record only when the store works."""
+        self.writing += 1
+        self.most = max(self.most, self.writing)
+        try:
+            await self.goes_on.wait()
+        finally:
+            self.writing -= 1
+        # Somebody else was faster, once: it is chosen again.
+        choose(RECORD)
+        event = choose(RECORD)
+        assert isinstance(event, Progressed)
+        self.written.append(event.message)
+
+
+class Streams:
+    """Nobody listens."""
+
+    def speak(self, task: str) -> None:
+        """Nobody wants to know."""
+
+    def fall_silent(self, task: str) -> None:
+        """Nobody wants to know."""
+
+    def tell(self, origin: Origin, message: str) -> bool:
+        return False
+
+
+@pytest.fixture
+def changes(monkeypatch: pytest.MonkeyPatch) -> SlowChanges:
+    monkeypatch.setattr(module, "WRITE_EVERY", timedelta())
+    return SlowChanges()
+
+
+@pytest.fixture
+def hearer(changes: SlowChanges) -> TaskHearer:
+    bounds = Bounds(timedelta(seconds=20), 8)
+    shared = Hearing(changes=changes, streams=Streams(), dialect=LegacyDownstream("1"), live=live(questions=bounds))  # type: ignore[arg-type]
+    return shared.of(RECORD)
+
+
+def progress(done: int) -> Notification:
+    text = f'{{"progressToken":1,"progress":{done},"total":9,"message":"step {done}"}}'
+    told = parse(f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{text}}}'.encode(), max_depth=9)
+    assert isinstance(told, Notification)
+    return told
+
+
+async def test_of_progress_that_could_not_be_written_for_a_while_the_newest_is_written_and_nothing_after_it(
+    changes: SlowChanges, hearer: TaskHearer
+) -> None:
+    for done in range(1, 5):
+        hearer.notice(progress(done))
+        await eventually(lambda: changes.writing)
+    # As long as the store takes, one write waits for it, whatever else is told.
+    assert changes.most == 1
+    changes.goes_on.set()
+    await eventually(lambda: changes.written == ["4/9: step 4"] and not hearer._writing)
+    hearer.notice(progress(5))
+    hearer.notice(progress(3))
+    await eventually(lambda: changes.written == ["4/9: step 4", "5/9: step 5"] and not hearer._writing)
+    hearer.close()
+
+
+async def test_what_is_told_while_one_is_written_is_written_next(changes: SlowChanges, hearer: TaskHearer) -> None:
+    changes.goes_on.set()
+    for done in (1, 2, 3):
+        hearer.notice(progress(done))
+        await eventually(lambda: changes.written)
+    await eventually(lambda: changes.written[-1:] == ["3/9: step 3"] and not hearer._writing)
+    assert changes.written == sorted(changes.written)
+    assert changes.most == 1
+    hearer.close()
+
+
+async def test_nothing_is_written_any_more_when_the_call_is_over(changes: SlowChanges, hearer: TaskHearer) -> None:
+    hearer.notice(progress(1))
+    await eventually(lambda: changes.writing)
+    hearer.close()
+    await eventually(lambda: not changes.writing)
+    hearer.notice(progress(2))
+    changes.goes_on.set()
+    await asyncio.sleep(0)
+    assert (changes.written, changes.most) == ([], 1)

@@ -1,0 +1,126 @@
+"""Signs of life: who gives them, for how long, and what they bring back."""
+
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from helpers.manual_clock import EPOCH, ManualClock
+from helpers.shared_memory import LeasesInMemory
+from taskgate.errors import StoreUnavailable
+from taskgate.lifecycle.heartbeat import Heartbeat
+from taskgate.stores.sharing import Beat, Leases
+from unit.lifecycle.alone import Alone
+from unit.lifecycle.several_runners import RULES
+
+SECOND = timedelta(seconds=1)
+
+
+async def test_a_loop_that_shows_no_life_is_vouched_for_until_a_lease_has_passed_and_not_longer() -> None:
+    one = Alone()
+    one.leasing._show_life()
+    leases = []
+
+    class Noting(LeasesInMemory):
+        async def beat(self, holder: str, held: Any, *, lease: timedelta) -> Any:
+            leases.append(lease)
+            return await super().beat(holder, held, lease=lease)
+
+    noting = Noting(one.store, one.clock)
+    for _ in range(5):
+        assert await one.leasing._beat_apart(noting)
+        one.clock.advance(RULES.heartbeat)
+    assert leases == [15 * SECOND, 15 * SECOND, 10 * SECOND]
+
+
+async def test_signs_of_life_go_on_while_the_loop_of_the_calls_stands_still() -> None:
+    """They are given from a thread of their own."""
+    beaten = threading.Semaphore(0)
+    threads = set()
+
+    async def beat(_: Leases) -> bool:
+        threads.add(threading.current_thread().name)
+        beaten.release()
+        return True
+
+    heartbeat = Heartbeat(Alone().apart, beat, every=timedelta(milliseconds=1))
+    heartbeat.start()
+    for _ in range(5):
+        assert beaten.acquire(timeout=5)
+    await heartbeat.stop()
+    assert threads == {"taskgate-heartbeat"}
+
+
+async def test_signs_of_life_go_on_whatever_goes_wrong_with_one(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("taskgate.lifecycle.heartbeat.RETRY", timedelta(milliseconds=1))
+    one, beaten = Alone(), threading.Semaphore(0)
+
+    async def beat(_: Leases) -> bool:
+        beaten.release()
+        raise ValueError("unforeseen")
+
+    heartbeat = Heartbeat(one.apart, beat, every=timedelta(milliseconds=1))
+    heartbeat.start()
+    for _ in range(3):
+        assert beaten.acquire(timeout=5)
+    await heartbeat.stop()
+    assert one.opened >= 3
+    assert "Signs of life failed" in caplog.text
+
+
+async def test_an_open_lease_keeps_the_stores_time_and_is_given_back_at_the_end() -> None:
+    one = Alone()
+    moment = EPOCH + timedelta(hours=3)
+    one.leases._clock = ManualClock(moment)
+    await one.leasing.open()
+    try:
+        assert one.leasing._clock.now() == moment
+        assert list(one.leases.lives) == ["process-1"]
+    finally:
+        await one.leasing.close()
+        await one.leasing.close()
+    assert one.leases.lives == {}
+
+
+async def test_a_store_that_is_away_keeps_nobody_from_opening(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Alone()
+
+    async def away(*_: Any, **__: Any) -> Any:
+        raise StoreUnavailable("away")
+
+    monkeypatch.setattr(one.leases, "beat", away)
+    await one.leasing.open()
+    assert not one.leasing.may_take_over
+    await one.leasing.close()
+
+
+async def test_a_process_is_heard_until_its_last_sign_of_life_is_a_lease_old() -> None:
+    one = Alone()
+    assert not one.leasing.is_heard
+    await one.leasing.beat()
+    one.clock.advance(RULES.length - SECOND)
+    assert one.leasing.is_heard
+    one.clock.advance(SECOND)
+    assert not one.leasing.is_heard
+    await one.leasing.beat()
+    assert one.leasing.is_heard
+
+
+async def test_a_process_is_not_heard_by_a_store_that_takes_nothing_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not lose what it holds by that."""
+    one = Alone()
+    beat, full = one.leases.beat, True
+
+    async def telling(*arguments: Any, **named: Any) -> Beat:
+        return (await beat(*arguments, **named))._replace(full=full)
+
+    monkeypatch.setattr(one.leases, "beat", telling)
+    await one.leasing.beat()
+    assert not one.leasing.is_heard
+    assert one.leases.lives
+    full = False
+    await one.leasing.beat()
+    assert one.leasing.is_heard

@@ -1,0 +1,207 @@
+"""The questions of a server during a task, on their way to a record that cannot always be written."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from helpers.failing_store import FailingStore
+from helpers.manual_clock import ManualClock
+from helpers.records import OWNER, after, keep, new_record
+from helpers.waiting import eventually
+from taskgate.admission.rules import Bounds
+from taskgate.domain.events import Dispatched, InputAnswered, InputClaimed
+from taskgate.domain.machine import advance
+from taskgate.domain.record import TaskRecord
+from taskgate.errors import StoreUnavailable
+from taskgate.lifecycle import changes as changes_module
+from taskgate.lifecycle import inputs as module
+from taskgate.lifecycle.changes import Changes
+from taskgate.lifecycle.inputs import TaskInputs
+from taskgate.protocol.envelope import Notification
+from taskgate.protocol.legacy.downstream import LegacyDownstream
+from taskgate.protocol.params import Params
+from taskgate.protocol.questions import Question
+from taskgate.stores.open import open_store
+from taskgate.upstream.speaker import Speaker
+from unit.lifecycle.facts import Facts
+
+ANSWER = '{"result":{"action":"accept"}}'
+
+
+class Asked:
+    """A question of a server; see ServerQuestion. `replies` is what the server was told."""
+
+    def __init__(self, size: int = 0) -> None:
+        self.key = None
+        self.question = Question("elicitation/create", Params('{"message":"' + "x" * size + '"}'))
+        self.replies: list[str] = []
+        self.forgets: list[Callable[[], None]] = []
+
+    @property
+    def is_open(self) -> bool:
+        return not self.replies
+
+    def answer(self, answer: str, speaker: Speaker | None = None) -> None:
+        if not self.replies:
+            self.replies.append(answer)
+
+    def refuse(self) -> None:
+        self.answer("refused")
+
+    def tell(self, notification: Notification) -> None:
+        """Nothing is told here."""
+
+    def when_withdrawn(self, forget: Callable[[], None]) -> None:
+        self.forgets.append(forget)
+
+
+class SecretiveStore(FailingStore):
+    """A store that, while `hides`, writes and says that it could not."""
+
+    hides = False
+
+    def __getattr__(self, name: str) -> Any:
+        operation = super().__getattr__(name)
+        if name != "swap":
+            return operation
+
+        async def swap(*args: Any, **kwargs: Any) -> Any:
+            written = await operation(*args, **kwargs)
+            if self.hides:
+                self.failing = {"load"}
+                raise StoreUnavailable("as the test wants")
+            return written
+
+        return swap
+
+
+class World:
+    """A task that runs, and what its server asks."""
+
+    def __init__(self, store: SecretiveStore, record: TaskRecord) -> None:
+        self.store, self.record, self.clock = store, record, ManualClock()
+        self.changes = Changes(store=store, audit=Facts(), clock=self.clock)
+
+    def inputs(self, wait: float = 20, outstanding: int = 8) -> TaskInputs:
+        bounds = Bounds(timedelta(seconds=wait), outstanding)
+        dialect = LegacyDownstream("1")
+        return TaskInputs(OWNER, self.record.id, changes=self.changes, dialect=dialect, bounds=bounds)
+
+    async def now(self) -> TaskRecord:
+        found = await self.store.load(OWNER, self.record.id, now=self.clock.now())
+        assert isinstance(found, TaskRecord)
+        return found
+
+    async def answer(self, key: str) -> TaskRecord:
+        """What the record is once its host has answered."""
+        record = await self.now()
+        answered = advance(record, InputAnswered(key=key, response=ANSWER), self.clock.now())
+        assert await self.store.swap(answered, expected=record.revision)
+        return answered
+
+
+async def idle(inputs: TaskInputs) -> None:
+    """Wait until nothing is written any more."""
+    await eventually(lambda: not inputs._background._running)
+
+
+@pytest.fixture
+async def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(changes_module, "RETRY_FIRST", 0.001)
+    monkeypatch.setattr(changes_module, "RETRY_MOST", 0.001)
+    store = SecretiveStore(await open_store("memory", None))
+    record = after(new_record(), Dispatched())
+    await keep(store, record)
+    return World(store, record)
+
+
+async def test_a_question_whose_time_was_up_before_it_could_be_written_is_never_written(world: World) -> None:
+    inputs, asked = world.inputs(wait=0.02), Asked()
+    world.store.failing = {"swap"}
+    inputs.ask(asked)
+    await eventually(lambda: asked.replies)
+    world.store.failing = set()
+    await idle(inputs)
+    assert asked.replies == ["refused"]
+    assert (await world.now()).revision == world.record.revision
+    assert len(inputs._slots) == 0
+
+
+async def test_a_question_that_was_written_though_the_store_could_not_tell_is_there_once_and_can_be_answered(
+    world: World,
+) -> None:
+    inputs, asked = world.inputs(), Asked()
+    world.store.hides = True
+    inputs.ask(asked)
+    await eventually(lambda: "load" in world.store.refused)
+    world.store.hides, world.store.failing = False, set()
+    await idle(inputs)
+    [request] = (await world.now()).inputs
+    assert asked.forgets
+    inputs.obey(await world.answer(request.key), None)
+    assert asked.replies == [ANSWER]
+    await idle(inputs)
+    assert (await world.now()).answers == {}
+    assert len(inputs._slots) == 0
+
+
+async def test_a_question_whose_time_was_up_before_it_could_be_seen_to_be_written_is_withdrawn(world: World) -> None:
+    inputs, asked = world.inputs(wait=0.02), Asked()
+    world.store.hides = True
+    inputs.ask(asked)
+    await eventually(lambda: asked.replies)
+    world.store.hides, world.store.failing = False, set()
+    await idle(inputs)
+    assert asked.replies == ["refused"]
+    record = await world.now()
+    assert (record.inputs, record.status.value) == ((), "working")
+    assert len(inputs._slots) == 0
+
+
+async def test_a_question_of_a_task_that_has_ended_is_refused_at_once(world: World) -> None:
+    inputs, asked = world.inputs(), Asked()
+    world.record = new_record()
+    inputs = world.inputs()
+    inputs.ask(asked)
+    await eventually(lambda: asked.replies == ["refused"])
+    await idle(inputs)
+    assert len(inputs._slots) == 0
+
+
+async def test_questions_that_are_too_many_or_too_large_together_are_refused_and_take_no_place(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_QUESTION", 1000)
+    inputs = world.inputs(outstanding=2)
+    large, other, small, third = Asked(600), Asked(600), Asked(), Asked()
+    for asked in (large, other, small, third):
+        inputs.ask(asked)
+    assert [asked.replies for asked in (large, other, small, third)] == [[], ["refused"], [], ["refused"]]
+    await idle(inputs)
+    assert [request.key for request in (await world.now()).inputs] == ["input-1", "input-2"]
+    for forget in large.forgets:
+        forget()
+    inputs.ask(other := Asked(600))
+    await idle(inputs)
+    assert other.is_open
+    inputs.close()
+    assert len(inputs._slots) == 0
+
+
+async def test_a_question_is_free_whose_stream_went_with_its_process(world: World) -> None:
+    """And not one that another stream has meanwhile."""
+    inputs = world.inputs()
+    inputs.ask(Asked())
+    await idle(inputs)
+    asked = await world.now()
+    claimed = advance(asked, InputClaimed(key="input-1", stream="there/1"), world.clock.now())
+    assert await world.store.swap(claimed, expected=asked.revision)
+    inputs.free("input-1", "there/2")
+    await idle(inputs)
+    assert await world.now() == claimed
+    inputs.free("input-1", "there/1")
+    await idle(inputs)
+    assert (await world.now()).inputs[0].claimed_by is None
+    inputs.close()

@@ -1,0 +1,138 @@
+"""What a replica meets when it comes back to what it held, or hears late of what became of it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from helpers.manual_clock import EPOCH
+from helpers.records import after, new_lease, new_record
+from taskgate.domain.events import Progressed
+from taskgate.domain.record import TaskRecord, TaskStatus
+from taskgate.lifecycle.leasing import _Sign
+from taskgate.lifecycle.runs import Run
+from taskgate.stores.sharing import Beat
+from taskgate.telemetry.audit import LeaseLost
+from unit.lifecycle.alone import Alone
+from unit.lifecycle.gated import Replica
+from unit.lifecycle.several_runners import RULES, World
+
+
+@pytest.fixture
+async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    """Three replicas that have been there for a while."""
+    world = World(Random(0))
+    monkeypatch.setattr(asyncio, "sleep", world.gates.sleep)
+    for _ in range(3):
+        await world.tick()
+    yield world
+    await world.close()
+
+
+def lost(replica: Replica) -> int:
+    return sum(isinstance(fact, LeaseLost) for fact in replica.facts.all)
+
+
+async def met_again(world: World, replica: Replica, record: TaskRecord) -> None:
+    """Its own round takes over what it runs itself: the lease lapsed, and nobody else was there."""
+    world.clock.advance(RULES.length)
+    now = world.clock.now()
+    (lapsed,) = await world.store.lapsed(holder=replica.name, until=now + RULES.length, now=now, limit=9)
+    assert lapsed.id == record.id
+    replica.begin(lambda: replica.runner.recover(lapsed, replica.place.mount))
+    await world.rest()
+
+
+async def test_a_call_that_its_own_process_meets_goes_on(world: World) -> None:
+    first = world.replicas[0]
+    record = world.create(first)
+    await world.rest()
+    await met_again(world, first, record)
+    assert lost(first) == 0
+    world.answer()
+    await world.rest()
+    assert (world.head(record).status, sum(world.server.sent.values())) == (TaskStatus.COMPLETED, 1)
+
+
+async def test_one_that_another_had_meanwhile_is_given_up_and_ended(world: World) -> None:
+    """Whoever wrote: what that may have been is not known, and the call may have been sent twice otherwise."""
+    first = world.replicas[0]
+    record = world.create(first)
+    await world.rest()
+    head = world.head(record)
+    assert await world.store.swap(after(head, Progressed(message="1/2")), expected=head.revision)
+    await met_again(world, first, record)
+    assert (lost(first), world.server.open) == (1, [])
+    assert world.head(record).status is TaskStatus.FAILED
+
+
+async def test_a_call_that_runs_elsewhere_again_is_given_up_here(world: World) -> None:
+    first = world.replicas[0]
+    record = world.create(first, reruns=1)
+    await world.rest()
+    first.stopped = True
+    while sum(world.server.sent.values()) < 2:
+        await world.tick()
+    assert len(world.server.open) == 2
+    first.stopped = False
+    world.beat(first)
+    await world.rest()
+    assert (lost(first), len(world.server.open)) == (1, 1)
+    world.answer()
+    await world.rest()
+    assert world.head(record).status is TaskStatus.COMPLETED
+
+
+async def test_a_call_does_not_leave_whose_mark_took_longer_to_be_answered_than_a_lease(world: World) -> None:
+    first = world.replicas[0]
+    record = world.create(first)
+    while not world.acknowledged or not world.head(record).dispatched:
+        await world.step()
+    first.stopped = True
+    world.clock.advance(RULES.length)
+    first.stopped = False
+    await world.rest()
+    assert world.server.sent == {}
+    while not world.head(record).status.is_terminal:
+        await world.tick()
+    assert world.head(record).status is TaskStatus.FAILED
+
+
+async def test_a_task_that_was_forgotten_is_put_back_as_soon_as_news_may_have_been_missed(world: World) -> None:
+    first = world.replicas[0]
+    first.open()
+    record = world.create(first)
+    await world.rest()
+    world.go_back()
+    await world.rest()
+    assert not world.head(record).status.is_terminal
+    assert len(world.server.open) == 1
+
+
+async def test_who_finds_that_the_store_forgot_takes_nothing_over_for_a_while(world: World) -> None:
+    """Others may not have found it out yet, and what the store says of their leases is old."""
+    first = world.replicas[0]
+    world.create(first)
+    await world.rest()
+    assert first.leasing.may_take_over
+    world.go_back()
+    world.beat(first)
+    await world.rest()
+    assert not first.leasing.may_take_over
+
+
+@pytest.mark.parametrize(("asked", "is_lost"), [(0.0, False), (2.0, True)])
+def test_a_task_that_was_taken_again_since_is_not_the_one_that_was_lost(asked: float, is_lost: bool) -> None:
+    one = Alone()
+    record = new_record(lease=new_lease())
+    one.clock.advance(RULES.heartbeat / 5)
+    hearer: Any = SimpleNamespace(leave=lambda: False)
+    run = Run(record, hearer)
+    one.leasing.begin(run, record)
+    nothing: frozenset[str] = frozenset()
+    said = Beat(EPOCH, ended=nothing, lost=frozenset({record.id}), behind=nothing, alive=nothing, before=None)
+    one.leasing._hear(said, _Sign({record.id: 0}, asked, RULES.length, None), asked)
+    assert run.is_lost is is_lost

@@ -1,0 +1,195 @@
+"""Ten thousand callers leave as much behind in memory as a thousand, in each place that remembers callers."""
+
+import asyncio
+import gc
+import tracemalloc
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from itertools import count
+from typing import Any, cast
+
+import pytest
+
+from helpers.manual_clock import ManualClock
+from helpers.waiting import bounded, eventually
+from requirements import covers
+from taskgate.admission import standing
+from taskgate.admission.penalties import Penalties
+from taskgate.admission.standing import Standings
+from taskgate.admission.streams import OpenStreams
+from taskgate.admission.suspicions import Suspicions
+from taskgate.auth.context import AuthContext
+from taskgate.domain.fairness import FairPermits
+from taskgate.domain.gcra import RateLimit
+from taskgate.domain.rates import Demand, RatePolicy, Scope
+from taskgate.gateway.denied_extensions import DeniedExtensions
+from taskgate.gateway.modern import lines
+from taskgate.gateway.modern.lines import Lines
+from taskgate.stores.rates import MemoryRateStore
+from taskgate.telemetry import visit
+from taskgate.telemetry.metrics import contexts
+from taskgate.telemetry.metrics.contexts import Contexts
+from taskgate.upstream.credentials.grants import Granted
+from taskgate.upstream.credentials.tokens import Tokens
+from taskgate.upstream.speaker import Speaker
+from unit.admission.live_rules import live
+from unit.auth.identities import identity
+from unit.gateway.modern.test_lines import Server, mount, peer
+from unit.lifecycle.facts import Facts
+
+FEW, MANY, KEPT = 1_000, 10_000, 500
+SLACK = 48 * 1024
+"""Bytes: tables grow in leaps, and others allocate, too. A caller's entry takes some hundred."""
+
+Visit = Callable[[int], None]
+
+
+def rates(_: pytest.MonkeyPatch) -> Visit:
+    store, limit = MemoryRateStore(KEPT), RateLimit(every=0.1, burst=3)
+    policy = RatePolicy(name="calls", scope=Scope.CONTEXT, limit=limit)
+    return lambda n: cast("None", store.take((Demand(f"calls\ncaller {n}", limit, 1, policy),), now=n / 100))
+
+
+def penalties(_: pytest.MonkeyPatch) -> Visit:
+    box = Penalties(threshold=2, size=KEPT)
+
+    def visited(n: int) -> None:
+        for _ in range(1 + n % 4):
+            box.failed(f"caller {n}", n / 100)
+
+    return visited
+
+
+def suspicions(_: pytest.MonkeyPatch) -> Visit:
+    told = Suspicions(cast("Any", Nobody()), ManualClock(), size=KEPT)
+    return lambda n: told.raise_once("enumeration", f"caller {n}", "reports")
+
+
+def standings(patch: pytest.MonkeyPatch) -> Visit:
+    patch.setattr(standing, "_REMEMBERED", KEPT)
+    known = Standings(live())
+    return lambda n: cast("None", known.of(AuthContext(key="one", identity=identity(tenant=f"tenant {n}"))))
+
+
+def saturated(patch: pytest.MonkeyPatch) -> Visit:
+    patch.setattr(contexts, "MOST", KEPT)
+    counted = Contexts(ManualClock())
+
+    def visited(n: int) -> None:
+        here = visit.Visit("id", "192.0.2.7", "POST", "/m")
+        here.caller = AuthContext(key=f"caller {n}")
+        with visit.within(here):
+            counted.asked()
+
+    return visited
+
+
+def permits(_: pytest.MonkeyPatch) -> Visit:
+    shared: FairPermits[str] = FairPermits(8, 64, share=2, kept=1)
+
+    def visited(n: int) -> None:
+        context = f"caller {n}"
+        assert shared.acquire(context)
+        assert shared.enqueue(context, context)
+        shared.withdraw(context)
+        shared.release(context)
+
+    return visited
+
+
+def streams(_: pytest.MonkeyPatch) -> Visit:
+    open_ones = OpenStreams(live=live(), audit=Facts())
+
+    def visited(n: int) -> None:
+        with open_ones.one(AuthContext(key=f"caller {n}")), open_ones.wait(AuthContext(key=f"caller {n}")):
+            pass
+
+    return visited
+
+
+class Nobody:
+    """Hears facts, and keeps none."""
+
+    def record(self, fact: object) -> None:
+        pass
+
+
+@pytest.fixture
+def traced() -> Iterator[None]:
+    """Allocations are traced."""
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+
+
+def traced_bytes() -> int:
+    gc.collect()
+    return tracemalloc.get_traced_memory()[0]
+
+
+@covers("T45")
+@pytest.mark.usefixtures("traced")
+@pytest.mark.parametrize("place", [rates, penalties, suspicions, standings, saturated, permits, streams])
+def test_callers_are_remembered_in_no_more_memory_for_ten_times_as_many(
+    place: Callable[[pytest.MonkeyPatch], Visit], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visited, number = place(monkeypatch), count()
+    for _ in range(FEW):
+        visited(next(number))
+    before = traced_bytes()
+    for _ in range(MANY - FEW):
+        visited(next(number))
+    assert traced_bytes() - before < SLACK
+
+
+@covers("T45")
+async def test_tokens_of_callers_are_kept_of_those_who_came_last() -> None:
+    async def ask(speaker: Speaker) -> Granted:
+        return Granted(speaker.context, 3600.0)
+
+    tokens = Tokens(ask, clock=ManualClock(), most=KEPT)
+    asked = 0
+
+    async def visited(n: int) -> None:
+        nonlocal asked
+        asked += 1
+        assert await tokens.get(f"caller {n}", Speaker(context=f"token {n}")) == f"token {n}"
+
+    tracemalloc.start()
+    try:
+        for n in range(FEW):
+            await visited(n)
+        before = traced_bytes()
+        for n in range(FEW, MANY):
+            await visited(n)
+        assert traced_bytes() - before < SLACK
+    finally:
+        tracemalloc.stop()
+    await tokens.close()
+
+
+@covers("T45")
+async def test_lines_of_callers_are_kept_of_those_who_came_last_and_of_those_who_use_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lines, "MOST_OWNERS", KEPT)
+    server = Server()
+    server.gate.set()
+    there, all_lines = (
+        mount(server),
+        Lines(clock=ManualClock(), idle=timedelta(minutes=10), denied=DeniedExtensions(Facts())),
+    )
+
+    def still_open() -> int:
+        return sum(not session.closed for session in server.sessions)
+
+    busy = all_lines.take(there, AuthContext(key="busy"), peer())
+    with busy:
+        for n in range(2_000):
+            with all_lines.take(there, AuthContext(key=f"caller {n}"), peer()):
+                await asyncio.sleep(0)
+        await eventually(lambda: still_open() == KEPT)
+        assert all_lines.take(there, AuthContext(key="busy"), peer()) is busy
+    async with bounded():
+        await all_lines.close()
+    assert still_open() == 0

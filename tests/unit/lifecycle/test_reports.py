@@ -1,0 +1,189 @@
+"""What is told of a change of a record: where it moved, what it was asked, and what became of each question."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from helpers.manual_clock import EPOCH
+from helpers.records import new_input, new_record
+from taskgate.domain.events import (
+    AnswerForwarded,
+    CallFaulted,
+    CallSucceeded,
+    CancelRequested,
+    Dispatched,
+    InputAnswered,
+    InputClaimed,
+    InputKept,
+    InputRequested,
+    InputWithdrawn,
+    Progressed,
+    ResultRetrieved,
+    Settled,
+    TaskEvent,
+)
+from taskgate.domain.machine import advance
+from taskgate.domain.record import FaultReason, TaskRecord, TaskStatus
+from taskgate.lifecycle.reports import report, report_unanswered
+from taskgate.telemetry.audit import InputAsked, InputSettled, InputWaited, TaskMoved
+from unit.lifecycle.facts import Facts
+
+SECOND = timedelta(seconds=1)
+WORKING, INPUT_REQUIRED = TaskStatus.WORKING, TaskStatus.INPUT_REQUIRED
+ACCEPTED = '{"result":{"action":"accept","content":{}}}'
+DECLINED = '{"result":{"action":"decline"}}'
+DONE = CallSucceeded(result="{}", tool_error=False)
+
+
+def told(record: TaskRecord, event: TaskEvent, at: float = 9) -> tuple[TaskRecord, list[Any]]:
+    """The record after an event, and what is told of it."""
+    facts, after = Facts(), advance(record, event, EPOCH + at * SECOND)
+    report(facts, record, event, after)
+    return after, facts.all
+
+
+def asked(*methods: str, at: float = 1, **changes: Any) -> TaskRecord:
+    """A task that was asked these, all at once."""
+    record = new_record(**{"dispatched": True, **changes})
+    for method in methods or ("elicitation/create",):
+        record, _ = told(record, InputRequested(request=new_input(record.next_input_key, method=method)), at)
+    return record
+
+
+# --- moves -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("event", "status"),
+    [
+        (DONE, TaskStatus.COMPLETED),
+        (CallFaulted(error="{}", reason=FaultReason.CLOSED, message="no"), TaskStatus.FAILED),
+        (CancelRequested(), TaskStatus.CANCELLED),
+    ],
+)
+def test_a_move_is_told_with_the_record_after_it(event: TaskEvent, status: TaskStatus) -> None:
+    after, facts = told(new_record(), event)
+    assert (facts, after.status) == ([TaskMoved(after, WORKING)], status)
+
+
+@pytest.mark.parametrize("event", [Dispatched(), Progressed(message="1/2")])
+def test_what_moves_nothing_is_not_told(event: TaskEvent) -> None:
+    assert told(new_record(), event)[1] == []
+
+
+def test_that_an_outcome_was_retrieved_is_no_change_to_tell_of() -> None:
+    assert told(told(new_record(), DONE)[0], ResultRetrieved())[1] == []
+
+
+# --- questions -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    [("elicitation/create", "elicitation"), ("sampling/createMessage", "sampling"), ("roots/list", "roots")],
+)
+def test_a_question_is_told_by_its_kind_and_the_first_one_moves_the_task(method: str, kind: str) -> None:
+    after, facts = told(new_record(), InputRequested(request=new_input("input-1", method=method)))
+    assert facts == [TaskMoved(after, WORKING), InputAsked(after, "input-1", kind)]
+    again, facts = told(after, InputRequested(request=new_input("input-2", method=method)))
+    assert facts == [InputAsked(again, "input-2", kind)]
+
+
+@pytest.mark.parametrize(
+    ("event", "outcome"),
+    [
+        (InputAnswered(key="input-1", response=ACCEPTED), "answered"),
+        (InputAnswered(key="input-1", response=DECLINED), "declined"),
+        (InputAnswered(key="input-1", response='{"error":{"code":-1,"message":"no"}}'), "declined"),
+        (InputWithdrawn(key="input-1"), "superseded"),
+        (InputWithdrawn(key="input-1", settled=Settled.EXPIRED), "expired"),
+        (InputWithdrawn(key="input-1", settled=Settled.ANSWERED), "answered"),
+    ],
+)
+def test_a_question_is_settled_once_and_the_others_stay_as_they_are(event: TaskEvent, outcome: str) -> None:
+    record = asked("elicitation/create", "roots/list")
+    after, facts = told(record, event)
+    assert facts == [InputSettled(after, "input-1", "elicitation", outcome)]
+
+
+@pytest.mark.parametrize("event", [DONE, CancelRequested(), Dispatched()])
+def test_nobody_needs_an_answer_once_the_call_is_over_or_made_again(event: TaskEvent) -> None:
+    after, facts = told(asked("elicitation/create", "roots/list", reruns=1), event)
+    assert facts == [
+        TaskMoved(after, INPUT_REQUIRED),
+        InputWaited(after, 8 * SECOND),
+        InputSettled(after, "input-1", "elicitation", "superseded"),
+        InputSettled(after, "input-2", "roots", "superseded"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        InputClaimed(key="input-1", stream="s"),
+        InputKept(key="input-1", response="{}", kept_as="theirs"),
+        Progressed(message="still"),
+    ],
+)
+def test_a_question_that_is_only_on_its_way_is_not_settled(event: TaskEvent) -> None:
+    assert told(asked(), event)[1] == []
+
+
+def test_what_a_server_asks_about_tasks_of_its_host_is_no_question_to_anybody() -> None:
+    record = asked("elicitation/create", "tasks/result")
+    after, facts = told(record, CancelRequested())
+    assert [fact for fact in facts if isinstance(fact, InputSettled)] == [
+        InputSettled(after, "input-1", "elicitation", "superseded")
+    ]
+    assert told(record, InputRequested(request=new_input("input-3", method="tasks/get")))[1] == []
+
+
+# --- how long a host let a task wait ---------------------------------------------------------------------------------
+
+
+def test_a_wait_is_from_the_first_question_to_the_last_answer() -> None:
+    record = asked("elicitation/create", "elicitation/create", at=1)
+    record, facts = told(record, InputAnswered(key="input-1", response=ACCEPTED), at=5)
+    assert not any(isinstance(fact, InputWaited) for fact in facts)
+    record, facts = told(record, InputAnswered(key="input-2", response=ACCEPTED), at=7)
+    assert [fact for fact in facts if isinstance(fact, InputWaited)] == [InputWaited(record, 6 * SECOND)]
+    record, facts = told(record, AnswerForwarded(key="input-1"), at=8)
+    assert facts == []
+
+
+def test_each_wait_is_told_by_itself() -> None:
+    record = asked(at=1)
+    record, _ = told(record, InputAnswered(key="input-1", response=ACCEPTED), at=2)
+    record, _ = told(record, InputRequested(request=new_input("input-2")), at=10)
+    record, facts = told(record, DONE, at=13)
+    assert InputWaited(record, 3 * SECOND) in facts
+
+
+def test_a_clock_that_went_back_makes_no_wait_shorter_than_nothing() -> None:
+    record, facts = told(asked(at=5), InputAnswered(key="input-1", response=ACCEPTED), at=-5)
+    assert InputWaited(record, timedelta()) in facts
+
+
+def test_a_record_of_an_earlier_version_that_waits_does_not_say_since_when() -> None:
+    record = new_record(status=INPUT_REQUIRED, inputs=(new_input(),), inputs_made=1)
+    after, facts = told(record, InputAnswered(key="input-1", response=ACCEPTED))
+    assert facts == [TaskMoved(after, INPUT_REQUIRED), InputSettled(after, "input-1", "elicitation", "answered")]
+
+
+# --- tasks that expire -----------------------------------------------------------------------------------------------
+
+
+def test_what_nobody_answered_while_a_task_lived_expires_with_it() -> None:
+    facts, record = Facts(), asked("elicitation/create", "tasks/get", at=60)
+    report_unanswered(facts, record)
+    assert facts.all == [
+        InputWaited(record, record.ttl - 60 * SECOND),
+        InputSettled(record, "input-1", "elicitation", "expired"),
+    ]
+
+
+def test_of_a_task_that_was_asked_nothing_nothing_is_told_when_it_expires() -> None:
+    facts = Facts()
+    report_unanswered(facts, new_record())
+    assert facts.all == []

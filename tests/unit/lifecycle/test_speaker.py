@@ -1,0 +1,31 @@
+"""What servers may be told of a caller."""
+
+from datetime import UTC, datetime
+
+from taskgate.admission.callers import speaker
+from taskgate.auth.context import ANONYMOUS, AuthContext, Identity
+from taskgate.upstream.speaker import Speaker
+
+EXPIRY = datetime(2026, 1, 2, tzinfo=UTC)
+ALICE = Identity(
+    issuer_name="corp",
+    issuer="https://idp.example.com/",
+    subject="alice",
+    client_id="desk",
+    tenant="acme",
+    scopes=frozenset({"read"}),
+    expires_at=EXPIRY,
+    claims={"email": "alice@example.com"},
+)
+
+
+def test_a_caller_is_told_by_context_and_subject_and_their_token_kept_with_its_bounds() -> None:
+    told = speaker(AuthContext(key="key", earlier="old", identity=ALICE, token="a token"))
+    assert told == Speaker(
+        context="key", subject="alice", client="desk", token="a token", scopes=frozenset({"read"}), good_until=EXPIRY
+    )
+    assert "a token" not in repr(told)
+
+
+def test_of_anybody_there_is_only_the_one_context_to_tell() -> None:
+    assert speaker(ANONYMOUS) == Speaker(context="anonymous")

@@ -1,0 +1,85 @@
+"""Slots and places in the queue that are given back as soon as nobody needs them, whatever the store does meanwhile."""
+
+import asyncio
+from typing import Any
+
+from helpers.failing_store import FailingStore
+from helpers.records import after
+from helpers.waiting import bounded, eventually
+from taskgate.admission.bulkhead import Ticket
+from taskgate.domain.events import CancelRequested
+from taskgate.domain.record import TaskRecord, TaskStatus
+from taskgate.stores.open import open_store
+from unit.lifecycle.turning import House, house, slot
+
+__all__ = ["house", "slot"]
+
+
+async def test_a_call_that_is_over_holds_no_slot_while_its_end_cannot_be_written() -> None:
+    """Decision 20: what needs no task still passes while the store is away, and so must come to its turn."""
+    store = FailingStore(await open_store("memory", None))
+    house = House(store)  # type: ignore[arg-type]
+    house.runner.open()
+    record = await house.start()
+    await eventually(lambda: house.server.called)
+    store.failing = {"load", "swap"}
+    house.server.answer.set_result("{}")
+    await eventually(lambda: house.bulkhead.in_use == 0)
+    assert house.bulkhead.ask("b").granted
+    store.failing = set()
+    assert (await house.ended(record)).status is TaskStatus.COMPLETED
+    await house.runner.stop()
+    assert house.bulkhead.in_use == 1
+
+
+async def test_a_call_that_cannot_be_marked_holds_no_slot_while_its_end_cannot_be_written() -> None:
+    store = FailingStore(await open_store("memory", None))
+    house = House(store)  # type: ignore[arg-type]
+    house.runner.open()
+    waiting = house.bulkhead.ask("b")
+    record = await house.start()
+    store.failing = {"load", "swap"}
+    waiting.close()
+    await eventually(lambda: "load" in store.refused and house.bulkhead.in_use == 0)
+    store.failing = set()
+    assert (await house.ended(record)).status is TaskStatus.FAILED
+    assert house.server.called == []
+    await house.runner.stop()
+
+
+class Racing:
+    """Hands everything to `inner`; right before a place is written, somebody else cancels the task."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.armed = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def swap(self, record: TaskRecord, *, expected: int) -> bool:
+        if self.armed and (record.status_message or "").startswith("Queued"):
+            self.armed = False
+            found = await self._inner.load(record.owner, record.id, now=record.updated_at)
+            assert await self._inner.swap(after(found, CancelRequested()), expected=expected)
+            for _ in range(20):
+                # Its news comes before the store says that the place was not written.
+                await asyncio.sleep(0)
+        return await self._inner.swap(record, expected=expected)  # type: ignore[no-any-return]
+
+
+async def test_one_that_is_cancelled_in_the_moment_in_which_its_place_is_told_leaves_the_queue(
+    house: House, slot: Ticket
+) -> None:
+    """The cancel has the revision that the place was to have, so its news could be taken for our own."""
+    race = Racing(house.store)
+    house.runner._courses._departures._changes._store = race  # type: ignore[assignment]
+    first, second = await house.start(), await house.start()
+    race.armed = True
+    assert await house.store.swap(after(first, CancelRequested()), expected=first.revision)
+    await eventually(lambda: not race.armed)
+    async with bounded():
+        await house.runner.idle()
+    assert (await house.now(second)).status is TaskStatus.CANCELLED
+    assert house.bulkhead.queued == 0
+    assert house.server.called == []

@@ -1,0 +1,249 @@
+"""Whose the making of a task is, and its call: of the request that began them, though it is long over."""
+
+import asyncio
+import gc
+import weakref
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from helpers.failing_store import HoldingStore
+from helpers.records import after, new_record
+from helpers.waiting import bounded, eventually
+from taskgate.auth.context import AuthContext
+from taskgate.domain.events import Dispatched
+from taskgate.domain.record import TaskRecord
+from taskgate.gateway.modern.flights import Flight
+from taskgate.protocol.envelope import Message
+from taskgate.protocol.jsonrpc import parse
+from taskgate.stores.open import open_store
+from taskgate.telemetry.audit import Fact, TaskCreated
+from taskgate.telemetry.visit import Visit, current, within
+from unit.admission.joining_desk import call
+from unit.admission.live_rules import rules
+from unit.gateway.modern.test_flights import Errand
+from unit.lifecycle import test_task_service as making
+from unit.lifecycle import turning
+
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+def visiting(mount: str = "reports", trace: str | None = None) -> Visit:
+    """A request that is being answered."""
+    visit = Visit("v", "address", "POST", "/mcp")
+    visit.mount, visit.caller = mount, AuthContext(key="me")
+    visit.message = message()
+    span: Any = None if trace is None else SimpleNamespace(traceparent=trace)
+    visit.span = span
+    return visit
+
+
+def message() -> Message:
+    found = parse(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"build_report"}}', max_depth=9)
+    assert not isinstance(found, list)
+    return found
+
+
+class Overheard:
+    """An audit that remembers in whose visit it was told of what."""
+
+    def __init__(self) -> None:
+        self.all: list[tuple[type[Fact], Visit | None]] = []
+
+    def record(self, fact: Fact) -> None:
+        self.all.append((type(fact), current()))
+
+    def of(self, kind: type[Any]) -> list[Visit | None]:
+        return [visit for told, visit in self.all if told is kind]
+
+
+# --- making one ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[making.House]:
+    service = making.House(HoldingStore(await open_store("memory", None)))
+    yield service
+    await service.joining.close()
+
+
+async def test_a_request_names_the_task_that_it_made_and_the_task_its_trace(service: making.House) -> None:
+    visit = visiting(trace=TRACE)
+    with within(visit):
+        record = await service.create()
+    assert (visit.task, record.trace) == (record.id, TRACE)
+    kept = await service.store.load(record.owner, record.id, now=service.clock.now())
+    assert kept.trace == TRACE
+
+
+async def test_a_call_that_left_and_becomes_a_task_is_named_too(service: making.House) -> None:
+    visit, underway = visiting(trace=TRACE), making.Underway()
+    with within(visit):
+        record = await service.tasks.promote(making.CALLER, service.place, call(), underway)  # type: ignore[arg-type]
+    assert (visit.task, record.trace) == (record.id, TRACE)
+
+
+@pytest.mark.parametrize("visit", [None, visiting()], ids=["no visit", "no span"])
+async def test_without_a_trace_there_is_none_to_keep(service: making.House, visit: Visit | None) -> None:
+    with within(visit):
+        assert (await service.create()).trace is None
+
+
+async def test_who_is_given_an_earlier_task_made_none(service: making.House) -> None:
+    first, second = visiting(), visiting()
+    with within(first):
+        record = await service.create(call(key="k"))
+    with within(second):
+        assert (await service.create(call(key="k"))).id == record.id
+    assert (first.task, second.task) == (record.id, None)
+
+
+async def test_a_task_that_equal_calls_share_is_made_by_the_first_of_them(service: making.House) -> None:
+    """Though the second waits for it as well, and the first may leave meanwhile."""
+    service.live.now = rules(policy=service.policy(join_retries=making.timedelta(seconds=30)))
+    told, first, second = Overheard(), visiting(trace=TRACE), visiting()
+    service.tasks._audit = told
+
+    async def create(visit: Visit) -> TaskRecord:
+        with within(visit):
+            return await service.create()
+
+    with service.store.holding("insert") as inserting:
+        creating = [asyncio.create_task(create(first))]
+        async with bounded():
+            await inserting.wait()
+        creating.append(asyncio.create_task(create(second)))
+        await asyncio.sleep(0)
+    async with bounded():
+        one, other = await asyncio.gather(*creating)
+    assert one.id == other.id
+    assert told.of(TaskCreated) == [first]
+    assert (first.task, second.task, one.trace) == (one.id, None, TRACE)
+
+
+# --- running one -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def house(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[turning.House]:
+    monkeypatch.setattr(turning.turns, "MOVED_EVERY", 0.0)
+    house = turning.House(await open_store("memory", None))
+    house.runner.open()
+    yield house
+    await house.runner.stop()
+
+
+def met(house: turning.House) -> list[Visit | None]:
+    """The visits in which the server is called from now on."""
+    visits: list[Visit | None] = []
+    run = house.server.run
+
+    async def watched(*args: Any, **kwargs: Any) -> Any:
+        visits.append(current())
+        return await run(*args, **kwargs)
+
+    house.server.run = watched  # type: ignore[method-assign]
+    return visits
+
+
+async def test_the_call_of_a_task_runs_behind_the_request_that_made_it(house: turning.House) -> None:
+    visits, visit = met(house), visiting(trace=TRACE)
+    with within(visit):
+        record = await house.start()
+    house.server.answer.set_result("{}")
+    await house.ended(record)
+    (behind,) = visits
+    assert behind is not None
+    assert (behind.id, behind.caller, behind.span, behind.mount) == ("v", visit.caller, visit.span, "reports")
+    assert (behind.background, behind.task, behind.message) == (True, record.id, None)
+    assert visit.background is False
+
+
+class Large:
+    """What stands for a message of megabytes."""
+
+
+async def test_the_call_of_a_task_does_not_keep_the_message_of_its_request(house: turning.House) -> None:
+    """Which may have megabytes, while the call may last for hours."""
+    visit, large = visiting(), Large()
+    visit.message, gone = large, weakref.ref(large)  # type: ignore[assignment]
+    with within(visit):
+        record = await house.start()
+    await eventually(lambda: house.server.called)
+    del visit, large
+    gc.collect()
+    assert gone() is None
+    house.server.answer.set_result("{}")
+    await house.ended(record)
+
+
+async def test_the_call_of_an_earlier_process_runs_in_a_visit_of_its_own(house: turning.House) -> None:
+    visits = met(house)
+    record = await house.recover(new_record(trace=TRACE))
+    house.server.answer.set_result("{}")
+    await house.ended(record)
+    (visit,) = visits
+    assert visit is not None
+    assert (visit.id, visit.address, visit.caller, visit.message) == ("", "", None, None)
+    assert (visit.mount, visit.task, visit.background) == ("reports", record.id, True)
+    assert visit.span is not None
+    assert visit.span.traceparent == TRACE
+
+
+async def test_what_was_not_traced_has_no_span_to_point_at_later(house: turning.House) -> None:
+    visits = met(house)
+    record = await house.recover(after(new_record(reruns=1), Dispatched()))
+    house.server.answer.set_result("{}")
+    await house.ended(record)
+    assert [visit and visit.span for visit in visits] == [None]
+
+
+# --- calls that may become one ---------------------------------------------------------------------------------------
+
+
+async def test_a_call_that_may_outlive_its_request_goes_on_in_what_is_left_of_it() -> None:
+    errand, visit = Errand(), visiting(trace=TRACE)
+    visits: list[Visit | None] = []
+
+    async def work(hearer: Any) -> Any:
+        visits.append(current())
+        return await errand(hearer)
+
+    with within(visit):
+        flight = Flight(most=2)
+        flight.leave(errand.spot, errand.flying, work)  # type: ignore[arg-type]
+    await eventually(lambda: visits)
+    (rest,) = visits
+    assert rest is not None
+    assert (rest.id, rest.span, rest.caller, rest.message) == ("v", visit.span, visit.caller, None)
+    assert rest.background is False
+    flight.heard_by(SimpleNamespace(notice=None, asked=None))  # type: ignore[arg-type]
+    assert (rest.background, visit.background) == (True, False)
+    errand.answer.set_result("r")
+    async with bounded():
+        await flight.stirs(None)
+
+
+async def test_a_call_of_no_request_goes_on_in_none() -> None:
+    errand = Errand()
+    flight = errand.begin()
+    flight.heard_by(SimpleNamespace(notice=None, asked=None))  # type: ignore[arg-type]
+    errand.answer.set_result("r")
+    async with bounded():
+        await flight.stirs(None)
+
+
+async def test_a_call_that_may_outlive_its_request_does_not_keep_its_message() -> None:
+    errand, visit, large = Errand(), visiting(), Large()
+    visit.message, gone = large, weakref.ref(large)  # type: ignore[assignment]
+    with within(visit):
+        flight = errand.begin()
+    await asyncio.sleep(0)
+    del visit, large
+    gc.collect()
+    assert gone() is None
+    errand.answer.set_result("r")
+    async with bounded():
+        await flight.stirs(None)

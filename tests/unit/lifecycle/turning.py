@@ -1,0 +1,145 @@
+"""A runner over a store in memory, and one server with one slot."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from helpers.manual_clock import ManualClock
+from helpers.records import HOLDER, keep, new_lease, new_record
+from helpers.waiting import bounded, eventually
+from taskgate.admission import bulkhead as turns
+from taskgate.admission.bulkhead import Bulkhead, BulkheadSettings, Ticket
+from taskgate.admission.rules import Bounds
+from taskgate.auth.context import ANONYMOUS
+from taskgate.domain.events import CallSucceeded
+from taskgate.domain.record import Faulted, TaskRecord, TaskStatus
+from taskgate.lifecycle.changes import Changes
+from taskgate.lifecycle.hearing import Hearing
+from taskgate.lifecycle.runner import Runner
+from taskgate.protocol.legacy.downstream import LegacyDownstream
+from taskgate.stores.base import Store
+from taskgate.stores.open import open_store
+from unit.admission.live_rules import live
+from unit.lifecycle.facts import Facts
+
+
+class Server:
+    """A server, a place to reach it from, and an upstream that gives sessions with it: all one.
+
+    `answer` is its answer to every call.
+    """
+
+    def __init__(self) -> None:
+        self.mount: Any = self
+        self.upstream: Any = self
+        self.called: list[str] = []
+        self.given_up = 0
+        self.held = 0
+        self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.withins: list[timedelta] = []
+
+    def session(self, *_: Any) -> "Server":
+        return self
+
+    async def run(self, tool: str, params: str, *, within: timedelta, **_: Any) -> Any:
+        self.called.append(tool)
+        self.withins.append(within)
+        try:
+            return await asyncio.shield(self.answer)
+        except asyncio.CancelledError:
+            self.given_up += 1
+            raise
+
+    def outcome(self, response: Any) -> CallSucceeded:
+        return CallSucceeded(result=response, tool_error=False)
+
+    def hold(self) -> None:
+        self.held += 1
+
+    def release(self) -> None:
+        self.held -= 1
+
+
+class House:
+    """A runner over a store in memory, and one server with one slot."""
+
+    def __init__(self, store: Store) -> None:
+        self.clock, self.store, self.facts = ManualClock(), store, Facts()
+        changes = Changes(store=store, audit=Facts(), clock=self.clock)
+        self.retrievals = changes.retrievals
+        rules = live(questions=Bounds(timedelta(hours=1), 8))
+        streams = SimpleNamespace(speak=lambda task: None, fall_silent=lambda task: None)
+        hearing = Hearing(changes=changes, streams=streams, dialect=LegacyDownstream("1"), live=rules)  # type: ignore[arg-type]
+        self.runner = Runner(
+            holder=HOLDER,
+            store=store,
+            sessions=SimpleNamespace(discard=lambda session: None),  # type: ignore[arg-type]
+            hearing=hearing,
+            audit=self.facts,
+            clock=self.clock,
+        )
+        self.server = Server()
+        self.server.bulkhead = self.bulkhead = Bulkhead("reports", self.bounds(), audit=Facts())  # type: ignore[attr-defined]
+
+    @staticmethod
+    def bounds(max_wait: timedelta = timedelta(minutes=5)) -> BulkheadSettings:
+        return BulkheadSettings(concurrency=1, queue=2, max_wait=max_wait)
+
+    async def start(self, **changes: Any) -> TaskRecord:
+        """A new task, which waits for its turn where somebody has the slot."""
+        ticket = self.bulkhead.ask("a")
+        told = None if ticket.granted else turns.queued(ticket.ahead)
+        record = new_record(lease=new_lease(), status_message=told, **changes)
+        await keep(self.store, record)
+        self.runner.start(record, self.server, ANONYMOUS, ticket)  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        return record
+
+    async def recover(self, record: TaskRecord) -> TaskRecord:
+        """Take over a record of an earlier process."""
+        await keep(self.store, record)
+        await self.runner.recover(record, self.server)  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        return record
+
+    async def now(self, record: TaskRecord) -> TaskRecord:
+        """The record as it is."""
+        found = await self.store.load(record.owner, record.id, now=self.clock.now(), bodies=True)
+        assert found is not None
+        return found
+
+    async def ended(self, record: TaskRecord) -> TaskRecord:
+        """The record after all that is to happen."""
+        async with bounded():
+            await self.runner.idle()
+        return await self.now(record)
+
+
+@pytest.fixture
+async def house(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[House]:
+    monkeypatch.setattr(turns, "MOVED_EVERY", 0.0)
+    house = House(await open_store("memory", None))
+    house.runner.open()
+    yield house
+    await house.runner.stop()
+    await eventually(lambda: (house.bulkhead.in_use, house.bulkhead.queued, house.server.held) == (0, 0, 0))
+
+
+@pytest.fixture
+async def slot(house: House) -> AsyncIterator[Ticket]:
+    """The server's one slot, which somebody has."""
+    ticket = house.bulkhead.ask("b")
+    yield ticket
+    ticket.close()
+
+
+def fault(record: TaskRecord) -> dict[str, Any]:
+    """The error of a task that failed."""
+    assert isinstance(record.outcome, Faulted), record
+    assert record.status is TaskStatus.FAILED
+    return json.loads(record.outcome.error)  # type: ignore[no-any-return]

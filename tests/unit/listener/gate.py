@@ -1,0 +1,136 @@
+"""The public listener on a free port, in front of an engine that says what the test wants."""
+
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final
+
+from helpers.manual_clock import ManualClock, SeededEntropy
+from helpers.raw_http import RawHost
+from helpers.waiting import bounded
+from taskgate.listener.listener import ListenerSettings, PublicListener
+from taskgate.streams.bytes_in_flight import BytesInFlight
+from taskgate.streams.messages import Exchange, Inbound, Reply
+from taskgate.telemetry.audit import Fact, HttpAnswered, HttpRefused, Trail
+from taskgate.telemetry.visit import Visit, current
+
+PLANTED: Final = "planted-7f3a91"
+"""Part of what tests send, in tokens, paths and bodies: must never come back or be logged."""
+
+LONG_HEAD: Final = 1024
+LONG_BODY: Final = 4096
+
+MOMENT: Final = timedelta(seconds=0.05)
+"""For a timeout that a test waits for."""
+
+
+@dataclass
+class ScriptedEngine:
+    """Answers as `script` says, and keeps what it was asked. `turn_away` may answer whom it knows before the body."""
+
+    script: Callable[[Exchange], Awaitable[Reply]] | None = None
+    turn_away: Callable[[Exchange], Awaitable[Reply | None]] | None = None
+    seen: list[Inbound] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+    in_flight: BytesInFlight = field(default_factory=BytesInFlight)
+
+    async def answer(self, exchange: Exchange) -> Reply:
+        if self.turn_away is not None and (reply := await self.turn_away(exchange)) is not None:
+            return reply
+        self.bodies.append(await exchange.body(self.in_flight, "caller"))
+        self.seen.append(exchange.inbound)
+        if self.script is None:
+            return Reply(body=f'{{"answer":{len(self.seen)}}}')
+        return await self.script(exchange)
+
+
+@dataclass
+class Facts:
+    """An audit that remembers; `visits` are those that the facts were told in, each with its fact."""
+
+    all: list[Fact] = field(default_factory=list)
+    visits: list[tuple[Fact, Visit | None]] = field(default_factory=list)
+
+    def record(self, fact: Fact) -> None:
+        self.all.append(fact)
+        self.visits.append((fact, current()))
+
+    def closing(self) -> list[Visit]:
+        """The visits that are over."""
+        return [visit for fact, visit in self.visits if isinstance(fact, HttpAnswered) and visit is not None]
+
+    def answered(self) -> list[tuple[str, str, int]]:
+        """Route, verb and status of every answer."""
+        return [(fact.route, fact.verb, fact.status) for fact in self.all if isinstance(fact, HttpAnswered)]
+
+    def refused(self) -> list[str]:
+        """The reasons of refusals."""
+        return [fact.reason for fact in self.all if isinstance(fact, HttpRefused)]
+
+
+@dataclass
+class Gate:
+    """A listener that is open, and what stands behind it."""
+
+    listener: PublicListener
+    address: tuple[str, int]
+    engine: ScriptedEngine
+    facts: Facts
+
+    @asynccontextmanager
+    async def host(self) -> AsyncIterator[RawHost]:
+        """A connection for the length of a block."""
+        host = await RawHost.connect(self.address)
+        try:
+            yield host
+        finally:
+            await host.close()
+
+    async def close(self, grace: timedelta = timedelta()) -> None:
+        """Close the listener, within what a test may wait."""
+        async with bounded():
+            await self.listener.close(grace)
+
+
+def new_listener(
+    engine: ScriptedEngine | None = None,
+    facts: Facts | None = None,
+    *,
+    documents: Mapping[str, bytes] | None = None,
+    trail: Trail | None = None,
+    **changes: Any,
+) -> PublicListener:
+    """A listener that has not started. `changes` are settings; all the timeouts are long unless given."""
+    settings: dict[str, Any] = {
+        "allowed_hosts": frozenset({"gate.example"}),
+        "allowed_origins": frozenset({"https://app.example"}),
+        "max_body": LONG_BODY,
+        "max_header": LONG_HEAD,
+        "read_timeout": timedelta(minutes=1),
+        "idle_timeout": timedelta(minutes=1),
+        "sse_keepalive": timedelta(minutes=1),
+    }
+    return PublicListener(
+        ListenerSettings(**settings | changes),
+        answer=(engine or ScriptedEngine()).answer,
+        documents=documents or {},
+        is_mount={"/mcp", "/other/mcp"}.__contains__,
+        audit=facts or Facts(),
+        clock=ManualClock(),
+        entropy=SeededEntropy(),
+        trail=trail,
+    )
+
+
+@asynccontextmanager
+async def opened(script: Callable[[Exchange], Awaitable[Reply]] | None = None, **changes: Any) -> AsyncIterator[Gate]:
+    """A listener for the length of a block, with settings as `new_listener` takes them."""
+    engine, facts = ScriptedEngine(script), Facts()
+    listener = new_listener(engine, facts, **changes)
+    gate = Gate(listener, await listener.start(socket.create_server(("127.0.0.1", 0))), engine, facts)
+    try:
+        yield gate
+    finally:
+        await gate.close()

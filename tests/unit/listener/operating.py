@@ -1,0 +1,88 @@
+"""An operators' listener that is open, for the length of a test."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+import pytest
+
+from helpers.raw_http import RawAnswer, raw_host, request_head
+from helpers.waiting import bounded
+from taskgate.listener.operations import OperatorsListener
+from taskgate.telemetry.audit import Fact
+from taskgate.telemetry.metrics.prometheus import PrometheusAudit
+from taskgate.telemetry.metrics.settings import Configured
+
+TOKEN = "operators-token-0123456789"
+CONFIGURED = Configured(backend="memory", upstreams={"reports": "reports"})
+SERVERS = {"reports": {"up": False, "circuit": "open", "in_use": 1, "limit": 32, "queued": 0}}
+
+
+@dataclass
+class Operated:
+    """An operators' listener that is open, and what it is told of the gateway."""
+
+    checks: dict[str, bool] = field(default_factory=lambda: {"started": True, "store": True})
+    fault: Exception | None = None
+    holds: asyncio.Event | None = None
+    asked: int = 0
+    reloaded: dict[str, Any] | None = field(default_factory=lambda: {"result": "success"})
+    reloads: int = 0
+    ends: int = 0
+    replicas: int | None = None
+
+    def __post_init__(self) -> None:
+        self.metrics = PrometheusAudit(CONFIGURED)
+        self.noted: list[Fact] = []
+        self.listener = OperatorsListener(
+            metrics=self.metrics,
+            ready=self._ready,
+            servers=lambda: SERVERS,
+            reload=self._reload,
+            audit=self,
+            end=self._end,
+            replicas=lambda: self.replicas,
+        )
+        self.address = ("", 0)
+
+    async def ask(self, path: str, method: str = "GET", **headers: str) -> RawAnswer:
+        async with raw_host(self.address) as host:
+            return await host.ask(request_head(method, path, Host="localhost", **headers))
+
+    def record(self, fact: Fact) -> None:
+        """See Audit."""
+        self.noted.append(fact)
+
+    async def _ready(self) -> Mapping[str, bool]:
+        self.asked += 1
+        if self.fault is not None:
+            raise self.fault
+        if self.holds is not None:
+            await self.holds.wait()
+        return self.checks
+
+    def _end(self) -> None:
+        self.ends += 1
+
+    async def _reload(self) -> Mapping[str, Any] | None:
+        self.reloads += 1
+        return self.reloaded
+
+
+@pytest.fixture
+async def operated() -> AsyncIterator[Operated]:
+    """One that knows the token."""
+    operated = Operated()
+    operated.address = await operated.listener.start("127.0.0.1", 0, TOKEN.encode())
+    yield operated
+    async with bounded():
+        await operated.listener.close()
+
+
+def told(answer: RawAnswer) -> object:
+    """The document of an answer, whose headers are as they always are."""
+    assert answer.headers["content-type"] == "application/json"
+    assert (answer.headers["server"], answer.headers["cache-control"]) == ("taskgate", "no-store")
+    return orjson.loads(answer.body)

@@ -1,0 +1,60 @@
+"""Documents for everybody: what their paths answer to which method."""
+
+import pytest
+from aiohttp.hdrs import CONTENT_TYPE
+
+from taskgate.listener.documents import Documents
+from taskgate.listener.door import Refused
+
+PATH = "/.well-known/x"
+DOCUMENTS = Documents({PATH: b'{"a":1}'})
+
+
+@pytest.mark.parametrize(
+    ("path", "is_one"),
+    [(PATH, True), ("/.well-known/X", False), ("/.well-known/x/", False), ("/.well-known/%78", False), ("", False)],
+)
+def test_a_path_is_compared_byte_by_byte(path: str, is_one: bool) -> None:
+    assert (path in DOCUMENTS) is is_one
+
+
+def test_documents_stay_what_they_were_when_they_were_given() -> None:
+    given = {PATH: b"1"}
+    documents = Documents(given)
+    given[PATH + "/more"] = b"2"
+    assert PATH + "/more" not in documents
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_a_document_is_json_that_may_be_kept_and_read_by_every_page(method: str) -> None:
+    response = DOCUMENTS.answer(method, PATH)
+    assert (response.status, response.body) == (200, b'{"a":1}')
+    assert response.headers[CONTENT_TYPE] == "application/json"
+    assert response.headers["Cache-Control"] == "public, max-age=300"
+    assert response.headers["Access-Control-Allow-Origin"] == "*"
+
+
+def test_a_browser_that_asks_first_may_ask() -> None:
+    response = DOCUMENTS.answer("OPTIONS", PATH)
+    assert (response.status, response.body) == (204, None)
+    assert {name: text for name, text in response.headers.items() if name.startswith("Access-")} == {
+        "Access-Control-Allow-Origin": "*",
+        "Access-Control-Allow-Methods": "GET, HEAD, OPTIONS",
+        "Access-Control-Allow-Headers": "*",
+        "Access-Control-Max-Age": "86400",
+    }
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "get", "TRACE"])
+def test_any_other_method_is_told_which_ones_there_are(method: str) -> None:
+    with pytest.raises(Refused) as refused:
+        DOCUMENTS.answer(method, PATH)
+    assert (refused.value.refusal.status, refused.value.refusal.allow) == (405, "GET, HEAD, OPTIONS")
+    assert refused.value.refusal.reason is None
+
+
+def test_an_answer_is_nobody_elses() -> None:
+    DOCUMENTS.answer("GET", PATH).headers["X-Of-One"] = "1"
+    DOCUMENTS.answer("OPTIONS", PATH).headers["X-Of-One"] = "1"
+    assert "X-Of-One" not in DOCUMENTS.answer("GET", PATH).headers
+    assert "X-Of-One" not in DOCUMENTS.answer("OPTIONS", PATH).headers

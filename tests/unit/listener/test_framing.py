@@ -1,0 +1,180 @@
+"""What is not one plain HTTP/1.1 request is refused, its connection ends, and nobody behind the door hears of it."""
+
+import pytest
+from aiohttp import web
+
+from helpers.raw_http import get, post, request_head
+from requirements import covers
+from unit.listener.gate import LONG_HEAD, PLANTED, Gate, opened
+
+TOKEN = f"Authorization: Bearer {PLANTED}\r\n"
+START = "POST /mcp HTTP/1.1\r\nHost: gate.example\r\n" + TOKEN
+JSON = "Content-Type: application/json\r\n"
+
+BAD_REQUESTS = {
+    "words that are no request": f"hello {PLANTED}\r\n\r\n",
+    "an unknown method": f"BREW /{PLANTED} HTTP/1.1\r\nHost: gate.example\r\n\r\n",
+    "the preface of HTTP/2": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "no version number": f"GET /mcp HTTP/x\r\n{TOKEN}\r\n",
+    "the hello of TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + PLANTED.encode() + b"\r\n\r\n",
+    "a space before the colon": f"{START}X-Odd : 1\r\n\r\n",
+    "a space in a name": f"{START}X Odd: 1\r\n\r\n",
+    "an empty name": f"{START}: 1\r\n\r\n",
+    "a line without a colon": f"{START}{PLANTED}\r\n\r\n",
+    "a folded line": f"{START}X-Folded: one\r\n  {PLANTED}\r\n\r\n",
+    "a folded first line": f"POST /mcp HTTP/1.1\r\n Host: gate.example\r\n{TOKEN}\r\n",
+    "NUL in a value": f"{START}X-Odd: a\0b\r\n\r\n",
+    "NUL in a name": f"{START}X\0Odd: 1\r\n\r\n",
+    "NUL in the path": f"GET /mcp\0 HTTP/1.1\r\nHost: gate.example\r\n{TOKEN}\r\n",
+    "a bare CR in a value": f"{START}X-Odd: a\rb\r\n\r\n",
+    "bare LF": f"POST /mcp HTTP/1.1\nHost: gate.example\n{TOKEN}Content-Length: 2\n\n{{}}",
+    "bare LF in the head's end": f"{START}Content-Length: 2\r\n\n{{}}",
+    "no Host": f"POST /mcp HTTP/1.1\r\n{TOKEN}\r\n",
+    "two Hosts": f"{START}Host: gate.example\r\n\r\n",
+    "two lengths": f"{START}{JSON}Content-Length: 2\r\nContent-Length: 3\r\n\r\n{{}}",
+    "one length twice": f"{START}{JSON}Content-Length: 2\r\nContent-Length: 2\r\n\r\n{{}}",
+    "a list of lengths": f"{START}{JSON}Content-Length: 2, 2\r\n\r\n{{}}",
+    "a negative length": f"{START}{JSON}Content-Length: -2\r\n\r\n{{}}",
+    "a length with a sign": f"{START}{JSON}Content-Length: +2\r\n\r\n{{}}",
+    "a length in hex": f"{START}{JSON}Content-Length: 0x2\r\n\r\n{{}}",
+    "an empty length": f"{START}{JSON}Content-Length:\r\n\r\n{{}}",
+    "a length beyond counting": f"{START}{JSON}Content-Length: {'9' * 40}\r\n\r\n{{}}",
+    "a length and chunks": f"{START}{JSON}Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "chunks and a length": f"{START}{JSON}Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n0\r\n\r\n",
+    "chunks, then more codings": f"{START}{JSON}Transfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n",
+    "chunked twice": f"{START}{JSON}Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "a coding that is none": f"{START}{JSON}Transfer-Encoding: identity\r\n\r\n{{}}",
+    "a coding without chunks": f"{START}{JSON}Transfer-Encoding: gzip\r\n\r\n{{}}",
+    "chunks in HTTP/1.0": (
+        f"POST /mcp HTTP/1.0\r\nHost: gate.example\r\n{TOKEN}{JSON}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    ),
+}
+
+
+@covers("T26")
+@pytest.mark.parametrize("request_bytes", BAD_REQUESTS.values(), ids=BAD_REQUESTS)
+async def test_what_cannot_be_read_in_one_way_is_a_bad_request(gate: Gate, request_bytes: str | bytes) -> None:
+    async with gate.host() as host:
+        answer = await host.ask(request_bytes)
+        assert (answer.status, answer.body) == (400, b"Bad request\n")
+        assert answer.headers["connection"] == "close"
+        assert answer.headers["server"] == "taskgate"
+        assert await host.at_end()
+    assert gate.engine.seen == []
+    assert [(verb, status) for _, verb, status in gate.facts.answered()] in ([("POST", 400)], [("_OTHER", 400)])
+    assert gate.facts.refused() == []
+
+
+REFUSED_PROTOCOLS = {
+    "an upgrade to websockets": ("Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n", 501, b"Not implemented\n"),
+    "an upgrade to HTTP/2": ("Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n", 501, b"Not implemented\n"),
+    "an upgrade that the connection does not name": ("Upgrade: h2c\r\n\r\n", 501, b"Not implemented\n"),
+    "zipped chunks": ("Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501, b"Not implemented\n"),
+    "chunks of a kind": ("Transfer-Encoding: xchunked, chunked\r\n\r\n0\r\n\r\n", 501, b"Not implemented\n"),
+}
+
+
+@pytest.mark.parametrize(("rest", "status", "text"), REFUSED_PROTOCOLS.values(), ids=REFUSED_PROTOCOLS)
+async def test_what_would_change_the_protocol_is_not_implemented(
+    gate: Gate, rest: str, status: int, text: bytes
+) -> None:
+    async with gate.host() as host:
+        answer = await host.ask(START + JSON + rest)
+        assert (answer.status, answer.body, answer.headers["connection"]) == (status, text, "close")
+        assert await host.at_end()
+    assert gate.engine.seen == []
+    assert gate.facts.answered() == [("mcp", "POST", status)]
+
+
+async def test_a_tunnel_is_not_implemented(gate: Gate) -> None:
+    async with gate.host() as host:
+        answer = await host.ask(f"CONNECT gate.example:443 HTTP/1.1\r\nHost: gate.example\r\n\r\n{PLANTED}")
+        assert (answer.status, answer.headers["connection"]) == (501, "close")
+        assert await host.at_end()
+    assert gate.facts.answered() == [("other", "_OTHER", 501)]
+
+
+@pytest.mark.parametrize("version", [" HTTP/2.0", " HTTP/0.9", ""])
+async def test_another_version_of_http_is_not_supported(gate: Gate, version: str) -> None:
+    async with gate.host() as host:
+        answer = await host.ask(f"GET /mcp{version}\r\nHost: gate.example\r\n{TOKEN}\r\n")
+        assert (answer.status, answer.body) == (505, b"HTTP/1.1 is spoken here\n")
+        assert await host.at_end()
+    assert gate.engine.seen == []
+
+
+LARGE_HEADS = {
+    "the path": get(f"/mcp?{PLANTED}{'x' * LONG_HEAD}"),
+    "one field": get(Authorization=f"Bearer {PLANTED}{'x' * LONG_HEAD}"),
+    "the name of a field": get(**{"x" * (LONG_HEAD + 1): PLANTED}),
+    "many fields together": get(**{f"X_Filler_{number}": "x" * 100 for number in range(10)}),
+    "the number of fields": get(**{f"X{number}": "x" for number in range(101)}),
+}
+
+
+@covers("S-SEC-6")
+@pytest.mark.parametrize("head", LARGE_HEADS.values(), ids=LARGE_HEADS)
+async def test_a_head_that_is_too_large_is_refused(gate: Gate, head: bytes) -> None:
+    async with gate.host() as host:
+        answer = await host.ask(head)
+        assert (answer.status, answer.body) == (431, b"Request head too large\n")
+        assert await host.at_end()
+    assert gate.engine.seen == []
+    assert gate.facts.refused() == ["header_too_large"]
+
+
+async def test_a_head_that_never_ends_is_refused_once_it_is_too_large(gate: Gate) -> None:
+    async with gate.host() as host:
+        answer = await host.ask("GET /mcp HTTP/1.1\r\n", *(f"X-{n}: {'x' * 90}\r\n" for n in range(12)))
+        assert answer.status == 431
+        assert await host.at_end()
+
+
+async def test_a_large_head_is_noticed_in_two_parts_behind_another_request(gate: Gate) -> None:
+    # Neither part is too large, and the first comes together with a request that is answered.
+    start = request_head("GET", "/mcp", Host="gate.example", X_Filler="x" * 700)[:-2]
+    async with gate.host() as host:
+        assert (await host.ask(post() + start)).status == 200
+        assert (await host.ask(f"X-More: {'x' * 500}\r\n\r\n")).status == 431
+        assert await host.at_end()
+    assert len(gate.engine.seen) == 1
+
+
+async def test_a_head_just_within_bounds_passes() -> None:
+    async with opened(max_header=4096) as gate, gate.host() as host:
+        assert (await host.ask(post(X_Filler="x" * 3800))).status == 200
+
+
+async def test_nothing_behind_a_bad_request_is_answered(gate: Gate) -> None:
+    async with gate.host() as host:
+        answer = await host.ask(BAD_REQUESTS["a length and chunks"], post())
+        assert answer.status == 400
+        assert await host.at_end()
+    assert gate.engine.seen == []
+
+
+async def test_whatever_a_parser_chokes_on_is_a_bad_request(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    def choke(*_: object) -> None:
+        raise ValueError(PLANTED)
+
+    async with gate.host() as host:
+        assert (await host.ask(post())).status == 200
+        monkeypatch.setattr(web.RequestHandler, "data_received", choke)
+        assert (await host.ask(post())).status == 400
+        assert await host.at_end()
+
+
+async def test_a_request_that_came_together_with_garbage_is_refused_with_it(gate: Gate) -> None:
+    async with gate.host() as host:
+        assert (await host.ask(post() + b"\0\r\n\r\n")).status == 400
+        assert await host.at_end()
+    assert gate.engine.seen == []
+
+
+async def test_garbage_behind_a_request_is_refused_after_its_answer(gate: Gate) -> None:
+    async with gate.host() as host:
+        assert (await host.ask(post())).status == 200
+        assert (await host.ask(f"{PLANTED}\r\n\r\n")).status == 400
+        assert await host.at_end()
+    assert len(gate.engine.seen) == 1
+    assert gate.facts.answered() == [("mcp", "POST", 200), ("other", "_OTHER", 400)]

@@ -1,0 +1,112 @@
+"""Streams that outlive their connection: carried by one after the other, and finished on the last."""
+
+import asyncio
+
+from helpers.manual_clock import ManualClock
+from helpers.raw_http import get, post
+from helpers.waiting import eventually
+from taskgate.protocol.sse import event
+from taskgate.streams.event_log import EventBudget, MemoryEventLog
+from taskgate.streams.feed import LastingFeed
+from taskgate.streams.messages import Exchange, Reply, Verb
+from taskgate.streams.trails import Trails
+from unit.listener.gate import Gate
+
+
+class Resuming:
+    """An engine with one lasting stream: a POST begins it, a GET takes it up."""
+
+    def __init__(self) -> None:
+        clock = ManualClock()
+        self.trails = Trails(
+            mark="0123456789ab", log=MemoryEventLog(clock, budget=EventBudget(), caller="context"), clock=clock
+        )
+        self.feed: LastingFeed | None = None
+        self.go_on = asyncio.Event()
+        self.last: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self.resumed: list[bool] = []
+        self.given_up = 0
+
+    async def __call__(self, exchange: Exchange) -> Reply:
+        if exchange.inbound.verb is Verb.GET:
+            await self.go_on.wait()
+            assert self.feed is not None
+            self.resumed.append(exchange.resume(self.feed, self.feed.missed_since(0) or []))
+            if self.resumed[-1]:
+                await self.feed.ended()
+            return Reply()
+        exchange.keep(self.trails)
+        feed = exchange.stream()
+        assert isinstance(feed, LastingFeed)
+        self.feed = feed
+        exchange.when_gone(self.give_up)
+        return await asyncio.shield(self.last)
+
+    def give_up(self) -> None:
+        self.given_up += 1
+
+
+def numbered(number: int, text: str) -> bytes:
+    return event(text, f"p1-0123456789ab-{number}")
+
+
+async def test_a_lasting_stream_changes_connections_and_its_answer_comes_on_the_last(gate: Gate) -> None:
+    gate.engine.script = engine = Resuming()
+    engine.go_on.set()
+    async with gate.host() as first, gate.host() as second, gate.host() as third:
+        await first.send(post())
+        await first.head()
+        assert await first.chunk() == b"id: p1-0123456789ab-0\ndata: \n\n"
+        assert engine.feed is not None
+        assert engine.feed.put("1")
+        assert await first.chunk() == numbered(1, "1")
+        await second.send(get())
+        await second.head()
+        assert await second.chunk() == numbered(1, "1")
+        # Its request is still worked on, so this is no end that an answer has.
+        assert await first.at_end()
+        await third.send(get())
+        await third.head()
+        assert await third.chunk() == numbered(1, "1")
+        assert [chunk async for chunk in second.chunks()] == []
+        engine.last.set_result(Reply(body="2"))
+        assert [chunk async for chunk in third.chunks()] == [numbered(2, "2")]
+    assert engine.given_up == 0
+
+
+async def test_who_left_before_a_stream_was_taken_up_takes_it_from_nobody(gate: Gate) -> None:
+    gate.engine.script = engine = Resuming()
+    async with gate.host() as first, gate.host() as second:
+        await first.send(post())
+        await first.head()
+        await first.chunk()
+        await second.send(get())
+        await eventually(lambda: len(gate.engine.seen) == 2)
+        connections = gate.listener._connections
+        assert connections is not None
+        second.abort()
+        await eventually(lambda: len(connections._open) == 1)
+        engine.go_on.set()
+        await eventually(lambda: engine.resumed == [False])
+        assert engine.feed is not None
+        assert engine.feed.put("1")
+        assert await first.chunk() == numbered(1, "1")
+        engine.last.set_result(Reply(body="2"))
+        assert [chunk async for chunk in first.chunks()] == [numbered(2, "2")]
+
+
+async def test_who_leaves_a_lasting_stream_is_given_up_only_with_it(gate: Gate) -> None:
+    gate.engine.script = engine = Resuming()
+    async with gate.host() as host:
+        await host.send(post())
+        await host.head()
+        feed = engine.feed
+        assert feed is not None
+        host.abort()
+        await eventually(lambda: feed.closed)
+    assert engine.given_up == 0
+    assert feed.put("1")
+    feed.give_up()
+    assert (engine.given_up, feed.put("2")) == (1, False)
+    engine.last.set_result(Reply())
+    await eventually(gate.facts.answered)

@@ -1,0 +1,138 @@
+"""How each server does, as operators are told, and the configuration that they have read again."""
+
+import pytest
+
+from helpers.waiting import bounded
+from taskgate.telemetry.audit import OperatorAsked
+from unit.listener.operating import SERVERS, TOKEN, Operated, told
+
+# --- how each server does -----------------------------------------------------------------------------------------
+
+
+async def test_how_each_server_does_is_told_on_request_and_keeps_nobody_from_being_ready(operated: Operated) -> None:
+    answer = await operated.ask("/readyz?verbose")
+    checks = {"started": True, "store": True}
+    assert (answer.status, told(answer)) == (200, {"status": "ready", "checks": checks, "upstreams": SERVERS})
+
+
+@pytest.mark.parametrize("status", ["draining", "not ready"])
+async def test_how_each_server_does_is_told_by_who_is_not_ready(operated: Operated, status: str) -> None:
+    if status == "draining":
+        operated.listener.drain()
+    else:
+        operated.checks["store"] = False
+    answer = await operated.ask("/readyz?verbose=1")
+    document = told(answer)
+    assert isinstance(document, dict)
+    assert (answer.status, document["status"], document["upstreams"]) == (503, status, SERVERS)
+
+
+async def test_how_many_gateways_share_the_store_is_told_where_it_can_be_shared(operated: Operated) -> None:
+    operated.replicas = 3
+    document = told(await operated.ask("/readyz?verbose"))
+    assert isinstance(document, dict)
+    assert document["replicas"] == 3
+    assert told(await operated.ask("/readyz")) == {"status": "ready", "checks": operated.checks}
+
+
+# --- reading the configuration again ------------------------------------------------------------------------------
+
+BEARER = f"Bearer {TOKEN}"
+
+
+@pytest.mark.parametrize("result", ["success", "unchanged", "needs_restart"])
+async def test_whoever_has_the_token_has_the_configuration_read_again_and_hears_what_came_of_it(
+    operated: Operated, result: str
+) -> None:
+    operated.reloaded = {"result": result, "needs_restart": ["server.listen"], "problems": []}
+    answer = await operated.ask("/-/reload", "POST", Authorization=BEARER)
+    assert (answer.status, told(answer), operated.reloads) == (200, operated.reloaded, 1)
+
+
+async def test_a_configuration_that_was_not_taken_over_is_a_failed_request(operated: Operated) -> None:
+    operated.reloaded = {"result": "invalid", "needs_restart": [], "problems": ["taskgate.yaml:3: limits: is wrong"]}
+    answer = await operated.ask("/-/reload", "POST", Authorization=BEARER)
+    assert (answer.status, told(answer)) == (422, operated.reloaded)
+
+
+async def test_where_there_is_no_file_that_is_said(operated: Operated) -> None:
+    operated.reloaded = None
+    answer = await operated.ask("/-/reload", "POST", Authorization=BEARER)
+    assert (answer.status, told(answer)) == (409, {"error": "there is no configuration file to read again"})
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param({}, id="none"),
+        pytest.param({"Authorization": f"Bearer {TOKEN}x"}, id="another"),
+        pytest.param({"Authorization": f"Bearer {TOKEN[:-1]}"}, id="the beginning"),
+        pytest.param({"Authorization": "Bearer"}, id="empty"),
+        pytest.param({"Authorization": f"Basic {TOKEN}"}, id="another scheme"),
+        pytest.param({"Authorization": TOKEN}, id="no scheme"),
+        pytest.param({"Authorization": f"Bearer {TOKEN}\xe9"}, id="no ASCII"),
+        pytest.param({"Authorization": BEARER, "authorization": BEARER}, id="two"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/-/reload", "/-/drain"])
+async def test_nothing_is_done_for_who_does_not_show_the_token(
+    operated: Operated, path: str, headers: dict[str, str]
+) -> None:
+    answer = await operated.ask(path, "POST", **headers)
+    assert (answer.status, told(answer)) == (401, {"error": "not authenticated"})
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert (operated.reloads, operated.ends) == (0, 0)
+
+
+@pytest.mark.parametrize("path", ["/-/reload", "/-/drain"])
+async def test_nothing_is_done_for_anybody_where_no_token_is_configured(path: str) -> None:
+    operated = Operated()
+    operated.address = await operated.listener.start("127.0.0.1", 0)
+    answer = await operated.ask(path, "POST", Authorization="Bearer ")
+    assert (answer.status, operated.reloads, operated.ends) == (403, 0, 0)
+    assert told(answer) == {"error": "not allowed: admin.token_file is not configured"}
+    async with bounded():
+        await operated.listener.close()
+
+
+@pytest.mark.parametrize("path", ["/-/reload", "/-/drain"])
+async def test_what_changes_something_is_a_post(operated: Operated, path: str) -> None:
+    answer = await operated.ask(path, Authorization=BEARER)
+    assert (answer.status, answer.headers["allow"], operated.reloads, operated.ends) == (405, "POST", 0, 0)
+
+
+# --- the end --------------------------------------------------------------------------------------------------------
+
+
+async def test_whoever_has_the_token_has_the_gateway_drain(operated: Operated) -> None:
+    """Asked twice, it is told twice: whoever asks again means the same end."""
+    for count in (1, 2):
+        answer = await operated.ask("/-/drain", "POST", Authorization=BEARER)
+        assert (answer.status, told(answer), operated.ends) == (202, {"status": "draining"}, count)
+    assert operated.noted == [OperatorAsked("POST", "/-/drain", 202, "127.0.0.1")] * 2
+
+
+async def test_a_gateway_that_cannot_end_itself_says_so(operated: Operated) -> None:
+    operated.listener._end = None
+    answer = await operated.ask("/-/drain", "POST", Authorization=BEARER)
+    assert (answer.status, told(answer)) == (409, {"error": "whoever started the gateway ends it"})
+
+
+# --- who asked for it -----------------------------------------------------------------------------------------------
+
+
+async def test_whoever_asks_for_what_needs_the_token_is_told_of_with_what_they_got(operated: Operated) -> None:
+    for headers in ({"Authorization": BEARER}, {"Authorization": "Bearer wrong"}, {}):
+        await operated.ask("/-/reload", "POST", **headers)
+    operated.reloaded = None
+    await operated.ask("/-/reload", "POST", Authorization=BEARER)
+    assert operated.noted == [
+        OperatorAsked("POST", "/-/reload", status, "127.0.0.1") for status in (200, 401, 401, 409)
+    ]
+
+
+async def test_of_probes_and_scrapes_nobody_is_told(operated: Operated) -> None:
+    for path in ("/livez", "/readyz", "/metrics", "/nowhere"):
+        await operated.ask(path)
+    await operated.ask("/-/reload")
+    assert operated.noted == []

@@ -1,0 +1,258 @@
+"""A peer that is slow, silent or does not read loses its connection, and nothing else happens."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from helpers.raw_http import RawHost, get, post
+from helpers.waiting import eventually
+from taskgate.listener import protocol
+from taskgate.streams.messages import Exchange, Reply
+from taskgate.telemetry.audit import StreamEnded
+from unit.listener.gate import MOMENT, PLANTED, Gate, opened
+
+LARGE = '{"result":"' + "x" * 2**24 + '"}'
+"""More than the kernel takes for a host that does not read."""
+
+
+async def a_moment(gate: Gate) -> None:
+    """Let the time pass that `gate` gives to a silent peer."""
+    async with gate.host() as silent:
+        assert await silent.at_end()
+
+
+async def test_a_peer_that_says_nothing_is_left() -> None:
+    async with opened(head_timeout=MOMENT) as gate, gate.host() as host:
+        assert await host.at_end()
+        assert gate.facts.all == []
+
+
+@pytest.mark.parametrize("start", ["P", f"POST /{PLANTED} HTT", f"POST /mcp HTTP/1.1\r\nAuthorization: {PLANTED}"])
+async def test_a_head_that_does_not_come_to_its_end_is_not_waited_for(start: str) -> None:
+    async with opened(head_timeout=MOMENT) as gate, gate.host() as host:
+        answer = await host.ask(start)
+        assert (answer.status, answer.body) == (408, b"Request not received in time\n")
+        assert answer.headers["connection"] == "close"
+        assert await host.at_end()
+        assert gate.facts.answered() == [("other", "_OTHER", 408)]
+        assert gate.engine.seen == []
+
+
+async def test_a_second_head_is_not_waited_for_longer_than_the_first() -> None:
+    async with opened(head_timeout=MOMENT) as gate, gate.host() as host:
+        assert (await host.ask(post())).status == 200
+        assert (await host.ask(get()[:-1])).status == 408
+        assert await host.at_end()
+
+
+async def test_an_empty_line_after_a_request_is_not_the_start_of_another() -> None:
+    async with opened(head_timeout=MOMENT) as gate, gate.host() as host:
+        assert (await host.ask(post())).status == 200
+        await host.send("\r\n")
+        await a_moment(gate)
+        await a_moment(gate)
+        assert (await host.ask(post())).status == 200
+
+
+async def test_a_head_that_drips_gets_no_more_time() -> None:
+    async with opened(head_timeout=MOMENT, max_header=2**20) as gate, gate.host() as host:
+        await host.send("GET /mcp HTTP/1.1\r\nX-Slow: ")
+
+        async def drip() -> None:
+            while True:
+                await host.send("x")
+                await asyncio.sleep(0)
+
+        dripping = asyncio.create_task(drip())
+        assert (await host.answer()).status == 408
+        dripping.cancel()
+        await asyncio.wait([dripping])
+        assert gate.engine.seen == []
+
+
+async def test_a_slow_head_behind_a_request_waits_for_its_answer_and_is_then_refused() -> None:
+    go_on = asyncio.Event()
+
+    async def work(_: Exchange) -> Reply:
+        await go_on.wait()
+        return Reply(body="{}")
+
+    async with opened(work, head_timeout=MOMENT) as gate, gate.host() as host:
+        await host.send(post())
+        await eventually(lambda: gate.engine.seen)
+        await host.send("GET /mcp HT")
+        await eventually(lambda: _deaf(gate))
+        go_on.set()
+        assert [(await host.answer()).status for _ in range(2)] == [200, 408]
+        assert await host.at_end()
+
+
+async def test_an_idle_connection_is_closed() -> None:
+    async with opened(idle_timeout=MOMENT) as gate, gate.host() as host:
+        assert (await host.ask(post())).status == 200
+        assert await host.at_end()
+        assert gate.facts.answered() == [("mcp", "POST", 200)]
+
+
+async def test_a_connection_that_waits_for_its_answer_is_not_idle() -> None:
+    go_on = asyncio.Event()
+
+    async def work(_: Exchange) -> Reply:
+        await go_on.wait()
+        return Reply(body="{}")
+
+    async with opened(work, idle_timeout=MOMENT, head_timeout=MOMENT, read_timeout=MOMENT) as gate, gate.host() as host:
+        await host.send(post())
+        await eventually(lambda: gate.engine.seen)
+        await a_moment(gate)
+        await a_moment(gate)
+        go_on.set()
+        assert (await host.answer()).status == 200
+
+
+async def test_a_host_that_does_not_read_its_stream_loses_it() -> None:
+    gone = asyncio.Event()
+
+    async def pour(exchange: Exchange) -> Reply:
+        exchange.when_gone(gone.set)
+        feed = exchange.stream()
+        while feed.put("x" * 2**16):
+            await asyncio.sleep(0)
+        await gone.wait()
+        return Reply()
+
+    async with opened(pour, write_timeout=MOMENT) as gate:
+        host = await RawHost.connect(gate.address, limit=1024)
+        await host.send(post())
+        await eventually(gate.facts.answered)
+        assert gone.is_set()
+        assert StreamEnded("downstream", "response") in gate.facts.all
+        await host.close()
+
+
+async def test_a_host_that_does_not_read_its_answer_is_dropped() -> None:
+    async def work(_: Exchange) -> Reply:
+        return Reply(body=LARGE)
+
+    async with opened(work, write_timeout=MOMENT) as gate:
+        host = await RawHost.connect(gate.address, limit=1024)
+        await host.send(post())
+        await eventually(lambda: not _open(gate))
+        await host.close()
+
+
+async def test_a_host_that_does_not_read_its_last_answer_is_dropped_too() -> None:
+    async def work(_: Exchange) -> Reply:
+        return Reply(body=LARGE)
+
+    async with opened(work, write_timeout=MOMENT) as gate:
+        host = await RawHost.connect(gate.address, limit=1024)
+        await host.send(post(Connection="close"))
+        await eventually(lambda: not _open(gate))
+        await host.close()
+
+
+async def test_a_host_that_reads_slowly_is_served_to_the_end() -> None:
+    async def work(_: Exchange) -> Reply:
+        return Reply(body=LARGE)
+
+    async with opened(work, write_timeout=5 * MOMENT, head_timeout=MOMENT) as gate:
+        host = await RawHost.connect(gate.address, limit=1024)
+        await host.send(post())
+        head = await host.head()
+        left = int(head.headers["content-length"])
+        for _ in range(7):
+            left -= await read_off(host, 2**21)
+            await a_moment(gate)
+        assert await read_off(host, left) == left
+        await host.close()
+
+
+async def test_a_host_that_has_caught_up_is_not_watched_any_more() -> None:
+    async def work(_: Exchange) -> Reply:
+        return Reply(body=LARGE)
+
+    async with opened(work, write_timeout=MOMENT, head_timeout=MOMENT) as gate, gate.host() as host:
+        for _ in range(2):
+            assert len((await host.ask(post())).body) == len(LARGE)
+            for _ in range(3):
+                await a_moment(gate)
+
+
+async def test_a_host_that_leaves_a_little_unread_at_the_end_is_dropped_too() -> None:
+    # So little that nobody who writes had to wait for it.
+    async def work(_: Exchange) -> Reply:
+        return Reply(body="x" * 2**15)
+
+    async with opened(work, write_timeout=MOMENT) as gate:
+        host = await RawHost.connect(gate.address, limit=1024)
+        while not _unsent(gate):
+            count = len(gate.facts.answered())
+            await host.send(post())
+            await eventually(lambda before=count: len(gate.facts.answered()) > before)
+        gate.engine.script = None
+        await host.send(post(Connection="close"))
+        await eventually(lambda: not _open(gate))
+        await host.close()
+
+
+async def read_off(host: RawHost, size: int) -> int:
+    """Read so many bytes of a body away."""
+    left = size
+    while left and (piece := await host.some(left)):
+        left -= len(piece)
+    return size - left
+
+
+@pytest.mark.parametrize("start", [f"{PLANTED}\r\n\r\n", post(path="/nowhere", Content_Length="10")])
+async def test_a_refused_peer_that_stays_is_left(monkeypatch: pytest.MonkeyPatch, start: str | bytes) -> None:
+    monkeypatch.setattr(protocol, "_LINGER", MOMENT.total_seconds())
+    async with opened() as gate, gate.host() as host:
+        assert (await host.ask(start)).status >= 400
+        await eventually(lambda: not _open(gate))
+
+
+async def test_comments_do_not_pile_up_for_a_host_that_has_stopped() -> None:
+    go_on = asyncio.Event()
+
+    async def pour(exchange: Exchange) -> Reply:
+        feed = exchange.stream()
+        while not _stopped(gate):
+            feed.put("x" * 5000)
+            await eventually(lambda: feed._line is None or feed._line._size == 0 or _stopped(gate))
+        await go_on.wait()
+        return Reply()
+
+    async with opened(pour, sse_keepalive=timedelta(seconds=0.001), head_timeout=MOMENT) as gate:
+        host = await RawHost.connect(gate.address, limit=1024)
+        await host.send(get())
+        await eventually(lambda: _stopped(gate))
+        before = _unsent(gate)
+        await a_moment(gate)
+        # What was on its way when the host stopped, and not what was to come: the comments of a moment are more.
+        assert _unsent(gate) - before < 200
+        go_on.set()
+        host.abort()
+        await host.close()
+
+
+def _open(gate: Gate) -> bool:
+    assert gate.listener._connections is not None
+    return bool(gate.listener._connections._open)
+
+
+def _deaf(gate: Gate) -> bool:
+    assert gate.listener._connections is not None
+    return any(connection._deaf for connection in gate.listener._connections._open)
+
+
+def _stopped(gate: Gate) -> bool:
+    assert gate.listener._connections is not None
+    return any(connection.writing_paused for connection in gate.listener._connections._open)
+
+
+def _unsent(gate: Gate) -> int:
+    assert gate.listener._connections is not None
+    wires = (connection._wire for connection in gate.listener._connections._open)
+    return sum(wire.get_write_buffer_size() for wire in wires if wire is not None)

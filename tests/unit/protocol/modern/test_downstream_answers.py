@@ -1,0 +1,266 @@
+"""Every answer is a whole message under the host's id, valid by the published schema."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from taskgate.domain.record import Faulted, FaultReason, InputRequest, Succeeded, TaskRecord, TaskStatus, ToolCall
+from taskgate.domain.versions import Era, Peer, Revision
+from taskgate.jsontext.large import LargeJson, joined
+from taskgate.protocol.base import Server
+from taskgate.protocol.envelope import Notification, Response
+from taskgate.protocol.extensions import BUILT_IN, SKILLS, ExtensionPolicy
+from taskgate.protocol.intents import Relay
+from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.modern.downstream import ModernDownstream
+from taskgate.protocol.params import Params
+from taskgate.protocol.questions import Question
+from taskgate.protocol.stateless import Retry, Round, Subscription
+from unit.protocol.modern.judge import INFO, TOLD, check, check_task, read
+
+RecordMaker = Callable[..., TaskRecord]
+
+DIALECT = ModernDownstream("0.1.0")
+TOOLS = ",".join(f'{{"name":"{name}","inputSchema":{{"type":"object"}},"execution":{{}}}}' for name in "ab")
+OWN_TOOLS = " , ".join(
+    f'{{"name":"{name}","inputSchema":{{"type":"object","properties":{{"x":true}}}},"outputSchema":{{"type":"array"}},"execution":0}}'
+    for name in "ab"
+)
+PUBLIC, PRIVATE = '"public"', '"private"'
+FORM = Question("elicitation/create", Params('{"message":"m","requestedSchema":{"type":"object","properties":{}}}'))
+SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
+GATEWAY = "io.taskgate/gateway"
+SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
+
+
+def note(method: str, params: str) -> Notification:
+    message = parse(f'{{"jsonrpc":"2.0","method":"notifications/{method}","params":{params}}}'.encode(), max_depth=64)
+    assert isinstance(message, Notification)
+    return message
+
+
+def result_of(text: str, meta: object = TOLD) -> dict[str, Any]:
+    message: dict[str, Any] = read(text)
+    assert message.keys() == {"jsonrpc", "id", "result"}
+    assert message["id"] == "h"
+    check(message, "JSONRPCResultResponse")
+    result: dict[str, Any] = message["result"]
+    assert result.get("_meta") == meta
+    return result
+
+
+def error_of(text: str) -> dict[str, Any]:
+    message: dict[str, Any] = read(text)
+    assert (message.keys(), message["id"]) == ({"jsonrpc", "id", "error"}, "h")
+    check(message, "JSONRPCErrorResponse")
+    error: dict[str, Any] = message["error"]
+    return error
+
+
+def response(tail: str) -> Response:
+    message = parse(f'{{"jsonrpc":"2.0","id":42,{tail}}}'.encode(), max_depth=64)
+    assert isinstance(message, Response)
+    return message
+
+
+def test_discovery() -> None:
+    peer = Peer(revision=Revision.R2025_11_25, capabilities={"tools": {}}, info={})
+    server = Server(peer=peer, capabilities='{"tools":{}}', instructions=None)
+    text = DIALECT.discovered("h", server, offers_tasks=True, extensions=ExtensionPolicy())
+    found = result_of(text, {GATEWAY: {"version": "0.1.0"}})
+    assert (found["ttlMs"], list(found["capabilities"])) == (0, ["extensions", "tools"])
+    check(found, "DiscoverResult")
+
+
+@pytest.mark.parametrize("era", Era)
+def test_an_answer_of_a_server(era: Era) -> None:
+    given = response('"result":{"content":[]}')
+    found = result_of(DIALECT.answer("h", "tools/call", given, era, INFO))
+    assert found == {"resultType": "complete", "content": [], "_meta": TOLD}
+    assert result_of(DIALECT.answer("h", "tools/call", given, era), None) == {"resultType": "complete", "content": []}
+
+
+@pytest.mark.parametrize("era", Era)
+def test_an_answer_of_a_server_to_a_method_of_an_extension(era: Era) -> None:
+    given = response('"result":{"skills":[]}')
+    found = result_of(DIALECT.answer("h", "skills/list", given, era, INFO, BUILT_IN[SKILLS]))
+    assert found == {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "skills": [], "_meta": TOLD}
+
+
+@pytest.mark.parametrize(("shows", "shown"), [(None, ["a", "b"]), (lambda name: name != "b", ["a"])])
+def test_a_page_of_tools(shows: Callable[[str], bool] | None, shown: list[str]) -> None:
+    page = response(f'"result":{{"tools":[{TOOLS}],"nextCursor":"n"}}')
+    found = result_of(DIALECT.tools("h", page, Era.INITIALIZE, shows, INFO))
+    assert [tool["name"] for tool in found["tools"]] == shown
+    assert all(tool.keys() == {"name", "inputSchema"} for tool in found["tools"])
+    assert (found["ttlMs"], found["cacheScope"], found["nextCursor"]) == (0, "private", "n")
+    check(found, "ListToolsResult")
+
+
+@pytest.mark.parametrize(("shows", "shown"), [(None, ["a", "b"]), (lambda name: name != "b", ["a"])])
+def test_a_page_of_tools_of_a_server_of_this_era(shows: Callable[[str], bool] | None, shown: list[str]) -> None:
+    own = OWN_TOOLS.replace(',"execution":0', "")
+    listed = own if shows is None else own.split(" , ", maxsplit=1)[0]
+    kept = '"resultType":"complete","ttlMs":9,"cacheScope":@,"nextCursor":"\\u006e"'
+    page = response(f'"result":{{"tools":[{OWN_TOOLS}],{kept.replace("@", PUBLIC)}}}')
+    text = DIALECT.tools("h", page, Era.STATELESS, shows)
+    found = result_of(text, None)
+    assert [tool["name"] for tool in found["tools"]] == shown
+    assert f'"tools":[{listed}],{kept.replace("@", PRIVATE)}' in text
+    check(found, "ListToolsResult")
+
+
+def test_a_refusal_to_list_tools() -> None:
+    refused = response('"error":{"code":-32601,"message":"no"}')
+    for era in Era:
+        assert error_of(DIALECT.tools("h", refused, era)) == {"code": -32601, "message": "no"}
+        assert error_of(DIALECT.tools("h", response('"result":[]'), era))["code"] == -32603
+    round_ = response('"result":{"resultType":"input_required","requestState":"s"}')
+    assert error_of(DIALECT.tools("h", round_, Era.STATELESS))["code"] == -32603
+
+
+def test_a_question_of_a_call_that_is_held() -> None:
+    found = result_of(DIALECT.input_required("h", {"a": Question("roots/list", None), "b": FORM}, "s"))
+    assert (found["resultType"], found["requestState"]) == ("input_required", "s")
+    assert found["inputRequests"] == {
+        "a": {"method": "roots/list", "params": {}},
+        "b": {"method": "elicitation/create", "params": {"message": "m", "requestedSchema": SCHEMA}},
+    }
+    check(found, "InputRequiredResult")
+
+
+def test_an_answer_to_such_a_question_fits_or_does_not() -> None:
+    assert DIALECT.fits("elicitation/create", '{"result":{"action":"decline"}}')
+    assert not DIALECT.fits("elicitation/create", '{"result":{"action":"perhaps"}}')
+
+
+def test_a_round_that_is_passed_on() -> None:
+    asked = response('"result":{"resultType":"input_required","inputRequests":{"k":{"method":"roots/list"}}}')
+    assert DIALECT.round_of(asked) == Round(None)
+    assert DIALECT.lacking(asked, Peer(revision=Revision.R2026_07_28, capabilities={}, info={})) == {"roots": {}}
+    assert result_of(DIALECT.passed_round("h", asked, "ours", INFO))["resultType"] == "input_required"
+    found = result_of(DIALECT.passed_round("h", asked, "ours"), None)
+    assert (found["requestState"], found["inputRequests"]) == ("ours", {"k": {"method": "roots/list"}})
+    check(found, "InputRequiredResult")
+
+
+def test_a_request_that_is_sent_again_is_another_than_the_first() -> None:
+    relay = Relay("h", "prompts/get", Params('{"name":"p"}'), None)
+    brought = Retry(request=relay, answers={}, responses='{"k":{"roots":[]}}', state="ours")
+    sent = DIALECT.again(brought, "theirs").params
+    assert sent == Params('{"inputResponses":{"k":{"roots":[]}},"requestState":"theirs","name":"p"}')
+    assert DIALECT.digest(relay) != DIALECT.digest(relay._replace(params=sent))
+
+
+def test_what_is_told_while_a_request_is_served() -> None:
+    progress = note("progress", '{"progressToken":3,"progress":1}')
+    assert read(DIALECT.notice(progress, "h"))["params"] == {"progressToken": "h", "progress": 1}
+    assert read(DIALECT.progress("h", 0.5, "half"))["params"]["message"] == "half"
+    event = note("events/active", f'{{"_meta":{{"{SUBSCRIPTION}":3}}}}')
+    assert read(DIALECT.notice(event, None, "h"))["params"] == {"_meta": {SUBSCRIPTION: "h"}}
+    line = note("message", '{"level":"error","data":1}')
+    assert DIALECT.is_loud_enough(line, "warning")
+    assert not DIALECT.is_loud_enough(line, None)
+
+
+def test_what_is_told_on_a_stream_of_news(make_record: RecordMaker) -> None:
+    granted = Subscription(tools=True)
+    told = [
+        read(DIALECT.subscribed("h", granted)),
+        read(DIALECT.published("h", note("tools/list_changed", "{}"))),
+        read(DIALECT.task_told("h", make_record())),
+    ]
+    assert [message["params"]["_meta"] for message in told] == [{SUBSCRIPTION: "h"}] * 3
+    ending = read(DIALECT.listened("h"))
+    assert (ending["id"], ending["result"]["_meta"]) == ("h", {SUBSCRIPTION: "h", **TOLD})
+    check(ending["result"], "SubscriptionsListenResult")
+
+
+def test_a_task(make_record: RecordMaker) -> None:
+    record = make_record()
+    created, state = DIALECT.task_created("h", record), DIALECT.task_state("h", record)
+    check_task(result_of(created), "CreateTaskResult")
+    check_task(result_of(state), "GetTaskResult", "WorkingTask")
+    assert (result_of(created)["resultType"], result_of(state)["resultType"]) == ("task", "complete")
+
+
+def test_an_acknowledgement() -> None:
+    text = DIALECT.acknowledged("h")
+    assert result_of(text) == {"resultType": "complete", "_meta": TOLD}
+    check_task(result_of(text), "UpdateTaskResult", "CancelTaskResult")
+
+
+def test_the_inputs_that_may_be_answered(make_record: RecordMaker) -> None:
+    asked = InputRequest(key="input-1", method="roots/list", params="")
+    of_old = InputRequest(key="input-2", method="tasks/result", params="{}")
+    record = make_record(status=TaskStatus.INPUT_REQUIRED, inputs=(asked, of_old))
+    assert DIALECT.outstanding(record) == {"input-1": asked}
+
+
+# --- tasks of the other era ----------------------------------------------------------------------------------------
+
+
+def of_an_initialize_host(make_record: RecordMaker, **changes: Any) -> TaskRecord:
+    peer = Peer(revision=Revision.R2025_11_25, capabilities={"tasks": {}}, info={})
+    call = ToolCall(tool="t", peer=peer, host_session="s", progress_token=3, params=None)
+    return make_record(call=call, **changes)
+
+
+OF_OLD: dict[str, tuple[dict[str, Any], str]] = {
+    "working": ({"status_message": "3/10"}, "WorkingTask"),
+    "asked": (
+        {
+            "status": TaskStatus.INPUT_REQUIRED,
+            "inputs": (
+                InputRequest(key="input-1", method="roots/list", params="", claimed_by="a stream"),
+                InputRequest(key="input-2", method="tasks/result", params='{"taskId":"host"}'),
+            ),
+        },
+        "InputRequiredTask",
+    ),
+    "asked what only the other era hears": (
+        {
+            "status": TaskStatus.INPUT_REQUIRED,
+            "inputs": (InputRequest(key="input-1", method="tasks/get", params='{"taskId":"host"}'),),
+        },
+        "WorkingTask",
+    ),
+    "failed by its tool": (
+        {
+            "status": TaskStatus.COMPLETED,
+            "outcome": Succeeded(result='{"content":[],"isError":true}', tool_error=True),
+            "tool_error": True,
+        },
+        "CompletedTask",
+    ),
+    "failed": (
+        {
+            "status": TaskStatus.FAILED,
+            "outcome": Faulted(error='{"code":-32042,"message":"no"}', reason=FaultReason.JSONRPC_ERROR),
+        },
+        "FailedTask",
+    ),
+    "cancelled": ({"status": TaskStatus.CANCELLED}, "CancelledTask"),
+}
+
+
+@pytest.mark.parametrize(("changes", "name"), OF_OLD.values(), ids=OF_OLD)
+def test_a_task_of_the_other_era_is_shown_in_the_words_of_this_one(
+    make_record: RecordMaker, changes: dict[str, Any], name: str
+) -> None:
+    # AMB-7.
+    record = of_an_initialize_host(make_record, **changes)
+    found = result_of(DIALECT.task_state("h", record))
+    check_task(found, "GetTaskResult", name)
+    assert list(found.get("inputRequests", {})) == list(DIALECT.outstanding(record))
+
+
+def test_a_large_outcome_is_told_as_a_small_one(make_record: RecordMaker) -> None:
+    result = '{"content":["é"],"_meta":{"x":1}}'
+    small, large = (
+        make_record(status=TaskStatus.COMPLETED, outcome=Succeeded(result=text, tool_error=False))
+        for text in (result, LargeJson(result.encode()))
+    )
+    assert joined(DIALECT.task_state("é", large)) == DIALECT.task_state("é", small)
+    assert joined(DIALECT.task_told("é", large)) == DIALECT.task_told("é", small)

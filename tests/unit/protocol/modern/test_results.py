@@ -1,0 +1,439 @@
+"""What a server of the initialize era answers is valid in this era, and its payload is the server's own text."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from requirements import covers
+from taskgate.domain.versions import Era
+from taskgate.jsontext.large import LargeJson, joined
+from taskgate.protocol.envelope import Response
+from taskgate.protocol.extensions import Extension
+from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.modern import results
+from taskgate.protocol.modern.results import (
+    answer,
+    complete,
+    complete_within,
+    is_complete,
+    large_complete_within,
+    large_modern_error,
+    modern_error,
+)
+from taskgate.protocol.modern.words import CACHEABLE, RELAYED
+from unit.protocol.modern.judge import INFO, INFO_KEY, RELATED, TOLD, check, read
+
+L, M = Era.INITIALIZE, Era.STATELESS
+P = "io.modelcontextprotocol/"
+ROUND = '{"resultType":"input_required","requestState":"s"}'
+BLOCK = '{"type":"text","text":"\\u00e9\\ud800 done"}'
+RESULTS = {
+    "tools/call": ("CallToolResult", f'{{ "content" : [{BLOCK}] ,"structuredContent":{{"a":1e999}}}}'),
+    "tools/list": ("ListToolsResult", '{"tools":[{"name":"t","inputSchema":{"type":"object"}}],"nextCursor":"n"}'),
+    "prompts/list": ("ListPromptsResult", '{"prompts":[{"name":"p"}]}'),
+    "prompts/get": ("GetPromptResult", '{"messages":[]}'),
+    "resources/list": ("ListResourcesResult", '{"resources":[]}'),
+    "resources/templates/list": ("ListResourceTemplatesResult", '{"resourceTemplates":[]}'),
+    "resources/read": ("ReadResourceResult", '{"contents":[{"uri":"a:b","text":"x"}]}'),
+    "completion/complete": ("CompleteResult", '{"completion":{"values":[]}}'),
+}
+
+
+def response(text: str) -> Response:
+    message = parse(text.encode(), max_depth=64)
+    assert isinstance(message, Response)
+    return message
+
+
+def result(text: str) -> Response:
+    return response(f'{{"jsonrpc":"2.0","id":42,"result":{text}}}')
+
+
+def test_every_method_is_tried() -> None:
+    assert RESULTS.keys() == RELAYED | {"tools/call"}
+
+
+@covers("B-CONV-1", "V-META-3", "V-META-6", "V-CACHE-1")
+@pytest.mark.parametrize("method", RESULTS)
+def test_a_result_is_complete_and_the_payload_is_the_servers(method: str) -> None:
+    name, text = RESULTS[method]
+    kept = ',"ttlMs":0,"cacheScope":"private"' if method in CACHEABLE else ""
+    head = f'{{"resultType":"complete"{kept},"_meta":{{"{INFO_KEY}":{INFO}}},'
+    whole = answer("h", method, result(text), INFO, L)
+    assert whole == f'{{"jsonrpc":"2.0","id":"h","result":{head}{text[1:]}}}'
+    assert complete(text, method, INFO) == f"{head}{text[1:]}"
+    if "1e999" not in text:
+        check(whole, "JSONRPCResultResponse")
+    check(json.loads(whole)["result"], name)
+
+
+MORE: dict[str, tuple[str, dict[str, Any]]] = {
+    "a type of its own": ('{"resultType":"task","contents":[]}', {"_meta": TOLD}),
+    "a cache of its own": ('{"ttlMs":-1.5,"cacheScope":"public","contents":[]}', {"_meta": TOLD}),
+    "a related task": (f'{{"contents":[],"_meta":{{"{RELATED}":{{"taskId":"t"}}}}}}', {"_meta": TOLD}),
+    "a name of its own": (f'{{"contents":[],"_meta":{{"{INFO_KEY}":{{"name":"o"}}}}}}', {"_meta": TOLD}),
+    "an answer for a model": (
+        f'{{"contents":[],"_meta":{{"x":1,"{P}model-immediate-response":"a"}}}}',
+        {"_meta": {"x": 1, **TOLD}},
+    ),
+    "a meta that is none": ('{"contents":[],"_meta":null}', {"_meta": TOLD}),
+    "traces": ('{"contents":[],"_meta":{"traceparent":"00"}}', {"_meta": {"traceparent": "00", **TOLD}}),
+}
+
+
+@covers("T-7", "V-META-9", "B-CONV-9")
+@pytest.mark.parametrize(("text", "told"), MORE.values(), ids=MORE)
+def test_what_a_server_says_of_this_era_is_not_heard(text: str, told: dict[str, Any]) -> None:
+    found = read(complete(text, "resources/read", INFO))
+    assert found == {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "contents": [], **told}
+    assert read(answer(1, "resources/read", result(text), INFO, L))["result"] == found
+    check(found, "ReadResourceResult")
+
+
+@pytest.mark.parametrize(
+    ("meta", "left"), [(f'{{"{RELATED}":{{}}}}', {}), (f'{{"{RELATED}":{{}},"x":1}}', {"_meta": {"x": 1}})]
+)
+def test_a_result_inside_another_names_no_server_by_itself(meta: str, left: dict[str, Any]) -> None:
+    found = read(complete_within(f'{{"content":[],"isError":true,"_meta":{meta}}}'))
+    assert found == {"resultType": "complete", "content": [], "isError": True, **left}
+    check(found, "CallToolResult")
+
+
+@covers("M-GET-2", "T-14")
+def test_a_tools_result_has_content_even_where_its_server_gave_none() -> None:
+    found = read(complete_within('{"structuredContent":{"a":1}}'))
+    assert found == {"resultType": "complete", "content": [], "structuredContent": {"a": 1}}
+    check(found, "CallToolResult")
+    answered = read(answer(1, "tools/call", result('{"structuredContent":{"a":1}}'), INFO, L))
+    assert answered["result"] == {**found, "_meta": TOLD}
+    assert "content" not in read(complete("{}", "prompts/get", None))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"content":["é"]}',
+        "{}",
+        f'{{"x":[1],"_meta":{{"{RELATED}":{{}},"io.modelcontextprotocol/x":1,"é":2}}}}',
+        f'{{"resultType":"x","content":[],"cacheScope":1,"_meta":{{"{RELATED}":1}}}}',
+    ],
+)
+def test_a_large_result_is_completed_as_a_small_one(text: str) -> None:
+    assert joined(large_complete_within(LargeJson(text.encode()))) == complete_within(text)
+
+
+@pytest.mark.parametrize("text", ["[]", "null", '"a"', "7", '{"task":{"taskId":"t"}}'])
+def test_what_is_no_result_is_the_servers_fault(text: str) -> None:
+    found = read(answer("h", "tools/call", result(text), INFO, L))
+    assert found["id"] == "h"
+    assert found["error"]["code"] == -32603
+    assert found["error"]["data"] == {"origin": "upstream", "reason": "malformed", "dispatched": True}
+    check(found, "JSONRPCErrorResponse")
+
+
+@pytest.mark.parametrize(
+    ("method", "text"), [("tools/call", '{"content":[],"task":1}'), ("prompts/get", '{"messages":[],"task":1}')]
+)
+def test_a_task_beside_a_result_is_nothing_to_anybody(method: str, text: str) -> None:
+    assert read(answer("h", method, result(text), INFO, L))["result"]["task"] == 1
+
+
+@pytest.mark.parametrize("era", [L, M])
+def test_a_result_in_front_of_its_id_is_told_in_its_place(era: Era) -> None:
+    text = '{"result":{"messages":[]},"jsonrpc":"2.0","id": 42 }'
+    told = f'{{"resultType":"complete","_meta":{{"{INFO_KEY}":{INFO}}},"messages":[]}}'
+    assert answer("h", "prompts/get", response(text), INFO, era) == f'{{"result":{told},"jsonrpc":"2.0","id": "h" }}'
+
+
+@pytest.mark.parametrize("era", Era)
+@pytest.mark.parametrize("method", ["tools/call", "tools/list", "prompts/get"])
+@given(
+    names=st.lists(
+        st.sampled_from(["content", "resultType", "_meta", "ttlMs", "cacheScope", "task", "isError", "x"]), unique=True
+    )
+)
+def test_what_is_put_in_front_of_a_usual_result_is_what_is_put_into_any(
+    names: list[str], method: str, era: Era
+) -> None:
+    values = {"content": [], "resultType": "complete", "_meta": {"a/b": 1}, "ttlMs": 5, "cacheScope": "public"}
+    given = result(json.dumps({name: values.get(name, False) for name in names}))
+    told = answer("h", method, given, INFO, era)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(results, "_added_usually", lambda *_: None)
+        assert told == answer("h", method, given, INFO, era)
+
+
+def test_an_error_that_means_the_same_stays_to_the_byte() -> None:
+    text = '{"jsonrpc":"2.0","error": { "code":-32601 ,"message":"\\u00e9"} ,"id": 42}'
+    assert answer("h", "prompts/get", response(text), INFO, L) == text.replace("42", '"h"')
+
+
+@covers("B-CONV-8", "T-24")
+@pytest.mark.parametrize(("code", "told"), [(-32002, -32602), (-32020, -32603), (-32042, -32603), (-32099, -32603)])
+def test_a_code_of_the_other_era_is_never_told(code: int, told: int) -> None:
+    text = f'{{"jsonrpc":"2.0","id":42,"error":{{"code":{code},"message":"no"}}}}'
+    error = f'{{"code":{code},"message":"é"}}'
+    assert joined(large_modern_error(LargeJson(error.encode()))) == modern_error(error) != error
+    found = read(answer(7, "resources/read", response(text), INFO, L))
+    assert (found["id"], found["error"]["code"], found["error"]["message"]) == (7, told, "no")
+    check(found, "JSONRPCErrorResponse")
+
+
+@pytest.mark.parametrize("code", [-32100, -32019, -32000, -32700, -32603, -32001, -1, 0, 429, 10**30])
+def test_any_other_code_stays(code: int) -> None:
+    error = f'{{ "message":"m" , "code" : {code} }}'
+    assert modern_error(error) == error
+    assert joined(large_modern_error(LargeJson(error.encode()))) == error
+
+
+# --- servers of this era -------------------------------------------------------------------------------------------
+
+OURS = f'"_meta":{{"{INFO_KEY}":{INFO}}}'
+# The method, what the server says, what its host is told.
+OWN: dict[str, tuple[str, str, str]] = {
+    "a result": (
+        "tools/call",
+        f'{{ "content" : [{BLOCK}] ,"resultType":"complete","structuredContent":[1e999]}}',
+        f'{{{OURS}, "content" : [{BLOCK}] ,"resultType":"complete","structuredContent":[1e999]}}',
+    ),
+    "a result without its type": (
+        "prompts/get",
+        f'{{"messages":[],"_meta":{{"{INFO_KEY}":{{"name":"o"}},"traceparent":"00"}}}}',
+        f'{{"resultType":"complete","messages":[],"_meta":{{"{INFO_KEY}":{INFO},"traceparent":"00"}}}}',
+    ),
+    "a time to keep it for": (
+        "tools/list",
+        '{"resultType":"complete","tools":[],"ttlMs": 5000 ,"cacheScope": "public" }',
+        f'{{{OURS},"resultType":"complete","tools":[],"ttlMs": 5000 ,"cacheScope": "private" }}',
+    ),
+    "nothing of how long": (
+        "resources/read",
+        '{"resultType":"complete","contents":[]}',
+        f'{{"ttlMs":0,"cacheScope":"private",{OURS},"resultType":"complete","contents":[]}}',
+    ),
+    "a scope where none belongs": (
+        "completion/complete",
+        '{"resultType":"complete","cacheScope":"public","completion":{"values":[]}}',
+        f'{{{OURS},"resultType":"complete","cacheScope":"private","completion":{{"values":[]}}}}',
+    ),
+    "other keys of the protocol": (
+        "prompts/get",
+        f'{{"resultType":"complete","messages":[],"_meta":{{"{P}x":1,"{RELATED}":{{"taskId":"t"}}}}}}',
+        f'{{"resultType":"complete","messages":[],"_meta":{{"{INFO_KEY}":{INFO},"{P}x":1}}}}',
+    ),
+    "no content": (
+        "tools/call",
+        '{"resultType":"complete"}',
+        f'{{"content":[],{OURS},"resultType":"complete"}}',
+    ),
+}
+
+
+@covers("V-META-3", "V-META-7", "V-CACHE-1", "V-META-9")
+@pytest.mark.parametrize(("method", "text", "told"), OWN.values(), ids=OWN)
+def test_what_a_server_of_this_era_says_stays(method: str, text: str, told: str) -> None:
+    whole = answer("h", method, result(text), INFO, M)
+    assert whole == f'{{"jsonrpc":"2.0","id":"h","result":{told}}}'
+    assert complete(text, method, INFO, M) == told
+    if "1e999" not in text:
+        check(whole, "JSONRPCResultResponse")
+    check(json.loads(whole)["result"], RESULTS[method][0])
+
+
+@pytest.mark.parametrize("ttl", ["-1", "1.5", "true", '"1"', "null", "{}"])
+def test_a_time_that_is_none_is_none(ttl: str) -> None:
+    found = read(complete(f'{{"resultType":"complete","tools":[],"ttlMs":{ttl}}}', "tools/list", INFO, M))
+    assert (found["ttlMs"], found["cacheScope"]) == (0, "private")
+    check(found, "ListToolsResult")
+
+
+@covers("V-META-7")
+@pytest.mark.parametrize(
+    "text", ["[]", "null", '{"resultType":"task","taskId":"t"}', '{"resultType":"other","content":[]}', ROUND]
+)
+def test_what_is_no_complete_result_of_this_era_is_the_servers_fault(text: str) -> None:
+    # A round goes another way, or it is one without sense.
+    assert not is_complete(result(text), "tools/call", M)
+    found = read(answer("h", "tools/call", result(text), INFO, M))
+    assert found["error"]["data"] == {"origin": "upstream", "reason": "malformed", "dispatched": True}
+    check(found, "JSONRPCErrorResponse")
+
+
+@covers("B-CONV-8", "T-24")
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [(-32002, -32602), (-32020, -32603), (-32022, -32603), (-32023, -32603), (-32042, -32603), (-32099, -32603)],
+)
+def test_a_code_of_a_server_of_this_era_that_is_not_for_its_host_is_not_told(code: int, told: int) -> None:
+    text = f'{{"jsonrpc":"2.0","id":42,"error":{{"code":{code},"message":"no","data":{{"a":1}}}}}}'
+    found = read(answer(7, "tools/call", response(text), INFO, M))
+    named = {} if told == -32602 else {"upstreamCode": code}
+    assert found["error"] == {"code": told, "message": "no", "data": {"a": 1, **named}}
+    check(found, "JSONRPCErrorResponse")
+
+
+@covers("B-CONV-8")
+def test_what_a_server_of_this_era_misses_is_told_for_no_server_of_the_other() -> None:
+    error = '{"code":-32021,"message":"m","data":{"requiredCapabilities":{"sampling":{}}}}'
+    assert modern_error(error, M) == error
+    assert read(modern_error(error, L))["code"] == read(modern_error(error))["code"] == -32603
+
+
+@pytest.mark.parametrize("code", [-32602, -32021, -32019, -32100, -32000, 429])
+def test_any_other_error_of_a_server_of_this_era_stays_to_the_byte(code: int) -> None:
+    text = f'{{ "jsonrpc":"2.0","id":42 ,"error":{{"code":{code},"message":"\\u00e9","data":[1e999]}}}}'
+    assert answer("h", "tools/call", response(text), INFO, M) == text.replace(":42 ", ':"h" ')
+    assert not is_complete(response(text), "tools/call", M)
+
+
+# --- methods of carried extensions -----------------------------------------------------------------------------------
+
+THING = Extension(
+    methods=frozenset({"thing/do", "thing/list"}),
+    result_types=frozenset({"partial"}),
+    cacheable=frozenset({"thing/list"}),
+    codes=frozenset({-32023, -32020}),
+)
+THINGS: dict[str, tuple[str, Era, str, str]] = {
+    "a result of the other era": (
+        "thing/do",
+        L,
+        '{ "a" : 1e999 }',
+        f'{{"resultType":"complete",{OURS}, "a" : 1e999 }}',
+    ),
+    "one that has a word of that name in that era": (
+        "thing/do",
+        L,
+        '{"resultType":"strange"}',
+        f'{{{OURS},"resultType":"complete"}}',
+    ),
+    "one that may be kept": (
+        "thing/list",
+        L,
+        '{"things":[]}',
+        f'{{"resultType":"complete","ttlMs":0,"cacheScope":"private",{OURS},"things":[]}}',
+    ),
+    "one that says what it is in that era": (
+        "thing/do",
+        L,
+        '{"resultType":"partial"}',
+        f'{{{OURS},"resultType":"partial"}}',
+    ),
+    "a result of this era": (
+        "thing/do",
+        M,
+        '{"resultType":"complete","a":1}',
+        f'{{{OURS},"resultType":"complete","a":1}}',
+    ),
+    "one without its type": ("thing/do", M, '{"a":1}', f'{{"resultType":"complete",{OURS},"a":1}}'),
+    "one of a kind of its own": ("thing/do", M, '{"resultType":"partial"}', f'{{{OURS},"resultType":"partial"}}'),
+    "how long it may be kept": (
+        "thing/list",
+        M,
+        '{"resultType":"complete","ttlMs":5,"cacheScope":"public"}',
+        f'{{{OURS},"resultType":"complete","ttlMs":5,"cacheScope":"private"}}',
+    ),
+    "nothing of how long": (
+        "thing/list",
+        M,
+        '{"resultType":"complete"}',
+        f'{{"ttlMs":0,"cacheScope":"private",{OURS},"resultType":"complete"}}',
+    ),
+    "the name of a stream": (
+        "thing/do",
+        M,
+        f'{{"resultType":"complete","_meta":{{"{P}subscriptionId":42}}}}',
+        f'{{"resultType":"complete","_meta":{{"{INFO_KEY}":{INFO},"{P}subscriptionId":"h"}}}}',
+    ),
+    "metadata": (
+        "thing/do",
+        M,
+        f'{{"resultType":"complete","_meta":{{"{P}x":1,"a/b":2,"{RELATED}":{{}},"{INFO_KEY}":{{"name":"o"}}}}}}',
+        f'{{"resultType":"complete","_meta":{{"{P}x":1,"a/b":2,"{INFO_KEY}":{INFO}}}}}',
+    ),
+}
+
+
+@covers("V-META-6", "V-META-7", "V-CACHE-1")
+@pytest.mark.parametrize(("method", "era", "text", "told"), THINGS.values(), ids=THINGS)
+def test_a_result_of_an_extension_is_one_of_this_era(method: str, era: Era, text: str, told: str) -> None:
+    # X-EXT-21.
+    assert answer("h", method, result(text), INFO, era, THING) == f'{{"jsonrpc":"2.0","id":"h","result":{told}}}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "null",
+        '{"resultType":"task"}',
+        '{"resultType":"other"}',
+        '{"resultType":null}',
+        '{"resultType":["partial"]}',
+        '{"resultType":{"partial":1}}',
+        ROUND,
+    ],
+)
+def test_what_is_no_result_of_the_extension_is_the_servers_fault(text: str) -> None:
+    # X-EXT-21, X-EXT-22.
+    found = read(answer("h", "thing/do", result(text), INFO, M, THING))
+    assert found["error"]["data"] == {"origin": "upstream", "reason": "malformed", "dispatched": True}
+
+
+def test_a_result_of_the_extension_that_is_none_is_the_servers_fault_in_either_era() -> None:
+    for era in Era:
+        assert read(answer("h", "thing/do", result("[]"), INFO, era, THING))["error"]["code"] == -32603
+
+
+@pytest.mark.parametrize("era", [L, M])
+@pytest.mark.parametrize("code", [-32023, -32020])
+def test_a_code_of_the_extension_stays(code: int, era: Era) -> None:
+    # X-EXT-31.
+    text = f'{{"jsonrpc":"2.0","error": {{ "code":{code} ,"message":"\\u00e9"}} ,"id": 42}}'
+    assert answer("h", "thing/do", response(text), INFO, era, THING) == text.replace("42", '"h"')
+
+
+@pytest.mark.parametrize(("code", "told"), [(-32024, -32603), (-32002, -32602), (-32042, -32603)])
+def test_any_other_code_of_a_method_of_the_extension_is_as_it_is_elsewhere(code: int, told: int) -> None:
+    text = f'{{"jsonrpc":"2.0","id":42,"error":{{"code":{code},"message":"no"}}}}'
+    for era in Era:
+        assert read(answer("h", "thing/do", response(text), INFO, era, THING))["error"]["code"] == told
+
+
+# --- servers of either era -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("era", [L, M])
+def test_a_result_is_complete_in_either_era(era: Era) -> None:
+    assert is_complete(result('{"content":[]}'), "tools/call", era)
+    assert is_complete(result('{"tools":[]}'), "tools/list", era)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"content":[]}',
+        '{ "content" : [{"type":"text","text":"x"}], "isError":true}',
+        '{"content":[],"resultType":"complete"}',
+        r'{"content":[],"_m\u0065ta":{"a":1}}',
+        '{"isError":false,"content":[]}',
+        '{"content":[],"cacheScope":"public"}',
+        '{"content":[],"structuredContent":{"content":1}}',
+    ],
+)
+def test_a_result_inside_of_another_is_the_same_whether_it_has_to_be_read_or_not(text: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(results, "_BEGINS_WITH_CONTENT", lambda _: None)
+        read_whole = complete_within(text)
+    assert complete_within(text) == read_whole
+
+
+def test_a_large_result_of_a_call_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_ones = list[str]()
+    monkeypatch.setattr(results, "members", lambda text, _: read_ones.append(text))
+    text = f'{{"content":[],"structuredContent":{{"a":[{"1," * 1000}1]}}}}'
+    assert complete_within(text) == f'{{"resultType":"complete",{text[1:]}'
+    assert read_ones == []

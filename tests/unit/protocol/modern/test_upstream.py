@@ -1,0 +1,439 @@
+"""The translator for servers of the stateless era."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from requirements import covers
+from taskgate.domain.events import CallSucceeded
+from taskgate.domain.record import TaskStatus
+from taskgate.domain.versions import Era, Peer, Revision
+from taskgate.errors import UpstreamFailed
+from taskgate.protocol.base import Answered, Noticed, ProgressTold
+from taskgate.protocol.envelope import Response
+from taskgate.protocol.extensions import BUILT_IN, EVENTS, Extension, ExtensionPolicy
+from taskgate.protocol.extensions import UI as UI_EXTENSION
+from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.modern import outgoing
+from taskgate.protocol.modern.upstream import ModernUpstream
+from taskgate.protocol.params import Params
+from taskgate.protocol.questions import Question
+from taskgate.protocol.server_tasks import ServerTask, TaskTold
+from taskgate.protocol.stateless_server import Listened, Saying, Subscribed
+from unit.protocol.modern.judge import check, check_task, read
+
+DIALECT = ModernUpstream("0.1.0", ExtensionPolicy())
+HOST = Peer(revision=Revision.R2026_07_28, capabilities={"roots": {}}, info={})
+META = "io.modelcontextprotocol/"
+ANSWERS = '{"a":{"roots":[]}}'
+
+
+def response(result: Any) -> Response:
+    found = parse(json.dumps({"jsonrpc": "2.0", "id": 1, "result": result}).encode(), max_depth=64)
+    assert isinstance(found, Response)
+    return found
+
+
+def heard(method: str, **params: Any) -> Any:
+    return DIALECT.hear(json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode(), HOST)
+
+
+def test_a_host_that_declares_tasks_is_known_by_it_and_so_is_a_server_that_asks_for_them() -> None:
+    assert not DIALECT.knows_tasks(None)
+    assert not DIALECT.knows_tasks(HOST)
+    tasks = {"extensions": {f"{META}tasks": {}}}
+    assert DIALECT.knows_tasks(replace(HOST, capabilities=tasks))
+    assert not DIALECT.needs_tasks(response({}))
+
+
+# --- what is sent
+
+
+@pytest.mark.parametrize(
+    ("written", "definition"),
+    [
+        (DIALECT.discover(1, HOST), "DiscoverRequest"),
+        (DIALECT.discover(1, None), "DiscoverRequest"),
+        (DIALECT.list_tools(1, None, HOST), "ListToolsRequest"),
+        (DIALECT.list_tools(1, '"next"', HOST), "ListToolsRequest"),
+        (DIALECT.listen(1, Listened(tools=True, uris=("a:b",)), HOST), "SubscriptionsListenRequest"),
+        (DIALECT.request(1, Saying(method="tools/call", params=Params('{"name":"t"}')), HOST), "CallToolRequest"),
+    ],
+)
+@covers("V-META-8", "H-MOD-1")
+def test_requests_are_as_the_schema_has_them(written: Any, definition: str) -> None:
+    found = read(written.message)
+    check(found, definition)
+    meta = found["params"]["_meta"]
+    assert meta[f"{META}clientInfo"] == {"name": "taskgate", "version": "0.1.0"}
+    assert written.headers["MCP-Protocol-Version"] == meta[f"{META}protocolVersion"]
+    assert written.headers["Mcp-Method"] == found["method"]
+
+
+@pytest.mark.parametrize(
+    ("written", "definition", "params"),
+    [
+        (DIALECT.look(1, "n/1", HOST), "GetTaskRequest", {}),
+        (DIALECT.cancel(1, "n/1", None), "CancelTaskRequest", {}),
+        (DIALECT.update(1, "n/1", ANSWERS, HOST), "UpdateTaskRequest", {"inputResponses": {"a": {"roots": []}}}),
+    ],
+)  # fmt: skip
+@covers("M-NEG-8", "H-MOD-2")
+def test_a_request_about_a_task_names_it_in_its_header_and_declares_the_extension(
+    written: Any, definition: str, params: Any
+) -> None:
+    found = read(written.message)
+    check_task(found, definition)
+    check(found["params"], "RequestParams")
+    meta = found["params"].pop("_meta")
+    assert found["params"] == {"taskId": "n/1", **params}
+    assert meta[f"{META}clientCapabilities"]["extensions"] == {"io.modelcontextprotocol/tasks": {}}
+    assert written.headers == {
+        "MCP-Protocol-Version": "2026-07-28", "Mcp-Method": found["method"], "Mcp-Name": "n/1",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("wants", "declares"), [(Listened(tools=True), False), (Listened(tasks=("n1",)), True)])
+@covers("M-NOTIF-1")
+def test_a_listen_declares_the_extension_where_it_names_tasks(wants: Listened, declares: bool) -> None:
+    meta = read(DIALECT.listen(1, wants, HOST).message)["params"]["_meta"]
+    assert ("extensions" in meta[f"{META}clientCapabilities"]) is declares
+
+
+UI = {f"{META}ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}
+TASKS = {f"{META}tasks": {}}
+EVENTS_CROSS = ModernUpstream(
+    "0.1.0", ExtensionPolicy(allowed={EVENTS: BUILT_IN[EVENTS], UI_EXTENSION: BUILT_IN[UI_EXTENSION]})
+)
+
+
+def told_of(host: Peer | None, *, follows_tasks: bool = False, dialect: ModernUpstream = DIALECT) -> Any:
+    saying = Saying(method="tools/call", params=Params('{"name":"t"}'), follows_tasks=follows_tasks)
+    found = read(dialect.request(1, saying, host).message)
+    check(found, "CallToolRequest")
+    return found["params"]["_meta"][f"{META}clientCapabilities"]
+
+
+@pytest.mark.parametrize("revision", [Revision.R2025_11_25, Revision.R2026_07_28])
+def test_a_server_is_told_what_crosses_of_its_host_beside_what_it_can_be_asked(revision: Revision) -> None:
+    # X-EXT-6, X-APP-1.
+    declares = {"roots": {}, "tasks": {"list": {}}, "x": {}, "extensions": {**UI, **TASKS, "com.example/x": {}}}
+    host = Peer(revision=revision, capabilities=declares, info={})
+    assert told_of(host) == {"roots": {}, "extensions": UI}
+    assert told_of(host, follows_tasks=True) == {"roots": {}, "extensions": {**UI, **TASKS}}
+
+
+@covers("M-NEG-8")
+def test_a_server_is_told_of_tasks_where_they_are_followed_for_nobody_too() -> None:
+    assert told_of(None) == told_of(replace(HOST, capabilities={})) == {}
+    assert told_of(None, follows_tasks=True) == {"extensions": TASKS}
+
+
+def test_what_a_server_is_told_of_one_host_it_is_not_told_of_another() -> None:
+    hosts = [replace(HOST, capabilities={"extensions": {f"{META}ui": {"number": number}}}) for number in range(600)]
+    told = [told_of(host)["extensions"][f"{META}ui"]["number"] for host in (*hosts, *hosts)]
+    assert told == [*range(600), *range(600)]
+
+
+def test_what_a_server_is_told_of_a_host_is_made_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    host, made = replace(HOST, capabilities={"roots": {}}), []
+    real = outgoing.capabilities
+    monkeypatch.setattr(outgoing, "capabilities", lambda *asked, **more: made.append(asked) or real(*asked, **more))
+    assert [told_of(host, follows_tasks=follows) for follows in (False, False, True, True)] == [
+        *[{"roots": {}}] * 2,
+        *[{"roots": {}, "extensions": TASKS}] * 2,
+    ]
+    assert len(made) == 2
+
+
+def test_the_next_page_is_asked_for_by_its_cursor() -> None:
+    assert read(DIALECT.list_tools(1, '"next"', None).message)["params"]["cursor"] == "next"
+    assert "cursor" not in read(DIALECT.list_tools(1, None, None).message)["params"]
+
+
+# --- what is heard
+
+
+def test_a_response_is_the_answer_to_what_it_names() -> None:
+    found = DIALECT.hear(b'{"jsonrpc":"2.0","id":3,"result":{}}', HOST)
+    assert isinstance(found, Answered)
+    assert found.response.id == 3
+
+
+def test_progress_is_of_the_call_that_has_the_token() -> None:
+    found = heard("notifications/progress", progressToken=3, progress=1)
+    assert isinstance(found, ProgressTold)
+    assert (found.token, found.notification.params["progress"].value) == (3, 1)
+
+
+@pytest.mark.parametrize("token", ["3", True, None])
+def test_progress_under_a_token_that_is_none_of_ours_is_dropped(token: Any) -> None:
+    assert heard("notifications/progress", progressToken=token, progress=1) is None
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "notifications/message",
+        "notifications/tools/list_changed",
+        "notifications/prompts/list_changed",
+        "notifications/resources/list_changed",
+        "notifications/resources/updated",
+    ],
+)
+def test_a_notification_loses_what_says_of_its_stream(method: str) -> None:
+    found = heard(method, uri="a:b", _meta={f"{META}subscriptionId": 4, "keep": 1})
+    assert isinstance(found, Noticed)
+    assert found.notification.method == method
+    assert read(found.notification.params_text) == {"uri": "a:b", "_meta": {"keep": 1}}
+
+
+def test_a_notification_that_says_nothing_of_its_stream_stays_to_the_byte() -> None:
+    text = b'{"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": 1.0, "_meta": {"a": 1}}}'
+    found = DIALECT.hear(text, HOST)
+    assert isinstance(found, Noticed)
+    assert found.notification.text == text.decode()
+
+
+@pytest.mark.parametrize(
+    ("told", "uris", "tasks"),
+    [
+        ({"resourceSubscriptions": ["a:b", 3, "c:d"]}, {"a:b", "c:d"}, set()),
+        ({"taskIds": ["n1", 3], "resourceSubscriptions": ["a:b"]}, {"a:b"}, {"n1"}),
+        ({"toolsListChanged": True}, set(), set()),
+        ({"resourceSubscriptions": "a:b", "taskIds": "n1"}, set(), set()),
+        ([], set(), set()),
+    ],
+)
+def test_the_first_message_of_a_listen_tells_what_is_granted(told: Any, uris: set[str], tasks: set[str]) -> None:
+    found = heard("notifications/subscriptions/acknowledged", notifications=told)
+    assert found == Subscribed(frozenset(uris), frozenset(tasks))
+
+
+@pytest.mark.parametrize(
+    ("told", "filters"),
+    [
+        ({"eventsListChanged": True, "toolsListChanged": True}, {"eventsListChanged"}),
+        ({"eventsListChanged": 1}, set()),
+        ({"thingChanged": True}, set()),
+        ([], set()),
+    ],
+)
+def test_the_first_message_of_a_listen_tells_which_members_of_extensions_are_granted(
+    told: Any, filters: set[str]
+) -> None:
+    # X-EXT-24.
+    message = json.dumps(
+        {"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": {"notifications": told}}
+    ).encode()
+    assert EVENTS_CROSS.hear(message, HOST) == Subscribed(frozenset(), frozenset(), frozenset(filters))
+    assert DIALECT.hear(message, HOST) == Subscribed(frozenset())
+
+
+ACTIVE = "notifications/events/active"
+
+
+@pytest.mark.parametrize(("kept", "written"), [("4", "4"), ('"\\u0034"', '"\\u0034"')])
+def test_a_notification_of_an_extension_keeps_the_name_of_its_stream_and_nothing_else_of_its_hop(
+    kept: str, written: str
+) -> None:
+    # X-EXT-23.
+    key = f"{META}subscriptionId"
+    meta = f'{{"{META}serverInfo":{{}},"{key}": {kept} ,"a/b":1.0}}'
+    text = f'{{"jsonrpc":"2.0","method":"{ACTIVE}","params":{{"cursor":null,"_meta":{meta}}}}}'
+    found = EVENTS_CROSS.hear(text.encode(), HOST)
+    assert isinstance(found, Noticed)
+    assert found.notification.params_text == f'{{"cursor":null,"_meta":{{"{key}": {written} ,"a/b":1.0}}}}'
+
+
+@pytest.mark.parametrize("params", ["{}", '{"_meta":{}}', '{"_meta":{"a":1},"data":[1e999]}'])
+def test_a_notification_of_an_extension_that_names_no_stream_stays_to_the_byte(params: str) -> None:
+    text = f'{{"jsonrpc": "2.0", "method":"{ACTIVE}","params": {params}}}'
+    found = EVENTS_CROSS.hear(text.encode(), HOST)
+    assert isinstance(found, Noticed)
+    assert found.notification.text == text
+
+
+def test_a_notification_of_an_extension_that_names_no_stream_loses_what_it_says_of_its_hop() -> None:
+    text = f'{{"jsonrpc":"2.0","method":"{ACTIVE}","params":{{"_meta":{{"a":1,"{META}serverInfo":{{}}}}}}}}'
+    found = EVENTS_CROSS.hear(text.encode(), HOST)
+    assert isinstance(found, Noticed)
+    assert found.notification.params_text == '{"_meta":{"a":1}}'
+
+
+def test_a_notification_of_an_extension_names_no_stream_to_a_host_of_the_other_era() -> None:
+    # X-EXT-23: there it would be a name of nothing.
+    thing = Extension(notifications=frozenset({"notifications/thing/changed"}), eras=frozenset(Era))
+    dialect = ModernUpstream("0.1.0", ExtensionPolicy(allowed={"com.example/thing": thing}))
+    params = f'{{"_meta":{{"{META}subscriptionId":4,"a":1}}}}'
+    text = f'{{"jsonrpc":"2.0","method":"notifications/thing/changed","params":{params}}}'.encode()
+    for revision, told in ((Revision.R2025_11_25, '{"_meta":{"a":1}}'), (Revision.R2026_07_28, params)):
+        found = dialect.hear(text, replace(HOST, revision=revision))
+        assert isinstance(found, Noticed)
+        assert found.notification.params_text == told
+
+
+@pytest.mark.parametrize(
+    ("dialect", "host"),
+    [(EVENTS_CROSS, None), (DIALECT, HOST), (EVENTS_CROSS, replace(HOST, revision=Revision.R2025_11_25))],
+    ids=["nobody", "one whom it does not cross to", "one of the other era"],
+)
+def test_a_notification_of_an_extension_is_for_nobody_whom_it_does_not_cross_to(
+    dialect: ModernUpstream, host: Peer | None
+) -> None:
+    # X-EXT-42.
+    text = f'{{"jsonrpc":"2.0","method":"{ACTIVE}","params":{{}}}}'
+    assert dialect.hear(text.encode(), host) is None
+
+
+def test_news_of_a_task_are_of_the_task_they_name() -> None:
+    assert heard("notifications/tasks", taskId="n1", status="working") == TaskTold("n1")
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["notifications/cancelled", "notifications/elicitation/complete", "notifications/tasks", "notifications/other"],
+)
+def test_what_does_not_exist_on_this_wire_is_dropped(method: str) -> None:
+    assert heard(method, requestId=1) is None
+
+
+@pytest.mark.parametrize(
+    "message",
+    [b"{", b"[]", b'{"jsonrpc":"2.0","id":1,"method":"ping"}', b'{"jsonrpc":"2.0","id":1,"method":"roots/list"}'],
+)
+def test_a_message_that_no_server_may_send_breaks_the_protocol(message: bytes) -> None:
+    with pytest.raises(UpstreamFailed) as failed:
+        DIALECT.hear(message, HOST)
+    assert failed.value.reason == "malformed"
+
+
+# --- what is read elsewhere
+
+
+@pytest.mark.parametrize("id", ["", '"id": null,'])
+def test_an_error_that_names_no_request_is_read_as_the_response_to_one(id: str) -> None:
+    error = '{"code":-32602,"message":"\\u00e9","data": [1e400]}'
+    found = DIALECT.refusal_of(7, f'{{"jsonrpc":"2.0",{id}"error":{error}}}'.encode())
+    assert found is not None
+    assert found.error is not None
+    assert (found.id, found.text[found.error.start : found.error.end]) == (7, error)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"jsonrpc":"2.0","id":null,"result":{}}',
+        b'{"jsonrpc":"2.0","result":{},"error":{"code":1,"message":""}}',
+        b'{"jsonrpc":"2.0","id":1.5,"error":{"code":1,"message":""}}',
+        b'{"jsonrpc":"2.0","error":{"code":1,"message":""},"error":{"code":2,"message":""}}',
+    ],
+)
+def test_what_is_no_error_or_names_a_request_is_no_refusal_of_another(message: bytes) -> None:
+    assert DIALECT.refusal_of(7, message) is None
+
+
+def test_an_error_that_is_none_refuses_nothing() -> None:
+    with pytest.raises(UpstreamFailed, match="no JSON-RPC"):
+        DIALECT.refusal_of(7, b'{"jsonrpc":"2.0","error":{"code":"1"}}')
+
+
+def test_a_discovery_is_read() -> None:
+    server = DIALECT.read_discovery(response({"supportedVersions": ["2026-07-28"], "capabilities": {}}))
+    assert server is not None
+    assert server.peer.revision is Revision.R2026_07_28
+
+
+def test_a_catalogue_is_read() -> None:
+    assert set(DIALECT.read_tools(response({"tools": [{"name": "a"}]})).page.tools) == {"a"}
+
+
+def test_a_round_is_read_and_answered() -> None:
+    asked = {"resultType": "input_required", "inputRequests": {"a": {"method": "roots/list"}}}
+    found = DIALECT.round_of("tools/call", 1, response(asked))
+    assert found is not None
+    question = found.questions["a"]
+    assert DIALECT.answers({"a": (question, '{"result":{"roots":[]}}')}) == '{"a":{"roots":[]}}'
+    assert DIALECT.answers({"a": (question, DIALECT.no_answer(question))}) is None
+
+
+def test_an_answer_to_a_method_of_an_extension_may_be_of_a_kind_that_it_has() -> None:
+    # X-EXT-22.
+    thing = Extension(methods=frozenset({"thing/do"}), result_types=frozenset({"partial"}))
+    dialect = ModernUpstream("0.1.0", ExtensionPolicy(allowed={"com.example/thing": thing}))
+    partial = response({"resultType": "partial"})
+    assert dialect.round_of("thing/do", 1, partial) is None
+    for other, method in ((DIALECT, "thing/do"), (dialect, "tools/list")):
+        with pytest.raises(UpstreamFailed):
+            other.round_of(method, 1, partial)
+
+
+def test_a_task_is_read_and_what_came_of_it() -> None:
+    task = {"taskId": "n1", "status": "working"}
+    assert DIALECT.task_of("tools/call", response({"resultType": "task", **task})) == ServerTask(
+        "n1", TaskStatus.WORKING
+    )
+    found = DIALECT.looked(7, "n1", response({**task, "status": "completed", "result": {"content": []}}))
+    assert found is not None
+    assert found.response is not None
+    assert found.response.id == 7
+
+
+def test_a_server_serves_tasks_where_its_discovery_says_so() -> None:
+    said = {"supportedVersions": ["2026-07-28"], "capabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
+    found, other = (
+        DIALECT.read_discovery(response(said)),
+        DIALECT.read_discovery(response({**said, "capabilities": {}})),
+    )
+    assert found is not None
+    assert other is not None
+    assert (DIALECT.serves_tasks(found), DIALECT.serves_tasks(other)) == (True, False)
+
+
+def test_a_host_is_asked_what_it_declared() -> None:
+    assert DIALECT.declared(HOST, Question("roots/list", None))
+    assert not DIALECT.declared(None, Question("roots/list", None))
+
+
+def test_an_outcome_is_read() -> None:
+    assert DIALECT.outcome(response({"content": []})) == CallSucceeded(result='{"content": []}', tool_error=False)
+
+
+# --- what the gateway answers by itself
+
+
+def test_a_call_without_an_answer_to_its_server_ends_as_an_error() -> None:
+    found = DIALECT.unanswered(3)
+    check(found.text, "JSONRPCErrorResponse")
+    assert (found.id, found.error.value["code"]) == (3, -32603)  # type: ignore[union-attr]
+    assert found.error.value["data"] == {"origin": "gateway", "reason": "unanswered", "dispatched": True}  # type: ignore[union-attr]
+
+
+def test_a_request_that_is_refused_has_the_code_and_the_text() -> None:
+    found = DIALECT.refusal(3, -32601, "no")
+    check(found.text, "JSONRPCErrorResponse")
+    assert (found.id, found.error.value) == (3, {"code": -32601, "message": "no"})  # type: ignore[union-attr]
+
+
+def test_a_request_that_is_served_has_an_empty_answer() -> None:
+    found = DIALECT.done(3)
+    assert read(found.text) == {"jsonrpc": "2.0", "id": 3, "result": {}}
+
+
+@covers("H-MOD-5")
+def test_a_page_loses_its_unsound_tools_and_nothing_else() -> None:
+    tools = [{"name": "a"}, {"name": "odd", "inputSchema": {"x-mcp-header": "Root"}}]
+    shown = DIALECT.sound(response({"tools": tools, "ttlMs": 3}))
+    assert json.loads(shown.text) == {"jsonrpc": "2.0", "id": 1, "result": {"tools": [{"name": "a"}], "ttlMs": 3}}
+    assert shown.result is not None
+    assert shown.result.value["tools"] == [{"name": "a"}]
+
+
+def test_a_page_that_is_sound_stays_the_very_same() -> None:
+    page = response({"tools": [{"name": "a"}]})
+    assert DIALECT.sound(page) is page

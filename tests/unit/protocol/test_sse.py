@@ -1,0 +1,308 @@
+"""Event streams: wherever the chunks fall the same messages come out, and no stream makes its reader keep more."""
+
+import json
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from helpers.json_texts import texts, written
+from requirements import covers
+from taskgate.protocol.sse import KEEP_ALIVE, EventDecoder, EventTooLarge, event
+
+ROOMY = 1_000_000
+BOM = b"\xef\xbb\xbf"
+FRAME = len(BOM + b"data: ")
+
+
+def decoded(*chunks: bytes, limit: int = ROOMY) -> list[bytes]:
+    decoder = EventDecoder(limit)
+    return [data for chunk in chunks for data in decoder.feed(chunk)]
+
+
+def outcome(chunks: list[bytes], limit: int) -> tuple[list[bytes], bool]:
+    """What comes out of a stream, and whether it was refused before its end."""
+    decoder, found = EventDecoder(limit), []
+    for chunk in [*chunks, b""]:
+        try:
+            found += decoder.feed(chunk)
+        except EventTooLarge:
+            return found, True
+    return found, False
+
+
+def cut(stream: bytes, places: list[int]) -> list[bytes]:
+    ends = sorted({min(place, len(stream)) for place in places} | {len(stream)})
+    return [stream[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+@pytest.mark.parametrize("field", [b"event: x\n", b"id: 7\n"])
+def test_fields_without_end_are_noise_and_those_of_usual_events_are_not(field: bytes) -> None:
+    decoder = EventDecoder(ROOMY)
+    list(decoder.feed(field * 10))
+    assert decoder.noise == 0
+    list(decoder.feed(field * 5_000))
+    few = decoder.noise
+    list(decoder.feed(field * 1_000))
+    assert decoder.noise - few == 1_000 * len(field)
+
+
+# --- writing -------------------------------------------------------------------------------------------------------
+
+
+def test_an_event_is_one_line_of_data() -> None:
+    assert event('{"a":1}') == b'event: message\ndata: {"a":1}\n\n'
+
+
+@covers("T36")
+@pytest.mark.parametrize("line_break", ["\n", "\r", "\r\n"])
+def test_a_break_between_tokens_becomes_a_space(line_break: str) -> None:
+    text = f'{{{line_break}"a":1}}'
+    assert event(text) == f"event: message\ndata: {text.replace(chr(10), ' ').replace(chr(13), ' ')}\n\n".encode()
+
+
+def test_a_keep_alive_is_a_comment_and_no_event() -> None:
+    assert KEEP_ALIVE.startswith(b":")
+    assert decoded(KEEP_ALIVE, event("1"), KEEP_ALIVE) == [b"1"]
+
+
+@given(st.lists(texts.filter(lambda text: "\\ud" not in text), max_size=4))
+def test_what_is_written_is_read_back(values: list[str]) -> None:
+    found = decoded(*(event(text) for text in values))
+    assert [written(data.decode()) for data in found] == [written(text) for text in values]
+
+
+# --- reading -------------------------------------------------------------------------------------------------------
+
+SEPARATORS = "\u2028\u2029\x85\x0b\x0c\x1c\x1d".encode()
+STREAMS: dict[str, tuple[bytes, list[bytes]]] = {
+    "nothing": (b"", []),
+    "one event": (b"data: 1\n\n", [b"1"]),
+    "CR": (b"data: 1\r\rdata: 2\r\r", [b"1", b"2"]),
+    "CRLF": (b"data: 1\r\n\r\ndata: 2\r\n\r\n", [b"1", b"2"]),
+    "all breaks in one": (b"data: 1\r\n\ndata: 2\n\r\ndata: 3\r\r\n", [b"1", b"2", b"3"]),
+    "CR then LF are one break": (b"data: 1\r\ndata: 2\r\n\r\n", [b"1\n2"]),
+    "lines are joined": (b"data: 1\ndata: 2\ndata\ndata: 3\n\n", [b"1\n2\n\n3"]),
+    "no space": (b"data:1\n\n", [b"1"]),
+    "one space is taken": (b"data:  1\n\n", [b" 1"]),
+    "a colon in the data": (b"data: a: b\n\n", [b"a: b"]),
+    "comments": (b": hello\n:\ndata: 1\n: there\n\n", [b"1"]),
+    "other fields": (b"id: 7\nretry: 5\nx: y\ndata: 1\nlonely\n\n", [b"1"]),
+    "the type message": (b"event: message\ndata: 1\n\n", [b"1"]),
+    "the type after the data": (b"data: 1\nevent:message\n\n", [b"1"]),
+    "an empty type": (b"event\ndata: 1\n\n", [b"1"]),
+    "another type": (b"event: ping\ndata: 1\n\ndata: 2\n\n", [b"2"]),
+    "another type after the data": (b"data: 1\nevent: endpoint\n\ndata: 2\n\n", [b"2"]),
+    "the last type counts": (b"event: ping\nevent: message\ndata: 1\n\n", [b"1"]),
+    "a type in capitals": (b"event: Message\ndata: 1\n\n", []),
+    "empty data primes only": (b"id: 0\ndata:\n\ndata: 1\n\n", [b"1"]),
+    "no data": (b"event: message\n\n\n\n", []),
+    "cut off before the empty line": (b"data: 1\n\ndata: 2\n", [b"1"]),
+    "cut off inside a line": (b"data: 1\n\ndata: 2", [b"1"]),
+    "a mark at the start": (BOM + b"data: 1\n\n", [b"1"]),
+    "a mark elsewhere is part of a name": (b"data: 1\n" + BOM + b"data: 2\n\n", [b"1"]),
+    "a mark before an empty line": (BOM + b"\ndata: 1\n\n", [b"1"]),
+    "a capital field": (b"Data: 1\n\n", []),
+    "a space before the colon": (b"data : 1\n\n", []),
+    "other separators are no breaks": (b"data: " + SEPARATORS + b"\n\n", [SEPARATORS]),
+    "bytes of any kind": (b"data: \xff\x00\n\n", [b"\xff\x00"]),
+}
+
+
+@pytest.mark.parametrize(("stream", "events"), STREAMS.values(), ids=STREAMS)
+def test_a_stream_reads_the_same_whole_and_byte_by_byte(stream: bytes, events: list[bytes]) -> None:
+    assert decoded(stream) == events
+    assert decoded(*(stream[at : at + 1] for at in range(len(stream)))) == events
+
+
+@pytest.mark.parametrize(("stream", "events"), STREAMS.values(), ids=STREAMS)
+def test_a_stream_reads_the_same_cut_in_two_anywhere(stream: bytes, events: list[bytes]) -> None:
+    for place in range(len(stream) + 1):
+        assert decoded(stream[:place], b"", stream[place:]) == events
+
+
+def test_an_event_comes_out_with_the_chunk_that_completes_it() -> None:
+    decoder = EventDecoder(ROOMY)
+    assert decoder.feed(b"data: 1\n") == []
+    assert decoder.feed(b"\nda") == [b"1"]
+    assert decoder.feed(b"ta: 2\r\n\r") == [b"2"]
+    assert decoder.feed(b"\n") == []
+
+
+BEFORE = [
+    b"",
+    b":\n",
+    b"id: 1\n",
+    b"data: 0\n",
+    b"data\n",
+    b"event: ping\n",
+    b"event: message\n",
+    b"x\n\r",
+    b"da",
+    BOM,
+    b":\r",
+]
+WHOLE = [
+    b"data: 1\n\n",
+    b"data: 1\r\n\r\n",
+    b"event: message\ndata: 1\n\n",
+    b"event: message\r\ndata: 1\r\n\r\n",
+    b"data: 1\n\r\n",
+    b"data:  1 \n\n",
+    b"data: \n\n",
+    b"data: 1\n\n\n",
+    b"data: 1\ndata: 2\n\n",
+    b"event: ping\ndata: 1\n\n",
+    b"data: 1\n\ndata: 2\n\n",
+    b"data: " + b"x" * 5000 + b"\n\n",
+]
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("chunk", WHOLE)
+def test_a_chunk_that_is_a_whole_event_is_read_as_in_pieces_whatever_came_before_it(
+    before: bytes, chunk: bytes
+) -> None:
+    pieces = [chunk[at : at + 1] for at in range(len(chunk))]
+    after = [BOM + b"data: 7\n\n", b"data: 8\n\n", b"\ndata: 9\n\n"]
+    for limit in (0, 1, ROOMY):
+        assert outcome([b":\n", before, chunk, *after], limit) == outcome([b":\n", before, *pieces, *after], limit)
+        assert outcome([before, chunk, *after], limit) == outcome([before, *pieces, *after], limit)
+
+
+fields = [
+    b"data: ",
+    b"data:",
+    b"data",
+    b"event: ",
+    b"event",
+    b"message",
+    b"ping",
+    b"id: 1",
+    b":",
+    b" ",
+    b"x",
+    b"yz" * 9,
+]
+breaks = [b"\n", b"\r", b"\r\n", b"\n\n", b"\r\n\r\n"]
+pieces = st.sampled_from([*fields, *breaks, BOM, b"\xe2\x80\xa8", b"\x0b"])
+streams = st.lists(pieces, max_size=25).map(b"".join)
+places = st.lists(st.integers(0, 120), max_size=12)
+
+
+@given(streams, places)
+@example(b"data: 1\r\n\r\n", [8, 10])
+def test_where_the_chunks_fall_never_changes_what_comes_out(stream: bytes, cuts: list[int]) -> None:
+    assert decoded(*cut(stream, cuts)) == decoded(stream)
+
+
+@given(streams, places, st.integers(0, 40))
+@example(BOM + b"data: 12345\n\ndata: 1\n\n", [3, 5, 9], 5)
+@example(b"data: 1\n\nid: 0000000000000000\ndata: 2\n\n", [10, 20], 3)
+def test_where_the_chunks_fall_never_changes_what_is_too_large(stream: bytes, cuts: list[int], limit: int) -> None:
+    # Complete before the limit was passed is complete, whatever else its chunk held.
+    assert outcome(cut(stream, cuts), limit) == outcome([stream], limit)
+
+
+# --- limits --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("head", [b"data: ", b"data:", BOM + b"data: "])
+@pytest.mark.parametrize("size", [0, 1, 7])
+def test_data_of_just_the_limit_passes_however_it_is_cut(head: bytes, size: int) -> None:
+    stream = head + b"x" * size + b"\n\n"
+    for place in range(len(stream) + 1):
+        assert decoded(stream[:place], stream[place:], limit=size) == ([b"x" * size] if size else [])
+
+
+def test_a_byte_more_than_the_limit_is_too_large() -> None:
+    with pytest.raises(EventTooLarge):
+        decoded(b"data: 12345\n\n", limit=4)
+
+
+def test_lines_of_one_event_count_together_with_what_joins_them() -> None:
+    assert decoded(b"data: 12\ndata: 45\n\n", limit=5) == [b"12\n45"]
+    with pytest.raises(EventTooLarge):
+        decoded(b"data: 12\ndata: 45\n\n", limit=4)
+
+
+def test_empty_lines_of_data_do_not_gather_without_end() -> None:
+    assert outcome([b"data\n"] * 10, 10) == ([], False)
+    assert outcome([b"data\n"] * 12, 10) == ([], True)
+
+
+def test_events_of_another_type_are_bounded_too() -> None:
+    with pytest.raises(EventTooLarge):
+        decoded(b"event: ping\ndata: 12345\n\n", limit=4)
+
+
+@pytest.mark.parametrize("head", [b": ", b"id: ", b"event: ", b"x"])
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_a_line_of_any_other_kind_is_bounded(head: bytes, end: bytes) -> None:
+    limit = 20
+    whole = head + b"y" * (limit + FRAME - len(head))
+    assert decoded(whole + end, limit=limit) == []
+    with pytest.raises(EventTooLarge):
+        decoded(whole + b"y" + end, limit=limit)
+
+
+def test_each_event_has_the_whole_limit() -> None:
+    assert decoded(b"data: 1234\n\n" * 3, limit=4) == [b"1234"] * 3
+
+
+def test_what_was_complete_is_handed_out_and_the_next_call_raises() -> None:
+    decoder = EventDecoder(4)
+    assert decoder.feed(b"data: 1\n\ndata: 2\n\ndata: 12345\n\ndata: 3\n\n") == [b"1", b"2"]
+    for chunk in (b"", b"data: 4\n\n", b"\n"):
+        with pytest.raises(EventTooLarge):
+            decoder.feed(chunk)
+
+
+def test_a_reader_that_refused_keeps_nothing() -> None:
+    decoder = EventDecoder(4)
+    with pytest.raises(EventTooLarge):
+        decoder.feed(b"data: 1\nx" + b"y" * 1000)
+    assert (decoder._rest, decoder._data) == (bytearray(), [])
+
+
+@given(streams, places, st.integers(0, 40))
+def test_no_more_is_kept_than_one_event_and_one_line(stream: bytes, cuts: list[int], limit: int) -> None:
+    decoder = EventDecoder(limit)
+    for chunk in cut(stream, cuts):
+        try:
+            decoder.feed(chunk)
+        except EventTooLarge:
+            break
+        assert len(decoder._rest) <= limit + FRAME
+        assert sum(len(data) + 1 for data in decoder._data) <= limit + 1
+
+
+def test_a_long_line_in_small_chunks_is_looked_at_once() -> None:
+    class Counted(bytearray):
+        """The rest of a line, counting what is added to it."""
+
+        added = 0
+
+        def __iadd__(self, more: bytes) -> "Counted":
+            type(self).added += len(more)
+            return super().__iadd__(more)
+
+    decoder = EventDecoder(ROOMY)
+    decoder._rest = rest = Counted()
+    text = json.dumps("x" * 10_000).encode()
+    assert [data for at in range(0, len(text), 10) for data in decoder.feed(text[at : at + 10])] == []
+    assert decoder._rest is rest
+    assert Counted.added == len(text) == len(rest)
+
+
+def test_events_of_another_type_are_told_before_what_comes_after_them() -> None:
+    told: list[object] = []
+    decoder = EventDecoder(64, lambda type_, data: told.append((type_, data)))
+    stream = b"event: endpoint\ndata: /a\ndata: b\n\ndata: 1\n\nevent: ping\n\ndata: 2\n\n"
+    for at in range(len(stream)):
+        told += decoder.feed(stream[at : at + 1])
+    assert told == [(b"endpoint", b"/a\nb"), b"1", (b"ping", b""), b"2"]
+    told.clear()
+    whole = EventDecoder(64, lambda type_, data: told.append((type_, data)))
+    assert whole.feed(stream) == [b"1", b"2"]
+    assert told == [(b"endpoint", b"/a\nb"), (b"ping", b"")]

@@ -1,0 +1,202 @@
+"""What is read in a few steps is read as the walk over all members reads it, and what is refused is never read."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers.json_texts import messages, objects, scalars, spaces, strings, texts
+from taskgate.errors import MalformedMessage, UnparsableMessage
+from taskgate.protocol.envelope import ENVELOPE, Message, Notification, Request, Response
+from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.usual import read_usual
+
+
+def walked(text: str) -> Message | None:
+    """The message as the walk over all members reads it; None where that refuses it."""
+    try:
+        # A shape of the same content, but not the usual one itself, is always walked.
+        return parse(text.encode(), max_depth=500, shape=dict(ENVELOPE))
+    except (UnparsableMessage, MalformedMessage):
+        return None
+
+
+# --- what is read --------------------------------------------------------------------------------------------------
+
+CALL = '{"name":"echo","arguments":{"text":"a \\"b\\" {"},"_meta":{"progressToken":3}}'
+RESULT = '{"content":[{"type":"text","text":"}}"}],"isError":false,"_meta":{}}'
+USUAL: dict[str, tuple[str, type[Message]]] = {
+    "a call": (f'{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{CALL}}}', Request),
+    "with spaces": (f'{{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {CALL}}}', Request),
+    "by a word": (f'{{"jsonrpc":"2.0","id":"é-1","method":"tools/call","params":{CALL}}}', Request),
+    "by an empty word": ('{"jsonrpc":"2.0","id":"","method":"","params":{}}', Request),
+    "by a negative number": ('{"jsonrpc":"2.0","id":-12,"method":"m","params":{}}', Request),
+    "by nothing": ('{"jsonrpc":"2.0","id":-0,"method":"m","params":{ }}', Request),
+    "the envelope behind": (f'{{"method":"tools/call","params":{CALL},"jsonrpc":"2.0","id":1}}', Request),
+    "the envelope behind, a word": (f'{{"method":"m","params":{CALL}, "jsonrpc": "2.0", "id": "x"}}', Request),
+    "a line break behind": (f'{{"jsonrpc":"2.0","id":1,"method":"m","params":{CALL}\n}}\r\n', Request),
+    "a notification": (f'{{"jsonrpc":"2.0","method":"m","params":{CALL}}}', Notification),
+    "a notification, the envelope behind": (f'{{"method":"m","params":{CALL},"jsonrpc":"2.0"}} ', Notification),
+    "a result": (f'{{"jsonrpc":"2.0","id":1,"result":{RESULT}}}', Response),
+    "an empty result": ('{"jsonrpc":"2.0","id":1,"result":{}}', Response),
+    "a result, the envelope behind": (f'{{"result":{RESULT},"jsonrpc":"2.0","id":"1"}}', Response),
+}
+
+
+@pytest.mark.parametrize(("text", "kind"), USUAL.values(), ids=USUAL)
+def test_a_usual_message_is_read_as_the_walk_reads_it(text: str, kind: type[Message]) -> None:
+    read = read_usual(text)
+    assert read == walked(text)
+    assert type(read) is kind
+
+
+@pytest.mark.parametrize(("text", "kind"), USUAL.values(), ids=USUAL)
+def test_a_usual_message_is_not_walked_from_its_start(
+    text: str, kind: type[Message], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("taskgate.protocol.jsonrpc.read_object", lambda *_: pytest.fail("walked"))
+    assert type(parse(text.encode(), max_depth=9)) is kind
+
+
+UNUSUAL = [
+    '{"id":1,"jsonrpc":"2.0","method":"m","params":{}}',
+    '{"jsonrpc":"2.0","id":1,"method":"m"}',
+    '{"jsonrpc":"2.0","id":1,"method":"m","params":[]}',
+    '{"jsonrpc":"2.0","id":1,"method":"m","params":{},"x":1}',
+    '{"jsonrpc":"2.0","id":1,"params":{},"method":"m"}',
+    '{"jsonrpc":"2.0","id":1,"method":"\\u006d","params":{}}',
+    '{"jsonrpc":"2.0","id":"\\u006d","method":"m","params":{}}',
+    '{"jsonrpc":"2.0","id":1234567890123456789,"method":"m","params":{}}',
+    '{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"}}',
+    '{"jsonrpc":"2.0","id":1,"result":7}',
+    '\n{"jsonrpc":"2.0","id":1,"result":{}}',
+    '{"method":"m","params":{},"id":1,"jsonrpc":"2.0"}',
+]
+
+
+@pytest.mark.parametrize("text", UNUSUAL)
+def test_any_other_message_is_left_to_the_walk(text: str) -> None:
+    assert read_usual(text) is None
+    assert parse(text.encode(), max_depth=9) == walked(text) is not None
+
+
+# --- what is not ---------------------------------------------------------------------------------------------------
+
+REFUSED = [
+    "",
+    "{}",
+    '{"jsonrpc":"2.0","result":{}}',
+    '{"result":{},"jsonrpc":"2.0"}',
+    '{"jsonrpc":"2.0","id":01,"method":"m","params":{}}',
+    '{"jsonrpc":"2.0","id":1.5,"method":"m","params":{}}',
+    '{"jsonrpc":"2.0","id":null,"method":"m","params":{}}',
+    '{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1,"a":2}}',
+    '{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"a":1,"a":2}}}',
+    '{"jsonrpc":"2.0","id":1,"result":{"a":1,"a":2}}',
+    '{"jsonrpc":"2.0","id":1,"result":{"a":NaN}}',
+    '{"jsonrpc":"2.0","id":1,"result":{"a":1}',
+    '{"jsonrpc":"2.0","id":1,"result":{"a":1}}}',
+    '{"jsonrpc":"2.0","id":1,"result":{"a":1},}',
+    '{"jsonrpc":"2.0","id":1,"result":{,}}',
+    '{"jsonrpc":"2.0","id":1,"result":{"a":}}',
+    '{"jsonrpc":"2.0","id":1,"method":"m","params":{"a',
+    '{"jsonrpc":"2.0","id":1,"method":"m","params":{}} x',
+    '{"jsonrpc":"2.0","id":1,"method":"m","params":{},"id":1}',
+    '{"jsonrpc":"2.0","id":1,"method":"m","params":{},"jsonrpc":"2.0","id":1}',
+    '{"method":"m","params":{},"jsonrpc":"2.0","id":1,"id":1}',
+    '{"method":"m","params":{},"id":1}',
+    '{"method":"m","params":{},"jsonrpc":"2.0","id":1} x',
+    '{"method":"m","params":{},"jsonrpc":"2.0","id":1}}',
+    '{"jsonrpc":"2.0","id":"' + "x" * 257 + '","result":{}}',
+    '{"method":"m","params":{},"jsonrpc":"2.0","id":"' + "é" * 129 + '"}',
+    '{"jsonrpc":"2.0","id":1,"method":"m\n","params":{}}',
+    '{"jsonrpc":"2.1","id":1,"method":"m","params":{}}',
+]
+
+
+@pytest.mark.parametrize("text", REFUSED, ids=range(len(REFUSED)))
+def test_what_the_walk_refuses_is_not_read(text: str) -> None:
+    assert walked(text) is None
+    assert read_usual(text) is None
+
+
+LARGE = f'"large":"{"x" * 9000}"'
+
+
+@pytest.mark.parametrize("id", ["7", '"seven"'])
+@pytest.mark.parametrize(
+    ("more", "refusal"),
+    [
+        ('"a":1,"a":2', MalformedMessage),
+        (",".join(f'"k{number}":1' for number in range(5000)), MalformedMessage),
+        ('"a":[1,}', UnparsableMessage),
+        ('"a":[' + "[" * 9000, UnparsableMessage),
+        ('"a":' + "9" * 5000, UnparsableMessage),
+        ('"a":[1e999,"' + "x" * 300_000 + '"]', UnparsableMessage),
+    ],
+    ids=["a key twice", "many keys", "no JSON", "nested without end", "a long number", "a large number"],
+)
+def test_what_is_large_is_refused_as_the_walk_refuses_it(id: str, more: str, refusal: type[Exception]) -> None:
+    text = f'{{"jsonrpc":"2.0","id":{id},"method":"m","params":{{{LARGE},{more}}}}}'
+    with pytest.raises(refusal) as told:
+        parse(text.encode(), max_depth=100_000)
+    with pytest.raises(refusal) as walked_:
+        parse(text.encode(), max_depth=100_000, shape=dict(ENVELOPE))
+    assert str(told.value) == str(walked_.value)
+    if isinstance(told.value, MalformedMessage) and isinstance(walked_.value, MalformedMessage):
+        assert told.value.id == walked_.value.id == json.loads(id)
+
+
+def test_what_is_large_and_refused_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taskgate.protocol.jsonrpc.read_object", lambda *_: pytest.fail("read again"))
+    for more in ('"a":1,"a":2', '"a":[1,}'):
+        with pytest.raises((MalformedMessage, UnparsableMessage)):
+            parse(f'{{"jsonrpc":"2.0","id":7,"method":"m","params":{{{LARGE},{more}}}}}'.encode(), max_depth=9)
+
+
+# --- all others ----------------------------------------------------------------------------------------------------
+
+_ids = st.integers(-(2**65), 2**65).map(str) | strings() | st.sampled_from(["1.0", "01", "-0", "null", '"\x7f"'])
+
+
+@st.composite
+def usual_texts(draw: st.DrawFn) -> str:
+    """Texts in the usual orders or nearly so, with anything in them."""
+    inside = draw(objects(texts, repeats=draw(st.booleans())))
+    meta = draw(objects(scalars))
+    inside = inside if draw(st.booleans()) else f'{{"_meta":{meta}}}'
+    method = draw(strings() | st.just('"tools/call"'))
+    call = f'"method":{method},"params":{inside}'
+    core = call if draw(st.booleans()) else f'"result":{inside}'
+    version = draw(st.sampled_from(['"jsonrpc":"2.0"', '"jsonrpc": "2.0"']))
+    envelope = version + (f',"id":{draw(_ids)}' if draw(st.booleans()) else "")
+    pairs = (envelope, core) if draw(st.booleans()) else (core, envelope)
+    return f"{{{','.join(pairs)}{draw(spaces)}}}{draw(spaces)}"
+
+
+@given(messages() | usual_texts())
+def test_whatever_is_read_is_read_as_the_walk_reads_it(text: str) -> None:
+    read = read_usual(text)
+    assert read is None or repr(read) == repr(walked(text))
+
+
+@given(usual_texts() | st.sampled_from([text for text, _ in USUAL.values()]), st.data())
+def test_a_letter_more_less_or_other_changes_both_readings_alike(text: str, data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, len(text) - 1))
+    put = data.draw(st.sampled_from(["", '"', "{", "}", "[", "]", ",", ":", "\\", " ", "0", "1", "\n", "\x00", "é"]))
+    spoilt = text[:at] + put + text[at + data.draw(st.integers(0, 1)) :]
+    read = read_usual(spoilt)
+    assert read is None or repr(read) == repr(walked(spoilt))
+
+
+@given(st.integers(-(10**18) + 1, 10**18 - 1) | st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=64))
+def test_an_id_is_read_as_it_is_written(id: str | int) -> None:
+    written = json.dumps(id, ensure_ascii=False)
+    read = read_usual(f'{{"jsonrpc":"2.0","id":{written},"result":{{}}}}')
+    if "\\" in written:
+        assert read is None
+    else:
+        assert isinstance(read, Response)
+        assert (read.id, type(read.id)) == (id, type(id))
+        assert read.text[slice(*read.id_span)] == written

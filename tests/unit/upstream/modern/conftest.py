@@ -1,0 +1,186 @@
+"""A scripted server of the stateless era, and sessions with it that hear everything.
+
+Whatever the sessions say in a test is judged at its end, by the schema and against its headers.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import count
+from typing import Any
+
+import pytest
+
+from helpers import stateless_schema
+from helpers.stateless_requests import check_client_message
+from helpers.stateless_server import StatelessServer
+from helpers.welcomes import unheard_welcome
+from taskgate.clock import SystemClock
+from taskgate.domain.versions import Peer, Revision
+from taskgate.protocol.base import Params, Server
+from taskgate.protocol.envelope import Notification, Response
+from taskgate.protocol.modern.upstream import ModernUpstream
+from taskgate.system.alarms import Alarms
+from taskgate.upstream.hearer import ServerQuestion
+from taskgate.upstream.http import HttpTransport
+from taskgate.upstream.lasting import Lasting
+from taskgate.upstream.modern import listen_stream
+from taskgate.upstream.modern.means import StatelessMeans
+from taskgate.upstream.modern.session import StatelessSession
+from taskgate.upstream.patience import Patience
+from taskgate.upstream.resting import Foothold
+from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
+from taskgate.upstream.speaker import Speaker
+
+LEGACY_HOST = Peer(
+    revision=Revision.R2025_11_25,
+    capabilities={"roots": {"listChanged": True}, "sampling": {}, "elicitation": {}, "tasks": {"list": {}}},
+    info={"name": "host", "version": "1"},
+)
+"""A host of the initialize era that can be asked whatever there is but for pages to visit."""
+
+
+@dataclass
+class Ear:
+    """Hears and remembers; see Hearer."""
+
+    passes_rounds: bool = False
+    leaves: bool = False
+    can_be_asked: bool = True
+    footholds: list[Foothold] = field(default_factory=list)
+    notices: list[Notification] = field(default_factory=list)
+    questions: list[ServerQuestion] = field(default_factory=list)
+    lacks: list[Mapping[str, Any]] = field(default_factory=list)
+    servers: list[Server] = field(default_factory=list)
+    clogs: list[Any] = field(default_factory=list)
+    kept: list[Any] = field(default_factory=list)
+    leave: Any = None
+
+    def met(self, server: Server) -> None:
+        self.servers.append(server)
+
+    def notice(self, notification: Notification) -> None:
+        self.notices.append(notification)
+
+    def clog(self) -> Any:
+        return self.clogs.pop(0) if self.clogs else None
+
+    def keep(self, between: Any) -> Any:
+        self.kept.append(between)
+        return self.leave
+
+    def hold_at(self, foothold: Foothold) -> None:
+        self.footholds.append(foothold)
+
+    def asked(self, question: ServerQuestion) -> None:
+        self.questions.append(question)
+
+    def refused(self, required: Mapping[str, Any]) -> None:
+        self.lacks.append(required)
+
+
+class Guest:
+    """Somebody with a session at the server, and all that it tells."""
+
+    def __init__(self, url: str, host: Peer | None, clock: Any, **changes: Any) -> None:
+        seconds = timedelta(seconds=20)
+        plain = {"connect": seconds, "first_byte": seconds, "idle": None, "call": seconds, "max_result": 64 * 1024}
+        settings = UpstreamSettings(**({"name": "reports", "url": url} | plain | changes))
+        self.answered: list[tuple[str, str | None]] = []
+        self.streams: list[str] = []
+        self.eras_lost = 0
+        self.ear, self.aside = Ear(), Ear()
+        self.alarms = Alarms(20.0)
+        self.transport = HttpTransport(settings)
+        self.means = self._means(settings)
+        self.session = StatelessSession(
+            self.means, hearer=self.aside, host=host, clock=clock, lasting=Lasting(), welcome=unheard_welcome()
+        )
+
+    def _means(self, settings: UpstreamSettings) -> StatelessMeans:
+        def lose() -> None:
+            self.eras_lost += 1
+
+        observer = UpstreamObserver(
+            answered=lambda method, seconds, error: self.answered.append((method, error)),
+            session_lost=lambda: None,
+            stream_opened=lambda kind: self.streams.append(f"{kind} opened"),
+            stream_ended=lambda kind: self.streams.append(f"{kind} ended"),
+        )
+        return StatelessMeans(
+            transport=self.transport,
+            settings=settings,
+            dialect=ModernUpstream("1.0", settings.extensions),
+            observer=observer,
+            ids=count(1),
+            alarms=self.alarms,
+            patience=Patience(settings),
+            era_lost=lose,
+        )
+
+    async def call(self, tool: str = "echo", arguments: str = "{}", *, ear: Ear | None = None, **more: Any) -> Response:
+        """Relay a `tools/call` that wants no progress."""
+        params = Params(f'{{"name":"{tool}","arguments":{arguments}}}')
+        return await self.session.relay("tools/call", params, hearer=ear or self.ear, tool=tool, **more)
+
+    async def run(self, tool: str = "echo", *, within: float = 60, ear: Ear | None = None, **more: Any) -> Response:
+        """Run a `tools/call` as a task does."""
+        span = timedelta(seconds=within)
+        params = f'{{"name":"{tool}","arguments":{{}}}}'
+        return await self.session.run(tool, params, within=span, hearer=ear or self.ear, **more)
+
+    async def ask(self, method: str, params: str | None = None, **more: Any) -> Response:
+        """Relay any other request."""
+        found = None if params is None else Params(params)
+        return await self.session.relay(method, found, hearer=self.ear, **more)
+
+    async def close(self) -> None:
+        await self.session.close()
+        await self.transport.close()
+        self.alarms.close()
+
+
+NewGuest = Callable[..., Guest]
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[StatelessServer]:
+    """A server that does as the protocol says until it is told otherwise; what it was sent is judged in the end."""
+    async with StatelessServer() as server:
+        server.capabilities = {"tools": {}}
+        yield server
+        if stateless_schema.available():
+            for request in server.requests:
+                check_client_message(request.message, serves_tasks=server.serves_tasks)
+        assert "mcp-session-id" not in {name for request in server.requests for name in request.headers}
+
+
+@pytest.fixture
+async def new_guest(server: StatelessServer) -> AsyncIterator[NewGuest]:
+    """Makes sessions with the server; they are closed in the end."""
+    guests: list[Guest] = []
+
+    def make(host: Peer | None = LEGACY_HOST, clock: Any = None, **changes: Any) -> Guest:
+        guests.append(Guest(server.url, host, clock or SystemClock(), **changes))
+        return guests[-1]
+
+    yield make
+    for guest in guests:
+        await guest.close()
+
+
+@pytest.fixture
+def guest(new_guest: NewGuest) -> Guest:
+    """A session of a host of the initialize era that can be asked things."""
+    return new_guest()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams that ended are asked for again at once."""
+    monkeypatch.setattr(listen_stream, "PAUSE_FIRST", 0.0)
+
+
+def somebody(name: str) -> Speaker:
+    """Somebody to speak for."""
+    return Speaker(context=name, subject=name)

@@ -1,0 +1,81 @@
+"""A server of the stateless era that answers like one of the other is asked again who it is, now and then."""
+
+from datetime import timedelta
+
+import pytest
+
+from helpers.manual_clock import ManualClock
+from helpers.scripted_upstream import error, note
+from helpers.stateless_server import StatelessServer
+from helpers.waiting import eventually
+from requirements import covers
+from taskgate.upstream.modern.discovery import SURE_FOR
+from unit.upstream.modern.asking import ALL_KINDS, LISTEN, failure_of
+from unit.upstream.modern.conftest import Guest, NewGuest
+
+LATER = timedelta(seconds=SURE_FOR)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def doubting(new_guest: NewGuest, clock: ManualClock) -> Guest:
+    """Somebody whose time the test decides."""
+    return new_guest(clock=clock)
+
+
+@covers("V-ERA-8")
+@pytest.mark.parametrize("code", [-32600, -32601, -32602, -32000])
+async def test_a_server_whose_answers_may_be_of_the_other_era_is_found_out_in_time(
+    server: StatelessServer, doubting: Guest, clock: ManualClock, code: int
+) -> None:
+    await doubting.call()
+    server.methods |= {"tools/call": error(code, "no"), "server/discover": error(-32601, "no")}
+    clock.advance(LATER)
+    assert (await doubting.call()).error.value["code"] == code
+    assert doubting.eras_lost == 0
+    assert await failure_of(doubting.call()) == ("refused", False)
+    assert doubting.eras_lost == 1
+
+
+async def test_a_server_that_says_again_who_it_is_is_believed_for_a_while(
+    server: StatelessServer, doubting: Guest, clock: ManualClock
+) -> None:
+    server.methods["tools/call"] = error(-32602, "no")
+    for _ in range(3):
+        await doubting.call()
+    assert len(server.heard("server/discover")) == 1
+    clock.advance(LATER)
+    for _ in range(3):
+        await doubting.call()
+    assert len(server.heard("server/discover")) == 2
+    assert doubting.eras_lost == 0
+
+
+@pytest.mark.parametrize("code", [-32020, -32021])
+async def test_an_error_of_this_era_is_no_reason_to_doubt(
+    server: StatelessServer, doubting: Guest, clock: ManualClock, code: int
+) -> None:
+    await doubting.call()
+    server.methods["tools/call"] = error(code, "no")
+    clock.advance(LATER)
+    await doubting.call()
+    await doubting.call()
+    assert len(server.heard("server/discover")) == 1
+
+
+async def test_a_stream_that_stands_goes_on_when_its_server_was_doubted(
+    server: StatelessServer, doubting: Guest, clock: ManualClock
+) -> None:
+    server.capabilities = ALL_KINDS
+    server.methods["tools/call"] = error(-32602, "no")
+    await doubting.call()
+    clock.advance(LATER)
+    await doubting.call()
+    await doubting.call()
+    assert (len(server.heard("server/discover")), len(server.heard(LISTEN))) == (2, 1)
+    await server.push(note("notifications/tools/list_changed"))
+    await eventually(lambda: doubting.aside.notices)

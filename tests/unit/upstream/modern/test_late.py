@@ -1,0 +1,122 @@
+"""Calls that are given up before their server has answered, and may have been made a task just then."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from helpers.native_tasks import NativeTasks, TaskTool
+from helpers.scripted_upstream import Hold, raw, result
+from helpers.stateless_server import StatelessServer
+from helpers.waiting import bounded
+from requirements import covers
+from taskgate.upstream.modern import late
+from unit.upstream.modern.asking import failure_of
+from unit.upstream.modern.conftest import Ear, Guest
+from unit.upstream.modern.natives import Following, natives, slow
+
+__all__ = ["natives", "slow"]
+
+
+@covers("M-CANCEL-3")
+async def test_the_task_of_a_call_that_was_cancelled_before_it_was_known_is_ended(
+    server: StatelessServer, guest: Guest, slow: TaskTool
+) -> None:
+    slow.handles.clear()
+    async with Following(guest, slow) as following:
+        following.call.cancel()
+        await asyncio.wait((following.call,))
+        slow.handles.set()
+        await following.task.cancelled()
+    assert following.task.cancels == 1
+    assert following.ear.footholds == []
+    assert server.faults == []
+
+
+async def test_the_task_of_a_call_whose_time_was_over_before_it_was_known_is_ended(
+    guest: Guest, slow: TaskTool
+) -> None:
+    slow.handles.clear()
+    async with Following(guest, slow, within=0.1) as following:
+        assert await failure_of(following.call) == ("timeout", True)
+        slow.handles.set()
+        await following.task.cancelled()
+
+
+async def test_a_session_that_ends_waits_a_moment_for_a_task_that_is_not_known_yet(
+    guest: Guest, slow: TaskTool
+) -> None:
+    slow.handles.clear()
+    async with Following(guest, slow) as following:
+        closing = asyncio.create_task(guest.session.close())
+        assert await failure_of(following.call) == ("closed", True)
+        slow.handles.set()
+        async with bounded():
+            await closing
+        assert following.task.cancels == 1
+
+
+@covers("H-MOD-10")
+@pytest.mark.parametrize("how", ["a cancel", "the end of the session"])
+async def test_a_server_that_does_not_answer_is_left_soon(
+    server: StatelessServer, guest: Guest, natives: NativeTasks, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(late, "SIGN_OF_LIFE", timedelta(seconds=0.05))
+    server.script["holds"] = hold = Hold()
+    call = asyncio.create_task(guest.run("holds"))
+    async with bounded():
+        await hold.begun.wait()
+        call.cancel()
+        await (hold.left.wait() if how == "a cancel" else guest.session.close())
+        await hold.left.wait()
+    assert server.heard("tasks/cancel") == []
+
+
+async def test_a_call_that_somebody_else_has_now_is_left_at_once(
+    server: StatelessServer, guest: Guest, natives: NativeTasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(late, "SIGN_OF_LIFE", timedelta(hours=1))
+    server.script["holds"] = hold = Hold()
+    call = asyncio.create_task(guest.run("holds", ear=Ear(leaves=True)))
+    async with bounded():
+        await hold.begun.wait()
+        call.cancel()
+        await hold.left.wait()
+
+
+@pytest.mark.parametrize("reply", [result({"content": []}), raw(b"{"), result({"resultType": "task", "taskId": ""})])
+async def test_what_comes_too_late_and_is_no_task_is_nothing(
+    server: StatelessServer, guest: Guest, natives: NativeTasks, reply: Any
+) -> None:
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def late_reply(turn: Any) -> Any:
+        begun.set()
+        await goes_on.wait()
+        return await reply(turn)
+
+    server.script["late"] = late_reply
+    call = asyncio.create_task(guest.run("late"))
+    async with bounded():
+        await begun.wait()
+    call.cancel()
+    await asyncio.wait((call,))
+    goes_on.set()
+    async with bounded():
+        await guest.session.close()
+    assert server.heard("tasks/cancel") == []
+
+
+async def test_a_task_that_was_over_when_it_was_made_is_not_ended(
+    server: StatelessServer, guest: Guest, natives: NativeTasks
+) -> None:
+    quick = natives.tool("slow", status="completed")
+    quick.handles.clear()
+    async with Following(guest, quick) as following:
+        following.call.cancel()
+        await asyncio.wait((following.call,))
+        quick.handles.set()
+        async with bounded():
+            await guest.session.close()
+    assert server.heard("tasks/cancel") == []

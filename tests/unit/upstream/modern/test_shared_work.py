@@ -1,0 +1,35 @@
+"""A stream that is listened to for everybody is nobody's, whoever's wish opened it."""
+
+from contextvars import ContextVar
+
+import pytest
+
+from helpers.stateless_server import StatelessServer
+from helpers.waiting import eventually
+from taskgate.upstream.base import Incoming, Outgoing
+from taskgate.upstream.http import HttpTransport
+from unit.upstream.modern.asking import ALL_KINDS, subscribe
+from unit.upstream.modern.conftest import Guest
+
+REQUEST: ContextVar[str] = ContextVar("request", default="nobody's")
+"""Stands for whatever goes along with a request."""
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_the_stream_that_tells_of_resources(
+    server: StatelessServer, guest: Guest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.capabilities = ALL_KINDS
+    await guest.session.open()
+    listening, send = list[str](), HttpTransport.send
+
+    async def sending(transport: HttpTransport, outgoing: Outgoing) -> Incoming:
+        if outgoing.only_listens:
+            listening.append(REQUEST.get())
+        return await send(transport, outgoing)
+
+    monkeypatch.setattr(HttpTransport, "send", sending)
+    REQUEST.set("Alice's")
+    await subscribe(guest, "a:b")
+    await eventually(lambda: listening)
+    assert set(listening) == {"nobody's"}
