@@ -21,7 +21,7 @@ help:
 	@echo 'make chaos   gateways that share a store, and much that goes wrong; SEEDS=1,2,3 and SECONDS=60 for other runs, or longer ones'
 	@echo 'make fuzz    every property on twenty times as many examples as in `make test`; SEED=1 for others'
 	@echo 'make mutants every line of the scripts of the shared store taken out or turned round, one at a time: a test must be red; ONLY=swap'
-	@echo 'make check   ruff, mypy and the import contracts'
+	@echo 'make check   ruff, mypy, the import contracts, and a report on the shape of the package'
 	@echo 'make bench   the benchmarks'
 	@echo 'make dashboards  writes grafana/dashboards anew'
 	@echo 'make fmt     formats the code'
@@ -93,6 +93,7 @@ check: $(STAMP)
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+	@$(PY) tests/house/shape.py
 
 bench: $(STAMP)
 	$(PY) -m bench

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from taskgate.admission.bulkhead import Bulkhead
-from taskgate.admission.joining import Asking
+from taskgate.admission.joining import CoalesceKey
 from taskgate.admission.polls import Polls
-from taskgate.admission.rates import RateGate
-from taskgate.admission.rules import Live
-from taskgate.admission.standing import Standings
+from taskgate.admission.rates import RateLimiter
+from taskgate.admission.rules import RuntimeConfig
+from taskgate.admission.standing import QuotaSubjects
 from taskgate.auth.context import AuthContext, Identity
 from taskgate.clock import SystemClock, SystemEntropy
 from taskgate.config.models import GatewayConfig
@@ -134,14 +134,14 @@ class Checks:
 
     def __init__(self, strangers: int) -> None:
         config = configuration(strangers)
-        self.live = Live(rules_of(config))
+        self.live = RuntimeConfig(rules_of(config))
         clock = _Hurrying()
         names = [policy.name for policy in self.live.now.rates.policies]
         self.audit = PrometheusAudit(
             Configured(backend="memory", upstreams={"reports": "reports"}, policies=names), clock=clock
         )
-        self.standings = Standings(self.live)
-        self.gate = RateGate(
+        self.standings = QuotaSubjects(self.live)
+        self.gate = RateLimiter(
             live=self.live, standings=self.standings, store=MemoryRateStore(), audit=self.audit, clock=clock
         )
         self.bulkhead = Bulkhead("reports", bulkhead_settings(config, "reports"), audit=self.audit)
@@ -177,7 +177,7 @@ class Checks:
     def joins(self, caller: Caller) -> None:
         """Whether the call may be one that was made before."""
         decision = self.live.now.policy.decide("reports", _TOOL)
-        assert not Asking(caller.context.owner("reports"), self.call, decision.join_retries).concerned
+        assert not CoalesceKey(caller.context.owner("reports"), self.call, decision.join_retries).concerned
 
     def poll(self, caller: Caller) -> None:
         """Whether a look at its task is too early, and when to look again."""

@@ -1,6 +1,6 @@
 """What a call costs between hosts and servers of the two eras, and a look at a task in either dialect: all in one run.
 
-Two gateways before the same stub: one takes it for a server of the initialize era, the other for one of the stateless
+Two gateways before the same stub: one takes it for a server of the legacy era, the other for one of the modern
 era. The same calls go through all four pairs of host and server.
 """
 
@@ -16,30 +16,30 @@ from bench.measure import SESSIONS, Bench, Outcome
 from bench.scenarios import Ratio, Scenario, call, task_call
 from bench.targets import Running, started
 
-STATELESS = "2026-07-28"
+MODERN_REVISION = "2026-07-28"
 FOX = "the quick brown fox"
 _PROTOCOL = "io.modelcontextprotocol"
 _TASKS: dict[str, Any] = {"extensions": {f"{_PROTOCOL}/tasks": {}}}
-_INITIALIZE_ERA, _STATELESS_ERA = "initialize era on both sides", "stateless era on both sides"
-_FORTH, _BACK = "stateless host, server of the initialize era", "host of the initialize era, stateless server"
-_WITH_TASKS = "stateless host with tasks, server of the initialize era"
+_LEGACY_ERA, _MODERN_ERA = "legacy era on both sides", "modern era on both sides"
+_FORTH, _BACK = "modern host, server of the legacy era", "host of the legacy era, modern server"
+_WITH_TASKS = "modern host with tasks, server of the legacy era"
 _OLD_LOOK, _NEW_LOOK = "`tasks/get` of 2025-11-25", "`tasks/get` of the extension"
 
 RELAY = Scenario(
     name="eras",
     part="eras",
     title="relayed `tools/call` between the eras, 64 connections",
-    targets=(_INITIALIZE_ERA, _STATELESS_ERA, _FORTH, _BACK, _WITH_TASKS),
+    targets=(_LEGACY_ERA, _MODERN_ERA, _FORTH, _BACK, _WITH_TASKS),
     connections=64,
     count=6_000,
     method="tools/call",
     params=call("echo", text=FOX),
     marker=FOX,
     ratios=(
-        Ratio(figure="cpu", of=_STATELESS_ERA, to=_INITIALIZE_ERA, at_most=1.15),
-        Ratio(figure="cpu", of=_FORTH, to=_INITIALIZE_ERA, at_most=2.0),
-        Ratio(figure="cpu", of=_BACK, to=_INITIALIZE_ERA, at_most=2.0),
-        Ratio(figure="cpu", of=_WITH_TASKS, to=_INITIALIZE_ERA, at_most=2.0),
+        Ratio(figure="cpu", of=_MODERN_ERA, to=_LEGACY_ERA, at_most=1.15),
+        Ratio(figure="cpu", of=_FORTH, to=_LEGACY_ERA, at_most=2.0),
+        Ratio(figure="cpu", of=_BACK, to=_LEGACY_ERA, at_most=2.0),
+        Ratio(figure="cpu", of=_WITH_TASKS, to=_LEGACY_ERA, at_most=2.0),
     ),
 )
 LOOKS = Scenario(
@@ -58,12 +58,12 @@ LOOKS = Scenario(
 
 def measure(stub: Running, load: Load, folder: Path, *, rounds: int, scale: float) -> list[Outcome]:
     """Put the same calls on every pair in turn, then the same looks on both dialects."""
-    old_place, new_place = folder / "initialize-era", folder / "stateless-era"
+    old_place, new_place = folder / "legacy-era", folder / "modern-era"
     old_place.mkdir()
     new_place.mkdir()
     with (
         started("taskgate", stub, old_place, sessions=SESSIONS) as old,
-        started("taskgate", stub, new_place, sessions=SESSIONS, revision=STATELESS) as new,
+        started("taskgate", stub, new_place, sessions=SESSIONS, revision=MODERN_REVISION) as new,
     ):
         calls = _bench(stub, load, old, new).measure(RELAY, rounds=rounds, scale=scale, bodies=_calls())
         tasks = [host.create(old.port, heads, task_call("hold", text="")) for heads in old.sessions]
@@ -80,8 +80,8 @@ def measure(stub: Running, load: Load, folder: Path, *, rounds: int, scale: floa
 def _bench(stub: Running, load: Load, old: Running, new: Running) -> Bench:
     heads = (_heads("tools/call", "echo"),)
     running = {
-        _INITIALIZE_ERA: old,
-        _STATELESS_ERA: replace(new, sessions=heads),
+        _LEGACY_ERA: old,
+        _MODERN_ERA: replace(new, sessions=heads),
         _FORTH: replace(old, sessions=heads),
         _BACK: new,
         _WITH_TASKS: replace(old, sessions=heads),
@@ -93,17 +93,17 @@ def _calls() -> Mapping[str, list[Body]]:
     old = [body(RELAY.method, RELAY.params)]
     new = [body(RELAY.method, {**RELAY.params, **_meta({})})]
     with_tasks = [body(RELAY.method, {**RELAY.params, **_meta(_TASKS)})]
-    return {_INITIALIZE_ERA: old, _STATELESS_ERA: new, _FORTH: new, _BACK: old, _WITH_TASKS: with_tasks}
+    return {_LEGACY_ERA: old, _MODERN_ERA: new, _FORTH: new, _BACK: old, _WITH_TASKS: with_tasks}
 
 
 def _heads(method: str, name: str | None = None) -> Heads:
     named = {} if name is None else {"Mcp-Name": name}
-    return {"MCP-Protocol-Version": STATELESS, "Mcp-Method": method, **named}
+    return {"MCP-Protocol-Version": MODERN_REVISION, "Mcp-Method": method, **named}
 
 
 def _meta(capabilities: dict[str, Any]) -> dict[str, Any]:
     said = {
-        f"{_PROTOCOL}/protocolVersion": STATELESS,
+        f"{_PROTOCOL}/protocolVersion": MODERN_REVISION,
         f"{_PROTOCOL}/clientCapabilities": capabilities,
         f"{_PROTOCOL}/clientInfo": {"name": "taskgate-bench", "version": "1"},
     }

@@ -10,7 +10,7 @@ import sys
 from mcp import ClientSession
 from mcp.types import Tool
 
-from host import expect, task_support, visit
+from host import expect, request_context, task_support
 
 # A program may have to be downloaded first.
 PATIENCE = 110.0
@@ -42,4 +42,4 @@ async def tools_of(host_session: ClientSession) -> list[Tool]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="List the tools of a server behind taskgate.")
     parser.add_argument("url", help="where taskgate serves, such as http://127.0.0.1:8080/mcp")
-    sys.exit(asyncio.run(visit(parser.parse_args().url, show_all, PATIENCE)))
+    sys.exit(asyncio.run(request_context(parser.parse_args().url, show_all, PATIENCE)))

@@ -137,7 +137,7 @@ async def show_plain_call(host_session: ClientSession) -> None:
 Show = Callable[[ClientSession], Awaitable[None]]
 
 
-async def visit(url: str, show: Show = show_all, patience: float = PATIENCE) -> int:
+async def request_context(url: str, show: Show = show_all, patience: float = PATIENCE) -> int:
     """Connects and goes through all steps, within so many seconds; returns the exit status."""
     try:
         async with (
@@ -167,4 +167,4 @@ def first_of(group: BaseExceptionGroup[BaseException]) -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Call the example's tools as tasks through taskgate.")
     parser.add_argument("url", help="where taskgate serves, such as http://127.0.0.1:8080/mcp")
-    sys.exit(asyncio.run(visit(parser.parse_args().url)))
+    sys.exit(asyncio.run(request_context(parser.parse_args().url)))

@@ -164,7 +164,7 @@ async def show_rule(alice: User, bob: User, url: str) -> None:
 # --- all of it -------------------------------------------------------------------------------------------------------
 
 
-async def visit(url: str) -> int:
+async def request_context(url: str) -> int:
     """Goes through all steps; returns the exit status."""
     try:
         async with asyncio.timeout(PATIENCE):
@@ -182,4 +182,4 @@ async def visit(url: str) -> int:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Use taskgate as alice and as bob, with a token each.")
     parser.add_argument("url", help="where taskgate serves, such as http://127.0.0.1:8080/mcp")
-    sys.exit(asyncio.run(visit(parser.parse_args().url)))
+    sys.exit(asyncio.run(request_context(parser.parse_args().url)))

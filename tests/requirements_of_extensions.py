@@ -23,7 +23,7 @@ FOR_EXTENSIONS: Final = {
     "X-EXT-26": "a request of a server that the core does not define is refused, and no host is asked",
     "X-EXT-27": "keys of _meta cross but for those of one hop",
     "X-EXT-29": "requests of extensions need no Mcp-Name, and have Mcp-Method",
-    "X-EXT-30": "a method that does not cross is refused with 404 in the stateless era",
+    "X-EXT-30": "a method that does not cross is refused with 404 in the modern era",
     "X-EXT-31": "codes of a carried extension cross unchanged, others mean what they did",
     "X-EXT-32": "a request that lasts has no bound of time, and a cap of its own",
     "X-EXT-33": "rules, limits and labels name the methods of carried extensions",

@@ -7,7 +7,7 @@ apart by them. What must not live here: which panel asks what.
 from collections.abc import Sequence
 from typing import Final
 
-from taskgate.telemetry.metrics.catalogue import FAMILIES, Kind
+from taskgate.telemetry.metrics.catalogue import FAMILIES, FamilyKind
 
 FOREIGN: Final = ("process_", "python_", "scrape_", "up")
 """What every Python process and every scrape has, beside the catalogue."""
@@ -74,5 +74,5 @@ def _labels(metric: str) -> tuple[str, ...]:
         return ()
     part = next((part for part in _PARTS if metric.endswith(part)), "")
     family = _FAMILIES[metric.removesuffix(part)]
-    assert (family.kind is Kind.HISTOGRAM) is bool(part), metric
+    assert (family.kind is FamilyKind.HISTOGRAM) is bool(part), metric
     return tuple(label.name for label in family.labels)

@@ -32,7 +32,7 @@ from taskgate.telemetry import logs
 from taskgate.telemetry.auditlog.settings import AuditUnavailable
 from taskgate.telemetry.opentelemetry.extra import TracingUnavailable
 from taskgate.upstream.wire.trust import TlsFileRefused
-from taskgate.wiring.app import Service, Source
+from taskgate.wiring.app import ConfigSource, Service
 from taskgate.wiring.signals import EndSignals
 from taskgate.wiring.sockets import ListenFailed
 
@@ -95,7 +95,7 @@ def serve(
     _log_as(chosen)
     _warn_of_missing(chosen)
     _open_limit(chosen)
-    source = None if file is None else Source(read=partial(_load_again, file), relog=_log_as)
+    source = None if file is None else ConfigSource(read=partial(_load_again, file), relog=_log_as)
     try:
         asyncio.run(_serve(chosen, directory, source, None if no_watch else watch))
     except (ListenFailed, TlsRefused, TlsFileRefused, KeyFileRefused, StoreUnavailable, *_UNSEEN) as refusal:
@@ -151,7 +151,9 @@ def _needs_directory(chosen: GatewayConfig) -> bool:
     return audit.enabled and (has_file or audit.hmac_key_file is None)
 
 
-async def _serve(chosen: GatewayConfig, directory: Path | None, source: Source | None, watch: FileWatch | None) -> None:
+async def _serve(
+    chosen: GatewayConfig, directory: Path | None, source: ConfigSource | None, watch: FileWatch | None
+) -> None:
     loop, again, rules = asyncio.get_running_loop(), asyncio.Event(), chosen.server.drain
     asked = EndSignals(rules.delay + rules.timeout)
     asked.listen()

@@ -157,6 +157,6 @@ def schema_of_lines() -> None:
     _end_with(of_audit.schema())
 
 
-def _end_with(report: of_audit.Report) -> NoReturn:
+def _end_with(report: of_audit.ExplainReport) -> NoReturn:
     click.echo(report.text, nl=False, err=report.status == of_audit.UNUSABLE)
     sys.exit(report.status)

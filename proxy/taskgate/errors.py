@@ -43,7 +43,7 @@ class InvalidParams(DownstreamError):
 
 
 class IncompleteMeta(DownstreamError):
-    """A request of the stateless era lacks what every one has to say in its `_meta`, or says it in the wrong type."""
+    """A request of the modern era lacks what every one has to say in its `_meta`, or says it in the wrong type."""
 
     reason = "bad_meta"
 
@@ -98,7 +98,7 @@ class VerbNotServed(DownstreamError):
 
 
 class SessionRequired(DownstreamError):
-    """A message of the initialize era came without a session id."""
+    """A message of the legacy era came without a session id."""
 
     reason = "no_session"
 
@@ -125,7 +125,7 @@ class TaskNotFound(DownstreamError):
 
 
 class TaskAlreadyFinished(DownstreamError):
-    """A terminal task cannot be cancelled (initialize era)."""
+    """A terminal task cannot be cancelled (legacy era)."""
 
     reason = "task_finished"
 

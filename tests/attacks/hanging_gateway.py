@@ -17,7 +17,7 @@ from taskgate.lifecycle.runner import Runner
 from taskgate.stores.sqlite import SqliteStore
 from taskgate.telemetry.auditlog.log import AuditLog
 from taskgate.wiring.app import Service
-from taskgate.wiring.mounting import Mounting
+from taskgate.wiring.mounting import UpstreamRegistry
 
 
 def tell() -> None:
@@ -58,7 +58,7 @@ async def leave_a_thread(*_: Any, **__: Any) -> None:
 PARTS: dict[str, tuple[type[Any], str, Callable[..., Any]]] = {
     "start": (Service, "_open", heed_nothing),
     "runner": (Runner, "stop", heed_nothing),
-    "upstream": (Mounting, "close", heed_nothing),
+    "upstream": (UpstreamRegistry, "close", heed_nothing),
     "audit": (AuditLog, "close", wait_for_ever),
     "store": (SqliteStore, "close", wait_for_ever),
     "loop": (SqliteStore, "close", hold_the_loop),

@@ -24,7 +24,7 @@ SILENCE = 1.5
 
 
 class Host:
-    """A session of the initialize era that sends any body."""
+    """A session of the legacy era that sends any body."""
 
     def __init__(self, http: aiohttp.ClientSession, gateway: GatewayProcess) -> None:
         self._http = http

@@ -17,10 +17,10 @@ from aiohttp import web
 
 from attacks.gateway_under_attack import under_attack, watching
 from helpers.mcp_host import McpHost
+from helpers.modern_host import ModernHost
 from helpers.records import after, keep, new_record
 from helpers.scripted_upstream import Reply, ScriptedServer, Turn
 from helpers.several_gateways import store_section
-from helpers.stateless_host import StatelessHost
 from helpers.store_server import SharedServer
 from helpers.waiting import bounded
 from taskgate.clock import SystemClock
@@ -62,7 +62,7 @@ RESULTS: Final = {
     + OWN
     + "}",
     "one string": '{"content":[],"blob":"' + "x" * SIZE + '","_meta":' + OWN + "}",
-    "of the stateless era": '{"resultType":"complete","content":[],"structuredContent":{"a":['
+    "of the modern era": '{"resultType":"complete","content":[],"structuredContent":{"a":['
     + "1," * (SIZE // 2)
     + '1]},"_meta":'
     + THEIRS
@@ -148,7 +148,7 @@ async def test_a_result_that_is_fetched_with_tasks_get_takes_at_most_twice_its_s
         under_attack(tmp_path, server.url) as gateway,
         aiohttp.ClientSession(read_bufsize=4 * MIB) as http,
     ):
-        host = StatelessHost(http, f"http://{gateway.listen}/reports/mcp")
+        host = ModernHost(http, f"http://{gateway.listen}/reports/mcp")
         await host.discover()
         asked = host.written("tasks/get", {"taskId": record.id})
         async with watching(gateway, f"tasks/get: {kind}") as watch:

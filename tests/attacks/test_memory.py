@@ -10,9 +10,9 @@ from aiohttp import web
 
 from attacks.gateway_under_attack import under_attack, watching
 from helpers.mcp_host import McpHost
+from helpers.modern_host import ModernHost
+from helpers.modern_schema import CLIENT
 from helpers.scripted_upstream import Hold, ScriptedServer, Turn, stream
-from helpers.stateless_host import StatelessHost
-from helpers.stateless_schema import CLIENT
 from helpers.token_issuer import TokenIssuer
 from helpers.waiting import bounded
 
@@ -157,12 +157,12 @@ async def test_what_hosts_say_of_themselves_is_kept_in_part_alone(tmp_path: Path
         async with aiohttp.ClientSession() as http:
             declared = {"protocolVersion": "2025-11-25", "capabilities": {"experimental": much}}
             assert (await McpHost(http, url).ask("initialize", declared)).code == -32602
-            stateless = StatelessHost(http, url)
-            await stateless.ask("tools/list", meta={CLIENT: much})
+            modern = ModernHost(http, url)
+            await modern.ask("tools/list", meta={CLIENT: much})
             async with watching(gateway, "hosts that say much of themselves") as watch:
                 for _ in range(15):
                     await McpHost(http, url).initialize(clientInfo=much)
-                    assert (await stateless.ask("tools/list", meta={CLIENT: much})).result["tools"]
+                    assert (await modern.ask("tools/list", meta={CLIENT: much})).result["tools"]
         # One such object takes 45 MiB while it is read.
         assert watch.memory_growth < 128 * MIB
         assert watch.longest_silence < 2

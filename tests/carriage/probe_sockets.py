@@ -10,8 +10,8 @@ from typing import Any, Final, Protocol
 from aiohttp import web
 
 from helpers.event_server import EventServer
+from helpers.modern_schema import VERSION
 from helpers.scripted_replies import event, open_stream
-from helpers.stateless_schema import VERSION
 
 from .probe_server import LEGACY, MODERN, UNKNOWN_METHOD, Line, Record, Say
 

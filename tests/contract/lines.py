@@ -19,11 +19,11 @@ from helpers.scripted_lines import ScriptedProgram
 from helpers.waiting import eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.base import Outgoing
-from taskgate.upstream.duplex.base import Line, Lines, Wish
-from taskgate.upstream.settings import Kind, UpstreamSettings
-from taskgate.upstream.sse.lines import SseLines
+from taskgate.upstream.duplex.base import ChannelProvider, MessageChannel, Wish
+from taskgate.upstream.settings import TransportKind, UpstreamSettings
+from taskgate.upstream.sse.provider import SseChannelProvider
 from taskgate.upstream.stdio.nurse import Nurse
-from taskgate.upstream.stdio.pool import StdioLines
+from taskgate.upstream.stdio.pool import StdioChannels
 from taskgate.upstream.stdio.settings import StdioSettings
 from taskgate.upstream.stdio.starting import Program
 
@@ -68,7 +68,7 @@ class Recorder:
 class Spoken:
     """A line, and who hears it."""
 
-    line: Line
+    line: MessageChannel
     ears: Recorder
 
     async def tell(self, method: str, **params: Any) -> int:
@@ -103,7 +103,7 @@ def wish(context: str = "alice", **more: Any) -> Wish:
     return Wish(context, b"{}", outgoing({}, **more))
 
 
-async def taken(lines: Lines) -> Spoken:
+async def taken(lines: ChannelProvider) -> Spoken:
     """A line of one's own."""
     line = await lines.take(wish())
     ears = Recorder()
@@ -112,11 +112,11 @@ async def taken(lines: Lines) -> Spoken:
 
 
 @asynccontextmanager
-async def to_program() -> AsyncIterator[Lines]:
+async def to_program() -> AsyncIterator[ChannelProvider]:
     """Lines that are programs."""
     nurse = Nurse()
     settings = StdioSettings(command=(sys.executable, SAYING))
-    lines = StdioLines(Program(name="reports", settings=settings, limit=LIMIT, connect=timedelta(seconds=10)), nurse)
+    lines = StdioChannels(Program(name="reports", settings=settings, limit=LIMIT, connect=timedelta(seconds=10)), nurse)
     try:
         yield lines
     finally:
@@ -125,16 +125,16 @@ async def to_program() -> AsyncIterator[Lines]:
 
 
 @asynccontextmanager
-async def to_event_server() -> AsyncIterator[Lines]:
+async def to_event_server() -> AsyncIterator[ChannelProvider]:
     """Lines that are event streams."""
     seconds = timedelta(seconds=10)
     async with EventServer() as server:
         server.program.obeys = True
         settings = UpstreamSettings(
-            name="reports", url=server.url, transport=Kind.SSE, connect=seconds, first_byte=seconds, idle=None,
+            name="reports", url=server.url, transport=TransportKind.SSE, connect=seconds, first_byte=seconds, idle=None,
             call=seconds, max_result=LIMIT,
         )  # fmt: skip
-        lines = SseLines(settings)
+        lines = SseChannelProvider(settings)
         try:
             yield lines
         finally:
@@ -142,7 +142,7 @@ async def to_event_server() -> AsyncIterator[Lines]:
 
 
 @asynccontextmanager
-async def to_script() -> AsyncIterator[Lines]:
+async def to_script() -> AsyncIterator[ChannelProvider]:
     """Lines of the tests themselves: what is shown with them is worth something where they keep the contract, too."""
     program = ScriptedProgram()
     program.obeys, program.limit = True, LIMIT

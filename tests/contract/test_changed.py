@@ -10,7 +10,7 @@ from helpers.records import HOLDER, OWNER, after, keep, new_lease, new_record
 from helpers.waiting import bounded
 from taskgate.domain.events import CallSucceeded, CancelRequested, Progressed, ResultRetrieved
 from taskgate.domain.record import OwnerKey, TaskRecord
-from taskgate.stores.base import Change, HolderWatch, News, OwnerWatch, Store, TaskWatch, Watch
+from taskgate.stores.base import HolderWatch, News, OwnerWatch, RecordChange, Store, TaskWatch, Watch
 from taskgate.stores.codec import as_head
 
 LONG = timedelta(hours=1)
@@ -52,21 +52,21 @@ class TestEveryWatch:
         await keep(store, record)
         waiting = await begin(store, watches(record)[kind])
         assert await store.swap(after(record, Progressed(message="half")), expected=0)
-        assert (await waiting).changes == (Change(record.id, 1),)
+        assert (await waiting).changes == (RecordChange(record.id, 1),)
 
     async def test_hears_of_the_end_that_takes_the_lease_away(self, store: Store, kind: int) -> None:
         record = new_record(lease=new_lease())
         await keep(store, record)
         waiting = await begin(store, watches(record)[kind])
         assert await store.swap(after(record, CancelRequested()), expected=0)
-        assert (await waiting).changes == (Change(record.id, 1),)
+        assert (await waiting).changes == (RecordChange(record.id, 1),)
 
     async def test_hears_of_a_purge(self, store: Store, kind: int) -> None:
         record = new_record(lease=new_lease())
         await keep(store, record)
         waiting = await begin(store, watches(record)[kind])
         assert await store.purge(now=record.expires_at, limit=1)
-        assert (await waiting).changes == (Change(record.id, GONE),)
+        assert (await waiting).changes == (RecordChange(record.id, GONE),)
 
     async def test_hears_at_once_of_a_change_between_the_look_and_the_wait(self, store: Store, kind: int) -> None:
         record = new_record(lease=new_lease())
@@ -74,7 +74,7 @@ class TestEveryWatch:
         since = await place(store, OwnerWatch(owner=OWNER))
         assert await store.swap(after(record, Progressed(message="half")), expected=0)
         heard = await news(store, watches(record, since)[kind])
-        assert heard.changes == (Change(record.id, 1),)
+        assert heard.changes == (RecordChange(record.id, 1),)
         assert heard.place > since
 
     async def test_ends_early_and_empty_when_its_time_is_up(self, store: Store, kind: int) -> None:
@@ -91,7 +91,7 @@ class TestEveryWatch:
         await asyncio.sleep(0)
         assert not waiting.done()
         assert await store.swap(after(record, ENDED), expected=0)
-        assert (await waiting).changes == (Change(record.id, 1),)
+        assert (await waiting).changes == (RecordChange(record.id, 1),)
 
     async def test_is_not_woken_by_what_becomes_of_a_task_that_has_ended(self, store: Store, kind: int) -> None:
         """Nobody waits for more of it: that it was looked at is no news."""
@@ -113,7 +113,7 @@ class TestEveryWatch:
         waiting = [await begin(store, watches(record)[kind]) for _ in range(3)]
         assert await store.swap(after(record, ENDED), expected=0)
         for heard in await asyncio.gather(*waiting):
-            assert heard.changes == (Change(record.id, 1),)
+            assert heard.changes == (RecordChange(record.id, 1),)
 
     async def test_a_wait_that_is_given_up_harms_nobody(self, store: Store, kind: int) -> None:
         record = new_record(lease=new_lease())
@@ -121,19 +121,19 @@ class TestEveryWatch:
         given_up, waiting = [await begin(store, watches(record)[kind]) for _ in range(2)]
         given_up.cancel()
         assert await store.swap(after(record, ENDED), expected=0)
-        assert (await waiting).changes == (Change(record.id, 1),)
+        assert (await waiting).changes == (RecordChange(record.id, 1),)
 
 
 async def test_a_task_that_is_newer_already_is_news_at_once(store: Store) -> None:
     record = new_record(revision=5)
     await keep(store, record)
     heard = await news(store, TaskWatch(id=record.id, revision=4))
-    assert heard.changes == (Change(record.id, 5),)
+    assert heard.changes == (RecordChange(record.id, 5),)
 
 
 @pytest.mark.parametrize("id", ["unknown", "\ud800"])
 async def test_a_task_that_is_not_there_is_news_at_once(store: Store, id: str) -> None:
-    assert (await news(store, TaskWatch(id=id, revision=0))).changes == (Change(id, GONE),)
+    assert (await news(store, TaskWatch(id=id, revision=0))).changes == (RecordChange(id, GONE),)
 
 
 async def test_a_new_task_is_news_to_its_owner_and_its_holder(store: Store) -> None:
@@ -141,7 +141,7 @@ async def test_a_new_task_is_news_to_its_owner_and_its_holder(store: Store) -> N
         record = new_record(lease=new_lease())
         waiting = await begin(store, watch)
         await keep(store, record)
-        assert (await waiting).changes == (Change(record.id, 0),)
+        assert (await waiting).changes == (RecordChange(record.id, 0),)
 
 
 async def test_who_goes_on_from_each_place_hears_every_change(store: Store) -> None:
@@ -150,11 +150,11 @@ async def test_who_goes_on_from_each_place_hears_every_change(store: Store) -> N
     for record in records:
         await keep(store, record)
     heard = await news(store, OwnerWatch(owner=OWNER, since=since))
-    assert heard.changes == tuple(Change(record.id, 0) for record in records)
+    assert heard.changes == tuple(RecordChange(record.id, 0) for record in records)
     for record in records:
         assert await store.swap(after(record, ENDED), expected=0)
         heard = await news(store, OwnerWatch(owner=OWNER, since=heard.place))
-        assert heard.changes == (Change(record.id, 1),)
+        assert heard.changes == (RecordChange(record.id, 1),)
 
 
 @pytest.mark.parametrize("watch", [OwnerWatch(owner=OWNER), HolderWatch(holder=HOLDER)], ids=["owner", "holder"])
@@ -162,7 +162,7 @@ async def test_no_change_is_lost_to_who_waits_in_short_turns(store: Store, watch
     """The end of a wait is a moment that changes can fall into: many turns and many changes find it."""
     records = [new_record(lease=new_lease()) for _ in range(60)]
     await keep(store, *records)
-    since, heard = await place(store, watch), set[Change]()
+    since, heard = await place(store, watch), set[RecordChange]()
 
     async def end_all() -> None:
         for record in records:
@@ -177,7 +177,7 @@ async def test_no_change_is_lost_to_who_waits_in_short_turns(store: Store, watch
             since, heard = told.place, heard.union(told.changes)
     await ending
     heard.update((await news(store, replace(watch, since=since), timedelta())).changes)
-    assert heard == {Change(record.id, 1) for record in records}
+    assert heard == {RecordChange(record.id, 1) for record in records}
 
 
 async def test_several_changes_of_a_task_are_told_as_the_newest(store: Store) -> None:
@@ -188,7 +188,7 @@ async def test_several_changes_of_a_task_are_told_as_the_newest(store: Store) ->
     assert await store.swap(moved, expected=0)
     assert await store.swap(after(moved, ENDED), expected=1)
     heard = await news(store, OwnerWatch(owner=OWNER, since=since))
-    assert heard.changes == (Change(record.id, 2),)
+    assert heard.changes == (RecordChange(record.id, 2),)
 
 
 async def test_a_place_that_never_was_ends_early_and_tells_that_something_may_be_missing(store: Store) -> None:
@@ -210,7 +210,7 @@ async def test_news_is_of_what_can_be_loaded_already(store: Store) -> None:
     await keep(store, record)
     waiting = await begin(store, TaskWatch(id=record.id, revision=0))
     swapping = asyncio.create_task(store.swap(after(record, ENDED), expected=0))
-    assert (await waiting).changes == (Change(record.id, 1),)
+    assert (await waiting).changes == (RecordChange(record.id, 1),)
     head = await store.load(OWNER, record.id, now=record.created_at)
     assert head is not None
     assert head.revision == 1

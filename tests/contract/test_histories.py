@@ -23,7 +23,16 @@ from taskgate.domain import events
 from taskgate.domain.caps import Cap, CapScope
 from taskgate.domain.listing import STATES, OrderBy, TaskFilter, TaskOrder, listed
 from taskgate.domain.machine import advance
-from taskgate.domain.record import FaultReason, KeptCall, Lease, OwnerKey, Succeeded, TaskId, TaskRecord, TaskStatus
+from taskgate.domain.record import (
+    FaultReason,
+    Lease,
+    OwnerKey,
+    SealedCheckpoint,
+    Succeeded,
+    TaskId,
+    TaskRecord,
+    TaskStatus,
+)
 from taskgate.errors import IllegalTransition, TooManyBytes, TooManyTasks
 from taskgate.stores.base import Store
 from taskgate.stores.codec import as_head
@@ -41,7 +50,7 @@ EVENTS: Final = st.one_of(
     st.builds(events.InputClaimed, key=st.just("input-1"), stream=st.none() | st.just("stream")),
     st.builds(events.InputAnswered, key=st.sampled_from(["input-1", "input-2"]), response=texts),
     st.builds(events.AnswerForwarded, key=st.sampled_from(["input-1", "input-2"])),
-    st.builds(events.CallKept, kept=st.builds(KeptCall, sealed=texts)),
+    st.builds(events.CallKept, kept=st.builds(SealedCheckpoint, sealed=texts)),
     st.just(events.RoundLeft()),
     st.builds(events.CallSucceeded, result=texts, tool_error=st.booleans()),
     st.builds(

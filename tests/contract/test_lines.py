@@ -8,18 +8,18 @@ import pytest
 from contract.lines import LIMIT, LINES, Recorder, Spoken, outgoing, taken, wish
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.duplex.base import Lines
+from taskgate.upstream.duplex.base import ChannelProvider
 
 
 @pytest.fixture(params=LINES)
-async def lines(request: pytest.FixtureRequest) -> AsyncIterator[Lines]:
+async def lines(request: pytest.FixtureRequest) -> AsyncIterator[ChannelProvider]:
     """Each kind of lines in turn."""
     async with bounded(), LINES[request.param]() as lines:
         yield lines
 
 
 @pytest.fixture
-async def spoken(lines: Lines) -> AsyncIterator[Spoken]:
+async def spoken(lines: ChannelProvider) -> AsyncIterator[Spoken]:
     """A line, taken once."""
     spoken = await taken(lines)
     yield spoken
@@ -55,7 +55,7 @@ async def test_what_is_said_is_heard_in_order(spoken: Spoken) -> None:
     assert spoken.ears.messages == notes(*range(100))
 
 
-async def test_what_is_said_before_anybody_listens_is_not_lost(lines: Lines) -> None:
+async def test_what_is_said_before_anybody_listens_is_not_lost(lines: ChannelProvider) -> None:
     line = await lines.take(wish())
     await line.send(outgoing({"method": "say", "params": {"lines": ['{"early":1}']}}))
     for _ in range(50):
@@ -135,7 +135,7 @@ async def test_a_message_too_large_to_keep_is_passed_over_or_the_end_of_the_line
     await eventually(lambda: spoken.ears.messages[1:] == notes(1))
 
 
-async def test_a_line_that_was_lost_is_given_to_nobody(lines: Lines, spoken: Spoken) -> None:
+async def test_a_line_that_was_lost_is_given_to_nobody(lines: ChannelProvider, spoken: Spoken) -> None:
     await spoken.tell("exit", status=0)
     await spoken.end()
     another = await taken(lines)
@@ -145,19 +145,21 @@ async def test_a_line_that_was_lost_is_given_to_nobody(lines: Lines, spoken: Spo
     lines.give_back(another.line)
 
 
-async def test_who_has_another_context_has_another_line(lines: Lines, spoken: Spoken) -> None:
+async def test_who_has_another_context_has_another_line(lines: ChannelProvider, spoken: Spoken) -> None:
     other = await lines.take(wish("bob"))
     assert other is not spoken.line
     lines.give_back(other)
 
 
-async def test_for_what_only_listens_no_line_is_made(lines: Lines) -> None:
+async def test_for_what_only_listens_no_line_is_made(lines: ChannelProvider) -> None:
     with pytest.raises(UpstreamFailed) as failed:
         await lines.take(wish(only_listens=True))
     assert (failed.value.reason, failed.value.dispatched) == ("unreachable", False)
 
 
-async def test_the_end_of_the_lines_is_told_on_each_and_there_are_no_more(lines: Lines, spoken: Spoken) -> None:
+async def test_the_end_of_the_lines_is_told_on_each_and_there_are_no_more(
+    lines: ChannelProvider, spoken: Spoken
+) -> None:
     await lines.close()
     (failure,) = spoken.ears.failures
     assert (failure.reason, failure.dispatched) == ("closed", True)

@@ -13,10 +13,10 @@ from helpers.examples import examples
 from helpers.shared_store import KINDS, SharedServer, expect_every_key_to_expire
 from taskgate.domain.gcra import RateLimit, gcra
 from taskgate.domain.rates import Demand, RatePolicy, Scope
-from taskgate.stores.base import Judgement, RateStore, Step, Way
+from taskgate.stores.base import Judgement, RateStepMode, RateStore, Step
 from taskgate.stores.rates import MemoryRateStore
-from taskgate.stores.redis.connection import Connection
-from taskgate.stores.redis.keys import Keys
+from taskgate.stores.redis.connection import RedisConnection
+from taskgate.stores.redis.keys import KeyNames
 from taskgate.stores.redis.options import RedisOptions
 from taskgate.stores.redis.rates import RedisRateStore
 from taskgate.stores.redis.wires.wire import Wires
@@ -31,15 +31,15 @@ def demand(key: str = "k", burst: int = 3, cost: int = 1, every: float = 1.0, *,
 
 
 def look(*demands: Demand) -> Step:
-    return Step(Way.LOOK, demands)
+    return Step(RateStepMode.LOOK, demands)
 
 
 def take(*demands: Demand) -> Step:
-    return Step(Way.TAKE, demands)
+    return Step(RateStepMode.TAKE, demands)
 
 
 def note(*demands: Demand) -> Step:
-    return Step(Way.NOTE, demands)
+    return Step(RateStepMode.NOTE, demands)
 
 
 @pytest.fixture(scope="session", params=["memory", *KINDS])
@@ -54,8 +54,8 @@ def rates_server(request: pytest.FixtureRequest) -> SharedServer | None:
 @asynccontextmanager
 async def connected(options: RedisOptions, *, callers_time: bool) -> AsyncIterator[RedisRateStore]:
     """One of those who share."""
-    connection = Connection(Wires(options), limit=options.max_connections, wait=options.pool_timeout)
-    yield RedisRateStore(connection, Keys(options.key_prefix), callers_time=callers_time)
+    connection = RedisConnection(Wires(options), limit=options.max_connections, wait=options.pool_timeout)
+    yield RedisRateStore(connection, KeyNames(options.key_prefix), callers_time=callers_time)
     await connection.close()
 
 

@@ -15,7 +15,7 @@ from taskgate.domain.caps import Cap, CapScope
 from taskgate.domain.events import CallSucceeded, CancelRequested, Progressed
 from taskgate.domain.record import TaskRecord
 from taskgate.errors import TooManyTasks
-from taskgate.stores.base import Change, HolderWatch, News, OwnerWatch, TaskWatch, Watch
+from taskgate.stores.base import HolderWatch, News, OwnerWatch, RecordChange, TaskWatch, Watch
 from taskgate.stores.redis.options import RedisOptions
 from taskgate.stores.redis.records.tasks import RedisStore
 
@@ -44,7 +44,7 @@ async def kept(here: RedisStore, there: RedisStore, record: TaskRecord) -> int:
     since = (await there.changed(OwnerWatch(owner=OWNER), timeout=NONE)).place
     await keep(here, record)
     heard = await there.changed(OwnerWatch(owner=OWNER, since=since), timeout=LONG)
-    assert heard.changes == (Change(record.id, 0),)
+    assert heard.changes == (RecordChange(record.id, 0),)
     return heard.place
 
 
@@ -61,7 +61,7 @@ async def test_what_one_changes_wakes_who_waits_at_the_other(stores: list[RedisS
         waiting = await begin(there, watches(record)[kind])
         assert await here.swap(after(record, CancelRequested()), expected=0)
         heard = await waiting
-    assert heard.changes == (Change(record.id, 1),)
+    assert heard.changes == (RecordChange(record.id, 1),)
     assert heard.place > place
 
 
@@ -72,7 +72,7 @@ async def test_what_one_purges_wakes_who_waits_at_the_other(stores: list[RedisSt
         await kept(here, there, record)
         waiting = await begin(there, TaskWatch(id=record.id, revision=0))
         assert await here.purge(now=record.expires_at, limit=1)
-        assert (await waiting).changes == (Change(record.id, -1),)
+        assert (await waiting).changes == (RecordChange(record.id, -1),)
 
 
 async def test_a_change_of_the_other_before_the_wait_is_news_at_once(stores: list[RedisStore]) -> None:
@@ -85,7 +85,7 @@ async def test_a_change_of_the_other_before_the_wait_is_news_at_once(stores: lis
     assert await here.swap(after(record, ENDED), expected=0)
     async with bounded():
         heard = await there.changed(TaskWatch(id=record.id, revision=head.revision), timeout=LONG)
-    assert heard.changes == (Change(record.id, 1),)
+    assert heard.changes == (RecordChange(record.id, 1),)
 
 
 async def test_a_head_that_one_has_read_is_new_after_a_swap_of_the_other(stores: list[RedisStore]) -> None:
@@ -162,4 +162,4 @@ async def test_after_a_lost_connection_of_the_news_every_watcher_is_told_that_so
         # And what comes then is heard as before.
         waiting = [await begin(there, OwnerWatch(owner=OWNER, since=heard.place))]
         assert await here.swap(after(record, ENDED), expected=0)
-        assert (await waiting[0]).changes == (Change(record.id, 1),)
+        assert (await waiting[0]).changes == (RecordChange(record.id, 1),)

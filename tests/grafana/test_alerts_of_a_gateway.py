@@ -12,10 +12,10 @@ import pytest
 from helpers.alert_rules import Rule, write_changed
 from helpers.gateway_process import gateway_process, write_configuration
 from helpers.mcp_host import McpHost
+from helpers.modern_host import ModernHost
 from helpers.ports import free_port
 from helpers.prometheus_server import PrometheusServer, require_prometheus
 from helpers.scripted_upstream import Hold, ScriptedServer
-from helpers.stateless_host import StatelessHost
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, running
@@ -88,9 +88,9 @@ class Scene:
         self.prometheus = prometheus
         self._issuer = issuer
 
-    def host(self, user: str = "alice", mount: str = "reports") -> StatelessHost:
+    def host(self, user: str = "alice", mount: str = "reports") -> ModernHost:
         """A host of that user."""
-        return self.gateway.stateless(mount, self._issuer.token(self.gateway.url(mount), subject=user))
+        return self.gateway.modern(mount, self._issuer.token(self.gateway.url(mount), subject=user))
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ async def look_for_what_is_not_theirs(scene: Scene) -> None:
         await scene.host("thief").ask("tasks/get", {"taskId": NOBODYS})
 
 
-async def misbehave(host: StatelessHost) -> None:
+async def misbehave(host: ModernHost) -> None:
     """Answers to nothing, headers that contradict the body, methods that are none, too many requests and polls."""
     task = (await host.start("slow"))["taskId"]
     await host.update(task, {"never-asked": {"action": "accept"}})
@@ -160,7 +160,7 @@ async def test_what_callers_and_servers_do_wrong_is_what_fires_and_every_rule_wo
             await scene.host(mount="gone").ask("resources/read", {"uri": "a://b"})
         await scene.prometheus.has_seen_all()
     for _ in range(20):
-        await scene.gateway.stateless(token="not a token").ask("tools/list")
+        await scene.gateway.modern(token="not a token").ask("tools/list")
     await scene.prometheus.fires(FROM_CALLERS | FROM_SERVERS | FROM_WRONG_TOKENS)
     groups = (await scene.prometheus.get("/api/v1/rules"))["groups"]
     assert [

@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 from zlib import crc32
 
 from helpers.waiting import bounded
-from taskgate.telemetry.metrics.catalogue import FAMILIES, Family, Kind
+from taskgate.telemetry.metrics.catalogue import FAMILIES, Family, FamilyKind
 
 _AT_MOST: Final = 4
 _RELOADED_AFTER: Final = 10
@@ -161,11 +161,11 @@ class MadeUpMetrics:
 
     def _series(self, family: Family, named: list[str], values: tuple[str, ...]) -> Iterator[str]:
         match family.kind:
-            case Kind.COUNTER:
+            case FamilyKind.COUNTER:
                 yield _line(family.name, named, f"{self._count(family.name, values):.0f}")
-            case Kind.GAUGE:
+            case FamilyKind.GAUGE:
                 yield _line(family.name, named, f"{self._gauge(family.name, values):.3f}")
-            case Kind.HISTOGRAM:
+            case FamilyKind.HISTOGRAM:
                 yield from self._histogram(family, named, values)
 
     def _count(self, name: str, values: tuple[str, ...]) -> float:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.sharing import Passage, StreamLog
+from taskgate.stores.sharing import StreamLog, StreamSegment
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,13 +46,13 @@ class MemoryStreamLog:
             found.over |= over
             self._news.set()
 
-    async def read(self, session: str, stream: str, *, after: int) -> Passage | None:
+    async def read(self, session: str, stream: str, *, after: int) -> StreamSegment | None:
         """See StreamLog."""
         await self._reach("read")
         found = self.streams.get((session, stream))
         if found is None:
             return None
-        return Passage(
+        return StreamSegment(
             about=found.about,
             events=[each for each in found.events if each[0] > after],
             newest=found.events[-1][0] if found.events else 0,

@@ -1,4 +1,4 @@
-"""Tasks that a scripted server of the stateless era makes of calls by itself.
+"""Tasks that a scripted server of the modern era makes of calls by itself.
 
     natives = NativeTasks(server)
     report = natives.tool("report")              # its calls become tasks from now on
@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from helpers.modern_schema import CAPABILITIES, TASKS
+from helpers.modern_server import ModernServer, refusal
 from helpers.scripted_replies import Turn, result
-from helpers.stateless_schema import CAPABILITIES, TASKS
-from helpers.stateless_server import StatelessServer, refusal
 from helpers.waiting import bounded, eventually
 
 SOON: Final = 20
@@ -132,7 +132,7 @@ class TaskTool:
 class NativeTasks:
     """All tasks of one server, which says from now on that it has them. `forget` loses them."""
 
-    def __init__(self, server: StatelessServer) -> None:
+    def __init__(self, server: ModernServer) -> None:
         server.capabilities = {**server.capabilities, "extensions": {TASKS: {}}}
         server.methods |= {"tasks/get": self._show, "tasks/update": self._update, "tasks/cancel": self._cancel}
         self._server = server

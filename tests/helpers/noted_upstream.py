@@ -19,7 +19,7 @@ def response(text: str = '"result":{}') -> Response:
 class Session:
     """Notes what it is asked. `answer` is what a call comes to."""
 
-    era = Era.STATELESS
+    era = Era.MODERN
 
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []
@@ -74,8 +74,8 @@ class Server:
     def vitals(self) -> Vitals:
         return Vitals(up=True, circuit="closed")
 
-    def session(self, hearer: Any, speaks: Any, host: Any = None) -> UpstreamSession:
-        self.told.append((hearer, host))
+    def session(self, listener: Any, principal_source: Any, host: Any = None) -> UpstreamSession:
+        self.told.append((listener, host))
         return cast("UpstreamSession", self.inner)
 
     async def close(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import promql_parser
 from promql_parser import AggregateExpr, MatchOp, VectorSelector
 
-from taskgate.telemetry.metrics.catalogue import FAMILIES, Family, Kind
+from taskgate.telemetry.metrics.catalogue import FAMILIES, Family, FamilyKind
 
 FOREIGN = ("up", "ALERTS", "process_", "python_", "scrape_")
 """What is there of every target, or of every Python program: whole names, or beginnings that end in `_`."""
@@ -44,10 +44,10 @@ def family_of(name: str) -> Family | None:
     """The family that a series of that name belongs to."""
     for part in _PARTS:
         family = _FAMILIES.get(name.removesuffix(part))
-        if name.endswith(part) and family is not None and family.kind is Kind.HISTOGRAM:
+        if name.endswith(part) and family is not None and family.kind is FamilyKind.HISTOGRAM:
             return family
     family = _FAMILIES.get(name)
-    return None if family is None or family.kind is Kind.HISTOGRAM else family
+    return None if family is None or family.kind is FamilyKind.HISTOGRAM else family
 
 
 def _strange_in(selector: VectorSelector, recorded: Collection[str]) -> Iterator[str]:
@@ -61,7 +61,7 @@ def _strange_in(selector: VectorSelector, recorded: Collection[str]) -> Iterator
         return
     known = {label.name: label.values for label in family.labels}
     for matcher in selector.matchers.matchers:
-        if matcher.name in ADDED or (matcher.name == "le" and family.kind is Kind.HISTOGRAM):
+        if matcher.name in ADDED or (matcher.name == "le" and family.kind is FamilyKind.HISTOGRAM):
             continue
         values = known.get(matcher.name, {})
         if matcher.name not in known:

@@ -7,8 +7,8 @@ from itertools import count
 from typing import Any
 
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.redis.connection import Connection, Script, Value
-from taskgate.stores.redis.keys import Keys
+from taskgate.stores.redis.connection import RedisConnection, Script, Value
+from taskgate.stores.redis.keys import KeyNames
 from taskgate.stores.redis.options import RedisOptions
 from taskgate.stores.redis.records.news import Newsfeed
 from taskgate.stores.redis.records.tasks import RedisStore
@@ -18,7 +18,7 @@ from taskgate.stores.redis.wires.wire import Wires
 _numbers = count(1)
 
 
-class LosingConnection(Connection):
+class LosingConnection(RedisConnection):
     """One that loses the answers to the next `lost` scripts, which run; or, with `unsent`, they do not even run."""
 
     lost = 0
@@ -51,9 +51,11 @@ def connect(options: RedisOptions) -> LosingConnection:
     return LosingConnection(Wires(options), limit=options.max_connections, wait=options.pool_timeout)
 
 
-async def store_over(connection: Connection, options: RedisOptions, *, within: timedelta | None = None) -> RedisStore:
+async def store_over(
+    connection: RedisConnection, options: RedisOptions, *, within: timedelta | None = None
+) -> RedisStore:
     """A store over that connection, which it closes; `within` is for records that are made by the server's time."""
-    keys = Keys(options.key_prefix)
+    keys = KeyNames(options.key_prefix)
     origin, health = f"process-{next(_numbers)}", connection.health
     news = Newsfeed(connection.pubsub, keys.of("news"), origin=origin, refused=health.lose, usable=health.recovered)
     store = RedisStore(

@@ -108,15 +108,15 @@ def check_definition(value: Any, name: str) -> None:
 # --- the rules -----------------------------------------------------------------------------------------------------
 
 
-def _check_call(message: dict[str, Any], speaker: str) -> None:
+def _check_call(message: dict[str, Any], principal: str) -> None:
     """A request or a notification: the definition that its method belongs to, of those that the speaker may send."""
     _expect(set(message) <= _MEMBERS[0], "the envelope has a member of no meaning", message)
     kind = "Request" if "id" in message else "Notification"
     check_definition(message, f"JSONRPC{kind}")
     if is_of_extension(message["method"]):
         return
-    name = _definitions(f"{speaker}{kind}").get(message["method"])
-    _expect(name is not None, f"no {kind.lower()} that a {speaker.lower()} may send", message)
+    name = _definitions(f"{principal}{kind}").get(message["method"])
+    _expect(name is not None, f"no {kind.lower()} that a {principal.lower()} may send", message)
     check_definition(message, str(name))
     if message["method"] == "notifications/tasks/status":
         _check_task(message["params"], message)

@@ -8,7 +8,7 @@
 
 Without a script it welcomes sessions, lists one tool, answers every tool with its arguments, and any other request with
 an empty result. `silent` are the methods (and `tool:<name>`) that it leaves to the test; `methods` has other answers:
-from the message to the text or the object that is said, or None for nothing. Of the stateless era with `revision`
+from the message to the text or the object that is said, or None for nothing. Of the modern era with `revision`
 2026-07-28: then `initialize` is unknown. Lines are shared as the seam wants it: by context and what was declared, and
 a probe has its own.
 """
@@ -24,7 +24,7 @@ from taskgate.upstream import failures
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.duplex.base import Ears, Wish
 
-STATELESS = "2026-07-28"
+MODERN_REVISION = "2026-07-28"
 Answer = Callable[[dict[str, Any]], Any]
 
 
@@ -234,22 +234,27 @@ class ScriptedProgram:
             "tools/list": {"tools": self.tools},
             "tools/call": {"content": [], "structuredContent": message.get("params", {}).get("arguments", {})},
         }
-        first = "server/discover" if self.revision == STATELESS else "initialize"
+        first = "server/discover" if self.revision == MODERN_REVISION else "initialize"
         known[first] = self._welcome()
         unknown = ({"server/discover", "initialize"} - {first}) & {message["method"]}
         if unknown:
             error = {"code": -32601, "message": "Method not found"}
             return {"jsonrpc": "2.0", "id": message["id"], "error": error}
         result = known.get(message["method"], {})
-        if self.revision == STATELESS:
+        if self.revision == MODERN_REVISION:
             result = {"resultType": "complete", **result}
         return {"jsonrpc": "2.0", "id": message["id"], "result": result}
 
     def _welcome(self) -> dict[str, Any]:
         info = {"name": "scripted", "version": "1"}
-        if self.revision == STATELESS:
+        if self.revision == MODERN_REVISION:
             cached = {"ttlMs": 5000, "cacheScope": "public"}
-            return {"supportedVersions": [STATELESS], "capabilities": self.capabilities, "serverInfo": info, **cached}
+            return {
+                "supportedVersions": [MODERN_REVISION],
+                "capabilities": self.capabilities,
+                "serverInfo": info,
+                **cached,
+            }
         return {"protocolVersion": self.revision, "capabilities": self.capabilities, "serverInfo": info}
 
 

@@ -12,12 +12,12 @@ from secrets import token_bytes
 from typing import Any
 
 from helpers.mcp_host import McpHost
-from helpers.stateless_host import StatelessHost
+from helpers.modern_host import ModernHost
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from taskgate.clock import Clock, SystemClock
 from taskgate.stores.redis.options import RedisOptions
-from taskgate.wiring.assembly import Surroundings
+from taskgate.wiring.build import Environment
 
 HEARTBEAT = timedelta(seconds=0.2)
 LEASE = timedelta(seconds=2)
@@ -55,7 +55,7 @@ async def several(
     store = store_section(options)
     config = configuration(servers, **{"auth": auth, "audit": audit, "store": store, **sections})
     async with AsyncExitStack() as stack:
-        around = [Surroundings(clock=clock) for clock in clocks]
+        around = [Environment(clock=clock) for clock in clocks]
         gateways = [await stack.enter_async_context(running(config, each)) for each in around]
         await eventually(lambda: all(processes(each) == count for each in gateways))
         yield gateways
@@ -63,7 +63,7 @@ async def several(
 
 def processes(gateway: WholeGateway) -> int:
     """How many live, as far as this one knows."""
-    house = gateway.service._house
+    house = gateway.service._runtime
     return 0 if house is None else house.company.processes
 
 
@@ -74,9 +74,9 @@ def at(host: McpHost, gateway: WholeGateway, mount: str = "reports") -> McpHost:
     return there
 
 
-def stateless_at(host: StatelessHost, gateway: WholeGateway, mount: str = "reports") -> StatelessHost:
-    """The same of a host of the stateless era."""
-    return StatelessHost(gateway.http, gateway.url(mount), host.token, capabilities=host.capabilities, tasks=False)
+def modern_at(host: ModernHost, gateway: WholeGateway, mount: str = "reports") -> ModernHost:
+    """The same of a host of the modern era."""
+    return ModernHost(gateway.http, gateway.url(mount), host.token, capabilities=host.capabilities, tasks=False)
 
 
 async def gone(gateway: WholeGateway) -> None:

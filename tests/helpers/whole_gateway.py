@@ -11,11 +11,11 @@ from typing import Any
 import aiohttp
 
 from helpers.mcp_host import McpHost
+from helpers.modern_host import ModernHost
 from helpers.secrets import SHORTEST, noted
-from helpers.stateless_host import StatelessHost
 from taskgate.config.models import GatewayConfig
 from taskgate.wiring.app import Service
-from taskgate.wiring.assembly import Surroundings
+from taskgate.wiring.build import Environment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +36,9 @@ class WholeGateway:
         await host.initialize(revision)
         return host
 
-    def stateless(self, mount: str = "reports", token: str | None = None, **more: Any) -> StatelessHost:
-        """A host of the stateless era."""
-        return StatelessHost(self.http, self.url(mount), token, **more)
+    def modern(self, mount: str = "reports", token: str | None = None, **more: Any) -> ModernHost:
+        """A host of the modern era."""
+        return ModernHost(self.http, self.url(mount), token, **more)
 
     def url(self, mount: str = "reports") -> str:
         """Where hosts find a mount."""
@@ -103,7 +103,7 @@ def configuration(servers: Mapping[str, str], *, folder: Path | None = None, **s
 
 @asynccontextmanager
 async def running(
-    config: GatewayConfig, surroundings: Surroundings | None = None, *, data_directory: Path | None = None
+    config: GatewayConfig, environment: Environment | None = None, *, data_directory: Path | None = None
 ) -> AsyncIterator[WholeGateway]:
     """A gateway for the length of a block."""
     for upstream in config.upstreams.values():
@@ -113,7 +113,7 @@ async def running(
         for value in upstream.env.values():
             if len(value) >= SHORTEST:
                 noted(value)
-    service = Service(config, data_directory=data_directory, surroundings=surroundings)
+    service = Service(config, data_directory=data_directory, environment=environment)
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as http:
         await service.start()
         try:

@@ -56,8 +56,8 @@ async def test_a_relayed_call_of_a_session_stays_within_its_budget(gateway: Whol
     assert walk.total() <= 306, told(walk)
 
 
-async def test_a_relayed_call_of_the_stateless_era_stays_within_its_budget(gateway: WholeGateway) -> None:
-    host = gateway.stateless()
+async def test_a_relayed_call_of_the_modern_era_stays_within_its_budget(gateway: WholeGateway) -> None:
+    host = gateway.modern()
     walk = await least(lambda: host.ask("tools/call", {"name": "echo", "arguments": {"text": "hello"}}))
     assert walk.total() <= 378, told(walk)
 

@@ -12,7 +12,7 @@ from taskgate.auth.metadata import metadata_path
 from taskgate.cli import main
 from taskgate.config import load
 from taskgate.config.models import GatewayConfig
-from taskgate.wiring.gatehouse import resource_of
+from taskgate.wiring.authentication import resource_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 README = (ROOT / "README.md").read_text()

@@ -20,7 +20,7 @@ from helpers.secrets import noted
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration, running
 from taskgate.config.models import GatewayConfig
-from taskgate.wiring.assembly import Surroundings
+from taskgate.wiring.build import Environment
 
 PUBLIC = "https://gateway.example"
 MOUNTS = ("reports", "orders")
@@ -207,5 +207,5 @@ async def stage_of(provider: IdentityProvider, *, folder: Path | None = None) ->
     auth = {"lookup_failures": {"threshold": 1_000_000}}
     async with scripted() as server:
         config = guarded(server, provider, auth=auth, folder=folder)
-        async with running(config, Surroundings(clock=clock)) as gateway:
+        async with running(config, Environment(clock=clock)) as gateway:
             yield await Stage(gateway, clock, tokens).greet()

@@ -16,7 +16,7 @@ from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, running
 from identity.gateways import Belongings, acquire, guarded, let_go, resource, scripted
 from requirements import covers
-from taskgate.wiring.assembly import Surroundings
+from taskgate.wiring.build import Environment
 
 THRESHOLD: Final = 3
 WINDOW: Final = timedelta(seconds=20)
@@ -44,7 +44,7 @@ async def scene(provider: IdentityProvider, clock: ManualClock) -> AsyncIterator
     failures = {"threshold": THRESHOLD, "window": "20s", "penalty": "90s"}
     async with scripted() as server:
         config = guarded(server, provider, auth={"lookup_failures": failures})
-        async with running(config, Surroundings(clock=clock)) as gateway:
+        async with running(config, Environment(clock=clock)) as gateway:
             alice = await gateway.greeted(token=await provider.token(subject="alice"))
             bob = await gateway.greeted(token=await provider.token(subject="bob"))
             yield Scene(
@@ -189,8 +189,8 @@ async def test_operators_are_told_of_each_caller_that_enumerates_once(scene: Sce
     async def told() -> tuple[float, float, float]:
         count = scene.gateway.count
         # Why they failed is looked up a while after.
-        assert scene.gateway.service._house is not None
-        await scene.gateway.service._house.lookups.close()
+        assert scene.gateway.service._runtime is not None
+        await scene.gateway.service._runtime.lookups.close()
         return (
             await count("taskgate_security_events_total", type="enumeration_suspected"),
             await count("taskgate_penalized_contexts"),

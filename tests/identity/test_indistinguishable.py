@@ -78,8 +78,8 @@ async def own_expired_running(stage: Stage) -> str:
 
 async def own_purged(stage: Stage) -> str:
     task = await own_expired(stage)
-    assert stage.gateway.service._house is not None
-    await stage.gateway.service._house.sweeper.purge()
+    assert stage.gateway.service._runtime is not None
+    await stage.gateway.service._runtime.sweeper.purge()
     return task
 
 

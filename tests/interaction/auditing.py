@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from helpers.whole_gateway import WholeGateway, running
 from taskgate.config.models import GatewayConfig
 from taskgate.telemetry.auditlog.schema import schema
-from taskgate.wiring.assembly import Surroundings
+from taskgate.wiring.build import Environment
 
 JUDGE: Final = Draft202012Validator(schema())
 REQUESTS: Final = ("rpc.call", "rpc.request", "rpc.rejected")
@@ -24,10 +24,10 @@ def audited(folder: Path, **more: Any) -> dict[str, Any]:
 
 @asynccontextmanager
 async def kept(
-    folder: Path, config: GatewayConfig, surroundings: Surroundings | None = None
+    folder: Path, config: GatewayConfig, environment: Environment | None = None
 ) -> AsyncIterator[WholeGateway]:
     """A gateway whose data directory is that folder."""
-    async with running(config, surroundings, data_directory=folder) as gateway:
+    async with running(config, environment, data_directory=folder) as gateway:
         yield gateway
 
 

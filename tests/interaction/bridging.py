@@ -1,4 +1,4 @@
-"""What tests of crossings from era to era share: a server of the stateless era behind the gateway, and questions."""
+"""What tests of crossings from era to era share: a server of the modern era behind the gateway, and questions."""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from helpers.modern_requests import check_client_message
+from helpers.modern_server import ModernServer
 from helpers.scripted_upstream import Reply, Turn
-from helpers.stateless_requests import check_client_message
-from helpers.stateless_server import StatelessServer
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import URL
-from taskgate.wiring.assembly import Surroundings
+from taskgate.wiring.build import Environment
 
 ALWAYS = {"upgrade": [{"tool": "*", "mode": "always"}]}
 DONE = {"content": [{"type": "text", "text": "done"}]}
@@ -32,13 +32,13 @@ SAMPLE = {
 
 
 @pytest.fixture
-async def modern() -> AsyncIterator[StatelessServer]:
-    """A server of the stateless era with two tools.
+async def modern() -> AsyncIterator[ModernServer]:
+    """A server of the modern era with two tools.
 
     Whatever it was told in that era is held against the schema at the end, and none of it may have been refused for its
     headers.
     """
-    async with StatelessServer() as server:
+    async with ModernServer() as server:
         server.tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("echo", "report")]
         yield server
     assert server.faults == []
@@ -50,16 +50,16 @@ async def modern() -> AsyncIterator[StatelessServer]:
 
 
 def before(
-    server: StatelessServer, *, surroundings: Surroundings | None = None, **sections: Any
+    server: ModernServer, *, environment: Environment | None = None, **sections: Any
 ) -> AbstractAsyncContextManager[WholeGateway]:
     """A gateway before that server, which has to find out its era."""
     upstream = {"path": "/reports/mcp", "url": server.url, "protocol_version": "auto"}
-    return running(configuration({}, upstreams={"reports": upstream}, **sections), surroundings)
+    return running(configuration({}, upstreams={"reports": upstream}, **sections), environment)
 
 
 @pytest.fixture
-async def bridge(modern: StatelessServer) -> AsyncIterator[WholeGateway]:
-    """A gateway with default rules before the server of the stateless era."""
+async def bridge(modern: ModernServer) -> AsyncIterator[WholeGateway]:
+    """A gateway with default rules before the server of the modern era."""
     async with before(modern) as gateway:
         yield gateway
 

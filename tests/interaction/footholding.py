@@ -17,7 +17,7 @@ from interaction.test_restarts import leave_behind
 from taskgate.clock import SystemClock
 from taskgate.config.models import GatewayConfig
 from taskgate.domain.record import Lease, OwnerKey, TaskRecord
-from taskgate.lifecycle import keeping, rests
+from taskgate.lifecycle import checkpoint_writer, checkpoints
 from taskgate.upstream.legacy import resuming
 
 
@@ -26,7 +26,7 @@ def tool(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> LastingTool
     """The tool `report`, whose streams can be taken up again; nobody waits longer than they must."""
     monkeypatch.setattr(resuming, "PAUSE", 0.01)
     monkeypatch.setattr(resuming, "PAUSE_LEAST", 0.005)
-    monkeypatch.setattr(keeping, "KEEP_EVERY", timedelta(milliseconds=1))
+    monkeypatch.setattr(checkpoint_writer, "KEEP_EVERY", timedelta(milliseconds=1))
     server.script["report"] = tool = LastingTool()
     return tool
 
@@ -45,26 +45,28 @@ async def record_of(gateway: WholeGateway, task: str) -> TaskRecord:
     return record
 
 
-async def kept(gateway: WholeGateway, task: str, suits: Callable[[rests.Footing], bool] = lambda _: True) -> TaskRecord:
+async def kept(
+    gateway: WholeGateway, task: str, suits: Callable[[checkpoints.CallCheckpoint], bool] = lambda _: True
+) -> TaskRecord:
     """The whole record, once what is kept of its call suits."""
     async with bounded():
         while True:
             record = await record_of(gateway, task)
-            footing = rests.UNSEALED.open(record)
-            if isinstance(footing, rests.Footing) and suits(footing):
+            call_checkpoint = checkpoints.UNSEALED.open(record)
+            if isinstance(call_checkpoint, checkpoints.CallCheckpoint) and suits(call_checkpoint):
                 return record
             await asyncio.sleep(0)
 
 
-def up_to(event: str) -> Callable[[rests.Footing], bool]:
-    return lambda footing: footing.foothold.event == event
+def up_to(event: str) -> Callable[[checkpoints.CallCheckpoint], bool]:
+    return lambda call_checkpoint: call_checkpoint.resume_point.event == event
 
 
 async def left(gateway: WholeGateway) -> None:
     """The gateway ends, and waits for nobody; what is kept it knows to be."""
-    assert gateway.service._house is not None
-    runs = gateway.service._house.runner._runs
-    await eventually(lambda: all(run.hearer.is_resting for run in runs.values()))
+    assert gateway.service._runtime is not None
+    runs = gateway.service._runtime.runner._runs
+    await eventually(lambda: all(run.listener.is_resting for run in runs.values()))
     async with bounded():
         await gateway.drain()
         await gateway.service.close()

@@ -9,14 +9,14 @@ import pytest
 
 from helpers.manual_clock import ManualClock
 from helpers.mcp_host import Answer, McpHost
+from helpers.modern_host import ModernHost
 from helpers.scripted_upstream import ScriptedServer
-from helpers.stateless_host import StatelessHost
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.whole_gateway import WholeGateway, configuration, running
-from taskgate.wiring.assembly import Surroundings
+from taskgate.wiring.build import Environment
 
 Opens = Callable[..., AbstractAsyncContextManager[WholeGateway]]
-Host = McpHost | StatelessHost
+Host = McpHost | ModernHost
 TASK = "A" * 32
 CALLS = {"name": "calls", "scope": "context", "rate": "1/m", "burst": 2, "methods": ["tools/call"]}
 both_eras = pytest.mark.parametrize("era", ["initialize", "stateless"])
@@ -34,7 +34,7 @@ async def limited(
     """A gateway with these rates, in front of one server under two names."""
     servers = {"reports": server.url, "search": server.url}
     config = configuration(servers, limits={"rate": list(rates), **limits})
-    async with running(config, Surroundings(clock=clock)) as gateway:
+    async with running(config, Environment(clock=clock)) as gateway:
         yield gateway
 
 
@@ -55,14 +55,14 @@ async def limited_by_token(
         auth={"issuers": {"corp": section}},
         limits={"rate": list(rates), **limits},
     )
-    async with running(config, Surroundings(clock=clock)) as gateway:
+    async with running(config, Environment(clock=clock)) as gateway:
         yield gateway
 
 
 async def come(gateway: WholeGateway, era: str, mount: str = "reports", token: str | None = None) -> Host:
     """A host of that era that may ask."""
     if era == "stateless":
-        return gateway.stateless(mount, token)
+        return gateway.modern(mount, token)
     return await gateway.greeted(mount=mount, token=token)
 
 

@@ -1,11 +1,11 @@
-"""What tests of servers of the stateless era share that make tasks of calls themselves: such a server, and gateways."""
+"""What tests of servers of the modern era share that make tasks of calls themselves: such a server, and gateways."""
 
 from collections.abc import AsyncIterator
 
 import pytest
 
+from helpers.modern_server import ModernServer
 from helpers.native_tasks import NativeTasks, TaskTool
-from helpers.stateless_server import StatelessServer
 from helpers.whole_gateway import WholeGateway
 from interaction.bridging import ALWAYS, before
 from taskgate.upstream import looks
@@ -15,7 +15,7 @@ OFTEN = {"early_poll": {"reject_above": 1000}}
 
 
 @pytest.fixture
-def natives(modern: StatelessServer, monkeypatch: pytest.MonkeyPatch) -> NativeTasks:
+def natives(modern: ModernServer, monkeypatch: pytest.MonkeyPatch) -> NativeTasks:
     """The server's own tasks, which are looked at as often as it wants."""
     monkeypatch.setattr(looks, "LEAST", 0.001)
     monkeypatch.setattr(looks, "USUAL", 0.02)
@@ -29,14 +29,14 @@ def report(natives: NativeTasks) -> TaskTool:
 
 
 @pytest.fixture
-async def gateway(modern: StatelessServer, report: TaskTool) -> AsyncIterator[WholeGateway]:
+async def gateway(modern: ModernServer, report: TaskTool) -> AsyncIterator[WholeGateway]:
     """A gateway that lets calls be calls for an hour."""
     async with before(modern, tasks={"inline_grace": "1h", **OFTEN}) as gateway:
         yield gateway
 
 
 @pytest.fixture
-async def promoting(modern: StatelessServer, report: TaskTool) -> AsyncIterator[WholeGateway]:
+async def promoting(modern: ModernServer, report: TaskTool) -> AsyncIterator[WholeGateway]:
     """A gateway that makes a task of every call of a host that lets it."""
     async with before(modern, tasks=ALWAYS | OFTEN) as gateway:
         yield gateway

@@ -81,7 +81,7 @@ async def queued(gateway: WholeGateway, count: int) -> None:
 
 def bulkhead(gateway: WholeGateway, mount: str = "reports") -> Any:
     """The turns at a server of a gateway."""
-    return gateway.service._house.mounting.mounts.by_name[mount].bulkhead  # type: ignore[union-attr]
+    return gateway.service._runtime.mounting.mounts.by_name[mount].bulkhead  # type: ignore[union-attr]
 
 
 async def expect_all_given_back(gateway: WholeGateway) -> None:

@@ -1,10 +1,10 @@
-"""What the tests of refused requests of the stateless era share."""
+"""What the tests of refused requests of the modern era share."""
 
 from typing import Any
 
 from helpers.mcp_host import Answer
+from helpers.modern_schema import TASKS
 from helpers.scripted_upstream import ScriptedServer
-from helpers.stateless_schema import TASKS
 from helpers.whole_gateway import WholeGateway
 
 NEEDED = {"requiredCapabilities": {"extensions": {TASKS: {}}}}

@@ -4,8 +4,8 @@ import asyncio
 from typing import Any, Protocol
 
 from helpers.mcp_host import Answer, McpHost
+from helpers.modern_host import ModernHost
 from helpers.scripted_upstream import ScriptedServer
-from helpers.stateless_host import StatelessHost
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway
 
@@ -24,7 +24,7 @@ class Repeating(Protocol):
 
 
 class OfSession:
-    """One of the initialize era."""
+    """One of the legacy era."""
 
     def __init__(self, host: McpHost) -> None:
         self.host = host
@@ -44,10 +44,10 @@ class OfSession:
         return await self.host.task(id)
 
 
-class Stateless:
-    """One of the stateless era."""
+class Modern:
+    """One of the modern era."""
 
-    def __init__(self, host: StatelessHost) -> None:
+    def __init__(self, host: ModernHost) -> None:
         self.host = host
 
     async def call(self, key: str | None = "k", arguments: Any = None, tool: str = "report") -> Answer:
@@ -73,7 +73,7 @@ ERAS = ("initialize", "stateless")
 async def new_host(gateway: WholeGateway, era: str, **more: Any) -> Repeating:
     """A host of an era; in the older one it opens a session."""
     if era == "stateless":
-        return Stateless(gateway.stateless(**more))
+        return Modern(gateway.modern(**more))
     return OfSession(await gateway.greeted(**more))
 
 

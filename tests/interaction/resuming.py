@@ -8,7 +8,7 @@ from helpers.mcp_host import McpHost
 from helpers.talking_tool import TalkingTool
 from helpers.whole_gateway import WholeGateway
 from taskgate.sessions.registry import HostSessions
-from taskgate.streams.feed import LastingFeed
+from taskgate.streams.event_stream import ResumableEventStream
 
 SAID = "notifications/message"
 CALL = {"name": "report", "_meta": {"progressToken": "t"}}
@@ -46,17 +46,17 @@ def call_stream(host: McpHost) -> Any:
 
 
 def sessions_of(gateway: WholeGateway) -> HostSessions:
-    assert gateway.service._house is not None
-    return gateway.service._house.sessions
+    assert gateway.service._runtime is not None
+    return gateway.service._runtime.sessions
 
 
-def feeds_of(gateway: WholeGateway, host: McpHost) -> list[LastingFeed]:
+def feeds_of(gateway: WholeGateway, host: McpHost) -> list[ResumableEventStream]:
     host_session = sessions_of(gateway).peek(host.session)
     assert host_session is not None
-    assert host_session.trails is not None
-    return list(host_session.trails._open.values())
+    assert host_session.resumable is not None
+    return list(host_session.resumable._open.values())
 
 
-def feed_of(gateway: WholeGateway, host: McpHost) -> LastingFeed:
+def feed_of(gateway: WholeGateway, host: McpHost) -> ResumableEventStream:
     (feed,) = feeds_of(gateway, host)
     return feed

@@ -14,8 +14,8 @@ from typing import Any
 
 from helpers.manual_clock import ManualClock
 from helpers.mcp_host import McpHost
+from helpers.modern_host import ModernHost
 from helpers.scripted_upstream import Hold, ScriptedServer
-from helpers.stateless_host import StatelessHost
 from helpers.token_issuer import TokenIssuer
 from helpers.whole_gateway import WholeGateway
 from interaction.questioning import DONE
@@ -36,7 +36,7 @@ KEPT = 14 * 1024
 DORA = 7
 """Dora may have more tasks than the others."""
 SCOPES = dict(zip(("context", "tenant", "tool", "upstream", "global"), CAPS.values(), strict=True))
-Host = McpHost | StatelessHost
+Host = McpHost | ModernHost
 
 
 @dataclass(slots=True)
@@ -103,7 +103,7 @@ class Storm:
         for name, tenant in TENANTS.items():
             for mount in MOUNTS:
                 token = self.issuer.token(self.gateway.url(mount), subject=name, org=tenant, exp=int(time()) + 7200)
-                self.hosts[name, mount, "stateless"] = self.gateway.stateless(mount, token)
+                self.hosts[name, mount, "stateless"] = self.gateway.modern(mount, token)
                 self.hosts[name, mount, "initialize"] = await self.gateway.greeted(mount=mount, token=token)
 
     def release(self) -> None:

@@ -11,9 +11,9 @@ import pytest
 from aiohttp import web
 
 from helpers.mcp_host import McpHost
+from helpers.modern_host import ModernHost
+from helpers.modern_server import ModernServer
 from helpers.scripted_upstream import Hold, Reply, ScriptedServer, Turn, error
-from helpers.stateless_host import StatelessHost
-from helpers.stateless_server import StatelessServer
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.bridging import before, modern
@@ -47,9 +47,9 @@ def ruled(server: ScriptedServer, *rules: tuple[str, str]) -> Any:
     return configuration({"reports": server.url}, tasks={"upgrade": upgrade, **AT_ONCE})
 
 
-async def come(gateway: WholeGateway, era: str, **more: Any) -> McpHost | StatelessHost:
+async def come(gateway: WholeGateway, era: str, **more: Any) -> McpHost | ModernHost:
     """A host of that era that may ask."""
-    return gateway.stateless(**more) if era == "stateless" else await gateway.greeted()
+    return gateway.modern(**more) if era == "stateless" else await gateway.greeted()
 
 
 # --- tools for views alone -------------------------------------------------------------------------------------------
@@ -76,11 +76,11 @@ async def test_what_its_server_says_of_tasks_for_views_is_taken_back(apps: Scrip
 async def test_a_view_of_a_host_that_knows_tasks_gets_a_result_and_no_task(apps: ScriptedServer, mode: str) -> None:
     apps.script["refresh"] = apps.script["show"] = hold = Hold()
     async with running(ruled(apps, ("*", mode))) as gateway:
-        calling = asyncio.create_task(gateway.stateless().call("refresh"))
+        calling = asyncio.create_task(gateway.modern().call("refresh"))
         async with bounded():
             await hold.begun.wait()
         # By now it would be a task, as the call of another tool that is held is.
-        assert (await gateway.stateless().call("show")).result["resultType"] == "task"
+        assert (await gateway.modern().call("show")).result["resultType"] == "task"
         hold.release(DONE)
         async with bounded():
             answer = await calling
@@ -166,14 +166,14 @@ def shown(size: int) -> str:
 @pytest.mark.parametrize("of", ["initialize", "stateless"])
 @pytest.mark.parametrize("size", [1, 200_000])
 async def test_a_view_gets_the_same_bytes_out_of_a_task(
-    server: ScriptedServer, modern: StatelessServer, era: str, of: str, size: int
+    server: ScriptedServer, modern: ModernServer, era: str, of: str, size: int
 ) -> None:
     behind = server if of == "initialize" else modern
     behind.script["echo"] = written(f'"content":[ ],{shown(size)},"_meta":{{{KEYS}}}')
     async with before(modern, tasks=ALWAYS) if behind is modern else running(always(server)) as gateway:
         host = await come(gateway, era)
         id_ = (await host.start("echo"))["taskId"]
-        if isinstance(host, StatelessHost):
+        if isinstance(host, ModernHost):
             await host.until(id_, "completed")
             text = (await host.ask("tasks/get", {"taskId": id_})).text
         else:
@@ -193,7 +193,7 @@ def always(server: ScriptedServer) -> Any:
 @both_eras
 @pytest.mark.parametrize("of", ["initialize", "stateless"])
 async def test_a_tool_with_a_view_is_listed_in_the_same_bytes_where_its_calls_are_tasks(
-    server: ScriptedServer, modern: StatelessServer, era: str, of: str
+    server: ScriptedServer, modern: ModernServer, era: str, of: str
 ) -> None:
     behind = server if of == "initialize" else modern
     keeping = "" if of == "initialize" else '"ttlMs":0,"cacheScope":"private",'

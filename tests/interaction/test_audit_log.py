@@ -35,7 +35,7 @@ async def test_every_request_has_one_line_of_its_own(
     config = guarded({"reports": server.url}, issuer, audit=audited(tmp_path))
     async with kept(tmp_path, config) as gateway:
         token = issuer.token(gateway.url())
-        host: Any = gateway.stateless(token=token) if era == "2026-07-28" else await gateway.greeted(era, token=token)
+        host: Any = gateway.modern(token=token) if era == "2026-07-28" else await gateway.greeted(era, token=token)
         await host.ask("tools/list")
         await host.call("echo", {"a": 1})
         await host.ask("tasks/get", {"taskId": "A" * 32})
@@ -71,7 +71,7 @@ async def test_the_life_of_a_task_is_told_under_one_reference(
     async with kept(tmp_path, config) as gateway:
         token = issuer.token(gateway.url())
         if era == "2026-07-28":
-            modern = gateway.stateless(token=token)
+            modern = gateway.modern(token=token)
             id = (await modern.start("report", {"secret": "words"}))["taskId"]
             await modern.until(id, "completed")
         else:

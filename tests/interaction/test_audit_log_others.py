@@ -30,7 +30,7 @@ async def test_servers_are_told_of_as_they_come_and_go(server: ScriptedServer, t
     }  # fmt: skip
     async with kept(tmp_path, configuration({}, upstreams=upstreams, audit=audited(tmp_path))) as gateway:
         await eventually(lambda: {fact.up for fact in told.of(HealthChecked)} >= {True, False})
-        await gateway.stateless("broken").call("echo")
+        await gateway.modern("broken").call("echo")
     written = lines(tmp_path)
     assert [line["mcp"]["upstream"] for line in of(written, "upstream.up")] == ["reports"]
     assert [line["mcp"]["upstream"] for line in of(written, "upstream.down")] == ["away"]
@@ -73,7 +73,7 @@ async def test_tokens_for_servers_are_told_of_and_never_shown(
         config = guarded({}, issuer, upstreams={"reports": exchanging(server, endpoint)}, audit=audited(tmp_path))
         async with kept(tmp_path, config) as gateway:
             await gateway.greeted(token=known(gateway, endpoint, issuer))
-            await gateway.stateless(token=issuer.token(gateway.url(), subject="unknown")).call("echo")
+            await gateway.modern(token=issuer.token(gateway.url(), subject="unknown")).call("echo")
             await eventually(lambda: {fact.ok for fact in told.of(CredentialsGot)} == {True, False})
     written = lines(tmp_path)
     assert {said(line) for line in of(written, "credential.exchanged", "credential.failed")} == {
@@ -190,7 +190,7 @@ async def test_tokens_that_are_tried_in_numbers_are_told_of(
 @covers("O-AUD-2")
 async def test_headers_that_contradict_the_body_are_told_of(server: ScriptedServer, tmp_path: Path) -> None:
     async with kept(tmp_path, configuration({"reports": server.url}, audit=audited(tmp_path))) as gateway:
-        await gateway.stateless().ask("tools/list", headers={"Mcp-Method": "tools/call"})
+        await gateway.modern().ask("tools/list", headers={"Mcp-Method": "tools/call"})
     written = lines(tmp_path)
     assert [line["mcp"]["method"] for line in of(written, "security.header_mismatch")] == ["tools/list"]
     assert [line["reason"] for line in of(written, "rpc.rejected")] == ["header_mismatch"]
@@ -201,7 +201,7 @@ async def test_who_answers_what_was_never_asked_is_told_of(server: ScriptedServe
     tasks = {"upgrade": [{"tool": "*", "mode": "always"}]}
     async with kept(tmp_path, configuration({"reports": server.url}, tasks=tasks, audit=audited(tmp_path))) as gateway:
         server.script["report"] = hold = Hold()
-        host = gateway.stateless()
+        host = gateway.modern()
         task = (await host.start("report"))["taskId"]
         await host.update(task, {"input-7": {"action": "accept"}})
         hold.release({"content": []})

@@ -19,7 +19,7 @@ from interaction.repeating import KEY, YEAR
 from interaction.test_restarts import leave_behind, unfinished
 from requirements import covers
 from taskgate.telemetry.audit import InputSettled, TaskExpired, TaskFinished, TaskPurged, TaskRecovered
-from taskgate.wiring.assembly import Surroundings
+from taskgate.wiring.build import Environment
 
 
 @covers("O-AUD-1")
@@ -98,7 +98,7 @@ async def test_a_task_that_expires_is_told_of_once_and_so_is_its_record(
         {"reports": server.url}, store={"backend": "memory", "purge_interval": "20ms"}, audit=audited(tmp_path),
         server={"listen": "127.0.0.1:0", "session_idle": "7d"}, tasks={"ttl": {"default": "30m", "max": "30m"}},
     )  # fmt: skip
-    async with kept(tmp_path, config, Surroundings(clock=clock)) as gateway:
+    async with kept(tmp_path, config, Environment(clock=clock)) as gateway:
         host = await gateway.greeted()
         await host.start("report", None, ttl=10 * 3_600_000)
         async with bounded():
@@ -141,8 +141,8 @@ async def test_a_rule_in_shadow_and_a_call_that_joined_another_are_told(server: 
     rules = [{"tool": "echo", "mode": "always", "shadow": True}, {"tool": "*", "mode": "sync"}]
     config = configuration({"reports": server.url}, tasks={"upgrade": rules}, audit=audited(tmp_path))
     async with kept(tmp_path, config) as gateway:
-        await gateway.stateless().call("echo")
-        again: Any = [asyncio.create_task(gateway.stateless().call("report", YEAR, meta={KEY: "k"})) for _ in range(2)]
+        await gateway.modern().call("echo")
+        again: Any = [asyncio.create_task(gateway.modern().call("report", YEAR, meta={KEY: "k"})) for _ in range(2)]
         async with bounded():
             while not await gateway.count("taskgate_calls_joined_total", how="key"):
                 await asyncio.sleep(0.005)
@@ -165,8 +165,8 @@ async def test_a_cap_and_a_full_queue_are_told(server: ScriptedServer, tmp_path:
         tasks={"upgrade": [{"tool": "*", "mode": "always"}]},
     )  # fmt: skip
     async with kept(tmp_path, config) as gateway:
-        modern = gateway.stateless(tasks=False)
-        host: Any = gateway.stateless() if era == "2026-07-28" else await gateway.greeted(era)
+        modern = gateway.modern(tasks=False)
+        host: Any = gateway.modern() if era == "2026-07-28" else await gateway.greeted(era)
         await host.start("report")
         async with bounded():
             await hold.begun.wait()

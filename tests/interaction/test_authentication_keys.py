@@ -43,7 +43,7 @@ async def test_without_keys_a_token_cannot_be_judged_and_that_is_503_and_no_reas
             assert told.of(HttpRefused) == [HttpRefused("jwks_unavailable")] * 3
             assert told.of(TokenJudged) == [TokenJudged("corp", "jwks_unavailable", known=False)] * 3
             keys.publish(issuer.jwk())
-            await eventually(lambda: gateway.service._house and gateway.service._house.callers.gatehouse.ready)
+            await eventually(lambda: gateway.service._runtime and gateway.service._runtime.callers.authenticator.ready)
             assert await gateway.ready() == 200
             assert (await (await gateway.greeted(token=issuer.token(gateway.url()))).ask("ping")).result == {}
     assert server.heard("initialize") != []
@@ -60,7 +60,7 @@ async def test_a_gateway_is_ready_once_every_issuers_keys_were_had_and_stays_so_
             await eventually(lambda: second.count("/keys"))
             assert await gateway.ready() == 503
             second.publish(issuers[1].jwk())
-            await eventually(lambda: gateway.service._house and gateway.service._house.callers.gatehouse.ready)
+            await eventually(lambda: gateway.service._runtime and gateway.service._runtime.callers.authenticator.ready)
             assert await gateway.ready() == 200
             await first.down()
             await second.down()

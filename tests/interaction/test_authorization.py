@@ -325,7 +325,7 @@ async def test_a_rule_is_not_evaded_by_another_spelling_of_a_tool_that_its_serve
         host = await come(gateway)
         assert (await host.call(name)).code == -32602
         assert (await host.ask("tools/call", {"name": name, "arguments": {}, "task": {}})).code == -32602
-        newer = gateway.stateless(token=issuer.token(gateway.url()))
+        newer = gateway.modern(token=issuer.token(gateway.url()))
         assert "error" in (await newer.ask("tools/call", {"name": name, "arguments": {}})).message
         assert (await host.call("read")).result == {"content": []}
         assert (await newer.ask("tools/call", {"name": "read", "arguments": {}})).message["result"]

@@ -145,12 +145,12 @@ async def test_a_task_fails_and_says_why_and_the_next_call_works(
     assert (error["code"], error["message"]) == (-32603, message)
     assert error["data"] == {"origin": "upstream", "reason": reason, "dispatched": True}
     assert await works(host)
-    stateless = gateway.stateless()
-    made = await stateless.start(tool)
+    modern = gateway.modern()
+    made = await modern.start(tool)
     await answered_by(says, events, 3)
-    error = (await stateless.until(made["taskId"], "failed"))["error"]
+    error = (await modern.until(made["taskId"], "failed"))["error"]
     assert (error["message"], error["data"]["reason"]) == (message, reason)
-    assert await works(stateless)
+    assert await works(modern)
 
 
 # --- the start -----------------------------------------------------------------------------------------------------
@@ -205,4 +205,4 @@ async def test_whoever_comes_to_a_server_that_cannot_be_spoken_to_is_told_and_se
         for name, value in well.items():
             setattr(events, name, value)
         assert await works(await gateway.greeted())
-        assert await works(gateway.stateless())
+        assert await works(gateway.modern())

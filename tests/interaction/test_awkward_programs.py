@@ -16,7 +16,7 @@ from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import status
 from requirements import covers
-from taskgate.upstream.stdio import line
+from taskgate.upstream.stdio import channel
 
 AWKWARD = str(Path(helpers.__file__).parent / "awkward_program.py")
 
@@ -69,7 +69,7 @@ def awkward(folder: Path, *ways: str, **keys: Any) -> Any:
 @pytest.fixture(autouse=True)
 def _ended_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs that do not end by themselves are not waited for."""
-    monkeypatch.setattr(line, "SOFT", 0.1)
+    monkeypatch.setattr(channel, "SOFT", 0.1)
 
 
 @pytest.fixture
@@ -103,8 +103,8 @@ async def test_a_call_is_answered_in_spite_of_what_else_the_program_says(
     task = (await host.start(tool))["taskId"]
     assert text_of((await host.ask("tasks/result", {"taskId": task})).result) == WELL[tool]
     assert (await host.task(task))["status"] == "completed"
-    stateless = gateway.stateless()
-    assert text_of((await stateless.call(tool)).result) == WELL[tool]
+    modern = gateway.modern()
+    assert text_of((await modern.call(tool)).result) == WELL[tool]
     assert text_of((await host.call("echo")).result) == "well"
 
 
@@ -112,7 +112,7 @@ async def test_a_call_is_answered_in_spite_of_what_else_the_program_says(
 async def test_a_program_that_ends_after_each_answer_is_started_for_each_call(
     gateway: WholeGateway, host: McpHost, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for times, each in enumerate((host, gateway.stateless(), host, gateway.stateless()), start=1):
+    for times, each in enumerate((host, gateway.modern(), host, gateway.modern()), start=1):
         assert text_of((await each.call("answers_and_exits")).result) == "well"
         await eventually(lambda: caplog.messages.count("a server's program ended") == times)  # noqa: B023  at once
     assert text_of((await host.call("echo")).result) == "well"
@@ -130,10 +130,10 @@ async def test_a_task_fails_and_says_why_and_the_next_call_works(
     assert (error["code"], error["message"]) == (-32603, message)
     assert error["data"] == {"origin": "upstream", "reason": reason, "dispatched": True}
     assert text_of((await host.call("echo")).result) == "well"
-    stateless = gateway.stateless()
-    failed = (await stateless.call(tool)).error
+    modern = gateway.modern()
+    failed = (await modern.call(tool)).error
     assert (failed["code"], failed["message"], failed["data"]["reason"]) == (-32603, message, reason)
-    assert text_of((await stateless.call("echo")).result) == "well"
+    assert text_of((await modern.call("echo")).result) == "well"
 
 
 # --- the start -----------------------------------------------------------------------------------------------------

@@ -209,7 +209,7 @@ async def test_a_batch_of_a_stranger_is_for_nobody(issuer: TokenIssuer, server: 
 async def test_a_drain_refuses_the_requests_of_a_batch_that_begin_something(
     gateway: WholeGateway, host: McpHost
 ) -> None:
-    house = gateway.service._house
+    house = gateway.service._runtime
     assert house is not None
     house.gateway.drain(gateway.service._config.server.drain.timeout)
     told = notification("notifications/initialized")
@@ -229,7 +229,7 @@ async def test_answers_of_any_size_leave_on_a_stream(server: ScriptedServer, gat
 
 @covers("V-ERA-2")
 @pytest.mark.parametrize("method", ["server/discover", "subscriptions/listen", "tools/call"])
-async def test_what_is_of_the_stateless_era_has_no_place_in_a_batch(
+async def test_what_is_of_the_modern_era_has_no_place_in_a_batch(
     host: McpHost, server: ScriptedServer, method: str
 ) -> None:
     said = {"protocolVersion": "2026-07-28", "clientCapabilities": {}}
@@ -243,7 +243,7 @@ async def test_what_is_of_the_stateless_era_has_no_place_in_a_batch(
 
 
 @covers("H-MOD-4", "V-ERA-4")
-async def test_under_a_version_of_the_stateless_era_nothing_is_a_batch(host: McpHost, server: ScriptedServer) -> None:
+async def test_under_a_version_of_the_modern_era_nothing_is_a_batch(host: McpHost, server: ScriptedServer) -> None:
     host.revision = "2026-07-28"
     code, _, messages = await send(host, [call(1), call(2)])
     assert (code, [each["error"]["code"] for each in messages]) == (400, [-32600])

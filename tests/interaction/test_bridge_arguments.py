@@ -1,12 +1,12 @@
-"""Arguments that hosts of the stateless era repeat in headers, where only the server could know of any use for them."""
+"""Arguments that hosts of the modern era repeat in headers, where only the server could know of any use for them."""
 
 from typing import Any
 
 import pytest
 
+from helpers.modern_host import encoded
+from helpers.modern_server import ModernServer
 from helpers.scripted_upstream import ScriptedServer, stream
-from helpers.stateless_host import encoded
-from helpers.stateless_server import StatelessServer
 from helpers.whole_gateway import WholeGateway
 from interaction.bridging import bridge, modern
 from requirements import covers
@@ -29,11 +29,11 @@ def params_of(server: ScriptedServer) -> dict[str, str]:
 @covers("H-MOD-6")
 @pytest.mark.parametrize("host", HOSTS.values(), ids=HOSTS)
 async def test_what_nobody_knows_goes_to_the_server_however_its_call_is_carried(
-    modern: StatelessServer, bridge: WholeGateway, host: dict[str, Any]
+    modern: ModernServer, bridge: WholeGateway, host: dict[str, Any]
 ) -> None:
-    assert (await bridge.stateless(**host).call("echo", {"a": "x"}, headers=UNKNOWN)).result
+    assert (await bridge.modern(**host).call("echo", {"a": "x"}, headers=UNKNOWN)).result
     assert params_of(modern) == {name.lower(): value for name, value in UNKNOWN.items()}
-    await bridge.stateless(**host).call("echo", {"a": "x"})
+    await bridge.modern(**host).call("echo", {"a": "x"})
     assert params_of(modern) == {}
 
 
@@ -42,41 +42,41 @@ async def test_what_nobody_knows_goes_to_the_server_however_its_call_is_carried(
     ("method", "params"), [("prompts/get", {"name": "p"}), ("prompts/list", {}), ("tools/list", {})]
 )
 async def test_whatever_else_is_asked_for_goes_with_what_its_headers_say(
-    modern: StatelessServer, bridge: WholeGateway, method: str, params: dict[str, Any]
+    modern: ModernServer, bridge: WholeGateway, method: str, params: dict[str, Any]
 ) -> None:
     modern.capabilities |= {"prompts": {}}
     modern.methods |= {"prompts/get": stream({"messages": []}), "prompts/list": stream({"prompts": []})}
-    assert (await bridge.stateless().ask(method, params, headers=UNKNOWN)).result
+    assert (await bridge.modern().ask(method, params, headers=UNKNOWN)).result
     assert params_of(modern) == {name.lower(): value for name, value in UNKNOWN.items()}
 
 
 @covers("H-MOD-6", "H-MOD-5")
 async def test_what_the_tool_wants_is_written_anew_beside_what_nobody_knows(
-    modern: StatelessServer, bridge: WholeGateway
+    modern: ModernServer, bridge: WholeGateway
 ) -> None:
     wanted = {"a": {"type": "integer", "x-mcp-header": "A"}, "b": {"type": "string", "x-mcp-header": "B"}}
     modern.tools = [{"name": "echo", "inputSchema": {"type": "object", "properties": wanted}}]
     said = {"mcp-param-a": "42.0", "MCP-PARAM-B": encoded("Köln"), "Mcp-Param-C": "=?base64?"}
-    await bridge.stateless().call("echo", {"a": 42, "b": "Köln"}, headers=said)
+    await bridge.modern().call("echo", {"a": 42, "b": "Köln"}, headers=said)
     assert params_of(modern) == {"mcp-param-a": "42", "mcp-param-b": encoded("Köln"), "mcp-param-c": "=?base64?"}
 
 
 @covers("H-MOD-6", "H-MOD-3")
 async def test_nothing_but_arguments_crosses_and_no_value_that_no_header_can_have(
-    modern: StatelessServer, bridge: WholeGateway
+    modern: ModernServer, bridge: WholeGateway
 ) -> None:
-    await bridge.stateless().call("echo", headers={"Mcp-Param-A": "y"})
+    await bridge.modern().call("echo", headers={"Mcp-Param-A": "y"})
     usual = set(modern.requests[-1].headers) - {"mcp-param-a"}
     others = {"Mcp-Params": "x", "X-Mcp-Param-A": "x", "Mcp-Session-Id": "x", "Cookie": "x", "Traceparent": "x"}
-    assert (await bridge.stateless().call("echo", headers={"Mcp-Param-A": "Köln", **others})).result
+    assert (await bridge.modern().call("echo", headers={"Mcp-Param-A": "Köln", **others})).result
     assert set(modern.requests[-1].headers) == usual
 
 
 @covers("H-MOD-6")
-async def test_no_server_of_the_initialize_era_is_told_arguments_in_headers(
+async def test_no_server_of_the_legacy_era_is_told_arguments_in_headers(
     server: ScriptedServer, gateway: WholeGateway
 ) -> None:
     for host in HOSTS.values():
-        assert (await gateway.stateless(**host).call("echo", {"a": "x"}, headers=UNKNOWN)).result
+        assert (await gateway.modern(**host).call("echo", {"a": "x"}, headers=UNKNOWN)).result
     assert len(server.heard("tools/call")) == len(HOSTS)
     assert not any(name.startswith("mcp-param-") for request in server.requests for name in request.headers)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from helpers.modern_server import ModernServer
 from helpers.scripted_upstream import ScriptedServer, error, result, status
-from helpers.stateless_server import StatelessServer
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.bridging import before, modern
 from interaction.refusing import refused
@@ -33,7 +33,7 @@ def unpinned(server: ScriptedServer, version: str = "auto") -> Any:
 async def echoes(gateway: WholeGateway) -> bool:
     """Whether a host of either era has its call answered."""
     legacy = await gateway.greeted()
-    answers = [await legacy.call("echo", {"a": 1}), await gateway.stateless().call("echo", {"a": 1})]
+    answers = [await legacy.call("echo", {"a": 1}), await gateway.modern().call("echo", {"a": 1})]
     return all(answer.result["structuredContent"] == {"a": 1} for answer in answers)
 
 
@@ -54,7 +54,7 @@ async def test_a_server_of_an_old_revision_is_never_sent_a_method_that_it_cannot
     [error(-32601, "no"), error(-32602, "no", status=400), status(404), status(400), result({}), status(405)],
     ids=["unknown", "malformed", "404", "400", "another result", "405"],
 )
-async def test_a_server_that_does_not_know_discovery_is_of_the_initialize_era_and_asked_once(
+async def test_a_server_that_does_not_know_discovery_is_of_the_legacy_era_and_asked_once(
     server: ScriptedServer, said: Any
 ) -> None:
     server.methods["server/discover"] = said
@@ -66,7 +66,7 @@ async def test_a_server_that_does_not_know_discovery_is_of_the_initialize_era_an
 
 
 @covers("V-ERA-5", "V-ERA-8")
-async def test_a_server_of_both_eras_is_spoken_to_in_the_newer_one(modern: StatelessServer) -> None:
+async def test_a_server_of_both_eras_is_spoken_to_in_the_newer_one(modern: ModernServer) -> None:
     modern.dual = True
     async with before(modern) as gateway:
         assert await echoes(gateway)
@@ -77,7 +77,7 @@ async def test_a_server_of_both_eras_is_spoken_to_in_the_newer_one(modern: State
 
 @covers("V-ERA-5", "T-17")
 @pytest.mark.parametrize("code", [400, 404, 405, -32022, -32601, -32602, -32000])
-async def test_a_server_that_knows_no_handshake_is_asked_for_discovery(modern: StatelessServer, code: int) -> None:
+async def test_a_server_that_knows_no_handshake_is_asked_for_discovery(modern: ModernServer, code: int) -> None:
     modern.dual = True
     modern.methods["initialize"] = status(code) if code > 0 else error(code, "no")
     async with before(modern) as gateway:
@@ -87,11 +87,11 @@ async def test_a_server_that_knows_no_handshake_is_asked_for_discovery(modern: S
 
 @covers("V-ERA-7")
 @pytest.mark.parametrize("code", [401, 403, 429, 500, 503])
-async def test_a_server_that_lets_nobody_in_has_said_nothing_of_its_era(modern: StatelessServer, code: int) -> None:
+async def test_a_server_that_lets_nobody_in_has_said_nothing_of_its_era(modern: ModernServer, code: int) -> None:
     modern.dual = True
     modern.methods["initialize"] = status(code)
     async with before(modern) as gateway:
-        answer = await gateway.stateless().call("echo")
+        answer = await gateway.modern().call("echo")
         assert refused(answer, 200, -32603)["data"]["dispatched"] is False
         assert "server/discover" not in methods(modern)
         del modern.methods["initialize"]
@@ -99,7 +99,7 @@ async def test_a_server_that_lets_nobody_in_has_said_nothing_of_its_era(modern: 
 
 
 @covers("V-ERA-7")
-async def test_a_discovery_that_names_no_version_of_this_era_is_a_word_for_the_other(modern: StatelessServer) -> None:
+async def test_a_discovery_that_names_no_version_of_this_era_is_a_word_for_the_other(modern: ModernServer) -> None:
     modern.dual = True
     modern.versions = ["2025-11-25"]
     told = {"supportedVersions": modern.versions, "capabilities": {}, **modern.cache}
@@ -110,20 +110,20 @@ async def test_a_discovery_that_names_no_version_of_this_era_is_a_word_for_the_o
 
 
 @covers("V-ERA-8")
-async def test_a_server_that_changes_its_era_is_found_in_the_other(modern: StatelessServer) -> None:
+async def test_a_server_that_changes_its_era_is_found_in_the_other(modern: ModernServer) -> None:
     modern.dual = True
     async with before(modern) as gateway:
         assert await echoes(gateway)
-        # From now on it is of the initialize era alone, as after an update that was taken back.
+        # From now on it is of the legacy era alone, as after an update that was taken back.
         for method in ("server/discover", "tools/call", "tools/list"):
             modern.methods[method] = old_only
-        answers = [await gateway.stateless().call("echo", {"a": 1}) for _ in range(2)]
+        answers = [await gateway.modern().call("echo", {"a": 1}) for _ in range(2)]
         refused(answers[0], 200, -32603)
         assert answers[1].result["structuredContent"] == {"a": 1}
 
 
 async def old_only(turn: Any) -> Any:
-    """A server that has no word of the stateless era."""
+    """A server that has no word of the modern era."""
     if "mcp-session-id" not in {name.lower() for name in turn.request.headers}:
         return await status(400)(turn)
     if turn.message["method"] == "tools/list":
@@ -135,9 +135,9 @@ async def old_only(turn: Any) -> Any:
 
 
 @covers("V-ERA-8")
-async def test_many_who_come_at_once_find_out_together(modern: StatelessServer) -> None:
+async def test_many_who_come_at_once_find_out_together(modern: ModernServer) -> None:
     async with before(modern) as gateway:
-        hosts = [gateway.stateless(capabilities={"roots": {}} if number % 2 else {}) for number in range(12)]
+        hosts = [gateway.modern(capabilities={"roots": {}} if number % 2 else {}) for number in range(12)]
         answers = await asyncio.gather(*(host.call("echo", {"a": 1}) for host in hosts))
     assert all(answer.result["structuredContent"] == {"a": 1} for answer in answers)
     assert methods(modern).count("initialize") == 1
@@ -146,7 +146,7 @@ async def test_many_who_come_at_once_find_out_together(modern: StatelessServer) 
 @covers("V-ERA-5")
 @pytest.mark.parametrize(("version", "asked"), [("2026-07-28", "server/discover"), ("2025-06-18", "initialize")])
 async def test_a_server_whose_version_is_configured_is_spoken_to_in_that(
-    modern: StatelessServer, version: str, asked: str
+    modern: ModernServer, version: str, asked: str
 ) -> None:
     modern.dual = True
     modern.revision = version

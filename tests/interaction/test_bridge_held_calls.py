@@ -1,4 +1,4 @@
-"""Questions of a server of the initialize era to hosts of the stateless one: rounds of held calls, inputs of tasks."""
+"""Questions of a server of the legacy era to hosts of the modern one: rounds of held calls, inputs of tasks."""
 
 from collections.abc import AsyncIterator, Awaitable
 from datetime import timedelta
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from helpers.manual_clock import ManualClock
+from helpers.modern_host import ModernHost, called
 from helpers.scripted_upstream import ScriptedServer
-from helpers.stateless_host import StatelessHost, called
 from helpers.talking_tool import FORM, TalkingTool
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
@@ -16,7 +16,7 @@ from interaction.bridging import requiring
 from interaction.questioning import ACCEPTED, ASKED, DONE, ELICIT, ROOTS, SAID, SAMPLE, URL
 from interaction.refusing import refused
 from requirements import covers
-from taskgate.wiring.assembly import Surroundings
+from taskgate.wiring.build import Environment
 
 ABLE = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 ROOTS_OF_NONE = {"roots": []}
@@ -30,20 +30,20 @@ def listening(tool: TalkingTool) -> None:
 
 
 @pytest.fixture
-def host(gateway: WholeGateway) -> StatelessHost:
+def host(gateway: WholeGateway) -> ModernHost:
     """A host that can be asked everything, without the tasks extension."""
-    return gateway.stateless(capabilities=ABLE, tasks=False)
+    return gateway.modern(capabilities=ABLE, tasks=False)
 
 
 @pytest.fixture
-async def always(server: ScriptedServer) -> AsyncIterator[StatelessHost]:
+async def always(server: ScriptedServer) -> AsyncIterator[ModernHost]:
     """A host all of whose calls become tasks."""
     async with running(configuration({"reports": server.url}, tasks=ALWAYS)) as gateway:
-        yield gateway.stateless(capabilities=ABLE)
+        yield gateway.modern(capabilities=ABLE)
 
 
 async def retry(
-    host: StatelessHost, asked: dict[str, Any], answers: dict[str, Any], then: Awaitable[object] | None = None
+    host: ModernHost, asked: dict[str, Any], answers: dict[str, Any], then: Awaitable[object] | None = None
 ) -> dict[str, Any]:
     """The result of the call with these answers; what is awaited meanwhile lets it end."""
     params = called("report", inputResponses=answers, requestState=asked["requestState"])
@@ -64,7 +64,7 @@ async def end(tool: TalkingTool, id: Any, value: Any) -> None:
 
 @covers("M-MRTR-1", "M-MRTR-3", "M-MRTR-6", "B-CONV-6", "B-CONV-7", "M-MRTR-9")
 async def test_a_question_ends_the_request_and_its_answer_goes_to_the_call_that_waits(
-    server: ScriptedServer, host: StatelessHost, tool: TalkingTool
+    server: ScriptedServer, host: ModernHost, tool: TalkingTool
 ) -> None:
     await tool.ask("q-1")
     asked = (await host.call("report")).result
@@ -81,7 +81,7 @@ async def test_a_question_ends_the_request_and_its_answer_goes_to_the_call_that_
     ("method", "params", "answer"), [(SAMPLE, ASKED, SAID), (ROOTS, {}, {"roots": [{"uri": "file:///a"}]})]
 )
 async def test_whatever_a_host_can_be_asked_comes_as_a_round(
-    host: StatelessHost, tool: TalkingTool, method: str, params: dict[str, Any], answer: dict[str, Any]
+    host: ModernHost, tool: TalkingTool, method: str, params: dict[str, Any], answer: dict[str, Any]
 ) -> None:
     await tool.ask(1, method, params)
     asked = (await host.call("report")).result
@@ -91,7 +91,7 @@ async def test_whatever_a_host_can_be_asked_comes_as_a_round(
 
 
 @covers("M-MRTR-3", "M-MRTR-4")
-async def test_a_call_may_ask_again_and_again(server: ScriptedServer, host: StatelessHost, tool: TalkingTool) -> None:
+async def test_a_call_may_ask_again_and_again(server: ScriptedServer, host: ModernHost, tool: TalkingTool) -> None:
     await tool.ask("q-1")
     asked = (await host.call("report")).result
     seen = set()
@@ -109,7 +109,7 @@ async def test_a_call_may_ask_again_and_again(server: ScriptedServer, host: Stat
 
 @covers("M-MRTR-5")
 async def test_what_was_not_answered_is_asked_again_and_what_was_not_asked_is_nothing(
-    host: StatelessHost, tool: TalkingTool
+    host: ModernHost, tool: TalkingTool
 ) -> None:
     await tool.ask("q-1")
     asked = (await host.call("report")).result
@@ -125,7 +125,7 @@ async def test_what_was_not_answered_is_asked_again_and_what_was_not_asked_is_no
 @covers("M-MRTR-5")
 @pytest.mark.parametrize("answer", [{}, {"action": "maybe"}, {"roots": []}, {"action": 7}], ids=repr)
 async def test_an_answer_that_is_none_to_its_question_is_refused(
-    host: StatelessHost, tool: TalkingTool, answer: dict[str, Any]
+    host: ModernHost, tool: TalkingTool, answer: dict[str, Any]
 ) -> None:
     await tool.ask("q-1")
     asked = (await host.call("report")).result
@@ -146,7 +146,7 @@ async def test_an_answer_that_is_none_to_its_question_is_refused(
     ],
 )
 async def test_a_host_is_not_asked_what_it_did_not_declare(
-    host: StatelessHost, tool: TalkingTool, declared: dict[str, Any], method: str, params: dict[str, Any], code: int
+    host: ModernHost, tool: TalkingTool, declared: dict[str, Any], method: str, params: dict[str, Any], code: int
 ) -> None:
     await tool.ask("q-1", method, params)
     async with host.asking("tools/call", called("report"), capabilities=declared) as asked:
@@ -167,8 +167,8 @@ async def test_a_host_that_never_comes_back_has_its_question_answered_for_it_and
     clock = ManualClock()
     await tool.ask("q-1", method, params)
     config = configuration({"reports": server.url}, tasks={"input_required": {"max_wait": "5m"}})
-    async with running(config, Surroundings(clock=clock)) as gateway:
-        host = gateway.stateless(capabilities=ABLE, tasks=False)
+    async with running(config, Environment(clock=clock)) as gateway:
+        host = gateway.modern(capabilities=ABLE, tasks=False)
         assert (await host.call("report")).result["resultType"] == "input_required"
         clock.advance(timedelta(minutes=5, seconds=1))
         kind, member, value = told
@@ -178,7 +178,7 @@ async def test_a_host_that_never_comes_back_has_its_question_answered_for_it_and
 
 @covers("H-MOD-9", "M-MRTR-7")
 async def test_a_host_that_leaves_its_retry_has_its_call_cancelled(
-    server: ScriptedServer, host: StatelessHost, tool: TalkingTool
+    server: ScriptedServer, host: ModernHost, tool: TalkingTool
 ) -> None:
     await tool.ask("q-1")
     asked = (await host.call("report")).result
@@ -197,7 +197,7 @@ async def test_a_host_that_leaves_its_retry_has_its_call_cancelled(
 )
 async def test_a_prompt_and_a_resource_ask_as_a_tool_does(
     server: ScriptedServer,
-    host: StatelessHost,
+    host: ModernHost,
     tool: TalkingTool,
     method: str,
     params: dict[str, Any],
@@ -218,7 +218,7 @@ async def test_a_prompt_and_a_resource_ask_as_a_tool_does(
 
 @covers("B-CONV-8", "T-24", "M-MRTR-1")
 async def test_a_required_elicitation_is_a_round_and_then_the_call_is_sent_again(
-    server: ScriptedServer, host: StatelessHost
+    server: ScriptedServer, host: ModernHost
 ) -> None:
     server.script["report"] = requiring("e-1")
     asked = (await host.call("report")).result
@@ -229,7 +229,7 @@ async def test_a_required_elicitation_is_a_round_and_then_the_call_is_sent_again
 
 
 @covers("B-CONV-8", "T-24")
-async def test_a_required_elicitation_that_is_declined_is_an_error(server: ScriptedServer, host: StatelessHost) -> None:
+async def test_a_required_elicitation_that_is_declined_is_an_error(server: ScriptedServer, host: ModernHost) -> None:
     server.script["report"] = requiring("e-1")
     asked = (await host.call("report")).result
     (key,) = asked["inputRequests"]

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from helpers.modern_host import ModernHost, called
 from helpers.scripted_upstream import ScriptedServer, Turn
-from helpers.stateless_host import StatelessHost, called
 from helpers.talking_tool import FORM, TalkingTool
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
@@ -23,12 +23,12 @@ def listening(tool: TalkingTool) -> None:
 
 
 @pytest.fixture
-def host(gateway: WholeGateway) -> StatelessHost:
+def host(gateway: WholeGateway) -> ModernHost:
     """A host that can be asked, without the tasks extension."""
-    return gateway.stateless(capabilities=ABLE, tasks=False)
+    return gateway.modern(capabilities=ABLE, tasks=False)
 
 
-async def asked(host: StatelessHost, tool: TalkingTool, id: str = "q-1") -> dict[str, Any]:
+async def asked(host: ModernHost, tool: TalkingTool, id: str = "q-1") -> dict[str, Any]:
     """The round that a call begins with."""
     await tool.ask(id)
     result = (await host.call("report")).result
@@ -44,7 +44,7 @@ def again(asked: dict[str, Any], answer: Any = ACCEPTED) -> dict[str, Any]:
 
 @covers("M-MRTR-4")
 async def test_of_two_retries_at_once_one_is_the_round(
-    server: ScriptedServer, host: StatelessHost, tool: TalkingTool
+    server: ScriptedServer, host: ModernHost, tool: TalkingTool
 ) -> None:
     params = again(await asked(host, tool))
     async with host.asking("tools/call", params) as one, host.asking("tools/call", params) as other:
@@ -57,7 +57,7 @@ async def test_of_two_retries_at_once_one_is_the_round(
 
 
 @covers("M-PROG-1")
-async def test_progress_comes_to_whoever_waits_and_under_their_token(host: StatelessHost, tool: TalkingTool) -> None:
+async def test_progress_comes_to_whoever_waits_and_under_their_token(host: ModernHost, tool: TalkingTool) -> None:
     async with host.asking("tools/call", called("report"), meta={"progressToken": "one"}) as first:
         await eventually(lambda: tool.turn)
         token = tool.called.token
@@ -74,7 +74,7 @@ async def test_progress_comes_to_whoever_waits_and_under_their_token(host: State
 
 
 @covers("M-MRTR-3")
-async def test_what_is_asked_while_nobody_is_there_is_the_next_round(host: StatelessHost, tool: TalkingTool) -> None:
+async def test_what_is_asked_while_nobody_is_there_is_the_next_round(host: ModernHost, tool: TalkingTool) -> None:
     first = await asked(host, tool)
     await tool.ask("q-2")
     second = (await host.ask("tools/call", again(first))).result
@@ -87,7 +87,7 @@ async def test_what_is_asked_while_nobody_is_there_is_the_next_round(host: State
 
 
 @covers("M-MRTR-5")
-async def test_a_question_that_was_withdrawn_gets_no_answer(host: StatelessHost, tool: TalkingTool) -> None:
+async def test_a_question_that_was_withdrawn_gets_no_answer(host: ModernHost, tool: TalkingTool) -> None:
     round_ = await asked(host, tool)
     await tool.withdraw("q-1")
     await tool.finish(DONE)
@@ -97,7 +97,7 @@ async def test_a_question_that_was_withdrawn_gets_no_answer(host: StatelessHost,
 
 @covers("M-MRTR-7")
 async def test_a_call_that_ends_while_nobody_is_there_is_answered_to_who_comes_back(
-    server: ScriptedServer, host: StatelessHost, tool: TalkingTool
+    server: ScriptedServer, host: ModernHost, tool: TalkingTool
 ) -> None:
     round_ = await asked(host, tool)
     await tool.finish(DONE)
@@ -121,7 +121,7 @@ async def test_of_more_calls_than_may_wait_one_is_refused_and_its_server_told(
     server.script["report"] = report
     bounds = {"input_required": {"max_outstanding": 2}}
     async with running(configuration({"reports": server.url}, tasks=bounds)) as gateway:
-        host = gateway.stateless(capabilities=ABLE, tasks=False)
+        host = gateway.modern(capabilities=ABLE, tasks=False)
         rounds = [(await host.call("report", {"number": number})).result for number in range(2)]
         async with host.asking("tools/call", called("report", {"number": 2})) as third:
             await eventually(lambda: server.replies)

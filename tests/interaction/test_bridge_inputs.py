@@ -1,12 +1,12 @@
-"""Questions of a server of the initialize era in tasks of the stateless one: inputs that are read, and answered."""
+"""Questions of a server of the legacy era in tasks of the modern one: inputs that are read, and answered."""
 
 import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
+from helpers.modern_host import ModernHost
 from helpers.scripted_upstream import ScriptedServer
-from helpers.stateless_host import StatelessHost
 from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
@@ -27,23 +27,23 @@ def listening(tool: TalkingTool) -> None:
 
 
 @pytest.fixture
-def host(gateway: WholeGateway) -> StatelessHost:
+def host(gateway: WholeGateway) -> ModernHost:
     """A host that can be asked everything, without the tasks extension."""
-    return gateway.stateless(capabilities=ABLE, tasks=False)
+    return gateway.modern(capabilities=ABLE, tasks=False)
 
 
 @pytest.fixture
-async def always(server: ScriptedServer) -> AsyncIterator[StatelessHost]:
+async def always(server: ScriptedServer) -> AsyncIterator[ModernHost]:
     """A host all of whose calls become tasks."""
     async with running(configuration({"reports": server.url}, tasks=ALWAYS)) as gateway:
-        yield gateway.stateless(capabilities=ABLE)
+        yield gateway.modern(capabilities=ABLE)
 
 
 @covers("M-CREATE-4", "M-CREATE-1", "M-GET-1")
 async def test_a_call_that_asks_within_the_grace_is_a_task_where_it_may_be_one(
     gateway: WholeGateway, tool: TalkingTool
 ) -> None:
-    host = gateway.stateless(capabilities=ABLE)
+    host = gateway.modern(capabilities=ABLE)
     await tool.ask("q-1")
     task = await host.start("report")
     (key,) = (await host.until(task["taskId"], "input_required"))["inputRequests"]
@@ -54,7 +54,7 @@ async def test_a_call_that_asks_within_the_grace_is_a_task_where_it_may_be_one(
 
 @covers("M-GET-1", "M-UPD-1", "M-UPD-2", "M-UPD-3", "M-UPD-4", "M-UPD-6", "M-STAT-1")
 async def test_the_questions_of_a_task_are_answered_one_by_one_under_keys_that_never_come_again(
-    always: StatelessHost, tool: TalkingTool
+    always: ModernHost, tool: TalkingTool
 ) -> None:
     task = (await always.start("report"))["taskId"]
     await tool.ask("q-1")
@@ -76,7 +76,7 @@ async def test_the_questions_of_a_task_are_answered_one_by_one_under_keys_that_n
 
 
 @covers("M-UPD-5", "M-MRTR-5")
-async def test_an_answer_of_a_task_that_is_none_changes_nothing(always: StatelessHost, tool: TalkingTool) -> None:
+async def test_an_answer_of_a_task_that_is_none_changes_nothing(always: ModernHost, tool: TalkingTool) -> None:
     task = (await always.start("report"))["taskId"]
     await tool.ask("q-1")
     inputs = (await always.until(task, "input_required"))["inputRequests"]
@@ -87,7 +87,7 @@ async def test_an_answer_of_a_task_that_is_none_changes_nothing(always: Stateles
 
 
 @covers("M-GET-6", "M-MRTR-8")
-async def test_a_task_that_waits_reads_the_same_however_often(always: StatelessHost, tool: TalkingTool) -> None:
+async def test_a_task_that_waits_reads_the_same_however_often(always: ModernHost, tool: TalkingTool) -> None:
     task = (await always.start("report"))["taskId"]
     await tool.ask("q-1")
     first = await always.until(task, "input_required")
@@ -97,7 +97,7 @@ async def test_a_task_that_waits_reads_the_same_however_often(always: StatelessH
 
 @covers("M-NOTIF-7", "L-INPUT-9")
 async def test_that_a_question_in_url_mode_is_done_is_told_to_nobody_in_this_era(
-    always: StatelessHost, tool: TalkingTool
+    always: ModernHost, tool: TalkingTool
 ) -> None:
     task = (await always.start("report"))["taskId"]
     await tool.ask("q-1", ELICIT, URL)
@@ -113,7 +113,7 @@ async def test_that_a_question_in_url_mode_is_done_is_told_to_nobody_in_this_era
 
 @covers("B-CONV-8", "T-24", "M-GET-1")
 async def test_an_elicitation_that_a_task_requires_is_an_input_of_it(
-    server: ScriptedServer, always: StatelessHost
+    server: ScriptedServer, always: ModernHost
 ) -> None:
     server.script["report"] = requiring("e-1", "e-2")
     task = (await always.start("report"))["taskId"]

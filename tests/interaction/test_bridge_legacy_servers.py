@@ -1,12 +1,12 @@
-"""Hosts of the stateless era before a server of the initialize one: what is offered to them, and how calls end."""
+"""Hosts of the modern era before a server of the initialize one: what is offered to them, and how calls end."""
 
 from typing import Any
 
 import pytest
 
+from helpers.modern_host import called
+from helpers.modern_schema import SERVER, TASKS
 from helpers.scripted_upstream import Hold, ScriptedServer, error, stream
-from helpers.stateless_host import called
-from helpers.stateless_schema import SERVER, TASKS
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
@@ -37,7 +37,7 @@ async def test_discovery_tells_what_the_server_said_when_it_was_met(
     server: ScriptedServer, gateway: WholeGateway
 ) -> None:
     server.capabilities = {"tools": {"listChanged": True}, "logging": {}, "tasks": {"list": {}, "cancel": {}}}
-    found = await gateway.stateless().discover()
+    found = await gateway.modern().discover()
     assert found["supportedVersions"] == ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
     assert found["capabilities"] == {"tools": {"listChanged": True}, "logging": {}, "extensions": {TASKS: {}}}
     assert found["instructions"] == "Do as the script says."
@@ -48,7 +48,7 @@ async def test_discovery_tells_what_the_server_said_when_it_was_met(
 @covers("V-DISC-4", "M-NEG-6")
 async def test_where_no_call_becomes_a_task_there_is_no_extension(server: ScriptedServer) -> None:
     async with running(configuration({"reports": server.url}, tasks=rules("sync"))) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
         assert "extensions" not in (await host.discover())["capabilities"]
         refused(await host.ask("tasks/get", {"taskId": "A" * 32}), 404, -32601)
 
@@ -63,7 +63,7 @@ async def test_tools_are_listed_without_what_this_era_does_not_have(
         {**tool, "execution": {"taskSupport": "optional"}},
         {"name": "b", "inputSchema": {"type": "object"}},
     ]
-    host = gateway.stateless()
+    host = gateway.modern()
     listed = (await host.ask("tools/list")).result
     assert listed["tools"] == [tool]
     assert (listed["ttlMs"], listed["cacheScope"]) == (0, "private")
@@ -93,7 +93,7 @@ async def test_whatever_else_a_server_offers_is_served(
 ) -> None:
     server.capabilities |= {"prompts": {}, "resources": {}, "completions": {}}
     server.methods[method] = stream(said)
-    result = (await gateway.stateless().ask(method, params)).result
+    result = (await gateway.modern().ask(method, params)).result
     assert {name: result[name] for name in said} == said
     assert ({"ttlMs", "cacheScope"} <= set(result)) == kept
 
@@ -117,7 +117,7 @@ async def test_whatever_else_a_server_offers_is_served(
 async def test_a_server_is_declared_what_the_request_declares(
     server: ScriptedServer, gateway: WholeGateway, declared: dict[str, Any], told: dict[str, Any]
 ) -> None:
-    await gateway.stateless(capabilities=declared).call("echo")
+    await gateway.modern(capabilities=declared).call("echo")
     (opened,) = await initialized(server)
     assert (opened["protocolVersion"], opened["capabilities"]) == ("2025-11-25", told)
 
@@ -127,7 +127,7 @@ async def test_requests_that_can_do_the_same_share_a_session_and_no_others_do(
     server: ScriptedServer, issuer: TokenIssuer
 ) -> None:
     async with running(guarded({"reports": server.url}, issuer)) as gateway:
-        alice, bob = (gateway.stateless(token=issuer.token(gateway.url(), subject=name)) for name in ("alice", "bob"))
+        alice, bob = (gateway.modern(token=issuer.token(gateway.url(), subject=name)) for name in ("alice", "bob"))
         for _ in range(2):
             await alice.call("echo")
         await alice.call("echo", capabilities={"roots": {}})
@@ -145,7 +145,7 @@ async def test_requests_that_can_do_the_same_share_a_session_and_no_others_do(
 @covers("M-CREATE-1", "M-NEG-2", "V-META-6", "V-META-3")
 @pytest.mark.parametrize("tasks", [True, False])
 async def test_a_quick_call_is_answered_plainly(server: ScriptedServer, gateway: WholeGateway, tasks: bool) -> None:
-    result = (await gateway.stateless(tasks=tasks).call("echo", {"a": 1})).result
+    result = (await gateway.modern(tasks=tasks).call("echo", {"a": 1})).result
     assert {name: value for name, value in result.items() if name != "_meta"} == {**RESULT, "resultType": "complete"}
     assert await gateway.count("taskgate_tasks_started_total") == 0
 
@@ -154,7 +154,7 @@ async def test_a_quick_call_is_answered_plainly(server: ScriptedServer, gateway:
 async def test_a_slow_call_becomes_a_task(server: ScriptedServer) -> None:
     server.script["report"] = hold = Hold()
     async with running(configuration({"reports": server.url}, tasks=AT_ONCE)) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
         made = await host.start("report", {"a": 1})
         assert made["status"] == "working"
         found = [await host.get(made["taskId"]) for _ in range(2)]
@@ -173,7 +173,7 @@ async def test_a_slow_call_becomes_a_task(server: ScriptedServer) -> None:
 async def test_without_the_extension_a_slow_call_blocks(server: ScriptedServer, mode: str) -> None:
     server.script["report"] = hold = Hold()
     async with running(configuration({"reports": server.url}, tasks={**rules(mode), **AT_ONCE})) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
         await host.start("report")
         async with host.asking("tools/call", called("report"), capabilities={}) as asked:
             await eventually(lambda: len(hold.turns) == 2)
@@ -184,11 +184,11 @@ async def test_without_the_extension_a_slow_call_blocks(server: ScriptedServer, 
 @covers("M-NEG-3", "V-META-5")
 async def test_a_tool_that_must_be_a_task_is_refused_to_who_can_have_none(server: ScriptedServer) -> None:
     async with running(configuration({"reports": server.url}, tasks=rules("required"))) as gateway:
-        answer = await gateway.stateless(tasks=False).call("echo")
+        answer = await gateway.modern(tasks=False).call("echo")
         needed = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
         assert refused(answer, 400, -32021)["data"] == needed
         assert server.heard("tools/call") == []
-        assert (await gateway.stateless().start("echo"))["status"] == "working"
+        assert (await gateway.modern().start("echo"))["status"] == "working"
 
 
 @covers("R-RES-6", "M-CREATE-1")
@@ -196,7 +196,7 @@ async def test_over_the_cap_a_call_that_may_be_a_task_blocks(server: ScriptedSer
     server.script["report"] = hold = Hold()
     limits = {"concurrency": {"tasks_per_context": 1}}
     async with running(configuration({"reports": server.url}, tasks=AT_ONCE, limits=limits)) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
         task = (await host.start("report"))["taskId"]
         async with host.asking("tools/call", called("report")) as asked:
             await eventually(lambda: len(hold.turns) == 2)
@@ -224,7 +224,7 @@ async def test_an_error_of_the_server_is_told_under_a_code_of_this_era(
     server: ScriptedServer, gateway: WholeGateway, code: int, status: int, told: int
 ) -> None:
     server.script["echo"] = error(code, "no")
-    seen = refused(await gateway.stateless().call("echo"), status, told)
+    seen = refused(await gateway.modern().call("echo"), status, told)
     if told == -32603 != code:
         assert seen["data"]["upstreamCode"] == code
 
@@ -234,7 +234,7 @@ async def test_an_error_of_the_server_is_told_under_a_code_of_this_era(
 async def test_an_error_ends_a_task_as_failed(server: ScriptedServer, code: int, told: int) -> None:
     server.script["echo"] = error(code, "no such period")
     async with running(configuration({"reports": server.url}, tasks=rules("always"))) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
         task = await host.until((await host.start("echo"))["taskId"], "failed")
     assert (task["error"]["code"], "result" in task) == (told, False)
     assert "no such period" in task["statusMessage"]

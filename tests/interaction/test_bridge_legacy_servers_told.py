@@ -1,12 +1,12 @@
-"""What a server of the initialize era tells of a call of the stateless one, and what it is told when that is over."""
+"""What a server of the legacy era tells of a call of the modern one, and what it is told when that is over."""
 
 from typing import Any
 
 import pytest
 
+from helpers.modern_host import ModernHost, called
+from helpers.modern_schema import LEVEL
 from helpers.scripted_upstream import Hold, ScriptedServer, note, stream
-from helpers.stateless_host import StatelessHost, called
-from helpers.stateless_schema import LEVEL
 from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
@@ -25,7 +25,7 @@ def rules(mode: str) -> dict[str, Any]:
 @covers("M-PROG-1", "L-PROG-2", "H-MOD-13")
 async def test_progress_comes_under_the_token_of_the_request(server: ScriptedServer, gateway: WholeGateway) -> None:
     server.script["echo"] = stream(RESULT, progress=3)
-    host = gateway.stateless(tasks=False)
+    host = gateway.modern(tasks=False)
     answer = await host.call("echo", meta={"progressToken": "mine"})
     assert [each["params"] for each in answer.notices] == [{"progressToken": "mine", "progress": n} for n in (1, 2, 3)]
     plain = await host.call("echo")
@@ -35,7 +35,7 @@ async def test_progress_comes_under_the_token_of_the_request(server: ScriptedSer
 @covers("M-NOTIF-5", "M-PROG-1")
 async def test_progress_of_a_task_is_its_status_message(server: ScriptedServer, tool: TalkingTool) -> None:
     async with running(configuration({"reports": server.url}, tasks=rules("always"))) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
         task = (await host.start("report", meta={"progressToken": "mine"}))["taskId"]
         async with bounded():
             await tool.begun.wait()
@@ -59,7 +59,7 @@ async def test_log_lines_come_to_the_request_that_wanted_them_and_as_loud_as_it_
     levels = ("debug", "notice", "error")
     lines = [note("notifications/message", level=level, data=level) for level in levels]
     server.script["echo"] = stream(RESULT, before=lines)
-    host = gateway.stateless(tasks=False)
+    host = gateway.modern(tasks=False)
     heard = {}
     for wanted in ("debug", "notice", "emergency", None):
         answer = await host.call("echo", meta={} if wanted is None else {LEVEL: wanted})
@@ -74,7 +74,7 @@ async def test_a_log_line_of_no_request_is_for_nobody(
     server: ScriptedServer, gateway: WholeGateway, tool: TalkingTool
 ) -> None:
     server.capabilities["logging"] = {}
-    host = gateway.stateless(tasks=False)
+    host = gateway.modern(tasks=False)
     calling = host.asking("tools/call", called("report"), meta={LEVEL: "debug"})
     async with host.listen(toolsListChanged=True) as heard, calling as asked:
         async with bounded():
@@ -97,7 +97,7 @@ async def test_a_host_that_closes_its_stream_has_its_call_cancelled(
     server: ScriptedServer, gateway: WholeGateway, tasks: bool
 ) -> None:
     server.script["report"] = hold = Hold()
-    async with gateway.stateless(tasks=tasks).asking("tools/call", called("report")) as asked:
+    async with gateway.modern(tasks=tasks).asking("tools/call", called("report")) as asked:
         async with bounded():
             await hold.begun.wait()
         await asked.leave()
@@ -110,7 +110,7 @@ async def test_a_host_that_closes_its_stream_has_its_call_cancelled(
 async def test_a_task_outlives_its_request_and_ends_at_its_cancel(server: ScriptedServer) -> None:
     server.script["report"] = hold = Hold()
     async with running(configuration({"reports": server.url}, tasks=AT_ONCE)) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
         task = (await host.start("report"))["taskId"]
         async with bounded():
             await hold.begun.wait()
@@ -134,7 +134,7 @@ async def test_resources_are_subscribed_to_once_for_all_who_listen(
     server: ScriptedServer, gateway: WholeGateway
 ) -> None:
     server.capabilities["resources"] = {"subscribe": True, "listChanged": True}
-    host: StatelessHost = gateway.stateless()
+    host: ModernHost = gateway.modern()
     uri = {"resourceSubscriptions": ["file:///a"]}
     async with host.listen(**uri) as first:
         async with host.listen(**uri, resourcesListChanged=True) as second:
@@ -162,13 +162,13 @@ async def test_a_host_that_leaves_while_the_server_is_met_has_no_call_made(
 ) -> None:
     server.sessions = False
     server.methods[slow] = hold = Hold()
-    host = gateway.stateless(tasks=tasks)
+    host = gateway.modern(tasks=tasks)
     async with host.asking("tools/call", called("echo")) as asked:
         async with bounded():
             await hold.begun.wait()
         await asked.leave()
     # Another request of the same host is answered after the gateway has heard that the first was left.
-    assert (await gateway.stateless(capabilities={"roots": {}}).ask("tasks/get", {"taskId": "A" * 32})).code == -32602
+    assert (await gateway.modern(capabilities={"roots": {}}).ask("tasks/get", {"taskId": "A" * 32})).code == -32602
     welcome = {"protocolVersion": "2025-11-25", "capabilities": server.capabilities, "serverInfo": INFO}
     hold.release(welcome if slow == "initialize" else {"tools": server.tools})
     await host.call("report")
@@ -192,7 +192,7 @@ async def test_a_host_that_waits_for_the_server_to_be_met_is_kept_alive(
     server.methods[slow] = hold = Hold()
     server.methods["prompts/list"] = stream({"prompts": []})
     config = configuration({"reports": server.url}, server={"sse_keepalive": "20ms"})
-    async with running(config) as gateway, gateway.stateless().asking(method, params) as asked:
+    async with running(config) as gateway, gateway.modern().asking(method, params) as asked:
         await asked.streams()
         welcome = {"protocolVersion": "2025-11-25", "capabilities": server.capabilities, "serverInfo": INFO}
         hold.release(welcome if slow == "initialize" else {"tools": server.tools})

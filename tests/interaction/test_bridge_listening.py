@@ -1,7 +1,7 @@
-"""Listeners of the stateless era before a server of the same: what they are granted, told, and ended with."""
+"""Listeners of the modern era before a server of the same: what they are granted, told, and ended with."""
 
+from helpers.modern_server import ModernServer
 from helpers.scripted_upstream import note
-from helpers.stateless_server import StatelessServer
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway
 from interaction.bridging import bridge, modern
@@ -15,10 +15,10 @@ ASKABLE = {"elicitation": {"form": {}}, "roots": {}}
 
 @covers("M-SUB-1", "M-SUB-2", "M-NOTIF-2", "M-NOTIF-3", "M-NOTIF-7", "T-15")
 async def test_news_reach_every_listener_that_asked_for_them_under_its_own_id(
-    modern: StatelessServer, bridge: WholeGateway
+    modern: ModernServer, bridge: WholeGateway
 ) -> None:
     modern.capabilities |= {"prompts": {"listChanged": True}, "resources": {"subscribe": True}}
-    host = bridge.stateless(capabilities=CAPABLE)
+    host = bridge.modern(capabilities=CAPABLE)
     wish = {"resourceSubscriptions": ["file:///a"], "promptsListChanged": True}
     async with host.listen(id="one", toolsListChanged=True) as first, host.listen(id=2, **wish) as second:
         assert first.heard[0]["params"]["notifications"] == {"toolsListChanged": True}
@@ -43,16 +43,14 @@ async def test_news_reach_every_listener_that_asked_for_them_under_its_own_id(
 
 
 @covers("M-NOTIF-2")
-async def test_what_the_server_cannot_tell_is_not_granted(modern: StatelessServer, bridge: WholeGateway) -> None:
+async def test_what_the_server_cannot_tell_is_not_granted(modern: ModernServer, bridge: WholeGateway) -> None:
     wishes = {"promptsListChanged": True, "toolsListChanged": True, "resourceSubscriptions": ["file:///a"]}
-    async with bridge.stateless().listen(**wishes) as stream_:
+    async with bridge.modern().listen(**wishes) as stream_:
         assert stream_.heard[0]["params"]["notifications"] == {"toolsListChanged": True}
 
 
 @covers("M-NOTIF-6", "M-NOTIF-3")
-async def test_a_listen_ends_with_its_result_when_the_gateway_goes(
-    modern: StatelessServer, bridge: WholeGateway
-) -> None:
-    async with bridge.stateless().listen(id="mine", toolsListChanged=True) as stream_:
+async def test_a_listen_ends_with_its_result_when_the_gateway_goes(modern: ModernServer, bridge: WholeGateway) -> None:
+    async with bridge.modern().listen(id="mine", toolsListChanged=True) as stream_:
         await bridge.drain()
         assert (await stream_.answered())["resultType"] == "complete"

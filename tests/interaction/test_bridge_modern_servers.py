@@ -1,13 +1,13 @@
-"""Hosts of the stateless era before a server of the same: what passes as it is, and what the gateway makes its own."""
+"""Hosts of the modern era before a server of the same: what passes as it is, and what the gateway makes its own."""
 
 from typing import Any
 
 import pytest
 
+from helpers.modern_host import called
+from helpers.modern_schema import CAPABILITIES, CLIENT, LEVEL, SERVER, TASKS, VERSION
+from helpers.modern_server import ModernServer, refusal
 from helpers.scripted_upstream import Hold, breaks_off, error, note, raw, resets, result, stream
-from helpers.stateless_host import called
-from helpers.stateless_schema import CAPABILITIES, CLIENT, LEVEL, SERVER, TASKS, VERSION
-from helpers.stateless_server import StatelessServer, refusal
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway
 from interaction.bridging import DONE, FORM, bridge, modern
@@ -34,11 +34,11 @@ BROKEN = {
 
 @covers("V-DISC-1", "V-DISC-5", "V-META-3", "V-META-6")
 async def test_discovery_merges_what_the_server_and_the_gateway_can_do(
-    modern: StatelessServer, bridge: WholeGateway
+    modern: ModernServer, bridge: WholeGateway
 ) -> None:
     modern.capabilities = {"tools": {"listChanged": True}, "logging": {}, "tasks": {"list": {}}}
     modern.versions = ["2026-07-28", "2027-01-01"]
-    found = await bridge.stateless().discover()
+    found = await bridge.modern().discover()
     assert found["supportedVersions"] == ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
     assert found["capabilities"] == {"tools": {"listChanged": True}, "logging": {}, "extensions": {TASKS: {}}}
     assert found["instructions"] == "Do as the script says."
@@ -46,9 +46,9 @@ async def test_discovery_merges_what_the_server_and_the_gateway_can_do(
 
 
 @covers("V-CACHE-1", "V-META-6", "V-LIST-1")
-async def test_a_list_keeps_what_its_server_says_of_it(modern: StatelessServer, bridge: WholeGateway) -> None:
-    listed = (await bridge.stateless().ask("tools/list")).result
-    again = (await bridge.stateless(tasks=False).ask("tools/list")).result
+async def test_a_list_keeps_what_its_server_says_of_it(modern: ModernServer, bridge: WholeGateway) -> None:
+    listed = (await bridge.modern().ask("tools/list")).result
+    again = (await bridge.modern(tasks=False).ask("tools/list")).result
     assert listed["tools"] == again["tools"] == modern.tools
     assert listed["ttlMs"] == 5000
     assert listed["cacheScope"] in ("public", "private")
@@ -59,9 +59,9 @@ async def test_a_list_keeps_what_its_server_says_of_it(modern: StatelessServer, 
 
 @covers("V-META-8", "B-CONV-5", "B-CONV-9", "V-META-9", "H-MOD-1")
 async def test_a_server_is_told_what_this_request_declares_but_for_the_tasks(
-    modern: StatelessServer, bridge: WholeGateway
+    modern: ModernServer, bridge: WholeGateway
 ) -> None:
-    host = bridge.stateless(capabilities=ASKABLE)
+    host = bridge.modern(capabilities=ASKABLE)
     await host.call("echo", meta={"traceparent": "t", "org.example/x": [1], "progressToken": 7})
     await host.call("echo", capabilities={})
     first, second = (call["params"]["_meta"] for call in modern.heard("tools/call"))
@@ -81,29 +81,29 @@ async def test_a_server_is_told_what_this_request_declares_but_for_the_tasks(
         {"content": [], "structuredContent": 7, "unknown": {"b": 2}},
     ],
 )
-async def test_a_result_passes_as_it_is(modern: StatelessServer, bridge: WholeGateway, said: dict[str, Any]) -> None:
+async def test_a_result_passes_as_it_is(modern: ModernServer, bridge: WholeGateway, said: dict[str, Any]) -> None:
     modern.script["echo"] = stream(said)
-    result = (await bridge.stateless().call("echo")).result
+    result = (await bridge.modern().call("echo")).result
     assert result == {**said, "resultType": "complete"}
 
 
 @covers("V-META-7", "M-CREATE-2")
 @pytest.mark.parametrize("kind", ["task", "odd", 7, None])
 async def test_a_result_of_a_type_that_does_not_exist_is_a_failure(
-    modern: StatelessServer, bridge: WholeGateway, kind: Any
+    modern: ModernServer, bridge: WholeGateway, kind: Any
 ) -> None:
     modern.script["echo"] = stream({"resultType": kind, "taskId": "x", "content": []})
-    assert (await bridge.stateless().call("echo")).code == -32603
+    assert (await bridge.modern().call("echo")).code == -32603
 
 
 @covers("V-META-7")
-async def test_a_result_without_a_type_is_a_complete_one(modern: StatelessServer, bridge: WholeGateway) -> None:
+async def test_a_result_without_a_type_is_a_complete_one(modern: ModernServer, bridge: WholeGateway) -> None:
     async def untyped(turn: Any) -> Any:
         message = {"jsonrpc": "2.0", "id": turn.id, "result": DONE}
         return await stream(None, before=[message])(turn)
 
     modern.script["echo"] = untyped
-    assert (await bridge.stateless().call("echo")).result["content"] == DONE["content"]
+    assert (await bridge.modern().call("echo")).result["content"] == DONE["content"]
 
 
 @covers("B-CONV-8", "V-ERA-9")
@@ -111,10 +111,10 @@ async def test_a_result_without_a_type_is_a_complete_one(modern: StatelessServer
     ("code", "status", "told"), [(-32602, 200, 200), (-32601, 404, 404), (-32603, 200, 200), (-32000, 200, 200)]
 )
 async def test_an_error_passes_as_it_is(
-    modern: StatelessServer, bridge: WholeGateway, code: int, status: int, told: int
+    modern: ModernServer, bridge: WholeGateway, code: int, status: int, told: int
 ) -> None:
     modern.script["echo"] = error(code, "no", status=status)
-    assert refused(await bridge.stateless().call("echo"), told, code)["message"] == "no"
+    assert refused(await bridge.modern().call("echo"), told, code)["message"] == "no"
 
 
 @covers("B-CONV-8", "T-24")
@@ -129,13 +129,13 @@ async def test_an_error_passes_as_it_is(
     ],
 )
 async def test_a_code_that_this_era_does_not_have_or_that_means_the_gateway_is_not_passed_on(
-    modern: StatelessServer, bridge: WholeGateway, code: int, status: int, told_status: int, told: int
+    modern: ModernServer, bridge: WholeGateway, code: int, status: int, told_status: int, told: int
 ) -> None:
     async def refuse(turn: Any) -> Any:
         return refusal(turn.message, code, "no", {"requiredCapabilities": {"sampling": {}}}, status=status)
 
     modern.script["echo"] = refuse
-    seen = refused(await bridge.stateless().call("echo"), told_status, told)
+    seen = refused(await bridge.modern().call("echo"), told_status, told)
     if told == -32603:
         assert seen["data"]["upstreamCode"] == code
 
@@ -143,10 +143,10 @@ async def test_a_code_that_this_era_does_not_have_or_that_means_the_gateway_is_n
 @covers("S-SEC-9", "H-MOD-11", "H-MOD-8")
 @pytest.mark.parametrize("reply", BROKEN.values(), ids=BROKEN)
 async def test_a_server_that_breaks_off_or_breaks_the_protocol_is_not_asked_again(
-    modern: StatelessServer, bridge: WholeGateway, reply: Any
+    modern: ModernServer, bridge: WholeGateway, reply: Any
 ) -> None:
     modern.script["echo"] = reply
-    told = refused(await bridge.stateless().call("echo"), 200, -32603)["data"]
+    told = refused(await bridge.modern().call("echo"), 200, -32603)["data"]
     assert (told["origin"], told["dispatched"]) == ("upstream", True)
     assert len(modern.heard("tools/call")) == 1
     assert modern.verbs("GET") == []
@@ -154,12 +154,12 @@ async def test_a_server_that_breaks_off_or_breaks_the_protocol_is_not_asked_agai
 
 @covers("M-PROG-1", "M-LOG-1", "H-MOD-13", "T-16")
 async def test_progress_and_log_lines_come_on_the_stream_of_their_request(
-    modern: StatelessServer, bridge: WholeGateway
+    modern: ModernServer, bridge: WholeGateway
 ) -> None:
     modern.capabilities["logging"] = {}
     lines = [note("notifications/message", level=level, data=level) for level in ("debug", "info", "error")]
     modern.script["echo"] = stream(DONE, progress=2, before=lines)
-    host = bridge.stateless()
+    host = bridge.modern()
     answer = await host.call("echo", meta={"progressToken": 7, LEVEL: "info"})
     assert answer.streamed
     assert [each["params"].get("progress", each["params"].get("level")) for each in answer.notices] == [
@@ -178,12 +178,12 @@ async def test_progress_and_log_lines_come_on_the_stream_of_their_request(
 @covers("H-MOD-9", "H-MOD-10", "T-11")
 @pytest.mark.parametrize("method", ["tools/call", "prompts/get", "resources/read"])
 async def test_a_host_that_closes_its_stream_cancels_its_request_at_the_server(
-    modern: StatelessServer, bridge: WholeGateway, method: str
+    modern: ModernServer, bridge: WholeGateway, method: str
 ) -> None:
     modern.capabilities |= {"prompts": {}, "resources": {}}
     modern.script["report"] = modern.methods["prompts/get"] = modern.methods["resources/read"] = hold = Hold()
     params = {"tools/call": called("report"), "prompts/get": {"name": "p"}, "resources/read": {"uri": "file:///a"}}
-    async with bridge.stateless(tasks=False).asking(method, params[method]) as asked:
+    async with bridge.modern(tasks=False).asking(method, params[method]) as asked:
         async with bounded():
             await hold.begun.wait()
         await asked.leave()
@@ -192,19 +192,17 @@ async def test_a_host_that_closes_its_stream_cancels_its_request_at_the_server(
 
 
 @covers("H-MOD-5", "H-MOD-6")
-async def test_a_repeated_argument_crosses_as_the_server_wants_it(
-    modern: StatelessServer, bridge: WholeGateway
-) -> None:
+async def test_a_repeated_argument_crosses_as_the_server_wants_it(modern: ModernServer, bridge: WholeGateway) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "integer", "x-mcp-header": "A"}}}
     modern.tools = [{"name": "echo", "inputSchema": schema}]
-    answer = await bridge.stateless().call("echo", {"a": 42}, headers={"mcp-param-a": "42.0"})
+    answer = await bridge.modern().call("echo", {"a": 42}, headers={"mcp-param-a": "42.0"})
     assert answer.result["structuredContent"] == {"a": 42}
     assert modern.requests[-1].headers["mcp-param-a"] == "42"
 
 
 @covers("H-MOD-6")
 async def test_a_repeated_argument_that_nobody_knows_is_for_the_server(
-    modern: StatelessServer, bridge: WholeGateway
+    modern: ModernServer, bridge: WholeGateway
 ) -> None:
-    await bridge.stateless().call("echo", {"a": "x"}, headers={"Mcp-Param-Unknown": "y"})
+    await bridge.modern().call("echo", {"a": "x"}, headers={"Mcp-Param-Unknown": "y"})
     assert modern.requests[-1].headers.get("mcp-param-unknown") == "y"

@@ -1,4 +1,4 @@
-"""Rounds between a host and a server of the stateless era: passed on without a task, made inputs of with one."""
+"""Rounds between a host and a server of the modern era: passed on without a task, made inputs of with one."""
 
 import asyncio
 from datetime import timedelta
@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from helpers.manual_clock import ManualClock
+from helpers.modern_host import called
+from helpers.modern_server import ModernServer, Rounds
 from helpers.scripted_upstream import Hold, Turn
-from helpers.stateless_host import called
-from helpers.stateless_server import Rounds, StatelessServer
 from helpers.token_issuer import TokenIssuer
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway
@@ -17,7 +17,7 @@ from interaction.bridging import ALWAYS, DONE, FORM, ROOTS, before, bridge, mode
 from interaction.questioning import ACCEPTED
 from interaction.refusing import refused
 from requirements import covers
-from taskgate.wiring.assembly import Surroundings
+from taskgate.wiring.build import Environment
 
 __all__ = ["bridge", "modern"]
 
@@ -27,13 +27,13 @@ ASKABLE = {"elicitation": {"form": {}}, "roots": {}}
 @covers("M-MRTR-1", "M-MRTR-3", "M-MRTR-4", "M-MRTR-6")
 @pytest.mark.parametrize("tasks", [False, True])
 async def test_a_round_passes_to_the_host_under_a_sealed_state(
-    modern: StatelessServer, bridge: WholeGateway, tasks: bool
+    modern: ModernServer, bridge: WholeGateway, tasks: bool
 ) -> None:
     modern.script["report"] = rounds = Rounds(
         {"inputRequests": {"a": FORM, "b": ROOTS}, "requestState": "theirs"},
         {"inputRequests": {"a": FORM}, "requestState": "theirs too"},
     )
-    host = bridge.stateless(capabilities=ASKABLE, tasks=tasks)
+    host = bridge.modern(capabilities=ASKABLE, tasks=tasks)
     first = (await host.call("report")).result
     assert first["inputRequests"] == {"a": FORM, "b": ROOTS}
     assert "theirs" not in first["requestState"]
@@ -47,9 +47,9 @@ async def test_a_round_passes_to_the_host_under_a_sealed_state(
 
 
 @covers("M-MRTR-3", "M-MRTR-5")
-async def test_what_a_host_answers_is_for_the_server_to_judge(modern: StatelessServer, bridge: WholeGateway) -> None:
+async def test_what_a_host_answers_is_for_the_server_to_judge(modern: ModernServer, bridge: WholeGateway) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM, "b": FORM}, "requestState": "s"})
-    host = bridge.stateless(capabilities=ASKABLE, tasks=False)
+    host = bridge.modern(capabilities=ASKABLE, tasks=False)
     state = (await host.call("report")).result["requestState"]
     await host.call("report", params={"requestState": state, "inputResponses": {"a": ACCEPTED}})
     assert rounds.answers == [{"a": ACCEPTED}]
@@ -57,10 +57,10 @@ async def test_what_a_host_answers_is_for_the_server_to_judge(modern: StatelessS
 
 @covers("M-MRTR-3")
 async def test_a_round_without_a_state_or_without_questions_passes_too(
-    modern: StatelessServer, bridge: WholeGateway
+    modern: ModernServer, bridge: WholeGateway
 ) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}}, {"requestState": "later"}, answer=DONE)
-    host = bridge.stateless(capabilities=ASKABLE, tasks=False)
+    host = bridge.modern(capabilities=ASKABLE, tasks=False)
     params: dict[str, Any] = {}
     for answers in ({"a": ACCEPTED}, None):
         asked = (await host.call("report", params=params)).result
@@ -72,11 +72,9 @@ async def test_a_round_without_a_state_or_without_questions_passes_too(
 
 
 @covers("M-MRTR-4", "I-ISO-5")
-async def test_a_state_of_the_servers_own_is_not_taken_from_a_host(
-    modern: StatelessServer, bridge: WholeGateway
-) -> None:
+async def test_a_state_of_the_servers_own_is_not_taken_from_a_host(modern: ModernServer, bridge: WholeGateway) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "theirs"})
-    host = bridge.stateless(capabilities=ASKABLE, tasks=False)
+    host = bridge.modern(capabilities=ASKABLE, tasks=False)
     state = (await host.call("report")).result["requestState"]
     answer = {"inputResponses": {"a": ACCEPTED}}
     refused(await host.call("report", params={"requestState": "theirs", **answer}), 200, -32602)
@@ -88,13 +86,13 @@ async def test_a_state_of_the_servers_own_is_not_taken_from_a_host(
 
 
 @covers("M-GET-1", "M-UPD-3", "M-UPD-4", "T-13", "M-MRTR-3", "M-MRTR-8", "M-UPD-6")
-async def test_the_rounds_of_a_task_are_inputs_under_keys_of_the_gateways(modern: StatelessServer) -> None:
+async def test_the_rounds_of_a_task_are_inputs_under_keys_of_the_gateways(modern: ModernServer) -> None:
     modern.script["report"] = rounds = Rounds(
         {"inputRequests": {"a": FORM, "b": ROOTS}, "requestState": "one"},
         {"inputRequests": {"a": FORM}, "requestState": "two"},
     )
     async with before(modern, tasks=ALWAYS) as gateway:
-        host = gateway.stateless(capabilities=ASKABLE)
+        host = gateway.modern(capabilities=ASKABLE)
         task = (await host.start("report"))["taskId"]
         await eventually(lambda: rounds.turns)
         async with bounded():
@@ -116,10 +114,10 @@ async def test_the_rounds_of_a_task_are_inputs_under_keys_of_the_gateways(modern
 
 
 @covers("H-MOD-9", "M-CREATE-3", "T-11")
-async def test_a_handle_leaves_the_servers_stream_open(modern: StatelessServer) -> None:
+async def test_a_handle_leaves_the_servers_stream_open(modern: ModernServer) -> None:
     modern.script["report"] = hold = Hold()
     async with before(modern, tasks=ALWAYS) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
         task = (await host.start("report"))["taskId"]
         async with bounded():
             await hold.begun.wait()
@@ -131,10 +129,10 @@ async def test_a_handle_leaves_the_servers_stream_open(modern: StatelessServer) 
 
 
 @covers("M-CANCEL-2", "H-MOD-10", "M-CANCEL-1")
-async def test_a_cancelled_task_closes_the_servers_stream(modern: StatelessServer) -> None:
+async def test_a_cancelled_task_closes_the_servers_stream(modern: ModernServer) -> None:
     modern.script["report"] = hold = Hold()
     async with before(modern, tasks=ALWAYS) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
         task = (await host.start("report"))["taskId"]
         async with bounded():
             await hold.begun.wait()
@@ -145,12 +143,12 @@ async def test_a_cancelled_task_closes_the_servers_stream(modern: StatelessServe
 
 
 @covers("M-MRTR-4", "M-MRTR-7")
-async def test_a_state_of_a_passed_round_is_good_as_long_as_a_question_may_wait(modern: StatelessServer) -> None:
+async def test_a_state_of_a_passed_round_is_good_as_long_as_a_question_may_wait(modern: ModernServer) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "s"})
     clock = ManualClock()
     bounds = {"input_required": {"max_wait": "5m"}}
-    async with before(modern, surroundings=Surroundings(clock=clock), tasks=bounds) as gateway:
-        host = gateway.stateless(capabilities=ASKABLE, tasks=False)
+    async with before(modern, environment=Environment(clock=clock), tasks=bounds) as gateway:
+        host = gateway.modern(capabilities=ASKABLE, tasks=False)
         state = (await host.call("report")).result["requestState"]
         clock.advance(timedelta(minutes=5, seconds=1))
         answer = {"requestState": state, "inputResponses": {"a": ACCEPTED}}
@@ -160,13 +158,13 @@ async def test_a_state_of_a_passed_round_is_good_as_long_as_a_question_may_wait(
 
 @covers("M-MRTR-4", "I-ISO-2", "I-ISO-5")
 async def test_a_state_of_a_passed_round_is_good_for_its_caller_alone(
-    modern: StatelessServer, issuer: TokenIssuer
+    modern: ModernServer, issuer: TokenIssuer
 ) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "s"})
     auth = {"mode": "required", "issuers": {"corp": issuer.section}}
     async with before(modern, auth=auth) as gateway:
         alice, bob = (
-            gateway.stateless(token=issuer.token(gateway.url(), subject=name), capabilities=ASKABLE, tasks=False)
+            gateway.modern(token=issuer.token(gateway.url(), subject=name), capabilities=ASKABLE, tasks=False)
             for name in ("alice", "bob")
         )
         state = (await alice.call("report")).result["requestState"]
@@ -177,7 +175,7 @@ async def test_a_state_of_a_passed_round_is_good_for_its_caller_alone(
 
 
 @covers("R-RES-6", "M-MRTR-1")
-async def test_a_call_that_could_not_become_a_task_has_its_rounds_passed_on(modern: StatelessServer) -> None:
+async def test_a_call_that_could_not_become_a_task_has_its_rounds_passed_on(modern: ModernServer) -> None:
     modern.script["echo"], rounds = Hold(), Rounds({"inputRequests": {"a": FORM}, "requestState": "s"})
     go_on = asyncio.Event()
 
@@ -189,7 +187,7 @@ async def test_a_call_that_could_not_become_a_task_has_its_rounds_passed_on(mode
     modern.script["report"] = report
     limits = {"concurrency": {"tasks_per_context": 1}}
     async with before(modern, tasks={"inline_grace": "0s"}, limits=limits) as gateway:
-        host = gateway.stateless(capabilities=ASKABLE)
+        host = gateway.modern(capabilities=ASKABLE)
         await host.start("echo")
         async with host.asking("tools/call", called("report")) as asked:
             await eventually(lambda: len(modern.heard("tools/call")) == 2)
@@ -203,8 +201,8 @@ async def test_a_call_that_could_not_become_a_task_has_its_rounds_passed_on(mode
 
 @covers("M-MRTR-2", "V-META-5")
 async def test_a_round_that_asks_what_the_host_did_not_declare_is_told_as_what_it_lacks(
-    modern: StatelessServer, bridge: WholeGateway
+    modern: ModernServer, bridge: WholeGateway
 ) -> None:
     modern.script["report"] = Rounds({"inputRequests": {"a": FORM, "b": ROOTS}, "requestState": "theirs"})
-    answer = await bridge.stateless(capabilities={"roots": {}}, tasks=False).call("report")
+    answer = await bridge.modern(capabilities={"roots": {}}, tasks=False).call("report")
     assert refused(answer, 400, -32021)["data"] == {"requiredCapabilities": {"elicitation": {"form": {}}}}

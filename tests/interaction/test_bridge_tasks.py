@@ -1,12 +1,12 @@
-"""Tasks before a server of the stateless era: read, answered and told in either era, whoever made them."""
+"""Tasks before a server of the modern era: read, answered and told in either era, whoever made them."""
 
 import asyncio
 from typing import Any
 
 import pytest
 
+from helpers.modern_server import ModernServer, Rounds
 from helpers.scripted_upstream import Hold, Turn, event, note, open_stream, progress_note, stream
-from helpers.stateless_server import Rounds, StatelessServer
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway
 from interaction.bridging import ALWAYS, DONE, FORM, ROOTS, SAMPLE, before, bridge, modern
@@ -21,10 +21,10 @@ SERVER_SAYS = {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1
 
 @covers("I-ISO-7", "B-CONV-1", "B-CONV-3", "M-GET-2", "T-14")
 @pytest.mark.parametrize("made_in", ["initialize", "stateless"])
-async def test_an_outcome_is_shown_to_either_era_in_its_own_words(modern: StatelessServer, made_in: str) -> None:
+async def test_an_outcome_is_shown_to_either_era_in_its_own_words(modern: ModernServer, made_in: str) -> None:
     modern.script["echo"] = stream({"content": [], "structuredContent": [1], "_meta": SERVER_SAYS})
     async with before(modern, tasks=ALWAYS) as gateway:
-        old, new = await gateway.greeted(), gateway.stateless()
+        old, new = await gateway.greeted(), gateway.modern()
         task = (await (old if made_in == "initialize" else new).start("echo"))["taskId"]
         result = (await new.until(task, "completed"))["result"]
         fetched = (await old.ask("tasks/result", {"taskId": task})).result
@@ -37,12 +37,12 @@ async def test_an_outcome_is_shown_to_either_era_in_its_own_words(modern: Statel
 
 
 @covers("L-INPUT-3", "M-MRTR-3", "B-CONV-6")
-async def test_a_round_of_a_task_of_the_stateless_era_is_answered_in_a_session(modern: StatelessServer) -> None:
+async def test_a_round_of_a_task_of_the_modern_era_is_answered_in_a_session(modern: ModernServer) -> None:
     modern.script["report"] = rounds = Rounds(
         {"inputRequests": {"a": FORM, "b": ROOTS}, "requestState": "s"}, answer=DONE
     )
     async with before(modern, tasks=ALWAYS) as gateway:
-        task = (await gateway.stateless(capabilities=ASKABLE).start("report"))["taskId"]
+        task = (await gateway.modern(capabilities=ASKABLE).start("report"))["taskId"]
         host = gateway.host()
         await host.initialize(capabilities=CAPABLE)
         await status(host, task, "input_required")
@@ -55,11 +55,11 @@ async def test_a_round_of_a_task_of_the_stateless_era_is_answered_in_a_session(m
 
 
 @covers("M-UPD-1", "M-MRTR-3")
-async def test_a_round_of_a_task_of_a_session_is_answered_in_the_stateless_era(
-    modern: StatelessServer, bridge: WholeGateway
+async def test_a_round_of_a_task_of_a_session_is_answered_in_the_modern_era(
+    modern: ModernServer, bridge: WholeGateway
 ) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "s"}, answer=DONE)
-    old, new = bridge.host(), bridge.stateless(capabilities=ASKABLE)
+    old, new = bridge.host(), bridge.modern(capabilities=ASKABLE)
     await old.initialize(capabilities=CAPABLE)
     task = (await old.start("report"))["taskId"]
     (key,) = (await new.until(task, "input_required"))["inputRequests"]
@@ -72,11 +72,11 @@ async def test_a_round_of_a_task_of_a_session_is_answered_in_the_stateless_era(
 @covers("L-INPUT-8", "M-MRTR-7", "S-SEC-1", "M-GET-3")
 @pytest.mark.parametrize(("question", "ends"), [(FORM, "completed"), (SAMPLE, "failed")])
 async def test_a_round_of_a_task_that_nobody_answers_ends(
-    modern: StatelessServer, question: dict[str, Any], ends: str
+    modern: ModernServer, question: dict[str, Any], ends: str
 ) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": question}, "requestState": "s"}, answer=DONE)
     async with before(modern, tasks={**ALWAYS, "input_required": {"max_wait": "50ms"}}) as gateway:
-        host = gateway.stateless(capabilities=ASKABLE)
+        host = gateway.modern(capabilities=ASKABLE)
         task = await host.until((await host.start("report"))["taskId"], ends)
     if ends == "completed":
         assert rounds.answers == [{"a": {"action": "cancel"}}]
@@ -87,7 +87,7 @@ async def test_a_round_of_a_task_that_nobody_answers_ends(
 
 @covers("L-PROG-1", "L-META-1", "M-NOTIF-5", "T-16")
 async def test_what_is_told_of_a_running_task_comes_as_each_era_has_it(
-    modern: StatelessServer, bridge: WholeGateway
+    modern: ModernServer, bridge: WholeGateway
 ) -> None:
     modern.capabilities["logging"] = {}
     go_on = asyncio.Event()
@@ -103,7 +103,7 @@ async def test_what_is_told_of_a_running_task_comes_as_each_era_has_it(
         return response
 
     modern.script["report"] = report
-    old, new = await bridge.greeted(), bridge.stateless()
+    old, new = await bridge.greeted(), bridge.modern()
     await old.ask("logging/setLevel", {"level": "info"})
     async with old.listen() as heard:
         made = await old.call("report", task={}, _meta={"progressToken": "mine"})
@@ -120,14 +120,14 @@ async def test_what_is_told_of_a_running_task_comes_as_each_era_has_it(
 
 
 @covers("H-LEG-5", "T-11")
-async def test_a_task_outlives_the_session_that_made_it(modern: StatelessServer, bridge: WholeGateway) -> None:
+async def test_a_task_outlives_the_session_that_made_it(modern: ModernServer, bridge: WholeGateway) -> None:
     modern.script["report"] = hold = Hold()
     host = await bridge.greeted()
     task = (await host.start("report"))["taskId"]
     async with bounded():
         await hold.begun.wait()
     assert await host.leave() == 200
-    new = bridge.stateless()
+    new = bridge.modern()
     assert (await new.get(task))["status"] == "working"
     assert [each["method"] for each in modern.left if each["method"] == "tools/call"] == []
     hold.release(DONE)

@@ -16,7 +16,7 @@ from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import running
 from interaction.storming import CAPS, DORA, KEPT, MOUNTS, Ledger, Storm
 from requirements import covers
-from taskgate.wiring.assembly import Surroundings
+from taskgate.wiring.build import Environment
 
 LIVES = (200, 40, 12)
 """How much happens at once in each."""
@@ -58,7 +58,7 @@ async def test_no_cap_is_exceeded_or_leaks(
     for life, abreast in enumerate(LIVES):
         folder = tmp_path / str(life)
         ledger = Ledger(folder / "taskgate.db", clock)
-        async with running(config(server, issuer, folder), Surroundings(clock=clock), data_directory=keys) as gateway:
+        async with running(config(server, issuer, folder), Environment(clock=clock), data_directory=keys) as gateway:
             ledger.check()
             storm = Storm(gateway, server, issuer, ledger, chance)
             await storm.arrive()
@@ -80,7 +80,7 @@ async def test_no_cap_is_exceeded_or_leaks(
 
     ledger = Ledger(tmp_path / str(len(LIVES)) / "taskgate.db", clock)
     async with running(
-        config(server, issuer, ledger.path.parent), Surroundings(clock=clock), data_directory=keys
+        config(server, issuer, ledger.path.parent), Environment(clock=clock), data_directory=keys
     ) as gateway:
         storm = Storm(gateway, server, issuer, ledger, chance)
         await storm.arrive()

@@ -9,9 +9,9 @@ from helpers.mcp_host import McpHost
 from helpers.scripted_upstream import Reply, ScriptedServer, Turn, event, open_stream, result
 from helpers.whole_gateway import WholeGateway
 from interaction.questioning import ASKED, DONE, SAMPLE
-from taskgate.gateway.modern.errands import Errand
-from taskgate.gateway.modern.flights import Flight
-from taskgate.gateway.modern.hearing import Telling
+from taskgate.gateway.modern.flights import InflightCall
+from taskgate.gateway.modern.hearing import RequestListener
+from taskgate.gateway.modern.outbound_calls import OutboundCall
 from taskgate.gateway.relay import _CallHearer
 from taskgate.streams.pulse import Pulse
 from taskgate.upstream.calls import Call
@@ -40,12 +40,12 @@ async def fails_for_want_of_a_model(turn: Turn) -> Any:
 
 @pytest.mark.parametrize("capabilities", [{}, {"elicitation": {}}], ids=["waited for", "in flight"])
 @pytest.mark.parametrize("reply", [result(DONE), fails_for_want_of_a_model], ids=["answered", "refused"])
-async def test_a_call_of_the_stateless_era_that_is_over_is_gone_at_once(
+async def test_a_call_of_the_modern_era_that_is_over_is_gone_at_once(
     server: ScriptedServer, gateway: WholeGateway, capabilities: dict[str, Any], reply: Reply
 ) -> None:
     server.script["report"] = reply
-    host = gateway.stateless(capabilities=capabilities, tasks=False)
-    kinds = {Pulse, Telling, Flight, Errand, Call}
+    host = gateway.modern(capabilities=capabilities, tasks=False)
+    kinds = {Pulse, RequestListener, InflightCall, OutboundCall, Call}
     gc.collect()
     gc.disable()
     try:

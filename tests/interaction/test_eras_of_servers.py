@@ -1,12 +1,12 @@
-"""Hosts of the initialize era in front of servers whose era nobody configured: what each of them hears and is sent."""
+"""Hosts of the legacy era in front of servers whose era nobody configured: what each of them hears and is sent."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 
 import pytest
 
+from helpers.modern_server import ModernServer
 from helpers.scripted_upstream import ScriptedServer
-from helpers.stateless_server import StatelessServer
 from helpers.whole_gateway import WholeGateway, configuration, running
 from requirements import covers
 
@@ -55,12 +55,12 @@ async def test_a_server_of_the_newest_revision_is_asked_once_and_used_as_it_was_
     assert len(server.heard("server/discover")) == 1
 
 
-@pytest.mark.parametrize("dual", [True, False], ids=["of both eras", "of the stateless era alone"])
-async def test_a_server_that_speaks_the_stateless_era_is_called_in_it(
+@pytest.mark.parametrize("dual", [True, False], ids=["of both eras", "of the modern era alone"])
+async def test_a_server_that_speaks_the_modern_era_is_called_in_it(
     before: Before, caplog: pytest.LogCaptureFixture, dual: bool
 ) -> None:
     caplog.set_level("INFO")
-    server = StatelessServer(dual=dual)
+    server = ModernServer(dual=dual)
     gateway = await before(server)
     for _ in range(2):
         host = await gateway.greeted()

@@ -47,7 +47,7 @@ async def host(gateway: WholeGateway) -> McpHost:
 async def test_hosts_of_both_eras_call_its_tools_and_it_is_never_asked_what_it_need_not_know(
     gateway: WholeGateway, events: EventServer, host: McpHost
 ) -> None:
-    for each in (host, gateway.stateless()):
+    for each in (host, gateway.modern()):
         assert [tool["name"] for tool in (await each.ask("tools/list")).result["tools"]] == ["echo"]
         assert (await each.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
     task = await host.start("echo", {"a": 2})

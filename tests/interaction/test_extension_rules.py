@@ -35,7 +35,7 @@ async def ruled(server: ScriptedServer, issuer: TokenIssuer, **authorization: An
 async def asked(gateway: WholeGateway, era: str, method: str, token: str | None = None) -> Answer:
     """The answer to one request of a host of that era."""
     if era == "stateless":
-        return await gateway.stateless(token=token).ask(method, {})
+        return await gateway.modern(token=token).ask(method, {})
     return await (await gateway.greeted(token=token)).ask(method, {})
 
 
@@ -132,7 +132,7 @@ async def test_a_method_has_a_label_and_names_spans_from_the_reload_on_that_conf
 ) -> None:
     async with OtlpCollector() as collector:
         async with traced(collector, {"reports": server.url}) as gateway:
-            host = gateway.stateless(tasks=False)
+            host = gateway.modern(tasks=False)
             assert (await host.ask("widgets/list")).code == -32601
             assert "widgets/list" not in await methods_shown(gateway)
             upstream = {"path": "/reports/mcp", "url": server.url, "extensions": {OURS: WIDGETS}}

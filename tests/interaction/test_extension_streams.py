@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from helpers.modern_schema import SUBSCRIPTION
+from helpers.modern_server import ModernServer
 from helpers.scripted_replies import Hold, Turn, event, note, open_stream
 from helpers.scripted_upstream import ScriptedServer
-from helpers.stateless_schema import SUBSCRIPTION
-from helpers.stateless_server import StatelessServer
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from requirements import covers
@@ -41,7 +41,7 @@ class EventStream:
 @asynccontextmanager
 async def streaming(era: str, **sections: Any) -> AsyncIterator[tuple[ScriptedServer, EventStream, WholeGateway]]:
     """A server of events of that era, which carry; `sections` are of the configuration."""
-    server = ScriptedServer() if era == "legacy" else StatelessServer()
+    server = ScriptedServer() if era == "legacy" else ModernServer()
     server.capabilities = {"tools": {}, "events": {}}
     stream = EventStream()
     server.methods["events/stream"] = stream
@@ -62,7 +62,7 @@ async def meet(gateway: WholeGateway, era: str) -> Any:
     """A host of that era that has met the server."""
     if era == "legacy":
         return await gateway.greeted()
-    host = gateway.stateless(tasks=False)
+    host = gateway.modern(tasks=False)
     await host.discover()
     return host
 
@@ -90,7 +90,7 @@ async def test_a_stream_is_over_for_its_server_when_its_host_leaves() -> None:
         host = await meet(gateway, "modern")
         async with host.asking("events/stream", {"name": "x"}) as asked:
             await asked.until(ACTIVE)
-        assert isinstance(server, StatelessServer)
+        assert isinstance(server, ModernServer)
         await server.leaving("events/stream")
 
 

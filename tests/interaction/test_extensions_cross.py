@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from helpers.mcp_host import Answer, McpHost
+from helpers.modern_host import ModernHost
+from helpers.modern_schema import CAPABILITIES, SUBSCRIPTION, TASKS
+from helpers.modern_server import ModernServer
 from helpers.scripted_replies import Turn, error, note, result, stream
 from helpers.scripted_upstream import ScriptedServer
-from helpers.stateless_host import StatelessHost
-from helpers.stateless_schema import CAPABILITIES, SUBSCRIPTION, TASKS
-from helpers.stateless_server import StatelessServer
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from requirements import covers
@@ -44,7 +44,7 @@ pairings = pytest.mark.parametrize(("era", "serves"), PAIRINGS)
 @asynccontextmanager
 async def between(serves: str, **extensions: Any) -> AsyncIterator[tuple[ScriptedServer, WholeGateway]]:
     """A server of that era that declares everything, behind a gateway with those extensions; `mode` is of upgrades."""
-    server = ScriptedServer() if serves == "legacy" else StatelessServer()
+    server = ScriptedServer() if serves == "legacy" else ModernServer()
     server.capabilities = DECLARED
     async with server:
         upstream = {
@@ -63,7 +63,7 @@ class Host:
     def __init__(self, gateway: WholeGateway, era: str, capabilities: Mapping[str, Any]) -> None:
         self.era = era
         self.legacy: McpHost = gateway.host()
-        self.modern: StatelessHost = gateway.stateless(capabilities=capabilities, tasks=False)
+        self.modern: ModernHost = gateway.modern(capabilities=capabilities, tasks=False)
         self.capabilities = dict(capabilities)
 
     async def meet(self) -> dict[str, Any]:
@@ -253,7 +253,7 @@ async def test_a_notification_of_its_own_accord_is_told_where_it_is_wanted(era: 
 
 
 async def _push(server: ScriptedServer, serves: str, message: Any) -> None:
-    if isinstance(server, StatelessServer):
+    if isinstance(server, ModernServer):
         await server.listening()
         await eventually(lambda: any(each.get("widgetsChanged") for each in server.wishes))
     else:

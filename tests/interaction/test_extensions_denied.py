@@ -36,7 +36,7 @@ async def test_what_either_side_declares_in_vain_is_counted_and_logged_once(
             await host.ask("tools/call", {"name": "echo", "arguments": {}})
         assert await counts(gateway) == first, "no usual request is a declaration"
         await host.meet()
-        # A host of the stateless era declares the same in every request, so that is no news.
+        # A host of the modern era declares the same in every request, so that is no news.
         again = {EVENTS: 4, OURS: 2, "_OTHER": 4} if era == "legacy" else {EVENTS: 3, OURS: 2, "_OTHER": 3}
         assert await counts(gateway) == again
     lines = [record for record in caplog.records if record.getMessage() == "an extension does not cross"]

@@ -13,7 +13,7 @@ from helpers.whole_gateway import WholeGateway, configuration, running
 from taskgate.clock import SystemClock
 from taskgate.domain.record import OwnerKey
 from taskgate.stores.open import open_store
-from taskgate.wiring.assembly import Surroundings
+from taskgate.wiring.build import Environment
 
 EVERYTHING = {"insert", "load", "swap", "put", "find", "touch", "drop", "census", "purge", "purge_sessions"}
 DONE = {"content": [{"type": "text", "text": "done"}]}
@@ -29,7 +29,7 @@ async def store() -> FailingStore:
 async def gateway(server: ScriptedServer, store: FailingStore) -> AsyncIterator[WholeGateway]:
     """A gateway over that store."""
     config = configuration({"reports": server.url}, store={"purge_interval": "20ms"})
-    async with running(config, Surroundings(store=store)) as gateway:  # type: ignore[arg-type]
+    async with running(config, Environment(store=store)) as gateway:  # type: ignore[arg-type]
         yield gateway
         store.failing = set()
 
@@ -118,7 +118,7 @@ async def test_the_gateway_serves_while_what_an_earlier_process_left_cannot_be_s
     left = new_record(id="A" * 32, owner=owner, created_at=now, dispatched=True)
     await store.insert(left, caps=())
     store.failing = {"swap"}
-    around = Surroundings(store=store)  # type: ignore[arg-type]
+    around = Environment(store=store)  # type: ignore[arg-type]
     async with running(configuration({"reports": server.url}), around) as gateway:
         host = await gateway.greeted()
         assert (await host.task(left.id))["status"] == "working"

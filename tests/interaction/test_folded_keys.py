@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from helpers.mcp_host import McpHost
+from helpers.modern_host import ModernHost
 from helpers.scripted_upstream import ScriptedServer
-from helpers.stateless_host import StatelessHost
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration, running
 from taskgate.protocol.vocabulary import IDEMPOTENCY_KEY, INVALID_REQUEST
@@ -65,10 +65,10 @@ async def test_a_call_in_a_batch_is_refused_and_the_others_are_answered(
 
 
 @pytest.mark.parametrize("params", ALIKE.values(), ids=ALIKE)
-async def test_a_call_of_the_stateless_era_is_refused_though_its_headers_name_the_tool(
+async def test_a_call_of_the_modern_era_is_refused_though_its_headers_name_the_tool(
     gateway: WholeGateway, server: ScriptedServer, params: str
 ) -> None:
-    host = StatelessHost(gateway.http, gateway.url())
+    host = ModernHost(gateway.http, gateway.url())
     usual = host.written("tools/call", {"name": "echo"}, id=7)
     meta = json.dumps(usual["params"]["_meta"])
     if '"_meta"' in params:

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from helpers.lasting_tool import LastingTool
+from helpers.modern_host import ModernHost
 from helpers.scripted_upstream import ScriptedServer, note, progress_note
-from helpers.stateless_host import StatelessHost
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import running
 from interaction.footholding import config_of, fallen, kept, left, record_of, tool, up_to
 from interaction.questioning import ACCEPTED, CAPABLE, capable, status
 from interaction.test_restarts import DONE, returned
-from taskgate.lifecycle import rests
+from taskgate.lifecycle import checkpoints
 
 __all__ = ["tool"]
 
@@ -105,19 +105,19 @@ async def test_a_question_that_was_open_at_the_fall_keeps_its_input_key_and_is_n
     """The place that was kept is before the question, so the server tells of it again."""
     config = config_of(server, tmp_path, tasks={"upgrade": [{"tool": "*", "mode": "always"}]})
     async with running(config) as gateway:
-        host = gateway.stateless(capabilities=CAPABLE)
+        host = gateway.modern(capabilities=CAPABLE)
         task = (await host.start("report"))["taskId"]
         call = await tool.called()
         await kept(gateway, task, up_to("0.0"))
         asking = asyncio.create_task(call.ask({**QUESTION, "params": ASKED}))
         (key,) = (await host.until(task, "input_required"))["inputRequests"]
-        record = await kept(gateway, task, lambda footing: bool(footing.asked))
+        record = await kept(gateway, task, lambda call_checkpoint: bool(call_checkpoint.asked))
         await left(gateway)
-    footing = rests.UNSEALED.open(record)
-    assert isinstance(footing, rests.Footing)
-    assert [(each.key, each.input) for each in footing.asked] == [('"q-1"', key)]
+    call_checkpoint = checkpoints.UNSEALED.open(record)
+    assert isinstance(call_checkpoint, checkpoints.CallCheckpoint)
+    assert [(each.key, each.input) for each in call_checkpoint.asked] == [('"q-1"', key)]
     async with running(config) as gateway:
-        host = StatelessHost(gateway.http, gateway.url(), capabilities=CAPABLE)
+        host = ModernHost(gateway.http, gateway.url(), capabilities=CAPABLE)
         await call.listened_to(2)
         call.say(progress_note(call.token, 1))
         found = await host.get(task)
@@ -153,7 +153,7 @@ async def test_an_answer_that_may_not_have_arrived_is_given_again(
             assert (await server.reply_to("q-1"))["result"] == ACCEPTED
         assert (await host.task(task))["status"] == "working"
         call.say(progress_note(call.token, 1))
-        await kept(gateway, task, lambda footing: footing.asked == ())
+        await kept(gateway, task, lambda call_checkpoint: call_checkpoint.asked == ())
         assert (await record_of(gateway, task)).answers == {}
         call.answer(DONE)
         await status(host, task, "completed")

@@ -7,9 +7,9 @@ import pytest
 
 from helpers.lasting_tool import LastingTool
 from helpers.mcp_host import McpHost
+from helpers.modern_host import ModernHost
 from helpers.scripted_upstream import Hold, ScriptedServer, progress_note
 from helpers.several_gateways import key_file
-from helpers.stateless_host import StatelessHost
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import configuration, running
 from interaction.footholding import config_of, fallen, kept, left, record_of, tool, up_to
@@ -145,8 +145,8 @@ async def test_whoever_waits_for_a_task_that_goes_on_after_the_gateway_is_told_t
         call = await tool.called()
         waiting = asyncio.create_task(host.ask("tasks/result", {"taskId": task}))
         dropped = asyncio.create_task(host.ask("tasks/result", {"taskId": task}))
-        assert gateway.service._house is not None
-        following = gateway.service._house.following
+        assert gateway.service._runtime is not None
+        following = gateway.service._runtime.following
         await eventually(lambda: len(following._waiting) == 2)
         dropped.cancel()
         await kept(gateway, task)
@@ -168,7 +168,7 @@ async def test_a_call_that_became_a_task_on_its_way_is_kept_where_it_was_heard_t
     upgrade = {"upgrade": [{"tool": "*", "mode": "auto", "inline_grace": "200ms"}]}
     config = config_of(server, tmp_path, tasks=upgrade)
     async with running(config) as gateway:
-        calling = asyncio.create_task(gateway.stateless().start("report"))
+        calling = asyncio.create_task(gateway.modern().start("report"))
         call = await tool.called()
         call.say(progress_note(call.token, 1))
         async with bounded():
@@ -178,7 +178,7 @@ async def test_a_call_that_became_a_task_on_its_way_is_kept_where_it_was_heard_t
     assert server.cancelled == []
     call.answer(DONE)
     async with running(config) as gateway:
-        await StatelessHost(gateway.http, gateway.url()).until(task, "completed")
+        await ModernHost(gateway.http, gateway.url()).until(task, "completed")
     assert len(tool.calls) == 1
 
 

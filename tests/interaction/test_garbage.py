@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from helpers.mcp_host import ACCEPT, McpHost
+from helpers.modern_host import ModernHost
 from helpers.scripted_upstream import ScriptedServer, error
-from helpers.stateless_host import StatelessHost
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway
 from taskgate.protocol.envelope import Request, Response
@@ -61,8 +61,8 @@ async def test_a_call_for_a_task_leaves_no_cycle(host: McpHost, garbage: list[An
     assert messages(garbage) == []
 
 
-async def test_a_call_of_the_stateless_era_leaves_no_cycle(gateway: WholeGateway, garbage: list[Any]) -> None:
-    host = StatelessHost(gateway.http, gateway.url())
+async def test_a_call_of_the_modern_era_leaves_no_cycle(gateway: WholeGateway, garbage: list[Any]) -> None:
+    host = ModernHost(gateway.http, gateway.url())
     await host.call("echo", LARGE)
     assert messages(garbage) == []
 
@@ -88,10 +88,8 @@ async def test_a_call_in_a_session_that_is_over_is_not_kept(host: McpHost, large
     await nothing_large()
 
 
-async def test_a_call_of_the_stateless_era_that_is_over_is_not_kept(
-    gateway: WholeGateway, large: dict[str, str]
-) -> None:
-    await gateway.stateless().call("echo", large)
+async def test_a_call_of_the_modern_era_that_is_over_is_not_kept(gateway: WholeGateway, large: dict[str, str]) -> None:
+    await gateway.modern().call("echo", large)
     await nothing_large()
 
 

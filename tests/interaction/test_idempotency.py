@@ -17,7 +17,7 @@ from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import DONE
 from interaction.repeating import ERAS, KEY, YEAR, calls, completed, new_host, upgrade
 from taskgate.stores.open import open_store
-from taskgate.wiring.assembly import Surroundings
+from taskgate.wiring.build import Environment
 
 ANOTHER = "The idempotency key was used for another call"
 
@@ -89,7 +89,7 @@ async def test_the_key_never_reaches_the_server_and_all_else_does(
 @pytest.mark.parametrize("era", ERAS)
 async def test_nor_does_it_with_a_plain_call(server: ScriptedServer, gateway: WholeGateway, era: str) -> None:
     if era == "stateless":
-        await gateway.stateless(tasks=False).call("echo", meta={KEY: "k", "x": 1})
+        await gateway.modern(tasks=False).call("echo", meta={KEY: "k", "x": 1})
     else:
         await (await gateway.greeted()).call("echo", _meta={KEY: "k", "x": 1, "progressToken": 7})
     (sent,) = calls(server)
@@ -114,7 +114,7 @@ async def test_once_the_task_has_expired_its_key_makes_a_new_one(server: Scripte
     clock = ManualClock()
     ttl = {"ttl": {"default": "1m", "min": "1m", "max": "1h"}}
     config = configuration({"reports": server.url}, tasks=upgrade() | ttl)
-    async with running(config, Surroundings(clock=clock)) as gateway:
+    async with running(config, Environment(clock=clock)) as gateway:
         host = await new_host(gateway, era)
         first = await host.start()
         clock.advance(timedelta(seconds=59))
@@ -160,7 +160,7 @@ async def test_other_keys_and_none_are_other_tasks(
 @pytest.mark.parametrize("key", ["", "x" * 257, 7, None, {"k": 1}])
 async def test_what_can_be_no_key_is_refused(server: ScriptedServer, gateway: WholeGateway, era: str, key: Any) -> None:
     if era == "stateless":
-        answer = await gateway.stateless().call("report", meta={KEY: key})
+        answer = await gateway.modern().call("report", meta={KEY: key})
     else:
         answer = await (await gateway.greeted()).call("report", task={}, _meta={KEY: key})
     assert (answer.code, answer.error["message"]) == (-32602, f"{KEY} must be a string of 1 to 256 characters")
@@ -217,8 +217,8 @@ async def test_a_host_that_leaves_without_its_handle_finds_the_task_by_its_key(
 ) -> None:
     store = HoldingStore(await open_store("memory", None))
     config = configuration({"reports": server.url}, tasks=upgrade())
-    async with running(config, Surroundings(store=store)) as gateway:  # type: ignore[arg-type]
-        host = gateway.stateless()
+    async with running(config, Environment(store=store)) as gateway:  # type: ignore[arg-type]
+        host = gateway.modern()
         with store.holding("insert") as inserting:
             params = {"name": "report", "arguments": YEAR}
             async with host.asking("tools/call", params, meta={KEY: "k"}) as asked, bounded():

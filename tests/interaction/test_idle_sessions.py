@@ -14,7 +14,7 @@ from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from taskgate.stores.open import open_store
-from taskgate.wiring.assembly import Surroundings
+from taskgate.wiring.build import Environment
 
 LONG = timedelta(hours=1, minutes=1)
 DONE: dict[str, object] = {"content": []}
@@ -29,15 +29,15 @@ async def store() -> HoldingStore:
 @pytest.fixture
 async def gateway(server: ScriptedServer, store: HoldingStore, clock: ManualClock) -> AsyncIterator[WholeGateway]:
     """A gateway that takes an hour for long."""
-    around = Surroundings(store=store, clock=clock)  # type: ignore[arg-type]
+    around = Environment(store=store, clock=clock)  # type: ignore[arg-type]
     async with running(configuration({"reports": server.url}), around) as gateway:
         yield gateway
 
 
 async def sweep(gateway: WholeGateway) -> None:
     """What happens every half minute."""
-    assert gateway.service._house is not None
-    await gateway.service._house.sweeper.tidy()
+    assert gateway.service._runtime is not None
+    await gateway.service._runtime.sweeper.tidy()
 
 
 async def test_a_session_that_was_left_alone_for_long_ends_here_and_at_the_server(
@@ -49,11 +49,11 @@ async def test_a_session_that_was_left_alone_for_long_ends_here_and_at_the_serve
     await eventually(lambda: server.live == set())
 
 
-async def test_a_session_that_hosts_of_the_stateless_era_shared_ends_when_none_came_for_long(
+async def test_a_session_that_hosts_of_the_modern_era_shared_ends_when_none_came_for_long(
     server: ScriptedServer, gateway: WholeGateway, clock: ManualClock
 ) -> None:
     hold = server.script["report"] = Hold()
-    host = gateway.stateless(tasks=False)
+    host = gateway.modern(tasks=False)
     async with host.asking("tools/call", {"name": "report", "arguments": {}}) as calling, bounded():
         await hold.begun.wait()
         clock.advance(LONG)
@@ -72,15 +72,15 @@ async def test_a_call_whose_host_does_not_come_back_is_given_up(
     server: ScriptedServer, gateway: WholeGateway, clock: ManualClock, tool: TalkingTool
 ) -> None:
     # M-MRTR-7.
-    host = gateway.stateless(tasks=False, capabilities={"elicitation": {}})
+    host = gateway.modern(tasks=False, capabilities={"elicitation": {}})
     async with host.asking("tools/call", {"name": "report", "arguments": {}}) as calling, bounded():
         await tool.ask("q-1")
         assert (await calling.answer()).result["resultType"] == "input_required"
-        assert gateway.service._house is not None
-        await gateway.service._house.sweeper.give_up()
+        assert gateway.service._runtime is not None
+        await gateway.service._runtime.sweeper.give_up()
         assert tool.unanswered("q-1")
         clock.advance(LONG)
-        await gateway.service._house.sweeper.give_up()
+        await gateway.service._runtime.sweeper.give_up()
         await tool.told("q-1")
 
 
@@ -105,8 +105,8 @@ async def test_a_session_is_not_idle_while_it_listens_nor_right_after(
     async with host.listen():
         clock.advance(LONG)
         await sweep(gateway)
-    assert gateway.service._house is not None
-    session = gateway.service._house.sessions.peek(host.session)
+    assert gateway.service._runtime is not None
+    session = gateway.service._runtime.sessions.peek(host.session)
     assert session is not None
     await eventually(lambda: not session.busy)
     await sweep(gateway)
@@ -124,8 +124,8 @@ async def test_a_session_that_waits_for_a_result_is_not_idle(
     session = None
     async with bounded():
         await hold.begun.wait()
-        assert gateway.service._house is not None
-        session = gateway.service._house.sessions.peek(other.session)
+        assert gateway.service._runtime is not None
+        session = gateway.service._runtime.sessions.peek(other.session)
         assert session is not None
         await eventually(lambda: session.busy)
         clock.advance(timedelta(minutes=59))

@@ -34,7 +34,7 @@ async def gateway(server: ScriptedServer) -> AsyncIterator[WholeGateway]:
 
 
 async def left_alone(gateway: WholeGateway, hold: Hold, **meta: Any) -> None:
-    """A host of the initialize era that called `report`, and whose connection is gone."""
+    """A host of the legacy era that called `report`, and whose connection is gone."""
     host = await gateway.greeted()
     lost = asyncio.create_task(host.call("report", YEAR, **meta))
     async with bounded():
@@ -86,11 +86,11 @@ async def test_the_key_of_another_call_that_runs_is_refused(
     hold.release(DONE)
 
 
-async def test_who_joins_a_call_of_the_stateless_era_has_its_answer_when_the_first_one_leaves(
+async def test_who_joins_a_call_of_the_modern_era_has_its_answer_when_the_first_one_leaves(
     server: ScriptedServer, hold: Hold
 ) -> None:
     async with running(configuration({"reports": server.url}, tasks=JOINS)) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
         params = {"name": "report", "arguments": YEAR}
         async with host.asking("tools/call", params) as first, host.asking("tools/call", params) as second:
             await _joined(gateway, "retry")
@@ -104,7 +104,7 @@ async def test_when_the_last_one_leaves_the_call_is_cancelled_and_a_retry_runs_a
     server: ScriptedServer, hold: Hold
 ) -> None:
     async with running(configuration({"reports": server.url}, tasks=JOINS)) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
         params = {"name": "report", "arguments": YEAR}
         async with host.asking("tools/call", params) as first, host.asking("tools/call", params) as second:
             await _joined(gateway, "retry")
@@ -182,7 +182,7 @@ async def test_what_a_server_says_after_the_first_host_left_harms_nobody(
     server: ScriptedServer, tool: TalkingTool, capabilities: dict[str, Any]
 ) -> None:
     async with running(configuration({"reports": server.url}, tasks=JOINS)) as gateway:
-        host = gateway.stateless(capabilities=capabilities)
+        host = gateway.modern(capabilities=capabilities)
         params, meta = {"name": "report", "arguments": YEAR}, {"progressToken": "p"}
         async with (
             host.asking("tools/call", params, meta=meta) as first,

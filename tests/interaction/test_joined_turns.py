@@ -30,7 +30,7 @@ async def test_who_joins_a_call_that_waits_takes_no_place_and_keeps_it_waiting_w
     server: ScriptedServer, slow: OneByOne, era: str
 ) -> None:
     async with narrowly(server, tasks=joins("sync")) as gateway:
-        host: Any = gateway.stateless(tasks=False) if era == "2026-07-28" else await gateway.greeted(era)
+        host: Any = gateway.modern(tasks=False) if era == "2026-07-28" else await gateway.greeted(era)
         running = asyncio.create_task(host.call("report", {"n": 0}))
         await slow.comes(1)
         first = asyncio.create_task(host.ask("tools/call", {"name": "report", "arguments": {"n": 1}}, id="f"))
@@ -58,7 +58,7 @@ async def test_all_who_wait_for_a_call_hear_that_it_does_not_come_to_its_turn(
     server: ScriptedServer, slow: OneByOne, capabilities: dict[str, Any]
 ) -> None:
     async with narrowly(server, wait="200ms", tasks=joins("sync")) as gateway:
-        host = gateway.stateless(tasks=False, capabilities=capabilities)
+        host = gateway.modern(tasks=False, capabilities=capabilities)
         running = asyncio.create_task(host.call("report", {"n": 0}))
         await slow.comes(1)
         calls = [asyncio.create_task(host.call("report", {"n": 1})) for _ in range(2)]
@@ -75,7 +75,7 @@ async def test_one_that_could_become_a_task_is_refused_and_counted_so_where_its_
     server: ScriptedServer, slow: OneByOne
 ) -> None:
     async with narrowly(server, wait="50ms", tasks=joins("auto", inline_grace="1h")) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
         running = asyncio.create_task(host.call("report", {"n": 0}))
         await slow.comes(1)
         await refused_in_queue(host.call("report", {"n": 1}))
@@ -90,7 +90,7 @@ async def test_a_joined_call_that_became_a_task_while_it_waited_fails_unsent_whe
     server: ScriptedServer, slow: OneByOne
 ) -> None:
     async with narrowly(server, wait="300ms", tasks=joins("auto", inline_grace="20ms")) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
         running = await host.start("report", {"n": 0})
         first, second = await asyncio.gather(host.start("report", {"n": 1}), host.start("report", {"n": 1}))
         assert first["taskId"] == second["taskId"]
@@ -107,10 +107,10 @@ async def test_a_host_without_tasks_is_refused_the_call_whose_key_is_that_of_a_t
 ) -> None:
     tasks = {"upgrade": [{"tool": "*", "mode": "always"}]}
     async with narrowly(server, tasks=tasks) as gateway:
-        task = await gateway.stateless().start("report", meta={KEY: "k"})
+        task = await gateway.modern().start("report", meta={KEY: "k"})
         await slow.comes(1)
-        answer = await gateway.stateless(tasks=False).call("report", meta={KEY: "k"})
+        answer = await gateway.modern(tasks=False).call("report", meta={KEY: "k"})
         assert refused(answer, 400, -32021)["data"] == NEEDED
         slow.let_all_go()
-        await gateway.stateless().until(task["taskId"], "completed")
+        await gateway.modern().until(task["taskId"], "completed")
         await eventually(lambda: len(slow.arrived) == 1)

@@ -11,7 +11,7 @@ from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.queueing import DONE, OneByOne, narrowly
 from interaction.repeating import ERAS, KEY, YEAR, calls, completed, new_host, upgrade
-from taskgate.wiring.assembly import Surroundings
+from taskgate.wiring.build import Environment
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def slow(server: ScriptedServer) -> OneByOne:
 async def failed(gateway: WholeGateway, task: str) -> dict[str, Any]:
     """The error that a task failed with."""
     async with bounded():
-        found: dict[str, Any] = (await gateway.stateless().until(task, "failed"))["error"]
+        found: dict[str, Any] = (await gateway.modern().until(task, "failed"))["error"]
     return found
 
 
@@ -62,10 +62,10 @@ async def test_a_plain_call_with_it_runs(server: ScriptedServer, slow: OneByOne)
         assert len(calls(server)) == 2
 
 
-async def test_so_does_one_of_the_stateless_era_without_tasks(server: ScriptedServer, slow: OneByOne) -> None:
+async def test_so_does_one_of_the_modern_era_without_tasks(server: ScriptedServer, slow: OneByOne) -> None:
     async with narrowly(server, wait="50ms", tasks=upgrade()) as gateway:
         await unsent(gateway, "stateless", slow)
-        answer = await gateway.stateless(tasks=False).call("report", YEAR, meta={KEY: "k"})
+        answer = await gateway.modern(tasks=False).call("report", YEAR, meta={KEY: "k"})
         assert answer.result["content"] == DONE["content"]
         assert len(calls(server)) == 2
 
@@ -79,7 +79,7 @@ async def test_an_open_circuit_tells_when_to_come_back_and_then_the_same_key_run
     section = {"path": "/reports/mcp", "url": server.url, "retries": {"attempts": 1}, "circuit_breaker": breaker}
     config = configuration({}, upstreams={"reports": section}, tasks=upgrade())
     clock = ManualClock()
-    async with running(config, Surroundings(clock=clock)) as gateway:
+    async with running(config, Environment(clock=clock)) as gateway:
         host = await new_host(gateway, era)
         sent = await host.start("l")
         assert (await failed(gateway, sent))["data"]["dispatched"] is True

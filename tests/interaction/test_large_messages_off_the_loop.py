@@ -15,10 +15,10 @@ import pytest
 from aiohttp import web
 
 from helpers.event_streams import head_of
+from helpers.modern_server import ModernServer, Rounds
 from helpers.native_tasks import TaskTool
 from helpers.scripted_tasks import ScriptedTasks
 from helpers.scripted_upstream import Hold, ScriptedServer, Turn, asks, elsewhere, raw, result, stream
-from helpers.stateless_server import Rounds, StatelessServer
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.bridging import FORM, bridge, modern
@@ -125,8 +125,8 @@ async def with_more_beside(gateway: WholeGateway) -> object:
     return (await (await gateway.greeted()).call("echo", MANY, _meta={"x": 1})).result
 
 
-async def stateless(gateway: WholeGateway) -> object:
-    return (await gateway.stateless().call("echo", MANY)).result
+async def in_modern_era(gateway: WholeGateway) -> object:
+    return (await gateway.modern().call("echo", MANY)).result
 
 
 async def batch(gateway: WholeGateway) -> object:
@@ -138,7 +138,7 @@ async def batch(gateway: WholeGateway) -> object:
         return next(each["result"] for each in await response.json())
 
 
-@pytest.mark.parametrize("ask", [plain, as_task, under_a_key, twice_under_a_key, stateless, batch])
+@pytest.mark.parametrize("ask", [plain, as_task, under_a_key, twice_under_a_key, in_modern_era, batch])
 async def test_large_arguments_are_read_by_no_turn_of_the_loop(
     server: ScriptedServer, gateway: WholeGateway, readings: Readings, ask: Ask
 ) -> None:
@@ -148,9 +148,9 @@ async def test_large_arguments_are_read_by_no_turn_of_the_loop(
     assert read_aside(readings)
 
 
-@pytest.mark.parametrize("ask", [plain, with_more_beside, as_task, stateless])
-async def test_nor_are_those_for_a_stateless_server(
-    modern: StatelessServer, bridge: WholeGateway, readings: Readings, ask: Ask
+@pytest.mark.parametrize("ask", [plain, with_more_beside, as_task, in_modern_era])
+async def test_nor_are_those_for_a_modern_server(
+    modern: ModernServer, bridge: WholeGateway, readings: Readings, ask: Ask
 ) -> None:
     modern.script["echo"] = result({"content": []})
     assert await ask(bridge)
@@ -180,11 +180,11 @@ async def test_a_large_answer_is_read_by_no_turn_of_the_loop(
 
 
 @pytest.mark.parametrize("reply", [result(DONE), stream(DONE)], ids=["document", "event"])
-async def test_nor_is_that_of_a_stateless_server(
-    modern: StatelessServer, bridge: WholeGateway, readings: Readings, reply: Any
+async def test_nor_is_that_of_a_modern_server(
+    modern: ModernServer, bridge: WholeGateway, readings: Readings, reply: Any
 ) -> None:
     modern.script["echo"] = reply
-    answer = (await bridge.stateless().call("echo")).result
+    answer = (await bridge.modern().call("echo")).result
     assert answer["structuredContent"] == MANY
     assert read_aside(readings)
 
@@ -202,7 +202,7 @@ async def test_nor_is_what_came_of_a_task_of_the_server(
     assert read_aside(readings)
 
 
-async def test_nor_what_came_of_one_of_a_stateless_server(
+async def test_nor_what_came_of_one_of_a_modern_server(
     native_modern: WholeGateway, report: TaskTool, readings: Readings
 ) -> None:
     host = await native_modern.greeted()
@@ -223,8 +223,8 @@ async def test_nor_what_a_server_says_beside_an_error_status(
     assert read_aside(readings)
 
 
-async def test_nor_an_error_of_a_stateless_server_that_names_no_request(
-    modern: StatelessServer, bridge: WholeGateway, readings: Readings
+async def test_nor_an_error_of_a_modern_server_that_names_no_request(
+    modern: ModernServer, bridge: WholeGateway, readings: Readings
 ) -> None:
     said = {"jsonrpc": "2.0", "id": None, "error": {"code": -32603, "message": "no", "data": MANY}}
     modern.script["echo"] = raw(json.dumps(said).encode(), status=400)
@@ -233,20 +233,20 @@ async def test_nor_an_error_of_a_stateless_server_that_names_no_request(
 
 
 async def test_nor_what_it_says_on_a_stream_of_its_news(
-    modern: StatelessServer, bridge: WholeGateway, readings: Readings
+    modern: ModernServer, bridge: WholeGateway, readings: Readings
 ) -> None:
     modern.capabilities = {"tools": {"listChanged": True}}
     modern.methods["subscriptions/listen"] = stream(DONE)
-    async with bridge.stateless().listen(toolsListChanged=True):
+    async with bridge.modern().listen(toolsListChanged=True):
         await eventually(lambda: readings.by_others > LARGE)
     assert read_aside(readings)
 
 
 async def test_nor_is_a_large_request_that_is_sent_again_with_answers(
-    modern: StatelessServer, bridge: WholeGateway, readings: Readings
+    modern: ModernServer, bridge: WholeGateway, readings: Readings
 ) -> None:
     modern.script["echo"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "s"})
-    host = bridge.stateless(capabilities={"elicitation": {"form": {}}}, tasks=False)
+    host = bridge.modern(capabilities={"elicitation": {"form": {}}}, tasks=False)
     state = (await host.call("echo", MANY)).result["requestState"]
     await host.call("echo", MANY, params={"requestState": state, "inputResponses": {"a": ACCEPTED}})
     assert rounds.answers == [{"a": ACCEPTED}]
@@ -258,7 +258,7 @@ async def test_nor_is_one_whose_server_asks_in_the_middle_of_it(
     server: ScriptedServer, gateway: WholeGateway, readings: Readings
 ) -> None:
     server.script["echo"] = asks({"jsonrpc": "2.0", "id": "q-1", **FORM})
-    host = gateway.stateless(capabilities={"elicitation": {"form": {}}}, tasks=False)
+    host = gateway.modern(capabilities={"elicitation": {"form": {}}}, tasks=False)
     asked = (await host.call("echo", MANY)).result
     [key] = asked["inputRequests"]
     params = {"requestState": asked["requestState"], "inputResponses": {key: ACCEPTED}}
@@ -274,7 +274,7 @@ async def test_nor_is_a_large_error_that_is_written_anew(
         return web.json_response({"jsonrpc": "2.0", "id": turn.id, "error": said})
 
     server.methods["resources/read"] = missing
-    answer = await gateway.stateless().ask("resources/read", {"uri": "a://b"})
+    answer = await gateway.modern().ask("resources/read", {"uri": "a://b"})
     assert answer.code == -32602
     assert answer.error["data"]["many"] == MANY["many"]
     assert read_aside(readings)
@@ -329,11 +329,11 @@ async def test_a_large_notification_that_is_written_oddly_is_passed_over_as_any_
     assert read_aside(readings)
 
 
-async def test_nor_is_it_passed_on_by_a_stateless_server(
-    modern: StatelessServer, bridge: WholeGateway, readings: Readings
+async def test_nor_is_it_passed_on_by_a_modern_server(
+    modern: ModernServer, bridge: WholeGateway, readings: Readings
 ) -> None:
     modern.script["echo"] = stream({"content": []}, before=[ODD])
-    async with bounded(), bridge.stateless().asking("tools/call", {"name": "echo", "arguments": {}}) as said:
+    async with bounded(), bridge.modern().asking("tools/call", {"name": "echo", "arguments": {}}) as said:
         await said.answered()
     assert not said.of("notifications/message")
     assert read_aside(readings)

@@ -12,8 +12,8 @@ import pytest
 import helpers
 from helpers.event_server import EventServer
 from helpers.exchange_server import ExchangeServer
+from helpers.modern_schema import SERVER
 from helpers.scripted_upstream import Hold, Reply, ScriptedServer, breaks_off, error, status
-from helpers.stateless_schema import SERVER
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration, running
@@ -31,7 +31,7 @@ ASKS = {"legacy": "initialize", "modern": "server/discover"}
 async def refusal(gateway: WholeGateway, era: str, **more: Any) -> dict[str, Any]:
     """The error that a new host of that era is told instead of a welcome."""
     if era == "modern":
-        return (await gateway.stateless(**more).ask("server/discover")).error
+        return (await gateway.modern(**more).ask("server/discover")).error
     client = {"name": "host", "version": "1"}
     params = {"protocolVersion": "2025-11-25", "capabilities": more.get("capabilities", {}), "clientInfo": client}
     return (await gateway.host(token=more.get("token")).ask("initialize", params)).error
@@ -44,7 +44,7 @@ def is_unreachable(told: dict[str, Any]) -> bool:
 
 async def met_in_vain(gateway: WholeGateway, **more: Any) -> None:
     """A call that fails: the sessions of hosts without any of their own stand, and who is in them finds out so."""
-    assert "code" in (await gateway.stateless(**more).call("echo")).error
+    assert "code" in (await gateway.modern(**more).call("echo")).error
 
 
 @both_hosts
@@ -68,7 +68,7 @@ async def test_a_session_that_was_opened_without_its_server_works_once_that_is_b
         await server.stop()
         host = gateway.host()
         assert (await host.initialize())["_meta"][GATEWAY] == STALE
-        refused = [await host.call("echo"), await host.ask("tools/list"), await gateway.stateless().call("echo")]
+        refused = [await host.call("echo"), await host.ask("tools/list"), await gateway.modern().call("echo")]
         await server.come_back()
         listed, called = await host.ask("tools/list"), await host.call("echo", {"a": 1})
         as_task = await host.start("echo", {"a": 2})
@@ -114,7 +114,7 @@ async def test_what_a_server_said_to_others_is_not_told_to_a_host_that_declares_
 @both_servers
 async def test_hosts_of_both_eras_that_declare_the_same_share_what_it_said(upstream: str) -> None:
     async with server_of(upstream) as server, before(server) as gateway:
-        await gateway.stateless(tasks=False).call("echo")
+        await gateway.modern(tasks=False).call("echo")
         await server.stop()
         told = await gateway.host().initialize()
     assert (told["_meta"][GATEWAY], told["serverInfo"]) == (STALE, INFO)
@@ -158,7 +158,7 @@ async def test_a_session_that_stands_tells_of_no_outage_once_its_server_answers(
         await met_in_vain(gateway)
         known = await welcome(gateway, "modern")
         await server.come_back()
-        assert "structuredContent" in (await gateway.stateless().call("echo")).result
+        assert "structuredContent" in (await gateway.modern().call("echo")).result
         over = await welcome(gateway, "modern")
     assert [told["_meta"].pop(GATEWAY) for told in (first, unknown, known, over)] == [FRESH, FRESH, STALE, FRESH]
     assert first == unknown == known == over
@@ -179,7 +179,7 @@ async def test_a_server_that_is_left_alone_is_down() -> None:
     async with server_of("legacy") as server, before(server, circuit_breaker=breaker) as gateway:
         await gateway.greeted()
         await server.stop()
-        assert "code" in (await gateway.stateless().call("echo")).error
+        assert "code" in (await gateway.modern().call("echo")).error
         await server.come_back()
         told = await gateway.host().initialize()
     assert told["_meta"][GATEWAY] == STALE
@@ -228,7 +228,7 @@ async def told_by(gateway: WholeGateway, era: str, token: str) -> dict[str, Any]
     """What a new host of that era with that token is told."""
     if era == "legacy":
         return await gateway.host(token=token).initialize()
-    return await gateway.stateless(token=token).discover()
+    return await gateway.modern(token=token).discover()
 
 
 # --- over other transports
@@ -246,7 +246,7 @@ async def test_a_program_that_does_not_start_any_more_is_down(upstream: str, tmp
         first = await welcome(gateway, host)
         gate.rename(tmp_path / "away")
         # Only who needs the program finds out that it is gone.
-        await gateway.stateless().call("echo")
+        await gateway.modern().call("echo")
         again = await welcome(gateway, host)
         session = await gateway.greeted()
         assert "error" in json.loads((await session.call("echo")).text)

@@ -9,15 +9,15 @@ import pytest
 
 from helpers.manual_clock import ManualClock
 from helpers.mcp_host import McpHost
+from helpers.modern_host import ModernHost
 from helpers.scripted_upstream import Hold, ScriptedServer
-from helpers.stateless_host import StatelessHost
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.conftest import Told
 from taskgate.telemetry.audit import HttpRefused
-from taskgate.wiring.assembly import Surroundings
+from taskgate.wiring.build import Environment
 
 Opens = Callable[..., AbstractAsyncContextManager[WholeGateway]]
-Host = McpHost | StatelessHost
+Host = McpHost | ModernHost
 CALLS = {"name": "calls", "scope": "context", "rate": "20/m", "burst": 1, "methods": ["tools/call"]}
 LISTS = {"name": "lists", "scope": "context", "rate": "20/m", "burst": 1, "methods": ["tools/list"]}
 RATE = {"origin": "gateway", "reason": "rate", "policy": "calls", "retryAfterMs": 3000}
@@ -36,7 +36,7 @@ def opens(server: ScriptedServer, clock: ManualClock) -> Opens:
     @asynccontextmanager
     async def opened(*rates: dict[str, Any], tasks: Any = None, **limits: Any) -> Any:
         sections = {"limits": {"rate": list(rates), **limits}, **({"tasks": tasks} if tasks else {})}
-        async with running(configuration({"reports": server.url}, **sections), Surroundings(clock=clock)) as gateway:
+        async with running(configuration({"reports": server.url}, **sections), Environment(clock=clock)) as gateway:
             yield gateway
 
     return opened
@@ -44,7 +44,7 @@ def opens(server: ScriptedServer, clock: ManualClock) -> Opens:
 
 async def come(gateway: WholeGateway, era: str) -> Host:
     """A host of that era that may ask."""
-    return gateway.stateless() if era == "stateless" else await gateway.greeted()
+    return gateway.modern() if era == "stateless" else await gateway.greeted()
 
 
 # --- as a status -----------------------------------------------------------------------------------------------------

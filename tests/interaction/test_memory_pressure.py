@@ -9,7 +9,7 @@ from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from taskgate.admission.memory_pressure import MemoryPressure
-from taskgate.wiring.assembly import Surroundings
+from taskgate.wiring.build import Environment
 
 
 class Memory:
@@ -39,7 +39,7 @@ async def server() -> AsyncIterator[ScriptedServer]:
 @pytest.fixture
 async def gateway(server: ScriptedServer, memory: Memory, tmp_path: Path) -> AsyncIterator[WholeGateway]:
     config = configuration({"reports": server.url}, folder=tmp_path)
-    async with running(config, Surroundings(pressure=memory.pressure), data_directory=tmp_path) as gateway:
+    async with running(config, Environment(pressure=memory.pressure), data_directory=tmp_path) as gateway:
         yield gateway
 
 
@@ -69,6 +69,6 @@ async def test_hosts_of_the_other_era_are_told_the_same(
     gateway: WholeGateway, server: ScriptedServer, memory: Memory
 ) -> None:
     await memory.at(800, 1)
-    answer = await gateway.stateless().ask("tools/call", {"name": "echo", "arguments": {}})
+    answer = await gateway.modern().ask("tools/call", {"name": "echo", "arguments": {}})
     assert (answer.status, answer.code, answer.error["data"]["reason"]) == (200, 503, "overload")
     assert server.heard("tools/call") == []

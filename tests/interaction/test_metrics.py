@@ -17,7 +17,7 @@ from interaction.repeating import OfSession, upgrade
 from requirements import covers
 from taskgate.explain.series import series_bound
 from taskgate.protocol.vocabulary import METHODS_OF_HOSTS
-from taskgate.wiring.assembly import Surroundings
+from taskgate.wiring.build import Environment
 
 METRICS = {"max_tools": 3, "tool_histograms": True}
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28", "2031-01-01", "")
@@ -111,7 +111,7 @@ async def test_callers_are_counted_and_so_are_those_at_a_cap(server: ScriptedSer
     server.script["report"] = hold = Hold()
     limits = {"rate": [], "concurrency": {"tasks_per_context": 1}}
     config = guarded({"reports": server.url}, issuer, limits=limits, tasks=upgrade())
-    async with running(config, Surroundings(clock=clock)) as gateway:
+    async with running(config, Environment(clock=clock)) as gateway:
         ann, bob = [
             OfSession(await gateway.greeted(token=issuer.token(gateway.url(), subject=who))) for who in ("ann", "bob")
         ]

@@ -1,4 +1,4 @@
-"""A server of the stateless era that makes tasks of calls itself: hosts that know none have their calls answered.
+"""A server of the modern era that makes tasks of calls itself: hosts that know none have their calls answered.
 
 Its tasks are followed for them, and they hear of none.
 """
@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from helpers.modern_schema import CAPABILITIES, TASKS
+from helpers.modern_server import ModernServer, Rounds
 from helpers.native_tasks import NativeTasks, TaskTool
 from helpers.scripted_upstream import Turn
-from helpers.stateless_schema import CAPABILITIES, TASKS
-from helpers.stateless_server import Rounds, StatelessServer
 from helpers.whole_gateway import WholeGateway
 from interaction.bridging import DONE, FORM, modern
 from interaction.native_modern import ASKABLE, gateway, natives, report
@@ -23,8 +23,8 @@ __all__ = ["gateway", "modern", "natives", "report"]
 
 @covers("M-NEG-8", "B-CONV-5")
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-06-18", "2025-11-25"])
-async def test_a_host_of_the_initialize_era_has_its_call_answered(
-    modern: StatelessServer, gateway: WholeGateway, report: TaskTool, revision: str
+async def test_a_host_of_the_legacy_era_has_its_call_answered(
+    modern: ModernServer, gateway: WholeGateway, report: TaskTool, revision: str
 ) -> None:
     host = await gateway.greeted(revision)
     calling = asyncio.create_task(host.call("report"))
@@ -44,7 +44,7 @@ async def test_a_host_of_the_initialize_era_has_its_call_answered(
 async def test_a_host_without_the_extension_has_its_call_answered_though_its_server_insists_on_tasks(
     gateway: WholeGateway, report: TaskTool
 ) -> None:
-    host = gateway.stateless(tasks=False)
+    host = gateway.modern(tasks=False)
     calling = asyncio.create_task(host.call("report"))
     (await report.made()).complete(DONE)
     answer = await calling
@@ -59,7 +59,7 @@ async def test_what_the_task_says_of_itself_is_progress_of_the_call(
 ) -> None:
     meta = {"progressToken": "p"}
     if era == "stateless":
-        host = gateway.stateless(tasks=False)
+        host = gateway.modern(tasks=False)
         calling = asyncio.create_task(host.call("report", meta=meta))
     else:
         calling = asyncio.create_task((await gateway.greeted()).call("report", _meta=meta))
@@ -76,7 +76,7 @@ async def test_what_the_task_says_of_itself_is_progress_of_the_call(
 @covers("B-CONV-8")
 @pytest.mark.parametrize("era", ["initialize", "stateless"])
 async def test_an_error_of_the_task_is_the_error_of_the_call(gateway: WholeGateway, report: TaskTool, era: str) -> None:
-    host = gateway.stateless(tasks=False) if era == "stateless" else await gateway.greeted()
+    host = gateway.modern(tasks=False) if era == "stateless" else await gateway.greeted()
     calling = asyncio.create_task(host.call("report"))
     (await report.made()).fail(-32001, "no such year", data={"year": 1})
     assert (await calling).error == {"code": -32001, "message": "no such year", "data": {"year": 1}}
@@ -86,7 +86,7 @@ async def test_an_error_of_the_task_is_the_error_of_the_call(gateway: WholeGatew
 async def test_a_server_that_lost_its_task_has_failed_the_call(
     gateway: WholeGateway, report: TaskTool, natives: NativeTasks, era: str
 ) -> None:
-    host = gateway.stateless(tasks=False) if era == "stateless" else await gateway.greeted()
+    host = gateway.modern(tasks=False) if era == "stateless" else await gateway.greeted()
     calling = asyncio.create_task(host.call("report"))
     await report.made()
     natives.forget()
@@ -114,7 +114,7 @@ async def test_what_the_task_asks_is_asked_on_the_stream_of_the_call(gateway: Wh
 async def test_what_the_task_asks_a_host_without_the_extension_is_a_round_of_a_held_call(
     gateway: WholeGateway, report: TaskTool
 ) -> None:
-    host = gateway.stateless(tasks=False, capabilities=ASKABLE)
+    host = gateway.modern(tasks=False, capabilities=ASKABLE)
     calling = asyncio.create_task(host.call("report"))
     task = await report.made()
     task.ask(secret=FORM)
@@ -132,7 +132,7 @@ async def test_what_the_task_asks_a_host_without_the_extension_is_a_round_of_a_h
 
 @covers("M-CREATE-4")
 async def test_a_round_that_the_server_asks_before_it_makes_a_task_is_the_hosts_as_it_is(
-    modern: StatelessServer, gateway: WholeGateway, report: TaskTool
+    modern: ModernServer, gateway: WholeGateway, report: TaskTool
 ) -> None:
     asks = Rounds({"inputRequests": {"its own key": FORM}, "requestState": "its own state"})
 
@@ -140,7 +140,7 @@ async def test_a_round_that_the_server_asks_before_it_makes_a_task_is_the_hosts_
         return await (report if "inputResponses" in turn.message["params"] else asks)(turn)
 
     modern.script["report"] = first_asks
-    host = gateway.stateless(tasks=False, capabilities=ASKABLE)
+    host = gateway.modern(tasks=False, capabilities=ASKABLE)
     asked = (await host.call("report")).result
     assert list(asked["inputRequests"]) == ["its own key"]
     params = {"inputResponses": {"its own key": ACCEPTED}, "requestState": asked["requestState"]}
@@ -151,8 +151,8 @@ async def test_a_round_that_the_server_asks_before_it_makes_a_task_is_the_hosts_
 
 
 @covers("H-MOD-9", "H-MOD-10")
-async def test_a_stateless_host_that_leaves_cancels_the_servers_task(gateway: WholeGateway, report: TaskTool) -> None:
-    async with gateway.stateless(tasks=False).asking("tools/call", {"name": "report", "arguments": {}}) as asked:
+async def test_a_modern_host_that_leaves_cancels_the_servers_task(gateway: WholeGateway, report: TaskTool) -> None:
+    async with gateway.modern(tasks=False).asking("tools/call", {"name": "report", "arguments": {}}) as asked:
         task = await report.made()
         await asked.leave()
         await task.cancelled()
@@ -169,10 +169,10 @@ async def test_a_host_that_cancels_its_call_cancels_the_servers_task(gateway: Wh
 @covers("H-MOD-9", "H-MOD-10", "L-CANCEL-4")
 @pytest.mark.parametrize("era", ["initialize", "stateless"])
 async def test_a_call_that_is_given_up_before_its_host_could_know_of_a_task_has_that_cancelled_as_well(
-    modern: StatelessServer, gateway: WholeGateway, report: TaskTool, era: str
+    modern: ModernServer, gateway: WholeGateway, report: TaskTool, era: str
 ) -> None:
     report.handles.clear()
-    host = gateway.stateless(tasks=False) if era == "stateless" else await gateway.greeted()
+    host = gateway.modern(tasks=False) if era == "stateless" else await gateway.greeted()
     async with host.asking("tools/call", {"name": "report", "arguments": {}}, id="mine") as asked:
         task = await report.made()
         if era == "stateless":

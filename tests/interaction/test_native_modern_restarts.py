@@ -1,4 +1,4 @@
-"""Tasks that a server of the stateless era runs as its own, when the gateway that followed them has ended.
+"""Tasks that a server of the modern era runs as its own, when the gateway that followed them has ended.
 
 The next one goes on where they are: no call is made twice, nobody is asked twice, and no answer is lost.
 """
@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from helpers.modern_host import ModernHost
+from helpers.modern_server import ModernServer
 from helpers.native_tasks import NativeTasks, TaskTool
 from helpers.scripted_upstream import status
-from helpers.stateless_host import StatelessHost
-from helpers.stateless_server import StatelessServer
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway
 from interaction.bridging import ALWAYS, DONE, FORM, before, modern
@@ -44,7 +44,7 @@ async def kept(gateway: WholeGateway, task: str) -> None:
             await asyncio.sleep(0.005)
 
 
-async def asked(host: StatelessHost, task: str, count: int = 1) -> dict[str, Any]:
+async def asked(host: ModernHost, task: str, count: int = 1) -> dict[str, Any]:
     """What a task waits for, once that is so much."""
     async with bounded():
         while len(found := (await host.until(task, "input_required"))["inputRequests"]) < count:
@@ -52,16 +52,16 @@ async def asked(host: StatelessHost, task: str, count: int = 1) -> dict[str, Any
     return dict(found)
 
 
-def unheard(modern: StatelessServer, method: str) -> bool:
+def unheard(modern: ModernServer, method: str) -> bool:
     return modern.heard(method) == []
 
 
 @covers("R-RES-8")
 @pytest.mark.parametrize("era", ["initialize", "stateless"])
-async def test_a_task_goes_on_where_it_is(modern: StatelessServer, report: TaskTool, tmp_path: Path, era: str) -> None:
+async def test_a_task_goes_on_where_it_is(modern: ModernServer, report: TaskTool, tmp_path: Path, era: str) -> None:
     host: Any
     async with before(modern, **sections(tmp_path)) as gateway:
-        host = gateway.stateless() if era == "stateless" else await gateway.greeted()
+        host = gateway.modern() if era == "stateless" else await gateway.greeted()
         made = (await host.start("report"))["taskId"]
         task = await report.made()
         await kept(gateway, made)
@@ -71,7 +71,7 @@ async def test_a_task_goes_on_where_it_is(modern: StatelessServer, report: TaskT
         task.say("half of it", updated="2026-08-01T09:00:01.000Z")
         task.complete(DONE)
         if era == "stateless":
-            done = (await gateway.stateless().until(made, "completed"))["result"]
+            done = (await gateway.modern().until(made, "completed"))["result"]
         else:
             done = (await returned(gateway, host).ask("tasks/result", {"taskId": made})).result
         assert done["content"] == DONE["content"]
@@ -81,10 +81,10 @@ async def test_a_task_goes_on_where_it_is(modern: StatelessServer, report: TaskT
 
 @covers("R-RES-8", "M-UPD-4")
 async def test_what_was_asked_before_is_answered_after_and_asked_once(
-    modern: StatelessServer, report: TaskTool, tmp_path: Path
+    modern: ModernServer, report: TaskTool, tmp_path: Path
 ) -> None:
     async with before(modern, **sections(tmp_path)) as gateway:
-        host = gateway.stateless(capabilities=ASKABLE)
+        host = gateway.modern(capabilities=ASKABLE)
         made = (await host.start("report"))["taskId"]
         task = await report.made()
         task.ask(secret=FORM, other=FORM)
@@ -97,7 +97,7 @@ async def test_what_was_asked_before_is_answered_after_and_asked_once(
             while len(await asked(host, made)) > 1:
                 await asyncio.sleep(0.005)
     async with before(modern, **sections(tmp_path)) as gateway:
-        host = gateway.stateless(capabilities=ASKABLE)
+        host = gateway.modern(capabilities=ASKABLE)
         assert await asked(host, made) == {second: was[second]}
         await task.looked(2)
         assert await asked(host, made) == {second: was[second]}
@@ -112,10 +112,10 @@ async def test_what_was_asked_before_is_answered_after_and_asked_once(
 
 
 async def test_an_answer_that_had_not_arrived_arrives_after(
-    modern: StatelessServer, report: TaskTool, tmp_path: Path
+    modern: ModernServer, report: TaskTool, tmp_path: Path
 ) -> None:
     async with before(modern, **sections(tmp_path)) as gateway:
-        host = gateway.stateless(capabilities=ASKABLE)
+        host = gateway.modern(capabilities=ASKABLE)
         made = (await host.start("report"))["taskId"]
         task = await report.made()
         task.ask(secret=FORM)
@@ -128,15 +128,15 @@ async def test_an_answer_that_had_not_arrived_arrives_after(
     async with before(modern, **sections(tmp_path)) as gateway:
         assert await task.brought() == {"secret": ACCEPTED}
         task.complete(DONE)
-        await gateway.stateless().until(made, "completed")
+        await gateway.modern().until(made, "completed")
     assert task.updates == [{"secret": ACCEPTED}]
 
 
 async def test_a_question_that_was_withdrawn_meanwhile_is_withdrawn_from_the_host(
-    modern: StatelessServer, report: TaskTool, tmp_path: Path
+    modern: ModernServer, report: TaskTool, tmp_path: Path
 ) -> None:
     async with before(modern, **sections(tmp_path)) as gateway:
-        host = gateway.stateless(capabilities=ASKABLE)
+        host = gateway.modern(capabilities=ASKABLE)
         made = (await host.start("report"))["taskId"]
         task = await report.made()
         task.ask(secret=FORM)
@@ -144,7 +144,7 @@ async def test_a_question_that_was_withdrawn_meanwhile_is_withdrawn_from_the_hos
         await kept(gateway, made)
     task.work()
     async with before(modern, **sections(tmp_path)) as gateway:
-        host = gateway.stateless(capabilities=ASKABLE)
+        host = gateway.modern(capabilities=ASKABLE)
         assert "inputRequests" not in await host.until(made, "working")
         task.complete(DONE)
         await host.until(made, "completed")
@@ -152,23 +152,23 @@ async def test_a_question_that_was_withdrawn_meanwhile_is_withdrawn_from_the_hos
 
 
 async def test_a_task_that_its_server_lost_meanwhile_is_a_call_whose_end_nobody_knows(
-    modern: StatelessServer, natives: NativeTasks, report: TaskTool, tmp_path: Path
+    modern: ModernServer, natives: NativeTasks, report: TaskTool, tmp_path: Path
 ) -> None:
     async with before(modern, **sections(tmp_path)) as gateway:
-        made = (await gateway.stateless().start("report"))["taskId"]
+        made = (await gateway.modern().start("report"))["taskId"]
         await kept(gateway, made)
     natives.forget()
     async with before(modern, **sections(tmp_path)) as gateway:
-        found = await gateway.stateless().until(made, "failed")
+        found = await gateway.modern().until(made, "failed")
     assert found["error"]["data"] == LOST
     assert len(modern.heard("tools/call")) == 1
 
 
 async def test_a_task_that_was_cancelled_before_is_not_gone_on_with(
-    modern: StatelessServer, report: TaskTool, tmp_path: Path
+    modern: ModernServer, report: TaskTool, tmp_path: Path
 ) -> None:
     async with before(modern, **sections(tmp_path)) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
         made = (await host.start("report"))["taskId"]
         task = await report.made()
         await task.looked()
@@ -176,13 +176,11 @@ async def test_a_task_that_was_cancelled_before_is_not_gone_on_with(
         await task.cancelled()
     looked = task.looks
     async with before(modern, **sections(tmp_path)) as gateway:
-        await gateway.stateless().until(made, "cancelled")
+        await gateway.modern().until(made, "cancelled")
     assert task.looks == looked
 
 
-async def test_a_plain_call_is_given_up_with_its_task(
-    modern: StatelessServer, report: TaskTool, tmp_path: Path
-) -> None:
+async def test_a_plain_call_is_given_up_with_its_task(modern: ModernServer, report: TaskTool, tmp_path: Path) -> None:
     """Nobody could be told what it comes to."""
     async with before(modern, **sections(tmp_path)) as gateway:
         calling = asyncio.create_task((await capable(gateway)).call("report"))
@@ -194,10 +192,10 @@ async def test_a_plain_call_is_given_up_with_its_task(
 
 
 async def test_a_server_that_is_back_later_than_the_gateway_is_waited_for(
-    modern: StatelessServer, report: TaskTool, tmp_path: Path
+    modern: ModernServer, report: TaskTool, tmp_path: Path
 ) -> None:
     async with before(modern, **sections(tmp_path)) as gateway:
-        made = (await gateway.stateless().start("report"))["taskId"]
+        made = (await gateway.modern().start("report"))["taskId"]
         task = await report.made()
         await kept(gateway, made)
     methods = dict(modern.methods)
@@ -208,4 +206,4 @@ async def test_a_server_that_is_back_later_than_the_gateway_is_waited_for(
         modern.methods.clear()
         modern.methods |= methods
         task.complete(DONE)
-        await gateway.stateless().until(made, "completed")
+        await gateway.modern().until(made, "completed")

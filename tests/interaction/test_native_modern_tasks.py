@@ -1,4 +1,4 @@
-"""A server of the stateless era that makes tasks of calls itself: hosts that know tasks have the gateway's own.
+"""A server of the modern era that makes tasks of calls itself: hosts that know tasks have the gateway's own.
 
 Those say, ask and come to what the server's do, of which no host hears.
 """
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from helpers.modern_server import ModernServer
 from helpers.native_tasks import NativeTasks, TaskTool
-from helpers.stateless_server import StatelessServer
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway
 from interaction.bridging import DONE, FORM, SAMPLE, before, modern
@@ -24,7 +24,7 @@ __all__ = ["gateway", "modern", "natives", "promoting", "report"]
 async def test_a_task_of_the_gateway_has_what_the_servers_says_asks_and_comes_to(
     promoting: WholeGateway, report: TaskTool
 ) -> None:
-    host = promoting.stateless(capabilities=ASKABLE)
+    host = promoting.modern(capabilities=ASKABLE)
     made = await host.start("report")
     task = await report.made()
     task.say("half of it")
@@ -72,10 +72,10 @@ async def test_a_task_of_a_host_of_2025_11_25_has_them_too(gateway: WholeGateway
 
 @covers("M-CREATE-1", "M-MRTR-8")
 async def test_a_call_whose_server_made_a_task_of_it_becomes_one_of_the_gateway_when_its_grace_is_over(
-    modern: StatelessServer, report: TaskTool
+    modern: ModernServer, report: TaskTool
 ) -> None:
     async with before(modern, tasks={"inline_grace": "100ms", **OFTEN}) as gateway:
-        host = gateway.stateless(capabilities=ASKABLE)
+        host = gateway.modern(capabilities=ASKABLE)
         made = await host.start("report")
         (task,) = report.tasks
         task.ask(secret=FORM)
@@ -91,7 +91,7 @@ async def test_a_call_whose_server_made_a_task_of_it_becomes_one_of_the_gateway_
 @pytest.mark.parametrize("era", ["initialize", "stateless"])
 async def test_a_cancelled_task_cancels_the_servers(promoting: WholeGateway, report: TaskTool, era: str) -> None:
     if era == "stateless":
-        host = promoting.stateless()
+        host = promoting.modern()
         made = await host.start("report")
         task = await report.made()
         await host.cancel(made["taskId"])
@@ -110,7 +110,7 @@ async def test_a_task_that_is_cancelled_in_the_moment_in_which_its_server_makes_
     promoting: WholeGateway, report: TaskTool, era: str
 ) -> None:
     report.handles.clear()
-    host = promoting.stateless() if era == "stateless" else await promoting.greeted()
+    host = promoting.modern() if era == "stateless" else await promoting.greeted()
     made = await host.start("report")
     task = await report.made()
     await host.ask("tasks/cancel", {"taskId": made["taskId"]})
@@ -121,7 +121,7 @@ async def test_a_task_that_is_cancelled_in_the_moment_in_which_its_server_makes_
 
 @covers("M-GET-3", "L-STAT-3", "T-1")
 async def test_a_tools_own_error_is_what_it_is_in_either_era(promoting: WholeGateway, report: TaskTool) -> None:
-    host, legacy = promoting.stateless(), await promoting.greeted()
+    host, legacy = promoting.modern(), await promoting.greeted()
     made = await host.start("report")
     (await report.made()).complete({"content": [{"type": "text", "text": "no paper"}], "isError": True})
     assert (await host.until(made["taskId"], "completed"))["result"]["isError"] is True
@@ -134,7 +134,7 @@ async def test_a_tools_own_error_is_what_it_is_in_either_era(promoting: WholeGat
 async def test_a_task_whose_server_lost_its_own_has_failed(
     promoting: WholeGateway, report: TaskTool, natives: NativeTasks
 ) -> None:
-    host = promoting.stateless()
+    host = promoting.modern()
     made = await host.start("report")
     await report.made()
     natives.forget()
@@ -148,7 +148,7 @@ async def test_a_task_whose_server_lost_its_own_has_failed(
 async def test_a_task_that_was_done_there_and_shows_no_result_has_failed(
     promoting: WholeGateway, report: TaskTool, payload: dict[str, Any]
 ) -> None:
-    host = promoting.stateless()
+    host = promoting.modern()
     made = await host.start("report")
     task = await report.made()
     task.status, task.payload = "completed", payload
@@ -162,7 +162,7 @@ async def test_a_server_may_name_its_tasks_as_it_likes(
     promoting: WholeGateway, report: TaskTool, natives: NativeTasks, id_: str
 ) -> None:
     natives.names = [id_]
-    host = promoting.stateless()
+    host = promoting.modern()
     made = await host.start("report")
     (await report.made()).complete(DONE)
     await host.until(made["taskId"], "completed")
@@ -172,7 +172,7 @@ async def test_a_task_in_a_state_that_there_is_not_has_failed_and_is_ended_there
     promoting: WholeGateway, report: TaskTool
 ) -> None:
     report.status = "paused"
-    host = promoting.stateless()
+    host = promoting.modern()
     made = await host.start("report")
     assert "in no state that there is" in (await host.until(made["taskId"], "failed"))["statusMessage"]
     await (await report.made()).cancelled()

@@ -40,7 +40,7 @@ async def test_hosts_see_the_gateways_tasks_or_none_and_never_that_the_server_ha
     rules = {"upgrade": [{"tool": "*", "mode": mode}]}
     async with running(configuration({"reports": server.url}, tasks=rules)) as gateway:
         welcome = await gateway.host().initialize()
-        found = await gateway.stateless().discover()
+        found = await gateway.modern().discover()
     ours = {"cancel": {}, "requests": {"tools": {"call": {}}}}
     assert welcome["capabilities"].get("tasks") == (None if mode == "sync" else ours)
     assert "tasks" not in found["capabilities"]
@@ -78,8 +78,8 @@ async def test_what_the_servers_task_says_of_itself_reaches_who_wants_progress(
     assert notes[0]["progress"] < notes[1]["progress"]
 
 
-async def test_a_stateless_host_without_tasks_waits_for_the_result(gateway: WholeGateway, tasks: ScriptedTasks) -> None:
-    host = gateway.stateless(tasks=False)
+async def test_a_modern_host_without_tasks_waits_for_the_result(gateway: WholeGateway, tasks: ScriptedTasks) -> None:
+    host = gateway.modern(tasks=False)
     async with host.asking("tools/call", {"name": "research", "arguments": {}}) as asked:
         task = await tasks.made()
         task.completes(DONE)
@@ -179,10 +179,10 @@ async def test_a_call_that_is_given_up_and_that_its_server_makes_no_task_of_is_c
 
 
 @covers("H-MOD-9")
-async def test_a_stateless_host_that_leaves_has_the_servers_task_cancelled(
+async def test_a_modern_host_that_leaves_has_the_servers_task_cancelled(
     gateway: WholeGateway, tasks: ScriptedTasks
 ) -> None:
-    host = gateway.stateless(tasks=False)
+    host = gateway.modern(tasks=False)
     async with host.asking("tools/call", {"name": "research", "arguments": {}}):
         task = await tasks.made()
         await eventually(lambda: task.looked)

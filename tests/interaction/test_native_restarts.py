@@ -41,7 +41,7 @@ async def test_a_task_goes_on_where_it_is(
 ) -> None:
     host: Any
     async with running(sections(tmp_path, server)) as gateway:
-        host = gateway.stateless() if era == "stateless" else await gateway.greeted()
+        host = gateway.modern() if era == "stateless" else await gateway.greeted()
         made = (await host.start("research"))["taskId"]
         task = await tasks.made()
         await eventually(lambda: task.looked)
@@ -51,7 +51,7 @@ async def test_a_task_goes_on_where_it_is(
         task.moves("working", "half of it")
         task.completes(DONE)
         if era == "stateless":
-            done = (await gateway.stateless().until(made, "completed"))["result"]
+            done = (await gateway.modern().until(made, "completed"))["result"]
         else:
             done = (await returned(gateway, host).ask("tasks/result", {"taskId": made})).result
         assert done["content"] == DONE["content"]

@@ -49,10 +49,10 @@ async def test_a_task_of_a_host_is_run_as_one_of_the_server_whose_id_nobody_sees
 
 
 @covers("M-CREATE-4", "M-GET-1")
-async def test_a_call_of_a_stateless_host_becomes_a_task_that_is_one_of_the_server(
+async def test_a_call_of_a_modern_host_becomes_a_task_that_is_one_of_the_server(
     always: WholeGateway, tasks: ScriptedTasks
 ) -> None:
-    host = always.stateless()
+    host = always.modern()
     created = await host.start("index")
     task = await tasks.made()
     task.moves("working", "Gathering")
@@ -70,7 +70,7 @@ async def test_a_call_becomes_a_task_of_ours_when_its_grace_is_over_and_stays_th
 ) -> None:
     rules = {"inline_grace": "50ms", "early_poll": {"reject_above": 1000}}
     async with running(configuration({"reports": server.url}, tasks=rules)) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
         created = await host.start(tool)
         task = await tasks.made()
         task.moves("working", "Gathering")
@@ -106,10 +106,10 @@ async def test_what_the_server_asks_for_its_task_is_asked_for_ours(
 
 
 @covers("M-GET-1", "M-UPD-1")
-async def test_what_the_server_asks_for_its_task_is_an_input_of_a_stateless_hosts(
+async def test_what_the_server_asks_for_its_task_is_an_input_of_a_modern_hosts(
     server: ScriptedServer, always: WholeGateway, tasks: ScriptedTasks
 ) -> None:
-    host = always.stateless(capabilities={"elicitation": {"form": {}}})
+    host = always.modern(capabilities={"elicitation": {"form": {}}})
     created = (await host.start("research"))["taskId"]
     task = await tasks.made()
     task.asks(ASKED)

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from helpers.exchange_server import ExchangeServer
+from helpers.modern_server import ModernServer
 from helpers.native_tasks import NativeTasks
 from helpers.scripted_tasks import ScriptedTasks
 from helpers.scripted_upstream import ScriptedServer
-from helpers.stateless_server import StatelessServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import running
@@ -39,7 +39,7 @@ async def test_a_task_of_the_server_waits_for_its_caller_whose_token_is_over(
     upstreams = {"reports": exchanging(server, endpoint)}
     async with running(guarded({}, issuer, upstreams=upstreams, tasks=ALWAYS)) as gateway:
         token = known(gateway, endpoint, issuer)
-        host: Any = gateway.stateless(token=token) if era == "stateless" else await gateway.greeted(token=token)
+        host: Any = gateway.modern(token=token) if era == "stateless" else await gateway.greeted(token=token)
         made = (await host.start("research"))["taskId"]
         task = await tasks.made()
         await eventually(lambda: task.looked)
@@ -56,14 +56,14 @@ async def test_a_task_of_the_server_waits_for_its_caller_whose_token_is_over(
 
 
 @covers("A-AUTH-3")
-async def test_so_does_one_of_a_server_of_the_stateless_era(endpoint: ExchangeServer, issuer: TokenIssuer) -> None:
+async def test_so_does_one_of_a_server_of_the_modern_era(endpoint: ExchangeServer, issuer: TokenIssuer) -> None:
     endpoint.lifetime = 0
-    async with StatelessServer() as server:
+    async with ModernServer() as server:
         report = NativeTasks(server).tool("report")
         server.tools = [{"name": "report", "inputSchema": {"type": "object"}}]
         upstreams = {"reports": exchanging(server, endpoint, protocol_version="auto")}
         async with running(guarded({}, issuer, upstreams=upstreams, tasks=ALWAYS)) as gateway:
-            host = gateway.stateless(token=known(gateway, endpoint, issuer))
+            host = gateway.modern(token=known(gateway, endpoint, issuer))
             made = (await host.start("report"))["taskId"]
             task = await report.made()
             await task.looked()

@@ -17,7 +17,7 @@ from interaction.questioning import DONE
 from interaction.repeating import ERAS, completed, new_host, upgrade
 from requirements import covers
 from taskgate.admission.polls import BURST
-from taskgate.wiring.assembly import Surroundings
+from taskgate.wiring.build import Environment
 
 EVEN = {"poll_interval": {"jitter": 0}}
 FIELD = {"initialize": "pollInterval", "stateless": "pollIntervalMs"}
@@ -45,7 +45,7 @@ def tasks(**more: Any) -> dict[str, Any]:
 async def gateway(server: ScriptedServer, clock: ManualClock) -> AsyncIterator[WholeGateway]:
     """A gateway that advises two seconds while its server has nothing to do."""
     config = configuration({"reports": server.url}, tasks=tasks())
-    async with running(config, Surroundings(clock=clock)) as gateway:
+    async with running(config, Environment(clock=clock)) as gateway:
         yield gateway
 
 
@@ -91,7 +91,7 @@ async def test_where_it_is_not_adaptive_every_answer_says_the_same(
 ) -> None:
     fixed = {"base": "3s", "adaptive": False}
     config = configuration({"reports": server.url}, tasks={**upgrade(), "poll_interval": fixed})
-    async with running(config, Surroundings(clock=clock)) as gateway:
+    async with running(config, Environment(clock=clock)) as gateway:
         host = await new_host(gateway, era)
         task = await host.start(None)
         clock.advance(timedelta(minutes=5))
@@ -105,12 +105,12 @@ async def test_under_load_every_answer_and_notification_about_a_task_advises_mor
     config = guarded({}, issuer, upstreams={"reports": busy}, tasks=tasks())
     async with running(config) as gateway:
         token = issuer.token(gateway.url())
-        session, stateless = await gateway.greeted(token=token), gateway.stateless(token=token)
+        session, modern = await gateway.greeted(token=token), gateway.modern(token=token)
         first = await session.start("report")
         assert 2000 <= first["pollInterval"] < 2300
         # Two run and one waits: one and a half times of what the server may have, twice of what it should.
-        second = await stateless.start("report")
-        third = await stateless.start("report")
+        second = await modern.start("report")
+        third = await modern.start("report")
         # What grows with the age is little, as long as nobody waits for minutes.
         assert 9183 <= third["pollIntervalMs"] < 9500
         told = (await session.task(first["taskId"]))["pollInterval"]
@@ -123,7 +123,7 @@ async def test_under_load_every_answer_and_notification_about_a_task_advises_mor
             second["taskId"]: second["pollIntervalMs"],
             third["taskId"]: third["pollIntervalMs"],
         }
-        async with stateless.listen(taskIds=[third["taskId"]]) as listening:
+        async with modern.listen(taskIds=[third["taskId"]]) as listening:
             seen = await listening.until("notifications/tasks")
             assert 9183 <= seen["params"]["pollIntervalMs"] < 9500
 
@@ -179,7 +179,7 @@ async def test_a_host_that_never_heeds_the_advice_is_refused_until_it_slows_down
     for _ in range(BURST):
         assert (await host.task(task))["status"] == "working"
     if era == "stateless":
-        refused = await gateway.stateless().ask("tasks/get", {"taskId": task})
+        refused = await gateway.modern().ask("tasks/get", {"taskId": task})
     else:
         refused = await (await gateway.greeted()).ask("tasks/get", {"taskId": task})
     assert (refused.status, refused.code) == (200, 429)
@@ -211,7 +211,7 @@ async def test_to_wait_for_a_result_or_to_cancel_is_no_poll(gateway: WholeGatewa
 async def test_a_host_that_asks_as_it_is_advised_is_never_early(
     gateway: WholeGateway, hold: Hold, clock: ManualClock
 ) -> None:
-    host = gateway.stateless()
+    host = gateway.modern()
     interval = (await host.start("report"))["pollIntervalMs"]
     task = (await host.start("report"))["taskId"]
     for _ in range(3 * BURST):

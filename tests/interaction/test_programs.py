@@ -37,7 +37,7 @@ async def host(gateway: WholeGateway) -> McpHost:
 
 @covers("U-STDIO-1")
 async def test_hosts_of_both_eras_call_its_tools(gateway: WholeGateway, host: McpHost) -> None:
-    for each in (host, gateway.stateless()):
+    for each in (host, gateway.modern()):
         assert {tool["name"] for tool in (await each.ask("tools/list")).result["tools"]} > {"echo", "who"}
         assert (await each.call("echo", {"a": "ä\n"})).result["structuredContent"] == {"a": "ä\n"}
         assert (await each.call("nothing")).code == -32602
@@ -46,11 +46,11 @@ async def test_hosts_of_both_eras_call_its_tools(gateway: WholeGateway, host: Mc
 async def test_a_call_of_it_is_a_task_for_hosts_of_both_eras(gateway: WholeGateway, host: McpHost) -> None:
     task = await host.start("echo", {"a": 1})
     assert (await host.ask("tasks/result", {"taskId": task["taskId"]})).result["structuredContent"] == {"a": 1}
-    stateless = gateway.stateless(capabilities=FORMS)
-    made = await stateless.start("ask")
-    (key,) = (await stateless.until(made["taskId"], "input_required"))["inputRequests"]
-    await stateless.update(made["taskId"], {key: ACCEPTED})
-    done = await stateless.until(made["taskId"], "completed")
+    modern = gateway.modern(capabilities=FORMS)
+    made = await modern.start("ask")
+    (key,) = (await modern.until(made["taskId"], "input_required"))["inputRequests"]
+    await modern.update(made["taskId"], {key: ACCEPTED})
+    done = await modern.until(made["taskId"], "completed")
     assert done["result"]["structuredContent"] == {"answered": ACCEPTED}
 
 
@@ -67,13 +67,17 @@ async def test_what_it_asks_while_one_call_runs_is_asked_for_that_call(gateway: 
 
 async def test_progress_of_it_reaches_the_host_and_the_task(gateway: WholeGateway, host: McpHost) -> None:
     answer = await host.call("steps", _meta={"progressToken": "p"})
-    told = [notice["params"] for notice in answer.notices if notice["method"] == "notifications/progress"]
+    told = [
+        on_notification["params"]
+        for on_notification in answer.notices
+        if on_notification["method"] == "notifications/progress"
+    ]
     assert [(each["progressToken"], each["progress"]) for each in told] == [("p", 1), ("p", 2), ("p", 3)]
     task = await host.start("steps")
     await host.ask("tasks/result", {"taskId": task["taskId"]})
-    stateless = gateway.stateless(tasks=False)
-    answer = await stateless.call("steps", meta={"progressToken": "q"})
-    assert [notice["params"]["progress"] for notice in answer.notices] == [1, 2, 3]
+    modern = gateway.modern(tasks=False)
+    answer = await modern.call("steps", meta={"progressToken": "q"})
+    assert [on_notification["params"]["progress"] for on_notification in answer.notices] == [1, 2, 3]
     assert answer.result["structuredContent"] == {"steps": 3}
 
 
@@ -105,8 +109,8 @@ async def test_two_callers_have_two_processes_and_one_caller_has_one(tmp_path: P
     async with running(guarded({}, issuer, upstreams={"reports": program()})) as gateway:
         tokens = {name: issuer.token(gateway.url(), subject=name) for name in ("alice", "bob")}
         alice, bob = [await gateway.greeted(token=token) for token in tokens.values()]
-        again, stateless = await gateway.greeted(token=tokens["alice"]), gateway.stateless(token=tokens["alice"])
-        pids = [(await who(each))["pid"] for each in (alice, again, stateless, bob)]
+        again, modern = await gateway.greeted(token=tokens["alice"]), gateway.modern(token=tokens["alice"])
+        pids = [(await who(each))["pid"] for each in (alice, again, modern, bob)]
         assert pids[0] == pids[1]
         assert pids[3] not in pids[:3]
 
@@ -160,10 +164,10 @@ async def test_a_task_whose_process_ends_has_failed_and_says_how(gateway: WholeG
     found = await status(host, task, "failed")
     assert found["statusMessage"] == ENDED
     assert (await host.ask("tasks/result", {"taskId": task})).error["data"]["dispatched"] is True
-    stateless = gateway.stateless()
-    made = await stateless.call("crash")
+    modern = gateway.modern()
+    made = await modern.call("crash")
     assert (made.code, made.error["message"]) == (-32603, ENDED)
-    assert (await stateless.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
+    assert (await modern.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
 
 
 @pytest.mark.parametrize("secret", ["v-treasure", "v\"-\\'for-\ttreasüre", "v'-for/\ntreasüre"])

@@ -16,9 +16,9 @@ from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, running
 from interaction.test_awkward_programs import AWKWARD
 from requirements import covers
-from taskgate.upstream.duplex.session import Session
+from taskgate.upstream.duplex.session import ChannelSession
 from taskgate.upstream.legacy.conversation import Conversation
-from taskgate.upstream.stdio.line import ProgramLine
+from taskgate.upstream.stdio.channel import ProgramChannel
 
 CALLERS = 5
 TOOLS = ("echo", "answers_and_exits", "killed", "echo", "exits")
@@ -34,7 +34,7 @@ def descriptors() -> int:
 def held() -> int:
     """What is in memory of programs, and of sessions with them."""
     gc.collect()
-    return sum(isinstance(each, ProgramLine | Session | Conversation) for each in gc.get_objects())
+    return sum(isinstance(each, ProgramChannel | ChannelSession | Conversation) for each in gc.get_objects())
 
 
 def zombies() -> list[str]:

@@ -45,7 +45,7 @@ async def test_a_program_that_was_changed_is_started_anew_for_new_sessions(
 async def test_the_process_of_a_program_that_was_changed_ends_once_nobody_uses_it(gateway: WholeGateway) -> None:
     host = await gateway.greeted()
     pid = (await who(host))["pid"]
-    mounting = gateway.service._house.mounting  # type: ignore[union-attr]
+    mounting = gateway.service._runtime.mounting  # type: ignore[union-attr]
     assert await reloaded(gateway, with_program("other")) == SUCCESS
     assert len(mounting._leaving) == 1
     assert await host.leave() == 200
@@ -57,13 +57,13 @@ async def test_the_process_of_a_program_that_was_changed_ends_once_nobody_uses_i
 async def test_a_call_that_runs_while_its_program_is_changed_completes_and_the_next_meets_the_change(
     gateway: WholeGateway,
 ) -> None:
-    host, stateless = await gateway.greeted(), gateway.stateless()
+    host, modern = await gateway.greeted(), gateway.modern()
     old = (await who(host))["pid"]
     waiting, task = asyncio.create_task(host.call("hold")), (await host.start("hold"))["taskId"]
     await eventually(lambda: gateway.service._servers()["reports"]["in_use"] == 2)
     await who(host)
     assert await reloaded(gateway, with_program(env={"A": "2"})) == SUCCESS
-    for next_ in (stateless, await gateway.greeted()):
+    for next_ in (modern, await gateway.greeted()):
         found = await who(next_)
         assert (found["environment"]["A"], found["pid"] == old) == ("2", False)
     assert (await host.call("release")).result["structuredContent"] == {"released": 2}

@@ -14,7 +14,7 @@ from interaction.programs import program, who, with_program
 from interaction.test_awkward_programs import GREETING, awkward, text_of
 from interaction.test_programs_of_processes import is_there
 from requirements import covers
-from taskgate.upstream.stdio import line, room
+from taskgate.upstream.stdio import channel, room
 from taskgate.upstream.stdio.nurse import Nurse
 from taskgate.upstream.stdio.nursing import Child, Order
 
@@ -22,8 +22,8 @@ from taskgate.upstream.stdio.nursing import Child, Order
 @pytest.fixture(autouse=True)
 def _ended_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs that do not end by themselves are not waited for."""
-    monkeypatch.setattr(line, "SOFT", 0.1)
-    monkeypatch.setattr(line, "HARD", 0.1)
+    monkeypatch.setattr(channel, "SOFT", 0.1)
+    monkeypatch.setattr(channel, "HARD", 0.1)
 
 
 ENDS = ("answers_and_leaves_a_child", "answers_and_closes_output", "answers_and_closes_input")
@@ -83,14 +83,14 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_soon")
-@pytest.mark.parametrize("stateless", [False, True], ids=["in sessions", "stateless"])
-async def test_callers_who_take_each_others_place_lose_no_call(tmp_path: Path, *, stateless: bool) -> None:
+@pytest.mark.parametrize("modern", [False, True], ids=["in sessions", "stateless"])
+async def test_callers_who_take_each_others_place_lose_no_call(tmp_path: Path, *, modern: bool) -> None:
     issuer = TokenIssuer(tmp_path)
     config = guarded({}, issuer, upstreams={"reports": program(processes=1, protocol_version="auto")})
     async with running(config) as gateway:
         tokens = [issuer.token(gateway.url(), subject=name) for name in ("alice", "bob", "carol")]
         hosts: list[Any] = [
-            gateway.stateless(token=token) if stateless else await gateway.greeted(token=token) for token in tokens
+            gateway.modern(token=token) if modern else await gateway.greeted(token=token) for token in tokens
         ]
         pids = [(await who(host))["pid"] for _ in range(2) for host in hosts]
         assert len(set(pids)) == 6

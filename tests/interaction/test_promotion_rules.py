@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from helpers.mcp_host import McpHost
+from helpers.modern_host import ModernHost
 from helpers.scripted_upstream import Hold, ScriptedServer, error
-from helpers.stateless_host import StatelessHost
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration, running
@@ -21,7 +21,7 @@ from taskgate.domain.record import OwnerKey, TaskRecord
 from taskgate.stores.base import Store
 from taskgate.stores.open import open_store
 from taskgate.telemetry.audit import WouldPromote
-from taskgate.wiring.assembly import Surroundings
+from taskgate.wiring.build import Environment
 
 NEVER = {"inline_grace": "1h"}
 both_eras = pytest.mark.parametrize("era", ["initialize", "stateless"])
@@ -32,9 +32,9 @@ def ruled(server: ScriptedServer, *upgrade: dict[str, Any], **tasks: Any) -> Any
     return configuration({"reports": server.url}, tasks={"upgrade": list(upgrade), **tasks})
 
 
-async def come(gateway: WholeGateway, era: str, token: str | None = None) -> McpHost | StatelessHost:
+async def come(gateway: WholeGateway, era: str, token: str | None = None) -> McpHost | ModernHost:
     """A host of that era that may ask."""
-    return gateway.stateless(token=token) if era == "stateless" else await gateway.greeted(token=token)
+    return gateway.modern(token=token) if era == "stateless" else await gateway.greeted(token=token)
 
 
 def lifetime(task: dict[str, Any]) -> int:
@@ -83,9 +83,9 @@ async def test_a_task_is_made_where_the_server_hints_at_what_the_rule_asks_for(h
         host = await gateway.greeted()
         assert (await host.start("echo"))["status"] == "working"
         assert [(await host.call(tool, task={})).code for tool in ("report", "broken")] == [-32601] * 2
-        stateless = gateway.stateless()
-        assert (await stateless.start("echo"))["resultType"] == "task"
-        assert (await stateless.call("report")).result["resultType"] == "complete"
+        modern = gateway.modern()
+        assert (await modern.start("echo"))["resultType"] == "task"
+        assert (await modern.call("report")).result["resultType"] == "complete"
 
 
 async def test_a_tool_that_must_be_a_task_by_its_hints_is_one_from_the_first_call_on(hinting: ScriptedServer) -> None:
@@ -93,7 +93,7 @@ async def test_a_tool_that_must_be_a_task_by_its_hints_is_one_from_the_first_cal
     async with running(ruled(hinting, rule)) as gateway:
         assert (await (await gateway.greeted()).call("report")).code == -32601
     async with running(ruled(hinting, rule)) as gateway:
-        refused = await gateway.stateless(tasks=False).call("report")
+        refused = await gateway.modern(tasks=False).call("report")
         assert refused.code == -32021
     assert hinting.heard("tools/call") == []
 
@@ -126,7 +126,7 @@ async def test_a_rule_in_shadow_makes_no_task_and_tells_that_it_would(
 
 async def test_a_rule_in_shadow_would_make_no_task_for_a_host_without_them(server: ScriptedServer, told: Told) -> None:
     async with running(ruled(server, {"tool": "*", "mode": "always", "shadow": True})) as gateway:
-        await gateway.stateless(tasks=False).call("echo")
+        await gateway.modern(tasks=False).call("echo")
         await (await gateway.greeted("2025-06-18")).call("echo")
     assert told.of(WouldPromote) == []
 
@@ -150,9 +150,9 @@ async def test_a_rule_bounds_the_time_to_live_of_its_tools_and_no_others(
         assert (await host.start("report"))["ttl"] == 3_600_000
 
 
-async def test_a_host_of_the_stateless_era_is_told_the_time_to_live_of_the_rule(server: ScriptedServer) -> None:
+async def test_a_host_of_the_modern_era_is_told_the_time_to_live_of_the_rule(server: ScriptedServer) -> None:
     async with running(ruled(server, {"tool": "echo", "mode": "always", "ttl": "20m"})) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
         task = await host.start("echo")
         assert task["ttlMs"] == (await host.get(task["taskId"]))["ttlMs"] == 1_200_000
 
@@ -184,7 +184,7 @@ async def test_a_record_has_the_deadline_and_the_reruns_of_its_rule(
 ) -> None:
     rule = {"tool": "echo", "mode": "always", "deadline": "5m", "on_lost": "rerun"}
     config = ruled(server, rule, {"tool": "*", "mode": "always"})
-    async with running(config, Surroundings(store=store)) as gateway:
+    async with running(config, Environment(store=store)) as gateway:
         host = await come(gateway, era)
         bound, plain = await kept(store, await host.start("echo")), await kept(store, await host.start("report"))
     assert (bound.deadline, bound.reruns) == (timedelta(minutes=5), 1)
@@ -197,8 +197,8 @@ async def test_a_call_that_becomes_a_task_on_its_way_has_the_terms_of_its_rule(
     server.script["report"] = hold = Hold()
     rule = {"tool": "report", "mode": "auto", "inline_grace": "0s", "deadline": "5m", "on_lost": "rerun", "ttl": "20m"}
     config = ruled(server, rule, {"tool": "*", "mode": "auto"}, **NEVER)
-    async with running(config, Surroundings(store=store)) as gateway:
-        host = gateway.stateless()
+    async with running(config, Environment(store=store)) as gateway:
+        host = gateway.modern()
         task = await host.start("report")
         record = await kept(store, task)
         hold.release(DONE)
@@ -213,7 +213,7 @@ async def test_each_rule_has_a_grace_of_its_own(server: ScriptedServer) -> None:
         server, {"tool": "report", "mode": "auto", "inline_grace": "0s"}, {"tool": "*", "mode": "auto"}, **NEVER
     )
     async with running(config) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
         assert (await host.start("report"))["resultType"] == "task"
         waiting = asyncio.create_task(host.call("echo"))
         async with bounded():

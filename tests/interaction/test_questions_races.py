@@ -156,9 +156,9 @@ async def test_a_stream_is_asked_only_where_its_host_may_answer(
             assert reply == (CANCELLED if denied == "tasks/result" else ACCEPTED)
             assert len(get.of(ELICIT)) == (0 if denied == "tasks/result" else 1)
             await tool.finish(DONE)
-            assert gateway.service._house is not None
+            assert gateway.service._runtime is not None
             async with bounded():
-                await gateway.service._house.runner.idle()
+                await gateway.service._runtime.runner.idle()
 
 
 @pytest.fixture

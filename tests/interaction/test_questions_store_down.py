@@ -20,7 +20,7 @@ from taskgate.domain.record import OwnerKey
 from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle import changes, news
 from taskgate.stores.open import open_store
-from taskgate.wiring.assembly import Surroundings
+from taskgate.wiring.build import Environment
 
 ANYBODY = OwnerKey("anonymous", "reports")
 STATUS = "notifications/tasks/status"
@@ -63,7 +63,7 @@ async def gateway(server: ScriptedServer, store: Damaged) -> AsyncIterator[Whole
     config = configuration({"reports": server.url})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(news, "RETRY", 0.02)
-        async with running(config, Surroundings(store=store)) as gateway:
+        async with running(config, Environment(store=store)) as gateway:
             yield gateway
             store.failing, store.unreadable = set(), set()
 
@@ -156,7 +156,7 @@ async def test_a_question_that_was_given_up_before_it_could_be_written_is_asked_
 ) -> None:
     monkeypatch.setattr(changes, "RETRY_MOST", 0.02)
     rules = {"input_required": {"max_wait": "200ms", "max_outstanding": 1}}
-    around = Surroundings(store=store)
+    around = Environment(store=store)
     async with running(configuration({"reports": server.url}, tasks=rules), around) as gateway:
         host = await capable(gateway)
         task = (await host.start("report"))["taskId"]

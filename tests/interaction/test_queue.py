@@ -30,7 +30,7 @@ REJECTED = {"disposition": "rejected"}
 async def guest(gateway: WholeGateway, era: str, **more: Any) -> Any:
     """A host of that era, which does not get tasks unless it asks for them."""
     if era == "2026-07-28":
-        return gateway.stateless(tasks=False, **more)
+        return gateway.modern(tasks=False, **more)
     return await gateway.greeted(era, **more)
 
 
@@ -108,7 +108,7 @@ async def test_a_refused_call_is_counted_under_its_tool_where_the_list_was_read(
 ) -> None:
     async with narrowly(server, size=0, tasks=ALWAYS) as gateway:
         # The gateway reads the list to make a task.
-        host = gateway.stateless() if era == ERAS[1] else await guest(gateway, era)
+        host = gateway.modern() if era == ERAS[1] else await guest(gateway, era)
         await host.start("report")
         await slow.comes(1)
         host = await guest(gateway, era) if era == ERAS[1] else host
@@ -180,7 +180,7 @@ async def test_a_call_that_its_host_cancels_or_leaves_while_it_waits_has_left_th
 
 
 @covers("H-LEG-10")
-async def test_a_host_of_the_initialize_era_that_leaves_later_does_not_stop_its_call(
+async def test_a_host_of_the_legacy_era_that_leaves_later_does_not_stop_its_call(
     server: ScriptedServer, slow: OneByOne
 ) -> None:
     async with narrowly(server) as gateway:
@@ -201,11 +201,11 @@ async def test_a_host_of_the_initialize_era_that_leaves_later_does_not_stop_its_
 
 @covers("H-MOD-9")
 @pytest.mark.parametrize("capabilities", [{}, {"elicitation": {}}], ids=["plain", "may be held"])
-async def test_a_stateless_host_that_leaves_while_it_waits_has_left_the_queue(
+async def test_a_modern_host_that_leaves_while_it_waits_has_left_the_queue(
     server: ScriptedServer, slow: OneByOne, capabilities: dict[str, Any]
 ) -> None:
     async with narrowly(server) as gateway:
-        host = gateway.stateless(tasks=False, capabilities=capabilities)
+        host = gateway.modern(tasks=False, capabilities=capabilities)
         (first,) = begin(host.call("report"))
         await slow.comes(1)
         async with host.asking("tools/call", {"name": "report", "arguments": {}}) as asked:

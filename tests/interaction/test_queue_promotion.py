@@ -1,4 +1,4 @@
-"""Calls of the stateless era that wait for their turn at a server with one slot, and may become tasks meanwhile."""
+"""Calls of the modern era that wait for their turn at a server with one slot, and may become tasks meanwhile."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ async def test_a_queued_call_whose_grace_is_over_becomes_a_task_that_keeps_its_p
     server: ScriptedServer, slow: OneByOne
 ) -> None:
     async with narrowly(server, tasks={"inline_grace": "50ms"}) as gateway:
-        patient, host = gateway.stateless(tasks=False), gateway.stateless()
+        patient, host = gateway.modern(tasks=False), gateway.modern()
         first, behind = begin(patient.call("report", {"n": 0}), patient.call("report", {"n": 9}))
         await slow.comes(1)
         await queued(gateway, 1)
@@ -32,7 +32,7 @@ async def test_a_queued_call_that_has_its_turn_within_the_grace_is_answered_with
     server: ScriptedServer, slow: OneByOne
 ) -> None:
     async with narrowly(server, tasks={"inline_grace": "1h"}) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
         calls = begin(host.call("report"), host.call("report"))
         await slow.comes(1)
         await queued(gateway, 1)
@@ -49,7 +49,7 @@ async def test_a_queued_call_that_may_not_become_a_task_goes_on_to_wait_in_its_p
     """R-RES-6: its host did not ask for a task, so a cap on tasks refuses nothing."""
     limits = {"rate": [], "concurrency": {"tasks_per_context": 1}}
     async with narrowly(server, tasks={"inline_grace": "20ms"}, limits=limits) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
         first = await host.start("report", {"n": 0})
         (second,) = begin(host.call("report", {"n": 1}))
         await queued(gateway, 1)
@@ -66,7 +66,7 @@ async def test_a_host_that_leaves_while_its_queued_call_could_become_a_task_leav
     server: ScriptedServer, slow: OneByOne
 ) -> None:
     async with narrowly(server, tasks={"inline_grace": "1h"}) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
         (first,) = begin(host.call("report"))
         await slow.comes(1)
         async with host.asking("tools/call", {"name": "report", "arguments": {}}) as asked:

@@ -26,7 +26,7 @@ from taskgate.clock import SystemEntropy
 from taskgate.config.models import GatewayConfig
 from taskgate.upstream.settings import UpstreamSettings
 from taskgate.upstream.stdio.nurse import Nurse
-from taskgate.wiring.assembly import Surroundings, upstream_maker
+from taskgate.wiring.build import Environment, upstream_maker
 
 STEPS = 120
 WIDEST = 4
@@ -105,7 +105,7 @@ class Crowd:
     # --- what happens
 
     async def step(self) -> None:
-        mostly = (self.plain, self.task, self.stateless, self.give_up, self.cancel)
+        mostly = (self.plain, self.task, self.modern, self.give_up, self.cancel)
         reloads = [self.reload] * (1 if len(self.servers) == 1 else 4)
         await self.chance.choice((*mostly, *mostly, self.short, self.part, *reloads))()
         await self.dawdle(40)
@@ -133,8 +133,8 @@ class Crowd:
     async def short(self) -> None:
         await self.task(ttl=1)
 
-    async def stateless(self) -> None:
-        host = self.gateway.stateless()
+    async def modern(self) -> None:
+        host = self.gateway.modern()
 
         async def start() -> None:
             found = (await host.call("report", self.next())).result
@@ -178,7 +178,7 @@ async def history(servers: Sequence[ScriptedServer], folder: Path | None, seed: 
         watched[settings.url].append(Watched(upstream_maker(Nurse(), SystemEntropy())(settings, *made_of)))
         return watched[settings.url][-1]
 
-    async with running(configured(servers[0], 2, folder=folder), Surroundings(make_upstream=watch)) as gateway:
+    async with running(configured(servers[0], 2, folder=folder), Environment(make_upstream=watch)) as gateway:
         crowd = Crowd(gateway, servers, folder, random.Random(seed))
         all_turns = {bulkhead(gateway)}
         steps = 0
@@ -200,7 +200,7 @@ async def history(servers: Sequence[ScriptedServer], folder: Path | None, seed: 
         await eventually(lambda: {(turns.in_use, turns.queued) for turns in all_turns} == {(0, 0)})
         assert all(each.running == 0 for each in chain(*watched.values()))
         assert set(crowd.seen.values()) <= {1}, "no call is sent twice"
-        assert not gateway.service._house.runner._runs  # type: ignore[union-attr]
+        assert not gateway.service._runtime.runner._runs  # type: ignore[union-attr]
     assert not set().union(*(server.live for server in servers)), "every session with a server has ended"
 
 
@@ -208,7 +208,7 @@ async def all_ends(gateway: WholeGateway, crowd: Crowd) -> None:
     async with bounded(10):
         while crowd.tasks:
             await asyncio.wait(tuple(crowd.tasks))
-        await gateway.service._house.runner.idle()  # type: ignore[union-attr]
+        await gateway.service._runtime.runner.idle()  # type: ignore[union-attr]
 
 
 async def drained(gateway: WholeGateway, crowd: Crowd) -> None:

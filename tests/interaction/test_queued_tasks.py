@@ -17,13 +17,13 @@ from taskgate.admission import bulkhead as turns
 from taskgate.clock import SystemClock, SystemEntropy
 from taskgate.domain.record import Lease, OwnerKey, TaskRecord
 from taskgate.stores.open import SqliteOptions, open_store
-from taskgate.wiring.assembly import Surroundings
+from taskgate.wiring.build import Environment
 
 ALWAYS: dict[str, Any] = {"upgrade": [{"tool": "*", "mode": "always"}]}
 
 
 async def says(host: Any, task: str, told: str) -> None:
-    """Wait until a task of a stateless host says that."""
+    """Wait until a task of a modern host says that."""
     async with bounded():
         while (await host.get(task)).get("statusMessage") != told:
             await asyncio.sleep(0.005)
@@ -34,7 +34,7 @@ async def test_a_queued_task_works_and_tells_its_place_until_its_call_leaves(
 ) -> None:
     monkeypatch.setattr(turns, "MOVED_EVERY", 0.01)
     async with narrowly(server, tasks=ALWAYS) as gateway:
-        legacy, host = await gateway.greeted(), gateway.stateless()
+        legacy, host = await gateway.greeted(), gateway.modern()
         first = await legacy.start("report")
         assert "statusMessage" not in first
         await slow.comes(1)
@@ -190,7 +190,7 @@ async def test_after_a_fall_queued_tasks_run_in_their_turn_however_many_there_ar
     await leave_behind(tmp_path, *records)
     config = configuration({}, upstreams=narrow(server, size=2), folder=tmp_path)
     async with running(config) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
         await slow.comes(1)
         await queued(gateway, 5)
         slow.let_all_go()
@@ -209,7 +209,7 @@ async def test_after_a_fall_what_may_have_run_runs_again_only_where_its_rule_say
     slow.let_all_go()
     config = configuration({"reports": server.url}, folder=tmp_path)
     async with running(config) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
         assert (await host.until(again.id, "completed"))["result"]["content"] == DONE["content"]
         assert (await host.until(lost.id, "failed"))["error"]["data"]["reason"] == "call_lost"
         assert await gateway.count("taskgate_task_recoveries_total", outcome="retried") == 1
@@ -221,7 +221,7 @@ async def test_a_rule_that_reruns_what_was_lost_is_kept_with_the_task_and_counts
 ) -> None:
     rules = {"upgrade": [{"tool": "report", "mode": "always", "on_lost": "rerun"}]}
     store = await open_store("memory", None)
-    async with running(configuration({"reports": server.url}, tasks=rules), Surroundings(store=store)) as gateway:
+    async with running(configuration({"reports": server.url}, tasks=rules), Environment(store=store)) as gateway:
         host = await gateway.greeted()
         task = await host.start("report")
         await slow.comes(1)
@@ -234,5 +234,5 @@ async def test_a_rule_that_reruns_what_was_lost_is_kept_with_the_task_and_counts
         slow.let_all_go()
         await eventually(lambda: len(slow.arrived) == 1)
     async with running(configuration({"reports": server.url}, folder=tmp_path)) as gateway:
-        await gateway.stateless().until(record.id, "completed")
+        await gateway.modern().until(record.id, "completed")
     assert len(slow.arrived) == 2

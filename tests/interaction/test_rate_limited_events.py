@@ -29,7 +29,7 @@ async def test_an_address_that_asks_too_often_gets_a_plain_429(
     opens_guarded: Opens, issuer: TokenIssuer, server: ScriptedServer, told: Told
 ) -> None:
     async with opens_guarded(IP) as gateway:
-        host = gateway.stateless(token=issuer.token(gateway.url()))
+        host = gateway.modern(token=issuer.token(gateway.url()))
         for _ in range(3):
             assert (await host.discover())["supportedVersions"]
         answer = await host.ask("server/discover")
@@ -55,7 +55,7 @@ async def test_tokens_that_are_not_accepted_close_the_door_to_their_address_for_
     opens_guarded: Opens, issuer: TokenIssuer, clock: ManualClock
 ) -> None:
     async with opens_guarded(FAILURES) as gateway:
-        good, bad = gateway.stateless(token=issuer.token(gateway.url())), gateway.stateless(token="nonsense")
+        good, bad = gateway.modern(token=issuer.token(gateway.url())), gateway.modern(token="nonsense")
         assert [(await bad.ask("server/discover")).status for _ in range(3)] == [401, 401, 429]
         answer = await good.ask("server/discover")
         assert (answer.status, answer.headers["Retry-After"]) == (429, "60")
@@ -69,7 +69,7 @@ async def test_a_token_that_was_found_good_before_passes_though_others_of_its_ad
 ) -> None:
     """Behind a proxy that is not trusted all hosts have one address: one with bad tokens must not lock out the rest."""
     async with opens_guarded(FAILURES, {**IP, "burst": 30}) as gateway:
-        good, bad = gateway.stateless(token=issuer.token(gateway.url())), gateway.stateless(token="nonsense")
+        good, bad = gateway.modern(token=issuer.token(gateway.url())), gateway.modern(token="nonsense")
         assert (await good.ask("server/discover")).status == 200
         assert [(await bad.ask("server/discover")).status for _ in range(25)] == [401, 401] + [429] * 23
         assert (await good.ask("server/discover")).status == 200
@@ -82,7 +82,7 @@ async def test_a_token_that_was_found_good_before_passes_though_others_of_its_ad
 
 async def test_who_comes_without_a_token_is_told_where_to_get_one_however_often(opens_guarded: Opens) -> None:
     async with opens_guarded(FAILURES) as gateway:
-        assert [(await gateway.stateless().ask("server/discover")).status for _ in range(9)] == [401] * 9
+        assert [(await gateway.modern().ask("server/discover")).status for _ in range(9)] == [401] * 9
 
 
 # --- tasks that are not there ----------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ async def test_who_asks_for_tasks_that_are_not_its_own_may_ask_for_none_for_a_wh
 async def test_who_listens_for_tasks_that_are_not_its_own_has_looked_for_them(opens: Opens) -> None:
     failures = {"name": "lookups", "scope": "context", "rate": "1/m", "burst": 2, "event": "lookup_failure"}
     async with opens(failures) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
         async with host.listen(taskIds=[TASK, "B" * 32]):
             pass
         wishes = {"notifications": {"taskIds": [TASK]}}

@@ -43,7 +43,7 @@ USUAL = (
 
 async def test_calls_polls_and_the_rest_are_budgets_of_their_own(opens: Opens, clock: ManualClock) -> None:
     async with opens(*USUAL) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
 
         async def refuses(method: str, params: dict[str, Any]) -> str | None:
             error = ((await host.ask(method, params)).message or {}).get("error", {})
@@ -101,12 +101,12 @@ async def test_a_shadow_refuses_nobody_and_is_counted(opens: Opens, told: Told, 
 
 async def test_without_rates_nobody_is_too_fast(opens: Opens) -> None:
     async with opens() as gateway:
-        assert all(await passes(gateway.stateless(), *["echo"] * 50))
+        assert all(await passes(gateway.modern(), *["echo"] * 50))
 
 
 async def test_many_at_once_get_no_more_than_there_is(opens: Opens, server: ScriptedServer) -> None:
     async with opens({**CALLS, "burst": 7}) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
         answers = await asyncio.gather(*(host.call("echo") for _ in range(40)))
         assert sum(not is_refused(answer) for answer in answers) == 7
         assert len(server.heard("tools/call")) == 7
@@ -130,9 +130,9 @@ async def test_a_notification_counts_under_its_method_and_is_refused_with_a_stat
     assert len(server.heard("notifications/roots/list_changed")) <= 1
 
 
-async def test_a_notification_of_the_stateless_era_counts_too(opens: Opens) -> None:
+async def test_a_notification_of_the_modern_era_counts_too(opens: Opens) -> None:
     async with opens({**CALLS, "methods": ["*"], "burst": 1}) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
         body = json.dumps({"jsonrpc": "2.0", "method": "notifications/progress"}).encode()
         answers = [await host.post(body, {"MCP-Protocol-Version": "2026-07-28"}) for _ in range(2)]
         assert [answer.status for answer in answers] == [202, 429]
@@ -154,9 +154,9 @@ async def test_what_a_host_began_it_may_always_end(opens: Opens, server: Scripte
         assert (await host.ask("ping")).code == 429
         notes = ("notifications/initialized", "notifications/cancelled")
         assert [(await host.tell(note, {"requestId": 1})).status for note in notes] == [202, 202]
-        stateless = gateway.stateless()
+        modern = gateway.modern()
         bodies = [json.dumps({"jsonrpc": "2.0", "method": note, "params": {"requestId": 1}}).encode() for note in notes]
-        answers = [await stateless.post(body, {"MCP-Protocol-Version": "2026-07-28"}) for body in bodies]
+        answers = [await modern.post(body, {"MCP-Protocol-Version": "2026-07-28"}) for body in bodies]
         assert [answer.status for answer in answers] == [202, 202]
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from helpers.manual_clock import ManualClock
+from helpers.modern_host import ModernHost
 from helpers.scripted_upstream import ScriptedServer
-from helpers.stateless_host import StatelessHost
 from helpers.token_issuer import TokenIssuer
 from helpers.whole_gateway import configuration, running
 from interaction.limiting import (
@@ -18,7 +18,7 @@ from interaction.limiting import (
     passes,
 )
 from requirements import covers
-from taskgate.wiring.assembly import Surroundings
+from taskgate.wiring.build import Environment
 
 # --- refused, and let in again ---------------------------------------------------------------------------------------
 
@@ -89,7 +89,7 @@ async def test_each_caller_has_a_budget_over_all_its_sessions(
 async def test_the_eras_of_one_caller_share_its_budget(opens_guarded: Opens, issuer: TokenIssuer) -> None:
     async with opens_guarded(CALLS) as gateway:
         token = issuer.token(gateway.url())
-        assert await passes(gateway.stateless(token=token), "echo", "echo") == [True, True]
+        assert await passes(gateway.modern(token=token), "echo", "echo") == [True, True]
         assert await passes(await gateway.greeted(token=token), "echo") == [False]
 
 
@@ -100,8 +100,8 @@ async def test_a_tenant_shares_a_budget_and_gold_has_a_larger_one(
     gold = {"match": {"tenant": "gold"}, "rate": {"tenants": "2/m"}}
     async with opens_guarded(tenants, tenants=True, overrides=[gold]) as gateway:
 
-        def member(name: str, tenant: str) -> StatelessHost:
-            return gateway.stateless(token=issuer.token(gateway.url(), subject=name, org=tenant))
+        def member(name: str, tenant: str) -> ModernHost:
+            return gateway.modern(token=issuer.token(gateway.url(), subject=name, org=tenant))
 
         silver = member("ann", "silver"), member("bob", "silver")
         assert [*await passes(silver[0], "echo"), *await passes(silver[1], "echo", "echo")] == [True, True, False]
@@ -115,8 +115,8 @@ async def test_an_override_may_be_for_a_claim(opens_guarded: Opens, issuer: Toke
     robots = {"match": {"claims": {"kind": ["robot", "cron"]}}, "rate": {"calls": "4/m"}}
     async with opens_guarded(CALLS, overrides=[robots]) as gateway:
 
-        def host(subject: str, **claims: Any) -> StatelessHost:
-            return gateway.stateless(token=issuer.token(gateway.url(), subject=subject, **claims))
+        def host(subject: str, **claims: Any) -> ModernHost:
+            return gateway.modern(token=issuer.token(gateway.url(), subject=subject, **claims))
 
         assert sum(await passes(host("ann"), *["echo"] * 9)) == 2
         assert sum(await passes(host("bob", kind=["person", "robot"]), *["echo"] * 9)) == 8
@@ -147,8 +147,8 @@ async def test_the_rates_that_come_with_it_let_twenty_calls_at_once_and_five_a_s
 ) -> None:
     config = configuration({"reports": server.url})
     config = config.model_copy(update={"limits": type(config.limits)()})
-    async with running(config, Surroundings(clock=clock)) as gateway:
-        host = gateway.stateless()
+    async with running(config, Environment(clock=clock)) as gateway:
+        host = gateway.modern()
         assert sum(await passes(host, *["echo"] * 30)) == 20
         clock.advance(timedelta(seconds=1))
         assert sum(await passes(host, *["echo"] * 30)) == 5

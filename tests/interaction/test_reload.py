@@ -20,7 +20,7 @@ from taskgate.wiring.reload import Reloaded
 
 
 async def test_rates_apply_from_the_next_request_on(server: ScriptedServer, gateway: WholeGateway) -> None:
-    hosts = (await gateway.greeted(), gateway.stateless())
+    hosts = (await gateway.greeted(), gateway.modern())
     rate = [{"name": "calls", "scope": "context", "methods": ["tools/call"], "rate": "1/h", "burst": 1}]
     assert await reloaded(gateway, configuration({"reports": server.url}, limits={"rate": rate})) == SUCCESS
     assert await echoed(hosts[0]) == "the first"
@@ -48,7 +48,7 @@ async def test_caps_apply_to_the_next_task_and_those_that_run_go_on(
 async def test_what_becomes_a_task_is_decided_by_the_newest_rules_and_hosts_are_told_so(
     server: ScriptedServer, gateway: WholeGateway
 ) -> None:
-    hosts = (await gateway.greeted(), gateway.stateless())
+    hosts = (await gateway.greeted(), gateway.modern())
     always = {"upgrade": [{"tool": "report", "mode": "always"}, {"tool": "*", "mode": "sync"}]}
     assert await reloaded(gateway, configuration({"reports": server.url}, tasks=always)) == SUCCESS
     tools = {tool["name"]: tool for tool in (await hosts[0].ask("tools/list")).result["tools"]}
@@ -99,7 +99,7 @@ async def test_more_turns_at_a_server_are_given_to_those_who_wait(
     )
     assert await reloaded(gateway, narrow) == SUCCESS
     host = await gateway.greeted()
-    mount = gateway.service._house.mounting.mounts.by_name["reports"]  # type: ignore[union-attr]
+    mount = gateway.service._runtime.mounting.mounts.by_name["reports"]  # type: ignore[union-attr]
     for _ in range(3):
         await host.start("report")
     await hold.begun.wait()
@@ -107,7 +107,7 @@ async def test_more_turns_at_a_server_are_given_to_those_who_wait(
     assert await reloaded(gateway, wide) == SUCCESS
     await eventually(lambda: len(hold.turns) == 2)
     assert len(server.heard("initialize")) == 1, "the server is the same, so its sessions are"
-    assert gateway.service._house.mounting.mounts.by_name["reports"] is mount  # type: ignore[union-attr]
+    assert gateway.service._runtime.mounting.mounts.by_name["reports"] is mount  # type: ignore[union-attr]
     hold.release(DONE)
 
 
@@ -206,7 +206,7 @@ async def test_a_key_file_that_cannot_be_used_leaves_everything_as_it_was(
 
 
 async def test_the_same_again_changes_nothing(server: ScriptedServer, gateway: WholeGateway, told: Told) -> None:
-    house = gateway.service._house
+    house = gateway.service._runtime
     assert house is not None
     mount, rules = house.mounting.mounts.by_name["reports"], house.live.now
     assert await reloaded(gateway, configuration({"reports": server.url})) == Reloaded(result="unchanged")

@@ -15,8 +15,8 @@ from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import configuration
 from taskgate.config import GatewayConfig, load
-from taskgate.wiring.app import NOT_NOW, Service, Source
-from taskgate.wiring.gatehouse import KEY_FILE
+from taskgate.wiring.app import NOT_NOW, ConfigSource, Service
+from taskgate.wiring.authentication import KEY_FILE
 from taskgate.wiring.reload import Reloaded
 
 SECRET = "a-secret-that-nobody-is-told"
@@ -34,7 +34,7 @@ class Filed:
         self.file = file
         file.write_text(json.dumps(written(config)))
         self.read: Callable[[], GatewayConfig] = lambda: load(file, {})
-        self.service = Service(self.read(), data_directory=directory, source=Source(read=self._read))
+        self.service = Service(self.read(), data_directory=directory, source=ConfigSource(read=self._read))
 
     def _read(self) -> GatewayConfig:
         return self.read()
@@ -167,7 +167,7 @@ async def test_files_of_no_use(tmp_path: Path, issuer: TokenIssuer, change: Call
             for key, value in keys.items():
                 bad[section][key] = {**bad[section].get(key, {}), **value}
         bad["upstreams"]["other"] = {"path": "/other", "url": "http://127.0.0.1:9/mcp", "health": None}
-        mounts = gateway.service._house.mounting.mounts  # type: ignore[union-attr]
+        mounts = gateway.service._runtime.mounting.mounts  # type: ignore[union-attr]
         found = await gateway.again(json.dumps(bad))
         assert found.result == "invalid"
         assert SECRET not in str(found)

@@ -15,13 +15,13 @@ from taskgate.config.models import GatewayConfig
 # --- servers -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_server_that_was_moved_is_found_by_new_sessions_and_stateless_requests_and_old_ones_go_on(
+async def test_a_server_that_was_moved_is_found_by_new_sessions_and_modern_requests_and_old_ones_go_on(
     server: ScriptedServer, other: ScriptedServer, gateway: WholeGateway
 ) -> None:
-    old, stateless = await gateway.greeted(), gateway.stateless()
-    assert await echoed(stateless) == "the first"
+    old, modern = await gateway.greeted(), gateway.modern()
+    assert await echoed(modern) == "the first"
     assert await reloaded(gateway, configuration({"reports": other.url})) == SUCCESS
-    assert [await echoed(host) for host in (old, stateless, await gateway.greeted())] == [
+    assert [await echoed(host) for host in (old, modern, await gateway.greeted())] == [
         "the first",
         "the other",
         "the other",
@@ -32,11 +32,11 @@ async def test_calls_over_a_server_that_was_moved_end_there_and_then_it_is_let_g
     server: ScriptedServer, other: ScriptedServer, gateway: WholeGateway
 ) -> None:
     hold = server.script["report"] = Hold()
-    old, stateless = await gateway.greeted(), gateway.stateless()
+    old, modern = await gateway.greeted(), gateway.modern()
     task = await old.start("report")
-    plain = asyncio.create_task(stateless.call("report"))
+    plain = asyncio.create_task(modern.call("report"))
     await eventually(lambda: len(hold.turns) == 2)
-    mounting = gateway.service._house.mounting  # type: ignore[union-attr]
+    mounting = gateway.service._runtime.mounting  # type: ignore[union-attr]
     before = mounting.mounts.by_name["reports"].upstream
     assert await reloaded(gateway, configuration({"reports": other.url})) == SUCCESS
     assert (await old.task(task["taskId"]))["status"] == "working"
@@ -46,8 +46,8 @@ async def test_calls_over_a_server_that_was_moved_end_there_and_then_it_is_let_g
         assert (await plain).result["content"] == []
         assert (await old.ask("tasks/result", {"taskId": task["taskId"]})).result["content"] == []
     assert await old.leave() == 200
-    assert await echoed(stateless) == "the other"
-    await gateway.service._house.sweeper.tidy()  # type: ignore[union-attr]
+    assert await echoed(modern) == "the other"
+    await gateway.service._runtime.sweeper.tidy()  # type: ignore[union-attr]
     await eventually(lambda: before not in mounting._leaving)
     assert len(server.verbs("DELETE")) == len(server.heard("initialize")) == 2
 
@@ -64,7 +64,7 @@ async def test_a_server_is_added_and_another_taken_away_whose_tasks_go_on(
     books = with_paths(gateway, books="/books/mcp")
     assert await echoed(await books.greeted(mount="books")) == "the other"
     hold.release(DONE)
-    await eventually(lambda: not gateway.service._house.runner._runs)  # type: ignore[union-attr]
+    await eventually(lambda: not gateway.service._runtime.runner._runs)  # type: ignore[union-attr]
     assert await reloaded(gateway, configuration({"reports": server.url})) == SUCCESS
     again = await gateway.greeted()
     assert (await again.ask("tasks/result", {"taskId": task["taskId"]})).result["content"] == []
@@ -74,13 +74,13 @@ async def test_a_server_is_added_and_another_taken_away_whose_tasks_go_on(
 async def test_a_path_changes_without_a_new_session_at_the_server(
     server: ScriptedServer, gateway: WholeGateway
 ) -> None:
-    stateless = gateway.stateless()
-    assert await echoed(stateless) == "the first"
+    modern = gateway.modern()
+    assert await echoed(modern) == "the first"
     config = configuration({}, upstreams={"reports": {"path": "/elsewhere", "url": server.url}})
     assert await reloaded(gateway, config) == SUCCESS
-    assert (await stateless.call("echo")).status == 404
+    assert (await modern.call("echo")).status == 404
     moved = with_paths(gateway, reports="/elsewhere")
-    assert await echoed(moved.stateless()) == "the first"
+    assert await echoed(moved.modern()) == "the first"
     assert len(server.heard("initialize")) == 1
 
 
@@ -123,7 +123,7 @@ async def tasks_in_session(host: McpHost, over: asyncio.Event, ended: list[int])
         ended.append(number)
 
 
-async def stateless_tasks(host: Any, over: asyncio.Event, ended: list[int]) -> None:
+async def modern_tasks(host: Any, over: asyncio.Event, ended: list[int]) -> None:
     while not over.is_set():
         number = len(ended)
         task = await host.start("report", {"number": number})
@@ -151,9 +151,9 @@ async def test_nothing_is_dropped_by_twenty_reloads_under_load(server: ScriptedS
                 asyncio.create_task(load)
                 for load in (
                     plain_calls(await gateway.greeted(), over, counts[0]),
-                    plain_calls(gateway.stateless(), over, counts[1]),
+                    plain_calls(gateway.modern(), over, counts[1]),
                     tasks_in_session(await gateway.greeted(), over, counts[2]),
-                    stateless_tasks(gateway.stateless(), over, counts[3]),
+                    modern_tasks(gateway.modern(), over, counts[3]),
                 )
             ]
             for turn in range(1, RELOADS + 1):

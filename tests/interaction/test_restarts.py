@@ -229,7 +229,7 @@ async def test_what_asks_about_what_exists_is_served_while_the_gateway_drains(
         assert (await host.task(task))["status"] == "working"
         assert (await host.ask("ping")).result == {}
         assert (await host.ask("tools/list")).result["tools"]
-        assert (await gateway.stateless().discover())["supportedVersions"]
+        assert (await gateway.modern().discover())["supportedVersions"]
         async with host.listen() as stream:
             cancelled = await host.ask("tasks/cancel", {"taskId": task})
             assert cancelled.result["status"] == "cancelled"

@@ -28,7 +28,7 @@ from interaction.resuming import (
     tell,
 )
 from requirements import covers
-from taskgate.streams import event_log, trails
+from taskgate.streams import event_log, resumable
 
 
 @covers("H-LEG-12", "I-ISO-2")
@@ -195,7 +195,7 @@ async def test_a_wait_that_nobody_comes_back_for_is_given_up_and_a_call_is_not(
     async with asked(host, "tasks/result", {"taskId": task}) as wait, call_stream(host) as call, got(host) as get:
         for wire in (wait, call, get):
             await wire.next()
-        monkeypatch.setattr(trails, "KEEP", timedelta())
+        monkeypatch.setattr(resumable, "KEEP", timedelta())
         await sessions_of(gateway).sweep()
         assert sessions_of(gateway).peek(host.session) is not None
         for wire in (wait, call, get):

@@ -1,4 +1,4 @@
-"""A task that waited for input at a server of the stateless era when its process fell goes on after the next start.
+"""A task that waited for input at a server of the modern era when its process fell goes on after the next start.
 
 The process is one that holds a call in a round; what it had in its store at that moment is what the next one finds.
 """
@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from helpers.modern_host import ModernHost
+from helpers.modern_server import ModernServer, Rounds
 from helpers.scripted_upstream import Hold, Turn, result
 from helpers.several_gateways import key_file
-from helpers.stateless_host import StatelessHost
-from helpers.stateless_server import Rounds, StatelessServer
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway
 from interaction.bridging import ALWAYS, DONE, FORM, ROOTS, SAMPLE, before, modern
@@ -25,7 +25,7 @@ from taskgate.clock import SystemClock
 from taskgate.domain.events import InputAnswered, RoundLeft, TaskEvent
 from taskgate.domain.machine import advance
 from taskgate.domain.record import Lease, OwnerKey, TaskRecord
-from taskgate.lifecycle import rests
+from taskgate.lifecycle import checkpoints
 
 __all__ = ["modern"]
 
@@ -54,7 +54,7 @@ async def resting(gateway: WholeGateway, task: str, count: int) -> TaskRecord:
 
 
 async def fallen(
-    modern: StatelessServer,
+    modern: ModernServer,
     folder: Path,
     count: int,
     *events: TaskEvent,
@@ -63,7 +63,7 @@ async def fallen(
 ) -> TaskRecord:
     """What a process leaves in the folder that fell in the first round of a task, in which so many were asked."""
     async with before(modern, **sections(**more)) as gateway:
-        host = gateway.stateless(capabilities=ASKABLE)
+        host = gateway.modern(capabilities=ASKABLE)
         task = (await host.start("report"))["taskId"]
         record = await resting(gateway, task, count)
         if answers:
@@ -82,7 +82,7 @@ def keys(found: dict[str, Any]) -> dict[str, str]:
 
 
 async def test_a_round_is_made_once_its_last_answer_is_there_and_so_are_those_behind_it(
-    modern: StatelessServer, tmp_path: Path
+    modern: ModernServer, tmp_path: Path
 ) -> None:
     modern.script["report"] = rounds = Rounds(
         {"inputRequests": {"a": FORM, "b": ROOTS}, "requestState": "one"},
@@ -90,7 +90,7 @@ async def test_a_round_is_made_once_its_last_answer_is_there_and_so_are_those_be
     )
     task = (await fallen(modern, tmp_path, 2, answers={"roots/list": {"roots": []}})).id
     async with before(modern, **sections(tmp_path)) as gateway:
-        host = gateway.stateless(capabilities=ASKABLE)
+        host = gateway.modern(capabilities=ASKABLE)
         (key,) = (await host.until(task, "input_required"))["inputRequests"]
         assert len(rounds.turns) == 1
         await host.update(task, {key: ACCEPTED})
@@ -103,7 +103,7 @@ async def test_a_round_is_made_once_its_last_answer_is_there_and_so_are_those_be
     assert (rounds.states, len(rounds.turns)) == (["one", "two"], 3)
 
 
-async def until_other(host: StatelessHost, task: str, key: str) -> dict[str, Any]:
+async def until_other(host: ModernHost, task: str, key: str) -> dict[str, Any]:
     """The task once it waits for something else."""
     async with bounded():
         while key in (found := await host.until(task, "input_required"))["inputRequests"]:
@@ -112,45 +112,45 @@ async def until_other(host: StatelessHost, task: str, key: str) -> dict[str, Any
 
 
 async def test_a_round_whose_answers_were_all_there_leaves_at_the_next_start(
-    modern: StatelessServer, tmp_path: Path
+    modern: ModernServer, tmp_path: Path
 ) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "one"}, answer=DONE)
     task = (await fallen(modern, tmp_path, 1, InputAnswered(key="input-1", response=ANSWER))).id
     async with before(modern, **sections(tmp_path)) as gateway:
-        done = await gateway.stateless(capabilities=ASKABLE).until(task, "completed")
+        done = await gateway.modern(capabilities=ASKABLE).until(task, "completed")
     assert done["result"]["content"] == DONE["content"]
     assert (rounds.answers, rounds.states) == ([{"a": {"action": "accept", "content": {}}}], ["one"])
 
 
-async def test_a_round_that_may_have_left_is_not_made_again(modern: StatelessServer, tmp_path: Path) -> None:
+async def test_a_round_that_may_have_left_is_not_made_again(modern: ModernServer, tmp_path: Path) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "one"})
     answered = InputAnswered(key="input-1", response=ANSWER)
     task = (await fallen(modern, tmp_path, 1, answered, RoundLeft())).id
     async with before(modern, **sections(tmp_path)) as gateway:
-        found = await gateway.stateless(capabilities=ASKABLE).until(task, "failed")
+        found = await gateway.modern(capabilities=ASKABLE).until(task, "failed")
     assert found["error"]["data"] == LOST
     assert len(rounds.turns) == 1
 
 
 async def test_a_question_that_nobody_answers_after_the_start_has_its_time(
-    modern: StatelessServer, tmp_path: Path
+    modern: ModernServer, tmp_path: Path
 ) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "one"}, answer=DONE)
     task = (await fallen(modern, tmp_path, 1)).id
     soon = sections(tmp_path)
     soon["tasks"] = soon["tasks"] | {"input_required": {"max_wait": "1s"}}
     async with before(modern, **soon) as gateway:
-        await gateway.stateless(capabilities=ASKABLE).until(task, "completed")
+        await gateway.modern(capabilities=ASKABLE).until(task, "completed")
     assert rounds.answers == [{"a": {"action": "cancel"}}]
 
 
 async def test_a_cancel_ends_a_task_that_rests_and_its_server_hears_nothing_more(
-    modern: StatelessServer, tmp_path: Path
+    modern: ModernServer, tmp_path: Path
 ) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "one"})
     task = (await fallen(modern, tmp_path, 1)).id
     async with before(modern, **sections(tmp_path)) as gateway:
-        host = gateway.stateless(capabilities=ASKABLE)
+        host = gateway.modern(capabilities=ASKABLE)
         await host.until(task, "input_required")
         await host.cancel(task)
         await host.until(task, "cancelled")
@@ -159,9 +159,7 @@ async def test_a_cancel_ends_a_task_that_rests_and_its_server_hears_nothing_more
 
 
 @pytest.mark.parametrize("theirs", ["context.key", "other.key"])
-async def test_a_round_goes_on_only_where_one_of_us_kept_it(
-    modern: StatelessServer, tmp_path: Path, theirs: str
-) -> None:
+async def test_a_round_goes_on_only_where_one_of_us_kept_it(modern: ModernServer, tmp_path: Path, theirs: str) -> None:
     """Who can write to the store cannot have anything sent (T25)."""
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "one"}, answer=DONE)
     named = [
@@ -171,15 +169,15 @@ async def test_a_round_goes_on_only_where_one_of_us_kept_it(
     task = (await fallen(modern, tmp_path, 1, answered, auth=named[0])).id
     async with before(modern, **sections(tmp_path, auth=named[1])) as gateway:
         ours = theirs == "context.key"
-        await gateway.stateless(capabilities=ASKABLE).until(task, "completed" if ours else "failed")
+        await gateway.modern(capabilities=ASKABLE).until(task, "completed" if ours else "failed")
     assert len(rounds.turns) == 1 + ours
 
 
-async def test_a_state_that_is_too_large_is_not_kept(modern: StatelessServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rests, "MAX_SEALED", 1000)
+async def test_a_state_that_is_too_large_is_not_kept(modern: ModernServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "MAX_SEALED", 1000)
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "s" * 1000}, answer=DONE)
     async with before(modern, **sections()) as gateway:
-        host = gateway.stateless(capabilities=ASKABLE)
+        host = gateway.modern(capabilities=ASKABLE)
         task = (await host.start("report"))["taskId"]
         (key,) = (await host.until(task, "input_required"))["inputRequests"]
         assert gateway.service._store is not None
@@ -193,16 +191,16 @@ async def test_a_state_that_is_too_large_is_not_kept(modern: StatelessServer, mo
 
 
 async def test_what_a_host_cannot_be_asked_is_answered_by_nobody_after_the_start_either(
-    modern: StatelessServer, tmp_path: Path
+    modern: ModernServer, tmp_path: Path
 ) -> None:
     """Its server asked for a sample as well, for which there is no answer but a sample (10.2)."""
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "one"})
     record = await fallen(modern, tmp_path, 1)
     assert record.kept is not None
-    opened = rests.UNSEALED.open(record)
+    opened = checkpoints.UNSEALED.open(record)
     assert opened is not None
-    asked = (*opened.asked, rests.Asked("b", SAMPLE["method"], None))  # type: ignore[arg-type]
-    sealed = rests.UNSEALED.seal(record.owner, record.id, opened._replace(asked=asked))
+    asked = (*opened.asked, checkpoints.AskedQuestion("b", SAMPLE["method"], None))  # type: ignore[arg-type]
+    sealed = checkpoints.UNSEALED.seal(record.owner, record.id, opened._replace(asked=asked))
     assert sealed is not None
     folder = tmp_path / "other"
     folder.mkdir()
@@ -211,13 +209,13 @@ async def test_what_a_host_cannot_be_asked_is_answered_by_nobody_after_the_start
     kept = replace(record.kept, sealed=sealed)
     await leave_behind(folder, replace(answered, kept=kept, lease=lease))
     async with before(modern, **sections(folder)) as gateway:
-        found = await gateway.stateless(capabilities=ASKABLE).until(record.id, "failed")
+        found = await gateway.modern(capabilities=ASKABLE).until(record.id, "failed")
     assert found["error"]["data"]["reason"] == "unanswered"
     assert len(rounds.turns) == 1
 
 
 async def test_what_the_record_keeps_of_a_round_is_gone_before_the_next_one_is_at_the_server(
-    modern: StatelessServer,
+    modern: ModernServer,
 ) -> None:
     """Whoever takes the task over from here on cannot make it again."""
     second = Hold()
@@ -228,7 +226,7 @@ async def test_what_the_record_keeps_of_a_round_is_gone_before_the_next_one_is_a
 
     modern.script["report"] = asks
     async with before(modern, **sections()) as gateway:
-        host = gateway.stateless(capabilities=ASKABLE)
+        host = gateway.modern(capabilities=ASKABLE)
         task = (await host.start("report"))["taskId"]
         record = await resting(gateway, task, 1)
         await host.update(task, {record.inputs[0].key: ACCEPTED})

@@ -26,7 +26,7 @@ async def test_a_server_that_is_away_is_seen_and_the_gateway_stays_ready(server:
         "unasked": {"path": "/unasked", "url": NOWHERE},
     }
     async with running(configuration({}, upstreams=upstreams)) as gateway:
-        vitals = {name: gateway.service._house.mounting.mounts.by_name[name].upstream.vitals for name in upstreams}  # type: ignore[union-attr]
+        vitals = {name: gateway.service._runtime.mounting.mounts.by_name[name].upstream.vitals for name in upstreams}  # type: ignore[union-attr]
         await eventually(lambda: vitals["reports"]().up is True and vitals["away"]().up is False)
         found = await servers(gateway)
     assert {name: found[name]["up"] for name in found} == {"reports": True, "away": False, "unasked": None}
@@ -36,7 +36,7 @@ async def test_a_circuit_that_is_open_is_seen(server: ScriptedServer) -> None:
     section = {"path": "/reports/mcp", "url": NOWHERE, "retries": {"attempts": 1}, "circuit_breaker": {"failures": 1}}
     async with running(configuration({}, upstreams={"reports": section})) as gateway:
         assert (await servers(gateway))["reports"]["circuit"] == "closed"
-        assert (await gateway.stateless().call("echo")).error["data"]["reason"] == "unreachable"
+        assert (await gateway.modern().call("echo")).error["data"]["reason"] == "unreachable"
         assert (await servers(gateway))["reports"]["circuit"] == "open"
 
 
@@ -66,7 +66,7 @@ async def test_a_server_that_was_moved_is_seen_as_it_is_now(server: ScriptedServ
     )
     server.methods["ping"] = error(-32601, "no such method")
     async with running(away) as gateway:
-        mounts = gateway.service._house.mounting.mounts  # type: ignore[union-attr]
+        mounts = gateway.service._runtime.mounting.mounts  # type: ignore[union-attr]
         await eventually(lambda: mounts.by_name["reports"].upstream.vitals().up is False)
         assert await gateway.count("taskgate_upstream_up", upstream="reports") == 0
         assert (await gateway.service.reload(here)).result == "success"

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from helpers.event_server import EventServer
+from helpers.modern_server import ModernServer
 from helpers.scripted_upstream import ScriptedServer, error, status
-from helpers.stateless_server import StatelessServer
 from helpers.whole_gateway import configuration, running
 from interaction.test_awkward_programs import GREETING, awkward
 from taskgate.upstream import reception
-from taskgate.upstream.stdio import line
+from taskgate.upstream.stdio import channel
 
 SECRET = "v-for-programs"
 
@@ -20,7 +20,7 @@ SECRET = "v-for-programs"
 @pytest.fixture(autouse=True)
 def _ended_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs that do not end by themselves are not waited for."""
-    monkeypatch.setattr(line, "SOFT", 0.1)
+    monkeypatch.setattr(channel, "SOFT", 0.1)
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
@@ -118,7 +118,7 @@ async def test_what_was_told_is_told_again_only_after_a_while_and_with_how_often
 
 
 async def test_a_server_of_the_other_era_is_in_the_log_for_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    async with StatelessServer() as server:
+    async with ModernServer() as server:
         upstream = {"path": "/reports/mcp", "url": server.url, "protocol_version": "auto"}
         async with running(configuration({}, upstreams={"reports": upstream})) as gateway:
             host = await gateway.greeted()

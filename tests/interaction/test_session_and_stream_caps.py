@@ -23,7 +23,7 @@ from requirements import covers
 from taskgate.auth.context import ANONYMOUS
 from taskgate.sessions import registry as sessions_module
 from taskgate.telemetry.audit import CapRefused, HttpRefused
-from taskgate.wiring.assembly import Surroundings
+from taskgate.wiring.build import Environment
 
 Opens = Callable[..., AbstractAsyncContextManager[WholeGateway]]
 
@@ -47,7 +47,7 @@ def opens(server: ScriptedServer, issuer: TokenIssuer, clock: ManualClock) -> Op
         }
         servers = {"reports": server.url, "search": server.url}
         config = guarded(servers, issuer, **sections) if asks else configuration(servers, **sections)
-        async with running(config, Surroundings(clock=clock)) as gateway:
+        async with running(config, Environment(clock=clock)) as gateway:
             yield gateway
 
     return opened
@@ -106,8 +106,8 @@ async def test_a_session_that_was_idle_for_too_long_leaves_its_place(opens: Open
     async with opens(sessions=1) as gateway:
         await gateway.greeted()
         clock.advance(timedelta(hours=2))
-        assert gateway.service._house is not None
-        await gateway.service._house.sessions.sweep()
+        assert gateway.service._runtime is not None
+        await gateway.service._runtime.sessions.sweep()
         await gateway.greeted()
 
 
@@ -155,7 +155,7 @@ async def test_of_sessions_without_end_idle_ones_are_put_away_and_found_again(
 ) -> None:
     monkeypatch.setattr(sessions_module, "MOST_LIVE", 10)
     async with opens(asks=True) as gateway:
-        house = gateway.service._house
+        house = gateway.service._runtime
         assert house is not None
         hosts = []
         for number in range(30):
@@ -192,9 +192,9 @@ async def test_one_get_stream_too_many_is_a_plain_429(opens: Opens, told: Told) 
     assert told.of(HttpRefused) == [HttpRefused("concurrency")]
 
 
-async def test_one_stream_too_many_of_the_stateless_era_is_an_error(opens: Opens) -> None:
+async def test_one_stream_too_many_of_the_modern_era_is_an_error(opens: Opens) -> None:
     async with opens(streams=2) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
         async with host.listen(toolsListChanged=True), host.listen(toolsListChanged=True):
             answer = await host.ask("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
             assert (answer.status, answer.code, answer.headers["Retry-After"]) == (200, 429, "2")
@@ -210,9 +210,9 @@ async def test_streams_of_both_eras_count_together(opens: Opens) -> None:
         host = await gateway.greeted()
         async with host.listen():
             wishes = {"notifications": {"toolsListChanged": True}}
-            assert (await gateway.stateless().ask("subscriptions/listen", wishes)).code == 429
+            assert (await gateway.modern().ask("subscriptions/listen", wishes)).code == 429
         await eventually(lambda: _free(gateway))
-        async with gateway.stateless().listen(toolsListChanged=True):
+        async with gateway.modern().listen(toolsListChanged=True):
             assert await listening(host) == 429
 
 
@@ -244,12 +244,12 @@ async def test_a_stream_leaves_its_place_however_it_ends(opens: Opens, end: str)
 async def test_a_stream_that_was_refused_for_something_else_takes_no_place(opens: Opens) -> None:
     async with opens(streams=1) as gateway:
         host = await gateway.greeted()
-        stateless = gateway.stateless()
+        modern = gateway.modern()
         for _ in range(3):
             head = {"Accept": "text/event-stream", **host._head(), "Last-Event-ID": "nonsense"}
             async with host.http.get(host.url, headers=head) as response:
                 assert response.status == 400
-            assert (await stateless.ask("subscriptions/listen", {"notifications": {"taskIds": 7}})).code == -32602
+            assert (await modern.ask("subscriptions/listen", {"notifications": {"taskIds": 7}})).code == -32602
         assert _free(gateway)
 
 
@@ -363,7 +363,7 @@ async def test_a_wait_takes_four_kibibytes_at_most_however_many_there_are(opens:
     async with opens(waits=4000, all_waits=4000) as gateway:
         host = await gateway.greeted()
         task = (await host.start("report"))["taskId"]
-        house = gateway.service._house
+        house = gateway.service._runtime
         assert house is not None
         host_session = house.sessions._live[str(host.session)]
         waits: list[asyncio.Task[object]] = []
@@ -389,12 +389,12 @@ async def test_a_wait_takes_four_kibibytes_at_most_however_many_there_are(opens:
 
 def _waits(gateway: WholeGateway) -> int:
     """How many requests wait for results."""
-    assert gateway.service._house is not None
-    return gateway.service._house.gateway._in_session._rooms.streams.waits
+    assert gateway.service._runtime is not None
+    return gateway.service._runtime.gateway._in_session._rooms.streams.waits
 
 
 def _free(gateway: WholeGateway) -> bool:
     """Whether nobody has a stream that counts."""
-    assert gateway.service._house is not None
-    rooms = gateway.service._house.gateway._in_session._rooms
+    assert gateway.service._runtime is not None
+    rooms = gateway.service._runtime.gateway._in_session._rooms
     return rooms.streams.callers == 0

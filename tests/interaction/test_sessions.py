@@ -113,7 +113,7 @@ async def test_a_session_of_one_mount_is_unknown_at_another(server: ScriptedServ
 @covers("H-LEG-6")
 @pytest.mark.parametrize("named", ["2026-07-28", "1999-01-01", "x", ""])
 async def test_a_revision_header_that_no_session_has_gets_400(host: McpHost, named: str) -> None:
-    # V-ERA-1: it makes the message one of the stateless era, which has to say more.
+    # V-ERA-1: it makes the message one of the modern era, which has to say more.
     answer = await host.ask("ping", headers={"MCP-Protocol-Version": named})
     assert (answer.status, answer.code) == (400, -32602)
     assert "_meta" in answer.error["message"]

@@ -18,7 +18,7 @@ from helpers.whole_gateway import WholeGateway, configuration, running
 from taskgate.errors import StoreFault
 from taskgate.lifecycle import store_health
 from taskgate.stores.open import open_store
-from taskgate.wiring.assembly import Surroundings
+from taskgate.wiring.build import Environment
 
 DONE = {"content": [{"type": "text", "text": "done " * 10_000}]}
 LARGE = {"text": "x" * 60_000}
@@ -123,7 +123,7 @@ async def store() -> FailingStore:
 @pytest.fixture
 async def gateway(server: ScriptedServer, store: FailingStore) -> AsyncIterator[WholeGateway]:
     """A gateway over that store."""
-    around = Surroundings(store=store)  # type: ignore[arg-type]
+    around = Environment(store=store)  # type: ignore[arg-type]
     async with running(configuration({"reports": server.url}), around) as gateway:
         yield gateway
         store.failing = set()

@@ -22,7 +22,7 @@ async def test_progress_crosses_on_the_calls_own_stream_under_the_hosts_token(
     answer = await host.call("report", _meta={"progressToken": token, "kept": True})
     assert answer.streamed
     assert answer.headers["X-Accel-Buffering"] == "no"
-    assert [notice["params"] for notice in answer.notices] == [
+    assert [on_notification["params"] for on_notification in answer.notices] == [
         {"progressToken": token, "progress": progress} for progress in (1, 2, 3)
     ]
     sent = server.heard("tools/call")[0]["params"]["_meta"]
@@ -45,7 +45,7 @@ async def test_progress_that_a_server_tells_on_its_get_stream_finds_the_call(
         await server.push(note("notifications/progress", progressToken="strange", progress=9))
         hold.release({"content": []})
         answer = await calling
-    assert [notice["params"]["progress"] for notice in answer.notices] == [1]
+    assert [on_notification["params"]["progress"] for on_notification in answer.notices] == [1]
 
 
 @covers("L-PROG-2", "H-LEG-8")

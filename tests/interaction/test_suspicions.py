@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from helpers.manual_clock import ManualClock
+from helpers.modern_host import GONE
 from helpers.scripted_upstream import ScriptedServer
-from helpers.stateless_host import GONE
 from helpers.token_issuer import TokenIssuer
 from helpers.token_issuer import guarded as asking_for_tokens
 from helpers.told import Told
@@ -108,12 +108,12 @@ async def test_what_was_denied_right_before_the_end_is_told_of(gateway: WholeGat
 async def test_headers_that_say_something_else_than_the_body_are_suspicious(
     guarded: WholeGateway, token_of: Callable[[str], str], clock: ManualClock, told: Told
 ) -> None:
-    host = guarded.stateless(token=token_of("alice"))
+    host = guarded.modern(token=token_of("alice"))
     for header in ("Mcp-Method", "Mcp-Name"):
         assert (await host.call("echo", headers={header: "other"})).code == -32020
     assert suspected(told) == ["header_mismatch"]
     # Somebody else is told of apart.
-    await guarded.stateless(token=token_of("bob")).call("echo", headers={"Mcp-Name": "other"})
+    await guarded.modern(token=token_of("bob")).call("echo", headers={"Mcp-Name": "other"})
     assert suspected(told) == ["header_mismatch"] * 2
 
 
@@ -121,7 +121,7 @@ async def test_headers_that_say_something_else_than_the_body_are_suspicious(
 async def test_headers_that_only_are_not_right_are_not_suspicious(
     gateway: WholeGateway, told: Told, value: Any
 ) -> None:
-    assert (await gateway.stateless().call("echo", headers={"Mcp-Name": value})).code == -32020
+    assert (await gateway.modern().call("echo", headers={"Mcp-Name": value})).code == -32020
     assert suspected(told) == []
 
 

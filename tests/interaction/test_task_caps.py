@@ -9,8 +9,8 @@ import pytest
 
 from helpers.manual_clock import ManualClock
 from helpers.mcp_host import McpHost
+from helpers.modern_host import ModernHost
 from helpers.scripted_upstream import Hold, ScriptedServer
-from helpers.stateless_host import StatelessHost
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
@@ -18,12 +18,12 @@ from interaction.conftest import Told
 from interaction.questioning import DONE
 from requirements import covers
 from taskgate.telemetry.audit import CapRefused
-from taskgate.wiring.assembly import Surroundings
+from taskgate.wiring.build import Environment
 
 ALWAYS = {"upgrade": [{"tool": "*", "mode": "always"}]}
 AT_ONCE = {"upgrade": [{"tool": "*", "mode": "auto"}], "inline_grace": "0s"}
 both_eras = pytest.mark.parametrize("era", ["initialize", "stateless"])
-Host = McpHost | StatelessHost
+Host = McpHost | ModernHost
 
 
 def limited(server: ScriptedServer, *, tasks: Any = ALWAYS, **concurrency: Any) -> Any:
@@ -34,7 +34,7 @@ def limited(server: ScriptedServer, *, tasks: Any = ALWAYS, **concurrency: Any) 
 
 async def come(gateway: WholeGateway, era: str, **more: Any) -> Host:
     """A host of that era that may ask."""
-    return gateway.stateless(**more) if era == "stateless" else await gateway.greeted(**more)
+    return gateway.modern(**more) if era == "stateless" else await gateway.greeted(**more)
 
 
 async def call(host: Host, tool: str, *, arguments: Any = None) -> Any:
@@ -139,7 +139,7 @@ async def test_a_call_that_a_cap_keeps_from_becoming_a_task_goes_on_as_it_is(
     server.script["report"] = hold = Hold()
     name = "tasks_global" if scope == "global" else f"tasks_per_{scope}"
     async with running(limited(server, tasks=AT_ONCE, **{"tasks_per_context": 9, name: 1})) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
         await host.start("report")
         waiting = asyncio.create_task(host.call("report"))
         await eventually(lambda: told.of(CapRefused) == [CapRefused("tasks", scope)])
@@ -162,7 +162,7 @@ async def test_nothing_new_is_taken_once_too_much_is_kept_until_it_is_purged(
         store={"backend": "memory", "purge_interval": "20ms"},
         server={"listen": "127.0.0.1:0", "session_idle": "7d"},
     )
-    async with running(config, Surroundings(clock=clock)) as gateway:
+    async with running(config, Environment(clock=clock)) as gateway:
         host = await come(gateway, era)
         assert is_task(await call(host, "echo", arguments={"text": "x" * 1100}))
         refused = await call(host, "report")
@@ -206,7 +206,7 @@ async def test_two_hundred_calls_at_once_make_as_many_tasks_as_may_be(server: Sc
         limits={"rate": [], "concurrency": {"tasks_per_context": 50, "tasks_per_upstream": 17}},
     )
     async with running(config) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
         async with bounded(20):
             answers = await asyncio.gather(*(host.call("report") for _ in range(200)))
         made = [answer for answer in answers if "result" in (answer.message or {})]

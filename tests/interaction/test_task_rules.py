@@ -13,7 +13,7 @@ from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from requirements import covers
 from taskgate.telemetry.audit import TaskDenied
-from taskgate.wiring.assembly import Surroundings
+from taskgate.wiring.build import Environment
 
 MODES = {"sync": "forbidden", "auto": "optional", "always": "optional", "required": "required"}
 
@@ -147,7 +147,7 @@ async def test_an_expired_task_is_gone_and_its_call_ended(
 ) -> None:
     hold = server.script["report"] = Hold()
     config = configuration({"reports": server.url}, store={"purge_interval": "20ms"})
-    async with running(config, Surroundings(clock=clock)) as gateway:
+    async with running(config, Environment(clock=clock)) as gateway:
         host = await gateway.greeted()
         task = await host.start("echo" if finished else "report", ttl=60_000)
         if finished:
@@ -170,7 +170,7 @@ async def test_an_expired_task_is_gone_and_its_call_ended(
 async def test_a_cancelled_task_is_kept_until_its_time_is_over(server: ScriptedServer, clock: ManualClock) -> None:
     server.script["report"] = Hold()
     config = configuration({"reports": server.url}, store={"purge_interval": "20ms"})
-    async with running(config, Surroundings(clock=clock)) as gateway:
+    async with running(config, Environment(clock=clock)) as gateway:
         host = await gateway.greeted()
         task, short = await host.start("report", ttl=120_000), await host.start("echo", ttl=60_000)
         await host.ask("tasks/cancel", {"taskId": task["taskId"]})

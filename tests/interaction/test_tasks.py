@@ -235,7 +235,7 @@ async def test_a_large_result_in_a_file_is_told_on_every_stream_as_it_is_fetched
     value = {"content": [{"type": "text", "text": "ü\u2028\U0001f600" * 40_000}], "_meta": {"com.example/k": 1}}
     config = configuration({"reports": server.url}, folder=tmp_path)
     async with bounded(), running(config, data_directory=tmp_path) as gateway:
-        host, other = await gateway.greeted(), gateway.stateless()
+        host, other = await gateway.greeted(), gateway.modern()
         task = (await host.start("report"))["taskId"]
         async with other.listen(taskIds=[task]) as stream:
             waiting = asyncio.create_task(host.ask("tasks/result", {"taskId": task}))

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from helpers.modern_host import called
 from helpers.scripted_upstream import Hold, ScriptedServer
-from helpers.stateless_host import called
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import DONE
@@ -15,7 +15,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle import runner
 from taskgate.stores.base import Store
 from taskgate.stores.open import open_store
-from taskgate.wiring.assembly import Surroundings
+from taskgate.wiring.build import Environment
 
 
 class LosingStore:
@@ -52,8 +52,8 @@ class LosingStore:
 
 def ends(gateway: WholeGateway) -> Any:
     """The ends that wait to be written of tasks that nobody knows of."""
-    assert gateway.service._house is not None
-    return gateway.service._house.runner._ending.running
+    assert gateway.service._runtime is not None
+    return gateway.service._runtime.runner._ending.running
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ async def store() -> LosingStore:
 async def gateway(server: ScriptedServer, store: LosingStore) -> AsyncIterator[WholeGateway]:
     """A gateway that makes a task of every call that is not over at once, and of `echo` before it leaves."""
     tasks = {"upgrade": [{"tool": "echo", "mode": "always"}, {"tool": "*", "mode": "auto"}], "inline_grace": "0s"}
-    around = Surroundings(store=store)  # type: ignore[arg-type]
+    around = Environment(store=store)  # type: ignore[arg-type]
     async with running(configuration({"reports": server.url}, tasks=tasks), around) as gateway:
         yield gateway
 
@@ -75,7 +75,7 @@ async def test_a_task_that_was_to_be_made_of_a_call_is_ended_and_its_call_goes_o
 ) -> None:
     server.script["report"] = hold = Hold()
     store.loses = {"insert"}
-    async with gateway.stateless().asking("tools/call", called("report")) as asked:
+    async with gateway.modern().asking("tools/call", called("report")) as asked:
         await store.until({"failed": 1})
         hold.release(DONE)
         assert (await asked.answer()).result["content"] == DONE["content"]
@@ -88,7 +88,7 @@ async def test_a_task_that_was_to_be_made_at_once_is_ended_and_nothing_is_called
 ) -> None:
     store.loses = {"insert"}
     if is_modern:
-        answer = await gateway.stateless().call("echo")
+        answer = await gateway.modern().call("echo")
     else:
         answer = await (await gateway.greeted()).call("echo", task={})
     assert answer.error["data"]["reason"] == "store"
@@ -98,7 +98,7 @@ async def test_a_task_that_was_to_be_made_at_once_is_ended_and_nothing_is_called
 
 async def test_such_a_task_is_ended_once_the_store_is_there(gateway: WholeGateway, store: LosingStore) -> None:
     store.loses, store.fails = {"insert"}, {"load"}
-    assert (await gateway.stateless().call("echo")).error["data"]["reason"] == "store"
+    assert (await gateway.modern().call("echo")).error["data"]["reason"] == "store"
     await eventually(lambda: store.refused > 1)
     await store.until({"working": 1})
     store.fails = set()
@@ -111,7 +111,7 @@ async def test_no_more_of_them_wait_for_the_store_than_there_may(
     monkeypatch.setattr(runner, "MAX_DISOWNED", 2)
     store.loses, store.fails = {"insert"}, {"load"}
     for _ in range(3):
-        await gateway.stateless().call("echo")
+        await gateway.modern().call("echo")
     assert len(ends(gateway)) == 2
     store.fails = set()
     await store.until({"failed": 2, "working": 1})
@@ -122,7 +122,7 @@ async def test_none_of_them_keeps_the_gateway_from_ending(
 ) -> None:
     monkeypatch.setattr(runner, "ENDING_PATIENCE", 0.1)
     store.loses, store.fails = {"insert"}, {"load"}
-    await gateway.stateless().call("echo")
+    await gateway.modern().call("echo")
     assert len(ends(gateway)) == 1
     async with bounded():
         await gateway.drain()

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from helpers.mcp_host import McpHost
+from helpers.modern_server import ModernServer
 from helpers.otlp_collector import CLIENT, SERVER, Collected, OtlpCollector, Place
 from helpers.records import keep, new_record
 from helpers.scripted_upstream import Hold, ScriptedServer
-from helpers.stateless_server import StatelessServer
 from helpers.traced_gateway import traced
 from helpers.waiting import bounded
 from interaction.tracing import META, PARENT, THEIRS, TRACE, heard_by, place
@@ -72,17 +72,17 @@ def assert_about_one_task(spans: list[Collected], task: str) -> None:
 
 
 @pytest.mark.parametrize("rule", [{"mode": "always"}, {"mode": "auto", "inline_grace": "20ms"}])
-async def test_a_task_of_the_stateless_era_is_followed_the_same_way(
+async def test_a_task_of_the_modern_era_is_followed_the_same_way(
     rule: dict[str, str], collector: OtlpCollector
 ) -> None:
     """Only a call that had left before it became a task stays a part of the request that it was made for."""
     rules = {"upgrade": [{"tool": "report", **rule}]}
-    async with StatelessServer() as server:
+    async with ModernServer() as server:
         server.tools = [{"name": "report", "inputSchema": {"type": "object"}}]
         server.script["report"] = hold = Hold()
         section = {"reports": {"path": "/reports/mcp", "url": server.url, "protocol_version": "2026-07-28"}}
         async with traced(collector, {"reports": server.url}, upstreams=section, tasks=rules) as gateway:
-            host = gateway.stateless()
+            host = gateway.modern()
             task = (await host.start("report", meta=META))["taskId"]
             async with bounded():
                 await hold.begun.wait()

@@ -9,7 +9,7 @@ from helpers.scripted_upstream import ScriptedServer
 from helpers.whole_gateway import configuration, running
 from taskgate.clock import SystemEntropy
 from taskgate.upstream.stdio.nurse import Nurse
-from taskgate.wiring.assembly import Surroundings, upstream_maker
+from taskgate.wiring.build import Environment, upstream_maker
 
 PLANTED = "s3cret of the fault"
 
@@ -39,7 +39,7 @@ async def test_a_fault_of_ours_is_an_internal_error_and_no_more(
     server: ScriptedServer, caplog: pytest.LogCaptureFixture, as_task: bool
 ) -> None:
     make = upstream_maker(Nurse(), SystemEntropy())
-    around = Surroundings(make_upstream=lambda *given: Faulty(make(*given), "run", "relay"))  # type: ignore[arg-type, return-value]
+    around = Environment(make_upstream=lambda *given: Faulty(make(*given), "run", "relay"))  # type: ignore[arg-type, return-value]
     with caplog.at_level(logging.ERROR):
         async with running(configuration({"reports": server.url}), around) as gateway:
             host = await gateway.greeted()

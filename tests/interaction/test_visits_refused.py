@@ -55,22 +55,22 @@ async def no_json(host: Any) -> None:
     ],
 )
 async def test_what_is_refused_is_accounted_for_with_why(
-    visits: Visits, opens: Opens, era: str, does: Callable[[Any], Awaitable[None]], refusal: str, code: str
+    request_contexts: Visits, opens: Opens, era: str, does: Callable[[Any], Awaitable[None]], refusal: str, code: str
 ) -> None:
     async with opens(CALLS) as gateway:
         await does(await come(gateway, era))
-        visit = visits.last()
-    assert (visit.refusal, visit.error, visit.result_bytes) == (refusal, code, None)
+        request_context = request_contexts.last()
+    assert (request_context.refusal, request_context.error, request_context.result_bytes) == (refusal, code, None)
 
 
 async def test_who_is_not_known_is_refused_without_a_caller_and_who_is_is_told_of(
-    visits: Visits, server: ScriptedServer, issuer: TokenIssuer
+    request_contexts: Visits, server: ScriptedServer, issuer: TokenIssuer
 ) -> None:
     async with running(guarded({"reports": server.url}, issuer)) as gateway:
         await gateway.host().ask("ping")
-        stranger = visits.last()
-        await gateway.stateless(token=issuer.token(gateway.url(), subject="bob")).call("echo")
-        bob = visits.last()
+        stranger = request_contexts.last()
+        await gateway.modern(token=issuer.token(gateway.url(), subject="bob")).call("echo")
+        bob = request_contexts.last()
     assert (stranger.caller, stranger.refusal, stranger.status) == (None, "unauthenticated", 401)
     assert bob.caller is not None
     assert bob.caller.identity is not None
@@ -78,26 +78,34 @@ async def test_who_is_not_known_is_refused_without_a_caller_and_who_is_is_told_o
 
 
 async def test_a_session_that_is_unknown_is_refused_with_what_the_head_says_of_it(
-    heard: WholeGateway, visits: Visits
+    heard: WholeGateway, request_contexts: Visits
 ) -> None:
     host = await heard.greeted("2025-06-18")
     host.session = "U" * 32
     assert (await host.ask("ping")).status == 404
-    visit = visits.last()
-    assert (visit.refusal, visit.revision, visit.client) == ("session_not_found", "2025-06-18", None)
+    request_context = request_contexts.last()
+    assert (request_context.refusal, request_context.revision, request_context.client) == (
+        "session_not_found",
+        "2025-06-18",
+        None,
+    )
 
 
-async def test_while_the_gateway_drains_requests_are_refused_as_that(heard: WholeGateway, visits: Visits) -> None:
-    assert heard.service._house is not None
-    heard.service._house.gateway.drain(timedelta(seconds=1))
-    await heard.stateless().call("echo")
-    assert (visits.last().refusal, visits.last().error) == ("draining", "503")
+async def test_while_the_gateway_drains_requests_are_refused_as_that(
+    heard: WholeGateway, request_contexts: Visits
+) -> None:
+    assert heard.service._runtime is not None
+    heard.service._runtime.gateway.drain(timedelta(seconds=1))
+    await heard.modern().call("echo")
+    assert (request_contexts.last().refusal, request_contexts.last().error) == ("draining", "503")
 
 
 @both_eras
-async def test_a_call_that_a_limit_refuses_is_a_rejected_call_of_a_tool(visits: Visits, opens: Opens, era: str) -> None:
+async def test_a_call_that_a_limit_refuses_is_a_rejected_call_of_a_tool(
+    request_contexts: Visits, opens: Opens, era: str
+) -> None:
     async with opens(CALLS) as gateway:
         await too_often(await come(gateway, era))
-    calls = [fact for fact, _ in visits.all if isinstance(fact, ToolCalled)]
+    calls = [fact for fact, _ in request_contexts.all if isinstance(fact, ToolCalled)]
     assert [call.disposition for call in calls][-1] == "rejected"
     assert len(calls) == 3

@@ -19,14 +19,14 @@ NAMES = {"initialize": "2025-11-25", "stateless": "2026-07-28"}
 def spans(heard: WholeGateway) -> NotedTracing:
     """The spans of that gateway."""
     tracing = NotedTracing()
-    assert heard.service._house is not None
-    heard.service._house.gateway.trace(tracing)
+    assert heard.service._runtime is not None
+    heard.service._runtime.gateway.trace(tracing)
     return tracing
 
 
 @both_eras
 async def test_every_request_has_a_span_that_ends_once_with_what_came_of_it(
-    heard: WholeGateway, visits: Visits, spans: NotedTracing, era: str
+    heard: WholeGateway, request_contexts: Visits, spans: NotedTracing, era: str
 ) -> None:
     host = await come(heard, era)
     spans.spans.clear()
@@ -38,14 +38,14 @@ async def test_every_request_has_a_span_that_ends_once_with_what_came_of_it(
     assert called.said["revision"] == NAMES[era]
     assert dict(called.said["fields"])["Content-Type"] == "application/json"
     assert (unknown.name, unknown.ends) == ("serving no/such", ["-32601"])
-    assert [visit.span for visit in visits.closed()[-2:]] == [called, unknown]
+    assert [request_context.span for request_context in request_contexts.closed()[-2:]] == [called, unknown]
 
 
 async def test_a_span_ends_though_its_request_is_cut_off(
     heard: WholeGateway, server: ScriptedServer, spans: NotedTracing
 ) -> None:
     server.script["report"] = Hold()
-    asking = asyncio.create_task(heard.stateless().call("report"))
+    asking = asyncio.create_task(heard.modern().call("report"))
     await eventually(lambda: server.heard("tools/call"))
     await heard.service.close()
     await asyncio.wait([asking])
@@ -63,12 +63,12 @@ async def test_what_is_no_request_has_no_span(heard: WholeGateway, spans: NotedT
 
 @both_eras
 async def test_where_spans_are_wanted_of_nothing_requests_have_none(
-    heard: WholeGateway, visits: Visits, spans: NotedTracing, era: str
+    heard: WholeGateway, request_contexts: Visits, spans: NotedTracing, era: str
 ) -> None:
     spans.is_off = True
     host = await come(heard, era)
     assert (await host.call("echo")).status == 200
-    assert visits.last().span is None
+    assert request_contexts.last().span is None
 
 
 @both_eras

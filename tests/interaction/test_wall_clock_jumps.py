@@ -16,7 +16,7 @@ from helpers.waiting import bounded, eventually
 from helpers.wandering_clock import WanderingClock
 from helpers.whole_gateway import WholeGateway, configuration, running
 from requirements import covers
-from taskgate.wiring.assembly import Surroundings
+from taskgate.wiring.build import Environment
 
 DONE = {"content": [{"type": "text", "text": "done"}]}
 JUMPS = [timedelta(days=400), timedelta(days=-400)]
@@ -36,7 +36,7 @@ async def gateway(
     """A gateway on that machine, which removes what has expired at once."""
     folder = tmp_path if request.param == "sqlite" else None
     config = configuration({"reports": server.url}, folder=folder, tasks=SHORT, store={"purge_interval": "20ms"})
-    async with running(config, Surroundings(clock=clock), data_directory=tmp_path) as gateway:
+    async with running(config, Environment(clock=clock), data_directory=tmp_path) as gateway:
         yield gateway
 
 
@@ -83,10 +83,10 @@ async def test_what_an_earlier_process_left_expires_by_the_wall_clock(
     server: ScriptedServer, clock: WanderingClock, tmp_path: Path
 ) -> None:
     config = configuration({"reports": server.url}, folder=tmp_path)
-    async with running(config, Surroundings(clock=clock), data_directory=tmp_path) as gateway:
+    async with running(config, Environment(clock=clock), data_directory=tmp_path) as gateway:
         task = await (await gateway.greeted()).start("echo")
         clock.by = timedelta(hours=2)
-    async with running(config, Surroundings(clock=clock), data_directory=tmp_path) as gateway:
+    async with running(config, Environment(clock=clock), data_directory=tmp_path) as gateway:
         assert (await (await gateway.greeted()).ask("tasks/get", {"taskId": task["taskId"]})).code == -32602
 
 
@@ -94,7 +94,7 @@ async def test_a_token_is_judged_by_the_wall_clock(
     server: ScriptedServer, clock: WanderingClock, tmp_path: Path
 ) -> None:
     issuer = TokenIssuer(tmp_path)
-    async with running(guarded({"reports": server.url}, issuer), Surroundings(clock=clock)) as gateway:
+    async with running(guarded({"reports": server.url}, issuer), Environment(clock=clock)) as gateway:
         token = issuer.token(gateway.url())
         await gateway.greeted(token=token)
         clock.by = timedelta(days=2)
@@ -106,7 +106,7 @@ async def test_the_log_tells_once_that_the_wall_clock_was_set(
     server: ScriptedServer, clock: WanderingClock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("taskgate.gateway.sweeper.CENSUS_EVERY", timedelta(milliseconds=10))
-    async with running(configuration({"reports": server.url}), Surroundings(clock=clock)):
+    async with running(configuration({"reports": server.url}), Environment(clock=clock)):
         clock.by = timedelta(hours=3)
 
         def told() -> list[str]:

@@ -16,7 +16,7 @@ from interaction.reloading import SUCCESS, reloaded
 from interaction.repeating import KEY, YEAR, calls, upgrade
 from taskgate.stores.open import open_store
 from taskgate.telemetry.audit import TaskDenied
-from taskgate.wiring.assembly import Surroundings
+from taskgate.wiring.build import Environment
 
 # --- what is owed of a rate ------------------------------------------------------------------------------------------
 
@@ -27,8 +27,8 @@ async def test_a_wider_rate_lets_in_soon_who_had_used_up_the_narrow_one(
     def config(rate: str) -> Any:
         return configuration({"reports": server.url}, limits={"rate": [{**CALLS, "rate": rate, "burst": 5}]})
 
-    async with running(config("1/h"), Surroundings(clock=clock)) as gateway:
-        host = gateway.stateless()
+    async with running(config("1/h"), Environment(clock=clock)) as gateway:
+        host = gateway.modern()
         assert await passes(host, *["echo"] * 6) == [True] * 5 + [False]
         assert await reloaded(gateway, config("10/s")) == SUCCESS
         # What is left is nothing still, but of the rate that is now.
@@ -61,7 +61,7 @@ async def test_streams_that_are_opened_again_and_again_are_requests_too(opens: O
 async def test_one_request_that_names_a_thousand_tasks_is_no_thousand_guesses(opens: Opens, told: Told) -> None:
     guesses = {"name": "guesses", "scope": "context", "rate": "1/m", "burst": 3, "event": "lookup_failure"}
     async with opens(guesses) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
         names = [f"{number:032d}" for number in range(1000)]
         answer = await host.ask("subscriptions/listen", {"notifications": {"taskIds": names}})
         assert answer.error["data"]["policy"] == "guesses"
@@ -78,7 +78,7 @@ async def test_a_call_is_not_joined_by_a_host_that_can_be_asked_other_things(ser
     """What its server asks, or refuses to do without asking, depends on what it was told of the first host."""
     server.script["report"] = hold = Hold()
     async with running(configuration({"reports": server.url}, tasks=JOINS)) as gateway:
-        able, unable = gateway.stateless(capabilities=ASKABLE), gateway.stateless()
+        able, unable = gateway.modern(capabilities=ASKABLE), gateway.modern()
         both = [asyncio.create_task(host.call("report", YEAR)) for host in (able, unable)]
         async with bounded():
             await eventually(lambda: len(calls(server)) == 2)
@@ -108,14 +108,14 @@ async def test_a_call_that_two_hosts_share_goes_on_as_a_task_though_the_first_le
     tasks = {**upgrade("auto", join_retries="30s"), "inline_grace": "0s"}
     store = HoldingStore(await open_store("memory", None))
     config = configuration({"reports": server.url}, tasks=tasks)
-    async with running(config, Surroundings(store=store)) as gateway:
-        host = gateway.stateless()
+    async with running(config, Environment(store=store)) as gateway:
+        host = gateway.modern()
         params = {"name": "report", "arguments": YEAR}
         async with host.asking("tools/call", params) as first, host.asking("tools/call", params) as second, bounded():
             with store.holding("insert") as begun:
                 await begun.wait()
-                assert gateway.service._house is not None
-                both = gateway.service._house.joining._running.values()
+                assert gateway.service._runtime is not None
+                both = gateway.service._runtime.joining._running.values()
                 await eventually(lambda: [each.waiting for each in both] == [2, 2])
                 await first.leave()
             task = (await second.answer()).result
@@ -132,8 +132,8 @@ async def test_a_task_that_a_host_was_given_goes_on_though_another_leaves_withou
     server.script["report"] = hold = Hold()
     store = HoldingStore(await open_store("memory", None))
     config = configuration({"reports": server.url}, tasks=upgrade(join_retries="30s"))
-    async with running(config, Surroundings(store=store)) as gateway:
-        host = gateway.stateless()
+    async with running(config, Environment(store=store)) as gateway:
+        host = gateway.modern()
         task = await host.start("report", YEAR)
         async with bounded():
             with store.holding("load") as begun:
@@ -149,8 +149,8 @@ async def test_a_host_with_tasks_of_the_same_era_is_given_one_for_the_call_that_
     server.script["report"] = hold = Hold()
     tasks = {**upgrade(), "inline_grace": "0s"}
     async with running(configuration({"reports": server.url}, tasks=tasks)) as gateway:
-        host = gateway.stateless()
-        plain = asyncio.create_task(gateway.stateless(tasks=False).call("report", YEAR, meta={KEY: "k"}))
+        host = gateway.modern()
+        plain = asyncio.create_task(gateway.modern(tasks=False).call("report", YEAR, meta={KEY: "k"}))
         async with bounded():
             await hold.begun.wait()
             task = await host.start("report", YEAR, meta={KEY: "k"})

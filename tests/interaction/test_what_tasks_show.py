@@ -15,7 +15,7 @@ from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import ACCEPTED, ASKED, DONE, ELICIT, ROOTS, SAMPLE, capable, status
 from interaction.queueing import narrow
 from interaction.repeating import upgrade
-from taskgate.wiring.assembly import Surroundings
+from taskgate.wiring.build import Environment
 
 DELIVERED = "taskgate_task_delivery_delay_seconds"
 UNDELIVERED = "taskgate_tasks_undelivered_total"
@@ -36,9 +36,9 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 async def timed(server: ScriptedServer, clock: ManualClock) -> AsyncIterator[WholeGateway]:
-    """A gateway that removes what has expired at once; each call of a stateless host is a task."""
+    """A gateway that removes what has expired at once; each call of a modern host is a task."""
     config = configuration({"reports": server.url}, store=PURGING, tasks=upgrade())
-    async with running(config, Surroundings(clock=clock)) as gateway:
+    async with running(config, Environment(clock=clock)) as gateway:
         yield gateway
 
 
@@ -71,8 +71,8 @@ async def test_how_long_an_outcome_lay_is_shown_once_however_often_it_is_fetched
     assert await timed.count(UNDELIVERED) == 0
 
 
-async def test_a_look_of_the_stateless_era_at_a_task_that_has_ended_fetches_its_outcome(timed: WholeGateway) -> None:
-    host = timed.stateless()
+async def test_a_look_of_the_modern_era_at_a_task_that_has_ended_fetches_its_outcome(timed: WholeGateway) -> None:
+    host = timed.modern()
     task = (await host.start("echo"))["taskId"]
     await host.until(task, "completed")
     await host.get(task)
@@ -108,12 +108,12 @@ async def test_an_outcome_that_was_fetched_before_a_restart_is_not_shown_as_fetc
 ) -> None:
     config = configuration({"reports": server.url}, folder=tmp_path, tasks=upgrade())
     async with running(config) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
         task = (await host.start("echo"))["taskId"]
         await host.until(task, "completed")
         assert await gateway.count(f"{DELIVERED}_count") == 1
     async with running(config) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
         assert (await host.get(task))["status"] == "completed"
         assert await gateway.count(f"{DELIVERED}_count") == 0
 
@@ -125,7 +125,7 @@ async def test_how_many_polls_a_task_took_is_shown_when_its_host_sees_that_it_ha
     timed: WholeGateway, server: ScriptedServer
 ) -> None:
     server.script["report"] = hold = Hold()
-    host = timed.stateless()
+    host = timed.modern()
     task = (await host.start("report"))["taskId"]
     for _ in range(3):
         await host.get(task)
@@ -195,7 +195,7 @@ async def test_a_task_that_expires_is_shown_by_what_it_was_at(
     server.tools.append({"name": "slow", "inputSchema": {"type": "object"}})
     two = narrow(server, concurrency=2, wait="24h")
     config = configuration({}, upstreams=two, store=PURGING, tasks={"input_required": {"max_wait": "24h"}})
-    async with running(config, Surroundings(clock=clock)) as gateway:
+    async with running(config, Environment(clock=clock)) as gateway:
         host = await capable(gateway)
         asked = (await host.start("report"))["taskId"]
         await tool.ask("a-1")

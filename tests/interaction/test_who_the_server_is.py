@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from helpers.modern_schema import SERVER
 from helpers.scripted_upstream import result
-from helpers.stateless_schema import SERVER
 from helpers.whole_gateway import running
 from interaction.programs import with_program
 from interaction.welcoming import ERAS, GATEWAY, INFO, before, info_of, server_of, welcome
@@ -35,7 +35,7 @@ async def test_a_host_sees_what_its_server_says_of_itself(host: str, upstream: s
 async def test_a_host_sees_the_gateway_where_the_operator_wants_that(host: str, upstream: str) -> None:
     async with server_of(upstream) as server, before(server, server_info="gateway") as gateway:
         told = await welcome(gateway, host)
-        called = (await gateway.stateless().call("echo")).result
+        called = (await gateway.modern().call("echo")).result
     assert info_of(told, host) == OURS
     assert told["instructions"] == "Do as the script says."
     assert called["_meta"] == {SERVER: OURS}
@@ -54,20 +54,20 @@ async def test_a_host_needs_no_server_that_says_who_it_is(host: str, upstream: s
 async def test_servers_see_the_gateway_as_before(upstream: str) -> None:
     async with server_of(upstream) as server, before(server) as gateway:
         await gateway.host().initialize(clientInfo={"name": "somebody", "version": "7"})
-        await gateway.stateless().call("echo")
+        await gateway.modern().call("echo")
         seen = [request.message["params"] for request in server.requests if "params" in (request.message or {})]
     key = "io.modelcontextprotocol/clientInfo"
     clients = [params.get("clientInfo") or params.get("_meta", {}).get(key) for params in seen]
     assert {client["name"] for client in clients if client} == {"taskgate"}
 
 
-# --- on the results of the stateless era
+# --- on the results of the modern era
 
 
 @covers("V-META-3")
 async def test_a_result_of_a_session_tells_who_its_server_is() -> None:
     async with server_of("legacy") as server, before(server) as gateway:
-        host = gateway.stateless()
+        host = gateway.modern()
         results = [(await host.call("echo")).result, (await host.ask("tools/list")).result]
         server.forget_sessions()
         server.info = {"name": "another", "version": "3"}
@@ -78,18 +78,18 @@ async def test_a_result_of_a_session_tells_who_its_server_is() -> None:
 
 @covers("V-META-3")
 @pytest.mark.parametrize("meta", [{}, {"_meta": {SERVER: {"name": "r", "version": "9"}, "own": 1}}])
-async def test_a_result_of_the_stateless_era_says_what_its_server_said(meta: dict[str, Any]) -> None:
+async def test_a_result_of_the_modern_era_says_what_its_server_said(meta: dict[str, Any]) -> None:
     said = {"content": [], **meta}
     async with server_of("modern") as server, before(server) as gateway:
         server.script["echo"] = result(said)
-        called = (await gateway.stateless(tasks=False).call("echo")).result
+        called = (await gateway.modern(tasks=False).call("echo")).result
     assert called == {**said, "resultType": "complete"}
 
 
 async def test_a_server_whose_info_is_long_is_named_in_the_welcome_alone() -> None:
     async with server_of("legacy") as server, before(server) as gateway:
         server.info = {**INFO, "icons": [{"src": f"data:image/png;base64,{'A' * 2048}"}]}
-        host = gateway.stateless()
+        host = gateway.modern()
         told, called = await host.discover(), (await host.call("echo")).result
     assert told["_meta"][SERVER] == server.info
     assert SERVER not in called.get("_meta", {})
@@ -103,7 +103,7 @@ async def test_what_the_gateway_makes_itself_is_its_own_and_the_outcome_is_the_s
     keys = {"server_info": server_info}
     async with server_of("modern") as server, before(server, sections={"tasks": ALWAYS}, **keys) as gateway:
         server.script["echo"] = result({"content": [], "_meta": {SERVER: INFO, "own": 1}})
-        host = gateway.stateless()
+        host = gateway.modern()
         made = await host.start("echo")
         done = await host.until(made["taskId"], "completed")
         cancelled = (await host.cancel(made["taskId"])).result

@@ -10,63 +10,71 @@ from helpers.scripted_upstream import ScriptedServer
 from helpers.whole_gateway import WholeGateway, configuration, running
 from taskgate.telemetry.audit import HttpAnswered, PartAnswered
 from taskgate.telemetry.metrics.prometheus import PrometheusAudit
-from taskgate.telemetry.visit import Visit, current
+from taskgate.telemetry.request_context import RequestContext, current
 
 
 class Visits:
     """The facts of the gateways that are opened while it listens."""
 
     def __init__(self) -> None:
-        self.all: list[tuple[Any, Visit | None]] = []
+        self.all: list[tuple[Any, RequestContext | None]] = []
 
-    def closed(self) -> list[Visit]:
+    def closed(self) -> list[RequestContext]:
         """The visits that are over, in the order in which they ended."""
-        return [visit for fact, visit in self.all if isinstance(fact, HttpAnswered) and visit is not None]
+        return [
+            request_context
+            for fact, request_context in self.all
+            if isinstance(fact, HttpAnswered) and request_context is not None
+        ]
 
-    def last(self) -> Visit:
+    def last(self) -> RequestContext:
         """The one that ended last."""
         return self.closed()[-1]
 
-    def parts(self) -> list[Visit]:
+    def parts(self) -> list[RequestContext]:
         """The visits of messages that came together with others, once they are over."""
-        return [visit for fact, visit in self.all if isinstance(fact, PartAnswered) and visit is not None]
+        return [
+            request_context
+            for fact, request_context in self.all
+            if isinstance(fact, PartAnswered) and request_context is not None
+        ]
 
-    def of(self, kind: type[Any]) -> list[Visit | None]:
+    def of(self, kind: type[Any]) -> list[RequestContext | None]:
         """The visits in which facts of that kind were told."""
-        return [visit for fact, visit in self.all if isinstance(fact, kind)]
+        return [request_context for fact, request_context in self.all if isinstance(fact, kind)]
 
-    def told_in(self, visit: Visit) -> list[Any]:
+    def told_in(self, request_context: RequestContext) -> list[Any]:
         """The facts of one visit."""
-        return [fact for fact, its in self.all if its is visit]
+        return [fact for fact, its in self.all if its is request_context]
 
-    def told_of(self, visit: Visit) -> list[Any]:
+    def told_of(self, request_context: RequestContext) -> list[Any]:
         """The facts of a request, those too that are of what goes on of it in the background."""
-        return [fact for fact, its in self.all if its is not None and its.id == visit.id]
+        return [fact for fact, its in self.all if its is not None and its.id == request_context.id]
 
 
 @contextmanager
 def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[Visits]:
     """Listen for the length of a block; to be begun before the gateway."""
-    visits, record = Visits(), PrometheusAudit.record
+    request_contexts, record = Visits(), PrometheusAudit.record
 
     def recording(audit: Any, fact: Any) -> None:
-        visits.all.append((fact, current()))
+        request_contexts.all.append((fact, current()))
         record(audit, fact)
 
     with monkeypatch.context() as patch:
         patch.setattr(PrometheusAudit, "record", recording)
-        yield visits
+        yield request_contexts
 
 
 @pytest.fixture
-def visits(monkeypatch: pytest.MonkeyPatch) -> Iterator[Visits]:
+def request_contexts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Visits]:
     """What listeners hear."""
-    with listening(monkeypatch) as visits:
-        yield visits
+    with listening(monkeypatch) as request_contexts:
+        yield request_contexts
 
 
 @pytest.fixture
-async def heard(visits: Visits, server: ScriptedServer) -> AsyncIterator[WholeGateway]:
+async def heard(request_contexts: Visits, server: ScriptedServer) -> AsyncIterator[WholeGateway]:
     """A gateway that is listened to."""
     async with running(configuration({"reports": server.url})) as gateway:
         yield gateway

@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
 
+from helpers.modern_schema import SERVER
+from helpers.modern_server import ModernServer
 from helpers.scripted_upstream import ScriptedServer
-from helpers.stateless_schema import SERVER
-from helpers.stateless_server import StatelessServer
 from helpers.whole_gateway import WholeGateway, configuration, running
 
 ERAS: Final = ("legacy", "modern")
@@ -24,7 +24,7 @@ INFO: Final = {
 @asynccontextmanager
 async def server_of(era: str) -> AsyncIterator[ScriptedServer]:
     """A server of that era that says who it is."""
-    async with ScriptedServer() if era == "legacy" else StatelessServer() as server:
+    async with ScriptedServer() if era == "legacy" else ModernServer() as server:
         server.info = dict(INFO)
         yield server
 
@@ -37,7 +37,7 @@ def before(server: ScriptedServer, *, sections: Any = None, **keys: Any) -> Abst
 
 async def welcome(gateway: WholeGateway, era: str, **more: Any) -> dict[str, Any]:
     """What a new host of that era is told."""
-    return await (gateway.host().initialize(**more) if era == "legacy" else gateway.stateless(**more).discover())
+    return await (gateway.host().initialize(**more) if era == "legacy" else gateway.modern(**more).discover())
 
 
 def info_of(told: dict[str, Any], era: str) -> Any:

@@ -175,7 +175,7 @@ def _other_ways() -> str:
         server = next(each for each in ON_SDKS if each.name == name)
         peer = _host(host)
         done = _short(peer, Peer(name=name, title=server.title, revision=server.revision))
-        # Nobody speaks the stateless era over HTTP+SSE.
+        # Nobody speaks the modern era over HTTP+SSE.
         revision = "2025-11-25" if transport == "sse" and server.revision > "2025-11-25" else server.revision
         lines.append(f"| {server.title} | {revision} | {_WAYS[transport]} | {_named(peer)} | {done} |")
     return f"{_OTHER_WAYS}\n{chr(10).join(lines)}\n"

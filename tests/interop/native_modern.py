@@ -1,4 +1,4 @@
-"""A real server of the stateless era that makes tasks of calls itself: FastMCP 4 with its tasks extension."""
+"""A real server of the modern era that makes tasks of calls itself: FastMCP 4 with its tasks extension."""
 
 import asyncio
 from collections.abc import AsyncIterator

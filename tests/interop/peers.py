@@ -25,7 +25,7 @@ ANSWERS_WITHIN = 40.0
 Told = dict[str, Any]
 Call = tuple[str, dict[str, Any]]
 HOSTS = ("python", "sdk", "ext-tasks", "fastmcp")
-STATELESS_HOSTS = ("modern-python", "stateless-ext-tasks")
+MODERN_HOSTS = ("modern-python", "stateless-ext-tasks")
 
 
 def require_peers(*names: str) -> None:

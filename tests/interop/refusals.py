@@ -77,7 +77,7 @@ def section() -> str:
     """The part of the page."""
     lines = [f"| host | speaks | {' | '.join(WAYS.values())} |", "|---" * (len(WAYS) + 2) + "|"]
     for kind in KINDS:
-        speaks = "2025-11-25" if kind.era == "initialize" else "2026-07-28"
-        lines.append(f"| {kind.title} | {speaks} | {' | '.join(expected(kind, way) for way in WAYS)} |")
+        principal_source = "2025-11-25" if kind.era == "initialize" else "2026-07-28"
+        lines.append(f"| {kind.title} | {principal_source} | {' | '.join(expected(kind, way) for way in WAYS)} |")
     table = "\n".join(lines)
     return f"{_HEAD}\n{table}\n"

@@ -60,7 +60,7 @@ async def test_the_inspector_lists_and_calls_tools_in_either_era(release: str, t
 
 
 @pytest.mark.parametrize("release", RELEASES)
-async def test_a_slow_call_of_the_inspector_is_a_task_in_the_stateless_era(release: str, tmp_path: Path) -> None:
+async def test_a_slow_call_of_the_inspector_is_a_task_in_the_modern_era(release: str, tmp_path: Path) -> None:
     async with gateway_before(release, tmp_path) as gateway:
         call = ("--method", "tools/call", "--tool-name", "slow", "--tool-arg", "word=train")
         called = await told(gateway, tmp_path, "modern", *call)

@@ -17,7 +17,7 @@ from yarl import URL
 
 from helpers.cutter import Cutter
 from helpers.mcp_host import McpHost
-from helpers.stateless_host import StatelessHost
+from helpers.modern_host import ModernHost
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration
 from helpers.whole_gateway import running as gateway_for
@@ -75,12 +75,12 @@ def field_of(question: dict[str, Any]) -> str:
 async def test_a_tool_that_is_only_run_as_a_task_is_called_plainly_by_hosts_of_both_eras(
     native: Native, gateway: WholeGateway
 ) -> None:
-    old, new, stateless = await gateway.greeted("2025-06-18"), await gateway.greeted(), gateway.stateless(tasks=False)
+    old, new, modern = await gateway.greeted("2025-06-18"), await gateway.greeted(), gateway.modern(tasks=False)
     names = ("plain old", "plain new", "plain none")
     answers = await asyncio.gather(
         old.call("report", {"name": names[0]}),
         new.call("report", {"name": names[1]}),
-        stateless.call("report", {"name": names[2]}),
+        modern.call("report", {"name": names[2]}),
     )
     for answer, name in zip(answers, names, strict=True):
         assert text(answer.result) == f"report {name}"
@@ -92,7 +92,7 @@ async def test_a_tool_that_is_only_run_as_a_task_is_called_plainly_by_hosts_of_b
 async def test_a_tool_that_may_be_a_task_is_called_plainly_by_a_host_without_tasks(
     native: Native, gateway: WholeGateway
 ) -> None:
-    answer = await gateway.stateless(tasks=False).call("sums", {"a": 2, "b": 3})
+    answer = await gateway.modern(tasks=False).call("sums", {"a": 2, "b": 3})
     assert answer.result["structuredContent"] == {"result": 5}
     assert native.did("sums 2 3") == 1
 
@@ -101,7 +101,7 @@ async def test_a_tool_that_may_be_a_task_is_called_plainly_by_a_host_without_tas
 async def test_a_plain_call_of_a_host_without_tasks_hears_all_progress(
     native: Native, gateway: WholeGateway, kind: str
 ) -> None:
-    host: Any = gateway.stateless(tasks=False) if kind != "initialize" else await gateway.greeted()
+    host: Any = gateway.modern(tasks=False) if kind != "initialize" else await gateway.greeted()
     if kind == "directly":
         host.url = native.url
     meta = {"progressToken": "p"}
@@ -111,7 +111,7 @@ async def test_a_plain_call_of_a_host_without_tasks_hears_all_progress(
 
 
 async def test_what_its_task_says_of_itself_is_progress_of_a_plain_call(gateway: WholeGateway) -> None:
-    host = gateway.stateless(tasks=False)
+    host = gateway.modern(tasks=False)
     answer = await host.call("report", {"name": "told", "steps": 2}, meta={"progressToken": "p"})
     said = [note["params"]["message"] for note in answer.notices if "message" in note["params"]]
     assert said == ["page 1 of 2", "page 2 of 2"]
@@ -121,7 +121,7 @@ async def test_what_its_task_says_of_itself_is_progress_of_a_plain_call(gateway:
 async def test_a_task_is_one_of_the_servers_too_and_says_what_that_says(
     native: Native, gateway: WholeGateway, always: WholeGateway, era: str
 ) -> None:
-    host: Any = always.stateless() if era == "stateless" else await gateway.greeted()
+    host: Any = always.modern() if era == "stateless" else await gateway.greeted()
     task = (await host.start("report", {"name": era}))["taskId"]
     seen: list[Any] = []
     async with bounded():
@@ -135,11 +135,11 @@ async def test_a_task_is_one_of_the_servers_too_and_says_what_that_says(
     assert native.did(f"began {era}") == 1
 
 
-async def _get(host: StatelessHost | McpHost, task: str) -> dict[str, Any]:
-    return await (host.get(task) if isinstance(host, StatelessHost) else host.task(task))
+async def _get(host: ModernHost | McpHost, task: str) -> dict[str, Any]:
+    return await (host.get(task) if isinstance(host, ModernHost) else host.task(task))
 
 
-async def test_what_it_asks_for_its_task_is_answered_by_a_host_of_the_initialize_era(gateway: WholeGateway) -> None:
+async def test_what_it_asks_for_its_task_is_answered_by_a_host_of_the_legacy_era(gateway: WholeGateway) -> None:
     host = gateway.host()
     await host.initialize(capabilities=CAPABLE)
     task = (await host.start("ask"))["taskId"]
@@ -161,10 +161,10 @@ async def test_what_it_asks_for_a_plain_call_is_asked_on_the_calls_stream(gatewa
         assert text(await stream.answered()) == "p-first p-second p-third"
 
 
-async def test_what_it_asks_for_its_task_is_answered_by_a_stateless_host_word_by_word(
+async def test_what_it_asks_for_its_task_is_answered_by_a_modern_host_word_by_word(
     native: Native, always: WholeGateway
 ) -> None:
-    host = always.stateless(capabilities=CAPABLE)
+    host = always.modern(capabilities=CAPABLE)
     before = native.did("asked")
     task = (await host.start("ask"))["taskId"]
     answered: set[str] = set()
@@ -183,7 +183,7 @@ async def test_what_it_asks_for_its_task_is_answered_by_a_stateless_host_word_by
 
 
 async def test_what_it_asks_a_host_without_tasks_is_a_round_of_a_held_call(gateway: WholeGateway) -> None:
-    host = gateway.stateless(tasks=False, capabilities=CAPABLE)
+    host = gateway.modern(tasks=False, capabilities=CAPABLE)
     result = (await host.call("ask")).result
     rounds = 0
     while result["resultType"] == "input_required":
@@ -219,13 +219,13 @@ async def test_a_cancelled_call_stops_at_the_server(
         await eventually(lambda: native.did(f"began long {era}"))
         await host.ask("tasks/cancel", {"taskId": task})
     elif era == "stateless":
-        other = always.stateless()
+        other = always.modern()
         task = (await other.start("waits", given))["taskId"]
         await eventually(lambda: native.did(f"began long {era}"))
         await other.cancel(task)
     else:
         before = await looks(gateway)
-        async with gateway.stateless(tasks=False).asking("tools/call", {"name": "waits", "arguments": given}) as asked:
+        async with gateway.modern(tasks=False).asking("tools/call", {"name": "waits", "arguments": given}) as asked:
             await eventually(lambda: native.did(f"began long {era}"))
             await looked_at(gateway, before)
             await asked.leave()
@@ -241,7 +241,7 @@ async def test_a_call_that_is_given_up_while_the_handle_of_its_task_is_on_its_wa
         upstream = {"path": "/reports/mcp", "url": str(server.with_port(way.port)), **MODERN}
         async with gateway_for(configuration({}, upstreams={"reports": upstream})) as gateway:
             given = {"name": "waits", "arguments": {"name": "given up"}}
-            async with gateway.stateless(tasks=False).asking("tools/call", given) as asked:
+            async with gateway.modern(tasks=False).asking("tools/call", given) as asked:
                 async with bounded():
                     await way.held.wait()
                 await asked.leave()
@@ -250,7 +250,7 @@ async def test_a_call_that_is_given_up_while_the_handle_of_its_task_is_on_its_wa
 
 
 async def test_a_tools_own_error_and_one_of_the_protocol_are_what_they_are(always: WholeGateway) -> None:
-    host, legacy = always.stateless(), await always.greeted()
+    host, legacy = always.modern(), await always.greeted()
     stumbled = await host.until((await host.start("stumbles"))["taskId"], "completed")
     assert (text(stumbled["result"]), stumbled["result"]["isError"]) == ("there is no paper", True)
     broke = await host.until((await host.start("breaks"))["taskId"], "failed")
@@ -264,7 +264,7 @@ async def test_a_program_is_followed_as_well(tmp_path: Path) -> None:
     native = Native("", tmp_path / "ledger")
     program = {"transport": "stdio", "command": native_modern_program(native.ledger), "protocol_version": "2026-07-28"}
     async with gateway_for(configuration({}, upstreams={"reports": {"path": "/reports/mcp", **program}})) as gateway:
-        host = gateway.stateless(tasks=False)
+        host = gateway.modern(tasks=False)
         assert text((await host.call("report", {"name": "plain", "steps": 1})).result) == "report plain"
         before = await looks(gateway)
         async with host.asking("tools/call", {"name": "waits", "arguments": {"name": "long"}}) as asked:

@@ -76,10 +76,10 @@ async def test_a_tool_that_is_only_run_as_a_task_is_called_plainly_by_hosts_of_b
     native: Native, gateway: WholeGateway
 ) -> None:
     old, new = await gateway.greeted("2025-06-18"), await gateway.greeted()
-    stateless = gateway.stateless(tasks=False)
+    modern = gateway.modern(tasks=False)
     given = [{"topic": topic, "steps": 2} for topic in ("plain old", "plain new", "plain none")]
     answers = await asyncio.gather(
-        old.call("research", given[0]), new.call("research", given[1]), stateless.call("research", given[2])
+        old.call("research", given[0]), new.call("research", given[1]), modern.call("research", given[2])
     )
     for answer, asked in zip(answers, given, strict=True):
         assert text(answer.result) == f"all about {asked['topic']}"
@@ -100,14 +100,14 @@ async def test_a_task_is_one_of_the_servers_too_and_says_what_that_says(native: 
     assert native.did("began steps") == 1
 
 
-async def test_a_task_of_a_stateless_host_is_one_of_the_servers_too(native: Native, always: WholeGateway) -> None:
-    host = always.stateless()
+async def test_a_task_of_a_modern_host_is_one_of_the_servers_too(native: Native, always: WholeGateway) -> None:
+    host = always.modern()
     task = (await host.start("index", {"topic": "modern"}))["taskId"]
     assert text((await host.until(task, "completed"))["result"]) == "all about modern"
     assert native.did("began modern") == 1
 
 
-async def test_what_it_asks_for_its_task_is_answered_by_a_host_of_the_initialize_era(
+async def test_what_it_asks_for_its_task_is_answered_by_a_host_of_the_legacy_era(
     native: Native, gateway: WholeGateway
 ) -> None:
     host = gateway.host()
@@ -122,8 +122,8 @@ async def test_what_it_asks_for_its_task_is_answered_by_a_host_of_the_initialize
         assert text(await stream.answered()) == "w1 w2"
 
 
-async def test_what_it_asks_for_its_task_is_answered_by_a_stateless_host(native: Native, always: WholeGateway) -> None:
-    host = always.stateless(capabilities=CAPABLE)
+async def test_what_it_asks_for_its_task_is_answered_by_a_modern_host(native: Native, always: WholeGateway) -> None:
+    host = always.modern(capabilities=CAPABLE)
     task = (await host.start("consult", {"rounds": 2}))["taskId"]
     for number in (1, 2):
         async with bounded():
@@ -147,7 +147,7 @@ async def test_a_cancelled_task_stops_at_the_server(
         await eventually(lambda: native.did(f"began long {era}") == 1)
         await host.ask("tasks/cancel", {"taskId": task})
     else:
-        other = always.stateless()
+        other = always.modern()
         task = (await other.start("research", given))["taskId"]
         await eventually(lambda: native.did(f"began long {era}") == 1)
         await other.cancel(task)
@@ -189,7 +189,7 @@ async def test_the_reference_server_asks_for_its_own_task_who_can_be_asked_and_n
         upstreams({"reports": ("everything-2026-08", HTTP)}, tmp_path) as written,
         gateway_for(configuration({}, upstreams=written)) as gateway,
     ):
-        host, other = gateway.host(), gateway.stateless(tasks=False)
+        host, other = gateway.host(), gateway.modern(tasks=False)
         await host.initialize(capabilities=CAPABLE)
         unasked = asyncio.create_task(other.call("simulate-research-query", given))
         task = (await host.start("simulate-research-query", given))["taskId"]

@@ -16,7 +16,7 @@ import pytest_asyncio
 
 from helpers.gateway_process import gateway_process, write_configuration
 from interop.hosts import assert_log_is_discreet
-from interop.peers import HOSTS, STATELESS_HOSTS, Call, Told, python_server, require_peers, told_by
+from interop.peers import HOSTS, MODERN_HOSTS, Call, Told, python_server, require_peers, told_by
 
 # One gateway for all: its output is read by the loop that started it.
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(150)]
@@ -79,7 +79,7 @@ async def conversations(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterat
         }
         told |= {
             (host, release): told_of(host, place(gateway.listen, release), release)
-            for host in STATELESS_HOSTS
+            for host in MODERN_HOSTS
             for release in RELEASES
         }
         yield dict(zip(told, await asyncio.gather(*told.values()), strict=True))
@@ -132,8 +132,8 @@ def assert_answered(told: Told, asked: Asked) -> None:
 
 
 @pytest.mark.parametrize(("release", "tool"), [(release, tool) for release in RELEASES for tool in RELEASES[release]])
-@pytest.mark.parametrize("host", STATELESS_HOSTS)
-async def test_what_a_server_asks_in_the_middle_of_a_call_is_answered_by_a_stateless_host(
+@pytest.mark.parametrize("host", MODERN_HOSTS)
+async def test_what_a_server_asks_in_the_middle_of_a_call_is_answered_by_a_modern_host(
     conversations: Conversations, host: str, release: str, tool: str
 ) -> None:
     assert_answered(conversations[host, release][tool], BLOCKING[tool])
@@ -152,7 +152,7 @@ async def test_what_a_server_asks_before_it_answers_is_answered_by_a_host_that_i
 
 
 @pytest.mark.parametrize("release", RELEASES)
-async def test_a_question_of_a_task_is_an_input_of_it_to_a_stateless_host(
+async def test_a_question_of_a_task_is_an_input_of_it_to_a_modern_host(
     conversations: Conversations, release: str
 ) -> None:
     for tool in RELEASES[release]:
@@ -163,7 +163,7 @@ async def test_a_question_of_a_task_is_an_input_of_it_to_a_stateless_host(
 
 
 @pytest.mark.parametrize("release", RELEASES)
-async def test_progress_and_log_messages_reach_a_stateless_host_on_the_stream_of_its_call(
+async def test_progress_and_log_messages_reach_a_modern_host_on_the_stream_of_its_call(
     conversations: Conversations, release: str
 ) -> None:
     told = conversations["modern-python", release]["steps"]

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
+from helpers.modern_host import GONE
 from helpers.scripted_upstream import Hold, result, status
-from helpers.stateless_host import GONE
 from helpers.waiting import bounded
 from observability.scene import QUARTER, WORD, Scene
 from observability.stage import AUDIENCE, DONE

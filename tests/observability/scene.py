@@ -11,9 +11,9 @@ import aiohttp
 
 from helpers.identity_provider import IdentityProvider
 from helpers.mcp_host import ACCEPT, McpHost
+from helpers.modern_host import ModernHost
 from helpers.prometheus_server import PrometheusServer
 from helpers.secrets import noted
-from helpers.stateless_host import StatelessHost
 from helpers.token_issuer import TokenIssuer
 from helpers.waiting import bounded
 from observability.stage import AUDIENCE, BEARER, NO_SECRET, Servers
@@ -79,9 +79,9 @@ class Scene:
             self._tokens[user] = token
         return self._tokens[user]
 
-    async def modern(self, user: str, mount: str = "reports", *, tasks: bool = True) -> StatelessHost:
+    async def modern(self, user: str, mount: str = "reports", *, tasks: bool = True) -> ModernHost:
         """A host of 2026-07-28."""
-        return StatelessHost(self.http, self.url(mount), await self.token(user), capabilities=CAPABLE, tasks=tasks)
+        return ModernHost(self.http, self.url(mount), await self.token(user), capabilities=CAPABLE, tasks=tasks)
 
     async def legacy(self, user: str, mount: str = "reports", revision: str = "2025-11-25") -> McpHost:
         """A host of an earlier revision, with a session."""
@@ -91,14 +91,14 @@ class Scene:
         self.secrets.add(host.session)
         return host
 
-    async def started(self, host: StatelessHost | McpHost, tool: str, arguments: Any = None, **task: Any) -> str:
-        """The id of a new task; `task` is what a host of the initialize era asks for it."""
+    async def started(self, host: ModernHost | McpHost, tool: str, arguments: Any = None, **task: Any) -> str:
+        """The id of a new task; `task` is what a host of the legacy era asks for it."""
         made = await host.start(tool, arguments, **task)
         id: str = made["taskId"]
         self.secrets.add(id)
         return id
 
-    async def until(self, host: StatelessHost, task: str, *statuses: str) -> dict[str, Any]:
+    async def until(self, host: ModernHost, task: str, *statuses: str) -> dict[str, Any]:
         """The task once it is in one of those states; asked for no more often than is advised."""
         async with bounded():
             while (found := await host.get(task))["status"] not in statuses:

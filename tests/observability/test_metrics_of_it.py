@@ -7,7 +7,7 @@ import pytest
 from helpers.prometheus_server import promtool
 from observability.drive import Run
 from observability.reading import Archive
-from taskgate.telemetry.metrics.catalogue import FAMILIES, Family, Kind
+from taskgate.telemetry.metrics.catalogue import FAMILIES, Family, FamilyKind
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(240), pytest.mark.asyncio(loop_scope="module")]
 
@@ -36,11 +36,11 @@ async def test_a_scrape_has_every_family_of_the_catalogue_and_no_other(run: Run,
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 async def test_what_happened_has_moved_it(run: Run, archive: Archive, family: Family) -> None:
     """A counter and a histogram have counted; a gauge was now this and now that. What tells of a build is always 1."""
-    name = f"{family.name}_count" if family.kind is Kind.HISTOGRAM else family.name
+    name = f"{family.name}_count" if family.kind is FamilyKind.HISTOGRAM else family.name
     seen = [{value for _, value in one["values"]} for one in await archive.found(name)]
     if family.name.endswith("_info"):
         assert set().union(*seen) == {"1"}
-    elif family.kind is Kind.GAUGE:
+    elif family.kind is FamilyKind.GAUGE:
         assert max(map(len, seen), default=0) > 1
     else:
         assert set().union(*seen) - {"0"}

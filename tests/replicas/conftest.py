@@ -15,7 +15,7 @@ from replicas.processes import Start, starting
 from taskgate.stores.redis.options import RedisOptions
 
 AT_ONCE = {"upgrade": [{"tool": "*", "mode": "always"}]}
-"""Hosts of the stateless era that know tasks are given one without delay."""
+"""Hosts of the modern era that know tasks are given one without delay."""
 
 
 @pytest.fixture

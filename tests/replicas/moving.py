@@ -54,14 +54,14 @@ async def draining(gateway: WholeGateway) -> AsyncIterator[None]:
 
 def told_directly(gateway: WholeGateway, task: str) -> bool:
     """Whether a stream of this gateway is told what its task says without a way around."""
-    assert gateway.service._house is not None
-    return bool(gateway.service._house.runner._hearing.streams._results.get(task))
+    assert gateway.service._runtime is not None
+    return bool(gateway.service._runtime.runner._hearing.streams._results.get(task))
 
 
 async def listened_to(gateway: WholeGateway, task: str) -> None:
     """Wait until what the task says is heard on a stream, wherever that is."""
-    assert gateway.service._house is not None
-    streams = gateway.service._house.runner._hearing.streams
+    assert gateway.service._runtime is not None
+    streams = gateway.service._runtime.runner._hearing.streams
     assert streams.afar is not None
     await eventually(lambda: task in streams.afar._ears or streams._results.get(task))
 

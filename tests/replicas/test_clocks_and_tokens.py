@@ -86,7 +86,7 @@ async def test_a_token_is_good_until_its_end_by_the_clock_of_whoever_is_asked_an
     host = await guarded.other.greeted(token=token)
     assert (await at(host, guarded.one).ask("ping")).status == 401
     task = (await host.start("report"))["taskId"]
-    listens = guarded.other.stateless(token=token).listen(taskIds=[task])
+    listens = guarded.other.modern(token=token).listen(taskIds=[task])
     async with host.listen() as stream, listens as subscription:
         waiting = asyncio.create_task(host.ask("tasks/result", {"taskId": task}))
         hold.release(DONE)
@@ -108,7 +108,7 @@ async def test_what_was_asked_with_a_token_ends_with_it_by_the_clock_of_whoever_
     token = issuer.token(AUDIENCE, iat=int(now) - 3 * 3600, exp=now + 3600 + 1.5)
     host = await guarded.one.greeted(token=token)
     task = (await host.start("report"))["taskId"]
-    listens = guarded.one.stateless(token=token).listen(taskIds=[task])
+    listens = guarded.one.modern(token=token).listen(taskIds=[task])
     async with host.listen() as stream, listens as subscription:
         there = asyncio.create_task(at(host, guarded.other).ask("tasks/result", {"taskId": task}))
         async with bounded():

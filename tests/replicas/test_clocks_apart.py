@@ -15,7 +15,7 @@ import pytest
 
 from helpers.mcp_host import McpHost
 from helpers.scripted_upstream import Hold, ScriptedServer
-from helpers.several_gateways import at, several, stateless_at
+from helpers.several_gateways import at, modern_at, several
 from helpers.shared_store import SharedServer
 from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded, eventually
@@ -73,7 +73,7 @@ async def test_the_times_of_a_task_are_the_same_wherever_one_asks_and_those_of_t
     before = datetime.now(UTC) - timedelta(seconds=1)
     host, task, hold = await begun(server, pair)
     there = at(host, pair.other)
-    seen, found = await host.task(task), await pair.other.stateless().get(task)
+    seen, found = await host.task(task), await pair.other.modern().get(task)
     assert await there.task(task) == seen
     assert (seen["createdAt"], seen["lastUpdatedAt"], seen["ttl"]) == tuple(
         found[name] for name in ("createdAt", "lastUpdatedAt", "ttlMs")
@@ -128,11 +128,11 @@ async def test_a_call_goes_on_and_nobody_takes_it_over(server: ScriptedServer, p
 
 
 async def test_what_is_asked_at_one_is_answered_at_the_other(pair: Pair, tool: TalkingTool) -> None:
-    host = pair.one.stateless(capabilities={"elicitation": {}})
+    host = pair.one.modern(capabilities={"elicitation": {}})
     task = (await host.start("report"))["taskId"]
     await tool.ask("q")
     pair.later()
-    there = stateless_at(host, pair.other)
+    there = modern_at(host, pair.other)
     ((key, _),) = (await there.until(task, "input_required"))["inputRequests"].items()
     await pair.swept()
     await there.update(task, {key: ACCEPTED})
@@ -214,13 +214,13 @@ async def test_answers_that_come_to_the_other_go_on_with_a_call_that_is_held(
     server: ScriptedServer, pair: Pair, tool: TalkingTool
 ) -> None:
     """The state that the host brings back is sealed with its end, and says who holds the call."""
-    host = pair.one.stateless(capabilities=CAPABLE, tasks=False)
+    host = pair.one.modern(capabilities=CAPABLE, tasks=False)
     tool.begun.set()
     await tool.ask("q")
     result = await sent_for(host)
     pair.later()
     await pair.swept()
-    told = await through(stateless_at(host, pair.other), result, tool, "q")
+    told = await through(modern_at(host, pair.other), result, tool, "q")
     assert told["result"] == ACCEPTED
     assert len(server.heard("tools/call")) == 1
 
@@ -241,7 +241,7 @@ async def test_nothing_is_kept_by_the_clock_of_a_gateway_that_does_not_know_the_
             made = await kept(gateway)
             assert abs(datetime.fromisoformat(made["createdAt"]) - datetime.now(UTC)) < timedelta(minutes=1)
             hold.release(DONE)
-            await gateway.stateless().until(made["taskId"], "completed")
+            await gateway.modern().until(made["taskId"], "completed")
         finally:
             await gateway.service.close()
             await asyncio.to_thread(store.stop)
@@ -250,6 +250,6 @@ async def test_nothing_is_kept_by_the_clock_of_a_gateway_that_does_not_know_the_
 async def kept(gateway: WholeGateway) -> dict[str, Any]:
     """The first task that is made."""
     async with bounded():
-        while "result" not in ((answer := await gateway.stateless().call("report")).message or {}):
+        while "result" not in ((answer := await gateway.modern().call("report")).message or {}):
             assert answer.code == 503, answer.message
     return answer.result

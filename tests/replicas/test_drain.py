@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from helpers.event_streams import asked, got
+from helpers.modern_host import ModernHost
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.several_gateways import at, several
 from helpers.shared_store import SharedServer
-from helpers.stateless_host import StatelessHost
 from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway
@@ -74,7 +74,7 @@ async def test_streams_that_only_tell_end_at_once_and_a_call_goes_on_to_its_end(
     """The hosts of the one come back elsewhere while the other has nowhere else to go."""
     async with two("1h") as (drains, other):
         host = await drains.greeted()
-        modern = StatelessHost(drains.http, drains.url())
+        modern = ModernHost(drains.http, drains.url())
         task = (await host.start("echo"))["taskId"]
         async with call_stream(host) as call, got(host) as get, modern.listen(taskIds=[task]) as listening:
             await get.next()

@@ -1,4 +1,4 @@
-"""Calls of the stateless era that one replica holds, and whose hosts come back to another (decisions 18)."""
+"""Calls of the modern era that one replica holds, and whose hosts come back to another (decisions 18)."""
 
 import asyncio
 from pathlib import Path
@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from helpers.mcp_host import Answer
+from helpers.modern_host import ModernHost
 from helpers.scripted_replies import progress_note
 from helpers.scripted_upstream import ScriptedServer
-from helpers.several_gateways import several, stateless_at
+from helpers.several_gateways import modern_at, several
 from helpers.shared_store import SharedServer
-from helpers.stateless_host import StatelessHost
 from helpers.talking_tool import TalkingTool
 from helpers.token_issuer import TokenIssuer
 from helpers.waiting import bounded, eventually
@@ -19,14 +19,14 @@ from helpers.whole_gateway import WholeGateway
 from interaction.holding import CAPABLE, back, everything, sent_for, through
 from interaction.questioning import ACCEPTED, DONE, SAID, SAMPLE
 from interaction.questioning import ASKED as TO_SAMPLE
-from taskgate.gateway.modern import bringing
+from taskgate.gateway.modern import remote_retry
 
 
 @pytest.fixture
-def host(three: list[WholeGateway], tool: TalkingTool) -> StatelessHost:
+def host(three: list[WholeGateway], tool: TalkingTool) -> ModernHost:
     """A host that can be asked everything, and has no tasks, at the first replica."""
     tool.begun.set()
-    return three[0].stateless(capabilities=CAPABLE, tasks=False)
+    return three[0].modern(capabilities=CAPABLE, tasks=False)
 
 
 def is_refused(answer: Answer) -> bool:
@@ -36,40 +36,40 @@ def is_refused(answer: Answer) -> bool:
 
 
 async def test_answers_that_come_to_another_replica_go_on_with_the_call(
-    three: list[WholeGateway], host: StatelessHost, tool: TalkingTool, server: ScriptedServer
+    three: list[WholeGateway], host: ModernHost, tool: TalkingTool, server: ScriptedServer
 ) -> None:
     await tool.ask("q-1")
     result = await sent_for(host)
-    told = await through(stateless_at(host, three[1]), result, tool, "q-1")
+    told = await through(modern_at(host, three[1]), result, tool, "q-1")
     assert told["result"] == ACCEPTED
     assert len(server.heard("tools/call")) == 1
     assert server.cancelled == []
 
 
 async def test_every_round_may_come_to_another_replica(
-    three: list[WholeGateway], host: StatelessHost, tool: TalkingTool
+    three: list[WholeGateway], host: ModernHost, tool: TalkingTool
 ) -> None:
     await tool.ask("q-1")
     first = await sent_for(host)
     await tool.ask("q-2", SAMPLE, TO_SAMPLE)
-    second = (await back(stateless_at(host, three[1]), first, everything(first))).result
+    second = (await back(modern_at(host, three[1]), first, everything(first))).result
     ((key, asked),) = second["inputRequests"].items()
     assert asked["method"] == SAMPLE
     assert (await tool.told("q-1"))["result"] == ACCEPTED
-    coming = asyncio.create_task(back(stateless_at(host, three[2]), second, {key: SAID}))
+    coming = asyncio.create_task(back(modern_at(host, three[2]), second, {key: SAID}))
     assert (await tool.told("q-2"))["result"] == SAID
     await tool.finish(DONE)
     assert (await coming).result["content"] == DONE["content"]
 
 
 async def test_a_large_answer_and_a_large_result_cross(
-    three: list[WholeGateway], host: StatelessHost, tool: TalkingTool
+    three: list[WholeGateway], host: ModernHost, tool: TalkingTool
 ) -> None:
     await tool.ask("q-1")
     result = await sent_for(host)
     large = {"action": "accept", "content": {"it": "x" * 200_000}}
     (key,) = result["inputRequests"]
-    coming = asyncio.create_task(back(stateless_at(host, three[1]), result, {key: large}))
+    coming = asyncio.create_task(back(modern_at(host, three[1]), result, {key: large}))
     assert (await tool.told("q-1"))["result"] == large
     content = [{"type": "text", "text": "y" * 200_000}]
     await tool.finish({"content": content})
@@ -77,11 +77,11 @@ async def test_a_large_answer_and_a_large_result_cross(
 
 
 async def test_a_round_counts_once_wherever_it_is_answered(
-    three: list[WholeGateway], host: StatelessHost, tool: TalkingTool
+    three: list[WholeGateway], host: ModernHost, tool: TalkingTool
 ) -> None:
     await tool.ask("q-1")
     result = await sent_for(host)
-    coming = [asyncio.create_task(back(stateless_at(host, each), result, everything(result))) for each in three]
+    coming = [asyncio.create_task(back(modern_at(host, each), result, everything(result))) for each in three]
     await tool.told("q-1")
     await tool.finish(DONE)
     async with bounded():
@@ -92,13 +92,13 @@ async def test_a_round_counts_once_wherever_it_is_answered(
 
 
 async def test_progress_of_the_call_is_told_where_its_host_is(
-    three: list[WholeGateway], host: StatelessHost, tool: TalkingTool
+    three: list[WholeGateway], host: ModernHost, tool: TalkingTool
 ) -> None:
     """Under the token of the request that is waited for, as everywhere (M-PROG-1)."""
     await tool.ask("q-1")
     result = await sent_for(host, meta={"progressToken": "first"})
     coming = asyncio.create_task(
-        back(stateless_at(host, three[1]), result, everything(result), meta={"progressToken": "mine"})
+        back(modern_at(host, three[1]), result, everything(result), meta={"progressToken": "mine"})
     )
     await tool.told("q-1")
     for done in (1, 2, 3):
@@ -110,11 +110,11 @@ async def test_progress_of_the_call_is_told_where_its_host_is(
 
 
 async def test_an_error_of_the_server_is_told_where_its_host_is(
-    three: list[WholeGateway], host: StatelessHost, tool: TalkingTool
+    three: list[WholeGateway], host: ModernHost, tool: TalkingTool
 ) -> None:
     await tool.ask("q-1")
     result = await sent_for(host)
-    coming = asyncio.create_task(back(stateless_at(host, three[1]), result, everything(result)))
+    coming = asyncio.create_task(back(modern_at(host, three[1]), result, everything(result)))
     await tool.told("q-1")
     await tool.vanish()
     answer = await coming
@@ -123,11 +123,11 @@ async def test_an_error_of_the_server_is_told_where_its_host_is(
 
 
 async def test_an_answer_that_does_not_fit_is_refused_and_the_call_stays_held(
-    three: list[WholeGateway], host: StatelessHost, tool: TalkingTool
+    three: list[WholeGateway], host: ModernHost, tool: TalkingTool
 ) -> None:
     await tool.ask("q-1")
     result = await sent_for(host)
-    there = stateless_at(host, three[1])
+    there = modern_at(host, three[1])
     (key,) = result["inputRequests"]
     assert (await back(there, result, {key: {"action": 7}})).code == -32602
     assert tool.unanswered("q-1")
@@ -136,15 +136,15 @@ async def test_an_answer_that_does_not_fit_is_refused_and_the_call_stays_held(
 
 async def test_a_host_that_leaves_the_other_replica_has_cancelled_the_call(
     three: list[WholeGateway],
-    host: StatelessHost,
+    host: ModernHost,
     tool: TalkingTool,
     server: ScriptedServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bringing, "SILENCE", 3600.0)
+    monkeypatch.setattr(remote_retry, "SILENCE", 3600.0)
     await tool.ask("q-1")
     result = await sent_for(host)
-    there = stateless_at(host, three[1])
+    there = modern_at(host, three[1])
     params = {"inputResponses": everything(result), "requestState": result["requestState"]}
     async with there.asking("tools/call", {"name": "report", "arguments": {}, **params}) as asked:
         await tool.told("q-1")
@@ -153,23 +153,23 @@ async def test_a_host_that_leaves_the_other_replica_has_cancelled_the_call(
 
 
 async def test_a_call_whose_holder_is_gone_is_not_known_any_more(
-    three: list[WholeGateway], host: StatelessHost, tool: TalkingTool, monkeypatch: pytest.MonkeyPatch
+    three: list[WholeGateway], host: ModernHost, tool: TalkingTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bringing, "LIFE", 0.05)
-    monkeypatch.setattr(bringing, "FIRST", 0.1)
+    monkeypatch.setattr(remote_retry, "LIFE", 0.05)
+    monkeypatch.setattr(remote_retry, "FIRST", 0.1)
     await tool.ask("q-1")
     result = await sent_for(host)
     async with bounded():
         await three[0].service.close()
-    assert is_refused(await back(stateless_at(host, three[1]), result, everything(result)))
+    assert is_refused(await back(modern_at(host, three[1]), result, everything(result)))
 
 
 async def test_a_call_whose_holder_goes_meanwhile_is_cut_off(
-    three: list[WholeGateway], host: StatelessHost, tool: TalkingTool
+    three: list[WholeGateway], host: ModernHost, tool: TalkingTool
 ) -> None:
     await tool.ask("q-1")
     result = await sent_for(host)
-    coming = asyncio.create_task(back(stateless_at(host, three[1]), result, everything(result)))
+    coming = asyncio.create_task(back(modern_at(host, three[1]), result, everything(result)))
     await tool.told("q-1")
     await three[0].drain()
     async with bounded():
@@ -177,36 +177,36 @@ async def test_a_call_whose_holder_goes_meanwhile_is_cut_off(
 
 
 async def test_one_whose_holder_dies_meanwhile_is_lost(
-    three: list[WholeGateway], host: StatelessHost, tool: TalkingTool, monkeypatch: pytest.MonkeyPatch
+    three: list[WholeGateway], host: ModernHost, tool: TalkingTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, seconds in (("LIFE", 0.05), ("FIRST", 0.1), ("SILENCE", 0.2)):
-        monkeypatch.setattr(bringing, name, seconds)
+        monkeypatch.setattr(remote_retry, name, seconds)
     await tool.ask("q-1")
     result = await sent_for(host)
-    coming = asyncio.create_task(back(stateless_at(host, three[1]), result, everything(result)))
+    coming = asyncio.create_task(back(modern_at(host, three[1]), result, everything(result)))
     await tool.told("q-1")
     # It says nothing any more, as one that was killed.
-    house: Any = three[0].service._house
-    house.company.correspondence._post = _Mute()
+    house: Any = three[0].service._runtime
+    house.company.bus._post = _Mute()
     async with bounded():
         assert (await coming).error["data"] == {"origin": "gateway", "reason": "call_lost", "dispatched": True}
 
 
 async def test_a_call_whose_host_is_at_a_replica_that_dies_is_given_up(
     three: list[WholeGateway],
-    host: StatelessHost,
+    host: ModernHost,
     tool: TalkingTool,
     server: ScriptedServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name, seconds in (("LIFE", 0.05), ("FIRST", 5.0), ("SILENCE", 0.2)):
-        monkeypatch.setattr(bringing, name, seconds)
+        monkeypatch.setattr(remote_retry, name, seconds)
     await tool.ask("q-1")
     result = await sent_for(host)
-    coming = asyncio.create_task(back(stateless_at(host, three[1]), result, everything(result)))
+    coming = asyncio.create_task(back(modern_at(host, three[1]), result, everything(result)))
     await tool.told("q-1")
-    house: Any = three[1].service._house
-    house.company.correspondence._post = _Mute()
+    house: Any = three[1].service._runtime
+    house.company.bus._post = _Mute()
     await eventually(lambda: server.cancelled)
     coming.cancel()
     await asyncio.wait([coming])
@@ -236,11 +236,11 @@ async def test_a_state_is_good_for_its_own_caller_alone_wherever_it_is_shown(
     tool.begun.set()
     async with several(2, {"reports": server.url}, options, tmp_path, auth=auth, server=public) as (one, two):
         audience = "https://m.example/reports/mcp"
-        host = one.stateless(token=issuer.token(audience), capabilities=CAPABLE, tasks=False)
+        host = one.modern(token=issuer.token(audience), capabilities=CAPABLE, tasks=False)
         await tool.ask("q-1")
         result = await sent_for(host)
-        mallory = stateless_at(host, two)
+        mallory = modern_at(host, two)
         mallory.token = issuer.token(audience, subject="mallory")
         assert is_refused(await back(mallory, result, everything(result)))
         assert tool.unanswered("q-1")
-        await through(stateless_at(host, two), result, tool, "q-1")
+        await through(modern_at(host, two), result, tool, "q-1")

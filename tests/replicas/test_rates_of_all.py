@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from helpers.modern_host import ModernHost
 from helpers.scripted_upstream import ScriptedServer
 from helpers.several_gateways import several
 from helpers.shared_store import SharedServer
-from helpers.stateless_host import StatelessHost
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway
 
@@ -27,7 +27,7 @@ def gateways(
     return several(count, {"reports": server.url}, store.options(), folder, limits={"rate": ALL} | limits)
 
 
-async def code(host: StatelessHost) -> int | None:
+async def code(host: ModernHost) -> int | None:
     """What a call is refused with; None where it is answered."""
     message = (await host.ask("tools/call", {"name": "echo", "arguments": {}})).message or {}
     refusal: int | None = message.get("error", {}).get("code")
@@ -38,7 +38,7 @@ async def test_replicas_let_in_as_many_as_there_may_be_together(
     server: ScriptedServer, valkey_server: SharedServer, tmp_path: Path
 ) -> None:
     async with gateways(3, server, valkey_server, tmp_path) as three, bounded():
-        hosts = [each.stateless() for each in three]
+        hosts = [each.modern() for each in three]
         codes = await asyncio.gather(*(code(hosts[number % 3]) for number in range(30)))
     assert sorted(codes, key=str) == [429] * 20 + [None] * 10
 
@@ -48,7 +48,7 @@ async def test_a_request_asks_the_store_once(
 ) -> None:
     """Plain calls ask it nothing else, so whatever is counted is of the rates; beats are seldom."""
     async with gateways(1, server, valkey_server, tmp_path) as [gateway], bounded():
-        host = gateway.stateless()
+        host = gateway.modern()
         assert await code(host) is None
         before = valkey_server.commands()["mget"]
         for _ in range(9):
@@ -66,7 +66,7 @@ async def test_what_is_no_message_counts_at_every_replica(
         for _ in range(3):
             async with one.http.post(one.url(), data=b"{", headers=fields) as response:
                 assert response.status == 400
-        assert await code(two.stateless()) == 429
+        assert await code(two.modern()) == 429
 
 
 @pytest.mark.parametrize(("rule", "let_in", "refused"), [("local", 5, 429), ("open", 20, None), ("closed", 0, 503)])
@@ -75,7 +75,7 @@ async def test_without_the_store_the_rule_counts_and_the_store_again_when_it_is_
 ) -> None:
     with SharedServer(tmp_path) as store:
         async with gateways(2, server, store, tmp_path, on_store_error=rule) as both:
-            one, host = both[0], both[0].stateless()
+            one, host = both[0], both[0].modern()
             async with bounded():
                 assert await code(host) is None
             await asyncio.to_thread(store.kill)

@@ -1,4 +1,4 @@
-"""A host of the initialize era is known to every replica, and what it ends is over everywhere."""
+"""A host of the legacy era is known to every replica, and what it ends is over everywhere."""
 
 import asyncio
 from pathlib import Path

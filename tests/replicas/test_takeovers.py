@@ -18,7 +18,7 @@ from helpers.waiting import bounded, eventually
 from interaction.questioning import ACCEPTED, CAPABLE, DONE, ELICIT
 from replicas.processes import LEASE, LOST, Start, counted, ended, host_of
 from requirements import covers
-from taskgate.stores.redis.keys import Keys
+from taskgate.stores.redis.keys import KeyNames
 from taskgate.stores.redis.options import RedisOptions
 
 
@@ -179,7 +179,7 @@ async def test_of_a_store_that_came_back_between_two_signs_of_life_with_what_was
 ) -> None:
     """Every sign of life was heard, and yet no lease is what it seems until those who live were heard again."""
     server.script["report"] = hold = Hold()
-    keys = Keys(options.key_prefix)
+    keys = KeyNames(options.key_prefix)
     second = await start()
     first = await start()
     host = host_of(http, first)

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from helpers.modern_host import ModernHost
 from helpers.scripted_replies import progress_note
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.several_gateways import at
-from helpers.stateless_host import StatelessHost
 from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway
@@ -19,9 +19,9 @@ STATUS = "notifications/tasks/status"
 TOLD = "notifications/tasks"
 
 
-def modern(gateway: WholeGateway) -> StatelessHost:
-    """A host of the stateless era that knows tasks."""
-    return gateway.stateless(capabilities=AS_TASKS)
+def modern(gateway: WholeGateway) -> ModernHost:
+    """A host of the modern era that knows tasks."""
+    return gateway.modern(capabilities=AS_TASKS)
 
 
 async def test_a_task_is_polled_at_another_replica_and_its_result_is_waited_for_at_a_third(
@@ -127,10 +127,10 @@ async def test_a_task_of_a_session_that_ended_is_found_in_the_next_at_another_re
         await stream.answered()
 
 
-# --- hosts of the stateless era ------------------------------------------------------------------------------------
+# --- hosts of the modern era ------------------------------------------------------------------------------------
 
 
-async def test_a_stateless_host_polls_answers_and_listens_at_other_replicas(
+async def test_a_modern_host_polls_answers_and_listens_at_other_replicas(
     three: list[WholeGateway], tool: TalkingTool
 ) -> None:
     task = (await modern(three[0]).start("report"))["taskId"]
@@ -149,7 +149,7 @@ async def test_a_stateless_host_polls_answers_and_listens_at_other_replicas(
     assert done["result"]["content"] == DONE["content"]
 
 
-async def test_a_stateless_host_cancels_at_another_replica(three: list[WholeGateway], server: ScriptedServer) -> None:
+async def test_a_modern_host_cancels_at_another_replica(three: list[WholeGateway], server: ScriptedServer) -> None:
     server.script["report"] = hold = Hold()
     task = (await modern(three[0]).start("report"))["taskId"]
     async with bounded():

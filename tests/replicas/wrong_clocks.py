@@ -34,7 +34,7 @@ class Pair:
     async def swept(self) -> None:
         """Both have had the time to take over, and to remove, whatever they take for lapsed, or expired."""
         for gateway in (self.one, self.other):
-            house = gateway.service._house
+            house = gateway.service._runtime
             assert house is not None
             leasing = house.company.leasing
             assert leasing is not None

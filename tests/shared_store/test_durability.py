@@ -12,7 +12,7 @@ from helpers.records_in_time import record_of_now
 from helpers.shared_store import KINDS, Clustered, Kind, SharedServer
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.open import open_shared
-from taskgate.stores.redis.keys import Keys
+from taskgate.stores.redis.keys import KeyNames
 
 SHORT = timedelta(milliseconds=400)
 
@@ -63,7 +63,7 @@ async def test_replicas_that_are_not_there_are_not_waited_for_in_vain(tmp_path: 
 async def test_a_node_of_a_cluster_waits_for_its_replicas(tmp_path: Path, kind: Kind) -> None:
     async with Clustered(tmp_path, kind) as cluster:
         options = cluster.options(wait_replicas=1, command_timeout=SHORT)
-        primary, replica = cluster.holder(Keys(options.key_prefix).of("any"))
+        primary, replica = cluster.holder(KeyNames(options.key_prefix).of("any"))
         shared = await open_shared(options)
         await shared.store.put(new_session())
         primary.ask("CONFIG", "RESETSTAT")

@@ -15,7 +15,7 @@ from helpers.waiting import bounded
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import OwnerWatch
 from taskgate.stores.open import open_shared
-from taskgate.stores.redis.keys import Keys
+from taskgate.stores.redis.keys import KeyNames
 from taskgate.stores.sharing import Shared
 
 SHORT = timedelta(milliseconds=500)
@@ -133,7 +133,7 @@ async def test_sentinels_that_know_no_primary_are_waited_for(tmp_path: Path, kin
 async def test_who_was_there_all_along_finds_who_takes_over_in_a_cluster(tmp_path: Path, kind: Kind) -> None:
     async with Clustered(tmp_path, kind) as cluster:
         options = cluster.options(command_timeout=SHORT, connect_timeout=SHORT)
-        primary, _ = cluster.holder(Keys(options.key_prefix).of("any"))
+        primary, _ = cluster.holder(KeyNames(options.key_prefix).of("any"))
         one, other = await open_shared(options), await open_shared(options)
         await expect_to_go_on(one, other)
         primary.kill()
@@ -148,7 +148,7 @@ async def test_a_node_that_hands_its_slots_over_says_who_has_them(
     """An ordered failover costs nobody a request, but for those that were under way."""
     async with Clustered(tmp_path, kind) as cluster:
         options = cluster.options()
-        _, replica = cluster.holder(Keys(options.key_prefix).of("any"))
+        _, replica = cluster.holder(KeyNames(options.key_prefix).of("any"))
         shared = await open_shared(options)
         replica.ask("CLUSTER", "FAILOVER")
         await asyncio.to_thread(replica.until, lambda: replica.info("replication")["role"] == "master")

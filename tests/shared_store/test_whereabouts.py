@@ -5,23 +5,23 @@ from pathlib import Path
 
 from helpers.shared_store import Clustered, Watched
 from helpers.waiting import bounded
-from taskgate.stores.redis.keys import Keys
+from taskgate.stores.redis.keys import KeyNames
 from taskgate.stores.redis.options import RedisOptions
-from taskgate.stores.redis.wires.whereabouts import Elected, Place, Slotted
+from taskgate.stores.redis.wires.whereabouts import Elected, ServerAddress, Slotted
 from taskgate.stores.redis.wires.wire import Wires
 
-NOWHERE = Place("127.0.0.1", 1)
+NOWHERE = ServerAddress("127.0.0.1", 1)
 
 
-def slotted(options: RedisOptions, first: Place) -> Slotted:
+def slotted(options: RedisOptions, first: ServerAddress) -> Slotted:
     """Whoever has the slot of the deployment, asked of a node."""
-    return Slotted(first, Keys(options.key_prefix).of("any"), Wires(options)._dial, 2)
+    return Slotted(first, KeyNames(options.key_prefix).of("any"), Wires(options)._dial, 2)
 
 
 async def test_a_place_that_another_node_names_is_believed_without_asking() -> None:
     options = RedisOptions(mode="cluster")
     nodes = slotted(options, NOWHERE)
-    nodes.move(Place("127.0.0.1", 7))
+    nodes.move(ServerAddress("127.0.0.1", 7))
     async with bounded():
         assert await nodes.find() == ("127.0.0.1", 7)
 
@@ -29,10 +29,10 @@ async def test_a_place_that_another_node_names_is_believed_without_asking() -> N
 async def test_other_nodes_are_asked_where_the_first_is_gone(tmp_path: Path) -> None:
     async with Clustered(tmp_path, replicas=0) as cluster, bounded():
         options = cluster.options()
-        slot = cluster.primaries[0].ask("CLUSTER", "KEYSLOT", Keys(options.key_prefix).of("any"))
+        slot = cluster.primaries[0].ask("CLUSTER", "KEYSLOT", KeyNames(options.key_prefix).of("any"))
         holder = cluster.primaries[slot * 3 // 16384]
-        nodes = slotted(options, Place("127.0.0.1", cluster.primaries[0].port))
-        there = Place("127.0.0.1", holder.port)
+        nodes = slotted(options, ServerAddress("127.0.0.1", cluster.primaries[0].port))
+        there = ServerAddress("127.0.0.1", holder.port)
         assert await nodes.find() == there
         next(node for node in cluster.primaries if node is not holder).kill()
         nodes.leave(NOWHERE)
@@ -44,7 +44,7 @@ async def test_other_nodes_are_asked_where_the_first_is_gone(tmp_path: Path) -> 
 async def test_sentinels_are_asked_once_however_many_want_to_know(tmp_path: Path) -> None:
     async with Watched(tmp_path) as watched, bounded():
         options = watched.options()
-        sentinels = [Place(*each) for each in options.sentinels]
+        sentinels = [ServerAddress(*each) for each in options.sentinels]
         elected = Elected(sentinels, watched.SERVICE, Wires(options)._dial, 2)
         before = watched.sentinel.info("stats")["total_connections_received"]
         found = await asyncio.gather(*(elected.find() for _ in range(20)))

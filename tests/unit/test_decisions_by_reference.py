@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from helpers.examples import examples
-from taskgate.admission.rules import Rules
+from taskgate.admission.rules import AdmissionRules
 from taskgate.auth.context import Identity
 from taskgate.config import GatewayConfig
 from taskgate.config.rules import rules_of
-from taskgate.domain.rates import Subject
+from taskgate.domain.rates import RateSubject
 from taskgate.stores.rates import MemoryRateStore
 from unit.auth.identities import identity
 
@@ -235,7 +235,7 @@ def _span(seconds: int | None) -> timedelta | None:
     return None if seconds is None else timedelta(seconds=seconds)
 
 
-async def play(file: Tree, rules: Rules, asked: list[Tree]) -> None:
+async def play(file: Tree, rules: AdmissionRules, asked: list[Tree]) -> None:
     """Put every request to the parts and to the reference."""
     store, buckets, now = MemoryRateStore(), Buckets(file), Fraction(1000)
     for request in asked:
@@ -254,7 +254,11 @@ async def play(file: Tree, rules: Rules, asked: list[Tree]) -> None:
         verdict = allowed(file, caller, set(request["scopes"]), request)
         assert (judged.allowed, sorted(judged.missing_scopes)) == verdict
         demands = rules.rates.demands(
-            Subject(repr(caller), caller[0], "127.0.0.1"), own.rates if own else {}, upstream, request["method"], tool
+            RateSubject(repr(caller), caller[0], "127.0.0.1"),
+            own.rates if own else {},
+            upstream,
+            request["method"],
+            tool,
         )
         verdicts = store.take(demands, now=float(now))
         has_room = {demand.policy.name: each.allowed for demand, each in zip(demands, verdicts, strict=True)}

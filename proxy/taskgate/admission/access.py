@@ -7,7 +7,7 @@ from collections.abc import Callable
 from logging import INFO, getLogger
 from typing import Final
 
-from taskgate.admission.rules import Live
+from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.authorization import AccessPolicy, Effect
 from taskgate.auth.context import AuthContext
 from taskgate.errors import Forbidden, InsufficientScope
@@ -24,7 +24,7 @@ log = getLogger("taskgate.access")
 class Access:
     """What callers may do by the rules as they are now."""
 
-    def __init__(self, live: Live, audit: Audit) -> None:
+    def __init__(self, live: RuntimeConfig, audit: Audit) -> None:
         self._live = live
         self._audit = audit
         # A rule of one mount, in shadow or not: as many as the configuration has.

@@ -14,7 +14,7 @@ from taskgate.auth.context import AuthContext
 from taskgate.domain.fairness import FairPermits, kept_of
 from taskgate.errors import QueueFull
 from taskgate.telemetry.audit import Audit, QueueRefused, SlotsUsed
-from taskgate.telemetry.visit import nobody
+from taskgate.telemetry.request_context import nobody
 
 MOVED_EVERY: Final = 1.0
 """Seconds between two looks at who has moved up, for those who want to be told."""

@@ -12,7 +12,7 @@ from taskgate.auth.bearer import token_of
 from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.errors import AuthReason, KeysUnavailable, Unauthenticated
 from taskgate.streams.messages import Exchange
-from taskgate.upstream.speaker import Speaker
+from taskgate.upstream.principal import Principal
 
 
 class Callers(Protocol):
@@ -87,12 +87,12 @@ class Bearers:
             raise
 
 
-def speaker(caller: AuthContext) -> Speaker:
+def principal(caller: AuthContext) -> Principal:
     """A caller as servers may be told of them."""
     identity = caller.identity
     if identity is None:
-        return Speaker(context=caller.key)
-    return Speaker(
+        return Principal(context=caller.key)
+    return Principal(
         context=caller.key,
         subject=identity.subject,
         client=identity.client_id,

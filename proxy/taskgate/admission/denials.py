@@ -17,7 +17,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.protocol.envelope import Request
 from taskgate.system.background import Background
 from taskgate.telemetry.audit import Audit, TaskDenied
-from taskgate.telemetry.visit import Visit, current, nobody, within
+from taskgate.telemetry.request_context import RequestContext, current, nobody, within
 
 LATER: Final = 0.25
 """Seconds until the look."""
@@ -42,7 +42,7 @@ class Missed(NamedTuple):
 class _Waiting(NamedTuple):
     missed: Missed
     caller: AuthContext
-    visit: Visit | None
+    request_context: RequestContext | None
 
 
 class Denials:
@@ -71,7 +71,7 @@ class Denials:
         waiting, self._waiting = self._waiting, []
         for each in waiting:
             owner = await _owner(each.missed)
-            with within(each.visit):
+            with within(each.request_context):
                 self._tell(each, owner)
 
     async def close(self) -> None:
@@ -118,13 +118,13 @@ def _denied(missed: Missed, reason: str, owner: OwnerKey | None) -> TaskDenied:
     return TaskDenied(missed.mount, missed.method, reason, missed.task[:LENGTH_OF_ID], whose)
 
 
-def _kept(visit: Visit | None) -> Visit | None:
+def _kept(request_context: RequestContext | None) -> RequestContext | None:
     """What is told of a visit with a denial, and no more: what a host sent may be large, and there may be many."""
-    if visit is None:
+    if request_context is None:
         return None
-    request = visit.message
+    request = request_context.message
     light = None if not isinstance(request, Request) else Request(request.id, request.method, {}, "", "")
-    kept = visit.part(light)
-    kept.span = visit.span
-    kept.agent = None if visit.agent is None else visit.agent[:_LONGEST_NAME]
+    kept = request_context.part(light)
+    kept.span = request_context.span
+    kept.agent = None if request_context.agent is None else request_context.agent[:_LONGEST_NAME]
     return kept

@@ -33,7 +33,7 @@ NO_TASK: Final = "The call with that idempotency key runs, and is no task"
 Landed = TypeVar("Landed")
 
 
-class Asking(NamedTuple):
+class CoalesceKey(NamedTuple):
     """A call that may be one that was made before.
 
     `window` is for how long after its beginning an identical call without a key is joined, None where none is.
@@ -45,7 +45,7 @@ class Asking(NamedTuple):
     call: CallTool
     window: timedelta | None
     takes_task: bool = False
-    era: Era = Era.INITIALIZE
+    era: Era = Era.LEGACY
     asks: Mapping[str, Any] = MappingProxyType({})
 
     @property
@@ -102,7 +102,7 @@ class _Made:
         self.is_shared = running.is_shared
 
 
-class Joining:
+class RequestCoalescer:
     """The calls of this process that can be joined."""
 
     def __init__(self, *, store: TaskStore, audit: Audit, clock: Clock, most: int = MOST) -> None:
@@ -116,7 +116,7 @@ class Joining:
         self._places: dict[TaskId, _Place] = {}
         self._background = Background()
 
-    async def once(self, asking: Asking, run: Callable[[], Coroutine[Any, Any, Landed]]) -> Landed | TaskRecord:
+    async def once(self, asking: CoalesceKey, run: Callable[[], Coroutine[Any, Any, Landed]]) -> Landed | TaskRecord:
         """What comes of `run`, or of the identical call that runs already; of a task, as it is now.
 
         The call goes on for as long as anybody waits, whoever began it, and what it raises is raised to all of them.
@@ -144,7 +144,7 @@ class Joining:
         landed = await self._outcome(place, running)
         return landed
 
-    async def _once_under_its_key(self, asking: Asking, run: Callable[[], Coroutine[Any, Any, Landed]]) -> Landed:
+    async def _once_under_its_key(self, asking: CoalesceKey, run: Callable[[], Coroutine[Any, Any, Landed]]) -> Landed:
         # Nothing is waited for before the call has its place: no task may be made under its key from here on.
         place = _place(asking, "")
         running = self._running.get(place)
@@ -163,7 +163,7 @@ class Joining:
             landed = await self._outcome(place, self._begin(place, call, run))
         return landed
 
-    async def task(self, asking: Asking) -> TaskRecord | None:
+    async def task(self, asking: CoalesceKey) -> TaskRecord | None:
         """The task that an identical call became within the window, if it has not ended."""
         if asking.window is None or asking.call.repeat_key is not None:
             return None
@@ -206,7 +206,7 @@ class Joining:
             self._keep(place, _Made(landed.id, running))
         return landed
 
-    async def _join(self, asking: Asking, running: _Running) -> None:
+    async def _join(self, asking: CoalesceKey, running: _Running) -> None:
         """Take part in the call that runs under the key of the one that is asked for. Raises InvalidParams."""
         found = running.call if isinstance(running.call, str) else await asyncio.shield(running.call)
         if found != await _digest(asking):
@@ -214,7 +214,7 @@ class Joining:
         running.is_shared = True
         self._audit.record(CallJoined(asking.owner.mount, "key"))
 
-    async def _outcome(self, place: _Place, running: _Running, asking: Asking | None = None) -> Any:
+    async def _outcome(self, place: _Place, running: _Running, asking: CoalesceKey | None = None) -> Any:
         """What the call comes to; `asking` is who still has to show that it is the same."""
         task = running.task
         assert task is not None, "a call that nobody waits for is not joined"
@@ -252,7 +252,7 @@ class Joining:
         if made is not None:
             del self._places[made.id]
 
-    async def _unfinished(self, asking: Asking, place: _Place) -> TaskRecord | None:
+    async def _unfinished(self, asking: CoalesceKey, place: _Place) -> TaskRecord | None:
         """The task of an identical call, as it is now. Raises StoreUnavailable.
 
         Where there is none, nothing was waited for since that was seen.
@@ -266,7 +266,7 @@ class Joining:
                 self._forget(place)
         return None
 
-    def _is_within(self, asking: Asking, since: float) -> bool:
+    def _is_within(self, asking: CoalesceKey, since: float) -> bool:
         return asking.window is not None and self._clock.elapsed() - since < asking.window.total_seconds()
 
 
@@ -280,14 +280,14 @@ def _call_digest(call: CallTool) -> str:
     return call_digest(call.tool, call.params.with_token(0))
 
 
-async def _digest(asking: Asking) -> str:
+async def _digest(asking: CoalesceKey) -> str:
     """What two calls must have in common for the answer to one to be fit for the other."""
     said = json.dumps(dict(asking.asks), sort_keys=True)
     call = await offloaded(asking.call.params.size, partial(_call_digest, asking.call))
     return key_digest(f"{call} {asking.era.value} {said}")
 
 
-def _place(asking: Asking, call: str) -> _Place:
+def _place(asking: CoalesceKey, call: str) -> _Place:
     key = asking.call.repeat_key
     name = call if key is None else key_digest(key)
     return _Place(asking.owner, name, keyed=key is not None, takes_task=asking.takes_task)

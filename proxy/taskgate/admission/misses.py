@@ -9,7 +9,7 @@ from datetime import timedelta
 from taskgate.admission.denials import Denials, Missed
 from taskgate.admission.incidents import Incidents
 from taskgate.admission.penalties import Penalties
-from taskgate.admission.rates import RateGate
+from taskgate.admission.rates import RateLimiter
 from taskgate.admission.suspicions import Suspicions
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
@@ -22,7 +22,7 @@ class Misses:
     """Hears of every look-up that failed. `penalties` is None where callers are all one."""
 
     def __init__(
-        self, *, penalties: Penalties | None, gate: RateGate, incidents: Incidents, audit: Audit, clock: Clock
+        self, *, penalties: Penalties | None, gate: RateLimiter, incidents: Incidents, audit: Audit, clock: Clock
     ) -> None:
         self._penalties = penalties
         self._gate = gate

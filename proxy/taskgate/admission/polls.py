@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from taskgate.admission.rules import Live
+from taskgate.admission.rules import RuntimeConfig
 from taskgate.clock import Clock, Entropy
 from taskgate.domain.gcra import RateLimit, gcra
 from taskgate.domain.listing import ListedTask
@@ -51,7 +51,7 @@ class Polls:
     def __init__(
         self,
         *,
-        live: Live,
+        live: RuntimeConfig,
         utilization: Callable[[str], float],
         audit: Audit,
         clock: Clock,

@@ -11,17 +11,17 @@ from ipaddress import IPv6Network
 from math import ceil, inf
 from typing import Final
 
-from taskgate.admission.rules import Live
-from taskgate.admission.sieve import Sieve
-from taskgate.admission.standing import Standings
+from taskgate.admission.rules import RuntimeConfig
+from taskgate.admission.sieve import LocalRateCache
+from taskgate.admission.standing import QuotaSubjects
 from taskgate.admission.suspicions import Suspicions
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
-from taskgate.domain.gcra import RateLimit, Verdict
-from taskgate.domain.rates import Demand, Event, RatePolicies, Subject
+from taskgate.domain.gcra import RateLimit, RateVerdict
+from taskgate.domain.rates import Demand, RateEvent, RatePolicies, RateSubject
 from taskgate.errors import RateLimited, StoreUnavailable
 from taskgate.protocol.vocabulary import NOTE_CANCELLED, NOTE_INITIALIZED
-from taskgate.stores.base import Judgement, RateStore, Step, Way
+from taskgate.stores.base import Judgement, RateStepMode, RateStore, Step
 from taskgate.stores.rates import refuses
 from taskgate.streams.messages import Exchange
 from taskgate.telemetry.audit import Audit, RateJudged
@@ -46,7 +46,7 @@ class OverRate(RateLimited):
         self.quota = quota
 
 
-class RateGate:
+class RateLimiter:
     """Lets through what the rates have room for. One step is one take: from all policies that refuse, or from none.
 
     With a `sieve` the store is one that replicas share, and is asked once for a request: what is asked of it before it
@@ -56,12 +56,12 @@ class RateGate:
     def __init__(
         self,
         *,
-        live: Live,
-        standings: Standings,
+        live: RuntimeConfig,
+        standings: QuotaSubjects,
         store: RateStore,
         audit: Audit,
         clock: Clock,
-        sieve: Sieve | None = None,
+        sieve: LocalRateCache | None = None,
     ) -> None:
         self._live = live
         self._standings = standings
@@ -83,8 +83,8 @@ class RateGate:
         if not rates.heed_arrivals:
             return
         address = block_of(exchange.address)
-        failures = rates.of_event(Event.AUTH_FAILURE, Subject("", None, address), {}, mount)
-        steps = _steps((Way.LOOK, failures), (Way.TAKE, rates.before_auth(address, mount)))
+        failures = rates.of_event(RateEvent.AUTH_FAILURE, RateSubject("", None, address), {}, mount)
+        steps = _steps((RateStepMode.LOOK, failures), (RateStepMode.TAKE, rates.before_auth(address, mount)))
         if self._sieve is None:
             await self._judge(steps, exchange, mount, known)
             return
@@ -101,9 +101,9 @@ class RateGate:
         """A token that came was not accepted. Raises RateLimited where that is not to be told."""
         rates = self._live.now.rates
         if rates.heed_arrivals:
-            of = Subject("", None, block_of(exchange.address))
-            failures = rates.of_event(Event.AUTH_FAILURE, of, {}, mount)
-            await self._judge(_steps((Way.NOTE, failures)), exchange, mount)
+            of = RateSubject("", None, block_of(exchange.address))
+            failures = rates.of_event(RateEvent.AUTH_FAILURE, of, {}, mount)
+            await self._judge(_steps((RateStepMode.NOTE, failures)), exchange, mount)
 
     async def request(
         self, caller: AuthContext, exchange: Exchange, mount: str, method: str, tool: str | None = None
@@ -118,20 +118,24 @@ class RateGate:
         subject, own = self._stands(caller, exchange, rates)
         demands = rates.demands(subject, own, mount, method, tool)
         if not method.startswith(_ABOUT_TASKS):
-            return await self._judge(_steps((Way.TAKE, demands)), exchange, mount, _is_known)
-        event = rates.of_event(Event.LOOKUP_FAILURE, subject, own, mount)
-        return await self._judge(_steps((Way.LOOK, event), (Way.TAKE, demands)), exchange, mount, _is_known)
+            return await self._judge(_steps((RateStepMode.TAKE, demands)), exchange, mount, _is_known)
+        event = rates.of_event(RateEvent.LOOKUP_FAILURE, subject, own, mount)
+        return await self._judge(
+            _steps((RateStepMode.LOOK, event), (RateStepMode.TAKE, demands)), exchange, mount, _is_known
+        )
 
     async def before_lookups(self, caller: AuthContext, exchange: Exchange, mount: str) -> None:
         """A caller names tasks in a request whose method does not tell. Raises RateLimited."""
-        await self._judge(_steps((Way.LOOK, self._of_lookup(caller, exchange, mount))), exchange, mount, _is_known)
+        await self._judge(
+            _steps((RateStepMode.LOOK, self._of_lookup(caller, exchange, mount))), exchange, mount, _is_known
+        )
 
     async def failed_lookup(self, caller: AuthContext, exchange: Exchange, mount: str) -> bool:
         """A caller asked for a task that it does not have; whether there was room for that."""
         demands = self._of_lookup(caller, exchange, mount)
         if not demands:
             return True
-        judged = await self._store.judge((Step(Way.NOTE, demands),), now=self._clock.elapsed())
+        judged = await self._store.judge((Step(RateStepMode.NOTE, demands),), now=self._clock.elapsed())
         return not refuses(demands, judged.verdicts[0])
 
     async def departed(self, exchange: Exchange, mount: str) -> None:
@@ -146,16 +150,16 @@ class RateGate:
     def _of_lookup(self, caller: AuthContext, exchange: Exchange, mount: str) -> tuple[Demand, ...]:
         rates = self._live.now.rates
         subject, own = self._stands(caller, exchange, rates)
-        return rates.of_event(Event.LOOKUP_FAILURE, subject, own, mount)
+        return rates.of_event(RateEvent.LOOKUP_FAILURE, subject, own, mount)
 
     def _stands(
         self, caller: AuthContext, exchange: Exchange, rates: RatePolicies
-    ) -> tuple[Subject, Mapping[str, RateLimit]]:
+    ) -> tuple[RateSubject, Mapping[str, RateLimit]]:
         """Who asks, and the limits of its own."""
         standing = self._standings.of(caller)
         address = block_of(exchange.address) if rates.heed_addresses else ""
         own = standing.override.rates if standing.override is not None else _NONE
-        return Subject(caller.key, standing.tenant, address), own
+        return RateSubject(caller.key, standing.tenant, address), own
 
     # --- the steps --------------------------------------------------------------------------------------------------
 
@@ -185,23 +189,29 @@ class RateGate:
             verdicts = judged.verdicts[number]
             self._tell(way, demands, verdicts, judged.told_as)
             refuses_all = number == judged.refused
-            if way is Way.TAKE and self._live.now.exposes_quota and (refuses_all or not demands[0].policy.before_auth):
+            if (
+                way is RateStepMode.TAKE
+                and self._live.now.exposes_quota
+                and (refuses_all or not demands[0].policy.before_auth)
+            ):
                 quota = quota_fields(demands, verdicts)
             if refuses_all:
-                if demands[0].policy.event is Event.AUTH_FAILURE:
+                if demands[0].policy.event is RateEvent.AUTH_FAILURE:
                     self._suspicions.raise_once("auth_bruteforce", block_of(exchange.address), mount)
-                raise _refusal(demands, verdicts, quota if way is Way.TAKE else ())
+                raise _refusal(demands, verdicts, quota if way is RateStepMode.TAKE else ())
         return quota
 
-    def _tell(self, way: Way, demands: Sequence[Demand], verdicts: Sequence[Verdict], told_as: str) -> None:
+    def _tell(
+        self, way: RateStepMode, demands: Sequence[Demand], verdicts: Sequence[RateVerdict], told_as: str
+    ) -> None:
         """Tell what each policy said; of one that was only looked at, what it refuses."""
-        if way is Way.NOTE:
+        if way is RateStepMode.NOTE:
             return
         record = self._audit.record
         for (_, _, _, policy), verdict in zip(demands, verdicts, strict=True):
             if not verdict.allowed:
                 record(RateJudged(policy.name, policy.scope, "shadow" if policy.shadow else "rejected"))
-            elif way is Way.TAKE:
+            elif way is RateStepMode.TAKE:
                 record(RateJudged(policy.name, policy.scope, told_as))
 
 
@@ -216,14 +226,14 @@ def _but_for_tokens(steps: Sequence[Step]) -> tuple[Step, ...]:
 
 def _is_of_tokens(step: Step) -> bool:
     """Whether it looks at how many tokens were not accepted."""
-    return step.way is Way.LOOK and step.demands[0].policy.event is Event.AUTH_FAILURE
+    return step.way is RateStepMode.LOOK and step.demands[0].policy.event is RateEvent.AUTH_FAILURE
 
 
-def _steps(*pairs: tuple[Way, Sequence[Demand]]) -> tuple[Step, ...]:
+def _steps(*pairs: tuple[RateStepMode, Sequence[Demand]]) -> tuple[Step, ...]:
     return tuple([Step(way, demands) for way, demands in pairs if demands])
 
 
-def _refusal(demands: Sequence[Demand], verdicts: Sequence[Verdict], quota: Quota) -> OverRate:
+def _refusal(demands: Sequence[Demand], verdicts: Sequence[RateVerdict], quota: Quota) -> OverRate:
     """Of the policy that will refuse for longest: after that all have room."""
     longest, name = -inf, ""
     for demand, verdict in zip(demands, verdicts, strict=True):
@@ -236,7 +246,7 @@ def _wait(seconds: float) -> timedelta:
     return LONGEST if seconds >= LONGEST.total_seconds() else timedelta(seconds=seconds)
 
 
-def quota_fields(demands: Sequence[Demand], verdicts: Sequence[Verdict]) -> Quota:
+def quota_fields(demands: Sequence[Demand], verdicts: Sequence[RateVerdict]) -> Quota:
     """The fields of draft-ietf-httpapi-ratelimit-headers-11, of all policies that refuse, the scarcest first."""
     told = [pair for pair in zip(demands, verdicts, strict=True) if not pair[0].policy.shadow]
     if not told:

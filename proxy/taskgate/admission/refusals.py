@@ -22,25 +22,25 @@ from taskgate.errors import (
 from taskgate.protocol.envelope import Message, Request
 from taskgate.protocol.faults import fault
 from taskgate.protocol.vocabulary import OVER_LIMIT, UNAVAILABLE
-from taskgate.streams.messages import Reply
+from taskgate.streams.messages import HttpReply
 
 _LET_IN = (UpstreamFailed, StoreUnavailable, CutOff, TaskAlreadyFinished)
 _PLAIN_STATUS = {OVER_LIMIT: 429, UNAVAILABLE: 503}
 
 
-def refusal(error: Exception, mount: Mount, message: Message | None, era: Era = Era.INITIALIZE) -> tuple[Reply, int]:
+def refusal(error: Exception, mount: Mount, message: Message | None, era: Era = Era.LEGACY) -> tuple[HttpReply, int]:
     """The reply to a message, None where it was not read, that met `error`; and its JSON-RPC code.
 
-    `era` is that of the message, the initialize era until it is known.
+    `era` is that of the message, the legacy era until it is known.
     """
     seen = fault(error, era)
     headers = seen.headers + _more_headers(error, mount)
     if isinstance(message, Request):
-        return Reply(status=seen.status, body=seen.message(message.id), headers=headers), seen.code
+        return HttpReply(status=seen.status, body=seen.message(message.id), headers=headers), seen.code
     # Without a request there is nobody to read a 200: the status alone must say it.
     status = seen.status if seen.status != 200 else _PLAIN_STATUS.get(seen.code, 400)
     id_ = error.id if isinstance(error, MalformedMessage) else None
-    return Reply(status=status, body=None if status == 429 else seen.message(id_), headers=headers), seen.code
+    return HttpReply(status=status, body=None if status == 429 else seen.message(id_), headers=headers), seen.code
 
 
 def _more_headers(error: Exception, mount: Mount) -> tuple[tuple[str, str], ...]:

@@ -24,7 +24,7 @@ MAX_QUESTION: Final = 4 * 1024 * 1024
 """Characters of the parameters of all that one task asks at once: its head, written at every change, has them."""
 
 
-class Bounds(NamedTuple):
+class QuestionBounds(NamedTuple):
     """How long a question may wait for its answer, and how many of a task or a session may wait at once."""
 
     wait: timedelta
@@ -54,7 +54,7 @@ class OnStoreError(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class AdmissionRules:
     """One generation. `sessions`, `streams` and `waits` are the most that one caller may have open of each.
 
     `events` is what resumable streams may hold, `in_flight` what large messages may.
@@ -66,7 +66,7 @@ class Rules:
     rates: RatePolicies
     caps: Caps
     overrides: Overrides
-    questions: Bounds
+    questions: QuestionBounds
     reject_as: RejectAs = RejectAs.JSONRPC
     exposes_quota: bool = False
     on_store_error: OnStoreError = OnStoreError.LOCAL
@@ -78,10 +78,10 @@ class Rules:
     all_waits: int | None = 2048
 
 
-class Live:
+class RuntimeConfig:
     """The rules as they are now."""
 
     __slots__ = ("now",)
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: AdmissionRules) -> None:
         self.now = rules

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Final
 
-from taskgate.admission.rules import Live, OnStoreError
+from taskgate.admission.rules import OnStoreError, RuntimeConfig
 from taskgate.clock import Clock
-from taskgate.domain.gcra import RateLimit, Verdict
+from taskgate.domain.gcra import RateLimit, RateVerdict
 from taskgate.domain.rates import Demand
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import Judgement, RateStore, Step
@@ -27,7 +27,7 @@ class SharedRates:
     """
 
     def __init__(
-        self, store: RateStore, *, live: Live, processes: Callable[[], int], audit: Audit, clock: Clock
+        self, store: RateStore, *, live: RuntimeConfig, processes: Callable[[], int], audit: Audit, clock: Clock
     ) -> None:
         self._store = store
         self._live = live
@@ -59,8 +59,8 @@ class SharedRates:
             self._audit.record(RatesFellBack(rule.value))
 
 
-def _open(demand: Demand) -> Verdict:
-    return Verdict(True, demand.limit.burst, 0.0, 0.0)
+def _open(demand: Demand) -> RateVerdict:
+    return RateVerdict(True, demand.limit.burst, 0.0, 0.0)
 
 
 def _part(step: Step, share: int) -> Step:

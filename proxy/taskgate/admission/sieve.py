@@ -8,12 +8,12 @@ what came while that could not be asked: it counts here alone, until it is forgi
 
 from collections.abc import Sequence
 
-from taskgate.domain.rates import Event, RatePolicy
-from taskgate.stores.base import Judgement, Step, Way
+from taskgate.domain.rates import RateEvent, RatePolicy
+from taskgate.stores.base import Judgement, RateStepMode, Step
 from taskgate.stores.rates import SIZE, MemoryRateStore
 
 
-class Sieve:
+class LocalRateCache:
     """Budgets of addresses, of which at most `size` are known."""
 
     def __init__(self, size: int = SIZE) -> None:
@@ -27,7 +27,7 @@ class Sieve:
         """The shared store said so to steps of which those from arrivals were let through here; it was `asked` then."""
         for number, (way, demands) in enumerate(steps):
             was_reached = judged.refused is None or number <= judged.refused
-            takes_back = way is Way.TAKE and (not was_reached or number == judged.refused)
+            takes_back = way is RateStepMode.TAKE and (not was_reached or number == judged.refused)
             for place, demand in enumerate(demands):
                 if _is_asked_at_arrival(demand.policy):
                     owed = judged.verdicts[number][place].reset_after if was_reached else 0.0
@@ -35,4 +35,4 @@ class Sieve:
 
 
 def _is_asked_at_arrival(policy: RatePolicy) -> bool:
-    return not policy.shadow and (policy.before_auth or policy.event is Event.AUTH_FAILURE)
+    return not policy.shadow and (policy.before_auth or policy.event is RateEvent.AUTH_FAILURE)

@@ -8,35 +8,35 @@ from collections import OrderedDict
 from hashlib import blake2s
 from typing import Final, NamedTuple
 
-from taskgate.admission.rules import Live
+from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext, Identity
 from taskgate.domain.overrides import Override
 
 _REMEMBERED: Final = 10_000
 
 
-class Standing(NamedTuple):
+class QuotaSubject(NamedTuple):
     """`tenant` is an opaque reference that no two tenants share, not even of the same name at two issuers."""
 
     tenant: str | None
     override: Override | None
 
 
-class Standings:
+class QuotaSubjects:
     """Knows where callers stand by the rules as they are now, and remembers it of those who came last."""
 
-    def __init__(self, live: Live) -> None:
+    def __init__(self, live: RuntimeConfig) -> None:
         self._live = live
         self._overrides = live.now.overrides
-        self._nobodys = Standing(None, self._overrides.of(None, {}))
+        self._nobodys = QuotaSubject(None, self._overrides.of(None, {}))
         # By all that it depends on, which is little: neither who somebody is nor the rest of what a token says.
-        self._known: OrderedDict[_Apart, Standing] = OrderedDict()
+        self._known: OrderedDict[_Apart, QuotaSubject] = OrderedDict()
 
-    def of(self, caller: AuthContext) -> Standing:
+    def of(self, caller: AuthContext) -> QuotaSubject:
         """Where a caller stands."""
         if self._live.now.overrides is not self._overrides:
             self._overrides = self._live.now.overrides
-            self._nobodys = Standing(None, self._overrides.of(None, {}))
+            self._nobodys = QuotaSubject(None, self._overrides.of(None, {}))
             self._known.clear()
         identity = caller.identity
         if identity is None:
@@ -46,7 +46,7 @@ class Standings:
         if known is not None:
             self._known.move_to_end(apart)
             return known
-        standing = Standing(_reference(identity), self._overrides.of(identity.tenant, identity.claims))
+        standing = QuotaSubject(_reference(identity), self._overrides.of(identity.tenant, identity.claims))
         if len(self._known) >= _REMEMBERED:
             self._known.popitem(last=False)
         self._known[apart] = standing

@@ -1,12 +1,12 @@
 """How many streams a caller has open, with which hosts of either era listen, and how many waits for results of tasks.
 
-What must not live here: what is told on them (`listen`, `stateless/subscriptions`, `telling/following`).
+What must not live here: what is told on them (`listen`, `gateway/modern/subscriptions`, `following`).
 """
 
 from collections import Counter
 from typing import Final
 
-from taskgate.admission.rules import Live
+from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext
 from taskgate.errors import TooManyTasks
 from taskgate.telemetry.audit import Audit, CapRefused
@@ -15,7 +15,7 @@ from taskgate.telemetry.audit import Audit, CapRefused
 class OpenStreams:
     """Counts them. A caller who has none is not remembered."""
 
-    def __init__(self, *, live: Live, audit: Audit) -> None:
+    def __init__(self, *, live: RuntimeConfig, audit: Audit) -> None:
         self._live = live
         self._audit = audit
         self._streams: Counter[str] = Counter()

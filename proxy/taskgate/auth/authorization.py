@@ -20,7 +20,7 @@ class Effect(StrEnum):
     DENY = "deny"
 
 
-class Refusal(NamedTuple):
+class AccessRefusal(NamedTuple):
     """That a rule refuses: for want of scopes, all of which are named, or whatever the scopes, which names none."""
 
     rule: str
@@ -28,7 +28,7 @@ class Refusal(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class AccessDecision:
     """Whether a request may go on.
 
     `rule` is the name of the rule that decided, None for the default. `missing_scopes` are all scopes the operation
@@ -39,7 +39,7 @@ class Decision:
     allowed: bool
     missing_scopes: frozenset[str] = frozenset()
     rule: str | None = None
-    shadowed: tuple[Refusal, ...] = ()
+    shadowed: tuple[AccessRefusal, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,11 +78,11 @@ class AccessRule:
             and all(_has(identity, claim, values) for claim, values in self.claims.items())
         )
 
-    def refusal(self, scopes: frozenset[str]) -> Refusal | None:
+    def refusal(self, scopes: frozenset[str]) -> AccessRefusal | None:
         """What the rule says against a request that it matches, if anything."""
         if self.effect is Effect.ALLOW and self.require_scopes <= scopes:
             return None
-        return Refusal(self.name, self.require_scopes)
+        return AccessRefusal(self.name, self.require_scopes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,26 +100,26 @@ class AccessPolicy:
     only_listed: frozenset[str] = frozenset()
     """The upstreams of which no tool is called that they do not list: one may take `drop ` for `drop`."""
 
-    def judge(self, identity: Identity | None, *, method: str, upstream: str, tool: str | None) -> Decision:
+    def judge(self, identity: Identity | None, *, method: str, upstream: str, tool: str | None) -> AccessDecision:
         """Whether `identity` may send that request; None has neither scopes nor claims.
 
         `tool` is what a `tools/call` names, and for a method of `tasks/*` about one task the tool that the task runs;
         None for every other request.
         """
         scopes = self.scopes(identity)
-        shadowed: list[Refusal] = []
+        shadowed: list[AccessRefusal] = []
         for rule in self.rules:
             if not rule.matches(identity, method=method, upstream=upstream, tool=tool):
                 continue
             refusal = rule.refusal(scopes)
             if not rule.shadow:
                 missing = refusal.missing_scopes if refusal else frozenset()
-                return Decision(
+                return AccessDecision(
                     allowed=refusal is None, missing_scopes=missing, rule=rule.name, shadowed=tuple(shadowed)
                 )
             if refusal:
                 shadowed.append(refusal)
-        return Decision(allowed=self.default is Effect.ALLOW, shadowed=tuple(shadowed))
+        return AccessDecision(allowed=self.default is Effect.ALLOW, shadowed=tuple(shadowed))
 
     def scopes(self, identity: Identity | None) -> frozenset[str]:
         """Every scope the identity has, by its token or because a broader one implies it."""

@@ -14,7 +14,7 @@ from taskgate.auth.settings import IssuerSettings, KeySettings
 from taskgate.clock import Clock
 
 
-class Source(Protocol):
+class KeySource(Protocol):
     """One place of keys."""
 
     async def read(self, *, hurry: bool) -> Fetched:
@@ -26,7 +26,7 @@ class Source(Protocol):
         ...
 
 
-def source_of(settings: IssuerSettings, fetch: Fetch, clock: Clock) -> Source:
+def source_of(settings: IssuerSettings, fetch: Fetch, clock: Clock) -> KeySource:
     """The source that an issuer's settings name."""
     keys = settings.keys
     if keys.file is not None:

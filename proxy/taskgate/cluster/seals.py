@@ -52,7 +52,7 @@ class WordKeys:
         return None
 
 
-class Told:
+class ReportedSeals:
     """The same seals; the operator is told of words that cannot be opened, now and then. `elapsed` is in seconds."""
 
     def __init__(self, inner: Seals, elapsed: Callable[[], float]) -> None:

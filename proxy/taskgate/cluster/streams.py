@@ -7,8 +7,8 @@ process, and what is said on any. What holds: a question is carried by one strea
 from collections.abc import Reversible
 from typing import Protocol
 
-from taskgate.cluster.correspondence import Correspondence
-from taskgate.cluster.words import Asks, Listens, Published
+from taskgate.cluster.bus import ClusterBus
+from taskgate.cluster.messages import Asks, Listens, Published
 
 
 class Stream(Protocol):
@@ -20,43 +20,43 @@ class Stream(Protocol):
     def put_now(self, message: str) -> bool: ...
 
 
-class StreamElsewhere:
+class RemoteStreamHandle:
     """The GET streams of a session at one other process, as one."""
 
-    __slots__ = ("_correspondence", "_session", "holder")
+    __slots__ = ("_bus", "_session", "holder")
 
-    def __init__(self, session: str, holder: str, correspondence: Correspondence) -> None:
+    def __init__(self, session: str, holder: str, bus: ClusterBus) -> None:
         self._session = session
         self.holder = holder
-        self._correspondence = correspondence
+        self._bus = bus
 
     def put(self, message: str) -> bool:
         """Say something on it; it is not known whether anybody hears that."""
-        self._correspondence.say(Published(self._session, message), to=self.holder)
+        self._bus.say(Published(self._session, message), to=self.holder)
         return True
 
     def ask(self, message: str) -> None:
         """Have a question carried on it, until it is said that the stream is over."""
-        self._correspondence.say(Asks(self._session, message), to=self.holder)
+        self._bus.say(Asks(self._session, message), to=self.holder)
 
 
-class StreamsElsewhere:
+class RemoteStreams:
     """Those of all others. `ours` are the streams of this process, in the order in which they were opened.
 
-    Without a `correspondence` there are no others.
+    Without a `bus` there are no others.
     """
 
-    def __init__(self, session: str, correspondence: Correspondence | None, ours: Reversible[Stream]) -> None:
+    def __init__(self, session: str, bus: ClusterBus | None, ours: Reversible[Stream]) -> None:
         self._session = session
-        self._correspondence = correspondence
+        self._bus = bus
         self._ours = ours
-        self._theirs: dict[str, StreamElsewhere] = {}
+        self._theirs: dict[str, RemoteStreamHandle] = {}
         self._is_told = False
         # Who is told when a stream of ours ends that carries a question of theirs.
         self._asking: dict[Stream, set[str]] = {}
 
     @property
-    def newest(self) -> StreamElsewhere | None:
+    def newest(self) -> RemoteStreamHandle | None:
         """What belongs on a GET stream goes there, if there is none here."""
         return next(reversed(self._theirs.values()), None)
 
@@ -65,7 +65,7 @@ class StreamsElsewhere:
         newest = self.newest
         return newest is not None and newest.put(message)
 
-    def carry(self, message: str) -> StreamElsewhere | None:
+    def carry(self, message: str) -> RemoteStreamHandle | None:
         """Ask something on one of theirs; None where there is none."""
         newest = self.newest
         if newest is not None:
@@ -74,19 +74,19 @@ class StreamsElsewhere:
 
     # --- what others say of theirs
 
-    def heard(self, holder: str, *, is_open: bool) -> StreamElsewhere | None:
+    def heard(self, holder: str, *, is_open: bool) -> RemoteStreamHandle | None:
         """Another process has a stream, or none any more; the one that is over, if it was known."""
         gone = self._theirs.pop(holder, None)
-        if is_open and self._correspondence is not None:
+        if is_open and self._bus is not None:
             # The newest, though it may have been there before.
-            self._theirs[holder] = StreamElsewhere(self._session, holder, self._correspondence)
+            self._theirs[holder] = RemoteStreamHandle(self._session, holder, self._bus)
         return gone
 
     # --- what we say of ours
 
     def moved(self, ended: Stream | None = None) -> None:
         """A stream of ours came, or `ended`."""
-        if self._correspondence is None:
+        if self._bus is None:
             return
         for asking in self._asking.pop(ended, ()) if ended is not None else ():
             self._tell(asking, is_open=False)
@@ -114,5 +114,5 @@ class StreamsElsewhere:
         return any(not each.closed for each in self._ours)
 
     def _tell(self, to: str | None, *, is_open: bool) -> None:
-        if self._correspondence is not None:
-            self._correspondence.say(Listens(self._session, is_open), to=to)
+        if self._bus is not None:
+            self._bus.say(Listens(self._session, is_open), to=to)

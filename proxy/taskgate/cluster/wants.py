@@ -7,8 +7,8 @@ here: how a server is asked, and asked again (`upstream.lasting`).
 
 from typing import Final
 
-from taskgate.cluster.correspondence import Correspondence
-from taskgate.cluster.words import Wanted
+from taskgate.cluster.bus import ClusterBus
+from taskgate.cluster.messages import Wanted
 from taskgate.protocol.params import Params
 from taskgate.protocol.vocabulary import LOGGING_SET_LEVEL, RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE
 from taskgate.upstream.lasting import MAX_URI, MAX_URIS, level_of, level_params, uri_of, uri_params
@@ -17,17 +17,17 @@ LASTING: Final = frozenset({LOGGING_SET_LEVEL, RESOURCES_SUBSCRIBE, RESOURCES_UN
 
 
 class Wants:
-    """Those of one session at this process; nothing is kept without a `correspondence`."""
+    """Those of one session at this process; nothing is kept without a `bus`."""
 
-    def __init__(self, session: str, correspondence: Correspondence | None) -> None:
+    def __init__(self, session: str, bus: ClusterBus | None) -> None:
         self._session = session
-        self._correspondence = correspondence
+        self._bus = bus
         self._level: str | None = None
         self._uris: dict[str, None] = {}
 
     def note(self, method: str, params: Params | None) -> None:
         """The server agreed to one of LASTING that the host asked here for."""
-        if self._correspondence is None or params is None:
+        if self._bus is None or params is None:
             return
         level, uri = level_of(params), uri_of(params)
         if method == LOGGING_SET_LEVEL and level is not None:
@@ -69,5 +69,5 @@ class Wants:
         return True
 
     def _say(self, method: str, what: str, to: str | None = None) -> None:
-        if self._correspondence is not None:
-            self._correspondence.say(Wanted(self._session, method, what), to=to)
+        if self._bus is not None:
+            self._bus.say(Wanted(self._session, method, what), to=to)

@@ -1,7 +1,7 @@
 """What an operator may set: the vocabulary of the file, reading it, and telling what is wrong with it."""
 
 from taskgate.config.access import access_policy, issuer_settings
-from taskgate.config.addresses import Listen
+from taskgate.config.addresses import BindAddress
 from taskgate.config.load import (
     data_directory,
     effective,
@@ -15,9 +15,9 @@ from taskgate.config.models import GatewayConfig
 from taskgate.config.problems import ConfigurationError, Problem
 
 __all__ = [
+    "BindAddress",
     "ConfigurationError",
     "GatewayConfig",
-    "Listen",
     "Problem",
     "access_policy",
     "data_directory",

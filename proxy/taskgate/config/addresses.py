@@ -36,7 +36,7 @@ _MOUNT = r"^(/[A-Za-z0-9._~-]+)+$"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listen:
+class BindAddress:
     """An address to listen on; `host` is without brackets, `port` 0 asks for a free one."""
 
     host: str
@@ -59,7 +59,7 @@ class Listen:
         """Whether it stands for every address of the machine, none of which others can tell from it."""
         return self.host in _EVERYWHERE
 
-    def overlaps(self, other: Listen) -> bool:
+    def overlaps(self, other: BindAddress) -> bool:
         """Whether the two would listen on one port of one address, as far as can be said without looking names up.
 
         A free port is nobody else's. The name localhost is 127.0.0.1 and ::1, and 0.0.0.0 and :: are every address.
@@ -74,14 +74,14 @@ class Listen:
         return _LOCALHOST if self.host == "localhost" else frozenset({self.host})
 
 
-def read_listen(written: object) -> Listen:
+def read_listen(written: object) -> BindAddress:
     """The address that `HOST:PORT` or `[IPV6]:PORT` means; a Listen passes."""
-    if isinstance(written, Listen):
+    if isinstance(written, BindAddress):
         return written
     host, port = _authority(written) if isinstance(written, str) else (None, None)
     if host is None or port is None:
         raise ValueError("must be HOST:PORT or [IPV6]:PORT, such as 127.0.0.1:8080")
-    return Listen(host=host, port=port)
+    return BindAddress(host=host, port=port)
 
 
 MASK: Final = "********"
@@ -221,7 +221,7 @@ def _pattern(pattern: str) -> WithJsonSchema:
 
 
 ListenAddress = Annotated[
-    Listen,
+    BindAddress,
     PlainValidator(read_listen),
     PlainSerializer(str, when_used="json"),
     _pattern(rf"^{_HOST}:[0-9]{{1,5}}$"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from taskgate.config.addresses import Listen, read_listen
+from taskgate.config.addresses import BindAddress, read_listen
 from taskgate.config.audit_coherence import audit_contradictions
 from taskgate.config.auth_coherence import auth_contradictions
 from taskgate.config.credential_coherence import credential_contradictions
@@ -52,8 +52,8 @@ def contradictions(written: object, *, usual: object) -> list[Contradiction]:
 
 
 def _shared_listener(written: object, usual: object) -> Iterator[Contradiction]:
-    ours: Listen | None = read((written, usual), ("server", "listen"), read_listen)
-    theirs: Listen | None = read((written, usual), ("admin", "listen"), read_listen)
+    ours: BindAddress | None = read((written, usual), ("server", "listen"), read_listen)
+    theirs: BindAddress | None = read((written, usual), ("admin", "listen"), read_listen)
     if ours and theirs and ours.overlaps(theirs):
         words = "must not be" if ours == theirs else "must not take the address and port of"
         yield told(written, usual, ("server", "listen"), ("admin", "listen"), (words, words))

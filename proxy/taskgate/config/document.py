@@ -37,7 +37,7 @@ _PLAIN: tuple[tuple[re.Pattern[str], Callable[[str], object]], ...] = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class ConfigDocument:
     """`written` holds dicts, lists and scalars; `problems` what is wrong already, at the locations in `unusable`."""
 
     file: str
@@ -60,7 +60,7 @@ def read_text(path: Path) -> str:
         raise ConfigurationError([unreadable.problem(str(path))]) from None
 
 
-def read_document(text: str, *, file: str, environ: Mapping[str, str]) -> Document:
+def read_document(text: str, *, file: str, environ: Mapping[str, str]) -> ConfigDocument:
     """The document in `text`, its references replaced; ConfigurationError when it is not one YAML mapping."""
     builder = _Builder(file=file, environ=environ, events=_events(text))
     try:
@@ -127,7 +127,7 @@ class _Builder:
     problems: list[Problem] = field(default_factory=list)
     unusable: set[Location] = field(default_factory=set)
 
-    def build(self) -> Document:
+    def build(self) -> ConfigDocument:
         root = self._root()
         written = None if root is None else self._value(root, ())
         if root is None or written is None:
@@ -136,7 +136,7 @@ class _Builder:
             raise _Unreadable("must be a mapping of keys to values", _line(root))
         if another := self._root():
             raise _Unreadable("must hold one document only", _line(another))
-        return Document(
+        return ConfigDocument(
             file=self.file,
             written=written,
             lines=self.lines,

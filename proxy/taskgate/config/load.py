@@ -22,7 +22,7 @@ from ruamel.yaml import YAML
 
 from taskgate.config.addresses import masked
 from taskgate.config.coherence import contradictions
-from taskgate.config.document import Document, read_document, read_text
+from taskgate.config.document import ConfigDocument, read_document, read_text
 from taskgate.config.extension_models import TAGS
 from taskgate.config.models import USUAL, GatewayConfig
 from taskgate.config.problems import ConfigurationError, Location, Problem, dotted, unknown_key, worded
@@ -213,7 +213,7 @@ def _is_section(annotation: Any) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
-def _covered(document: Document, location: Location) -> bool:
+def _covered(document: ConfigDocument, location: Location) -> bool:
     """Whether the problem follows from one that was told already."""
     return any(location[:end] in document.unusable for end in range(len(location) + 1))
 

@@ -14,12 +14,12 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from taskgate.config.fields import ONCE_EACH, Flag, Section, Text
 from taskgate.listener.operations import TAKEN
-from taskgate.telemetry.metrics.catalogue import FAMILIES, Kind
+from taskgate.telemetry.metrics.catalogue import FAMILIES, FamilyKind
 
 _PATH: Final = r"^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$"
 _LONGEST_PATH: Final = 256
 _MOST_BUCKETS: Final = 50
-_HISTOGRAMS: Final = tuple(family.name for family in FAMILIES if family.kind is Kind.HISTOGRAM)
+_HISTOGRAMS: Final = tuple(family.name for family in FAMILIES if family.kind is FamilyKind.HISTOGRAM)
 
 
 def _path(written: object) -> str:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from taskgate.config.addresses import DatabasePath, FilePath, Host, Listen, ListenAddress, Origin, PublicUrl
+from taskgate.config.addresses import BindAddress, DatabasePath, FilePath, Host, ListenAddress, Origin, PublicUrl
 from taskgate.config.audit_coherence import with_files
 from taskgate.config.audit_models import AuditSection
 from taskgate.config.auth_models import AuthorizationSection, AuthSection
@@ -70,7 +70,7 @@ class DrainSection(Section):
 class ServerSection(Section):
     """The listener that hosts use."""
 
-    listen: ListenAddress = Listen(host="127.0.0.1", port=8080)
+    listen: ListenAddress = BindAddress(host="127.0.0.1", port=8080)
     """HOST:PORT, a loopback address with auth.mode none unless auth.allow_insecure; port 0 takes a free one."""
     public_url: PublicUrl | None = None
     """The base URL that hosts know the gateway by; null means http://, with TLS https://, and the listen address."""
@@ -122,7 +122,7 @@ class ServerSection(Section):
 class AdminSection(Section):
     """The listener that operators use: probes and metrics."""
 
-    listen: ListenAddress = Listen(host="127.0.0.1", port=9464)
+    listen: ListenAddress = BindAddress(host="127.0.0.1", port=9464)
     """HOST:PORT, a loopback address with auth.mode none unless auth.allow_insecure; port 0 takes a free one."""
     token_file: FilePath | None = None
     """The file with the token that POST /-/reload and /-/drain ask for; null means that there are no such requests."""

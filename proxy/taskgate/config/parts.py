@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from taskgate.admission.rules import Bounds
+from taskgate.admission.rules import QuestionBounds
 from taskgate.config.models import GatewayConfig
-from taskgate.config.store_addresses import StorePlace, node_of, place_of
+from taskgate.config.store_addresses import StoreAddress, node_of, place_of
 from taskgate.config.tls import TlsSection
 from taskgate.listener.connection_limits import ConnectionBounds
 from taskgate.listener.listener import ListenerSettings
@@ -44,10 +44,10 @@ def connection_bounds(config: GatewayConfig) -> ConnectionBounds:
     )
 
 
-def question_bounds(config: GatewayConfig) -> Bounds:
+def question_bounds(config: GatewayConfig) -> QuestionBounds:
     """How long questions of servers wait for hosts, and how many at once."""
     asking = config.tasks.input_required
-    return Bounds(asking.max_wait, asking.max_outstanding)
+    return QuestionBounds(asking.max_wait, asking.max_outstanding)
 
 
 def sqlite_options(config: GatewayConfig, data_directory: Path | None) -> SqliteOptions:
@@ -65,7 +65,7 @@ def sqlite_options(config: GatewayConfig, data_directory: Path | None) -> Sqlite
 def redis_options(config: GatewayConfig) -> RedisOptions:
     """Those of the store that several gateways share, where `store.backend` is redis."""
     section = config.store.redis
-    place = StorePlace(tls=False, server=None, database=0) if section.url is None else place_of(section.url)
+    place = StoreAddress(tls=False, server=None, database=0) if section.url is None else place_of(section.url)
     usual = RedisOptions()
     return RedisOptions(
         mode=section.mode,

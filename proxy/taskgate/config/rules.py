@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from taskgate.admission.bulkhead import BulkheadSettings
-from taskgate.admission.rules import OnStoreError, RejectAs, Rules
+from taskgate.admission.rules import AdmissionRules, OnStoreError, RejectAs
 from taskgate.config.access import access_policy
 from taskgate.config.limits_models import ConcurrencySection, OverrideSection, RatePolicySection
 from taskgate.config.models import GatewayConfig
@@ -19,7 +19,7 @@ from taskgate.domain.gcra import RateLimit
 from taskgate.domain.overrides import Override, Overrides
 from taskgate.domain.policy import Mode, OnLost, Policy, Rule
 from taskgate.domain.polling import Polling
-from taskgate.domain.rates import Event, RatePolicies, RatePolicy, Scope
+from taskgate.domain.rates import RateEvent, RatePolicies, RatePolicy, Scope
 from taskgate.streams.bytes_in_flight import ByteBounds
 from taskgate.streams.event_log import EventBounds
 
@@ -34,10 +34,10 @@ _CAPS: Final = (
 )
 
 
-def rules_of(config: GatewayConfig) -> Rules:
+def rules_of(config: GatewayConfig) -> AdmissionRules:
     """The rules that the configuration says."""
     limits = config.limits
-    return Rules(
+    return AdmissionRules(
         policy=task_policy(config),
         polling=_polling(config),
         access=access_policy(config),
@@ -122,7 +122,7 @@ def _rate_policy(section: RatePolicySection) -> RatePolicy:
         methods=section.methods,
         upstream=section.upstream,
         tool=section.tool,
-        event=None if section.event is None else Event(section.event),
+        event=None if section.event is None else RateEvent(section.event),
         cost=section.cost,
         before_auth=section.before_auth,
         shadow=section.mode == "shadow",

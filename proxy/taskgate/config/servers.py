@@ -23,17 +23,17 @@ from taskgate.upstream.settings import (
     FixedHeader,
     GrantKind,
     GrantSettings,
-    Health,
+    HealthSettings,
     IdentityHeaders,
-    Kind,
     Retries,
-    TlsSettings,
     ToolTimeouts,
+    TransportKind,
     UpstreamSettings,
+    UpstreamTls,
 )
 from taskgate.upstream.stdio.settings import StdioSettings
 
-ERAS: Final = {"legacy": Era.INITIALIZE, "modern": Era.STATELESS}
+ERAS: Final = {"legacy": Era.LEGACY, "modern": Era.MODERN}
 """The eras, by what the file calls them."""
 _LISTS: Final = ("notifications", "filters", "result_types", "cacheable")
 _USUAL_CEILING: Final = timedelta(hours=24)
@@ -45,7 +45,7 @@ def upstream_settings(config: GatewayConfig, name: str) -> UpstreamSettings:
     tls = section.tls
     return UpstreamSettings(
         name=name,
-        transport=Kind(section.transport),
+        transport=TransportKind(section.transport),
         url=section.url,
         stdio=_stdio(section),
         revision=None if section.protocol_version == "auto" else Revision(section.protocol_version),
@@ -59,7 +59,7 @@ def upstream_settings(config: GatewayConfig, name: str) -> UpstreamSettings:
         catalogue=CatalogueBounds(config.limits.catalogue.max_tools, config.limits.catalogue.max_bytes),
         credentials=_credentials(section.credentials),
         identity=IdentityHeaders(context=section.identity_headers.context, subject=section.identity_headers.subject),
-        tls=TlsSettings(
+        tls=UpstreamTls(
             ca_file=tls.ca_file,
             cert_file=tls.cert_file,
             key_file=tls.key_file,
@@ -171,10 +171,10 @@ def _breaker(section: CircuitBreakerSection | None) -> Breaker | None:
     )
 
 
-def _health(section: HealthSection | None) -> Health | None:
+def _health(section: HealthSection | None) -> HealthSettings | None:
     if section is None:
         return None
-    return Health(
+    return HealthSettings(
         method=section.method,
         interval=section.interval,
         timeout=section.timeout,

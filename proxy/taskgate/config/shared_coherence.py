@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from taskgate.config.problems import Location
-from taskgate.config.store_addresses import StorePlace, place_of
+from taskgate.config.store_addresses import StoreAddress, place_of
 from taskgate.config.units import DurationIn
 from taskgate.config.written import Contradiction, listed, read, section, told
 
@@ -97,7 +97,7 @@ def _in_common(written: object) -> Iterator[Contradiction]:
             yield where, f"is required with {when}: it has to be the same in every gateway"
 
 
-def _place(url: object) -> StorePlace | None:
+def _place(url: object) -> StoreAddress | None:
     try:
         return place_of(url) if isinstance(url, str) else None
     except ValueError:

@@ -12,7 +12,7 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import AfterValidator, WithJsonSchema
 
-from taskgate.config.addresses import Listen, read_host, read_listen
+from taskgate.config.addresses import BindAddress, read_host, read_listen
 
 _PATTERN: Final = r"^rediss?://[^\s/?#@]*(/[0-9]{1,4})?$"
 _URL: Final = re.compile(r"(?P<scheme>rediss?)://(?P<authority>[^\s/?#@]*)(?:/(?P<database>[0-9]{1,4}))?", re.ASCII)
@@ -22,15 +22,15 @@ _SENTINELS_PORT: Final = 26379
 _NODE: Final = r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?$"
 
 
-class StorePlace(NamedTuple):
+class StoreAddress(NamedTuple):
     """What the URL of a store says; `server` is None where it names no host."""
 
     tls: bool
-    server: Listen | None
+    server: BindAddress | None
     database: int
 
 
-def place_of(url: str) -> StorePlace:
+def place_of(url: str) -> StoreAddress:
     """What a URL says. ValueError where it is none."""
     # The message for one with a user in it says where that goes.
     if "@" in url:
@@ -39,15 +39,15 @@ def place_of(url: str) -> StorePlace:
     if match is None:
         raise ValueError(_SHAPE)
     server = _server(match["authority"], _PORT) if match["authority"] else None
-    return StorePlace(tls=match["scheme"] == "rediss", server=server, database=int(match["database"] or 0))
+    return StoreAddress(tls=match["scheme"] == "rediss", server=server, database=int(match["database"] or 0))
 
 
-def node_of(written: str) -> Listen:
+def node_of(written: str) -> BindAddress:
     """The address of a sentinel; without a port it is the usual one. ValueError where it is none."""
     return _server(written, _SENTINELS_PORT)
 
 
-def _server(authority: str, usual: int) -> Listen:
+def _server(authority: str, usual: int) -> BindAddress:
     try:
         named = read_host(authority)
     except ValueError:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from taskgate.domain.record import FaultReason, InputRequest, KeptCall
+from taskgate.domain.record import FaultReason, InputRequest, SealedCheckpoint
 from taskgate.jsontext.spans import RawJson
 
 
@@ -39,7 +39,7 @@ class InputRequested:
     """
 
     request: InputRequest
-    kept: KeptCall | None = None
+    kept: SealedCheckpoint | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class CallKept:
     `arrived` are the keys of answers that the server is known to have, so that they need not be kept.
     """
 
-    kept: KeptCall | None
+    kept: SealedCheckpoint | None
     arrived: frozenset[str] = frozenset()
 
 

@@ -19,7 +19,7 @@ class RateLimit:
     burst: int
 
 
-class Verdict(NamedTuple):
+class RateVerdict(NamedTuple):
     """Whether units were there. `remaining` are those that are there now, whole ones; times are seconds from now.
 
     After `retry_after` the same would be allowed, and not before it, if nothing else is taken meanwhile: 0 where it is
@@ -32,7 +32,7 @@ class Verdict(NamedTuple):
     reset_after: float
 
 
-def gcra(tat: float | None, now: float, limit: RateLimit, cost: int = 1) -> tuple[Verdict, float]:
+def gcra(tat: float | None, now: float, limit: RateLimit, cost: int = 1) -> tuple[RateVerdict, float]:
     """Take `cost` units if they are there: the verdict, and the new state; where they are not, nothing is taken.
 
     The state is the theoretical arrival time: the moment from which on nothing is owed. None stands for any that has
@@ -46,10 +46,10 @@ def gcra(tat: float | None, now: float, limit: RateLimit, cost: int = 1) -> tupl
         owed, debt = now + most, most
     wait = debt - (burst - cost) * every if cost <= burst else inf
     if wait > SAME:
-        return Verdict(False, _left(debt, every, burst), wait, debt), owed
+        return RateVerdict(False, _left(debt, every, burst), wait, debt), owed
     owed += cost * every
     debt = owed - now
-    return Verdict(True, _left(debt, every, burst), 0.0, debt), owed
+    return RateVerdict(True, _left(debt, every, burst), 0.0, debt), owed
 
 
 def _left(debt: float, every: float, burst: int) -> int:

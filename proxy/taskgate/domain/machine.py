@@ -32,8 +32,8 @@ from taskgate.domain.events import (
 from taskgate.domain.record import (
     Faulted,
     InputRequest,
-    KeptCall,
     Lease,
+    SealedCheckpoint,
     Succeeded,
     TaskRecord,
     TaskStatus,
@@ -169,7 +169,7 @@ def _answer_forwarded(record: TaskRecord, event: AnswerForwarded) -> dict[str, A
     return {"answers": left, "kept": _with_answer(record.kept, event.key, record.answers[event.key])}
 
 
-def _with_answer(kept: KeptCall, key: str, answer: str) -> KeptCall | None:
+def _with_answer(kept: SealedCheckpoint, key: str, answer: str) -> SealedCheckpoint | None:
     """The round with one answer more; None where that is too much to keep."""
     given = {**kept.given, key: answer}
     return replace(kept, given=given) if sum(map(len, given.values())) <= MAX_GIVEN else None

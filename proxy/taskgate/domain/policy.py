@@ -88,7 +88,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class PromotionDecision:
     """What the rules say of one tool; `rule` is the place of the one that decides, None where none does.
 
     `would_promote` tells that a rule in shadow would make tasks of calls that stay plain calls as it is.
@@ -126,7 +126,7 @@ class Policy:
     ttl_min: timedelta
     ttl_max: timedelta
     inline_grace: timedelta
-    _decided: OrderedDict[tuple[str, str, frozenset[tuple[str, bool]]], Decision] = field(
+    _decided: OrderedDict[tuple[str, str, frozenset[tuple[str, bool]]], PromotionDecision] = field(
         default_factory=OrderedDict, init=False, repr=False, compare=False
     )
     _hinted: frozenset[str | None] = field(default=frozenset(), init=False, repr=False, compare=False)
@@ -134,7 +134,7 @@ class Policy:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_hinted", frozenset(rule.upstream for rule in self.rules if rule.hints))
 
-    def decide(self, upstream: str, tool: str, hints: Mapping[str, bool] | None = None) -> Decision:
+    def decide(self, upstream: str, tool: str, hints: Mapping[str, bool] | None = None) -> PromotionDecision:
         """The terms of one tool. `hints` are what its server lists of it.
 
         Annotations matter only as `needs_hints` tells, APP_ONLY always. Where hints are not known, they only take
@@ -178,7 +178,7 @@ class Policy:
             rule.mode is not Mode.SYNC and not rule.shadow and rule.upstream in (None, upstream) for rule in self.rules
         )
 
-    def _judge(self, upstream: str, tool: str, hints: Mapping[str, bool]) -> Decision:
+    def _judge(self, upstream: str, tool: str, hints: Mapping[str, bool]) -> PromotionDecision:
         shadowed: Rule | None = None
         for place, rule in enumerate(self.rules):
             if not rule.matches(upstream, tool, hints):
@@ -189,11 +189,11 @@ class Policy:
             shadowed = shadowed or rule
         return self._decision(None, _PLAIN, tool, shadowed)
 
-    def _decision(self, place: int | None, rule: Rule, tool: str, shadowed: Rule | None) -> Decision:
+    def _decision(self, place: int | None, rule: Rule, tool: str, shadowed: Rule | None) -> PromotionDecision:
         most = _or(rule.ttl_max, self.ttl_max)
         least = min(_or(rule.ttl_min, self.ttl_min), most)
         told = rule.immediate_response
-        return Decision(
+        return PromotionDecision(
             rule=place,
             mode=rule.mode,
             ttl_default=min(max(least, _or(rule.ttl, self.ttl_default)), most),

@@ -29,7 +29,7 @@ class Scope(StrEnum):
     __hash__ = str.__hash__
 
 
-class Event(StrEnum):
+class RateEvent(StrEnum):
     """What costs something when it happens, not when it is asked for."""
 
     AUTH_FAILURE = "auth_failure"
@@ -62,13 +62,13 @@ class RatePolicy:
     methods: tuple[str, ...] | None = None
     upstream: str | None = None
     tool: str | None = None
-    event: Event | None = None
+    event: RateEvent | None = None
     cost: int = 1
     before_auth: bool = False
     shadow: bool = False
 
 
-class Subject(NamedTuple):
+class RateSubject(NamedTuple):
     """Who asks, as budgets know them: references that are no secrets."""
 
     context: str
@@ -105,8 +105,8 @@ class RatePolicies:
         self.policies = policies
         self._of_requests = tuple(each for each in policies if each.event is None and not each.before_auth)
         self._before_auth = _AtMounts(each for each in policies if each.event is None and each.before_auth)
-        self._auth_failures = _AtMounts(each for each in policies if each.event is Event.AUTH_FAILURE)
-        self._lookup_failures = _AtMounts(each for each in policies if each.event is Event.LOOKUP_FAILURE)
+        self._auth_failures = _AtMounts(each for each in policies if each.event is RateEvent.AUTH_FAILURE)
+        self._lookup_failures = _AtMounts(each for each in policies if each.event is RateEvent.LOOKUP_FAILURE)
         self._heed_tools = any(each.tool is not None for each in self._of_requests)
         self.heed_arrivals = bool(self._before_auth.policies or self._auth_failures.policies)
         """Whether anything is asked before it is known who asks."""
@@ -118,7 +118,7 @@ class RatePolicies:
         self._found: OrderedDict[tuple[str, str, str | None], tuple[_Taken, ...]] = OrderedDict()
 
     def demands(
-        self, subject: Subject, rates: Mapping[str, RateLimit], mount: str, method: str, tool: str | None
+        self, subject: RateSubject, rates: Mapping[str, RateLimit], mount: str, method: str, tool: str | None
     ) -> tuple[Demand, ...]:
         """What a request takes. `rates` are other limits than the policies' own, by their names."""
         key = (mount, method, tool if self._heed_tools else None)
@@ -133,10 +133,10 @@ class RatePolicies:
         return _demands(found, subject, rates, mount, tool)
 
     def of_event(
-        self, event: Event, subject: Subject, rates: Mapping[str, RateLimit], mount: str
+        self, event: RateEvent, subject: RateSubject, rates: Mapping[str, RateLimit], mount: str
     ) -> tuple[Demand, ...]:
         """What an event takes that happens at `mount`, or that a request may make happen there."""
-        there = self._auth_failures if event is Event.AUTH_FAILURE else self._lookup_failures
+        there = self._auth_failures if event is RateEvent.AUTH_FAILURE else self._lookup_failures
         return _demands(there.at(mount), subject, rates, mount, None) if there.policies else ()
 
     def before_auth(self, address: str, mount: str) -> tuple[Demand, ...]:
@@ -144,7 +144,7 @@ class RatePolicies:
         there = self._before_auth
         if not there.policies:
             return ()
-        return _demands(there.at(mount), Subject("", None, address), _NO_OWN, mount, None)
+        return _demands(there.at(mount), RateSubject("", None, address), _NO_OWN, mount, None)
 
     def applicable(self, mount: str, method: str, tool: str | None) -> tuple[RatePolicy, ...]:
         """The policies that are for a request, whoever sends it, in the order of the file."""
@@ -206,11 +206,11 @@ def _short(tool: str) -> str:
 
 _PLACES: Final = (Scope.CONTEXT, Scope.TENANT, Scope.IP, Scope.UPSTREAM, Scope.TOOL, Scope.GLOBAL)
 """The scopes, of which the first are in the order of the members of a Subject, who share their budgets."""
-_OF_SUBJECTS: Final = len(Subject._fields)
+_OF_SUBJECTS: Final = len(RateSubject._fields)
 
 
 def _demands(
-    taken: tuple[_Taken, ...], subject: Subject, rates: Mapping[str, RateLimit], mount: str, tool: str | None
+    taken: tuple[_Taken, ...], subject: RateSubject, rates: Mapping[str, RateLimit], mount: str, tool: str | None
 ) -> tuple[Demand, ...]:
     demands = []
     for policy, place in taken:

@@ -127,7 +127,7 @@ class InputRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptCall:
+class SealedCheckpoint:
     """What another process goes on with, which takes the task over, so that the call is not made again.
 
     `sealed` says what that is, as the gateway seals it: the next round of a call of which its server holds nothing
@@ -189,7 +189,7 @@ class TaskRecord:
     trace: str | None = None
     waiting_since: datetime | None = None
     retrieved: bool = False
-    kept: KeptCall | None = None
+    kept: SealedCheckpoint | None = None
 
     @property
     def next_input_key(self) -> str:

@@ -1,4 +1,4 @@
-"""What hosts of the stateless era are given to hand back with their answers, sealed: nobody else can make or use it.
+"""What hosts of the modern era are given to hand back with their answers, sealed: nobody else can make or use it.
 
 Opaque to hosts, but no secret from them: a state holds where a held call waits, or what a server itself had them hand
 back. What a round is, and how often it may be answered, is the business of who holds the call.
@@ -39,7 +39,7 @@ class HeldCall(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """What a server of the stateless era wants handed back; None where it gave nothing."""
+    """What a server of the modern era wants handed back; None where it gave nothing."""
 
     state: str | None
 

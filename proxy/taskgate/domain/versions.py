@@ -11,8 +11,8 @@ from typing import Any, Final
 class Era(StrEnum):
     """How two sides come to know each other: once, in a handshake, or in every request anew."""
 
-    INITIALIZE = "initialize"
-    STATELESS = "stateless"
+    LEGACY = "initialize"
+    MODERN = "stateless"
 
 
 class Revision(StrEnum):
@@ -31,10 +31,10 @@ class Revision(StrEnum):
 
 
 LEGACY: Final = (Revision.R2024_11_05, Revision.R2025_03_26, Revision.R2025_06_18, Revision.R2025_11_25)
-"""The revisions of the initialize era, oldest first: all that a handshake can agree on."""
+"""The revisions of the legacy era, oldest first: all that a handshake can agree on."""
 
 MODERN: Final = (Revision.R2026_07_28,)
-"""The revisions of the stateless era, oldest first."""
+"""The revisions of the modern era, oldest first."""
 
 SERVED: Final = tuple(reversed(LEGACY + MODERN))
 """Every revision that hosts are served in, newest first, as they are told (AMB-11)."""
@@ -48,16 +48,16 @@ NEWEST: Final = NEWEST_LEGACY
 
 def era_of(revision: Revision) -> Era:
     """The era that a revision belongs to."""
-    return Era.STATELESS if revision in MODERN else Era.INITIALIZE
+    return Era.MODERN if revision in MODERN else Era.LEGACY
 
 
 def find_revision(text: object) -> Revision | None:
-    """The revision of the initialize era of that name, or None for anything else, whatever its type."""
+    """The revision of the legacy era of that name, or None for anything else, whatever its type."""
     return _LEGACY_BY_NAME.get(text) if isinstance(text, str) else None
 
 
 def find_modern_revision(text: object) -> Revision | None:
-    """The revision of the stateless era of that name, or None for anything else, whatever its type."""
+    """The revision of the modern era of that name, or None for anything else, whatever its type."""
     return _MODERN_BY_NAME.get(text) if isinstance(text, str) else None
 
 
@@ -67,7 +67,7 @@ _MODERN_BY_NAME: Final[dict[str, Revision]] = {revision.value: revision for revi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """What one side said about itself: in the handshake, or in one request of the stateless era.
+    """What one side said about itself: in the handshake, or in one request of the modern era.
 
     `capabilities` is the parsed object as sent, and so is `info` of a server; of a host it is the name and version.
     Nothing in them is trusted further than its type was checked where it is read.

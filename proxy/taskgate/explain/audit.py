@@ -14,7 +14,7 @@ from taskgate.telemetry.auditlog.digests import task_ref
 from taskgate.telemetry.auditlog.files import HEAD, TORN
 from taskgate.telemetry.auditlog.keys import KeyRing, SigningKeyRefused
 from taskgate.telemetry.auditlog.schema import schema_text
-from taskgate.telemetry.auditlog.verifying import Verdict, Verification
+from taskgate.telemetry.auditlog.verifying import ChainVerdict, Verification
 from taskgate.telemetry.auditlog.witnesses import witnesses_in
 from taskgate.wiring.auditing import read_pem
 
@@ -26,7 +26,7 @@ _MOST: Final = 50
 _PEM: Final = b"-----BEGIN"
 
 
-class Report(NamedTuple):
+class ExplainReport(NamedTuple):
     """What to print, and with which status to end."""
 
     text: str
@@ -39,7 +39,7 @@ class _Unusable(Exception):
 
 def verify(
     files: Sequence[Path], *, checkpoints: Sequence[Path] = (), keys: Sequence[Path] = (), expected: int | None = None
-) -> Report:
+) -> ExplainReport:
     """Whether the files, whatever their order, hold a log as it was written.
 
     `checkpoints` are outputs of other sinks, `keys` files with keys of either kind, `expected` a number that the last
@@ -54,28 +54,28 @@ def verify(
         for file in ordered:
             verification.read(str(file), _lines(file))
     except _Unusable as refusal:
-        return Report(f"{refusal}\n", UNUSABLE)
+        return ExplainReport(f"{refusal}\n", UNUSABLE)
     found = verification.verdict(expected=expected)
     text = "".join(f"{line}\n" for line in (*_told(found), *_passed_over(passed_over), _summary(found, len(ordered))))
-    return Report(text, CHANGED if found.findings else INTACT)
+    return ExplainReport(text, CHANGED if found.findings else INTACT)
 
 
-def ref(task: str, key: Path) -> Report:
+def ref(task: str, key: Path) -> ExplainReport:
     """What stands in the log for the id of a task: one line for each key of the file, the present one first."""
     try:
         current, previous = read_keys(key, of="the audit log")
     except KeyFileRefused as refusal:
-        return Report(f"{key}: {refusal}\n", UNUSABLE)
+        return ExplainReport(f"{key}: {refusal}\n", UNUSABLE)
     keys = [current] if previous is None else [current, previous]
-    return Report("".join(f"{task_ref(each, task)}\n" for each in keys), INTACT)
+    return ExplainReport("".join(f"{task_ref(each, task)}\n" for each in keys), INTACT)
 
 
-def schema() -> Report:
+def schema() -> ExplainReport:
     """The JSON Schema of lines."""
-    return Report(schema_text(), INTACT)
+    return ExplainReport(schema_text(), INTACT)
 
 
-def _told(found: Verdict) -> Iterable[str]:
+def _told(found: ChainVerdict) -> Iterable[str]:
     yield from map(str, found.findings[:_MOST])
     if len(found.findings) > _MOST:
         yield f"and {len(found.findings) - _MOST} more findings"
@@ -86,7 +86,7 @@ def _passed_over(files: Sequence[Path]) -> Iterable[str]:
     yield from (f"not read: {file} stands beside a log and is none" for file in files)
 
 
-def _summary(found: Verdict, files: int) -> str:
+def _summary(found: ChainVerdict, files: int) -> str:
     held = "no lines" if found.first is None else f"{found.lines} lines, {found.first} to {found.last} of the chain"
     whose = f" of {', '.join(found.sinks)}" if found.sinks else ""
     what = f"{held}{whose}, in {files} file{'' if files == 1 else 's'}"

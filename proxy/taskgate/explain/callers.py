@@ -15,7 +15,7 @@ from taskgate.auth.jwt import Verifier
 from taskgate.clock import SystemClock, SystemEntropy
 from taskgate.config import GatewayConfig, issuer_settings
 from taskgate.errors import KeysUnavailable, Unauthenticated
-from taskgate.wiring.gatehouse import resource_of
+from taskgate.wiring.authentication import resource_of
 
 WHY: Final[Mapping[str, str]] = {
     "missing": "auth.mode is required, and there is no token",

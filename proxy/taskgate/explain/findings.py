@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
-from taskgate.admission.rules import Rules
+from taskgate.admission.rules import AdmissionRules
 from taskgate.auth.context import Identity
 from taskgate.config import GatewayConfig
 from taskgate.config.retention import usual_longest
@@ -16,12 +16,12 @@ from taskgate.config.rules import rules_of
 from taskgate.config.units import write_duration, write_size
 from taskgate.domain.caps import Cap, CapScope
 from taskgate.domain.overrides import Override
-from taskgate.domain.policy import Decision
-from taskgate.domain.rates import Demand, Event, Subject
+from taskgate.domain.policy import PromotionDecision
+from taskgate.domain.rates import Demand, RateEvent, RateSubject
 from taskgate.domain.versions import Peer
 from taskgate.explain import bounds
 from taskgate.explain.extensions import extensions
-from taskgate.explain.places import Place, place
+from taskgate.explain.places import ConfigPath, place
 from taskgate.protocol.vocabulary import TASKS_GET, TOOLS_CALL
 
 _RULES: Final = ("tasks", "upgrade")
@@ -30,7 +30,7 @@ _CONCURRENCY: Final = ("limits", "concurrency")
 
 class _Asked(NamedTuple):
     config: GatewayConfig
-    rules: Rules
+    rules: AdmissionRules
     upstream: str
     tool: str
     hints: Mapping[str, bool]
@@ -65,7 +65,7 @@ def explained(
             "before_auth": _rates(asked, rules.rates.before_auth("", upstream)),
             TOOLS_CALL: _rates(asked, _demands(asked, TOOLS_CALL, tool)),
             TASKS_GET: _rates(asked, _demands(asked, TASKS_GET, None)),
-            **{each.value: _rates(asked, _of_event(asked, each)) for each in Event},
+            **{each.value: _rates(asked, _of_event(asked, each)) for each in RateEvent},
         },
         "caps": [_cap(asked, decision, cap) for cap in _caps(asked, decision)],
         "open": bounds.open_at_once(config),
@@ -102,7 +102,7 @@ def _number(asked: _Asked) -> int:
     return next(number for number, each in enumerate(asked.rules.overrides) if each is asked.override)
 
 
-def _promotion(asked: _Asked, decision: Decision) -> dict[str, Any]:
+def _promotion(asked: _Asked, decision: PromotionDecision) -> dict[str, Any]:
     number = decision.rule
     return {
         "rule": None if number is None else f"tasks.upgrade[{number}]",
@@ -124,7 +124,7 @@ def _longest(asked: _Asked) -> timedelta | None:
     return None if asked.override is None else asked.override.ttl_max
 
 
-def _usual(asked: _Asked, decision: Decision) -> dict[str, Any]:
+def _usual(asked: _Asked, decision: PromotionDecision) -> dict[str, Any]:
     """The time to live of hosts that ask for none."""
     longest = _longest(asked)
     if longest is not None and longest < decision.ttl_default:
@@ -132,7 +132,7 @@ def _usual(asked: _Asked, decision: Decision) -> dict[str, Any]:
     return _span(decision.clamp_ttl(None, longest), _at(asked, decision.rule, "ttl", "ttl", "default"))
 
 
-def _most(asked: _Asked, decision: Decision) -> dict[str, Any]:
+def _most(asked: _Asked, decision: PromotionDecision) -> dict[str, Any]:
     longest = _longest(asked)
     if longest is None:
         where = _at(asked, decision.rule, "ttl_max", "ttl", "max")
@@ -152,7 +152,7 @@ def _at(asked: _Asked, number: int | None, key: str, *otherwise: str) -> dict[st
     return _placed(place(config, *_RULES, number, key))
 
 
-def _placed(where: Place) -> dict[str, Any]:
+def _placed(where: ConfigPath) -> dict[str, Any]:
     return {"from": where.path, "default": where.is_default}
 
 
@@ -215,13 +215,13 @@ def _demands(asked: _Asked, method: str, tool: str | None) -> tuple[Demand, ...]
     return asked.rules.rates.demands(_subject(asked), rates, asked.upstream, method, tool)
 
 
-def _of_event(asked: _Asked, event: Event) -> tuple[Demand, ...]:
+def _of_event(asked: _Asked, event: RateEvent) -> tuple[Demand, ...]:
     rates = {} if asked.override is None else asked.override.rates
     return asked.rules.rates.of_event(event, _subject(asked), rates, asked.upstream)
 
 
-def _subject(asked: _Asked) -> Subject:
-    return Subject("", None if asked.identity is None else asked.identity.tenant, "")
+def _subject(asked: _Asked) -> RateSubject:
+    return RateSubject("", None if asked.identity is None else asked.identity.tenant, "")
 
 
 def _rates(asked: _Asked, demands: Iterable[Demand]) -> list[dict[str, Any]]:
@@ -246,13 +246,13 @@ def _rate(asked: _Asked, demand: Demand) -> dict[str, Any]:
     }
 
 
-def _caps(asked: _Asked, decision: Decision) -> tuple[Cap, ...]:
+def _caps(asked: _Asked, decision: PromotionDecision) -> tuple[Cap, ...]:
     has_tenant = asked.identity is not None and asked.identity.tenant is not None
     caps = {} if asked.override is None else asked.override.caps
     return asked.rules.caps.of(caps, decision.cap, has_tenant)
 
 
-def _cap(asked: _Asked, decision: Decision, cap: Cap) -> dict[str, Any]:
+def _cap(asked: _Asked, decision: PromotionDecision, cap: Cap) -> dict[str, Any]:
     key = _key_of(cap)
     limit: int | str = write_size(cap.limit) if cap.bytes else cap.limit
     if cap.scope is CapScope.TOOL and decision.cap is not None:

@@ -12,7 +12,7 @@ from taskgate.config.servers import upstream_settings
 from taskgate.listener.tls import made_context
 from taskgate.upstream.wire.trust import TlsFileRefused, tls_context
 from taskgate.wiring.auditing import expect_keys
-from taskgate.wiring.gatehouse import deployment_keys, operators_token
+from taskgate.wiring.authentication import deployment_keys, operators_token
 
 
 def expect_key_files(config: GatewayConfig) -> None:

@@ -12,16 +12,16 @@ from taskgate.config import GatewayConfig
 from taskgate.config.problems import Location, dotted
 
 
-class Place(NamedTuple):
+class ConfigPath(NamedTuple):
     """A dotted path, and whether the file says nothing there."""
 
     path: str
     is_default: bool
 
 
-def place(config: GatewayConfig, *location: str | int) -> Place:
+def place(config: GatewayConfig, *location: str | int) -> ConfigPath:
     """The place of a key of the configuration."""
-    return Place(dotted(location), _is_default(config, location))
+    return ConfigPath(dotted(location), _is_default(config, location))
 
 
 def _is_default(node: object, location: Location) -> bool:

@@ -15,10 +15,10 @@ from taskgate.config.servers import upstream_settings
 from taskgate.domain.versions import Peer
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.health import DEAF, QUIET
-from taskgate.upstream.speaker import Speaker
+from taskgate.upstream.principal import Principal
 from taskgate.upstream.stdio.nurse import Nurse
 from taskgate.upstream.wire.trust import TlsFileRefused
-from taskgate.wiring.assembly import upstream_maker
+from taskgate.wiring.build import upstream_maker
 
 
 class ServerNotAsked(Exception):
@@ -57,10 +57,10 @@ async def ask(config: GatewayConfig, upstream: str, identity: Identity | None, t
         log.removeHandler(silent)
 
 
-def _speaker(identity: Identity | None, token: str | None) -> Speaker:
+def _speaker(identity: Identity | None, token: str | None) -> Principal:
     if identity is None:
-        return Speaker(context="explain")
-    return Speaker(
+        return Principal(context="explain")
+    return Principal(
         context="explain",
         subject=identity.subject,
         client=identity.client_id,

@@ -8,14 +8,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from taskgate.streams.messages import Exchange, Reply
+from taskgate.streams.messages import Exchange, HttpReply
 
 Part = TypeVar("Part")
 
 
 async def answer_all(
     exchange: Exchange, parts: Sequence[Part], answer: Callable[[Part], Awaitable[str | None]]
-) -> Reply:
+) -> HttpReply:
     """The reply to all parts together. `answer` gives what one is answered, None where that is nothing."""
     ready: list[str] = []
 
@@ -32,8 +32,8 @@ async def answer_all(
             group.create_task(take(part))
     if exchange.streams:
         # Whoever made it a stream has sent all that was ready.
-        return Reply()
-    return Reply(body=f"[{','.join(ready)}]") if ready else Reply(status=202)
+        return HttpReply()
+    return HttpReply(body=f"[{','.join(ready)}]") if ready else HttpReply(status=202)
 
 
 def _send(exchange: Exchange, ready: list[str]) -> None:

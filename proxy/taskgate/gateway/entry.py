@@ -12,8 +12,8 @@ from taskgate.domain.versions import Peer, find_revision
 from taskgate.errors import SessionRequired, UnsupportedVersion
 from taskgate.sessions.registry import HostSession, HostSessions
 from taskgate.streams.messages import UNKNOWN, Inbound
-from taskgate.telemetry import visit
-from taskgate.telemetry.visit import Client, Visit
+from taskgate.telemetry import request_context
+from taskgate.telemetry.request_context import Client, RequestContext
 
 
 def session_of(
@@ -31,13 +31,13 @@ def session_of(
     return sessions.find(mount, caller, inbound.host_session)
 
 
-def present() -> Visit:
+def present() -> RequestContext:
     """The visit of the request that is served now; for one that came through no listener, one that nobody reads."""
-    return visit.current() or Visit("", UNKNOWN, "", "")
+    return request_context.current() or RequestContext("", UNKNOWN, "", "")
 
 
 def note_peer(peer: Peer, client: Client) -> None:
     """Let it say what its host speaks, and what it said of itself."""
-    seen = visit.current()
+    seen = request_context.current()
     if seen is not None:
         seen.revision, seen.client = peer.revision, client

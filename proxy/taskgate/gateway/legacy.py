@@ -1,4 +1,4 @@
-"""Messages of the initialize era: each belongs to a session, and what it asks is done here.
+"""Messages of the legacy era: each belongs to a session, and what it asks is done here.
 
 What must not live here: what comes before a message is known to be one of this era (`gateway`).
 """
@@ -12,7 +12,7 @@ from typing import Any, Final
 from taskgate.admission.access import Access
 from taskgate.admission.lookups import Lookups
 from taskgate.admission.mounts import Mount
-from taskgate.admission.rates import Quota, RateGate
+from taskgate.admission.rates import Quota, RateLimiter
 from taskgate.admission.streams import OpenStreams
 from taskgate.auth.context import AuthContext
 from taskgate.domain.policy import Mode
@@ -21,10 +21,10 @@ from taskgate.errors import GatewayError, TaskSupportMismatch
 from taskgate.gateway.denied_extensions import DeniedExtensions
 from taskgate.gateway.entry import note_peer, session_of
 from taskgate.gateway.extension_requests import ExtensionRequests
-from taskgate.gateway.notes import Notes
-from taskgate.gateway.relay import Asked, Relaying
+from taskgate.gateway.notes import ClientNotifications
+from taskgate.gateway.relay import PlainCallProxy, RelayedRequest
 from taskgate.gateway.resuming import Resuming
-from taskgate.lifecycle.following import Following
+from taskgate.lifecycle.following import ResultWaiter
 from taskgate.lifecycle.task_service import TaskService
 from taskgate.protocol import vocabulary as words
 from taskgate.protocol.base import (
@@ -43,35 +43,35 @@ from taskgate.protocol.base import (
 from taskgate.protocol.envelope import Message, Request, Response
 from taskgate.sessions.registry import HostSession, HostSessions
 from taskgate.streams.entries import About
-from taskgate.streams.messages import Exchange, Reply, Verb
-from taskgate.streams.spoken import Answered, Spoken, error_of, revision_of
+from taskgate.streams.messages import Exchange, HttpReply, Verb
+from taskgate.streams.spoken import HandledRequest, RpcReply, error_of, revision_of
 from taskgate.system.offload import LARGE, aside, offloaded
 from taskgate.telemetry.audit import Audit, ToolCalled
-from taskgate.telemetry.visit import client_of
+from taskgate.telemetry.request_context import client_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rooms:
+class LegacyServices:
     """The parts of the house that a message in a session may pass through."""
 
     sessions: HostSessions
-    gate: RateGate
+    gate: RateLimiter
     streams: OpenStreams
     access: Access
     lookups: Lookups
     tasks: TaskService
-    following: Following
-    notes: Notes
-    relaying: Relaying
+    following: ResultWaiter
+    notes: ClientNotifications
+    relaying: PlainCallProxy
     extensions: ExtensionRequests
     denied: DeniedExtensions
     resuming: Resuming
 
 
 class InSessionMessages:
-    """Does what hosts of the initialize era ask."""
+    """Does what hosts of the legacy era ask."""
 
-    def __init__(self, *, rooms: Rooms, dialect: DownstreamDialect, audit: Audit) -> None:
+    def __init__(self, *, rooms: LegacyServices, dialect: DownstreamDialect, audit: Audit) -> None:
         self._rooms = rooms
         self._dialect = dialect
         self._audit = audit
@@ -84,7 +84,7 @@ class InSessionMessages:
         note_peer(host_session.peer, host_session.client)
         return host_session.peer.revision is Revision.R2025_03_26
 
-    async def serve(self, exchange: Exchange, mount: Mount, caller: AuthContext) -> Reply:
+    async def serve(self, exchange: Exchange, mount: Mount, caller: AuthContext) -> HttpReply:
         """Carry a stream of a session, or end it: what has no message. Raises GatewayError."""
         host_session = await self._session(exchange, mount, caller)
         note_peer(host_session.peer, host_session.client)
@@ -93,9 +93,9 @@ class InSessionMessages:
             with host_session, self._rooms.streams.one(caller):
                 return await self._rooms.resuming.serve(exchange, host_session, caller)
         await self._rooms.sessions.end(host_session)
-        return Reply(status=200)
+        return HttpReply(status=200)
 
-    async def answer(self, exchange: Exchange, mount: Mount, caller: AuthContext, message: Message) -> Answered:
+    async def answer(self, exchange: Exchange, mount: Mount, caller: AuthContext, message: Message) -> HandledRequest:
         """The answer to one message. Raises GatewayError, and Interrupted when the host gave the request up."""
         # 1. The session, its owner checked, and the revision it was opened with.
         host_session, peer = None, None
@@ -105,8 +105,8 @@ class InSessionMessages:
             note_peer(peer, host_session.client)
         # 2. What the message asks, in neutral words; its parameters are checked here.
         intent = self._dialect.decode(message, peer, offers_tasks=mount.offers_tasks, extensions=mount.extensions)
-        if host_session is not None and host_session.trails is not None and isinstance(message, Request):
-            exchange.keep(host_session.trails.of(_about(message, intent)))
+        if host_session is not None and host_session.resumable is not None and isinstance(message, Request):
+            exchange.keep(host_session.resumable.of(_about(message, intent)))
         tool = intent.tool if isinstance(intent, CallTool) else None
         if isinstance(intent, OpenSession):
             note_peer(intent.peer, client_of(intent.peer.info))
@@ -125,12 +125,12 @@ class InSessionMessages:
         if not isinstance(message, Request):
             assert host_session is not None, "only a request opens a session"
             await self._rooms.notes.take(caller, host_session, intent)
-            return Answered(Reply(status=202))
+            return HandledRequest(HttpReply(status=202))
         # 5. Do it.
         with host_session or nullcontext():
             spoken = await self._perform(exchange, mount, caller, host_session, intent)
-        reply = Reply(body=spoken.message, headers=spoken.headers + quota)
-        return Answered(reply, revision_of(peer, intent), spoken.error)
+        reply = HttpReply(body=spoken.message, headers=spoken.headers + quota)
+        return HandledRequest(reply, revision_of(peer, intent), spoken.error)
 
     def _session(self, exchange: Exchange, mount: Mount, caller: AuthContext) -> Coroutine[Any, Any, HostSession]:
         return session_of(exchange.inbound, self._rooms.sessions, mount, caller)
@@ -142,7 +142,7 @@ class InSessionMessages:
         caller: AuthContext,
         host_session: HostSession | None,
         intent: Intent,
-    ) -> Coroutine[Any, Any, Spoken]:
+    ) -> Coroutine[Any, Any, RpcReply]:
         if isinstance(intent, OpenSession):
             return self._open_session(mount, caller, intent)
         assert host_session is not None, "the dialect lets nothing else through without a session"
@@ -157,39 +157,39 @@ class InSessionMessages:
 
     # --- what can be asked ------------------------------------------------------------------------------------------
 
-    async def _open_session(self, mount: Mount, caller: AuthContext, intent: OpenSession) -> Spoken:
+    async def _open_session(self, mount: Mount, caller: AuthContext, intent: OpenSession) -> RpcReply:
         host_session, server = await self._rooms.sessions.open(mount, caller, intent)
         self._rooms.denied.in_session(mount, intent.peer, server.peer)
         message = self._dialect.welcome(
             intent, server, offers_tasks=mount.offers_tasks, extensions=mount.extensions, info=mount.info
         )
-        return Spoken(message, headers=((words.SESSION_HEADER, host_session.id),))
+        return RpcReply(message, headers=((words.SESSION_HEADER, host_session.id),))
 
     async def _answer_here(
         self, exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: Intent
-    ) -> Spoken:
+    ) -> RpcReply:
         tasks, at = self._rooms.tasks, host_session.mount.name
         match intent:
             case AnswerPing(id=id_):
-                return Spoken(self._dialect.pong(id_))
+                return RpcReply(self._dialect.pong(id_))
             case GetTask(id=id_, task=task):
                 record = await tasks.get(exchange, caller, at, task, words.TASKS_GET)
-                return Spoken(self._dialect.task_state(id_, record))
+                return RpcReply(self._dialect.task_state(id_, record))
             case AwaitTask(id=id_, task=task):
                 waits = self._rooms.following
                 record = await waits.outcome(exchange, caller, host_session, task, words.TASKS_RESULT)
-                return Spoken(self._dialect.task_outcome(id_, record))
+                return RpcReply(self._dialect.task_outcome(id_, record))
             case CancelTask(id=id_, task=task):
                 record = await tasks.cancel(exchange, caller, at, task, words.TASKS_CANCEL)
-                return Spoken(self._dialect.task_state(id_, record))
+                return RpcReply(self._dialect.task_state(id_, record))
             case ListTasks(id=id_, where=where, order=order, cursor=cursor):
                 listed, following = await self._rooms.lookups.page(caller, at, cursor, where, order)
-                return Spoken(self._dialect.task_page(id_, listed, following))
+                return RpcReply(self._dialect.task_page(id_, listed, following))
         raise AssertionError(f"{type(intent).__name__} is no intent of a request")
 
     async def _call_tool(
         self, exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: CallTool
-    ) -> Spoken:
+    ) -> RpcReply:
         tasks = self._rooms.tasks
         if intent.wants_task:
             try:
@@ -199,7 +199,7 @@ class InSessionMessages:
                 raise
             self._audit.record(ToolCalled(host_session.mount.name, intent.tool, "task"))
             decision = tasks.decided(host_session, intent.tool) or await tasks.decide(host_session, intent.tool)
-            return Spoken(self._dialect.task_created(intent.id, record, decision.immediate_response))
+            return RpcReply(self._dialect.task_created(intent.id, record, decision.immediate_response))
         decision = tasks.decided(host_session, intent.tool) or await tasks.decide(host_session, intent.tool)
         if host_session.has_tasks and decision.mode is Mode.REQUIRED:
             decision = await tasks.decide(host_session, intent.tool)
@@ -212,45 +212,49 @@ class InSessionMessages:
         if earlier is not None:
             # The host did not ask for a task, so it waits for what the one before comes to.
             record = await self._rooms.following.outcome(exchange, caller, host_session, earlier.id, words.TOOLS_CALL)
-            return Spoken(self._dialect.task_outcome(intent.id, record))
+            return RpcReply(self._dialect.task_outcome(intent.id, record))
         response = await self._rooms.relaying.call(exchange, caller, host_session, intent, decision)
         answer = partial(self._dialect.answer, intent.id, response, _foreign(host_session, words.TOOLS_CALL))
-        return Spoken(answer() if len(response.text) <= LARGE else await aside(answer), error_of(response))
+        return RpcReply(answer() if len(response.text) <= LARGE else await aside(answer), error_of(response))
 
     def _count_refused(self, host_session: HostSession, tool: str) -> None:
         is_listed = host_session.upstream.listed(tool) is not None
         self._audit.record(ToolCalled(host_session.mount.name, tool if is_listed else None, "rejected"))
 
-    async def _relay(self, exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: Relay) -> Spoken:
-        asked = Asked(intent.id, intent.method, intent.params, intent.progress_token)
+    async def _relay(
+        self, exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: Relay
+    ) -> RpcReply:
+        asked = RelayedRequest(intent.id, intent.method, intent.params, intent.progress_token)
         response = await self._rooms.relaying.forward(exchange, caller, host_session, asked)
         foreign = _foreign(host_session, intent.method)
         if intent.method == words.TOOLS_LIST:
             support = host_session.mount.support if host_session.has_tasks else None
             shows = self._rooms.access.shown_to(caller, host_session.mount.name)
             amend = partial(self._dialect.tools, intent.id, response, support, shows, foreign)
-            return Spoken(await offloaded(len(response.text), amend), error_of(response))
-        return Spoken(
+            return RpcReply(await offloaded(len(response.text), amend), error_of(response))
+        return RpcReply(
             await offloaded(len(response.text), partial(self._dialect.answer, intent.id, response, foreign)),
             error_of(response),
         )
 
     async def _relay_extension(
         self, exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: Relay
-    ) -> Spoken:
+    ) -> RpcReply:
         """The answer to a request of a carried extension. Raises UnknownMethod where it does not cross."""
         mount, method = host_session.mount, intent.method
         await host_session.upstream.open()
         era = host_session.upstream.era
-        extension = self._rooms.extensions.extension_of(mount, method, Era.INITIALIZE, era)
-        asked = Asked(intent.id, method, intent.params, intent.progress_token, lasts=method in extension.streams)
+        extension = self._rooms.extensions.extension_of(mount, method, Era.LEGACY, era)
+        asked = RelayedRequest(
+            intent.id, method, intent.params, intent.progress_token, lasts=method in extension.streams
+        )
         work = self._rooms.relaying.forward(exchange, caller, host_session, asked)
         response = await self._rooms.extensions.hold(caller, mount, method, extension, work)
         if response is None:
-            return Spoken(self._dialect.pong(intent.id))
-        foreign = None if era is Era.INITIALIZE else Foreign(method, host_session.peer.revision, extension)
+            return RpcReply(self._dialect.pong(intent.id))
+        foreign = None if era is Era.LEGACY else Foreign(method, host_session.peer.revision, extension)
         answer = partial(self._dialect.answer, intent.id, response, foreign)
-        return Spoken(await offloaded(len(response.text), answer), error_of(response))
+        return RpcReply(await offloaded(len(response.text), answer), error_of(response))
 
 
 def _about(request: Request, intent: Intent) -> About:
@@ -260,7 +264,7 @@ def _about(request: Request, intent: Intent) -> About:
 
 def _foreign(host_session: HostSession, method: str) -> Foreign | None:
     """That the answers of the session's server have to be made to fit; None where it is of the same era."""
-    if host_session.upstream.era is Era.INITIALIZE:
+    if host_session.upstream.era is Era.LEGACY:
         return None
     return Foreign(method, host_session.peer.revision)
 

@@ -10,11 +10,11 @@ from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.domain.record import OwnerKey
 from taskgate.errors import UpstreamFailed
-from taskgate.lifecycle.news import TaskNews
-from taskgate.lifecycle.offers import Offers
+from taskgate.lifecycle.news import StatusNotifier
+from taskgate.lifecycle.offers import InputDelivery
 from taskgate.sessions.registry import MAX_STREAMS, HostSession
-from taskgate.streams.feed import Feed
-from taskgate.streams.messages import Exchange, Reply
+from taskgate.streams.event_stream import EventStream
+from taskgate.streams.messages import Exchange, HttpReply
 from taskgate.system.background import Background
 
 LONGEST_TIMER: Final = 86_400.0
@@ -24,7 +24,9 @@ LONGEST_TIMER: Final = 86_400.0
 class _Held:
     """One GET stream of a session while it is held."""
 
-    def __init__(self, feed: Feed, host_session: HostSession, caller: AuthContext, offers: Offers) -> None:
+    def __init__(
+        self, feed: EventStream, host_session: HostSession, caller: AuthContext, offers: InputDelivery
+    ) -> None:
         self.feed = feed
         self._host_session = host_session
         self._caller = caller
@@ -63,17 +65,17 @@ class _Held:
         self._offers.give_back(self.feed)
 
 
-class Listening:
+class GetStreams:
     """The open GET streams of this process."""
 
-    def __init__(self, *, news: TaskNews, offers: Offers, clock: Clock) -> None:
+    def __init__(self, *, news: StatusNotifier, offers: InputDelivery, clock: Clock) -> None:
         self._news = news
         self._offers = offers
         self._clock = clock
         self.background = Background()
         """What is done beside streams, and given up with them."""
 
-    async def serve(self, exchange: Exchange, host_session: HostSession, caller: AuthContext) -> Reply:
+    async def serve(self, exchange: Exchange, host_session: HostSession, caller: AuthContext) -> HttpReply:
         """Hold one GET stream until the host leaves, the session ends, or the token that it was asked for with."""
         owners = caller.owners(host_session.mount.name)
         held = _Held(exchange.stream(), host_session, caller, self._offers)
@@ -89,7 +91,7 @@ class Listening:
             held.part()
             for owner in owners:
                 self._news.leave(owner, host_session)
-        return Reply()
+        return HttpReply()
 
     async def close(self) -> None:
         """Give up what is done beside the streams; they end with their sessions."""

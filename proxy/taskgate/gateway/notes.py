@@ -5,10 +5,10 @@ over, does nothing, and its sender cannot tell which it was (T51).
 """
 
 from taskgate.auth.context import AuthContext
-from taskgate.cluster.correspondence import Correspondence, is_holder
-from taskgate.cluster.words import Answered, Cancelled, InputTold, QuestionTold, ServerTold, Word
-from taskgate.gateway.relay import Relaying
-from taskgate.lifecycle.following import Following
+from taskgate.cluster.bus import ClusterBus, is_holder
+from taskgate.cluster.messages import Answered, Cancelled, InputTold, QuestionTold, ServerTold, Word
+from taskgate.gateway.relay import PlainCallProxy
+from taskgate.lifecycle.following import ResultWaiter
 from taskgate.lifecycle.runner import Runner
 from taskgate.protocol.base import (
     AnswerInput,
@@ -23,22 +23,22 @@ from taskgate.sessions.questions import asked_by
 from taskgate.sessions.registry import HostSession
 
 
-class Notes:
+class ClientNotifications:
     """Takes note of what hosts say.
 
-    What concerns nothing here is for another process, if it is for any; `correspondence` is None where there is none.
+    What concerns nothing here is for another process, if it is for any; `bus` is None where there is none.
     """
 
     def __init__(
         self,
         *,
-        following: Following,
-        relaying: Relaying,
+        following: ResultWaiter,
+        relaying: PlainCallProxy,
         runner: Runner,
         dialect: DownstreamDialect,
-        correspondence: Correspondence | None = None,
+        bus: ClusterBus | None = None,
     ) -> None:
-        self._correspondence = correspondence
+        self._bus = bus
         self._following = following
         self._relaying = relaying
         self._runner = runner
@@ -78,11 +78,11 @@ class Notes:
             self._pass_on(InputTold(owners[0].mount, [owner.context for owner in owners], told.id, text))
 
     def _pass_on(self, word: Word) -> None:
-        if self._correspondence is not None:
-            self._correspondence.say(word)
+        if self._bus is not None:
+            self._bus.say(word)
 
     def _pass_to_asking(self, id: str, word: Word) -> None:
         """Tell the process that asked a question under that id, if one of ours did."""
         asking = asked_by(id)
-        if self._correspondence is not None and asking is not None and is_holder(asking):
-            self._correspondence.say(word, to=asking)
+        if self._bus is not None and asking is not None and is_holder(asking):
+            self._bus.say(word, to=asking)

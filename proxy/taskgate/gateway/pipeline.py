@@ -4,7 +4,7 @@ What becomes known of a request on its way is written into its visit, for whoeve
 
 Before this page the listener has checked what needs no body (`listener/door.py`): host, origin, path, method, media
 types, size as it is declared. From here on a refusal is a JSON-RPC error wherever there is an id to answer to. Behind
-it each era goes its own way: `in_session` and `stateless`.
+it each era goes its own way: `legacy` and `modern`.
 """
 
 import asyncio
@@ -20,10 +20,10 @@ from taskgate.admission.callers import Callers
 from taskgate.admission.denials import LENGTH_OF_ID
 from taskgate.admission.memory_pressure import MemoryPressure
 from taskgate.admission.mounts import Mount
-from taskgate.admission.rates import RateGate
+from taskgate.admission.rates import RateLimiter
 from taskgate.admission.refusals import refusal, refused_for
 from taskgate.admission.rejections import Rejections
-from taskgate.admission.rules import Live
+from taskgate.admission.rules import RuntimeConfig
 from taskgate.admission.suspicions import Suspicions
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
@@ -41,7 +41,7 @@ from taskgate.errors import (
 from taskgate.gateway.batches import answer_all
 from taskgate.gateway.entry import note_peer, present
 from taskgate.gateway.legacy import InSessionMessages
-from taskgate.gateway.modern.requests import StatelessRequests
+from taskgate.gateway.modern.requests import ModernRequests
 from taskgate.jsontext.large import joined
 from taskgate.protocol import vocabulary as words
 from taskgate.protocol.batches import is_array, split
@@ -49,22 +49,22 @@ from taskgate.protocol.classify import Dropped, Route, check_verb, classify
 from taskgate.protocol.envelope import Message, Notification, Request
 from taskgate.protocol.faults import RETRY_AFTER
 from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.modern_requests import RequestMeta
 from taskgate.protocol.reading import is_task_id, value_of
-from taskgate.protocol.stateless import Stateless
 from taskgate.streams.bytes_in_flight import SMALL, BytesInFlight
-from taskgate.streams.messages import Exchange, Inbound, ListenerRefused, Reply, Verb
-from taskgate.streams.spoken import TOOL_ERROR, Answered
+from taskgate.streams.messages import Exchange, HttpReply, Inbound, ListenerRefused, Verb
+from taskgate.streams.spoken import TOOL_ERROR, HandledRequest
 from taskgate.system import offload
 from taskgate.system.interruption import Interrupted
 from taskgate.telemetry.audit import Audit, CapRefused, HttpRefused, PartAnswered, RpcAnswered, TaskDenied
+from taskgate.telemetry.request_context import LARGE, RequestContext, client_of, within
 from taskgate.telemetry.tracing import UNTRACED, Tracing
-from taskgate.telemetry.visit import LARGE, Visit, client_of, within
 
 log = getLogger("taskgate.gateway")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class GatewayRules:
     """What the gateway takes. `strict_names` has every request about a task name it in a header too (AMB-8).
 
     `live` are the operator's rules. `in_flight` counts large messages, `pressure` is that on the memory of the process.
@@ -73,7 +73,7 @@ class Rules:
     max_depth: int
     max_members: int
     strict_names: bool
-    live: Live
+    live: RuntimeConfig
     in_flight: BytesInFlight
     pressure: MemoryPressure
 
@@ -86,10 +86,10 @@ class Gateway:
         *,
         mounts: Mapping[str, Mount],
         callers: Callers,
-        gate: RateGate,
-        rules: Rules,
+        gate: RateLimiter,
+        rules: GatewayRules,
         in_session: InSessionMessages,
-        stateless: StatelessRequests,
+        modern: ModernRequests,
         audit: Audit,
         clock: Clock,
     ) -> None:
@@ -98,8 +98,8 @@ class Gateway:
         self._gate = gate
         self._rules = rules
         self._in_session = in_session
-        self._stateless = stateless
-        self._rejections = Rejections(rules.live, stateless.dialect)
+        self._modern = modern
+        self._rejections = Rejections(rules.live, modern.dialect)
         self._audit = audit
         self._clock = clock
         self._in_flight = rules.in_flight
@@ -118,7 +118,7 @@ class Gateway:
         """Refuse what begins something, and serve what asks about what exists; `patience` is when to try again."""
         self._draining = patience
 
-    async def answer(self, exchange: Exchange) -> Reply:
+    async def answer(self, exchange: Exchange) -> HttpReply:
         """The reply to one exchange; raises nothing but cancellation, and what the listener says of a body."""
         mount = self._mounts[exchange.inbound.path]
         try:
@@ -126,7 +126,7 @@ class Gateway:
         finally:
             await self._gate.departed(exchange, mount.name)
 
-    async def _answer(self, exchange: Exchange, mount: Mount) -> Reply:
+    async def _answer(self, exchange: Exchange, mount: Mount) -> HttpReply:
         begun, seen = self._clock.elapsed(), present()
         refused = None
         seen.mount, seen.revision = mount.name, exchange.inbound.revision
@@ -174,7 +174,7 @@ class Gateway:
 
     async def _serve(
         self, exchange: Exchange, mount: Mount, caller: AuthContext, message: Message, begun: float
-    ) -> Reply:
+    ) -> HttpReply:
         """The reply to one message, in a span of its own where it is a request."""
         if not isinstance(message, Request):
             return await self._answer_message(exchange, mount, caller, message, begun)
@@ -193,9 +193,9 @@ class Gateway:
 
     async def _answer_message(
         self, exchange: Exchange, mount: Mount, caller: AuthContext, message: Message, begun: float
-    ) -> Reply:
-        # Until its era is known, whatever is wrong with a message is wrong by the rules of the stateless era alone.
-        era = Era.STATELESS
+    ) -> HttpReply:
+        # Until its era is known, whatever is wrong with a message is wrong by the rules of the modern era alone.
+        era = Era.MODERN
         try:
             # 5. Nothing new while the gateway drains, or is short of memory. Hosts end a task as failed when asking for
             #    it is refused.
@@ -206,21 +206,21 @@ class Gateway:
             # 6. Which era the message is of.
             route = self._route(exchange.inbound, mount, message)
             # 7. What it asks, whether rates and rules let this caller do it, and the doing: as the era has it.
-            if isinstance(route, Stateless):
-                assert isinstance(message, Request), "nothing else is of the stateless era"
+            if isinstance(route, RequestMeta):
+                assert isinstance(message, Request), "nothing else is of the modern era"
                 note_peer(route.peer, client_of(route.peer.info))
-                answered = await self._stateless.answer(exchange, mount, caller, message, route)
+                answered = await self._modern.answer(exchange, mount, caller, message, route)
             elif isinstance(route, Dropped):
                 assert isinstance(message, Notification), "nothing else is taken and dropped"
                 await self._gate.request(caller, exchange, mount.name, message.method)
-                return Reply(status=202)
+                return HttpReply(status=202)
             else:
-                era = Era.INITIALIZE
+                era = Era.LEGACY
                 answered = await self._in_session.answer(exchange, mount, caller, message)
         except Interrupted:
             # The host gave its request up, or left: nobody waits for an answer.
             self._give_up(mount, message, begun)
-            return Reply(status=202)
+            return HttpReply(status=202)
         except Exception as error:
             self._suspect(error, mount, caller, message)
             return self._refuse(error, mount, exchange, message, begun, era)
@@ -322,8 +322,8 @@ class Gateway:
         exchange: Exchange,
         message: Message | None,
         begun: float,
-        era: Era = Era.INITIALIZE,
-    ) -> Reply:
+        era: Era = Era.LEGACY,
+    ) -> HttpReply:
         if not isinstance(error, GatewayError):
             log.error("A request failed in a way that was not foreseen", exc_info=error)
         reply, code = refusal(error, mount, message, era)
@@ -333,7 +333,7 @@ class Gateway:
             reply = self._rejections.retold(reply, error, message, era)
         if isinstance(error, Unauthenticated) and exchange.streams:
             # Its stream ends without a word, so that the host comes back, is told 401, and gets another token.
-            reply = Reply()
+            reply = HttpReply()
         if reply.status != 200 and not exchange.streams:
             self._audit.record(HttpRefused(type(error).reason if isinstance(error, GatewayError) else "internal"))
         if isinstance(message, Request):
@@ -369,7 +369,7 @@ def _begins(message: Message) -> bool:
     return all(value_of(message.params, name) is None for name in ("inputResponses", "requestState"))
 
 
-def _note_answered(seen: Visit, request: Request, answered: Answered) -> None:
+def _note_answered(seen: RequestContext, request: Request, answered: HandledRequest) -> None:
     seen.error = answered.error
     if answered.revision is not None:
         seen.revision = answered.revision

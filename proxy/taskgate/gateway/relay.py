@@ -11,18 +11,18 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from taskgate.admission.bulkhead import Ticket
-from taskgate.admission.callers import speaker
-from taskgate.admission.joining import Asking, Joining
+from taskgate.admission.callers import principal
+from taskgate.admission.joining import CoalesceKey, RequestCoalescer
 from taskgate.auth.context import AuthContext
 from taskgate.cluster.wants import LASTING
-from taskgate.domain.policy import Decision
+from taskgate.domain.policy import PromotionDecision
 from taskgate.domain.record import RequestId
 from taskgate.errors import CutOff, QueueFull
 from taskgate.protocol.base import CallTool, DownstreamDialect, Params
 from taskgate.protocol.envelope import Notification, Response
 from taskgate.protocol.progress import done_of, words_of
 from taskgate.protocol.vocabulary import NOTE_PROGRESS, TOOLS_CALL
-from taskgate.sessions.places import asked_of
+from taskgate.sessions.call_sites import asked_of
 from taskgate.sessions.questions import Carrying
 from taskgate.sessions.registry import HostSession
 from taskgate.streams.messages import Exchange
@@ -30,7 +30,7 @@ from taskgate.streams.pulse import Pulse
 from taskgate.system.alarms import Alarms
 from taskgate.system.interruption import Interrupted, Interruptible
 from taskgate.telemetry.audit import Audit, ToolCalled, WouldPromote
-from taskgate.upstream.hearer import ServerQuestion, Unkept
+from taskgate.upstream.call_listener import ServerQuestion, UnsavedCallListener
 
 STEP: Final = 1e-6
 """How much further each sign of life of ours says that a call is: it must grow, and get in no server's way."""
@@ -42,7 +42,7 @@ IN_TURN: Final = frozenset({TOOLS_CALL, "prompts/get", "resources/read"})
 Send = Callable[[], Coroutine[Any, Any, Response]]
 
 
-class Asked(NamedTuple):
+class RelayedRequest(NamedTuple):
     """A request of a host that is for its server; `tool` is what a `tools/call` calls.
 
     One that `lasts` is over when its host leaves.
@@ -56,10 +56,12 @@ class Asked(NamedTuple):
     lasts: bool = False
 
 
-class Relaying:
+class PlainCallProxy:
     """Carries plain calls. `patience` is the time after which a silent answer becomes a stream."""
 
-    def __init__(self, *, dialect: DownstreamDialect, patience: timedelta, joining: Joining, audit: Audit) -> None:
+    def __init__(
+        self, *, dialect: DownstreamDialect, patience: timedelta, joining: RequestCoalescer, audit: Audit
+    ) -> None:
         self._dialect = dialect
         self._patience = patience.total_seconds()
         self._alarms = Alarms(self._patience)
@@ -69,7 +71,12 @@ class Relaying:
         self._stopping = False
 
     def call(
-        self, exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: CallTool, decision: Decision
+        self,
+        exchange: Exchange,
+        caller: AuthContext,
+        host_session: HostSession,
+        intent: CallTool,
+        decision: PromotionDecision,
     ) -> Coroutine[Any, Any, Response]:
         """The server's response to a `tools/call`, or to an equal one that runs; it is counted here. Raises as
         `forward`, and InvalidParams for an idempotency key that was used for another call.
@@ -77,14 +84,14 @@ class Relaying:
         # Where nothing but a shadow would make tasks, the session has none.
         if decision.would_promote and host_session.peer.revision.has_tasks:
             self._audit.record(WouldPromote(host_session.mount.name))
-        asked = Asked(intent.id, TOOLS_CALL, intent.params, intent.progress_token, intent.tool)
+        asked = RelayedRequest(intent.id, TOOLS_CALL, intent.params, intent.progress_token, intent.tool)
         asking = None
         if intent.repeat_key is not None or decision.join_retries is not None:
-            asking = Asking(host_session.owner, intent, decision.join_retries, asks=asked_of(host_session.peer))
+            asking = CoalesceKey(host_session.owner, intent, decision.join_retries, asks=asked_of(host_session.peer))
         return self._carry(exchange, caller, host_session, asked, asking)
 
     def forward(
-        self, exchange: Exchange, caller: AuthContext, host_session: HostSession, asked: Asked
+        self, exchange: Exchange, caller: AuthContext, host_session: HostSession, asked: RelayedRequest
     ) -> Coroutine[Any, Any, Response]:
         """The server's response.
 
@@ -98,17 +105,17 @@ class Relaying:
         exchange: Exchange,
         caller: AuthContext,
         host_session: HostSession,
-        asked: Asked,
-        asking: Asking | None,
+        asked: RelayedRequest,
+        asking: CoalesceKey | None,
     ) -> Response:
         streams = exchange.inbound.accepts_stream
         if streams and not exchange.inbound.accepts_json:
             exchange.stream()
-        hearer = _CallHearer(exchange, host_session, self._dialect, asked.progress_token)
-        pulse = Pulse(self._alarms, self._patience, hearer.live) if streams else None
+        listener = _CallHearer(exchange, host_session, self._dialect, asked.progress_token)
+        pulse = Pulse(self._alarms, self._patience, listener.live) if streams else None
 
-        relay, who = host_session.upstream.relay, speaker(caller)
-        send = partial(relay, asked.method, asked.params, hearer=hearer, tool=asked.tool, speaker=who)
+        relay, who = host_session.upstream.relay, principal(caller)
+        send = partial(relay, asked.method, asked.params, listener=listener, tool=asked.tool, principal=who)
         call, ticket = Interruptible(), None
         host_session.calls[call] = asked.id
         self._running.add(call)
@@ -147,7 +154,9 @@ class Relaying:
             del host_session.calls[call]
             self._running.discard(call)
 
-    async def _shared(self, caller: AuthContext, host_session: HostSession, asked: Asked, send: Send) -> Response:
+    async def _shared(
+        self, caller: AuthContext, host_session: HostSession, asked: RelayedRequest, send: Send
+    ) -> Response:
         """A call that others may come to wait for, too: its session stays open for all of them."""
         host_session.hold()
         try:
@@ -207,7 +216,7 @@ def _leaves_with(exchange: Exchange, call: Interruptible, ticket: Ticket) -> Non
     exchange.when_gone(lambda: None if ticket.granted else call.interrupt())
 
 
-class _CallHearer(Unkept):
+class _CallHearer(UnsavedCallListener):
     """Hears one plain call: what concerns it goes out on its own stream, else on the session's GET stream."""
 
     __slots__ = (
@@ -233,7 +242,7 @@ class _CallHearer(Unkept):
         self._has_made_up = False
         self._watches_host = False
 
-    def notice(self, notification: Notification) -> None:
+    def on_notification(self, notification: Notification) -> None:
         """See Hearer."""
         self._spoke = True
         if self._token is not None and notification.method == NOTE_PROGRESS and not self._is_further(notification):
@@ -241,7 +250,7 @@ class _CallHearer(Unkept):
             if message is None:
                 return
         else:
-            message = self._dialect.notice(notification, self._token)
+            message = self._dialect.on_notification(notification, self._token)
         if not (self._exchange.inbound.accepts_stream and self._exchange.stream().put(message)):
             self._host_session.announce(message)
 
@@ -264,7 +273,7 @@ class _CallHearer(Unkept):
             feed.when_lost(lambda: questions.stream_ended(feed))
 
     def refused(self, required: Mapping[str, Any]) -> None:
-        """See Hearer: in the initialize era the server alone is told."""
+        """See Hearer: in the legacy era the server alone is told."""
 
     def carry(self, message: str) -> Carrying | None:
         """Ask something on the call's own stream; see Carrier."""

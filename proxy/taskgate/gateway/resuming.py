@@ -1,8 +1,8 @@
 """A GET of a host: a stream for what belongs to no request, or one that it lost and takes up again (H-LEG-12).
 
 What must not live here: who may ask (`gateway`: the owner of the session, and no id of another session means anything
-in it), how events are kept (`trails`, `event_log`), how another process lets go of its streams (`shared_trails`), what
-goes on a GET stream (`listen`).
+in it), how events are kept (`streams/resumable`, `event_log`), how another process lets go of its streams
+(`shared_trails`), what goes on a GET stream (`listen`).
 """
 
 from typing import Final
@@ -10,17 +10,17 @@ from typing import Final
 from taskgate.auth.context import AuthContext
 from taskgate.domain.record import FaultReason
 from taskgate.errors import StoreUnavailable, StreamNotFound
-from taskgate.gateway.listen import Listening
-from taskgate.lifecycle.following import Following, Moved
+from taskgate.gateway.listen import GetStreams
+from taskgate.lifecycle.following import Moved, ResultWaiter
 from taskgate.protocol.faults import call_ended
 from taskgate.protocol.jsonrpc import error_text
 from taskgate.sessions.registry import HostSession
 from taskgate.streams.carrying import Carriage
 from taskgate.streams.entries import About, for_carrier, repeated
-from taskgate.streams.feed import CarriedFeed, Feed, LastingFeed
-from taskgate.streams.messages import Exchange, Reply
-from taskgate.streams.shared_trails import Left, SharedTrails
-from taskgate.streams.trails import Place, Trail, read_place
+from taskgate.streams.event_stream import EventStream, ForwardedEventStream, ResumableEventStream
+from taskgate.streams.messages import Exchange, HttpReply
+from taskgate.streams.resumable import FoundStream, StreamPosition, read_place
+from taskgate.streams.shared_resumable import Left, SharedResumableStreams
 
 UNKNOWN: Final = "The stream is not known any more"
 LOST: Final = "The gateway that held the call is gone; it may or may not have completed"
@@ -29,65 +29,71 @@ LOST: Final = "The gateway that held the call is gone; it may or may not have co
 class Resuming:
     """Finds the stream that a GET asks for. `shared` are those of all processes, None where there is one alone."""
 
-    def __init__(self, *, listening: Listening, following: Following, shared: SharedTrails | None = None) -> None:
+    def __init__(
+        self, *, listening: GetStreams, following: ResultWaiter, shared: SharedResumableStreams | None = None
+    ) -> None:
         self._listening = listening
         self._following = following
         self._shared = shared
 
-    async def serve(self, exchange: Exchange, host_session: HostSession, caller: AuthContext) -> Reply:
+    async def serve(self, exchange: Exchange, host_session: HostSession, caller: AuthContext) -> HttpReply:
         """Hold a stream until its host leaves or it ends.
 
         A stream of a call that is not there any more, or not wholly, is StreamNotFound; of GET streams only one that is
         there, but not wholly: what they carry nobody depends on, and a new one takes the place of one that is unknown.
         Raises StoreUnavailable where another process may have the stream of a call.
         """
-        id_, trails = exchange.inbound.last_event_id, host_session.trails
-        if trails is None:
+        id_, resumable = exchange.inbound.last_event_id, host_session.resumable
+        if resumable is None:
             # Older revisions know of resumption, too, but have had no ids of us.
             return await self._listening.serve(exchange, host_session, caller)
-        exchange.keep(trails)
+        exchange.keep(resumable)
         if id_ is None:
             return await self._listening.serve(exchange, host_session, caller)
         place = read_place(id_)
         if place is None:
             raise StreamNotFound(UNKNOWN)
-        trail = trails.find(place)
-        if trail is None and self._shared is not None and not trails.knows(place):
+        trail = resumable.find(place)
+        if trail is None and self._shared is not None and not resumable.knows(place):
             left = await self._left_elsewhere(self._shared, host_session, place)
             if left is not None:
                 return await self._go_on(exchange, host_session, caller, place, left)
-        if place.is_of_get and (trail is not None or not trails.knows(place)):
+        if place.is_of_get and (trail is not None or not resumable.knows(place)):
             return await self._listen(exchange, host_session, caller, trail)
         if trail is None:
             raise StreamNotFound(UNKNOWN)
         return await self._carry(exchange, host_session, caller, trail)
 
     async def _listen(
-        self, exchange: Exchange, host_session: HostSession, caller: AuthContext, trail: Trail | None
-    ) -> Reply:
+        self, exchange: Exchange, host_session: HostSession, caller: AuthContext, trail: FoundStream | None
+    ) -> HttpReply:
         # Whoever has left again takes it from nobody.
         if trail is not None and trail.feed is not None and not exchange.resume(trail.feed, trail.missed):
-            return Reply()
+            return HttpReply()
         return await self._listening.serve(exchange, host_session, caller)
 
-    async def _carry(self, exchange: Exchange, host_session: HostSession, caller: AuthContext, trail: Trail) -> Reply:
+    async def _carry(
+        self, exchange: Exchange, host_session: HostSession, caller: AuthContext, trail: FoundStream
+    ) -> HttpReply:
         """The stream of a call goes on here, to its end."""
         feed = trail.feed
         if feed is None:
             return _repeat(exchange, trail.missed)
         if not exchange.resume(feed, trail.missed):
-            return Reply()
+            return HttpReply()
         return await self._hold(host_session, caller, feed)
 
-    async def _hold(self, host_session: HostSession, caller: AuthContext, feed: LastingFeed) -> Reply:
+    async def _hold(self, host_session: HostSession, caller: AuthContext, feed: ResumableEventStream) -> HttpReply:
         host_session.questions.stream_opened()
         self._listening.background.run(lambda: self._following.go_on(feed, host_session.peer))
         await self._following.hold(feed, caller)
-        return Reply()
+        return HttpReply()
 
     # --- streams of other processes ---------------------------------------------------------------------------------
 
-    async def _left_elsewhere(self, shared: SharedTrails, host_session: HostSession, place: Place) -> Left | None:
+    async def _left_elsewhere(
+        self, shared: SharedResumableStreams, host_session: HostSession, place: StreamPosition
+    ) -> Left | None:
         try:
             return await shared.take_up(host_session.id, place)
         except StoreUnavailable:
@@ -97,21 +103,21 @@ class Resuming:
             raise
 
     async def _go_on(
-        self, exchange: Exchange, host_session: HostSession, caller: AuthContext, place: Place, left: Left
-    ) -> Reply:
+        self, exchange: Exchange, host_session: HostSession, caller: AuthContext, place: StreamPosition, left: Left
+    ) -> HttpReply:
         """What another process left of a stream goes on here, as far as that can be."""
-        trails, about = host_session.trails, left.about
-        assert trails is not None
+        resumable, about = host_session.resumable, left.about
+        assert resumable is not None
         if left.is_over:
             return _repeat(exchange, [*filter(None, (repeated(entry) for _, entry in left.entries))])
         if not place.is_of_get and about.task is None:
             if about.request is None:
                 raise StreamNotFound(UNKNOWN)
             return await self._carry_for_another(exchange, host_session, place, left)
-        feed = trails.go_on("g" if place.is_of_get else "p", about, [entry for _, entry in left.entries])
+        feed = resumable.go_on("g" if place.is_of_get else "p", about, [entry for _, entry in left.entries])
         if not exchange.resume(feed, [feed.priming, *(feed.missed_since(0) or ())]):
             feed.give_up()
-            return Reply()
+            return HttpReply()
         if place.is_of_get:
             return await self._listening.serve(exchange, host_session, caller)
         moved = Moved(feed, about, left.ahead)
@@ -119,26 +125,26 @@ class Resuming:
         return await self._hold(host_session, caller, feed)
 
     async def _carry_for_another(
-        self, exchange: Exchange, host_session: HostSession, place: Place, left: Left
-    ) -> Reply:
+        self, exchange: Exchange, host_session: HostSession, place: StreamPosition, left: Left
+    ) -> HttpReply:
         assert self._shared is not None
-        feed, carrier = CarriedFeed(), left.carrier or ""
+        feed, carrier = ForwardedEventStream(), left.carrier or ""
         missed = [*filter(None, (for_carrier(entry, carrier) for _, entry in left.entries))]
         if not exchange.resume(feed, missed):
-            return Reply()
+            return HttpReply()
         number = left.entries[-1][0] if left.entries else place.number
         lost = _lost(left.about)
         carriage = Carriage(self._shared, host_session.id, place.stream, left, number=number, lost=lost)
         await carriage.carry(feed)
-        return Reply()
+        return HttpReply()
 
 
-def _repeat(exchange: Exchange, missed: list[bytes]) -> Reply:
+def _repeat(exchange: Exchange, missed: list[bytes]) -> HttpReply:
     """What a host missed of a stream that is over."""
-    over = Feed()
+    over = EventStream()
     exchange.resume(over, missed)
     over.close()
-    return Reply()
+    return HttpReply()
 
 
 def _lost(about: About) -> str:

@@ -13,7 +13,7 @@ from taskgate.clock import Clock
 from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.errors import StoreUnavailable
 from taskgate.gateway.modern.calls import Calls
-from taskgate.gateway.modern.lines import Lines
+from taskgate.gateway.modern.session_pool import SessionPool
 from taskgate.lifecycle.leasing import Leasing
 from taskgate.lifecycle.reports import report_unanswered
 from taskgate.lifecycle.runner import Runner
@@ -38,11 +38,11 @@ CALLS_EVERY: Final = timedelta(seconds=1)
 log = getLogger("taskgate.sweeper")
 
 
-class Waiting(NamedTuple):
+class HostWaits(NamedTuple):
     """What waits for hosts, and not for ever: their sessions, those with servers that none of them has, held calls."""
 
     sessions: HostSessions
-    lines: Lines
+    lines: SessionPool
     calls: Calls
 
 
@@ -57,7 +57,7 @@ class Sweeper:
         *,
         store: Store,
         runner: Runner,
-        waiting: Waiting,
+        waiting: HostWaits,
         mounts: Mapping[str, Mount],
         audit: Audit,
         clock: Clock,

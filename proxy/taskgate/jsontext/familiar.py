@@ -1,6 +1,6 @@
 """Objects that peers write again and again to the letter: how such a text reads is remembered.
 
-A host of the stateless era says who it is and what it can in every request. What holds: what is remembered is told by
+A host of the modern era says who it is and what it can in every request. What holds: what is remembered is told by
 the text alone, whoever sent it, and is bounded in number; in size by whoever reads. Knows nothing of messages.
 """
 

@@ -1,6 +1,6 @@
 """A held call of a task: what comes of it, whoever or whatever ends it.
 
-What must not live here: how it gets to leave (`departures`), and how its end is written (`endings`).
+What must not live here: how it gets to leave (`dispatch`), and how its end is written (`completions`).
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from taskgate.domain.events import CallFaulted, CallSucceeded
 from taskgate.domain.record import FaultReason
 from taskgate.errors import QueueFull, UpstreamFailed
 from taskgate.lifecycle.deadlines import Call
-from taskgate.lifecycle.runs import Run
+from taskgate.lifecycle.task_runs import TaskRun
 from taskgate.protocol.envelope import Response
 from taskgate.protocol.faults import CUT_OFF, call_ended, call_failed
 from taskgate.system.interruption import Interrupted
@@ -26,7 +26,9 @@ Outcome = Callable[[Response], CallSucceeded | CallFaulted]
 log = getLogger("taskgate.runner")
 
 
-async def come_of(run: Run, call: Call, outcome: Outcome, ticket: Ticket | None) -> CallSucceeded | CallFaulted | None:
+async def come_of(
+    run: TaskRun, call: Call, outcome: Outcome, ticket: Ticket | None
+) -> CallSucceeded | CallFaulted | None:
     """What the call came to; None where somebody ended the task before, or goes on with the call elsewhere.
 
     Its slot is given back when it is over: how long its end takes to be written is no server's time. Raises Gone for

@@ -1,7 +1,7 @@
 """Changes of a record that somebody else may be changing at the same moment: read, advance, swap, and again.
 
 What must not live here: what an event means (`domain/machine`), what is told of it (`reports`), and ends of tasks,
-which have to be written however long that takes (`endings`).
+which have to be written however long that takes (`completions`).
 """
 
 import asyncio

@@ -11,28 +11,28 @@ from typing import NamedTuple
 from taskgate.admission.bulkhead import Ticket
 from taskgate.clock import Clock
 from taskgate.domain.record import TaskRecord
+from taskgate.lifecycle.checkpoints import CallCheckpoint, RoundCheckpoint
 from taskgate.lifecycle.deadlines import Call, time_left, wholly_bounded
-from taskgate.lifecycle.rests import Footing, Rest
-from taskgate.lifecycle.runs import Run
+from taskgate.lifecycle.task_runs import TaskRun
 from taskgate.protocol.envelope import Response
 from taskgate.upstream.base import UpstreamSession
-from taskgate.upstream.resting import NextRound, Resumed
-from taskgate.upstream.speaker import Speaker
+from taskgate.upstream.principal import Principal
+from taskgate.upstream.resume_points import NextRound, Resumed
 
 
-class Way(NamedTuple):
+class CallRoute(NamedTuple):
     """How a call gets to its server: over what, for whom, and when it is its turn."""
 
     upstream: UpstreamSession
-    speaks: Speaker | None
+    principal_source: Principal | None
     ticket: Ticket
 
 
-def going_on(run: Run, record: TaskRecord, rest: Rest, way: Way, clock: Clock) -> Call:
+def going_on(run: TaskRun, record: TaskRecord, rest: RoundCheckpoint, way: CallRoute, clock: Clock) -> Call:
     """The rest of a call, once its host has answered: the server is neither asked nor told anything before."""
     params, tool = record.call.params, record.call.tool
     assert params is not None, "a recovered record has its bodies"
-    awaited = run.hearer.awaits(record, rest)
+    awaited = run.listener.awaits(record, rest)
     ends = record.expires_at
 
     async def call() -> Response:
@@ -44,8 +44,8 @@ def going_on(run: Run, record: TaskRecord, rest: Rest, way: Way, clock: Clock) -
             tool,
             params,
             within=left,
-            hearer=run.hearer,
-            speaker=run.hearer.speaker,
+            listener=run.listener,
+            principal=run.listener.principal,
             resumes=NextRound(rest.state, answers, awaited.leave),
         )
 
@@ -53,18 +53,23 @@ def going_on(run: Run, record: TaskRecord, rest: Rest, way: Way, clock: Clock) -
 
 
 def standing(
-    run: Run, record: TaskRecord, footing: Footing, way: Way, clock: Clock, is_last: Callable[[], Awaitable[bool]]
+    run: TaskRun,
+    record: TaskRecord,
+    call_checkpoint: CallCheckpoint,
+    way: CallRoute,
+    clock: Clock,
+    is_last: Callable[[], Awaitable[bool]],
 ) -> Call:
     """The rest of a call that its server works at. It has its turn there, however many wait for one."""
     params, tool = record.call.params, record.call.tool
     assert params is not None, "a recovered record has its bodies"
-    asked, now = run.hearer.stands(record, footing), clock.now()
+    asked, now = run.listener.stands(record, call_checkpoint), clock.now()
     call = partial(
         way.upstream.run,
         tool,
         params,
         within=time_left(record, now),
-        hearer=run.hearer,
-        resumes=Resumed(footing.foothold, asked, is_last, record.owner.context),
+        listener=run.listener,
+        resumes=Resumed(call_checkpoint.resume_point, asked, is_last, record.owner.context),
     )
     return wholly_bounded(call, record, now)

@@ -17,9 +17,9 @@ from taskgate.domain.events import InputAnswered, InputKept, TaskEvent
 from taskgate.domain.record import TaskId, TaskRecord
 from taskgate.domain.versions import Peer
 from taskgate.errors import AuthReason, Draining, GatewayError, TaskNotFound, Unauthenticated
-from taskgate.lifecycle.afar import Heard, Listening
 from taskgate.lifecycle.changes import Changes
-from taskgate.lifecycle.offers import Offers
+from taskgate.lifecycle.offers import InputDelivery
+from taskgate.lifecycle.remote_notifications import Heard, RemoteWait
 from taskgate.lifecycle.task_streams import TaskStreams, origin_of
 from taskgate.protocol.base import AnswerInput, DownstreamDialect
 from taskgate.protocol.faults import fault
@@ -27,8 +27,8 @@ from taskgate.protocol.vocabulary import TASKS_RESULT
 from taskgate.sessions.registry import HostSession
 from taskgate.stores.base import TaskStore, TaskWatch
 from taskgate.streams.entries import About
-from taskgate.streams.feed import LastingFeed
-from taskgate.streams.messages import Exchange, Feed
+from taskgate.streams.event_stream import EventStream, ResumableEventStream
+from taskgate.streams.messages import Exchange
 from taskgate.system.interruption import Interrupted, Interruptible
 
 PATIENCE: Final = timedelta(seconds=30)
@@ -44,12 +44,12 @@ class Moved(NamedTuple):
     `ahead` is how many events more than are known there.
     """
 
-    feed: LastingFeed
+    feed: ResumableEventStream
     about: About
     ahead: int = 0
 
 
-class Following:
+class ResultWaiter:
     """Waits for tasks, and takes the answers that they wait for."""
 
     def __init__(
@@ -60,7 +60,7 @@ class Following:
         lookups: Lookups,
         access: Access,
         streams: TaskStreams,
-        offers: Offers,
+        offers: InputDelivery,
         dialect: DownstreamDialect,
         clock: Clock,
     ) -> None:
@@ -72,7 +72,7 @@ class Following:
         self._offers = offers
         self._dialect = dialect
         self._clock = clock
-        self._waits: dict[Feed, TaskRecord] = {}
+        self._waits: dict[EventStream, TaskRecord] = {}
         self._waiting: dict[Interruptible, TaskId] = {}
         self._left: timedelta | None = None
 
@@ -154,7 +154,7 @@ class Following:
         self._changes.retrievals.note(whole)
         return whole
 
-    async def hold(self, feed: LastingFeed, caller: AuthContext) -> None:
+    async def hold(self, feed: ResumableEventStream, caller: AuthContext) -> None:
         """Carry a stream on the connection that it has now, to its end; one of a wait no longer than the token."""
         if caller.good_until is None or feed not in self._waits:
             await feed.ended()
@@ -167,7 +167,7 @@ class Following:
             if feed.line is line:
                 feed.close()
 
-    async def go_on(self, feed: Feed, peer: Peer) -> None:
+    async def go_on(self, feed: EventStream, peer: Peer) -> None:
         """A stream that a host has taken up again carries the questions of the task that is waited for on it."""
         waiting = self._waits.get(feed)
         if waiting is not None:
@@ -199,7 +199,7 @@ class Following:
         self,
         record: TaskRecord,
         caller: AuthContext,
-        feed: Feed,
+        feed: EventStream,
         host_session: HostSession,
         heard: Heard | None = None,
     ) -> TaskRecord:
@@ -218,7 +218,7 @@ class Following:
                     try:
                         await self._news(record, good_until)
                     except Unauthenticated:
-                        if not isinstance(feed, LastingFeed):
+                        if not isinstance(feed, ResumableEventStream):
                             raise
                         # As if the connection were lost: the host comes back for the rest, with another token.
                         good_until = None
@@ -235,14 +235,14 @@ class Following:
             if listening is not None:
                 await listening.close()
 
-    def _listening(self, feed: Feed, host_session: HostSession, heard: Heard | None) -> Listening | None:
+    def _listening(self, feed: EventStream, host_session: HostSession, heard: Heard | None) -> RemoteWait | None:
         """What hears the notes of the task while it runs elsewhere; None where there is no elsewhere."""
-        trails = host_session.trails
-        if self._streams.afar is None or trails is None or not isinstance(feed, LastingFeed):
+        resumable = host_session.resumable
+        if self._streams.afar is None or resumable is None or not isinstance(feed, ResumableEventStream):
             return None
-        return self._streams.afar.listen(trails, feed, host_session.id, heard)
+        return self._streams.afar.listen(resumable, feed, host_session.id, heard)
 
-    async def _offer(self, record: TaskRecord, feed: Feed, peer: Peer) -> None:
+    async def _offer(self, record: TaskRecord, feed: EventStream, peer: Peer) -> None:
         """Ask what nobody is asked yet: on a GET stream if there is one, else on this one (decisions 15)."""
         if not record.inputs:
             return

@@ -9,30 +9,30 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-from taskgate.admission.rules import Live
+from taskgate.admission.rules import RuntimeConfig
 from taskgate.domain.events import Progressed, TaskEvent
 from taskgate.domain.record import OwnerKey, RequestId, TaskRecord
-from taskgate.lifecycle.awaited import Awaited
 from taskgate.lifecycle.changes import Changes
+from taskgate.lifecycle.checkpoints import UNSEALED, CallCheckpoint, CheckpointSeals, RoundCheckpoint
 from taskgate.lifecycle.inputs import TaskInputs
-from taskgate.lifecycle.resting import Resting
-from taskgate.lifecycle.rests import UNSEALED, Footing, Rest, Rests
-from taskgate.lifecycle.task_streams import Origin, TaskStreams, origin_of
+from taskgate.lifecycle.round_checkpoints import RoundCheckpointWriter
+from taskgate.lifecycle.round_waiter import RoundWaiter
+from taskgate.lifecycle.task_streams import TaskOrigin, TaskStreams, origin_of
 from taskgate.protocol.base import DownstreamDialect, Server
 from taskgate.protocol.envelope import Notification
 from taskgate.protocol.progress import read_progress
 from taskgate.protocol.questions import Question
 from taskgate.protocol.vocabulary import NOTE_MESSAGE, NOTE_PROGRESS
 from taskgate.system.background import Background
-from taskgate.upstream.hearer import Between, ServerQuestion, Unkept
-from taskgate.upstream.resting import Foothold, Leave
-from taskgate.upstream.speaker import Speaker
+from taskgate.upstream.call_listener import Between, ServerQuestion, UnsavedCallListener
+from taskgate.upstream.principal import Principal
+from taskgate.upstream.resume_points import Leave, ResumePoint
 
 WRITE_EVERY: Final = timedelta(seconds=1)
 """How often, at most, the progress of a task is written."""
 
 
-class Hearing:
+class TaskListeners:
     """What the hearers of all tasks share. `outlives` is whether records are still there when this process is gone."""
 
     def __init__(
@@ -41,24 +41,24 @@ class Hearing:
         changes: Changes,
         streams: TaskStreams,
         dialect: DownstreamDialect,
-        live: Live,
-        rests: Rests = UNSEALED,
+        live: RuntimeConfig,
+        checkpoints: CheckpointSeals = UNSEALED,
         outlives: bool = True,
     ) -> None:
         self.changes = changes
         self.streams = streams
         self.dialect = dialect
         self.live = live
-        self.rests = rests
+        self.checkpoints = checkpoints
         self.outlives = outlives
 
-    def of(self, record: TaskRecord) -> "TaskHearer":
+    def of(self, record: TaskRecord) -> "TaskListener":
         """Who hears the call of one task; to be closed."""
         self.streams.speak(record.id)
-        return TaskHearer(self, record.owner, origin_of(record), record.call.progress_token)
+        return TaskListener(self, record.owner, origin_of(record), record.call.progress_token)
 
 
-class TaskHearer:
+class TaskListener:
     """Hears one task's call; see Hearer. Nothing is heard any more once it is closed."""
 
     __slots__ = (
@@ -75,10 +75,10 @@ class TaskHearer:
         "_told",
         "_writing",
         "leaves",
-        "speaker",
+        "principal",
     )
 
-    def __init__(self, hearing: Hearing, owner: OwnerKey, origin: Origin, token: RequestId | None) -> None:
+    def __init__(self, hearing: TaskListeners, owner: OwnerKey, origin: TaskOrigin, token: RequestId | None) -> None:
         self._hearing = hearing
         # The rules that the task began with.
         self._bounds = hearing.live.now.questions
@@ -89,15 +89,15 @@ class TaskHearer:
         self._told: str | None = None
         self._writing = False
         self._inputs: TaskInputs | None = None
-        self._resting: Resting | Awaited | None = None
+        self._resting: RoundCheckpointWriter | RoundWaiter | None = None
         self._background: Background | None = None
         self._closed = False
         self.leaves = False
         """See Hearer."""
-        self.speaker: Speaker | None = None
+        self.principal: Principal | None = None
         """Who answered last."""
 
-    def notice(self, notification: Notification) -> None:
+    def on_notification(self, notification: Notification) -> None:
         """See Hearer."""
         if self._closed:
             return
@@ -109,7 +109,7 @@ class TaskHearer:
             # Not about the task: it came on the call's stream, as servers may have it.
             host_session = self._hearing.streams.session(self._origin)
             if host_session is not None:
-                host_session.notice(notification)
+                host_session.on_notification(notification)
 
     def clog(self) -> None:
         """See Hearer: a task waits for no host."""
@@ -135,22 +135,22 @@ class TaskHearer:
         """See Hearer: the record keeps it."""
         if self._closed or self._inputs is None:
             return None
-        self._resting = resting = self._inputs.rest(between, self._hearing.rests)
+        self._resting = resting = self._inputs.rest(between, self._hearing.checkpoints)
         return resting.leave
 
-    def awaits(self, record: TaskRecord, rest: Rest) -> Awaited:
+    def awaits(self, record: TaskRecord, rest: RoundCheckpoint) -> RoundWaiter:
         """The round that the call rests in since another process had it."""
-        self._resting = awaited = Awaited(record, rest, changes=self._hearing.changes, wait=self._bounds.wait)
+        self._resting = awaited = RoundWaiter(record, rest, changes=self._hearing.changes, wait=self._bounds.wait)
         return awaited
 
-    def hold_at(self, foothold: Foothold) -> None:
+    def on_checkpoint(self, resume_point: ResumePoint) -> None:
         """See Hearer: the record keeps it, where it outlives this process."""
         if self._hearing.outlives and not self._closed:
-            self._asking().hold_at(foothold, self._hearing.rests)
+            self._asking().on_checkpoint(resume_point, self._hearing.checkpoints)
 
-    def stands(self, record: TaskRecord, footing: Footing) -> Mapping[str, Question]:
+    def stands(self, record: TaskRecord, call_checkpoint: CallCheckpoint) -> Mapping[str, Question]:
         """The call is at its server since another process had it; what that may still wait for, by its own keys."""
-        return self._asking().stand(record, footing, self._hearing.rests)
+        return self._asking().stand(record, call_checkpoint, self._hearing.checkpoints)
 
     def sinks(self) -> None:
         """Nobody can go on with the call from where it was: it begins anew."""
@@ -167,18 +167,18 @@ class TaskHearer:
     @property
     def is_resting(self) -> bool:
         """Whether another process can go on with the call as it is now."""
-        rests, stands = self._resting, self._inputs
-        return (rests is not None and rests.is_kept) or (stands is not None and stands.is_kept)
+        checkpoints, stands = self._resting, self._inputs
+        return (checkpoints is not None and checkpoints.is_kept) or (stands is not None and stands.is_kept)
 
     def refused(self, required: Mapping[str, Any]) -> None:
         """See Hearer: a task ends as its server has it end."""
 
     def obey(self, record: TaskRecord) -> None:
         """Act on what others did to the record."""
-        if isinstance(self._resting, Awaited):
+        if isinstance(self._resting, RoundWaiter):
             self._resting.obey(record)
         if self._inputs is not None and record.answers:
-            self._inputs.obey(record, self.speaker)
+            self._inputs.obey(record, self.principal)
 
     def free(self, key: str, claim: str) -> None:
         """A question may be asked on another stream than it was claimed for: that one's process is gone."""
@@ -229,7 +229,7 @@ class TaskHearer:
 
     def _tell(self, notification: Notification, token: RequestId | None) -> None:
         dialect, task = self._hearing.dialect, self._origin.task
-        self._hearing.streams.tell(self._origin, dialect.notice(notification, token, task))
+        self._hearing.streams.tell(self._origin, dialect.on_notification(notification, token, task))
 
     async def _write(self) -> None:
         """Write the newest progress, and again while there is newer: one write at a time, so that none overtakes."""
@@ -246,13 +246,13 @@ class TaskHearer:
         self._writing = False
 
 
-class _Nobody(Unkept):
+class _Nobody(UnsavedCallListener):
     """Hears what belongs to no call of a session that has no host."""
 
     def met(self, server: Server) -> None:
         """See SessionHearer; nobody is there."""
 
-    def notice(self, notification: Notification) -> None:
+    def on_notification(self, notification: Notification) -> None:
         """See Hearer; nobody is there."""
 
     def clog(self) -> None:

@@ -8,7 +8,7 @@ import asyncio
 from functools import partial
 from logging import getLogger
 
-from taskgate.admission.rules import MAX_QUESTION, Bounds
+from taskgate.admission.rules import MAX_QUESTION, QuestionBounds
 from taskgate.domain.events import (
     AnswerForwarded,
     CallKept,
@@ -18,20 +18,20 @@ from taskgate.domain.events import (
     Settled,
     TaskEvent,
 )
-from taskgate.domain.record import InputRequest, KeptCall, OwnerKey, TaskId, TaskRecord
+from taskgate.domain.record import InputRequest, OwnerKey, SealedCheckpoint, TaskId, TaskRecord
 from taskgate.jsontext.spans import RawJson
 from taskgate.lifecycle.changes import Changes
-from taskgate.lifecycle.keeping import Keeping
-from taskgate.lifecycle.names import Names, is_name
-from taskgate.lifecycle.resting import Resting
-from taskgate.lifecycle.rests import Asked, Footing, Rests
-from taskgate.lifecycle.slots import Slot, Slots
+from taskgate.lifecycle.checkpoint_writer import CheckpointWriter
+from taskgate.lifecycle.checkpoints import AskedQuestion, CallCheckpoint, CheckpointSeals
+from taskgate.lifecycle.names import QuestionNames, is_name
+from taskgate.lifecycle.round_checkpoints import RoundCheckpointWriter
+from taskgate.lifecycle.slots import QuestionSlot, Slots
 from taskgate.protocol.base import DownstreamDialect
 from taskgate.protocol.questions import Question
 from taskgate.system.background import Background
-from taskgate.upstream.hearer import Between, ServerQuestion
-from taskgate.upstream.resting import Foothold
-from taskgate.upstream.speaker import Speaker
+from taskgate.upstream.call_listener import Between, ServerQuestion
+from taskgate.upstream.principal import Principal
+from taskgate.upstream.resume_points import ResumePoint
 
 log = getLogger("taskgate.inputs")
 
@@ -40,7 +40,7 @@ class TaskInputs:
     """The questions of one task, in the process that holds its call."""
 
     def __init__(
-        self, owner: OwnerKey, task: TaskId, *, changes: Changes, dialect: DownstreamDialect, bounds: Bounds
+        self, owner: OwnerKey, task: TaskId, *, changes: Changes, dialect: DownstreamDialect, bounds: QuestionBounds
     ) -> None:
         self._owner = owner
         self._task = task
@@ -51,8 +51,8 @@ class TaskInputs:
         self._has_told = False
         self._in_turn = asyncio.Lock()
         self._background = Background()
-        self._keeping: Keeping | None = None
-        self._names = Names()
+        self._keeping: CheckpointWriter | None = None
+        self._names = QuestionNames()
 
     def ask(self, question: ServerQuestion) -> None:
         """Put a question to the task's host; one too many, or one too large, is refused at once.
@@ -79,14 +79,14 @@ class TaskInputs:
         else:
             self._background.run(partial(self._put, slot))
 
-    def obey(self, record: TaskRecord, speaker: Speaker | None) -> None:
-        """Give the server the answers that the record holds; `speaker` is who answered last."""
+    def obey(self, record: TaskRecord, principal: Principal | None) -> None:
+        """Give the server the answers that the record holds; `principal` is who answered last."""
         kept = {request.kept_as: request.key for request in record.inputs if request.kept_as is not None}
         for key, answer in record.answers.items():
             slot = self._slots.under(key)
             if slot is None or not slot.question.is_open:
                 continue
-            slot.question.answer(answer, speaker)
+            slot.question.answer(answer, principal)
             self._forwarded(slot, key, answer)
             if key not in kept.values():
                 self._slots.free(slot)
@@ -105,30 +105,34 @@ class TaskInputs:
 
         self._background.run(partial(self._changes.insist, self._owner, self._task, give_back))
 
-    def rest(self, between: Between, rests: Rests) -> Resting:
+    def rest(self, between: Between, checkpoints: CheckpointSeals) -> RoundCheckpointWriter:
         """Keep what the next round takes, whose questions were all asked here."""
         slots = {key: self._slots.at(question) for key, (_, question) in between.asked.items() if question is not None}
         inputs = {key: slot.input for key, slot in slots.items() if slot is not None}
-        resting = Resting(self._owner, self._task, changes=self._changes, rests=rests, between=between, inputs=inputs)
+        resting = RoundCheckpointWriter(
+            self._owner, self._task, changes=self._changes, checkpoints=checkpoints, between=between, inputs=inputs
+        )
         self._background.run(partial(self._keep, resting))
         return resting
 
     # --- a call that is at its server, where another process can go on with it
 
-    def hold_at(self, foothold: Foothold, rests: Rests) -> None:
+    def on_checkpoint(self, resume_point: ResumePoint, checkpoints: CheckpointSeals) -> None:
         """Keep where the call is, and what it asked under which name; see Hearer."""
         if not self._slots.are_named:
             return
         if self._keeping is None:
-            self._keeping = self._new_keeping(rests)
-        self._hold(foothold)
+            self._keeping = self._new_keeping(checkpoints)
+        self._hold(resume_point)
 
-    def stand(self, record: TaskRecord, footing: Footing, rests: Rests) -> dict[str, Question]:
+    def stand(
+        self, record: TaskRecord, call_checkpoint: CallCheckpoint, checkpoints: CheckpointSeals
+    ) -> dict[str, Question]:
         """Go on from there; what its server may still wait for, by its names, which it is to ask anew."""
-        self._keeping = self._new_keeping(rests)
-        self._keeping.stand(footing.foothold)
+        self._keeping = self._new_keeping(checkpoints)
+        self._keeping.stand(call_checkpoint.resume_point)
         still = {request.key for request in record.inputs}
-        waited_for = [each for each in footing.asked if each.input in still or each.input in record.answers]
+        waited_for = [each for each in call_checkpoint.asked if each.input in still or each.input in record.answers]
         for each in waited_for:
             wait = self._bounds.wait.total_seconds()
             timer = asyncio.get_running_loop().call_later(wait, self._expire_unmet, each.key)
@@ -143,7 +147,7 @@ class TaskInputs:
         if self._keeping is not None:
             self._hold(None)
 
-    def asked_in(self, record: TaskRecord) -> tuple[Asked, ...]:
+    def asked_in(self, record: TaskRecord) -> tuple[AskedQuestion, ...]:
         """See Questions."""
         there = {request.key for request in record.inputs} | record.answers.keys()
         return tuple(each for key, each in (self._names.others | self._slots.asked).items() if key in there)
@@ -179,7 +183,7 @@ class TaskInputs:
     def _mount(self) -> str:
         return self._owner.mount
 
-    async def _put(self, slot: Slot) -> None:
+    async def _put(self, slot: QuestionSlot) -> None:
         def request(record: TaskRecord) -> TaskEvent | None:
             if slot.key is not None and slot.key != record.next_input_key:
                 # Only this task's own server asks: the last try was written, although the store could not say so.
@@ -203,7 +207,7 @@ class TaskInputs:
             # Its time was up before it could be seen there.
             self._make(InputWithdrawn(key=slot.key, settled=Settled.EXPIRED))
 
-    async def _meet(self, slot: Slot) -> None:
+    async def _meet(self, slot: QuestionSlot) -> None:
         """Go on with a question that is in the record: its answer may be there, or nobody wait for one any more."""
         is_waiting = False
 
@@ -219,22 +223,22 @@ class TaskInputs:
         elif self._slots.at(slot.question) is not None:
             slot.question.when_withdrawn(partial(self._withdraw, slot, Settled.SUPERSEDED))
 
-    async def _keep(self, resting: Resting) -> None:
+    async def _keep(self, resting: RoundCheckpointWriter) -> None:
         await self.settled()
         await resting.keep()
 
-    def _new_keeping(self, rests: Rests) -> Keeping:
-        return Keeping(self._owner, self._task, changes=self._changes, rests=rests, questions=self)
+    def _new_keeping(self, checkpoints: CheckpointSeals) -> CheckpointWriter:
+        return CheckpointWriter(self._owner, self._task, changes=self._changes, checkpoints=checkpoints, questions=self)
 
-    def _hold(self, foothold: Foothold | None) -> None:
+    def _hold(self, resume_point: ResumePoint | None) -> None:
         assert self._keeping is not None, "whoever held before has one"
-        if self._keeping.hold(foothold, self._names.given):
+        if self._keeping.hold(resume_point, self._names.given):
             self._background.run(self._keeping.write)
 
-    def _kept_with(self, record: TaskRecord, slot: Slot) -> KeptCall | None:
+    def _kept_with(self, record: TaskRecord, slot: QuestionSlot) -> SealedCheckpoint | None:
         return None if self._keeping is None else self._keeping.including(record, slot.asked(record.next_input_key))
 
-    def _forwarded(self, slot: Slot, key: str, answer: RawJson) -> None:
+    def _forwarded(self, slot: QuestionSlot, key: str, answer: RawJson) -> None:
         """The server is given that answer; until it has it, whoever takes the call over has to give it again."""
         if self._keeping is None or not self._keeping.holds:
             self._make(AnswerForwarded(key=key))
@@ -259,7 +263,7 @@ class TaskInputs:
         if key is not None:
             self._make(InputWithdrawn(key=key, settled=Settled.EXPIRED))
 
-    def _withdraw(self, slot: Slot, settled: Settled) -> None:
+    def _withdraw(self, slot: QuestionSlot, settled: Settled) -> None:
         if self._slots.at(slot.question) is not None:
             self._slots.free(slot)
             if slot.is_there and slot.key is not None:

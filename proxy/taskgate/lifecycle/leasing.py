@@ -21,9 +21,9 @@ from taskgate.domain.record import TaskId, TaskRecord
 from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle.heartbeat import Heartbeat
 from taskgate.lifecycle.holdings import BEATS, Holdings
+from taskgate.lifecycle.orphaned_claims import OrphanedClaims
 from taskgate.lifecycle.restoring import Restoring
-from taskgate.lifecycle.runs import Run
-from taskgate.lifecycle.strays import Strays
+from taskgate.lifecycle.task_runs import TaskRun
 from taskgate.stores.sharing import Apart, Beat, Leases
 from taskgate.system.background import Background
 from taskgate.telemetry.audit import Audit, LeaseLost
@@ -68,10 +68,10 @@ class Leasing:
         self._leases = leases
         self._clock = clock
         self._audit = audit
-        self._runs: dict[TaskId, Run] = {}
+        self._runs: dict[TaskId, TaskRun] = {}
         self._kept = Holdings(BEATS * rules.heartbeat.total_seconds())
         self._restoring = Restoring(self._kept, leases, holder=holder, length=rules.length, clock=clock)
-        self._strays = Strays(STEADY_BEATS * rules.heartbeat.total_seconds())
+        self._orphaned_claims = OrphanedClaims(STEADY_BEATS * rules.heartbeat.total_seconds())
         self._background = Background()
         self._heartbeat = Heartbeat(apart, self._beat_apart, every=rules.heartbeat)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -132,19 +132,19 @@ class Leasing:
 
     # --- what runs here
 
-    def begin(self, run: Run, record: TaskRecord) -> None:
+    def begin(self, run: TaskRun, record: TaskRecord) -> None:
         """A call runs here from now on; its record is stored, whole, and ours."""
         run.begun = self._clock.elapsed()
         self._runs[record.id] = run
         self._kept.begin(record)
 
-    def end(self, run: Run) -> None:
+    def end(self, run: TaskRun) -> None:
         """It is over, however it ended."""
         if self._runs.get(run.id) is run:
             del self._runs[run.id]
             self._kept.end(run.id)
 
-    def keeps(self, run: Run, record: TaskRecord) -> bool:
+    def keeps(self, run: TaskRun, record: TaskRecord) -> bool:
         """Whether a call goes on whose lease lapsed and is ours again; else it is given up.
 
         It does where nobody has changed its record since this process last wrote it, or looked.
@@ -154,7 +154,7 @@ class Leasing:
         self.lose(run)
         return False
 
-    def lose(self, run: Run) -> None:
+    def lose(self, run: TaskRun) -> None:
         """Another process has, or had, the task: its call is given up, if it still runs, and that is told once."""
         if not run.is_lost:
             self._audit.record(LeaseLost("task"))
@@ -217,7 +217,7 @@ class Leasing:
 
     def _miss(self) -> None:
         self._steady = None
-        self._strays.forget()
+        self._orphaned_claims.forget()
 
     def _hear(self, said: Beat, sign: _Sign, answered: float) -> None:
         asked = sign.asked
@@ -254,11 +254,11 @@ class Leasing:
     def _free_strays(self, alive: frozenset[str], asked: float) -> None:
         """Have questions asked again whose streams went with their processes."""
         if self.may_take_over:
-            for stray in self._strays.look(self._kept.records(), alive, asked):
+            for stray in self._orphaned_claims.look(self._kept.records(), alive, asked):
                 if (run := self._runs.get(stray.task)) is not None:
-                    run.hearer.free(stray.key, stray.claim)
+                    run.listener.free(stray.key, stray.claim)
 
-    def _running(self, tasks: Iterable[TaskId], asked: float) -> Iterator[Run]:
+    def _running(self, tasks: Iterable[TaskId], asked: float) -> Iterator[TaskRun]:
         """Those of them that ran here when something was asked: one that was taken over again since is another."""
         runs = [self._runs[task] for task in tasks if task in self._runs]
         return (run for run in runs if run.begun <= asked)

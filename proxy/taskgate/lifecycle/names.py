@@ -1,14 +1,14 @@
 """Which question of a server is which input request of a task, by the names that the server has for its questions.
 
 A process that takes the call over answers by them. Pure but for timers that whoever expects a question brings. What
-must not live here: questions that are open here (`inputs`), and how names are kept (`keeping`).
+must not live here: questions that are open here (`inputs`), and how names are kept (`checkpoint_writer`).
 """
 
 from asyncio import TimerHandle
 from typing import Final
 
 from taskgate.domain.machine import MAX_GIVEN
-from taskgate.lifecycle.rests import Asked
+from taskgate.lifecycle.checkpoints import AskedQuestion
 
 MAX_NAME: Final = 1024
 """Characters: a server that has longer names for its questions is not gone on with."""
@@ -19,24 +19,24 @@ def is_name(key: str | None) -> bool:
     return key is not None and len(key) <= MAX_NAME
 
 
-class Names:
+class QuestionNames:
     """Of one task, the questions that are not open here: asked of an earlier process, or answered a moment ago."""
 
     __slots__ = ("_expected", "_given", "_known", "_size")
 
     def __init__(self) -> None:
-        self._known: dict[str, Asked] = {}
+        self._known: dict[str, AskedQuestion] = {}
         self._expected: dict[str, TimerHandle] = {}
-        self._given: dict[str, tuple[Asked, int]] = {}
+        self._given: dict[str, tuple[AskedQuestion, int]] = {}
         self._size = 0
 
     @property
-    def others(self) -> dict[str, Asked]:
+    def others(self) -> dict[str, AskedQuestion]:
         """All of them, by the keys of their input requests."""
         expected = {each.input or "": each for name, each in self._known.items() if name in self._expected}
         return {**expected, **{key: asked for key, (asked, _) in self._given.items()}}
 
-    def expect(self, asked: Asked, timer: TimerHandle) -> None:
+    def expect(self, asked: AskedQuestion, timer: TimerHandle) -> None:
         """An earlier process was asked that; the timer is stopped once it is asked anew."""
         self._known[asked.key] = asked
         self._expected[asked.key] = timer
@@ -51,7 +51,7 @@ class Names:
             timer.cancel()
         return known.input
 
-    def answered(self, asked: Asked, key: str, size: int) -> bool:
+    def answered(self, asked: AskedQuestion, key: str, size: int) -> bool:
         """The server is given an answer of that size; False where too many wait to arrive to keep one more."""
         if self._size + size > MAX_GIVEN:
             return False

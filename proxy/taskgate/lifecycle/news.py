@@ -16,13 +16,13 @@ from taskgate.clock import Clock
 from taskgate.domain.listing import Position, TaskFilter, TaskOrder, TaskState
 from taskgate.domain.record import OwnerKey, TaskId, TaskRecord, TaskStatus
 from taskgate.errors import StoreUnavailable
-from taskgate.lifecycle.offers import Offers
+from taskgate.lifecycle.offers import InputDelivery
 from taskgate.lifecycle.task_streams import TaskStreams, origin_of
 from taskgate.protocol.base import DownstreamDialect
 from taskgate.sessions.registry import HostSession
 from taskgate.stores.base import OwnerWatch, TaskStore
 from taskgate.system.background import Background
-from taskgate.telemetry.visit import nobody
+from taskgate.telemetry.request_context import nobody
 
 PATIENCE: Final = timedelta(seconds=30)
 """How long one wait for news lasts before the store is asked again."""
@@ -40,7 +40,7 @@ ACQUAINTANCE: Final = timedelta(seconds=1)
 """How old a task is before it asks on a stream beside the one that its handle went out on, unless its host knows it."""
 
 
-class TaskNews:
+class StatusNotifier:
     """Watches the tasks of owners who listen."""
 
     def __init__(
@@ -48,7 +48,7 @@ class TaskNews:
         *,
         store: TaskStore,
         streams: TaskStreams,
-        offers: Offers,
+        offers: InputDelivery,
         polls: Polls,
         dialect: DownstreamDialect,
         clock: Clock,

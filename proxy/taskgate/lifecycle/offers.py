@@ -17,7 +17,7 @@ from taskgate.domain.versions import Peer
 from taskgate.lifecycle.changes import Changes
 from taskgate.protocol.base import DownstreamDialect
 from taskgate.sessions.questions import GIVEN_UP
-from taskgate.streams.messages import Feed
+from taskgate.streams.event_stream import EventStream
 from taskgate.system.background import Background
 
 
@@ -25,11 +25,11 @@ class _Offer(NamedTuple):
     """One request on one stream; `claim` is how the record knows the stream."""
 
     owner: OwnerKey
-    feed: Feed
+    feed: EventStream
     claim: str
 
 
-class Offers:
+class InputDelivery:
     """The input requests that streams of this process carry. `holder` names the process."""
 
     def __init__(self, *, holder: str, changes: Changes, dialect: DownstreamDialect) -> None:
@@ -40,7 +40,7 @@ class Offers:
         self._offers: dict[tuple[TaskId, str], _Offer] = {}
         self._background = Background()
 
-    async def offer(self, record: TaskRecord, feed: Feed, peer: Peer) -> None:
+    async def offer(self, record: TaskRecord, feed: EventStream, peer: Peer) -> None:
         """Send what nobody carries on a stream of a host that can be asked it. Raises StoreUnavailable."""
         for request in record.inputs:
             if _is_free(request) and self._dialect.takes(peer, request.method, request.params):
@@ -70,7 +70,7 @@ class Offers:
                 offer = self._offers.pop((each, key))
                 offer.feed.put(self._dialect.withdrawal(self._dialect.input_id(task, key), GIVEN_UP))
 
-    def give_back(self, feed: Feed) -> None:
+    def give_back(self, feed: EventStream) -> None:
         """A stream ended: what it carried is for another one, and is given back in the background."""
         for place, offer in tuple(self._offers.items()):
             if offer.feed is feed:
@@ -81,7 +81,7 @@ class Offers:
         """Give up what is still to be given back."""
         await self._background.close()
 
-    async def _claim(self, record: TaskRecord, request: InputRequest, feed: Feed) -> None:
+    async def _claim(self, record: TaskRecord, request: InputRequest, feed: EventStream) -> None:
         claim, key = f"{self._holder}/{next(self._numbers)}", request.key
 
         def take(now: TaskRecord) -> TaskEvent | None:

@@ -1,7 +1,7 @@
 """What is told of a change of a record: the move to another state, and what became of its questions.
 
-What must not live here: how a change comes about (`changes`, `endings`), and that a task was made or ended, which those
-who make and end them tell. What holds: a change that was not written is not told of.
+What must not live here: how a change comes about (`changes`, `completions`), and that a task was made or ended, which
+those who make and end them tell. What holds: a change that was not written is not told of.
 """
 
 from collections.abc import Mapping

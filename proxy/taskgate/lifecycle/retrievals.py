@@ -16,7 +16,7 @@ from taskgate.lifecycle.unfetched import Unfetched
 from taskgate.stores.base import TaskStore
 from taskgate.system.background import Background
 from taskgate.telemetry.audit import Audit, TaskRetrieved
-from taskgate.telemetry.visit import nobody
+from taskgate.telemetry.request_context import nobody
 
 AT_ONCE: Final = 1024
 """Records that are written at once; one too many is written when its outcome is asked for again."""

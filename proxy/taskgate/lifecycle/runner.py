@@ -1,7 +1,7 @@
 """The calls behind tasks: those that run in this process, how each comes to, and how all of them end.
 
 The record is the mailbox: a cancel arrives as a newer revision, from this process or another. What must not live here:
-what becomes of one call on its way (`courses`).
+what becomes of one call on its way (`execution`).
 """
 
 import asyncio
@@ -10,31 +10,31 @@ from functools import partial
 from typing import Any, Final
 
 from taskgate.admission.bulkhead import Ticket
-from taskgate.admission.callers import speaker
+from taskgate.admission.callers import principal
 from taskgate.admission.mounts import Mount
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.domain.events import CancelRequested
 from taskgate.domain.record import FaultReason, OwnerKey, TaskId, TaskRecord
-from taskgate.lifecycle.continuing import Way
-from taskgate.lifecycle.courses import Courses
+from taskgate.lifecycle.checkpoints import CallCheckpoint, RoundCheckpoint
+from taskgate.lifecycle.completions import Completions
+from taskgate.lifecycle.continuing import CallRoute
 from taskgate.lifecycle.deadlines import wholly_bounded
-from taskgate.lifecycle.departures import Departures
-from taskgate.lifecycle.endings import Endings
-from taskgate.lifecycle.hearing import NOBODY, Hearing
+from taskgate.lifecycle.dispatch import Dispatcher
+from taskgate.lifecycle.execution import TaskExecutor
+from taskgate.lifecycle.hearing import NOBODY, TaskListeners
 from taskgate.lifecycle.leasing import Leasing
-from taskgate.lifecycle.rests import Footing, Rest
-from taskgate.lifecycle.runs import Lookout, Run
 from taskgate.lifecycle.takeovers import Takeovers
+from taskgate.lifecycle.task_runs import RecordWatcher, TaskRun
 from taskgate.protocol.faults import call_ended
-from taskgate.sessions.places import Place, Stay, Underway
+from taskgate.sessions.call_sites import CallSite, OngoingCall, TaskCreation
 from taskgate.sessions.registry import HostSessions
 from taskgate.stores.base import TaskStore
 from taskgate.system.background import Background
 from taskgate.telemetry.audit import Audit, TaskRecovered
-from taskgate.telemetry.visit import within
-from taskgate.upstream.hearer import ServerQuestion
-from taskgate.upstream.speaker import Speaker
+from taskgate.telemetry.request_context import within
+from taskgate.upstream.call_listener import ServerQuestion
+from taskgate.upstream.principal import Principal
 
 NOT_MADE: Final = "The task was not made: the task store was not available"
 MAX_DISOWNED: Final = 256
@@ -58,7 +58,7 @@ class Runner:
         holder: str,
         store: TaskStore,
         sessions: HostSessions,
-        hearing: Hearing,
+        hearing: TaskListeners,
         audit: Audit,
         clock: Clock,
         leasing: Leasing | None = None,
@@ -69,17 +69,22 @@ class Runner:
         self._hearing = hearing
         self._audit = audit
         self._clock = clock
-        self._runs: dict[TaskId, Run] = {}
+        self._runs: dict[TaskId, TaskRun] = {}
         self._leasing = leasing
-        departures = Departures(store=store, changes=hearing.changes, audit=audit, clock=clock, hold=leasing)
-        self._endings = Endings(store=store, audit=audit, clock=clock, hold=leasing)
-        self._lookout = Lookout(holder=holder, store=store, runs=self._runs, clock=clock, hold=leasing)
+        dispatcher = Dispatcher(store=store, changes=hearing.changes, audit=audit, clock=clock, hold=leasing)
+        self._completions = Completions(store=store, audit=audit, clock=clock, hold=leasing)
+        self._lookout = RecordWatcher(holder=holder, store=store, runs=self._runs, clock=clock, hold=leasing)
         self._takeovers = Takeovers(
-            store=store, endings=self._endings, audit=audit, clock=clock, hold=leasing, rests=hearing.rests
+            store=store,
+            completions=self._completions,
+            audit=audit,
+            clock=clock,
+            hold=leasing,
+            checkpoints=hearing.checkpoints,
         )
-        self._courses = Courses(
-            departures=departures,
-            endings=self._endings,
+        self._executor = TaskExecutor(
+            dispatcher=dispatcher,
+            completions=self._completions,
             takeovers=self._takeovers,
             audit=audit,
             clock=clock,
@@ -97,11 +102,11 @@ class Runner:
         """Begin to listen for what others do to the tasks that run here."""
         self._watcher = asyncio.get_running_loop().create_task(self._lookout.watch())
 
-    def expecting(self, place: Place) -> Stay:
+    def expecting(self, place: CallSite) -> TaskCreation:
         """A block in which a task is being made there: its server's end stays open, and `idle` waits for what comes."""
-        return Stay(place, self._expect, self._expect_no_more)
+        return TaskCreation(place, self._expect, self._expect_no_more)
 
-    def start(self, record: TaskRecord, place: Place, caller: AuthContext, ticket: Ticket) -> None:
+    def start(self, record: TaskRecord, place: CallSite, caller: AuthContext, ticket: Ticket) -> None:
         """Run the call of a new task of `caller`, in its turn, over the server's end of its place.
 
         That stays open, and the ticket is not closed, until the call is over.
@@ -117,9 +122,9 @@ class Runner:
             ticket.close()
             place.release()
 
-        self._launch(run, self._courses.run(run, record, Way(place.upstream, speaker(caller), ticket)), part)
+        self._launch(run, self._executor.run(run, record, CallRoute(place.upstream, principal(caller), ticket)), part)
 
-    def adopt(self, record: TaskRecord, underway: Underway, place: Place) -> None:
+    def adopt(self, record: TaskRecord, underway: OngoingCall, place: CallSite) -> None:
         """Make a call that has left over its place the call of a task, whose record says so; otherwise as `start`."""
         if record.id in self._runs:
             underway.close()
@@ -133,8 +138,8 @@ class Runner:
             underway.close()
             place.release()
 
-        self._launch(run, self._courses.see_through(run, call, place.upstream.outcome), part)
-        underway.heard_by(run.hearer)
+        self._launch(run, self._executor.see_through(run, call, place.upstream.outcome), part)
+        underway.heard_by(run.listener)
 
     async def recover(self, record: TaskRecord, mount: Mount | None) -> None:
         """Take over a task of a process that is gone: run what was never sent, or may be sent again, and end the rest.
@@ -153,33 +158,33 @@ class Runner:
         if run is not None and not await self._parted(run, record):
             # It was being made here meanwhile, and has heard of it.
             return
-        begun, kept = self._new_run(record, ran=record.dispatched), self._hearing.rests.open(record)
+        begun, kept = self._new_run(record, ran=record.dispatched), self._hearing.checkpoints.open(record)
         way, part = self._way(begun, record, mount)
-        if isinstance(kept, Footing):
-            course = self._courses.stand(begun, record, kept, way, lambda: self._way(begun, record, mount))
-        elif isinstance(kept, Rest):
-            course = self._courses.go_on(begun, record, kept, way)
+        if isinstance(kept, CallCheckpoint):
+            course = self._executor.stand(begun, record, kept, way, lambda: self._way(begun, record, mount))
+        elif isinstance(kept, RoundCheckpoint):
+            course = self._executor.go_on(begun, record, kept, way)
         else:
-            course = self._courses.run(begun, record, way)
+            course = self._executor.run(begun, record, way)
         self._launch(begun, course, part)
         self._audit.record(TaskRecovered(record, "retried"))
 
-    def _way(self, run: Run, record: TaskRecord, mount: Mount) -> tuple[Way, Callable[[], None]]:
+    def _way(self, run: TaskRun, record: TaskRecord, mount: Mount) -> tuple[CallRoute, Callable[[], None]]:
         """A way of its own for a call that was taken over, and what is to be done at its end."""
         # Tokens are not stored, so where one is needed the call ends unsent, or goes on for whoever answers.
-        owner = Speaker(context=record.owner.context, is_known=False)
-        upstream = mount.upstream.session(NOBODY, lambda: run.hearer.speaker or owner, record.call.peer)
+        owner = Principal(context=record.owner.context, is_known=False)
+        upstream = mount.upstream.session(NOBODY, lambda: run.listener.principal or owner, record.call.peer)
         ticket = mount.bulkhead.ask(record.owner.context, must=True)
 
         def part() -> None:
             ticket.close()
             self._sessions.discard(upstream)
 
-        return Way(upstream, None, ticket), part
+        return CallRoute(upstream, None, ticket), part
 
     def cancel(self, owner: OwnerKey, task: TaskId) -> None:
         """Cancel a task in the background, however long the store takes to be there: its host left (H-MOD-9)."""
-        self._ending.run(partial(self._endings.settle, owner, task, CancelRequested()))
+        self._ending.run(partial(self._completions.settle, owner, task, CancelRequested()))
 
     def disown(self, owner: OwnerKey, task: TaskId, *, dispatched: bool) -> None:
         """End a task that nobody runs, should it be there, in the background: the store could not say.
@@ -188,18 +193,18 @@ class Runner:
         """
         if len(self._ending.running) < MAX_DISOWNED:
             failed = call_ended(FaultReason.INTERNAL, NOT_MADE, dispatched=dispatched)
-            self._ending.run(partial(self._endings.settle, owner, task, failed))
+            self._ending.run(partial(self._completions.settle, owner, task, failed))
 
     def answers(self, owners: Sequence[OwnerKey], task: TaskId, caller: AuthContext) -> None:
         """The caller answers a question of a task: where it runs here and is theirs, its server hears it from them."""
         run = self._runs.get(task)
         if run is not None and run.owner in owners:
-            run.hearer.speaker = speaker(caller)
+            run.listener.principal = principal(caller)
 
     def find_question(self, owners: Sequence[OwnerKey], task: TaskId, key: str) -> ServerQuestion | None:
         """The question that a task of one of the owners waits with, if its call runs here."""
         run = self._runs.get(task)
-        return run.hearer.find(key) if run is not None and run.owner in owners else None
+        return run.listener.find(key) if run is not None and run.owner in owners else None
 
     async def idle(self) -> None:
         """Wait until no call runs and no task is being made."""
@@ -225,7 +230,7 @@ class Runner:
             watcher.cancel()
             await asyncio.gather(watcher, return_exceptions=True)
 
-    async def _parted(self, run: Run, record: TaskRecord) -> bool:
+    async def _parted(self, run: TaskRun, record: TaskRecord) -> bool:
         """Whether a task whose lease lapsed while it runs here is ours to take over; its call has ended then.
 
         It goes on where nobody else had it meanwhile.
@@ -236,27 +241,27 @@ class Runner:
             await asyncio.wait((run.task,))
         return True
 
-    def _new_run(self, record: TaskRecord, *, ran: bool = False) -> Run:
-        run = self._runs[record.id] = Run(record, self._hearing.of(record), ran=ran)
+    def _new_run(self, record: TaskRecord, *, ran: bool = False) -> TaskRun:
+        run = self._runs[record.id] = TaskRun(record, self._hearing.of(record), ran=ran)
         if self._leasing is not None:
             self._leasing.begin(run, record)
         if self._stopping:
             run.shut_down()
         return run
 
-    def _launch(self, run: Run, work: Coroutine[Any, Any, None], part: Callable[[], None]) -> None:
+    def _launch(self, run: TaskRun, work: Coroutine[Any, Any, None], part: Callable[[], None]) -> None:
         # What is done when it ends, too: a context keeps its visit, and that its message.
-        with within(run.visit()):
+        with within(run.request_context()):
             run.task = asyncio.get_running_loop().create_task(work)
             run.task.add_done_callback(lambda _: self._forget(run))
             run.task.add_done_callback(lambda _: part())
 
-    def _forget(self, run: Run) -> None:
+    def _forget(self, run: TaskRun) -> None:
         if run.is_left:
             self.left.add(run.id)
         elif not run.is_lost:
             self._hearing.changes.retrievals.unfetched.ended(run.id)
-        run.hearer.close()
+        run.listener.close()
         if self._leasing is not None:
             self._leasing.end(run)
         del self._runs[run.id]

@@ -6,12 +6,12 @@ What must not live here: how they get into the record and back (`inputs`).
 import asyncio
 from collections.abc import Iterator
 
+from taskgate.lifecycle.checkpoints import AskedQuestion
 from taskgate.lifecycle.names import is_name
-from taskgate.lifecycle.rests import Asked
-from taskgate.upstream.hearer import ServerQuestion
+from taskgate.upstream.call_listener import ServerQuestion
 
 
-class Slot:
+class QuestionSlot:
     """A question's place; `timer` ends its time."""
 
     __slots__ = ("is_there", "key", "question", "size", "timer")
@@ -28,21 +28,21 @@ class Slot:
         """The key under which it is in the record, or was."""
         return self.key if self.is_there else None
 
-    def asked(self, key: str) -> Asked:
+    def asked(self, key: str) -> AskedQuestion:
         """What it is called by its server, and in the record."""
-        return Asked(self.question.key or "", self.question.question.method, key)
+        return AskedQuestion(self.question.key or "", self.question.question.method, key)
 
 
 class Slots:
     """All of them."""
 
     def __init__(self) -> None:
-        self._slots: dict[ServerQuestion, Slot] = {}
+        self._slots: dict[ServerQuestion, QuestionSlot] = {}
 
     def __len__(self) -> int:
         return len(self._slots)
 
-    def __iter__(self) -> Iterator[Slot]:
+    def __iter__(self) -> Iterator[QuestionSlot]:
         return iter(tuple(self._slots.values()))
 
     @property
@@ -56,24 +56,24 @@ class Slots:
         return all(is_name(each.question.key) or not each.question.is_open for each in self._slots.values())
 
     @property
-    def asked(self) -> dict[str, Asked]:
+    def asked(self) -> dict[str, AskedQuestion]:
         """What they are called by their server, by the keys that they have in the record, or may have."""
         return {each.key: each.asked(each.key) for each in self._slots.values() if each.key is not None}
 
-    def take(self, question: ServerQuestion, timer: asyncio.TimerHandle) -> Slot:
+    def take(self, question: ServerQuestion, timer: asyncio.TimerHandle) -> QuestionSlot:
         """A place for one more."""
-        slot = self._slots[question] = Slot(question, timer)
+        slot = self._slots[question] = QuestionSlot(question, timer)
         return slot
 
-    def at(self, question: ServerQuestion) -> Slot | None:
+    def at(self, question: ServerQuestion) -> QuestionSlot | None:
         """The place of a question."""
         return self._slots.get(question)
 
-    def under(self, key: str) -> Slot | None:
+    def under(self, key: str) -> QuestionSlot | None:
         """The place of the one under a key of the record."""
         return next((slot for slot in self._slots.values() if slot.key == key), None)
 
-    def free(self, slot: Slot) -> None:
+    def free(self, slot: QuestionSlot) -> None:
         """It needs none any more."""
         slot.timer.cancel()
         self._slots.pop(slot.question, None)

@@ -13,9 +13,9 @@ from taskgate.domain.machine import advance
 from taskgate.domain.record import FaultReason, TaskRecord, TaskStatus, altered
 from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle.changes import Hold
-from taskgate.lifecycle.endings import Endings
-from taskgate.lifecycle.rests import UNSEALED, Footing, Rests
-from taskgate.lifecycle.runs import Run
+from taskgate.lifecycle.checkpoints import UNSEALED, CallCheckpoint, CheckpointSeals
+from taskgate.lifecycle.completions import Completions
+from taskgate.lifecycle.task_runs import TaskRun
 from taskgate.protocol.faults import call_ended
 from taskgate.stores.base import TaskStore
 from taskgate.telemetry.audit import Audit, TaskRecovered
@@ -34,18 +34,18 @@ class Takeovers:
         self,
         *,
         store: TaskStore,
-        endings: Endings,
+        completions: Completions,
         audit: Audit,
         clock: Clock,
         hold: Hold | None = None,
-        rests: Rests = UNSEALED,
+        checkpoints: CheckpointSeals = UNSEALED,
     ) -> None:
         self._store = store
-        self._endings = endings
+        self._completions = completions
         self._audit = audit
         self._clock = clock
         self._hold = hold
-        self._rests = rests
+        self._checkpoints = checkpoints
 
     async def taken(self, record: TaskRecord, *, is_served: bool) -> TaskRecord | None:
         """The record of a task whose call is to be sent, or to go on; None where it was ended, or is another's by now.
@@ -54,7 +54,7 @@ class Takeovers:
         StoreUnavailable: then it lapses again.
         """
         found: TaskRecord | None = record
-        while found is not None and is_served and (found.may_be_sent or self._rests.open(found) is not None):
+        while found is not None and is_served and (found.may_be_sent or self._checkpoints.open(found) is not None):
             if self._hold is None and found.kept is None:
                 return found
             taken = advance(found, TakenOver(), self._clock.now())
@@ -65,7 +65,7 @@ class Takeovers:
             await self._end(found)
         return None
 
-    async def was_taken(self, run: Run) -> bool:
+    async def was_taken(self, run: TaskRun) -> bool:
         """Whether another process has, or had, what was given up or dropped here; False where that cannot be seen."""
         if self._hold is None:
             return False
@@ -90,8 +90,8 @@ class Takeovers:
             ]
         except StoreUnavailable:
             return False
-        kept = [None if head is None else self._rests.open(head) for head in heads]
-        there = [each.foothold.session for each in kept if isinstance(each, Footing)]
+        kept = [None if head is None else self._checkpoints.open(head) for head in heads]
+        there = [each.resume_point.session for each in kept if isinstance(each, CallCheckpoint)]
         return page.next is None and session not in there
 
     async def _again(self, record: TaskRecord) -> TaskRecord | None:
@@ -105,5 +105,5 @@ class Takeovers:
     async def _end(self, record: TaskRecord) -> None:
         text = OUTCOME_UNKNOWN if record.dispatched else NEVER_SENT
         lost = call_ended(FaultReason.CALL_LOST, text, dispatched=record.dispatched)
-        await self._endings.settle(record.owner, record.id, lost)
+        await self._completions.settle(record.owner, record.id, lost)
         self._audit.record(TaskRecovered(record, "failed"))

@@ -11,14 +11,14 @@ from functools import partial
 from typing import Any
 
 from taskgate.admission.bulkhead import Ticket, queued
-from taskgate.admission.joining import Asking, Joining, check_repeat, repeat_key
+from taskgate.admission.joining import CoalesceKey, RequestCoalescer, check_repeat, repeat_key
 from taskgate.admission.lookups import Lookups
 from taskgate.admission.polls import Polls
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.domain.events import CancelRequested
 from taskgate.domain.machine import advance
-from taskgate.domain.policy import Decision
+from taskgate.domain.policy import PromotionDecision
 from taskgate.domain.record import OwnerKey, TaskId, TaskRecord
 from taskgate.domain.versions import Era
 from taskgate.errors import (
@@ -29,9 +29,9 @@ from taskgate.errors import (
 )
 from taskgate.lifecycle.reports import report
 from taskgate.lifecycle.runner import Runner
-from taskgate.lifecycle.terms import Draft, Terms
+from taskgate.lifecycle.terms import Draft, TaskTerms
 from taskgate.protocol.base import CallTool
-from taskgate.sessions.places import Place, Underway, asked_of
+from taskgate.sessions.call_sites import CallSite, OngoingCall, asked_of
 from taskgate.stores.base import TaskStore
 from taskgate.streams.messages import Exchange
 from taskgate.telemetry.audit import (
@@ -43,7 +43,7 @@ from taskgate.telemetry.audit import (
     TaskDispatched,
     TaskFinished,
 )
-from taskgate.telemetry.visit import current
+from taskgate.telemetry.request_context import current
 
 
 class TaskService:
@@ -55,9 +55,9 @@ class TaskService:
         store: TaskStore,
         lookups: Lookups,
         runner: Runner,
-        terms: Terms,
+        terms: TaskTerms,
         polls: Polls,
-        joining: Joining,
+        joining: RequestCoalescer,
         audit: Audit,
         clock: Clock,
     ) -> None:
@@ -70,16 +70,16 @@ class TaskService:
         self._audit = audit
         self._clock = clock
 
-    def decided(self, place: Place, tool: str) -> Decision | None:
-        """See Terms.decided."""
+    def decided(self, place: CallSite, tool: str) -> PromotionDecision | None:
+        """See TaskTerms.decided."""
         return self._terms.decided(place, tool)
 
-    def decide(self, place: Place, tool: str) -> Coroutine[Any, Any, Decision]:
-        """See Terms.decide."""
+    def decide(self, place: CallSite, tool: str) -> Coroutine[Any, Any, PromotionDecision]:
+        """See TaskTerms.decide."""
         return self._terms.decide(place, tool)
 
     async def create(
-        self, caller: AuthContext, place: Place, intent: CallTool, *, ticket: Ticket | None = None
+        self, caller: AuthContext, place: CallSite, intent: CallTool, *, ticket: Ticket | None = None
     ) -> TaskRecord:
         """A new task of the caller, durable and about to run, or waiting for its turn (decisions 3).
 
@@ -104,7 +104,9 @@ class TaskService:
             ticket.close()
         return self._polls.advised(record)
 
-    async def promote(self, caller: AuthContext, place: Place, intent: CallTool, underway: Underway) -> TaskRecord:
+    async def promote(
+        self, caller: AuthContext, place: CallSite, intent: CallTool, underway: OngoingCall
+    ) -> TaskRecord:
         """A new task of the caller that is durable, and whose call left before; raises as `create` does.
 
         Where it raises, nothing has happened to the call. Where an earlier task stands for it, it is given up.
@@ -118,7 +120,7 @@ class TaskService:
             underway.close()
         return self._polls.advised(record)
 
-    async def earlier(self, caller: AuthContext, place: Place, intent: CallTool) -> TaskRecord | None:
+    async def earlier(self, caller: AuthContext, place: CallSite, intent: CallTool) -> TaskRecord | None:
         """The task that the key of a call stands for; None where there is none yet, or the call has no key.
 
         Raises InvalidParams where the key is of another call, and StoreUnavailable.
@@ -154,7 +156,11 @@ class TaskService:
         return cancelled
 
     def _once(
-        self, draft: Draft, place: Place, decision: Decision, make: Callable[[], Coroutine[Any, Any, TaskRecord]]
+        self,
+        draft: Draft,
+        place: CallSite,
+        decision: PromotionDecision,
+        make: Callable[[], Coroutine[Any, Any, TaskRecord]],
     ) -> Coroutine[Any, Any, TaskRecord]:
         """What `make` makes, or the task that an identical call was made or becomes; its id tells which."""
         window = decision.join_retries
@@ -166,12 +172,13 @@ class TaskService:
             with self._runner.expecting(place):
                 return await make()
 
-        era = Era.STATELESS if place.host_session is None else Era.INITIALIZE
+        era = Era.MODERN if place.host_session is None else Era.LEGACY
         return self._joining.once(
-            Asking(draft.record.owner, draft.intent, window, takes_task=True, era=era, asks=asked_of(place.peer)), apart
+            CoalesceKey(draft.record.owner, draft.intent, window, takes_task=True, era=era, asks=asked_of(place.peer)),
+            apart,
         )
 
-    async def _started(self, draft: Draft, caller: AuthContext, place: Place, ticket: Ticket | None) -> TaskRecord:
+    async def _started(self, draft: Draft, caller: AuthContext, place: CallSite, ticket: Ticket | None) -> TaskRecord:
         turn = place.mount.bulkhead.ask(caller.key, caller) if ticket is None else ticket
         if not turn.granted:
             draft = replace(draft, record=replace(draft.record, status_message=queued(turn.ahead)))
@@ -185,7 +192,7 @@ class TaskService:
             self._runner.start(record, place, caller, turn)
         return record
 
-    async def _adopted(self, draft: Draft, place: Place, underway: Underway) -> TaskRecord:
+    async def _adopted(self, draft: Draft, place: CallSite, underway: OngoingCall) -> TaskRecord:
         record = await self._kept(draft)
         if record.id == draft.record.id:
             self._audit.record(TaskDispatched(record, timedelta()))
@@ -213,7 +220,7 @@ class TaskService:
             stands = await self._named(record.owner, id, record.created_at)
         return await self._joined(stands, draft.intent)
 
-    async def _earlier(self, caller: AuthContext, place: Place, intent: CallTool) -> TaskRecord | None:
+    async def _earlier(self, caller: AuthContext, place: CallSite, intent: CallTool) -> TaskRecord | None:
         if intent.repeat_key is None:
             return None
         key, now = repeat_key(intent.repeat_key), self._clock.now()
@@ -229,7 +236,7 @@ class TaskService:
         record = await self._store.load(owner, id, now=now, bodies=True)
         return record if record is not None and record.repeat_key is not None else None
 
-    def _expect_no_call(self, caller: AuthContext, place: Place, intent: CallTool) -> None:
+    def _expect_no_call(self, caller: AuthContext, place: CallSite, intent: CallTool) -> None:
         if intent.repeat_key is not None:
             self._joining.expect_no_call(caller.owners(place.mount.name), intent.repeat_key)
 
@@ -241,9 +248,9 @@ class TaskService:
 
 def _is_made(draft: Draft, record: TaskRecord) -> bool:
     """Whether the record is the draft's own; then the request that is being answered made that task."""
-    is_new, visit = record.id == draft.record.id, current()
-    if is_new and visit is not None:
-        visit.task = record.id
+    is_new, request_context = record.id == draft.record.id, current()
+    if is_new and request_context is not None:
+        request_context.task = record.id
     return is_new
 
 

@@ -12,13 +12,13 @@ from taskgate.admission.access import Access
 from taskgate.admission.streams import OpenStreams
 from taskgate.auth.context import AuthContext
 from taskgate.domain.record import TaskId, TaskRecord
-from taskgate.lifecycle.afar import Afar
+from taskgate.lifecycle.remote_notifications import RemoteNotifications
 from taskgate.protocol.vocabulary import TASKS_GET, TASKS_RESULT
 from taskgate.sessions.registry import HostSession, HostSessions
-from taskgate.streams.messages import Feed
+from taskgate.streams.event_stream import EventStream
 
 
-class Origin(NamedTuple):
+class TaskOrigin(NamedTuple):
     """Where a task comes from: all that is needed to find who may hear of it."""
 
     task: TaskId
@@ -27,9 +27,9 @@ class Origin(NamedTuple):
     host_session: str | None
 
 
-def origin_of(record: TaskRecord) -> Origin:
+def origin_of(record: TaskRecord) -> TaskOrigin:
     """Where the task of a record comes from."""
-    return Origin(record.id, record.owner.mount, record.call.tool, record.call.host_session)
+    return TaskOrigin(record.id, record.owner.mount, record.call.tool, record.call.host_session)
 
 
 class TaskStreams:
@@ -38,15 +38,17 @@ class TaskStreams:
     `open` counts who waits for one, with or without a stream.
     """
 
-    def __init__(self, *, sessions: HostSessions, access: Access, open: OpenStreams, afar: Afar | None = None) -> None:
+    def __init__(
+        self, *, sessions: HostSessions, access: Access, open: OpenStreams, afar: RemoteNotifications | None = None
+    ) -> None:
         self._sessions = sessions
         self._access = access
         self.open = open
         self.afar = afar
-        self._results: dict[TaskId, list[Feed]] = {}
+        self._results: dict[TaskId, list[EventStream]] = {}
 
     @contextmanager
-    def result(self, task: TaskId, feed: Feed) -> Iterator[None]:
+    def result(self, task: TaskId, feed: EventStream) -> Iterator[None]:
         """The stream of a `tasks/result`, for as long as it is waited on."""
         feeds = self._results.setdefault(task, [])
         feeds.append(feed)
@@ -67,7 +69,7 @@ class TaskStreams:
         if self.afar is not None:
             self.afar.fall_silent(task)
 
-    def tell(self, origin: Origin, message: str) -> bool:
+    def tell(self, origin: TaskOrigin, message: str) -> bool:
         """Say something of a task once; whether anybody hears it."""
         waiting = [*reversed(self._results.get(origin.task, ()))]
         if any(not feed.closed and feed.put(message) for feed in waiting):
@@ -79,19 +81,19 @@ class TaskStreams:
         # One that lost its connection keeps what is said until its host is back: better than nobody, and no better.
         return any(feed.put(message) for feed in waiting)
 
-    def _tell_elsewhere(self, origin: Origin, message: str) -> bool:
+    def _tell_elsewhere(self, origin: TaskOrigin, message: str) -> bool:
         """The same on a GET stream that another process has of the session that made the task."""
         host_session = self.session(origin)
         if host_session is None or not self._may(host_session.caller, origin, TASKS_GET):
             return False
         return host_session.elsewhere.publish(message)
 
-    def tell_session(self, origin: Origin, message: str) -> bool:
+    def tell_session(self, origin: TaskOrigin, message: str) -> bool:
         """Say something of a task on a GET stream of the session that made it; whether anybody hears it."""
         host_session = self.session(origin)
         return host_session is not None and host_session.publish(message, lambda who: self._may(who, origin, TASKS_GET))
 
-    def asking(self, origin: Origin) -> tuple[Feed, HostSession] | None:
+    def asking(self, origin: TaskOrigin) -> tuple[EventStream, HostSession] | None:
         """The newest open GET stream of the session that made the task, if one may answer what is asked there."""
         host_session = self.session(origin)
         if host_session is None:
@@ -101,9 +103,9 @@ class TaskStreams:
         feed = next(found, None)
         return None if feed is None else (feed, host_session)
 
-    def session(self, origin: Origin) -> HostSession | None:
+    def session(self, origin: TaskOrigin) -> HostSession | None:
         """The session that made the task, while it is alive here; it was its owner's, and never changes hands."""
         return self._sessions.peek(origin.host_session)
 
-    def _may(self, caller: AuthContext, origin: Origin, method: str) -> bool:
+    def _may(self, caller: AuthContext, origin: TaskOrigin, method: str) -> bool:
         return self._access.permits(caller, origin.mount, method, origin.tool)

@@ -11,17 +11,17 @@ from types import MappingProxyType
 from typing import Final
 
 from taskgate.admission.joining import repeat_key
-from taskgate.admission.rules import Live
-from taskgate.admission.standing import Standings
+from taskgate.admission.rules import RuntimeConfig
+from taskgate.admission.standing import QuotaSubjects
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock, Entropy
 from taskgate.domain.caps import Cap
-from taskgate.domain.policy import Decision, OnLost, TaskSupport, support
+from taskgate.domain.policy import OnLost, PromotionDecision, TaskSupport, support
 from taskgate.domain.record import Lease, TaskRecord, TaskStatus, ToolCall
 from taskgate.errors import InvalidParams, TaskSupportMismatch, UpstreamFailed
 from taskgate.protocol.base import CallTool
-from taskgate.sessions.places import Place
-from taskgate.telemetry.visit import current
+from taskgate.sessions.call_sites import CallSite
+from taskgate.telemetry.request_context import current
 
 ID_BYTES: Final = 24
 
@@ -40,14 +40,20 @@ class Draft:
     caps: tuple[Cap, ...]
 
 
-class Terms:
+class TaskTerms:
     """The rules as they are at each call.
 
     `lease` is for how long a new task is its process's, unless that says that it lives; None for as long as it is kept.
     """
 
     def __init__(
-        self, *, live: Live, standings: Standings, clock: Clock, entropy: Entropy, lease: timedelta | None = None
+        self,
+        *,
+        live: RuntimeConfig,
+        standings: QuotaSubjects,
+        clock: Clock,
+        entropy: Entropy,
+        lease: timedelta | None = None,
     ) -> None:
         self._live = live
         self._standings = standings
@@ -55,7 +61,7 @@ class Terms:
         self._entropy = entropy
         self._lease = lease
 
-    def decided(self, place: Place, tool: str) -> Decision | None:
+    def decided(self, place: CallSite, tool: str) -> PromotionDecision | None:
         """What the operator's rules say of a call; None where they ask for what the server lists of the tool.
 
         They do not ask whether only views call the tool: `decide` and `admit` know that, before a call is made a task
@@ -66,7 +72,7 @@ class Terms:
             return None
         return None if rules.policy.needs_hints(mount) else rules.policy.decide(mount, tool)
 
-    async def decide(self, place: Place, tool: str) -> Decision:
+    async def decide(self, place: CallSite, tool: str) -> PromotionDecision:
         """What the operator's rules say of a call, with what the server lists of the tool.
 
         Waits only where the server's catalogue was not read yet. Where it cannot be read, no hint is known. Raises
@@ -83,7 +89,7 @@ class Terms:
             raise InvalidParams("Unknown tool")
         return self._live.now.policy.decide(place.mount.name, tool, None if listed is None else listed.hints)
 
-    async def admit(self, place: Place, intent: CallTool) -> Decision:
+    async def admit(self, place: CallSite, intent: CallTool) -> PromotionDecision:
         """What the rules say of a call that is to be a task.
 
         Raises InvalidParams for a tool the server does not list, TaskSupportMismatch for one that cannot be a task, and
@@ -97,7 +103,9 @@ class Terms:
             raise TaskSupportMismatch("The tool cannot run as a task")
         return decision
 
-    def draft(self, caller: AuthContext, place: Place, intent: CallTool, decision: Decision, holder: str) -> Draft:
+    def draft(
+        self, caller: AuthContext, place: CallSite, intent: CallTool, decision: PromotionDecision, holder: str
+    ) -> Draft:
         """The record of a new task that `holder` is to run and that was not sent, and what it is held against."""
         now, rules, standing = self._clock.now(), self._live.now, self._standings.of(caller)
         override = standing.override
@@ -131,5 +139,5 @@ class Terms:
 
 def _trace() -> str | None:
     """Where the request that is being answered stands in its trace."""
-    visit = current()
-    return None if visit is None or visit.span is None else visit.span.traceparent
+    request_context = current()
+    return None if request_context is None or request_context.span is None else request_context.span.traceparent

@@ -13,7 +13,7 @@ from aiohttp import hdrs, web
 from aiohttp.http import HttpVersion11
 from aiohttp.http_exceptions import HttpProcessingError
 
-from taskgate.listener.door import BAD_REQUEST, BODY_TOO_LARGE, NO_BYTES, TOO_SLOW, Refused
+from taskgate.listener.door import BAD_REQUEST, BODY_TOO_LARGE, NO_BYTES, TOO_SLOW, RequestRejected
 from taskgate.listener.protocol import HostConnection
 from taskgate.streams.bytes_in_flight import SMALL, BytesInFlight, Receipt
 
@@ -45,11 +45,11 @@ class Bodies:
                 return await self._await(http, budget, caller)
             body = payload.read_nowait()
         except _Overdue:
-            raise Refused(TOO_SLOW) from None
+            raise RequestRejected(TOO_SLOW) from None
         except (web.RequestPayloadError, HttpProcessingError, OSError):
-            raise Refused(BAD_REQUEST) from None
+            raise RequestRejected(BAD_REQUEST) from None
         if len(body) > self.max_body:
-            raise Refused(BODY_TOO_LARGE)
+            raise RequestRejected(BODY_TOO_LARGE)
         return body
 
     async def _await(self, http: web.BaseRequest, budget: BytesInFlight, caller: str) -> bytes:
@@ -68,19 +68,19 @@ class Bodies:
                 # All of it at once: else bodies that arrive side by side would each come to a part of the room.
                 receipt, counted = budget.receipt(caller), http.content_length or 0
                 if not receipt.grow(counted):
-                    raise Refused(NO_BYTES)
+                    raise RequestRejected(NO_BYTES)
             while piece := await payload.readany():
                 received += len(piece)
                 if received > self.max_body:
-                    raise Refused(BODY_TOO_LARGE)
+                    raise RequestRejected(BODY_TOO_LARGE)
                 # Behind its end comes what is of the next request.
                 if not payload.is_eof() and frames.are_too_many():
-                    raise Refused(BAD_REQUEST)
+                    raise RequestRejected(BAD_REQUEST)
                 pieces.append(piece)
                 if received > counted:
                     receipt, counted = receipt or budget.receipt(caller), received
                     if not receipt.grow(counted):
-                        raise Refused(NO_BYTES)
+                        raise RequestRejected(NO_BYTES)
         finally:
             overdue.cancel()
             if receipt is not None:

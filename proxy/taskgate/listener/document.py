@@ -23,7 +23,7 @@ _LONG_PIECE: Final = 256 * 1024
 """Letters that are encoded and handed to the event loop at once: it copies what the network does not take."""
 
 
-class Document(web.StreamResponse):
+class JsonDocument(web.StreamResponse):
     """Status 200 and a JSON text, to a host on HTTP/1.1.
 
     Costs a third of the general response, which keeps headers that can be changed, cookies, codings and ranges.
@@ -76,7 +76,7 @@ def _pieces(text: MessageText) -> Iterator[bytes | memoryview]:
     return (text[at : at + _LONG_PIECE].encode() for at in range(0, len(text), _LONG_PIECE))
 
 
-class CountedDocument(Document):
+class CountedDocument(JsonDocument):
     """The same, of a call whose bytes count: `written` is called once the host has all of it, or has left."""
 
     def __init__(self, text: MessageText, written: Callable[[], None]) -> None:
@@ -88,7 +88,7 @@ class CountedDocument(Document):
         self._settle()
 
     async def write_eof(self, data: bytes = b"") -> None:
-        """See Document."""
+        """See JsonDocument."""
         try:
             await super().write_eof(data)
         finally:

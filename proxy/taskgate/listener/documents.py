@@ -9,7 +9,7 @@ from typing import Final
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
-from taskgate.listener.door import Refusal, Refused
+from taskgate.listener.door import Rejection, RequestRejected
 from taskgate.listener.protocol import SERVER_NAME
 
 _METHODS: Final = "GET, HEAD, OPTIONS"
@@ -25,7 +25,7 @@ _PREFLIGHT: Final = CIMultiDict(
         "Access-Control-Max-Age": "86400",
     }
 )
-_WRONG_METHOD: Final = Refusal(status=405, text="Method not allowed\n", allow=_METHODS)
+_WRONG_METHOD: Final = Rejection(status=405, text="Method not allowed\n", allow=_METHODS)
 
 
 class Documents:
@@ -46,5 +46,5 @@ class Documents:
         if method == hdrs.METH_OPTIONS:
             return web.Response(status=204, headers=_PREFLIGHT)
         if method not in (hdrs.METH_GET, hdrs.METH_HEAD):
-            raise Refused(_WRONG_METHOD)
+            raise RequestRejected(_WRONG_METHOD)
         return web.Response(body=self._by_path[path], headers=_HEADERS)

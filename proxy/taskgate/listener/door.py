@@ -30,7 +30,7 @@ _NO_ID: Final = "?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class Rejection:
     """What a refused request is told. `reason` is of `taskgate_http_rejections_total`, or None where it has none."""
 
     status: int
@@ -40,37 +40,37 @@ class Refusal:
     allow: str | None = None
 
 
-BAD_REQUEST: Final = Refusal(status=400, text="Bad request\n", close=True)
-TOO_SLOW: Final = Refusal(status=408, text="Request not received in time\n", close=True)
-HEAD_TOO_LARGE: Final = Refusal(status=431, reason="header_too_large", text="Request head too large\n", close=True)
-BODY_TOO_LARGE: Final = Refusal(status=413, reason="body_too_large", text="Request body too large\n", close=True)
-NOT_IMPLEMENTED: Final = Refusal(status=501, text="Not implemented\n", close=True)
-WRONG_HTTP: Final = Refusal(status=505, text="HTTP/1.1 is spoken here\n", close=True)
-WRONG_EXPECTATION: Final = Refusal(status=417, text="Nothing but 100-continue can be expected\n")
-WRONG_HOST: Final = Refusal(status=421, reason="bad_host", text="No such host here: see server.allowed_hosts\n")
-WRONG_ORIGIN: Final = Refusal(
+BAD_REQUEST: Final = Rejection(status=400, text="Bad request\n", close=True)
+TOO_SLOW: Final = Rejection(status=408, text="Request not received in time\n", close=True)
+HEAD_TOO_LARGE: Final = Rejection(status=431, reason="header_too_large", text="Request head too large\n", close=True)
+BODY_TOO_LARGE: Final = Rejection(status=413, reason="body_too_large", text="Request body too large\n", close=True)
+NOT_IMPLEMENTED: Final = Rejection(status=501, text="Not implemented\n", close=True)
+WRONG_HTTP: Final = Rejection(status=505, text="HTTP/1.1 is spoken here\n", close=True)
+WRONG_EXPECTATION: Final = Rejection(status=417, text="Nothing but 100-continue can be expected\n")
+WRONG_HOST: Final = Rejection(status=421, reason="bad_host", text="No such host here: see server.allowed_hosts\n")
+WRONG_ORIGIN: Final = Rejection(
     status=403, reason="bad_origin", text="Not for pages of this origin: see server.allowed_origins\n"
 )
-UNKNOWN_PATH: Final = Refusal(status=404, reason="unknown_path", text="No server is mounted at this path\n")
-WRONG_METHOD: Final = Refusal(status=405, text="Method not allowed\n", allow=", ".join(_VERBS))
-WRONG_MEDIA: Final = Refusal(status=415, reason="media_type", text="The body must be application/json in UTF-8\n")
-NOT_ACCEPTABLE: Final = Refusal(
+UNKNOWN_PATH: Final = Rejection(status=404, reason="unknown_path", text="No server is mounted at this path\n")
+WRONG_METHOD: Final = Rejection(status=405, text="Method not allowed\n", allow=", ".join(_VERBS))
+WRONG_MEDIA: Final = Rejection(status=415, reason="media_type", text="The body must be application/json in UTF-8\n")
+NOT_ACCEPTABLE: Final = Rejection(
     status=406, reason="not_acceptable", text="Accept application/json or text/event-stream, for GET the latter\n"
 )
-NO_ROOM: Final = Refusal(status=503, reason=audit.NO_ROOM, text="The audit log has no room for the request\n")
-NO_BYTES: Final = Refusal(status=429, reason="bytes", text="Too many bytes of requests are in flight\n", close=True)
-SENT_TWICE: Final = Refusal(status=400, reason="header_mismatch", text="A header was sent twice\n")
+NO_ROOM: Final = Rejection(status=503, reason=audit.NO_ROOM, text="The audit log has no room for the request\n")
+NO_BYTES: Final = Rejection(status=429, reason="bytes", text="Too many bytes of requests are in flight\n", close=True)
+SENT_TWICE: Final = Rejection(status=400, reason="header_mismatch", text="A header was sent twice\n")
 
 
-class Refused(ListenerRefused):
+class RequestRejected(ListenerRefused):
     """A request does not get in."""
 
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: Rejection) -> None:
         super().__init__(refusal.status)
         self.refusal = refusal
 
 
-class Admission(NamedTuple):
+class RequestHead(NamedTuple):
     """What the head of an admitted request says."""
 
     verb: Verb
@@ -93,7 +93,7 @@ class Door:
     is_mount: Callable[[str], bool]
     max_body: int
 
-    def admit(self, method: str, target: str, version: HttpVersion, headers: Headers) -> Admission:
+    def admit(self, method: str, target: str, version: HttpVersion, headers: Headers) -> RequestHead:
         """What the head says, when it passes every check. Raises Refused by the first that it fails."""
         check_framing(method, version, headers)
         self._check_host(headers.get(hdrs.HOST, ""))
@@ -101,24 +101,24 @@ class Door:
             self._check_origins(headers.getall(hdrs.ORIGIN))
         path, _, query = target.partition("?")
         if not self.is_mount(path):
-            raise Refused(UNKNOWN_PATH)
+            raise RequestRejected(UNKNOWN_PATH)
         verb = _VERBS.get(method)
         if verb is None:
-            raise Refused(WRONG_METHOD)
+            raise RequestRejected(WRONG_METHOD)
         if verb is Verb.POST:
             check_media(headers)
         accepts_json, accepts_stream = check_accept(verb, headers)
         if int(headers.get(hdrs.CONTENT_LENGTH, 0)) > self.max_body:
-            raise Refused(BODY_TOO_LARGE)
+            raise RequestRejected(BODY_TOO_LARGE)
         revision = _revision(headers)
         if find_modern_revision(revision) is not None:
-            # In the stateless era there are neither sessions nor streams to take up: what says so is ignored (V-ERA-4).
+            # In the modern era there are neither sessions nor streams to take up: what says so is ignored (V-ERA-4).
             host_session = last_event = None
         else:
             host_session = _id(_single(headers, _SESSION))
             # An empty one is what a host without an event has to say.
             last_event = _id(_single(headers, _LAST_EVENT) or None) if verb is Verb.GET else None
-        return Admission(
+        return RequestHead(
             verb,
             path,
             host_session,
@@ -137,11 +137,11 @@ class Door:
 
     def _check_host(self, host: str) -> None:
         if host not in self.hosts and host.lower() not in self.hosts:
-            raise Refused(WRONG_HOST)
+            raise RequestRejected(WRONG_HOST)
 
     def _check_origins(self, origins: list[str]) -> None:
         if any(origin.lower() not in self.origins for origin in origins):
-            raise Refused(WRONG_ORIGIN)
+            raise RequestRejected(WRONG_ORIGIN)
 
 
 def path_of(target: str) -> str:
@@ -157,25 +157,25 @@ def head_size(target: str, fields: tuple[tuple[bytes, bytes], ...]) -> int:
 def check_framing(method: str, version: HttpVersion, headers: Headers) -> None:
     """Refuse what two parsers could read in two ways, and everything that would change the protocol."""
     if version not in (HttpVersion11, HttpVersion10):
-        raise Refused(WRONG_HTTP)
+        raise RequestRejected(WRONG_HTTP)
     if hdrs.TRANSFER_ENCODING in headers:
         if version == HttpVersion10:
-            raise Refused(BAD_REQUEST)
+            raise RequestRejected(BAD_REQUEST)
         if headers[hdrs.TRANSFER_ENCODING].lower() != "chunked":
-            raise Refused(NOT_IMPLEMENTED)
+            raise RequestRejected(NOT_IMPLEMENTED)
     if hdrs.UPGRADE in headers or method == hdrs.METH_CONNECT:
-        raise Refused(NOT_IMPLEMENTED)
+        raise RequestRejected(NOT_IMPLEMENTED)
     if hdrs.EXPECT in headers and headers[hdrs.EXPECT].lower() != "100-continue":
-        raise Refused(WRONG_EXPECTATION)
+        raise RequestRejected(WRONG_EXPECTATION)
 
 
 def check_media(headers: Headers) -> None:
     """Refuse a body that does not say it is JSON in UTF-8, as it is."""
     kind = headers.get(hdrs.CONTENT_TYPE, "")
     if kind != "application/json" and not _is_json(kind):
-        raise Refused(WRONG_MEDIA)
+        raise RequestRejected(WRONG_MEDIA)
     if any(coding.lower() != "identity" for coding in headers.getall(hdrs.CONTENT_ENCODING, ())):
-        raise Refused(WRONG_MEDIA)
+        raise RequestRejected(WRONG_MEDIA)
 
 
 def check_accept(verb: Verb, headers: Headers) -> tuple[bool, bool]:
@@ -184,9 +184,9 @@ def check_accept(verb: Verb, headers: Headers) -> tuple[bool, bool]:
     accepted = _USUAL_ACCEPTS.get(accept) or read_accept(accept)
     accepts_json, accepts_stream = accepted
     if verb is Verb.GET and not accepts_stream:
-        raise Refused(NOT_ACCEPTABLE)
+        raise RequestRejected(NOT_ACCEPTABLE)
     if verb is Verb.POST and not (accepts_json or accepts_stream):
-        raise Refused(NOT_ACCEPTABLE)
+        raise RequestRejected(NOT_ACCEPTABLE)
     return accepted
 
 
@@ -228,7 +228,7 @@ def _single(headers: Headers, name: istr) -> str | None:
     if values is None:
         return None
     if len(values) > 1:
-        raise Refused(SENT_TWICE)
+        raise RequestRejected(SENT_TWICE)
     return values[0]
 
 
@@ -236,10 +236,10 @@ def _revision(headers: Headers) -> str | None:
     values = headers.getall(_VERSION, ())
     if len(values) <= 1:
         return values[0] if values else None
-    # The stateless era has an error of its own for this, which comes once it is known what it answers.
+    # The modern era has an error of its own for this, which comes once it is known what it answers.
     modern = next((value for value in values if find_modern_revision(value) is not None), None)
     if modern is None:
-        raise Refused(SENT_TWICE)
+        raise RequestRejected(SENT_TWICE)
     return modern
 
 

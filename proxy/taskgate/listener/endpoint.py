@@ -16,24 +16,24 @@ from aiohttp.http import HttpVersion11
 from multidict import CIMultiDict
 
 from taskgate.clock import Clock
-from taskgate.listener.document import CountedDocument, Document
+from taskgate.listener.document import CountedDocument, JsonDocument
 from taskgate.listener.documents import Documents
 from taskgate.listener.door import (
     HEAD_TOO_LARGE,
     NO_ROOM,
-    Admission,
     Door,
-    Refusal,
-    Refused,
+    Rejection,
+    RequestHead,
+    RequestRejected,
     head_size,
 )
 from taskgate.listener.protocol import SERVER_NAME, HostConnection
-from taskgate.listener.stream import HostExchange, Terms
-from taskgate.listener.visits import NO_VERB, Visits
-from taskgate.streams.messages import Answer, Inbound, ListenerRefused, Reply, Verb
-from taskgate.telemetry import visit
+from taskgate.listener.request_contexts import NO_VERB, RequestContexts
+from taskgate.listener.stream import ExchangeTerms, HostExchange
+from taskgate.streams.messages import Answer, HttpReply, Inbound, ListenerRefused, Verb
+from taskgate.telemetry import request_context
 from taskgate.telemetry.audit import Audit, HttpAnswered, HttpRefused, NoTrail, Trail
-from taskgate.telemetry.visit import LARGE, Visit
+from taskgate.telemetry.request_context import LARGE, RequestContext
 
 _EMPTY: Final = CIMultiDict({hdrs.SERVER: SERVER_NAME})
 _JSON: Final = CIMultiDict({hdrs.CONTENT_TYPE: "application/json", hdrs.SERVER: SERVER_NAME})
@@ -50,11 +50,11 @@ class Endpoint:
     door: Door
     documents: Documents
     engine: Answer
-    visits: Visits
+    request_contexts: RequestContexts
     audit: Audit
     clock: Clock
     max_header: int
-    terms: Terms
+    terms: ExchangeTerms
     trail: Trail = field(default_factory=NoTrail)
     _under_way: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_ROUTES, 0))
 
@@ -63,8 +63,8 @@ class Endpoint:
         began = self.clock.elapsed()
         connection = http.protocol
         assert isinstance(connection, HostConnection)
-        seen = self.visits.open(http)
-        token = visit.enter(seen)
+        seen = self.request_contexts.open(http)
+        token = request_context.enter(seen)
         route = self._route(seen.path)
         if route == "other":
             # What leads nowhere may be a secret of somewhere else, whatever the request is refused for first.
@@ -72,7 +72,7 @@ class Endpoint:
         self._under_way[route] += 1
         try:
             if self.trail.is_full and not await self.trail.room():
-                raise Refused(NO_ROOM)
+                raise RequestRejected(NO_ROOM)
             self._check_head(http, connection)
             if route == "prm":
                 return self._show(http, seen, began)
@@ -83,7 +83,7 @@ class Endpoint:
                 self._note_answer(seen, route, response.status, began)
             if not exchange.asked and not http.content.is_eof():
                 await connection.answer_last(http, response)
-        except Refused as refused:
+        except RequestRejected as refused:
             # Noted before it is sent: what follows may be a wait for the host to stop sending.
             self._note_refusal(seen, refused.refusal)
             self._note_answer(seen, route, refused.refusal.status, began)
@@ -93,7 +93,7 @@ class Endpoint:
             if seen.status is None:
                 # Nobody was told anything, or not all of it: the host has left, or the listener ends.
                 self._record(route, seen.verb, 0, began)
-            visit.leave(token)
+            request_context.leave(token)
             if seen.message is not None and len(seen.message.text) > LARGE:
                 seen.lighten()
         if connection.leaving and response.prepared and response.keep_alive:
@@ -107,14 +107,14 @@ class Endpoint:
         """How many requests are being answered, by the label of their route; safe on any thread."""
         return {(route,): self._under_way[route] for route in _ROUTES}
 
-    def note_garbage(self, http: web.BaseRequest, refusal: Refusal) -> None:
+    def note_garbage(self, http: web.BaseRequest, refusal: Rejection) -> None:
         """Account for what was answered without ever being a request."""
-        seen, now = self.visits.open_for_garbage(http), self.clock.elapsed()
-        with visit.within(seen):
+        seen, now = self.request_contexts.open_for_garbage(http), self.clock.elapsed()
+        with request_context.within(seen):
             self._note_refusal(seen, refusal)
             self._note_answer(seen, "other", refusal.status, now)
 
-    def _show(self, http: web.BaseRequest, seen: Visit, began: float) -> web.StreamResponse:
+    def _show(self, http: web.BaseRequest, seen: RequestContext, began: float) -> web.StreamResponse:
         self.door.greet(http.method, http.version, http.headers)
         response = self.documents.answer(http.method, seen.path)
         if not http.content.is_eof():
@@ -128,12 +128,12 @@ class Endpoint:
             return "prm"
         return "mcp" if self.door.is_mount(path) else "other"
 
-    def _note_refusal(self, seen: Visit, refusal: Refusal) -> None:
+    def _note_refusal(self, seen: RequestContext, refusal: Rejection) -> None:
         seen.refusal = refusal.reason or f"status_{refusal.status}"
         if refusal.reason is not None:
             self.audit.record(HttpRefused(refusal.reason))
 
-    def _note_answer(self, seen: Visit, route: str, status: int, began: float) -> None:
+    def _note_answer(self, seen: RequestContext, route: str, status: int, began: float) -> None:
         seen.status = status
         self._record(route, seen.verb, status, began)
 
@@ -144,9 +144,9 @@ class Endpoint:
     def _check_head(self, http: web.BaseRequest, connection: HostConnection) -> None:
         # Only where more than a head's worth of bytes came at once; else the head cannot be too large.
         if connection.long_heads and head_size(http.raw_path, http._message.raw_headers) > self.max_header:
-            raise Refused(HEAD_TOO_LARGE)
+            raise RequestRejected(HEAD_TOO_LARGE)
 
-    def _offer(self, http: web.BaseRequest, admission: Admission, address: str) -> HostExchange:
+    def _offer(self, http: web.BaseRequest, admission: RequestHead, address: str) -> HostExchange:
         # The one is the other with the fields it was read from.
         return HostExchange(http, Inbound(*admission, http.headers.items()), self.terms, address)
 
@@ -172,10 +172,10 @@ class Endpoint:
             raise
         except Exception as error:
             _log.error("the engine failed", extra={"error": type(error).__name__})
-            return await _finish(exchange, Reply(status=500))
+            return await _finish(exchange, HttpReply(status=500))
 
 
-async def _finish(exchange: HostExchange, reply: Reply) -> web.StreamResponse:
+async def _finish(exchange: HostExchange, reply: HttpReply) -> web.StreamResponse:
     if exchange.streams:
         try:
             return await exchange.finish(reply.body)
@@ -184,12 +184,12 @@ async def _finish(exchange: HostExchange, reply: Reply) -> web.StreamResponse:
     exchange.settle()
     simple = reply.status == 200 and not reply.headers and exchange.asked
     if simple and reply.body is not None and exchange.version == HttpVersion11:
-        return CountedDocument(reply.body, exchange.release) if exchange.held else Document(reply.body)
+        return CountedDocument(reply.body, exchange.release) if exchange.held else JsonDocument(reply.body)
     exchange.release()
     return _plain(reply)
 
 
-def _plain(reply: Reply) -> web.Response:
+def _plain(reply: HttpReply) -> web.Response:
     if reply.body is None:
         response = web.Response(status=reply.status, headers=_EMPTY)
     else:

@@ -17,14 +17,14 @@ from taskgate.clock import Clock, Entropy, SystemEntropy
 from taskgate.listener.acceptor import Acceptor
 from taskgate.listener.body import Bodies
 from taskgate.listener.documents import Documents
-from taskgate.listener.door import Door, Refusal
+from taskgate.listener.door import Door, Rejection
 from taskgate.listener.endpoint import Endpoint
-from taskgate.listener.patience import HEAD_TIMEOUT, WRITE_TIMEOUT, Bounds
+from taskgate.listener.patience import HEAD_TIMEOUT, WRITE_TIMEOUT, ConnectionBounds
 from taskgate.listener.peers import ForwardedHeader, Network, Peers
 from taskgate.listener.protocol import FIRST_REQUEST, HostConnection
-from taskgate.listener.stream import Terms
+from taskgate.listener.request_contexts import RequestContexts
+from taskgate.listener.stream import ExchangeTerms
 from taskgate.listener.tls import Certificates, TlsSettings
-from taskgate.listener.visits import Visits
 from taskgate.listener.wire import TlsWire
 from taskgate.streams.messages import Answer
 from taskgate.telemetry.audit import Audit, NoTrail, Trail
@@ -70,7 +70,7 @@ class PublicListener:
 
         `documents` are for everybody, by their paths. `trail` has a record of every request, where there is one.
         """
-        self._bounds = Bounds(
+        self._bounds = ConnectionBounds(
             max_header=settings.max_header,
             idle_timeout=settings.idle_timeout,
             head_timeout=settings.head_timeout,
@@ -86,12 +86,14 @@ class PublicListener:
             ),
             documents=self._documents,
             engine=answer,
-            visits=Visits(Peers(settings.trusted_proxies, settings.forwarded_header), entropy or SystemEntropy()),
+            request_contexts=RequestContexts(
+                Peers(settings.trusted_proxies, settings.forwarded_header), entropy or SystemEntropy()
+            ),
             audit=audit,
             trail=trail or NoTrail(),
             clock=clock,
             max_header=settings.max_header,
-            terms=Terms(
+            terms=ExchangeTerms(
                 audit=audit,
                 bodies=Bodies(max_body=settings.max_body, read_timeout=settings.read_timeout),
                 silence=settings.sse_keepalive.total_seconds(),
@@ -161,10 +163,10 @@ class PublicListener:
 class _Connections(web.Server):
     """Makes a connection of each that is accepted, and knows those that are open."""
 
-    def __init__(self, endpoint: Endpoint, bounds: Bounds) -> None:
+    def __init__(self, endpoint: Endpoint, bounds: ConnectionBounds) -> None:
         super().__init__(endpoint.answer)
         self._bounds = bounds
-        self._note_garbage: Callable[[web.BaseRequest, Refusal], None] = endpoint.note_garbage
+        self._note_garbage: Callable[[web.BaseRequest, Rejection], None] = endpoint.note_garbage
         self._tasks: set[asyncio.Task[None]] = set()
         self._open: set[HostConnection] = set()
         self._wires: set[TlsWire] = set()

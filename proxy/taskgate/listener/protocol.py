@@ -19,10 +19,10 @@ from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from aiohttp.web_protocol import _ErrInfo
 
 from taskgate.listener.departing import Departing
-from taskgate.listener.door import BAD_REQUEST, HEAD_TOO_LARGE, TOO_SLOW, Refusal
+from taskgate.listener.door import BAD_REQUEST, HEAD_TOO_LARGE, TOO_SLOW, Rejection
 from taskgate.listener.hanging_up import Promise, hang_up
-from taskgate.listener.patience import Bounds, HeadWatch, WriteWatch
-from taskgate.telemetry.visit import nobody
+from taskgate.listener.patience import ConnectionBounds, HeadWatch, WriteWatch
+from taskgate.telemetry.request_context import nobody
 
 SERVER_NAME: Final = "taskgate"
 
@@ -64,9 +64,9 @@ class HostConnection(web.RequestHandler):
     def __init__(
         self,
         server: web.Server,
-        bounds: Bounds,
+        bounds: ConnectionBounds,
         tasks: set[asyncio.Task[None]],
-        on_garbage: Callable[[web.BaseRequest, Refusal], None],
+        on_garbage: Callable[[web.BaseRequest, Rejection], None],
     ) -> None:
         """`tasks` holds the connection's task while it runs; `on_garbage` is told of what never became a request."""
         super().__init__(
@@ -210,7 +210,7 @@ class HostConnection(web.RequestHandler):
         else:
             self.force_close()
 
-    def _cut(self, refusal: Refusal) -> None:
+    def _cut(self, refusal: Rejection) -> None:
         """Read nothing more; refuse what has come once the requests before it are answered."""
         self._deaf = True
         self._head.stop()
@@ -247,7 +247,7 @@ class HostConnection(web.RequestHandler):
 
     # Refusing.
 
-    async def refuse(self, http: web.BaseRequest, refusal: Refusal) -> web.StreamResponse:
+    async def refuse(self, http: web.BaseRequest, refusal: Rejection) -> web.StreamResponse:
         """Answer with a fixed text. Ends the connection where the refusal asks for it or the body has not all come."""
         # An answer in the version that was refused would be one more lie. Once asked for, it is kept in this cache.
         http._cache["version"] = HttpVersion11
@@ -311,7 +311,7 @@ class HostConnection(web.RequestHandler):
 class _Garbage(Exception):
     """What came is no request; nothing of it is kept."""
 
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: Rejection) -> None:
         super().__init__(refusal.status)
         self.refusal = refusal
 

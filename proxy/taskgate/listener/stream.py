@@ -21,11 +21,11 @@ from taskgate.listener.body import Bodies
 from taskgate.listener.protocol import SERVER_NAME, HostConnection
 from taskgate.protocol import sse
 from taskgate.streams.bytes_in_flight import BytesInFlight
-from taskgate.streams.feed import Feed, LastingFeed
-from taskgate.streams.line import Line
+from taskgate.streams.event_stream import EventStream, ResumableEventStream
 from taskgate.streams.messages import UNKNOWN, Inbound, Verb
-from taskgate.streams.trails import Opener
-from taskgate.telemetry import visit
+from taskgate.streams.resumable import Opener
+from taskgate.streams.sse_connection import SseConnection
+from taskgate.telemetry import request_context
 from taskgate.telemetry.audit import Audit, StreamEnded, StreamOpened
 
 _HEADERS: Final = CIMultiDict(
@@ -44,7 +44,7 @@ _log = logging.getLogger("taskgate.listener")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class ExchangeTerms:
     """What is the same for all exchanges of a listener; `silence` is how many seconds a stream may say nothing."""
 
     audit: Audit
@@ -69,20 +69,20 @@ class HostExchange:
         "_inbound",
         "_line",
         "_payer",
+        "_request_context",
         "_response",
+        "_resumable",
         "_terms",
-        "_trails",
-        "_visit",
         "_writer",
         "address",
         "asked",
         "held",
     )
 
-    def __init__(self, http: web.BaseRequest, inbound: Inbound, terms: Terms, address: str = UNKNOWN) -> None:
+    def __init__(self, http: web.BaseRequest, inbound: Inbound, terms: ExchangeTerms, address: str = UNKNOWN) -> None:
         self.asked = False
         self.address = address
-        self._visit = visit.current()
+        self._request_context = request_context.current()
         self._http = http
         self._inbound = inbound
         self._terms = terms
@@ -91,9 +91,9 @@ class HostExchange:
         self._has_last = False
         self._has_answer = False
         self._forget: list[Callable[[], None]] = []
-        self._trails: Opener | None = None
-        self._feed: Feed | None = None
-        self._line: Line | None = None
+        self._resumable: Opener | None = None
+        self._feed: EventStream | None = None
+        self._line: SseConnection | None = None
         self._response: web.StreamResponse | None = None
         self._writer: asyncio.Task[None] | None = None
         self._payer: tuple[BytesInFlight, str] | None = None
@@ -130,22 +130,22 @@ class HostExchange:
             held, self.held = self.held, 0
             budget.give(caller, held)
 
-    def stream(self) -> Feed:
+    def stream(self) -> EventStream:
         """Turn the answer into an event stream; closed from the start where the host has left."""
         if self._feed is None:
             # Of a stream that never began nobody has an id to take it up with.
-            self._feed = Feed() if self._gone else self._begun(Line(pass_on=self._pass_on))
+            self._feed = EventStream() if self._gone else self._begun(SseConnection(pass_on=self._pass_on))
         return self._feed
 
-    def keep(self, trails: Opener) -> None:
+    def keep(self, resumable: Opener) -> None:
         """Should there be a stream, let it be one of these."""
-        self._trails = trails
+        self._resumable = resumable
 
-    def resume(self, feed: Feed, missed: Sequence[bytes]) -> bool:
+    def resume(self, feed: EventStream, missed: Sequence[bytes]) -> bool:
         """Carry a stream that there is, unless the host has left."""
         if self._gone:
             return False
-        line = Line(pass_on=self._pass_on)
+        line = SseConnection(pass_on=self._pass_on)
         self._feed = feed
         feed.attach(line, missed)
         self._open(line)
@@ -155,7 +155,7 @@ class HostExchange:
         """Call `forget` once if the host leaves before the answer; at once if it has left already. See Exchange."""
         if not self._gone:
             self._forget.append(forget)
-        elif isinstance(self._feed, LastingFeed):
+        elif isinstance(self._feed, ResumableEventStream):
             self._feed.when_given_up(forget)
         else:
             forget()
@@ -166,7 +166,7 @@ class HostExchange:
         A host that has all of its answer may leave before we are done with it: it left after the answer.
         """
         self._gone = True
-        with visit.within(self._visit):
+        with request_context.within(self._request_context):
             self._part()
             waiting, self._forget = self._forget, []
             for forget in () if self._has_answer else waiting:
@@ -179,7 +179,7 @@ class HostExchange:
 
     def wind_down(self) -> None:
         """A host's GET stream ends only when somebody ends it; that of a call, wherever it is carried, by itself."""
-        carries_call = isinstance(self._feed, LastingFeed) and self._feed.is_of_call
+        carries_call = isinstance(self._feed, ResumableEventStream) and self._feed.is_of_call
         if self._inbound.verb is Verb.GET and not carries_call:
             if self._feed is not None and self._line is not None and not self._line.closed:
                 self._feed.close()
@@ -188,7 +188,12 @@ class HostExchange:
     def send_elsewhere(self) -> None:
         """A stream that another process can go on with is not waited for: its host is to come back, and finds that."""
         feed = self._feed
-        if isinstance(feed, LastingFeed) and feed.is_movable and self._line is not None and feed.line is self._line:
+        if (
+            isinstance(feed, ResumableEventStream)
+            and feed.is_movable
+            and self._line is not None
+            and feed.line is self._line
+        ):
             # Nothing holds the connection any longer, so its answer may end in good order.
             self._finished = True
             feed.close()
@@ -222,11 +227,11 @@ class HostExchange:
             self._writer.cancel()
             await asyncio.wait([self._writer])
 
-    def _begun(self, line: Line) -> Feed:
-        if self._trails is None:
-            feed = Feed(line)
+    def _begun(self, line: SseConnection) -> EventStream:
+        if self._resumable is None:
+            feed = EventStream(line)
         else:
-            feed = self._trails.open("g" if self._inbound.verb is Verb.GET else "p", line)
+            feed = self._resumable.open("g" if self._inbound.verb is Verb.GET else "p", line)
         self._open(line)
         return feed
 
@@ -235,7 +240,7 @@ class HostExchange:
         if self._feed is not None and self._line is not None:
             self._feed.lost(self._line)
 
-    def _open(self, line: Line) -> None:
+    def _open(self, line: SseConnection) -> None:
         self._line = line
         self._response = response = web.StreamResponse(headers=_HEADERS)
         connection = self._http.protocol
@@ -243,19 +248,19 @@ class HostExchange:
         # Without chunks only the end of the connection marks the end of the stream.
         if connection.leaving or self._http.version != HttpVersion11:
             response.force_close()
-        with visit.within(self._visit):
+        with request_context.within(self._request_context):
             self._terms.audit.record(StreamOpened("downstream", self._kind))
             self._writer = asyncio.get_running_loop().create_task(self._write_while_read(response, line))
             self._writer.add_done_callback(self._ended)
 
-    async def _write_while_read(self, response: web.StreamResponse, line: Line) -> None:
+    async def _write_while_read(self, response: web.StreamResponse, line: SseConnection) -> None:
         try:
             await self._write(response, line)
         except ConnectionError as left:
             # It is kept until cycles are collected, and its frames have what was written.
             left.__traceback__ = None
 
-    async def _write(self, response: web.StreamResponse, line: Line) -> None:
+    async def _write(self, response: web.StreamResponse, line: SseConnection) -> None:
         await response.prepare(self._http)
         while not line.drained:
             piece = await line.next(self._terms.silence)

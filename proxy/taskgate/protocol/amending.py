@@ -40,7 +40,7 @@ _NOBODYS: Final = frozenset[str]()
 _NOTHING: Final[Mapping[str, RawJson]] = MappingProxyType({})
 
 
-class Change(NamedTuple):
+class ObjectEdit(NamedTuple):
     """What is to become of an object: members put in, new or instead of others, and members taken out.
 
     The same for its `_meta`, which loses the keys that concern one hop alone and are neither put in nor in `meta_keep`
@@ -56,12 +56,12 @@ class Change(NamedTuple):
     meta_keep: Collection[str] = ()
 
 
-def changed(text: RawJson, change: Change) -> RawJson:
+def changed(text: RawJson, change: ObjectEdit) -> RawJson:
     """The object that `text` is, changed. Raises MalformedMessage where it repeats a key, or its `_meta` does."""
     return splice(text, edits_of(members(text, {"_meta": {}}), skip_space(text, 0), change))
 
 
-def edits_of(found: Members, start: int, change: Change) -> Edits:
+def edits_of(found: Members, start: int, change: ObjectEdit) -> Edits:
     """The edits that change the object at `start` whose members are `found`, those of its `_meta` among them."""
     put, drop, meta_put, meta_drop, keeps_hop, meta_keep = change
     if "_meta" in drop:
@@ -83,7 +83,7 @@ def edits_of(found: Members, start: int, change: Change) -> Edits:
 
 
 def never_in_sessions(meta: Collection[str]) -> set[str]:
-    """The keys of a `_meta` that do not cross between two sides of the initialize era (T23, X-EXT-27).
+    """The keys of a `_meta` that do not cross between two sides of the legacy era (T23, X-EXT-27).
 
     Such tasks, and whatever begins as ours do, are the gateway's alone; streams have names in the other era.
     """

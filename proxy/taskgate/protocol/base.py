@@ -19,7 +19,7 @@ from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.catalogue import ListedTool, ToolPage
 from taskgate.protocol.envelope import Message, Notification, Response
 from taskgate.protocol.extensions import Extension, ExtensionPolicy
-from taskgate.protocol.heard import Answered, Heard, Noticed, ProgressTold, Questioned, TaskShown
+from taskgate.protocol.heard import CallAnswered, Heard, Noticed, ProgressTold, Questioned, TaskShown
 from taskgate.protocol.intents import (
     AnswerPing,
     AwaitTask,
@@ -39,8 +39,8 @@ from taskgate.protocol.questions import (
     Answer,
     AnswerInput,
     AnswerQuestion,
-    Asked,
     Question,
+    ReceivedQuestion,
     TellProgress,
     TellServer,
     Withdrawn,
@@ -51,9 +51,8 @@ __all__ = [
     "AnswerInput",
     "AnswerPing",
     "AnswerQuestion",
-    "Answered",
-    "Asked",
     "AwaitTask",
+    "CallAnswered",
     "CallTool",
     "CancelCall",
     "CancelTask",
@@ -71,6 +70,7 @@ __all__ = [
     "ProgressTold",
     "Question",
     "Questioned",
+    "ReceivedQuestion",
     "Relay",
     "Server",
     "SupportOf",
@@ -168,7 +168,7 @@ class DownstreamDialect(Protocol):
         """
         ...
 
-    def notice(self, notification: Notification, token: RequestId | None, task: TaskId | None = None) -> str:
+    def on_notification(self, notification: Notification, token: RequestId | None, task: TaskId | None = None) -> str:
         """A server's notification; progress under the host's own token, and what concerns a task with its id."""
         ...
 
@@ -290,7 +290,7 @@ class UpstreamDialect(Protocol):
         """What a server is told to whose question nobody gave an answer (L-INPUT-8)."""
         ...
 
-    def visits(self, response: Response, host: Peer | None) -> tuple[Question, ...]:
+    def request_contexts(self, response: Response, host: Peer | None) -> tuple[Question, ...]:
         """What `host` is to be asked before the refused request is sent again (10.3); none for any other response."""
         ...
 

@@ -1,4 +1,4 @@
-"""Which era a message belongs to, and whether a request of the stateless era says all that every one has to say.
+"""Which era a message belongs to, and whether a request of the modern era says all that every one has to say.
 
 The ladder of V-ERA-1, climbed once for every message, after the listener's own checks. What a message asks is not
 looked at beyond that (`legacy`, `modern`), nor is a session. Nothing is remembered from one message to the next but how
@@ -26,8 +26,8 @@ from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.faults import TASKS_NEEDED
 from taskgate.protocol.headers import RequestHeaders, check_headers, check_single
 from taskgate.protocol.jsonrpc import is_id
+from taskgate.protocol.modern_requests import RequestMeta
 from taskgate.protocol.reading import cut, kept_info, meta_of, value_of
-from taskgate.protocol.stateless import Stateless
 from taskgate.protocol.vocabulary import (
     CLIENT_CAPABILITIES,
     CLIENT_INFO,
@@ -44,21 +44,21 @@ from taskgate.protocol.vocabulary import (
 )
 
 
-class Handshake(NamedTuple):
-    """`initialize`, of the initialize era."""
+class InitializeMessage(NamedTuple):
+    """`initialize`, of the legacy era."""
 
 
 class InSession(NamedTuple):
-    """Any other message of the initialize era; `revision` is the header's, None where it names none (V-ERA-3)."""
+    """Any other message of the legacy era; `revision` is the header's, None where it names none (V-ERA-3)."""
 
     revision: Revision | None
 
 
 class Dropped(NamedTuple):
-    """A notification of the stateless era, which has none for a server: taken, and nothing done (H-MOD-12)."""
+    """A notification of the modern era, which has none for a server: taken, and nothing done (H-MOD-12)."""
 
 
-Route = Handshake | InSession | Stateless | Dropped
+Route = InitializeMessage | InSession | RequestMeta | Dropped
 
 
 def classify(
@@ -73,22 +73,22 @@ def classify(
     """The era of a message that came in a POST, as its parser read it with `_meta` open.
 
     `revision` is its MCP-Protocol-Version as sent; `read` gives all headers that repeat a part of the body, and is
-    called for requests of the stateless era alone. `offers_tasks` is whether any call at this place can become a task,
+    called for requests of the modern era alone. `offers_tasks` is whether any call at this place can become a task,
     `strict_names` whether requests about tasks must name them in their headers (AMB-8), `extensions` what crosses.
 
-    Raises only for the stateless era, in the order of AMB-10: HeaderMismatch (sent twice), IncompleteMeta,
+    Raises only for the modern era, in the order of AMB-10: HeaderMismatch (sent twice), IncompleteMeta,
     HeaderMismatch (against the body), UnsupportedVersion, UnknownMethod, MissingCapability, InvalidParams. Of a
     notification only the version is judged; a response, which nobody there waits for, is a MalformedMessage (H-MOD-8).
     """
     meta = {} if isinstance(message, Response) else meta_of(message.params)
     if PROTOCOL_VERSION not in meta:
         if isinstance(message, Request) and message.method == INITIALIZE:
-            return Handshake()
+            return InitializeMessage()
         legacy = find_revision(revision)
         if legacy is not None or revision is None:
             return InSession(legacy)
     if isinstance(message, Request):
-        return _stateless(
+        return _modern(
             message, meta, read(), offers_tasks=offers_tasks, strict_names=strict_names, extensions=extensions
         )
     if isinstance(message, Notification):
@@ -97,9 +97,9 @@ def classify(
 
 
 def check_verb(revision: str | None) -> None:
-    """Refuse a GET or a DELETE that names a revision of the stateless era, which has neither (V-ERA-4).
+    """Refuse a GET or a DELETE that names a revision of the modern era, which has neither (V-ERA-4).
 
-    Whatever else it names is for the initialize era to judge. Raises VerbNotServed.
+    Whatever else it names is for the legacy era to judge. Raises VerbNotServed.
     """
     if find_modern_revision(revision) is not None:
         raise VerbNotServed("POST")
@@ -111,10 +111,10 @@ def declares_tasks(capabilities: Mapping[str, Any]) -> bool:
     return isinstance(extensions, dict) and isinstance(extensions.get(TASKS_EXTENSION), dict)
 
 
-# --- the stateless era, in the order of AMB-10 -------------------------------------------------------------------
+# --- the modern era, in the order of AMB-10 -------------------------------------------------------------------
 
 
-def _stateless(
+def _modern(
     request: Request,
     meta: Members,
     headers: RequestHeaders,
@@ -122,14 +122,14 @@ def _stateless(
     offers_tasks: bool,
     strict_names: bool,
     extensions: ExtensionPolicy,
-) -> Stateless:
+) -> RequestMeta:
     check_single(headers)
     host = _host(request, meta)
     check_headers(headers, request, host.version, strict_names=strict_names)
     if host.said is None:
         raise _unsupported(host.version)
     if request.method not in MODERN_METHODS:
-        if not extensions.relays(request.method, Era.STATELESS):
+        if not extensions.relays(request.method, Era.MODERN):
             raise UnknownMethod("The method does not exist in this protocol version")
     elif request.method in MODERN_TASK_METHODS and not offers_tasks:
         raise UnknownMethod("The method does not exist in this protocol version")
@@ -141,7 +141,7 @@ def _stateless(
     if token is None and not headers.params:
         return host.said
     peer, level, _, has_tasks, _ = host.said
-    return Stateless(peer, level, token, has_tasks, headers.params)
+    return RequestMeta(peer, level, token, has_tasks, headers.params)
 
 
 class _Host(NamedTuple):
@@ -151,7 +151,7 @@ class _Host(NamedTuple):
     """
 
     version: str
-    said: Stateless | None
+    said: RequestMeta | None
     wrong: str | None
 
 
@@ -190,7 +190,7 @@ def _read_host(meta: Members) -> _Host:
     if revision is None:
         return _Host(version, None, wrong)
     peer = Peer(revision=revision, capabilities=capabilities, info=kept_info(info) if isinstance(info, dict) else {})
-    said = Stateless(peer, level, progress_token=None, declares_tasks=declares_tasks(capabilities))
+    said = RequestMeta(peer, level, progress_token=None, declares_tasks=declares_tasks(capabilities))
     return _Host(version, said, wrong)
 
 
@@ -220,7 +220,7 @@ def _required(meta: Members) -> tuple[str, dict[str, Any]]:
 def _needs_tasks(request: Request, capabilities: Mapping[str, Any]) -> bool:
     """Whether a request is for hosts with tasks alone; this is known before any id is looked up (M-NEG-4).
 
-    A host with the tasks of the initialize era may still look at those and cancel them (AMB-19).
+    A host with the tasks of the legacy era may still look at those and cancel them (AMB-19).
     """
     if request.method == SUBSCRIPTIONS_LISTEN:
         wanted = value_of(request.params, "notifications")

@@ -1,6 +1,6 @@
 """What a server's answers tell of its era, where nothing is agreed on yet (V-ERA-5, V-ERA-7, decisions 18a). Pure.
 
-Only what names a revision of the stateless era, or an error that exists in it alone, tells of it: no HTTP status, and
+Only what names a revision of the modern era, or an error that exists in it alone, tells of it: no HTTP status, and
 no other error, whatever it says (T-17).
 """
 
@@ -17,7 +17,7 @@ MAX_DEPTH: Final = 64
 
 def era_of_refusal(error: dict[str, Any]) -> Era | None:
     """What a JSON-RPC error that `initialize` was answered with tells; None for nothing (V-ERA-7)."""
-    return Era.STATELESS if _names_it(error) else None
+    return Era.MODERN if _names_it(error) else None
 
 
 def era_of_discovery(message: bytes) -> Era | None:
@@ -28,15 +28,15 @@ def era_of_discovery(message: bytes) -> Era | None:
     try:
         said = json.loads(decode(message, MAX_DEPTH))
     except (UnparsableMessage, MalformedMessage, ValueError):
-        return Era.INITIALIZE
+        return Era.LEGACY
     if not isinstance(said, dict) or ("result" not in said and "error" not in said):
         return None
     result, error = said.get("result"), said.get("error")
     if isinstance(result, dict) and _knows_one(result.get("supportedVersions")):
-        return Era.STATELESS
+        return Era.MODERN
     if isinstance(error, dict) and (error.get("code") in _OF_ANY_REVISION or _names_it(error)):
-        return Era.STATELESS
-    return Era.INITIALIZE
+        return Era.MODERN
+    return Era.LEGACY
 
 
 def _names_it(error: dict[str, Any]) -> bool:

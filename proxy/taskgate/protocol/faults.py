@@ -79,16 +79,16 @@ def error_object(code: int, text: str, data: dict[str, Any] | None = None) -> Ra
 
 
 TASKS_NEEDED: Final[Mapping[str, Any]] = {"extensions": {TASKS_EXTENSION: {}}}
-"""The capabilities that a host of the stateless era has to declare for whatever is about tasks."""
+"""The capabilities that a host of the modern era has to declare for whatever is about tasks."""
 
 
-def fault(error: Exception, era: Era = Era.INITIALIZE) -> Fault:
+def fault(error: Exception, era: Era = Era.LEGACY) -> Fault:
     """What a host of that era sees of an error; what is unforeseen is an internal error without a word about itself."""
-    return (_modern_face(error) if era is Era.STATELESS else None) or _face(error)
+    return (_modern_face(error) if era is Era.MODERN else None) or _face(error)
 
 
 def modern_status(code: int) -> int:
-    """The HTTP status under which a host of the stateless era, if it heard nothing yet, is told a server's error."""
+    """The HTTP status under which a host of the modern era, if it heard nothing yet, is told a server's error."""
     return _FIXED_STATUS.get(code, 200)
 
 
@@ -139,7 +139,7 @@ def _over_rate(error: errors.RateLimited | errors.Penalized | errors.QueueFull) 
 
 
 def _modern_face(error: Exception) -> Fault | None:
-    """What the stateless era is told in another way; None for all the rest."""
+    """What the modern era is told in another way; None for all the rest."""
     match error:
         case errors.UnknownMethod():
             return Fault(status=404, code=METHOD_NOT_FOUND, text=str(error))

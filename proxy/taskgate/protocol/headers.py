@@ -1,4 +1,4 @@
-"""The headers in which a request of the stateless era repeats parts of its body, for those who do not read bodies.
+"""The headers in which a request of the modern era repeats parts of its body, for those who do not read bodies.
 
 What lives here: reading them, their values' encoding, and whether they say what the body says. What must not: HTTP
 libraries, and any decision by what a header alone says (H-MOD-14). Every refusal is HeaderMismatch, and names the

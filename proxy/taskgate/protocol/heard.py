@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from taskgate.protocol.envelope import Notification, Response
-from taskgate.protocol.questions import Asked, Withdrawn
+from taskgate.protocol.questions import ReceivedQuestion, Withdrawn
 from taskgate.protocol.server_tasks import ServerTask
 
 
-class Answered(NamedTuple):
+class CallAnswered(NamedTuple):
     """The response to the call it names by our id."""
 
     response: Response
@@ -45,5 +45,5 @@ class Questioned:
     required: Mapping[str, Any] | None = None
 
 
-Heard = Answered | ProgressTold | Noticed | TaskShown | Asked | Withdrawn | Questioned | None
+Heard = CallAnswered | ProgressTold | Noticed | TaskShown | ReceivedQuestion | Withdrawn | Questioned | None
 """What a message of a server means; None for what is dropped."""

@@ -63,7 +63,7 @@ class TellServer:
 # --- what messages of a server mean --------------------------------------------------------------------------------
 
 
-class Asked(NamedTuple):
+class ReceivedQuestion(NamedTuple):
     """A question that the host may be asked; `id` and `progress_token` are the server's.
 
     `task` is the server's id of a task of its own that it asks for, where it says so.

@@ -1,4 +1,4 @@
-"""Tasks that servers of the stateless era make of calls, as whoever follows one for its host sees it. Values only.
+"""Tasks that servers of the modern era make of calls, as whoever follows one for its host sees it. Values only.
 
 What must not live here: when a task is looked at (`upstream`), and the tasks of hosts, which are the gateway's own.
 """

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from taskgate.errors import MalformedMessage
 from taskgate.jsontext.edits import dump
 from taskgate.jsontext.spans import Members, RawJson, members, skip_space
-from taskgate.protocol.amending import Change, edits_of, written
+from taskgate.protocol.amending import ObjectEdit, edits_of, written
 from taskgate.protocol.params import Params
 from taskgate.protocol.reading import cut, meta_of, value_of
 from taskgate.protocol.vocabulary import BAGGAGE, TRACEPARENT, TRACESTATE
@@ -62,7 +62,7 @@ def _with_last(text: RawJson, member: str) -> RawJson:
 def _amended(params: Params, put: dict[str, RawJson]) -> Params:
     # A token of one letter, so that the place of the sender's is known in the text.
     text = params.with_token(0)
-    change = Change(meta_put=put, meta_drop=(TRACESTATE, BAGGAGE), keeps_hop=True)
+    change = ObjectEdit(meta_put=put, meta_drop=(TRACESTATE, BAGGAGE), keeps_hop=True)
     edits = edits_of(members(text, {"_meta": {}}), 0, change)
     if params.tail is None:
         return Params(cut(text, 0, len(text), edits))

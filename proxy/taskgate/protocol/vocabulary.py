@@ -12,7 +12,7 @@ TASKS_RESULT: Final = "tasks/result"
 TASKS_CANCEL: Final = "tasks/cancel"
 TASKS_LIST: Final = "tasks/list"
 
-# Methods of the initialize era that hold until the session ends.
+# Methods of the legacy era that hold until the session ends.
 RESOURCES_SUBSCRIBE: Final = "resources/subscribe"
 RESOURCES_UNSUBSCRIBE: Final = "resources/unsubscribe"
 LOGGING_SET_LEVEL: Final = "logging/setLevel"
@@ -32,9 +32,9 @@ RELAYED_METHODS: Final = frozenset(
         LOGGING_SET_LEVEL,
     }
 )
-"""Requests that every revision of the initialize era defines, and a server therefore knows how to refuse."""
+"""Requests that every revision of the legacy era defines, and a server therefore knows how to refuse."""
 
-# Methods of the stateless era alone.
+# Methods of the modern era alone.
 SERVER_DISCOVER: Final = "server/discover"
 TASKS_UPDATE: Final = "tasks/update"
 SUBSCRIPTIONS_LISTEN: Final = "subscriptions/listen"
@@ -54,7 +54,7 @@ MODERN_METHODS: Final = MODERN_TASK_METHODS | {
     "completion/complete",
     SUBSCRIPTIONS_LISTEN,
 }
-"""The requests of the stateless era. All others do not exist in it, whatever they mean in the other (V-DISC-3)."""
+"""The requests of the modern era. All others do not exist in it, whatever they mean in the other (V-DISC-3)."""
 
 # Methods that a server asks its host.
 ELICITATION_CREATE: Final = "elicitation/create"
@@ -62,7 +62,7 @@ SAMPLING_CREATE: Final = "sampling/createMessage"
 ROOTS_LIST: Final = "roots/list"
 
 KNOWN_METHODS: Final = RELAYED_METHODS | {INITIALIZE, PING, TASKS_GET, TASKS_RESULT, TASKS_CANCEL, TASKS_LIST}
-"""The requests of the initialize era that the gateway serves."""
+"""The requests of the legacy era that the gateway serves."""
 
 METHODS_OF_HOSTS: Final = KNOWN_METHODS | MODERN_METHODS
 """The closed set of method names of a host's requests that may become a metric label, or have rules of their own."""
@@ -76,7 +76,7 @@ NOTE_ROOTS_CHANGED: Final = "notifications/roots/list_changed"
 NOTE_MESSAGE: Final = "notifications/message"
 NOTE_ELICITATION_COMPLETE: Final = "notifications/elicitation/complete"
 
-# Of the stateless era alone.
+# Of the modern era alone.
 NOTE_TASKS: Final = "notifications/tasks"
 NOTE_SUBSCRIBED: Final = "notifications/subscriptions/acknowledged"
 
@@ -155,8 +155,8 @@ HEADER_MISMATCH: Final = -32020
 MISSING_CAPABILITY: Final = -32021
 UNSUPPORTED_VERSION: Final = -32022
 
-STATELESS_ERRORS: Final = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
-"""What only servers of the stateless era answer with, as the specification has it."""
+MODERN_ERRORS: Final = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
+"""What only servers of the modern era answer with, as the specification has it."""
 
 REFUSED_BY_USER: Final = -1
 """A sampling request that a person turned down."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 from taskgate.jsontext.edits import dump, splice
 from taskgate.jsontext.spans import Member, Members, RawJson
 from taskgate.protocol import vocabulary as words
-from taskgate.protocol.amending import Change, changed, edits_of
+from taskgate.protocol.amending import ObjectEdit, changed, edits_of
 from taskgate.protocol.base import Server
 
 _DEFINED: Final = (
@@ -44,7 +44,7 @@ def info_of(text: RawJson, member: Member | None) -> RawJson | None:
 
 def rest_of(text: RawJson, found: Members) -> RawJson:
     """What no revision defines of the object that `text` is, whose members are `found`."""
-    return splice(text, edits_of(found, 0, Change(drop=_DEFINED)))
+    return splice(text, edits_of(found, 0, ObjectEdit(drop=_DEFINED)))
 
 
 def welcome_of(
@@ -56,4 +56,4 @@ def welcome_of(
         told["stale"] = True
     if server.instructions is not None:
         put = {**put, "instructions": server.instructions}
-    return changed(server.rest, Change(put=put, meta_put={**meta_put, words.GATEWAY: dump(told)}))
+    return changed(server.rest, ObjectEdit(put=put, meta_put={**meta_put, words.GATEWAY: dump(told)}))

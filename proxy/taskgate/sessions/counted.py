@@ -15,12 +15,12 @@ from taskgate.protocol.base import Params
 from taskgate.protocol.envelope import Response
 from taskgate.sessions.around import AroundSession
 from taskgate.upstream.base import Upstream, UpstreamSession, Vitals
-from taskgate.upstream.hearer import Hearer, SessionHearer
-from taskgate.upstream.resting import Resumes
-from taskgate.upstream.speaker import Speaker, Speaks
+from taskgate.upstream.call_listener import CallListener, SessionCallListener
+from taskgate.upstream.principal import Principal, PrincipalSource
+from taskgate.upstream.resume_points import Resumes
 
 
-class Requests:
+class RequestCounter:
     """How many requests of hosts and calls of tasks are under way, by the name of their upstream.
 
     What was replaced counts with what took its place, for as long as it still has some.
@@ -55,10 +55,10 @@ class Requests:
 class CountedUpstream:
     """Hands everything to `inner`, and counts the sessions that are not closed yet; see Upstream."""
 
-    def __init__(self, inner: Upstream, requests: Requests | None = None) -> None:
+    def __init__(self, inner: Upstream, requests: RequestCounter | None = None) -> None:
         self.name = inner.name
         self._inner = inner
-        self._requests = requests or Requests()
+        self._requests = requests or RequestCounter()
         self._present: Callable[[], Upstream | None] | None = None
         self._sessions = 0
         self._closing: asyncio.Task[None] | None = None
@@ -73,12 +73,14 @@ class CountedUpstream:
         """See Upstream."""
         return self._inner.vitals()
 
-    def session(self, hearer: SessionHearer, speaks: Speaks, host: Peer | None = None) -> UpstreamSession:
+    def session(
+        self, listener: SessionCallListener, principal_source: PrincipalSource, host: Peer | None = None
+    ) -> UpstreamSession:
         """A new session, which is that of whoever is in its place; see Upstream."""
         present = None if self._present is None else self._present()
         if present is not None:
-            return present.session(hearer, speaks, host)
-        session = self._inner.session(hearer, speaks, host)
+            return present.session(listener, principal_source, host)
+        session = self._inner.session(listener, principal_source, host)
         self._sessions += 1
         self._empty.clear()
         return _CountedSession(session, self._part, self.name, self._requests)
@@ -111,7 +113,7 @@ class _CountedSession(AroundSession):
 
     __slots__ = ("_name", "_part", "_requests")
 
-    def __init__(self, inner: UpstreamSession, part: Callable[[], None], name: str, requests: Requests) -> None:
+    def __init__(self, inner: UpstreamSession, part: Callable[[], None], name: str, requests: RequestCounter) -> None:
         super().__init__(inner)
         self._part: Callable[[], None] | None = part
         self._name = name
@@ -122,16 +124,22 @@ class _CountedSession(AroundSession):
         method: str,
         params: Params | None,
         *,
-        hearer: Hearer,
+        listener: CallListener,
         tool: str | None = None,
-        speaker: Speaker | None = None,
+        principal: Principal | None = None,
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
     ) -> Response:
         self._requests.begin(self._name)
         try:
             return await self._inner.relay(
-                method, params, hearer=hearer, tool=tool, speaker=speaker, log_level=log_level, repeated=repeated
+                method,
+                params,
+                listener=listener,
+                tool=tool,
+                principal=principal,
+                log_level=log_level,
+                repeated=repeated,
             )
         finally:
             self._requests.end(self._name)
@@ -142,8 +150,8 @@ class _CountedSession(AroundSession):
         params: RawJson,
         *,
         within: timedelta,
-        hearer: Hearer,
-        speaker: Speaker | None = None,
+        listener: CallListener,
+        principal: Principal | None = None,
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
         resumes: Resumes | None = None,
@@ -154,8 +162,8 @@ class _CountedSession(AroundSession):
                 tool,
                 params,
                 within=within,
-                hearer=hearer,
-                speaker=speaker,
+                listener=listener,
+                principal=principal,
                 log_level=log_level,
                 repeated=repeated,
                 resumes=resumes,

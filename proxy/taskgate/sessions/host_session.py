@@ -6,49 +6,49 @@ What must not live here: how a session is opened, found and ended (`sessions`), 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Self
 
-from taskgate.admission.callers import speaker
+from taskgate.admission.callers import principal
 from taskgate.admission.mounts import Mount
-from taskgate.admission.rules import Live
+from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock, Entropy
-from taskgate.cluster.correspondence import Correspondence
-from taskgate.cluster.streams import StreamsElsewhere
+from taskgate.cluster.bus import ClusterBus
+from taskgate.cluster.streams import RemoteStreams
 from taskgate.cluster.wants import Wants
 from taskgate.domain.record import OwnerKey, RequestId
 from taskgate.domain.versions import Peer, Revision
 from taskgate.protocol.base import DownstreamDialect, Server
 from taskgate.protocol.envelope import Notification
-from taskgate.sessions.questions import Carrying, Questions
+from taskgate.sessions.questions import Carrying, SessionQuestions
 from taskgate.streams.event_log import EventBudget, EventLog, MemoryEventLog
-from taskgate.streams.messages import Feed
-from taskgate.streams.shared_trails import SharedTrails
-from taskgate.streams.trails import MARK_BYTES, Trails
+from taskgate.streams.event_stream import EventStream
+from taskgate.streams.resumable import MARK_BYTES, ResumableStreams
+from taskgate.streams.shared_resumable import SharedResumableStreams
 from taskgate.system.interruption import Interruptible
-from taskgate.telemetry.visit import client_of
+from taskgate.telemetry.request_context import client_of
 from taskgate.upstream.base import UpstreamSession
-from taskgate.upstream.hearer import ServerQuestion, Unkept
-from taskgate.upstream.speaker import Speaker
+from taskgate.upstream.call_listener import ServerQuestion, UnsavedCallListener
+from taskgate.upstream.principal import Principal
 
 MAX_STREAMS: Final = 8
 """GET streams of one session; one more ends the oldest."""
 
 
-class Ways(NamedTuple):
+class SessionServices(NamedTuple):
     """What all sessions share: how hosts are spoken to, how long they may take to answer, and the time.
 
-    `correspondence` and `shared_trails` are None where no other process serves the same hosts.
+    `bus` and `shared_trails` are None where no other process serves the same hosts.
     """
 
     dialect: DownstreamDialect
-    live: Live
+    live: RuntimeConfig
     clock: Clock
     entropy: Entropy
     events: EventBudget
-    correspondence: Correspondence | None = None
-    shared_trails: SharedTrails | None = None
+    bus: ClusterBus | None = None
+    shared_resumable: SharedResumableStreams | None = None
 
 
-class HostSession(Unkept):
+class HostSession(UnsavedCallListener):
     """One session of one host, alive in this process.
 
     Inside `with host_session` it is in use: it does not end for being idle, and idleness counts from the block's end.
@@ -62,7 +62,7 @@ class HostSession(Unkept):
         peer: Peer,
         mount: Mount,
         caller: AuthContext,
-        ways: Ways,
+        services: SessionServices,
     ) -> None:
         self.id = id
         self.owner = owner
@@ -72,26 +72,26 @@ class HostSession(Unkept):
         self.caller = caller
         self.upstream: UpstreamSession = mount.upstream.session(self, self._speaks, peer)
         self.calls: dict[Interruptible, RequestId] = {}
-        self.streams: dict[Feed, AuthContext] = {}
-        self.trails = _trails(self, ways)
-        self.parted: tuple[Feed, AuthContext] | None = None
+        self.streams: dict[EventStream, AuthContext] = {}
+        self.resumable = _resumable(self, services)
+        self.parted: tuple[EventStream, AuthContext] | None = None
         """The GET stream that was lost last and can be taken up again, and who heard it."""
-        self.elsewhere = StreamsElsewhere(id, ways.correspondence, self.streams)
+        self.elsewhere = RemoteStreams(id, services.bus, self.streams)
         """The GET streams of the session that other processes have."""
-        self.wants = Wants(id, ways.correspondence)
-        self.questions = Questions(
-            dialect=ways.dialect,
-            bounds=ways.live.now.questions,
-            mark="" if ways.correspondence is None else ways.correspondence.holder,
+        self.wants = Wants(id, services.bus)
+        self.questions = SessionQuestions(
+            dialect=services.dialect,
+            bounds=services.live.now.questions,
+            mark="" if services.bus is None else services.bus.holder,
             moved=self.elsewhere.moved,
         )
-        self.seen = self.checked = ways.clock.elapsed()
+        self.seen = self.checked = services.clock.elapsed()
         self.tasks = 0
         self.ended = False
         self._part: Callable[[UpstreamSession], None] | None = None
         self._users = 0
-        self._dialect = ways.dialect
-        self._clock = ways.clock
+        self._dialect = services.dialect
+        self._clock = services.clock
 
     def __enter__(self) -> Self:
         self._users += 1
@@ -135,8 +135,8 @@ class HostSession(Unkept):
         self.questions.close()
         for feed in tuple(self.streams):
             feed.close()
-        if self.trails is not None:
-            self.trails.close()
+        if self.resumable is not None:
+            self.resumable.close()
         if self.tasks:
             self._part = part
         else:
@@ -176,9 +176,9 @@ class HostSession(Unkept):
         here = next((feed for feed in reversed(self.streams) if feed.put_now(message)), None)
         return self.elsewhere.carry(message) if here is None else here
 
-    def notice(self, notification: Notification) -> None:
+    def on_notification(self, notification: Notification) -> None:
         """What the server says of no call is for the session's GET stream, if there is one; see Hearer."""
-        self.announce(self._dialect.notice(notification, None))
+        self.announce(self._dialect.on_notification(notification, None))
 
     def met(self, server: Server) -> None:
         """See SessionHearer: in this era a host is told once who its server is."""
@@ -201,20 +201,20 @@ class HostSession(Unkept):
         self.questions.ask(question, self)
 
     def refused(self, required: Mapping[str, Any]) -> None:
-        """See Hearer: in the initialize era the server alone is told."""
+        """See Hearer: in the legacy era the server alone is told."""
 
-    def _speaks(self) -> Speaker:
-        return speaker(self.caller)
+    def _speaks(self) -> Principal:
+        return principal(self.caller)
 
 
-def _trails(host_session: HostSession, ways: Ways) -> Trails | None:
+def _resumable(host_session: HostSession, services: SessionServices) -> ResumableStreams | None:
     """Where the streams of a session can be taken up again; older hosts choke on what begins such a stream."""
     if host_session.peer.revision is not Revision.R2025_11_25:
         return None
     caller = host_session.owner.context
     log: EventLog
-    if ways.shared_trails is None:
-        log = MemoryEventLog(ways.clock, budget=ways.events, caller=caller)
+    if services.shared_resumable is None:
+        log = MemoryEventLog(services.clock, budget=services.events, caller=caller)
     else:
-        log = ways.shared_trails.log_of(host_session.id, ways.events, caller)
-    return Trails(mark=ways.entropy.token(MARK_BYTES).hex(), log=log, clock=ways.clock)
+        log = services.shared_resumable.log_of(host_session.id, services.events, caller)
+    return ResumableStreams(mark=services.entropy.token(MARK_BYTES).hex(), log=log, clock=services.clock)

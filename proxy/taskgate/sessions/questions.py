@@ -12,12 +12,12 @@ from itertools import count
 from logging import getLogger
 from typing import Final, Protocol
 
-from taskgate.admission.rules import MAX_QUESTION, Bounds
+from taskgate.admission.rules import MAX_QUESTION, QuestionBounds
 from taskgate.protocol.base import DownstreamDialect
 from taskgate.protocol.envelope import Notification
 from taskgate.protocol.questions import Answer
-from taskgate.streams.messages import Feed
-from taskgate.upstream.hearer import ServerQuestion
+from taskgate.streams.event_stream import EventStream
+from taskgate.upstream.call_listener import ServerQuestion
 
 ASKED: Final = "question-"
 """What the id of a question begins with; the process that asked it may stand behind."""
@@ -66,7 +66,7 @@ class _Open:
                 return
 
 
-class Questions:
+class SessionQuestions:
     """The open questions to one host session.
 
     `mark` stands in their ids where other processes ask the same host, too. `moved` hears of streams that came (None)
@@ -77,9 +77,9 @@ class Questions:
         self,
         *,
         dialect: DownstreamDialect,
-        bounds: Bounds,
+        bounds: QuestionBounds,
         mark: str = "",
-        moved: Callable[[Feed | None], None] = lambda _: None,
+        moved: Callable[[EventStream | None], None] = lambda _: None,
     ) -> None:
         self._dialect = dialect
         self._bounds = bounds
@@ -135,7 +135,7 @@ class Questions:
             if asked.feed is None:
                 asked.send()
 
-    def stream_ended(self, feed: Feed) -> None:
+    def stream_ended(self, feed: EventStream) -> None:
         """What a stream carried that ended is for another one."""
         self._moved(feed)
         self.lost(feed)

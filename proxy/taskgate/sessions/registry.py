@@ -16,17 +16,17 @@ from typing import Final
 from taskgate.admission.mounts import Mount
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Entropy
-from taskgate.cluster.words import Ended, Revived
+from taskgate.cluster.messages import Ended, Revived
 from taskgate.domain.record import OwnerKey
 from taskgate.errors import SessionNotFound, StoreUnavailable, TooManyTasks, UpstreamFailed
 from taskgate.protocol.base import OpenSession, Params, Server
-from taskgate.sessions.host_session import MAX_STREAMS, HostSession, Ways
+from taskgate.sessions.host_session import MAX_STREAMS, HostSession, SessionServices
 from taskgate.stores.base import SessionRecord, SessionStore
 from taskgate.system.background import Background
 from taskgate.telemetry.audit import Audit, CapRefused
 from taskgate.upstream.base import UpstreamSession
 
-__all__ = ["MAX_STREAMS", "HostSession", "HostSessions", "Ways"]
+__all__ = ["MAX_STREAMS", "HostSession", "HostSessions", "SessionServices"]
 """With what a session is, so that their readers need one import."""
 
 ID_BYTES: Final = 24
@@ -49,10 +49,12 @@ PUT_AWAY: Final = 8
 class HostSessions:
     """All sessions of this process. Those of the store that nobody used since it started are not counted."""
 
-    def __init__(self, *, store: SessionStore, ways: Ways, entropy: Entropy, idle: timedelta, audit: Audit) -> None:
+    def __init__(
+        self, *, store: SessionStore, services: SessionServices, entropy: Entropy, idle: timedelta, audit: Audit
+    ) -> None:
         self._store = store
-        self._ways = ways
-        self._clock = ways.clock
+        self._services = services
+        self._clock = services.clock
         self._entropy = entropy
         self._idle = idle
         self._audit = audit
@@ -62,15 +64,15 @@ class HostSessions:
         self._counts: Counter[str] = Counter()
         self._closing: set[asyncio.Task[None]] = set()
         self._asking = Background()
-        self._correspondence = ways.correspondence
+        self._bus = services.bus
         self._ended: dict[str, None] = {}
-        self._tidied = ways.clock.elapsed()
+        self._tidied = services.clock.elapsed()
 
     async def open(self, mount: Mount, caller: AuthContext, intent: OpenSession) -> tuple[HostSession, Server]:
         """A new session, durable, and what its server said. Raises TooManyTasks, UpstreamFailed or StoreUnavailable."""
         self._expect_room(caller, mount)
         id_, owner = urlsafe_b64encode(self._entropy.token(ID_BYTES)).decode(), caller.owner(mount.name)
-        host_session = HostSession(id_, owner, intent.peer, mount, caller, self._ways)
+        host_session = HostSession(id_, owner, intent.peer, mount, caller, self._services)
         self._counts[owner.context] += 1
         try:
             server = await host_session.upstream.welcome()
@@ -88,11 +90,7 @@ class HostSessions:
         owners = caller.owners(mount.name)
         host_session = self._live.get(id)
         is_theirs = host_session is not None and host_session.owner in owners
-        if (
-            host_session is not None
-            and is_theirs
-            and (self._correspondence is None or await self._goes_on(host_session))
-        ):
+        if host_session is not None and is_theirs and (self._bus is None or await self._goes_on(host_session)):
             host_session.caller = caller
             self._live.move_to_end(id)
             return host_session
@@ -109,12 +107,12 @@ class HostSessions:
             raise SessionNotFound("Session not found")
         host_session = self._live.get(record.id)
         if host_session is None:
-            host_session = HostSession(record.id, record.owner, record.peer, mount, caller, self._ways)
+            host_session = HostSession(record.id, record.owner, record.peer, mount, caller, self._services)
             self._live[record.id] = host_session
             self._counts[record.owner.context] += 1
             self._make_room()
-            if self._correspondence is not None:
-                self._correspondence.say(Revived(record.id))
+            if self._bus is not None:
+                self._bus.say(Revived(record.id))
         host_session.caller = caller
         return host_session
 
@@ -140,8 +138,8 @@ class HostSessions:
     async def end(self, host_session: HostSession) -> None:
         """End a session: its id is unknown from now on, its streams end, its tasks go on."""
         await self._store.drop(host_session.owner, host_session.id)
-        if self._correspondence is not None:
-            self._correspondence.say(Ended(host_session.id))
+        if self._bus is not None:
+            self._bus.say(Ended(host_session.id))
             self.forget(host_session.id)
         self._retire(host_session)
 
@@ -162,8 +160,8 @@ class HostSessions:
         """End what has been idle for too long, and keep the store's expiry ahead of what has not."""
         limit = self._idle.total_seconds()
         for host_session in tuple(self._live.values()):
-            if host_session.trails is not None:
-                host_session.trails.sweep()
+            if host_session.resumable is not None:
+                host_session.resumable.sweep()
             # Asked one by one: while one is being ended, the next may come to life.
             if not host_session.busy and self._clock.elapsed() - host_session.seen >= limit:
                 await self._let_go(host_session)
@@ -175,7 +173,7 @@ class HostSessions:
 
     async def _let_go(self, host_session: HostSession) -> None:
         """Nobody used it here for too long; where others may have, the store knows when it ends."""
-        if self._correspondence is None:
+        if self._bus is None:
             await self.end(host_session)
         else:
             self._part_from(host_session)
@@ -202,13 +200,13 @@ class HostSessions:
 
     def _used(self) -> frozenset[str]:
         """The sessions whose end is further away than the store knows."""
-        if self._correspondence is None:
+        if self._bus is None:
             return frozenset(self._live)
         # What was used right at the last round that the store took counts once more.
         return frozenset(id_ for id_, each in self._live.items() if each.busy or each.seen >= self._tidied)
 
     def _expiry(self) -> datetime:
-        slack = timedelta() if self._correspondence is None else TIDIED_WITHIN
+        slack = timedelta() if self._bus is None else TIDIED_WITHIN
         return self._clock.now() + self._idle + slack
 
     async def close(self) -> None:
@@ -225,7 +223,7 @@ class HostSessions:
         host_session.end(self.discard)
 
     def _expect_room(self, caller: AuthContext, mount: Mount) -> None:
-        limit = self._ways.live.now.sessions
+        limit = self._services.live.now.sessions
         if sum(self._counts[owner.context] for owner in caller.owners(mount.name)) >= limit:
             self._audit.record(CapRefused("sessions", "context"))
             raise TooManyTasks(limit, "sessions")
@@ -244,4 +242,4 @@ class HostSessions:
 
 async def _ask(host_session: HostSession, method: str, params: Params) -> None:
     with suppress(UpstreamFailed):
-        await host_session.upstream.relay(method, params, hearer=host_session)
+        await host_session.upstream.relay(method, params, listener=host_session)

@@ -20,14 +20,14 @@ from taskgate.protocol.trace_keys import TraceKeys, with_trace
 from taskgate.protocol.vocabulary import TOOLS_CALL
 from taskgate.sessions.around import AroundSession
 from taskgate.streams.spoken import error_of
-from taskgate.telemetry import visit
+from taskgate.telemetry import request_context
 from taskgate.telemetry.span_notes import QUEUE_WAIT, waited
 from taskgate.telemetry.tracing import UNTRACED, Span, Tracing
 from taskgate.upstream.base import Upstream, UpstreamSession, Vitals
-from taskgate.upstream.hearer import Hearer, SessionHearer
-from taskgate.upstream.resting import Resumes
+from taskgate.upstream.call_listener import CallListener, SessionCallListener
+from taskgate.upstream.principal import Principal, PrincipalSource
+from taskgate.upstream.resume_points import Resumes
 from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
-from taskgate.upstream.speaker import Speaker, Speaks
 
 ADDRESS: Final = "server.address"
 PORT: Final = "server.port"
@@ -70,10 +70,12 @@ class TracedUpstream:
         """See Upstream."""
         return self._inner.vitals()
 
-    def session(self, hearer: SessionHearer, speaks: Speaks, host: Peer | None = None) -> UpstreamSession:
+    def session(
+        self, listener: SessionCallListener, principal_source: PrincipalSource, host: Peer | None = None
+    ) -> UpstreamSession:
         """See Upstream."""
         begin = _Beginning(self._tracing, self.name, self._way)
-        return _TracedSession(self._inner.session(hearer, speaks, host), begin)
+        return _TracedSession(self._inner.session(listener, principal_source, host), begin)
 
     async def close(self) -> None:
         """See Upstream."""
@@ -91,7 +93,7 @@ class _Beginning:
         self._way = way
 
     def __call__(self, method: str, tool: str | None) -> Span | None:
-        here = visit.current()
+        here = request_context.current()
         origin = None if here is None else here.span
         is_task = here is not None and here.background
         # The request that made a task is answered long before, and its duration is not that of the call.
@@ -121,9 +123,9 @@ class _TracedSession(AroundSession):
         method: str,
         params: Params | None,
         *,
-        hearer: Hearer,
+        listener: CallListener,
         tool: str | None = None,
-        speaker: Speaker | None = None,
+        principal: Principal | None = None,
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
     ) -> Response:
@@ -133,7 +135,13 @@ class _TracedSession(AroundSession):
         return await _through(
             span,
             self._inner.relay(
-                method, params, hearer=hearer, tool=tool, speaker=speaker, log_level=log_level, repeated=repeated
+                method,
+                params,
+                listener=listener,
+                tool=tool,
+                principal=principal,
+                log_level=log_level,
+                repeated=repeated,
             ),
         )
 
@@ -143,8 +151,8 @@ class _TracedSession(AroundSession):
         params: RawJson,
         *,
         within: timedelta,
-        hearer: Hearer,
-        speaker: Speaker | None = None,
+        listener: CallListener,
+        principal: Principal | None = None,
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
         resumes: Resumes | None = None,
@@ -158,8 +166,8 @@ class _TracedSession(AroundSession):
                 tool,
                 params,
                 within=within,
-                hearer=hearer,
-                speaker=speaker,
+                listener=listener,
+                principal=principal,
                 log_level=log_level,
                 repeated=repeated,
                 resumes=resumes,
@@ -182,7 +190,7 @@ def _way(url: str | None) -> Mapping[str, str | int]:
     return {TRANSPORT: "tcp", PROTOCOL: "http", ADDRESS: parts.hostname or "", PORT: port}
 
 
-def _tell_of_task(span: Span, here: visit.Visit) -> None:
+def _tell_of_task(span: Span, here: request_context.RequestContext) -> None:
     if here.task is not None:
         span.about(here.task)
     seconds = waited()

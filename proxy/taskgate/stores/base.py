@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import NamedTuple, Protocol
 
 from taskgate.domain.caps import Cap
-from taskgate.domain.gcra import Verdict
+from taskgate.domain.gcra import RateVerdict
 from taskgate.domain.listing import Page, Position, TaskFilter, TaskOrder
 from taskgate.domain.rates import Demand
 from taskgate.domain.record import OwnerKey, TaskId, TaskRecord, TaskStatus
@@ -48,7 +48,7 @@ class HolderWatch:
 Watch = TaskWatch | OwnerWatch | HolderWatch
 
 
-class Change(NamedTuple):
+class RecordChange(NamedTuple):
     """A hint that a record is at `revision` now, or gone (-1)."""
 
     id: TaskId
@@ -63,7 +63,7 @@ class News:
     of another process: then anything that is watched may have changed, and `changes` does not tell what.
     """
 
-    changes: tuple[Change, ...] = ()
+    changes: tuple[RecordChange, ...] = ()
     place: int
     complete: bool = True
 
@@ -156,7 +156,7 @@ class TaskStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRecord:
-    """A session of a host of the initialize era: what outlives the process that opened it."""
+    """A session of a host of the legacy era: what outlives the process that opened it."""
 
     id: str
     owner: OwnerKey
@@ -188,7 +188,7 @@ class SessionStore(Protocol):
         ...
 
 
-class Way(IntEnum):
+class RateStepMode(IntEnum):
     """What is done with the budgets of a step."""
 
     LOOK = 1
@@ -202,7 +202,7 @@ class Way(IntEnum):
 class Step(NamedTuple):
     """Some budgets, each once, and what is done with them."""
 
-    way: Way
+    way: RateStepMode
     demands: Sequence[Demand]
 
 
@@ -213,7 +213,7 @@ class Judgement(NamedTuple):
     room counts as: see RateJudged.
     """
 
-    verdicts: Sequence[tuple[Verdict, ...]]
+    verdicts: Sequence[tuple[RateVerdict, ...]]
     refused: int | None = None
     told_as: str = "allowed"
 

@@ -20,10 +20,10 @@ from taskgate.domain.record import (
     Faulted,
     FaultReason,
     InputRequest,
-    KeptCall,
     Lease,
     Outcome,
     OwnerKey,
+    SealedCheckpoint,
     Succeeded,
     TaskRecord,
     TaskStatus,
@@ -258,7 +258,7 @@ def _unpack_head(head: bytes, lease: Lease | None) -> TaskRecord:
         trace=trace,
         waiting_since=None if waits is None else unpack_time(waits),
         retrieved=retrieved,
-        kept=None if kept is None else KeptCall(**dict(zip(_OF_KEPT, kept, strict=True))),
+        kept=None if kept is None else SealedCheckpoint(**dict(zip(_OF_KEPT, kept, strict=True))),
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from taskgate.domain.record import OwnerKey, TaskId, TaskRecord
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.base import Change, HolderWatch, News, OwnerWatch, TaskWatch, Watch
+from taskgate.stores.base import HolderWatch, News, OwnerWatch, RecordChange, TaskWatch, Watch
 
 GONE: Final = -1
 """The revision of a record that is no more."""
@@ -96,7 +96,7 @@ class Journal:
         with _Waiter(index, key, known) as waiter:
             revision = await look(watch.id)
             if _is_newer(revision, known):
-                return News(changes=(Change(watch.id, revision),), place=self._place)
+                return News(changes=(RecordChange(watch.id, revision),), place=self._place)
             # What was heard during the look has ended the wait already.
             await waiter.wait(timeout)
             news = None if waiter.first is None else self._recall(watch, waiter.first - 1)
@@ -131,7 +131,7 @@ class Journal:
         revision = look(watch.id)
         if not _is_newer(revision, watch.revision):
             return None
-        return News(changes=(Change(watch.id, revision),), place=self._place)
+        return News(changes=(RecordChange(watch.id, revision),), place=self._place)
 
     def _recall(self, watch: Watch, since: int) -> News | None:
         """The changes after a place, each task's newest only; None if there were none."""
@@ -142,7 +142,7 @@ class Journal:
         for entry in islice(reversed(self._recent), missed):
             if _concerns(entry, watch):
                 newest.setdefault(entry.id, entry.revision)
-        changes = tuple(Change(id, revision) for id, revision in reversed(newest.items()))
+        changes = tuple(RecordChange(id, revision) for id, revision in reversed(newest.items()))
         return News(changes=changes, place=self._place) if changes else None
 
     def _where(self, watch: Watch) -> "tuple[_Index, Hashable, int]":

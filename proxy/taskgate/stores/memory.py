@@ -27,7 +27,7 @@ from taskgate.stores.base import (
 from taskgate.stores.codec import as_head, as_stored, longer_lease, pack_time, with_bodies
 from taskgate.stores.journal import GONE, Journal
 from taskgate.stores.memory_lists import Lists, in_order, is_wanted
-from taskgate.stores.room import Room, Shares, made_size, stored_size
+from taskgate.stores.room import Shares, StoreUsage, made_size, stored_size
 
 _NO_LISTS = Lists()
 
@@ -53,7 +53,7 @@ class MemoryStore:
         self._counts = Counter(dict.fromkeys(TaskStatus, 0))
         self._lists: dict[OwnerKey, Lists] = {}
         self._unfinished: set[TaskId] = set()
-        self._room = Room()
+        self._room = StoreUsage()
         self._repeats: dict[tuple[OwnerKey, str], TaskId] = {}
         self._expiring: list[tuple[datetime, TaskId]] = []
         self._sessions: dict[str, SessionRecord] = {}

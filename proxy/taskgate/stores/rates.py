@@ -7,9 +7,9 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
-from taskgate.domain.gcra import Verdict, gcra
+from taskgate.domain.gcra import RateVerdict, gcra
 from taskgate.domain.rates import Demand
-from taskgate.stores.base import Judgement, RateStore, Step, Way
+from taskgate.stores.base import Judgement, RateStepMode, RateStore, Step
 
 SIZE: Final = 200_000
 """Budgets that are remembered: some 30 MB at the most."""
@@ -36,18 +36,18 @@ class MemoryRateStore:
 
     async def judge(self, steps: Sequence[Step], *, now: float) -> Judgement:
         """See RateStore."""
-        told: list[tuple[Verdict, ...]] = []
+        told: list[tuple[RateVerdict, ...]] = []
         for way, demands in steps:
-            if way is Way.NOTE:
+            if way is RateStepMode.NOTE:
                 told.append(tuple([self.take((each,), now=now)[0] for each in demands]))
                 continue
-            verdicts = (self.take if way is Way.TAKE else self.peek)(demands, now=now)
+            verdicts = (self.take if way is RateStepMode.TAKE else self.peek)(demands, now=now)
             told.append(verdicts)
             if refuses(demands, verdicts):
                 return Judgement(told, len(told) - 1)
         return Judgement(told)
 
-    def take(self, demands: Sequence[Demand], *, now: float) -> tuple[Verdict, ...]:
+    def take(self, demands: Sequence[Demand], *, now: float) -> tuple[RateVerdict, ...]:
         """A verdict for each demand, in one step. Where one that enforces has no room, none of those is charged."""
         verdicts, taken = [], []
         for demand in demands:
@@ -68,7 +68,7 @@ class MemoryRateStore:
             self._keep(key, tat)
         return tuple(verdicts)
 
-    def peek(self, demands: Sequence[Demand], *, now: float) -> tuple[Verdict, ...]:
+    def peek(self, demands: Sequence[Demand], *, now: float) -> tuple[RateVerdict, ...]:
         """What `take` would say; charges nothing."""
         return tuple([self._look(each, now) for each in demands])
 
@@ -85,13 +85,13 @@ class MemoryRateStore:
             kept -= demand.cost * demand.limit.every
         self._keep(demand.key, max(kept, owed_until))
 
-    def _nothing(self, demands: Sequence[Demand], now: float) -> tuple[Verdict, ...]:
+    def _nothing(self, demands: Sequence[Demand], now: float) -> tuple[RateVerdict, ...]:
         """The verdicts where nothing is taken: what remains is what there was."""
         verdicts = self.peek(demands, now=now)
         untouched = self.peek([each._replace(cost=0) for each in demands], now=now)
         return tuple(there if one.allowed else one for one, there in zip(verdicts, untouched, strict=True))
 
-    def _look(self, demand: Demand, now: float) -> Verdict:
+    def _look(self, demand: Demand, now: float) -> RateVerdict:
         key, tats = demand.key, self._tats
         kept = tats.get(key)
         if kept is None and len(tats) >= self._size and not self._is_lenient:
@@ -131,7 +131,7 @@ class MemoryRateStore:
         return f"{demand.policy.name}\n\n"
 
 
-def refuses(demands: Sequence[Demand], verdicts: Sequence[Verdict]) -> bool:
+def refuses(demands: Sequence[Demand], verdicts: Sequence[RateVerdict]) -> bool:
     """Whether one that enforces has no room."""
     return any(not (one.allowed or each.policy.shadow) for each, one in zip(demands, verdicts, strict=True))
 

@@ -39,7 +39,7 @@ class Shares(NamedTuple):
     everybody: Hashable = EVERYBODY
 
 
-class Room:
+class StoreUsage:
     """How much of it is taken."""
 
     def __init__(self) -> None:

@@ -57,7 +57,7 @@ class Leases(Protocol):
         ...
 
 
-class Post(Protocol):
+class MessageLog(Protocol):
     """Words between the processes: each is heard once by every other process that lives, in the order it was sent.
 
     A word is small; what is large travels as a parcel that a word names.
@@ -85,7 +85,7 @@ class Post(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passage:
+class StreamSegment:
     """A part of a stream: its events after some number, in order, each with its number.
 
     `about` is what its writer said when it began. `newest` is the number of the newest event. `over` is whether the
@@ -122,7 +122,7 @@ class StreamLog(Protocol):
         """
         ...
 
-    async def read(self, session: str, stream: str, *, after: int) -> Passage | None:
+    async def read(self, session: str, stream: str, *, after: int) -> StreamSegment | None:
         """What came after an event; None where the stream is not known."""
         ...
 
@@ -148,7 +148,7 @@ class Shared(NamedTuple):
     store: Store
     rates: RateStore
     leases: Leases
-    post: Post
+    post: MessageLog
     streams: StreamLog
     apart: "Apart"
 

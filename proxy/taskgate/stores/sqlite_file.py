@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 from taskgate.errors import StoreUnavailable
 from taskgate.stores import sqlite_statements as sql
-from taskgate.stores.room import Room, Shares
+from taskgate.stores.room import Shares, StoreUsage
 from taskgate.stores.sqlite_works import read_head
 
 LAYOUT: Final = 3
@@ -62,7 +62,7 @@ class OpenFile:
     near: sqlite3.Connection
     far: sqlite3.Connection
     locks: tuple[int, ...]
-    room: Room
+    room: StoreUsage
     identities: tuple[tuple[Path, _Identity], ...]
 
     def is_gone(self) -> bool:
@@ -217,8 +217,8 @@ def _identity(path: Path) -> _Identity | None:
     return found.st_dev, found.st_ino
 
 
-def _room(connection: sqlite3.Connection) -> Room:
-    room = Room()
+def _room(connection: sqlite3.Connection) -> StoreUsage:
+    room = StoreUsage()
     for *keys, expires in connection.execute(sql.UNFINISHED):
         room.begin(Shares(*keys), expires)
     for context, size in connection.execute(sql.KEPT):

@@ -29,7 +29,7 @@ _LARGEST_BATCH: Final = 256
 log = getLogger("taskgate.stores")
 
 
-class _Errand:
+class _WriteJob:
     __slots__ = ("error", "future", "is_brief", "tell", "undone", "value", "work")
 
     def __init__(
@@ -54,7 +54,7 @@ class _Batch:
 
     __slots__ = ("errands", "is_done")
 
-    def __init__(self, errands: list[_Errand], is_done: bool) -> None:
+    def __init__(self, errands: list[_WriteJob], is_done: bool) -> None:
         self.errands = errands
         self.is_done = is_done
 
@@ -73,7 +73,7 @@ class Writer:
         ((self._patience,),) = connection.execute("PRAGMA busy_timeout").fetchall()
         self._wait_for_locks(0)
         self._loop = loop
-        self._waiting: list[_Errand] = []
+        self._waiting: list[_WriteJob] = []
         self._is_busy = False
         self._closed = False
         self._ended: asyncio.Future[None] = loop.create_future()
@@ -98,7 +98,7 @@ class Writer:
         if self._closed:
             raise StoreUnavailable("The store is closed")
         future: asyncio.Future[_Value] = self._loop.create_future()
-        self._waiting.append(_Errand(work, tell, undone, is_brief, future))
+        self._waiting.append(_WriteJob(work, tell, undone, is_brief, future))
         if not self._is_busy:
             self._is_busy = True
             # Not at once: what else this turn of the loop submits is to share the commit.
@@ -121,7 +121,7 @@ class Writer:
         del self._waiting[:_LARGEST_BATCH]
         self._batches.put(_Batch(errands, all(errand.is_brief for errand in errands) and self._is_done_here(errands)))
 
-    def _is_done_here(self, errands: list[_Errand]) -> bool:
+    def _is_done_here(self, errands: list[_WriteJob]) -> bool:
         """Do works up to their commit. Whatever goes wrong is undone and met again by the thread, which may wait."""
         try:
             self._perform(errands)
@@ -161,7 +161,7 @@ class Writer:
             for errand in batch.errands:
                 errand.error = self._unavailable(error)
 
-    def _write_alone(self, errand: _Errand) -> None:
+    def _write_alone(self, errand: _WriteJob) -> None:
         try:
             self._commit([errand], False)
         except _Spoiled as spoiled:
@@ -169,7 +169,7 @@ class Writer:
         except Exception as error:
             errand.error = self._unavailable(error)
 
-    def _commit(self, errands: list[_Errand], is_done: bool) -> None:
+    def _commit(self, errands: list[_WriteJob], is_done: bool) -> None:
         try:
             if not is_done:
                 self._wait_for_locks(self._patience)
@@ -187,7 +187,7 @@ class Writer:
 
     # --- on either -----------------------------------------------------------------------------------------------
 
-    def _perform(self, errands: list[_Errand]) -> None:
+    def _perform(self, errands: list[_WriteJob]) -> None:
         cursor = self._cursor
         cursor.execute("BEGIN IMMEDIATE")
         for errand in errands:
@@ -204,7 +204,7 @@ class Writer:
         self._connection.execute(f"PRAGMA busy_timeout = {milliseconds}").fetchall()
 
 
-def _end(errand: _Errand) -> None:
+def _end(errand: _WriteJob) -> None:
     future, error = errand.future, errand.error
     try:
         _tell(errand)
@@ -219,7 +219,7 @@ def _end(errand: _Errand) -> None:
         future.set_exception(error)
 
 
-def _tell(errand: _Errand) -> None:
+def _tell(errand: _WriteJob) -> None:
     if errand.error is None:
         if errand.tell is not None:
             errand.tell(errand.value)

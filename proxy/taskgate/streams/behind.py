@@ -14,7 +14,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.stores.sharing import StreamLog
 from taskgate.streams.event_log import KEEP
 from taskgate.system.background import Background
-from taskgate.telemetry.visit import nobody
+from taskgate.telemetry.request_context import nobody
 
 LINGER: Final = 0.05
 """Seconds in which entries gather before they are written together."""

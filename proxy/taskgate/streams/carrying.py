@@ -1,6 +1,6 @@
 """A stream that another process has is sent to its host from here, as it grows in the log.
 
-What must not live here: whether that may be (`shared_trails`), and what a host is told of a call that is lost
+What must not live here: whether that may be (`shared_resumable`), and what a host is told of a call that is lost
 (`resuming`). What holds: what is sent is what was written, in its order, and the end of what can be told is the end of
 the connection, never silence.
 """
@@ -11,10 +11,10 @@ from typing import Final
 
 from taskgate.errors import StoreUnavailable
 from taskgate.protocol import sse
-from taskgate.stores.sharing import Passage
+from taskgate.stores.sharing import StreamSegment
 from taskgate.streams.entries import LAST, LEFT, follow_on, for_carrier, halts
-from taskgate.streams.feed import CarriedFeed
-from taskgate.streams.shared_trails import Left, PutDown, SharedTrails, TakenUp
+from taskgate.streams.event_stream import ForwardedEventStream
+from taskgate.streams.shared_resumable import Left, PutDown, SharedResumableStreams, TakenUp
 
 LOOK: Final = timedelta(seconds=1)
 """How long a stream may be silent before it is looked at again: its process may be gone."""
@@ -27,7 +27,9 @@ RETRY: Final = 0.5
 class Carriage:
     """One stream on its way through here, after `number`. `lost` is what its host is told where nobody has it now."""
 
-    def __init__(self, shared: SharedTrails, session: str, stream: str, left: Left, *, number: int, lost: str) -> None:
+    def __init__(
+        self, shared: SharedResumableStreams, session: str, stream: str, left: Left, *, number: int, lost: str
+    ) -> None:
         self._shared = shared
         self._session = session
         self._stream = stream
@@ -38,7 +40,7 @@ class Carriage:
         self._said_at = asyncio.get_running_loop().time()
         self._is_over = False
 
-    async def carry(self, feed: CarriedFeed) -> None:
+    async def carry(self, feed: ForwardedEventStream) -> None:
         """Send what comes, until the stream is over, is carried elsewhere, or its host leaves."""
         pumping = asyncio.get_running_loop().create_task(self._pump(feed))
         try:
@@ -50,7 +52,7 @@ class Carriage:
                 word = PutDown(self._session, self._stream, self._carrier)
                 self._shared.company.say(word, to=self._holder)
 
-    async def _pump(self, feed: CarriedFeed) -> None:
+    async def _pump(self, feed: ForwardedEventStream) -> None:
         while not feed.closed:
             try:
                 passage = await self._shared.log.read(self._session, self._stream, after=self._number)
@@ -63,7 +65,7 @@ class Carriage:
             while (clog := feed.clog()) is not None:
                 await clog
 
-    def _pass_on(self, passage: Passage | None, feed: CarriedFeed) -> bool:
+    def _pass_on(self, passage: StreamSegment | None, feed: ForwardedEventStream) -> bool:
         """Send what is new; whether there may be more."""
         if passage is None or not follow_on(passage.events, self._number):
             # It cannot be told wholly any more; the host hears of that when it comes back.

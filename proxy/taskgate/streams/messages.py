@@ -1,9 +1,9 @@
 """One HTTP exchange as the engine sees it: what came in, and the two ways to answer.
 
-The listener builds an `Exchange` for each request whose head it lets through and awaits the `Reply`. The body is there
-for the asking, so that it is received for nobody who was not let in before. An engine that needs longer,
-or has something to say before the answer, turns the exchange into an event stream; the reply is then its last event.
-Knows no aiohttp.
+The listener builds an `Exchange` for each request whose head it lets through and awaits the `HttpReply`. The body is
+there for the asking, so that it is received for nobody who was not let in before. An engine that needs longer, or has
+something to say before the answer, turns the exchange into an event stream; the reply is then its last event. Knows no
+aiohttp.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -13,10 +13,10 @@ from typing import Final, NamedTuple, Protocol
 from taskgate.jsontext.large import MessageText
 from taskgate.protocol.headers import RequestHeaders, read_headers
 from taskgate.streams.bytes_in_flight import BytesInFlight
-from taskgate.streams.feed import Feed
-from taskgate.streams.trails import Opener
+from taskgate.streams.event_stream import EventStream
+from taskgate.streams.resumable import Opener
 
-__all__ = ["UNKNOWN", "Answer", "Exchange", "Feed", "Inbound", "ListenerRefused", "Reply", "Verb"]
+__all__ = ["UNKNOWN", "Answer", "EventStream", "Exchange", "HttpReply", "Inbound", "ListenerRefused", "Verb"]
 
 UNKNOWN: Final = "unknown"
 """Where a request comes from when that cannot be told."""
@@ -58,7 +58,7 @@ class ListenerRefused(Exception):
     """The listener does not take the request after all, and has an answer of its own: the engine lets this pass."""
 
 
-class Reply(NamedTuple):
+class HttpReply(NamedTuple):
     """The answer: a JSON document, or no body at all."""
 
     status: int = 200
@@ -93,18 +93,18 @@ class Exchange(Protocol):
         """Count so much for the same caller until the answer has left, or its host has."""
         ...
 
-    def stream(self) -> Feed:
+    def stream(self) -> EventStream:
         """Turn the answer into an event stream, at once; the same feed when called again.
 
         Only for a host that accepts one (`inbound.accepts_stream`). The feed is closed when the host leaves.
         """
         ...
 
-    def keep(self, trails: Opener) -> None:
+    def keep(self, resumable: Opener) -> None:
         """Should there be a stream, let it be one of these, that the host can take up again."""
         ...
 
-    def resume(self, feed: Feed, missed: Sequence[bytes]) -> bool:
+    def resume(self, feed: EventStream, missed: Sequence[bytes]) -> bool:
         """Turn the answer into an event stream that goes on with one which there is, after what its host missed.
 
         False, and nothing is done to the stream, where the host has left already.
@@ -124,5 +124,5 @@ class Exchange(Protocol):
         ...
 
 
-Answer = Callable[[Exchange], Awaitable[Reply]]
+Answer = Callable[[Exchange], Awaitable[HttpReply]]
 """What the listener asks of the engine: never raises but for cancellation and the listener's own ListenerRefused."""

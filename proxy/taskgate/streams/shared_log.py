@@ -11,7 +11,7 @@ from taskgate.clock import Clock
 from taskgate.streams.behind import WriteBehind
 from taskgate.streams.entries import ASIDE, HALT, LAST, LEFT, About, kept, write_about
 from taskgate.streams.event_log import EventBudget, MemoryEventLog
-from taskgate.streams.line import Line
+from taskgate.streams.sse_connection import SseConnection
 
 QUIET: Final = 120.0
 """Seconds without an entry after which a stream that goes on is touched."""
@@ -87,7 +87,7 @@ class SharedEventLog(MemoryEventLog):
         self._behind.end(self._session, stream, number, entry)
 
 
-class DistantLine(Line):
+class RemoteConnection(SseConnection):
     """The connection that another process has to the host: `carrier` is its name.
 
     What is kept of the stream gets there through the log; only what is not is written for it alone, by `write`.
@@ -109,15 +109,15 @@ class DistantLine(Line):
         self._write(b"%b%b " % (ASIDE, self._name))
 
     def put(self, piece: bytes) -> bool:
-        """See Line."""
+        """See SseConnection."""
         self._write(b"%b%b %b" % (ASIDE, self._name, piece))
         return True
 
     def cut(self) -> None:
-        """See Line."""
+        """See SseConnection."""
         self._write(HALT + self._name)
         super().cut()
 
     def end(self, last: bytes = b"") -> None:
-        """See Line. The end of the stream itself is in the log."""
+        """See SseConnection. The end of the stream itself is in the log."""
         super().end()

@@ -6,13 +6,13 @@ from taskgate.domain.versions import Peer
 from taskgate.jsontext.large import MessageText
 from taskgate.protocol.base import Intent, OpenSession
 from taskgate.protocol.envelope import Response
-from taskgate.streams.messages import Reply
+from taskgate.streams.messages import HttpReply
 
 TOOL_ERROR: Final = "tool_error"
 """What a tool's own error counts as, which is a result."""
 
 
-class Spoken(NamedTuple):
+class RpcReply(NamedTuple):
     """An answer to a request: the message, and what to count it as (None, a JSON-RPC code, TOOL_ERROR)."""
 
     message: MessageText
@@ -20,10 +20,10 @@ class Spoken(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-class Answered(NamedTuple):
+class HandledRequest(NamedTuple):
     """The reply to a message; of a request also what its host speaks, whether it said so or not, and what to count."""
 
-    reply: Reply
+    reply: HttpReply
     revision: str | None = None
     error: str | None = None
 

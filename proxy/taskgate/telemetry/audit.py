@@ -1,8 +1,8 @@
 """The facts that the gateway reports, and the port it reports them to.
 
 A fact is a small value about something that happened. It holds no token, address or session id, and no argument or
-result but where it has the record of a task. Whose request it is of tells the `visit`. Whoever listens (metrics and the
-audit log) decides what becomes of it. Listeners never raise and never block.
+result but where it has the record of a task. Whose request it is of tells the `request_context`. Whoever listens
+(metrics and the audit log) decides what becomes of it. Listeners never raise and never block.
 """
 
 from dataclasses import dataclass

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, TextIO
 
 import structlog
 
-from taskgate.telemetry.visit import current
+from taskgate.telemetry.request_context import current
 
 Format = Literal["json", "logfmt", "console"]
 
@@ -118,14 +118,14 @@ def _describe(record: logging.LogRecord) -> dict[str, Any]:
 
 def _whose() -> Iterator[tuple[str, str]]:
     """What tells the present request from others; whoever asks is shown as the audit log shows them."""
-    visit = current()
-    if visit is None:
+    request_context = current()
+    if request_context is None:
         return
-    yield "request_id", visit.id
-    if visit.span is not None:
-        yield "trace_id", visit.span.trace_id
-    if visit.caller is not None:
-        yield "ctx", f"c_{visit.caller.key}"
+    yield "request_id", request_context.id
+    if request_context.span is not None:
+        yield "trace_id", request_context.span.trace_id
+    if request_context.caller is not None:
+        yield "ctx", f"c_{request_context.caller.key}"
 
 
 def _event(record: logging.LogRecord) -> str:

@@ -4,14 +4,14 @@ What must not live here: what a span is (`tracing`).
 """
 
 from taskgate.domain.record import TaskRecord
-from taskgate.telemetry.visit import current
+from taskgate.telemetry.request_context import current
 
 
 def point_at(record: TaskRecord) -> None:
     """Let the span of the present request say that it is about this task, and point at the one that made it."""
-    visit = current()
-    if visit is None or visit.span is None:
+    request_context = current()
+    if request_context is None or request_context.span is None:
         return
-    visit.span.about(record.id)
+    request_context.span.about(record.id)
     if record.trace is not None:
-        visit.span.link(record.trace)
+        request_context.span.link(record.trace)

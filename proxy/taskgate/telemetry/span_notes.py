@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from taskgate.telemetry.audit import Audit, Fact, TaskCreated, TaskDispatched, ToolCalled
+from taskgate.telemetry.request_context import current
 from taskgate.telemetry.tracing import Span
-from taskgate.telemetry.visit import current
 
 DISPOSITION: Final = "taskgate.disposition"
 """What became of a call of a tool."""
@@ -53,8 +53,8 @@ def _dispatched(dispatched: TaskDispatched) -> None:
 
 
 def _present() -> Span | None:
-    visit = current()
-    return None if visit is None else visit.span
+    request_context = current()
+    return None if request_context is None else request_context.span
 
 
 _TAKERS: Final[Mapping[type, Callable[[Any], None]]] = MappingProxyType(

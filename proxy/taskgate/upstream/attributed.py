@@ -7,21 +7,21 @@ from collections.abc import Coroutine
 from typing import Any
 
 from taskgate.upstream.base import Incoming, Outgoing, Transport
-from taskgate.upstream.speaker import Speaks
+from taskgate.upstream.principal import PrincipalSource
 
 
 class AttributedTransport:
     """Sends as `inner` does; what names nobody as its speaker is of whom the session speaks for."""
 
-    def __init__(self, inner: Transport, speaks: Speaks) -> None:
+    def __init__(self, inner: Transport, principal_source: PrincipalSource) -> None:
         self._inner = inner
-        self._speaks = speaks
+        self._speaks = principal_source
 
     # Hands on what is to be awaited: another coroutine to wait through would cost every request.
     def send(self, outgoing: Outgoing) -> Coroutine[Any, Any, Incoming]:
         """See Transport."""
-        if outgoing.speaker is None:
-            outgoing = outgoing._replace(speaker=self._speaks())
+        if outgoing.principal is None:
+            outgoing = outgoing._replace(principal=self._speaks())
         return self._inner.send(outgoing)
 
     async def close(self) -> None:

@@ -12,9 +12,9 @@ from taskgate.domain.versions import Era, Peer
 from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.base import ListedTool, Params, Server
 from taskgate.protocol.envelope import Notification, Response
-from taskgate.upstream.hearer import Hearer, SessionHearer
-from taskgate.upstream.resting import Resumes
-from taskgate.upstream.speaker import Speaker, Speaks
+from taskgate.upstream.call_listener import CallListener, SessionCallListener
+from taskgate.upstream.principal import Principal, PrincipalSource
+from taskgate.upstream.resume_points import Resumes
 
 
 class UpstreamSession(Protocol):
@@ -37,19 +37,19 @@ class UpstreamSession(Protocol):
         method: str,
         params: Params | None,
         *,
-        hearer: Hearer,
+        listener: CallListener,
         tool: str | None = None,
-        speaker: Speaker | None = None,
+        principal: Principal | None = None,
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
     ) -> Response:
-        """The server's response to one request; what it says and asks of the call goes to `hearer`.
+        """The server's response to one request; what it says and asks of the call goes to `listener`.
 
-        `method` and `params` are in the words of the initialize era, whatever the server's own is. `tool` is what a
-        `tools/call` calls: bounds may differ. `speaker` is whose request it is, None for whom the session speaks at
+        `method` and `params` are in the words of the legacy era, whatever the server's own is. `tool` is what a
+        `tools/call` calls: bounds may differ. `principal` is whose request it is, None for whom the session speaks at
         all. `log_level` is the least severe log line that is wanted, where the host said so with its request: more may
         be heard. `repeated` is what headers of the request said of its arguments, by the rest of their names in lower
-        case: a server of the stateless era gets what it is not known to want, as it came (H-MOD-6). So with `run`.
+        case: a server of the modern era gets what it is not known to want, as it came (H-MOD-6). So with `run`.
         """
         ...
 
@@ -59,8 +59,8 @@ class UpstreamSession(Protocol):
         params: RawJson,
         *,
         within: timedelta,
-        hearer: Hearer,
-        speaker: Speaker | None = None,
+        listener: CallListener,
+        principal: Principal | None = None,
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
         resumes: Resumes | None = None,
@@ -77,7 +77,7 @@ class UpstreamSession(Protocol):
 
     @property
     def era(self) -> Era:
-        """How the server is spoken to, and so how its responses are written; the initialize era until it is known."""
+        """How the server is spoken to, and so how its responses are written; the legacy era until it is known."""
         ...
 
     def tell(self, notification: Notification) -> None:
@@ -124,10 +124,13 @@ class Upstream(Protocol):
         """How it does, as far as is known now."""
         ...
 
-    def session(self, hearer: SessionHearer, speaks: Speaks, host: Peer | None = None) -> UpstreamSession:
+    def session(
+        self, listener: SessionCallListener, principal_source: PrincipalSource, host: Peer | None = None
+    ) -> UpstreamSession:
         """A new session, not yet opened, for whom `speaks` tells.
 
-        `hearer` hears what belongs to no call. What `host` declared is declared to the server, and nothing without one.
+        `listener` hears what belongs to no call. What `host` declared is declared to the server, and nothing without
+        one.
         """
         ...
 
@@ -143,12 +146,12 @@ POSTED: Final = {"Content-Type": "application/json", "Accept": "application/json
 class Outgoing(NamedTuple):
     """One HTTP request to a server, without an address: a transport knows the one it goes to.
 
-    `first_byte` bounds the wait for a head, `idle` the silence within a body; None waits. `speaker` is whose request it
-    is, where it is somebody's. `left` is told right before the first byte is handed to the network: until then nothing
-    can have run. `only_listens` tells that it does nothing at the server, however often it is made, `follows` that it
-    belongs to what the server has begun: it answers, tells or ends something. `checks` is of what only finds out
-    whether the server is well: nobody is told how often it is tried. `placed` is told the id of the last event of the
-    answer that came whole, whenever that is another one, and not before all that came with it was taken.
+    `first_byte` bounds the wait for a head, `idle` the silence within a body; None waits. `principal` is whose request
+    it is, where it is somebody's. `left` is told right before the first byte is handed to the network: until then
+    nothing can have run. `only_listens` tells that it does nothing at the server, however often it is made, `follows`
+    that it belongs to what the server has begun: it answers, tells or ends something. `checks` is of what only finds
+    out whether the server is well: nobody is told how often it is tried. `placed` is told the id of the last event of
+    the answer that came whole, whenever that is another one, and not before all that came with it was taken.
     """
 
     verb: str
@@ -156,7 +159,7 @@ class Outgoing(NamedTuple):
     body: bytes | None = None
     first_byte: timedelta | None = None
     idle: timedelta | None = None
-    speaker: Speaker | None = None
+    principal: Principal | None = None
     left: Callable[[], None] | None = None
     only_listens: bool = False
     follows: bool = False

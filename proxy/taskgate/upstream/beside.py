@@ -59,7 +59,7 @@ class LeftOut:
         self._too_large.emit({"upstream": self._upstream, "bytes": size, "limit": LARGEST})
 
 
-class Beside:
+class NotificationBudget:
     """The notifications of one event stream or program; whatever is no bytes among them is passed on."""
 
     __slots__ = ("_left_out", "_read", "_tokens")

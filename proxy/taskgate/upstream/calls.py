@@ -14,12 +14,12 @@ from taskgate.protocol.envelope import Notification, Response
 from taskgate.system.alarms import Alarms, Cancellable
 from taskgate.system.interruption import Interruptible
 from taskgate.upstream.base import Transport
-from taskgate.upstream.hearer import Hearer
-from taskgate.upstream.patience import Bounds, Patience
+from taskgate.upstream.call_listener import CallListener
+from taskgate.upstream.patience import CallBounds, Patience
+from taskgate.upstream.principal import Principal
 from taskgate.upstream.reception import Reception
-from taskgate.upstream.resting import NextRound
+from taskgate.upstream.resume_points import NextRound
 from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
-from taskgate.upstream.speaker import Speaker
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
+class UpstreamContext:
     """What every session with one server shares. Ids are unique among all of them, as tokens of progress must be.
 
     `alarms` bound the calls, for as long as `patience` says; `running` counts them. `reception` tells operators how the
@@ -50,42 +50,66 @@ class Means:
     outlives: bool = True
 
 
-class Errand(NamedTuple):
+class UpstreamRequest(NamedTuple):
     """A request as a session makes it; `write` gives its text under an id.
 
-    `hearer` None hears nothing of it, and `log_level` None wants no log.
+    `listener` None hears nothing of it, and `log_level` None wants no log.
     """
 
     method: str
     write: Callable[[int], str]
-    bounds: Bounds
-    hearer: Hearer | None = None
-    speaker: Speaker | None = None
+    bounds: CallBounds
+    listener: CallListener | None = None
+    principal: Principal | None = None
     log_level: str | None = None
 
 
 class Call:
     """A request that waits for its answer; `wait` ends when its time is up, or when the answer comes another way.
 
-    `sent` tells whether any of it may have reached the server: while its way is made, none has. `hearer` None hears
+    `sent` tells whether any of it may have reached the server: while its way is made, none has. `listener` None hears
     nothing of it. `resumes` is the round that it begins with, where that is not its first. `spent` seconds of its time
     are over before it begins. `was_refused` tells that its answer came under an HTTP status of an error. `told` is the
     last progress that was heard of it, where anybody may want to say more; `is_task` tells that its server made a task
-    of it, and so did act. `is_lasting` tells that it is held wherever it can be gone on with; see Hearer.
+    of it, and so did act. `is_lasting` tells that it is held wherever it can be gone on with; see CallListener.
     """
 
     __slots__ = (
-        "_alarm", "_alarms", "_asking", "_began", "_heard", "_running", "answer", "bounds", "hearer", "id",
-        "is_lasting", "is_task", "resumes", "sent", "speaker", "spent", "told", "wait", "was_let_go", "was_refused",
+        "_alarm",
+        "_alarms",
+        "_asking",
+        "_began",
+        "_heard",
+        "_running",
+        "answer",
+        "bounds",
+        "id",
+        "is_lasting",
+        "is_task",
+        "listener",
+        "principal",
+        "resumes",
+        "sent",
+        "spent",
+        "told",
+        "wait",
+        "was_let_go",
+        "was_refused",
     )  # fmt: skip
 
     def __init__(
-        self, id: int, hearer: Hearer | None, bounds: Bounds, *, speaker: Speaker | None = None, spent: float = 0
+        self,
+        id: int,
+        listener: CallListener | None,
+        bounds: CallBounds,
+        *,
+        principal: Principal | None = None,
+        spent: float = 0,
     ) -> None:
         self.id = id
-        self.hearer = hearer
+        self.listener = listener
         self.bounds = bounds
-        self.speaker = speaker
+        self.principal = principal
         self.spent = spent
         self.resumes: NextRound | None = None
         self.wait = Interruptible()

@@ -19,18 +19,18 @@ from taskgate.protocol.base import Server
 from taskgate.protocol.envelope import Notification
 from taskgate.protocol.vocabulary import PING
 from taskgate.upstream.base import Incoming, Outgoing, Transport, UpstreamSession
+from taskgate.upstream.call_listener import ServerQuestion, UnsavedCallListener
 from taskgate.upstream.guarded import watched
-from taskgate.upstream.hearer import ServerQuestion, Unkept
 from taskgate.upstream.pauses import share
-from taskgate.upstream.settings import Health, UpstreamObserver
-from taskgate.upstream.speaker import Speaker
+from taskgate.upstream.principal import Principal
+from taskgate.upstream.settings import HealthSettings, UpstreamObserver
 
 log = getLogger("taskgate.upstream")
 
 _SPREAD: Final = 0.2
 """The share of the interval between two checks that differs from one to the next: a tenth less, or a tenth more."""
 _BROKEN: Final = frozenset({UpstreamReason.CLOSED.value, UpstreamReason.TIMEOUT.value})
-GATEWAY: Final = Speaker(context="gateway")
+GATEWAY: Final = Principal(context="gateway")
 """For whom a server is asked whether it is well."""
 QUIET: Final = UpstreamObserver(
     answered=lambda method, seconds, error: None,
@@ -41,7 +41,7 @@ QUIET: Final = UpstreamObserver(
 """Checks have a count of their own, and are in no other."""
 
 
-class Sentinel:
+class HealthProbe:
     """The transport that checks are sent by: remembers what the last of them says of the server."""
 
     def __init__(self, inner: Transport) -> None:
@@ -81,7 +81,7 @@ class Sentinel:
             self._failed = True
 
 
-class Finding(NamedTuple):
+class ProbeResult(NamedTuple):
     """What a check found. `silent` tells of a bad one that nothing came in time."""
 
     good: bool
@@ -96,12 +96,12 @@ class Checks:
 
     def __init__(
         self,
-        health: Health,
+        health: HealthSettings,
         name: str,
         *,
-        sentinel: Sentinel,
+        sentinel: HealthProbe,
         new_session: Callable[[], UpstreamSession],
-        found: Callable[[Finding], None],
+        found: Callable[[ProbeResult], None],
     ) -> None:
         self._health = health
         self._name = name
@@ -141,31 +141,31 @@ class Checks:
                 self._note(finding)
             await asyncio.sleep(due - loop.time())
 
-    async def _check(self) -> Finding | None:
+    async def _check(self) -> ProbeResult | None:
         sentinel = self._sentinel
         sentinel.forget()
         try:
             async with asyncio.timeout(self._health.timeout.total_seconds()):
                 await self._ask()
         except TimeoutError:
-            return Finding(False, silent=not sentinel.failed) if sentinel.asked else None
+            return ProbeResult(False, silent=not sentinel.failed) if sentinel.asked else None
         except UpstreamFailed as failure:
             if not sentinel.asked or failure.reason == UpstreamReason.INTERNAL.value:
                 return None
             silent = failure.reason == UpstreamReason.TIMEOUT.value
-            return Finding(not (sentinel.failed or failure.reason in _BROKEN), silent)
-        return Finding(not sentinel.failed)
+            return ProbeResult(not (sentinel.failed or failure.reason in _BROKEN), silent)
+        return ProbeResult(not sentinel.failed)
 
     async def _ask(self) -> None:
-        if self._health.method == PING and self._session.era is Era.STATELESS:
+        if self._health.method == PING and self._session.era is Era.MODERN:
             # That era has no ping; its sessions are nothing to a server, and a new one asks who it is.
             await self._session.close()
             self._session = self._new_session()
             await self._session.open()
             return
-        await self._session.relay(self._health.method, None, hearer=DEAF)
+        await self._session.relay(self._health.method, None, listener=DEAF)
 
-    def _note(self, finding: Finding) -> None:
+    def _note(self, finding: ProbeResult) -> None:
         good = finding.good
         self._in_a_row = self._in_a_row + 1 if good is self._was_good else 1
         self._was_good = good
@@ -174,12 +174,12 @@ class Checks:
         self._found(finding)
 
 
-class _Deaf(Unkept):
+class _Deaf(UnsavedCallListener):
     """Hears nothing, and answers nothing; see Hearer."""
 
     passes_rounds: Final = False
 
-    def notice(self, notification: Notification) -> None:
+    def on_notification(self, notification: Notification) -> None:
         """See Hearer."""
 
     def asked(self, question: ServerQuestion) -> None:

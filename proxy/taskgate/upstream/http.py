@@ -1,7 +1,7 @@
 """One configured server, with what it is made from: the door of this floor.
 
-Puts the parts together; what each does is in its own module, and how messages get to the server in `ways`. Only the
-composition root comes here.
+Puts the parts together; what each does is in its own module, and how messages get to the server in `transport_choice`.
+Only the composition root comes here.
 """
 
 from collections.abc import Callable
@@ -14,35 +14,35 @@ from taskgate.clock import Clock, Entropy
 from taskgate.domain.breaker import CircuitState
 from taskgate.domain.versions import Era, Peer
 from taskgate.protocol.base import UpstreamDialect
-from taskgate.protocol.stateless_server import StatelessServerDialect
+from taskgate.protocol.modern_server import ModernServerDialect
 from taskgate.system.alarms import Alarms
 from taskgate.upstream.attributed import AttributedTransport
 from taskgate.upstream.base import Transport, UpstreamSession, Vitals
-from taskgate.upstream.calls import Means, Running, first_id
+from taskgate.upstream.call_listener import SessionCallListener
+from taskgate.upstream.calls import Running, UpstreamContext, first_id
 from taskgate.upstream.credentials.speaking import Credentials, SpeakingTransport
 from taskgate.upstream.era import EraFinder
 from taskgate.upstream.guarded import GuardedTransport
-from taskgate.upstream.health import DEAF, GATEWAY, QUIET, Checks, Finding, Sentinel
-from taskgate.upstream.hearer import SessionHearer
+from taskgate.upstream.health import DEAF, GATEWAY, QUIET, Checks, HealthProbe, ProbeResult
 from taskgate.upstream.last_welcomes import LastWelcomes, Welcome, key_of, knows_callers
 from taskgate.upstream.lasting import Lasting
 from taskgate.upstream.legacy.adopting import Adoptions
 from taskgate.upstream.legacy.session import HttpSession
-from taskgate.upstream.modern.means import StatelessMeans
-from taskgate.upstream.modern.session import StatelessSession
+from taskgate.upstream.modern.context import ModernUpstreamContext
+from taskgate.upstream.modern.session import ModernSession
 from taskgate.upstream.patience import Patience
+from taskgate.upstream.principal import PrincipalSource
 from taskgate.upstream.session_of_any_era import EraSession, Makers
 from taskgate.upstream.settings import (
     GrantKind,
     GrantSettings,
-    Health,
+    HealthSettings,
     IdentityHeaders,
-    Kind,
+    TransportKind,
     UpstreamObserver,
     UpstreamSettings,
 )
-from taskgate.upstream.speaker import Speaks
-from taskgate.upstream.ways import Way
+from taskgate.upstream.transport_choice import TransportChoice
 from taskgate.upstream.wire.transport import HttpTransport
 
 __all__ = ["HttpTransport", "HttpUpstream", "UpstreamObserver", "UpstreamSettings"]
@@ -61,21 +61,21 @@ class HttpUpstream:
         settings: UpstreamSettings,
         *,
         dialect: UpstreamDialect,
-        modern: StatelessServerDialect,
+        modern: ModernServerDialect,
         observer: UpstreamObserver,
         clock: Clock,
         entropy: Entropy,
-        way: Way | None = None,
+        way: TransportChoice | None = None,
     ) -> None:
         self.name = settings.name
-        self._way = way or Way(HttpTransport(settings, observer.retried))
+        self._way = way or TransportChoice(HttpTransport(settings, observer.retried))
         self._guard = _guard(self._way.transport, settings, observer, clock)
         self._transport: Transport = self._guard or self._way.transport
         self._clock = clock
         shows = settings.credentials is not None or settings.identity != IdentityHeaders()
         self._credentials = Credentials(settings, observer=observer, clock=clock) if shows else None
         self._alarms = Alarms(settings.call.total_seconds())
-        self._means = Means(
+        self._upstream_context = UpstreamContext(
             transport=self._transport,
             settings=settings,
             dialect=dialect,
@@ -84,7 +84,7 @@ class HttpUpstream:
             alarms=self._alarms,
             patience=Patience(settings),
             # Lines, and whatever is at their other end of a session, end with who has them.
-            outlives=settings.transport is Kind.HTTP,
+            outlives=settings.transport is TransportKind.HTTP,
         )
         self._modern = modern
         self._adoptions = Adoptions()
@@ -98,7 +98,7 @@ class HttpUpstream:
 
     def open(self) -> None:
         """Begin to ask whether it is well; see Upstream."""
-        self._means.observer.begun()
+        self._upstream_context.observer.begun()
         if self._checks is not None:
             self._checks.begin()
 
@@ -107,31 +107,40 @@ class HttpUpstream:
         up = self._way.up() if self._checks is None else self._checks.up
         return Vitals(up, CircuitState.CLOSED.value if self._guard is None else self._guard.state)
 
-    def session(self, hearer: SessionHearer, speaks: Speaks, host: Peer | None = None) -> UpstreamSession:
+    def session(
+        self, listener: SessionCallListener, principal_source: PrincipalSource, host: Peer | None = None
+    ) -> UpstreamSession:
         """A new session; see Upstream."""
-        means, transport = self._means, self._spoken(self._transport, speaks)
+        upstream_context, transport = self._upstream_context, self._spoken(self._transport, principal_source)
         if transport is not self._transport:
-            means = replace(means, transport=transport)
-        return self._session(means, self._finder, hearer, host, speaks)
+            upstream_context = replace(upstream_context, transport=transport)
+        return self._session(upstream_context, self._finder, listener, host, principal_source)
 
-    def _spoken(self, transport: Transport, speaks: Speaks) -> Transport:
+    def _spoken(self, transport: Transport, principal_source: PrincipalSource) -> Transport:
         """The transport of one session, which knows for whom it speaks where that matters."""
         if self._way.asks_whose:
-            transport = AttributedTransport(transport, speaks)
+            transport = AttributedTransport(transport, principal_source)
         if self._credentials is not None:
-            transport = SpeakingTransport(transport, self._credentials, speaks)
+            transport = SpeakingTransport(transport, self._credentials, principal_source)
         return transport
 
     def _session(
-        self, means: Means, finder: EraFinder, hearer: SessionHearer, host: Peer | None, speaks: Speaks
+        self,
+        upstream_context: UpstreamContext,
+        finder: EraFinder,
+        listener: SessionCallListener,
+        host: Peer | None,
+        principal_source: PrincipalSource,
     ) -> UpstreamSession:
-        clock, modern, lasting = self._clock, self._modern, Lasting()
-        welcome = Welcome(self._welcomes, partial(self._key, host, speaks), heard=hearer.met, is_down=self._is_down)
+        clock, lasting = self._clock, Lasting()
+        welcome = Welcome(
+            self._welcomes, partial(self._key, host, principal_source), heard=listener.met, is_down=self._is_down
+        )
 
         def legacy(unwelcome: Callable[[], None]) -> HttpSession:
             return HttpSession(
-                means,
-                hearer=hearer,
+                upstream_context,
+                listener=listener,
                 host=host,
                 clock=clock,
                 lasting=lasting,
@@ -140,21 +149,21 @@ class HttpUpstream:
                 adoptions=self._adoptions,
             )
 
-        def stateless(era_lost: Callable[[], None]) -> StatelessSession:
-            return StatelessSession(
-                StatelessMeans(
-                    transport=means.transport,
-                    settings=means.settings,
-                    dialect=modern,
-                    observer=means.observer,
-                    ids=means.ids,
-                    alarms=means.alarms,
-                    patience=means.patience,
-                    running=means.running,
-                    outlives=means.outlives,
+        def modern(era_lost: Callable[[], None]) -> ModernSession:
+            return ModernSession(
+                ModernUpstreamContext(
+                    transport=upstream_context.transport,
+                    settings=upstream_context.settings,
+                    dialect=self._modern,
+                    observer=upstream_context.observer,
+                    ids=upstream_context.ids,
+                    alarms=upstream_context.alarms,
+                    patience=upstream_context.patience,
+                    running=upstream_context.running,
+                    outlives=upstream_context.outlives,
                     era_lost=era_lost,
                 ),
-                hearer=hearer,
+                listener=listener,
                 host=host,
                 clock=clock,
                 lasting=lasting,
@@ -163,49 +172,51 @@ class HttpUpstream:
 
         match self._era:
             case None:
-                makers = Makers(legacy=legacy, stateless=stateless)
-                return EraSession(finder, means=means, makers=makers, welcome=welcome)
-            case Era.INITIALIZE:
+                makers = Makers(legacy=legacy, modern=modern)
+                return EraSession(finder, upstream_context=upstream_context, makers=makers, welcome=welcome)
+            case Era.LEGACY:
                 return legacy(_stays)
-            case Era.STATELESS:
-                return stateless(_stays)
+            case Era.MODERN:
+                return modern(_stays)
 
     def _is_down(self) -> bool:
         """Whether the server is known to be down, by its checks, or as it failed the last request."""
         return self.vitals().up is False or (self._guard is not None and self._guard.failing)
 
-    def _key(self, host: Peer | None, speaks: Speaks) -> bytes:
+    def _key(self, host: Peer | None, principal_source: PrincipalSource) -> bytes:
         """What is told of the server by: what it is told in either era, and who asks where it may know."""
-        declared = self._means.dialect.handshake(0, host), self._modern.discover(0, host).message
-        caller = speaks().context if knows_callers(self._means.settings) else None
+        declared = self._upstream_context.dialect.handshake(0, host), self._modern.discover(0, host).message
+        caller = principal_source().context if knows_callers(self._upstream_context.settings) else None
         return key_of(*declared, caller=caller)
 
-    def _checked(self, health: Health | None) -> Checks | None:
-        settings = self._means.settings
+    def _checked(self, health: HealthSettings | None) -> Checks | None:
+        settings = self._upstream_context.settings
         if health is None or _needs_somebody(settings):
             return None
-        sentinel = Sentinel(self._way.transport)
+        sentinel = HealthProbe(self._way.transport)
         transport = self._spoken(sentinel, lambda: GATEWAY)
-        means = replace(self._means, transport=transport, observer=QUIET, running=Running())
+        upstream_context = replace(self._upstream_context, transport=transport, observer=QUIET, running=Running())
         # What checks find out of the server's era is theirs: they are made for nobody, and given up sooner.
-        new_session = partial(self._session, means, EraFinder(self._modern), DEAF, None, lambda: GATEWAY)
+        new_session = partial(self._session, upstream_context, EraFinder(self._modern), DEAF, None, lambda: GATEWAY)
         return Checks(health, self.name, sentinel=sentinel, new_session=new_session, found=self._find)
 
-    def _find(self, finding: Finding) -> None:
+    def _find(self, finding: ProbeResult) -> None:
         """Bring the circuit in line with a check: what makes the server up closes it, what makes it down opens it.
 
         A server that works at a call and can do one thing at a time is silent, and yet no worse than slow.
         """
         assert self._checks is not None, "somebody checked"
         up, guard = self._checks.up, self._guard
-        self._means.observer.health(finding.good, up)
+        self._upstream_context.observer.health(finding.good, up)
         if guard is None:
             return
         if finding.good and up:
             self._was_left = False
             guard.mend()
         elif (
-            not finding.good and up is False and not (self._was_left or (finding.silent and self._means.running.count))
+            not finding.good
+            and up is False
+            and not (self._was_left or (finding.silent and self._upstream_context.running.count))
         ):
             self._was_left = True
             guard.trip()

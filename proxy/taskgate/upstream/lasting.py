@@ -33,7 +33,7 @@ class Lasting:
         self.uris: dict[str, int] = {}
 
     def note(self, method: str, params: Params | None) -> None:
-        """Keep what a server of the initialize era agreed to; more than there is room for is not kept."""
+        """Keep what a server of the legacy era agreed to; more than there is room for is not kept."""
         if method not in _LASTING or params is None:
             return
         if method == LOGGING_SET_LEVEL:

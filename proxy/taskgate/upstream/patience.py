@@ -8,7 +8,7 @@ from taskgate.protocol.vocabulary import TOOLS_CALL
 from taskgate.upstream.settings import ToolTimeouts, UpstreamSettings
 
 
-class Bounds(NamedTuple):
+class CallBounds(NamedTuple):
     """In seconds: `call` without a sign of progress, `ceiling` altogether; `idle` is the silence on a stream."""
 
     call: float
@@ -20,15 +20,15 @@ class Bounds(NamedTuple):
         """When a call without any progress ends."""
         return min(self.call, self.ceiling)
 
-    def within(self, span: timedelta) -> "Bounds":
+    def within(self, span: timedelta) -> "CallBounds":
         """The same, but over after `span` whatever happens."""
         seconds = span.total_seconds()
         return self._replace(call=min(self.call, seconds), ceiling=min(self.ceiling, seconds))
 
 
-def briefly(span: timedelta) -> Bounds:
+def briefly(span: timedelta) -> CallBounds:
     """For requests of our own: over after `span`."""
-    return Bounds(span.total_seconds(), span.total_seconds())
+    return CallBounds(span.total_seconds(), span.total_seconds())
 
 
 class Patience:
@@ -39,7 +39,7 @@ class Patience:
         self._streams = settings.extensions.streams
         self._tools = tuple((rule.tool, _bounds(rule)) for rule in settings.tools)
 
-    def of(self, tool: str | None = None, method: str = TOOLS_CALL) -> Bounds:
+    def of(self, tool: str | None = None, method: str = TOOLS_CALL) -> CallBounds:
         """The bounds of a call to that tool: those of the first rule that names it. None: of any other request.
 
         A request of a method that lasts as long as its host listens has none (X-EXT-32).
@@ -51,8 +51,8 @@ class Patience:
         return self._usual if method not in self._streams else _ENDLESS
 
 
-def _bounds(settings: UpstreamSettings | ToolTimeouts) -> Bounds:
-    return Bounds(settings.call.total_seconds(), settings.ceiling.total_seconds(), settings.idle)
+def _bounds(settings: UpstreamSettings | ToolTimeouts) -> CallBounds:
+    return CallBounds(settings.call.total_seconds(), settings.ceiling.total_seconds(), settings.idle)
 
 
 _ENDLESS: Final = briefly(timedelta(days=3650))

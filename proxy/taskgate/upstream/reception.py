@@ -12,7 +12,7 @@ from typing import Any, Final
 from taskgate.domain.versions import MODERN, NEWEST_LEGACY
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream.failures import NoCredentials, Unwelcome
-from taskgate.upstream.redaction import Redaction
+from taskgate.upstream.redaction import SecretRedaction
 from taskgate.upstream.settings import FixedHeader, UpstreamSettings
 
 log = getLogger("taskgate.upstream")
@@ -48,7 +48,7 @@ class Reception:
         self._speaks_both = False
 
     def speaks_both(self, settings: UpstreamSettings) -> None:
-        """The server welcomes whoever says `initialize`, and is of the stateless era as well; told once."""
+        """The server welcomes whoever says `initialize`, and is of the modern era as well; told once."""
         if self._speaks_both:
             return
         self._speaks_both = True
@@ -83,7 +83,7 @@ def _told_of(settings: UpstreamSettings, said: str) -> str:
     secrets = [] if settings.stdio is None else list(settings.stdio.env.values())
     if isinstance(settings.credentials, FixedHeader):
         secrets.append(settings.credentials.value)
-    redaction = Redaction(secrets)
+    redaction = SecretRedaction(secrets)
     told = redaction.told(said[: redaction.needed].encode(errors="replace"), is_whole=len(said) <= redaction.needed)
     # One line of the log is one line.
     return " ".join(told.split())

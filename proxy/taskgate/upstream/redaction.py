@@ -15,7 +15,7 @@ _SHORTEST: Final = 4
 _MARK: Final = "[redacted]"
 
 
-class Redaction:
+class SecretRedaction:
     """Takes values that the operator named, as those of a program's environment, out of what a server says."""
 
     __slots__ = ("_longest", "_secrets")

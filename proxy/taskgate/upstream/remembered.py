@@ -12,7 +12,7 @@ from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.protocol.vocabulary import INITIALIZE, SERVER_DISCOVER, SESSION_HEADER
 from taskgate.upstream.base import Incoming, Outgoing, Transport
 from taskgate.upstream.duplex.replies import OK
-from taskgate.upstream.duplex.words import Asks, kind_of
+from taskgate.upstream.duplex.words import RequestPeek, kind_of
 
 _NEARLY: Final = 0.95
 """The share of a patience after which a wait that is given up counts as all of it."""
@@ -22,7 +22,7 @@ class RememberedTransport:
     """The transport `inner` over lines, and whether its server is thought to be up; `told` hears of news.
 
     It is up that welcomed a session, or answered a request that needs none; down where there was no way to it, or the
-    handshake came to nothing. One refusal may be that of a server of the stateless era, which is asked in another way
+    handshake came to nothing. One refusal may be that of a server of the modern era, which is asked in another way
     then: a second one counts.
     """
 
@@ -40,7 +40,7 @@ class RememberedTransport:
         if SESSION_HEADER in outgoing.headers or outgoing.only_listens:
             return self._inner.send(outgoing)
         asks = None if outgoing.body is None else kind_of(outgoing.body)
-        return self._send(outgoing, asks.method if isinstance(asks, Asks) else "")
+        return self._send(outgoing, asks.method if isinstance(asks, RequestPeek) else "")
 
     async def close(self) -> None:
         """See Transport. What fails of that is no news."""

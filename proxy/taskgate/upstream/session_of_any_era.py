@@ -19,14 +19,14 @@ from taskgate.protocol.base import ListedTool, Params, Server
 from taskgate.protocol.envelope import Notification, Response
 from taskgate.upstream import failures
 from taskgate.upstream.base import UpstreamSession
-from taskgate.upstream.calls import Means
-from taskgate.upstream.era import Asking, EraFinder
-from taskgate.upstream.hearer import Hearer
+from taskgate.upstream.call_listener import CallListener
+from taskgate.upstream.calls import UpstreamContext
+from taskgate.upstream.era import EraFinder, EraProbe
 from taskgate.upstream.last_welcomes import Welcome
 from taskgate.upstream.legacy.session import HttpSession
-from taskgate.upstream.resting import Foothold, Resumed, Resumes
+from taskgate.upstream.principal import Principal
+from taskgate.upstream.resume_points import Resumed, ResumePoint, Resumes
 from taskgate.upstream.single import Abandoned, SingleFlight
-from taskgate.upstream.speaker import Speaker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Makers:
     """How the session of either era is made; what is handed in is to be called when the server left that era."""
 
     legacy: Callable[[Callable[[], None]], HttpSession]
-    stateless: Callable[[Callable[[], None]], UpstreamSession]
+    modern: Callable[[Callable[[], None]], UpstreamSession]
 
 
 class EraSession:
@@ -48,18 +48,18 @@ class EraSession:
         self,
         finder: EraFinder,
         *,
-        means: Means,
+        upstream_context: UpstreamContext,
         makers: Makers,
         welcome: Welcome,
     ) -> None:
         self._finder = finder
         self._welcome = welcome
-        self._means = means
+        self._upstream_context = upstream_context
         self._makers = makers
         self._finding = SingleFlight(self._find)
         self._closed = False
         self._retired: UpstreamSession | None = None
-        self.era = finder.era or Era.INITIALIZE
+        self.era = finder.era or Era.LEGACY
         """See UpstreamSession."""
         self._bound = self._inner = None if finder.era is None else self._made(finder.era)
 
@@ -76,16 +76,18 @@ class EraSession:
         method: str,
         params: Params | None,
         *,
-        hearer: Hearer,
+        listener: CallListener,
         tool: str | None = None,
-        speaker: Speaker | None = None,
+        principal: Principal | None = None,
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
     ) -> Coroutine[Any, Any, Response]:
         """See UpstreamSession."""
         # Handed on rather than awaited: nearly every call of the gateway goes this way.
         relay = self._find_and_relay if self._inner is None else self._inner.relay
-        return relay(method, params, hearer=hearer, tool=tool, speaker=speaker, log_level=log_level, repeated=repeated)
+        return relay(
+            method, params, listener=listener, tool=tool, principal=principal, log_level=log_level, repeated=repeated
+        )
 
     async def run(
         self,
@@ -93,8 +95,8 @@ class EraSession:
         params: RawJson,
         *,
         within: timedelta,
-        hearer: Hearer,
-        speaker: Speaker | None = None,
+        listener: CallListener,
+        principal: Principal | None = None,
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
         resumes: Resumes | None = None,
@@ -103,17 +105,17 @@ class EraSession:
         inner = self._inner
         if inner is None and self._bound is None and isinstance(resumes, Resumed):
             # What the server spoke when it took the call is what it is to be asked in; nothing need be found out.
-            self._bound = inner = self._made(_era_of(resumes.foothold))
+            self._bound = inner = self._made(_era_of(resumes.resume_point))
             self.era = inner.era
         elif inner is None:
-            inner, spent = await self._found_within(self._means.patience.of(tool).within(within).first)
+            inner, spent = await self._found_within(self._upstream_context.patience.of(tool).within(within).first)
             within -= spent
         return await inner.run(
             tool,
             params,
             within=within,
-            hearer=hearer,
-            speaker=speaker,
+            listener=listener,
+            principal=principal,
             log_level=log_level,
             repeated=repeated,
             resumes=resumes,
@@ -151,7 +153,7 @@ class EraSession:
         await asyncio.gather(*(session.close() for session in sessions))
 
     async def _find_and_relay(self, method: str, params: Params | None, *, tool: str | None, **more: Any) -> Response:
-        inner, _ = await self._found_within(self._means.patience.of(tool).first)
+        inner, _ = await self._found_within(self._upstream_context.patience.of(tool).first)
         return await inner.relay(method, params, tool=tool, **more)
 
     async def _found(self) -> UpstreamSession:
@@ -180,8 +182,10 @@ class EraSession:
         return inner, timedelta(seconds=loop.time() - began)
 
     async def _find(self) -> UpstreamSession:
-        lost = partial(self._lose, Era.INITIALIZE)
-        found = await self._finder.find(Asking(means=self._means, open=partial(self._makers.legacy, lost)))
+        lost = partial(self._lose, Era.LEGACY)
+        found = await self._finder.find(
+            EraProbe(upstream_context=self._upstream_context, open=partial(self._makers.legacy, lost))
+        )
         bound = self._bound
         inner: UpstreamSession
         if found.session is not None:
@@ -199,7 +203,7 @@ class EraSession:
         return inner
 
     def _made(self, era: Era) -> UpstreamSession:
-        make = self._makers.stateless if era is Era.STATELESS else self._makers.legacy
+        make = self._makers.modern if era is Era.MODERN else self._makers.legacy
         return make(partial(self._lose, era))
 
     def _lose(self, era: Era) -> None:
@@ -210,5 +214,5 @@ class EraSession:
             self._finding.forget()
 
 
-def _era_of(foothold: Foothold) -> Era:
-    return Era.STATELESS if find_revision(foothold.revision) is None else Era.INITIALIZE
+def _era_of(resume_point: ResumePoint) -> Era:
+    return Era.MODERN if find_revision(resume_point.revision) is None else Era.LEGACY

@@ -19,7 +19,7 @@ from taskgate.upstream.stdio.settings import StdioSettings
 _USUAL_CATALOGUE: Final = CatalogueBounds()
 
 
-class Kind(StrEnum):
+class TransportKind(StrEnum):
     """How messages get to a server and back."""
 
     HTTP = "http"
@@ -70,7 +70,7 @@ class IdentityHeaders:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TlsSettings:
+class UpstreamTls:
     """How a server is recognised, and what the gateway shows of itself.
 
     `ca_file` None means the system's authorities, `server_name` None the host of the URL. Without `cert_file` nothing
@@ -117,7 +117,7 @@ class Breaker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
+class HealthSettings:
     """How often a server is asked whether it is well, and when what it says is believed.
 
     `method` is `tools/list` or `ping`. It is down after `unhealthy_after` bad checks in a row, up after `healthy_after`
@@ -145,7 +145,7 @@ class UpstreamSettings:
     """
 
     name: str
-    transport: Kind = Kind.HTTP
+    transport: TransportKind = TransportKind.HTTP
     url: str | None = field(default=None, repr=False)
     stdio: StdioSettings | None = None
     revision: Revision | None = None
@@ -159,10 +159,10 @@ class UpstreamSettings:
     tools: tuple[ToolTimeouts, ...] = ()
     credentials: FixedHeader | GrantSettings | None = None
     identity: IdentityHeaders = IdentityHeaders()
-    tls: TlsSettings = TlsSettings()
+    tls: UpstreamTls = UpstreamTls()
     retries: Retries | None = None
     breaker: Breaker | None = None
-    health: Health | None = None
+    health: HealthSettings | None = None
     extensions: ExtensionPolicy = field(default_factory=ExtensionPolicy)
 
     @property
@@ -175,8 +175,8 @@ class UpstreamSettings:
     @property
     def era(self) -> Era | None:
         """The era that needs not be found: what is configured, and that of which alone a transport is (U-SSE-1)."""
-        if self.transport is Kind.SSE:
-            return Era.INITIALIZE
+        if self.transport is TransportKind.SSE:
+            return Era.LEGACY
         return None if self.revision is None else era_of(self.revision)
 
 

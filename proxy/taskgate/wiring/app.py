@@ -1,6 +1,6 @@
 """One running gateway: opens its parts from the bottom up, drains in good order, closes in reverse.
 
-What must not live here: what the parts are (`assembly`), what another configuration changes of them (`reload`), signals
+What must not live here: what the parts are (`build`), what another configuration changes of them (`reload`), signals
 and exit codes (`cli`).
 """
 
@@ -27,13 +27,13 @@ from taskgate.telemetry.lag import LoopLag
 from taskgate.telemetry.metrics.limit_families import PENALIZED
 from taskgate.telemetry.metrics.message_families import ACTIVE_REQUESTS
 from taskgate.telemetry.metrics.server_families import IN_FLIGHT
-from taskgate.wiring.assembly import House, Kept, Surroundings, build_house, build_listener, open_configured_store
-from taskgate.wiring.gate import Gate
-from taskgate.wiring.gatehouse import build_gatehouse, deployment_keys, operators_token
-from taskgate.wiring.ground import Company
-from taskgate.wiring.observation import Observation
+from taskgate.wiring.authentication import build_authenticator, deployment_keys, operators_token
+from taskgate.wiring.build import Environment, Kept, Runtime, build_listener, build_runtime, open_configured_store
+from taskgate.wiring.core import Cluster
+from taskgate.wiring.observation import TelemetryPipeline
 from taskgate.wiring.parting import LAST_MOMENT, Closers, close_door, part, settled, take_no_more, unless
 from taskgate.wiring.reload import Reload, Reloaded, Stage
+from taskgate.wiring.reloadable_authenticator import ReloadableAuthenticator
 from taskgate.wiring.sockets import bind, refused
 
 NOT_NOW: Final = Reloaded(result="invalid", problems=("the gateway is starting or ending",))
@@ -43,7 +43,7 @@ log = getLogger("taskgate.wiring.app")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class ConfigSource:
     """Where a configuration came from.
 
     `read` reads it again, on a thread of its own; it raises ConfigurationError. `relog` is called when what is logged
@@ -66,17 +66,19 @@ class Service:
         config: GatewayConfig,
         *,
         data_directory: Path | None,
-        surroundings: Surroundings | None = None,
-        source: Source | None = None,
+        environment: Environment | None = None,
+        source: ConfigSource | None = None,
         end: Callable[[], None] | None = None,
     ) -> None:
         self._config = config
         self._data_directory = data_directory
-        self._around = surroundings or Surroundings()
+        self._around = environment or Environment()
         self._source = source
         self._closers = Closers()
         around = self._around
-        self._sight = Observation(config, data_directory=data_directory, clock=around.clock, entropy=around.entropy)
+        self._sight = TelemetryPipeline(
+            config, data_directory=data_directory, clock=around.clock, entropy=around.entropy
+        )
         self._admin = OperatorsListener(
             metrics=self._sight.metrics,
             ready=self._ready,
@@ -87,7 +89,7 @@ class Service:
             replicas=self._replicas,
         )
         self._store: MeasuredStore | None = None
-        self._house: House | None = None
+        self._runtime: Runtime | None = None
         self._reload: Reload | None = None
         self._reloading = asyncio.Lock()
         self._rereading = asyncio.Lock()
@@ -144,34 +146,34 @@ class Service:
         is settled, but for those whose calls another process goes on with, this one's successor or another replica.
         Where the store is shared, one that waits for its turn is left to the others, too.
         """
-        assert self._house is not None, "only what has started can drain"
+        assert self._runtime is not None, "only what has started can drain"
         assert self._listener is not None
         rules, clock = self._config.server.drain, self._around.clock
         self._ending = True
         self._sight.wind_down()
         self._admin.drain()
-        self._house.sweeper.part()
-        self._house.unfetched.begin(self._house.polls.interval)
+        self._runtime.sweeper.part()
+        self._runtime.unfetched.begin(self._runtime.polls.interval)
         delay = delay if self._admin.readiness_was_asked else timedelta()
         log.info("draining")
-        await take_no_more(self._listener, self._house, delay, rules.timeout, hurry)
+        await take_no_more(self._listener, self._runtime, delay, rules.timeout, hurry)
         deadline = clock.elapsed() + rules.timeout.total_seconds()
-        is_alone = self._house.company.leasing is None
+        is_alone = self._runtime.company.leasing is None
         if rules.running_tasks == "wait":
-            waited = settled(self._house) if is_alone else self._house.runner.idle()
+            waited = settled(self._runtime) if is_alone else self._runtime.runner.idle()
             await unless(hurry, waited, within=rules.timeout)
-        await unless(hurry, self._house.sweeper.close(), moment=LAST_MOMENT)
-        await unless(hurry, self._house.runner.stop(), moment=LAST_MOMENT)
+        await unless(hurry, self._runtime.sweeper.close(), moment=LAST_MOMENT)
+        await unless(hurry, self._runtime.runner.stop(), moment=LAST_MOMENT)
         if is_alone:
             # Nobody else ends them: their hosts come back to the next process.
-            self._house.following.leave(frozenset(self._house.runner.left), rules.timeout)
+            self._runtime.following.leave(frozenset(self._runtime.runner.left), rules.timeout)
             left = timedelta(seconds=max(deadline - clock.elapsed(), 0.0))
-            await unless(hurry, settled(self._house), within=left)
+            await unless(hurry, settled(self._runtime), within=left)
             await close_door(self._listener)
         left = timedelta(seconds=max(deadline - clock.elapsed(), 0.0))
-        await unless(hurry, part(self._listener, self._house, left))
+        await unless(hurry, part(self._listener, self._runtime, left))
         # A task that was being made when the runner stopped has come to it since.
-        await unless(hurry, self._house.runner.stop(), moment=LAST_MOMENT)
+        await unless(hurry, self._runtime.runner.stop(), moment=LAST_MOMENT)
 
     async def close(self, hurry: asyncio.Event | None = None) -> None:
         """Let go of everything; sessions of hosts and records stay in the store. May be called again.
@@ -209,20 +211,20 @@ class Service:
         self._store = MeasuredStore(store, audit=sight.audit, clock=clock)
         entropy = self._around.entropy
         keys = deployment_keys(config, self._data_directory, entropy)
-        gate = Gate(build_gatehouse(config, keys, sight.audit, clock, entropy))
+        gate = ReloadableAuthenticator(build_authenticator(config, keys, sight.audit, clock, entropy))
         closers.add(gate.close)
         gate.open()
         port = bound.getsockname()[1]
         kept = Kept(self._store, shared, time)
-        self._house = house = await build_house(config, kept, gate, sight, self._around, port)
-        await self._open_company(house.company)
-        self._open_house(house)
-        self._listener = build_listener(config, house, port, sight, self._around)
-        self._watch(house, self._listener)
+        self._runtime = runtime = await build_runtime(config, kept, gate, sight, self._around, port)
+        await self._open_company(runtime.company)
+        self._open_house(runtime)
+        self._listener = build_listener(config, runtime, port, sight, self._around)
+        self._watch(runtime, self._listener)
         self.address = await self._listener.start(bound)
         closers.add(partial(self._listener.close, timedelta()))
         mark = await asyncio.to_thread(fingerprint, config)
-        self._reload = Reload(config, self._stage(house, self._listener, port), mark)
+        self._reload = Reload(config, self._stage(runtime, self._listener, port), mark)
         sight.begin(mark)
         if config.auth.mode == "none":
             log.warning("without authentication everybody who reaches the listener is the same caller")
@@ -231,80 +233,80 @@ class Service:
         self._sight.metrics.observe_lag(late)
         self._around.pressure.look()
 
-    def _watch(self, house: House, listener: PublicListener) -> None:
+    def _watch(self, runtime: Runtime, listener: PublicListener) -> None:
         """What is looked at when metrics are asked for, instead of being told each time it changes."""
         metrics, clock = self._sight.metrics, self._around.clock
         metrics.watch(ACTIVE_REQUESTS, listener.active)
-        metrics.watch(IN_FLIGHT, house.mounting.requests.read)
-        if (penalties := house.penalties) is not None:
+        metrics.watch(IN_FLIGHT, runtime.mounting.requests.read)
+        if (penalties := runtime.penalties) is not None:
             metrics.watch(PENALIZED, lambda: {(): penalties.boxed(clock.elapsed())})
 
-    async def _open_company(self, company: Company) -> None:
+    async def _open_company(self, company: Cluster) -> None:
         """Be one of several, where that is so: until the store's time is known none of its records can be judged."""
         if company.leasing is not None:
             await company.leasing.open()
             self._closers.add(company.leasing.close)
-        if company.correspondence is not None:
-            company.correspondence.open()
-            self._closers.add(company.correspondence.close)
-        if company.shared_trails is not None:
-            self._closers.add(company.shared_trails.close)
+        if company.bus is not None:
+            company.bus.open()
+            self._closers.add(company.bus.close)
+        if company.shared_resumable is not None:
+            self._closers.add(company.shared_resumable.close)
 
-    def _open_house(self, house: House) -> None:
+    def _open_house(self, runtime: Runtime) -> None:
         closers = self._closers
         # What still waits is told of denied look-ups; the store is there for that.
-        closers.add(house.lookups.close)
+        closers.add(runtime.lookups.close)
         # Programs of servers end with those; it ends what is left of them.
-        closers.add(house.nurse.close)
-        closers.add(house.mounting.close)
-        closers.add(house.sessions.close)
-        closers.add(house.lines.close)
-        closers.add(house.calls.close)
-        closers.add(house.joining.close)
-        house.runner.open()
-        closers.add(house.runner.stop)
-        house.sweeper.open()
-        closers.add(house.sweeper.close)
-        closers.add(house.listening.close)
-        closers.add(house.offers.close)
-        closers.add(house.subscriptions.close)
-        closers.callback(house.relaying.close)
+        closers.add(runtime.nurse.close)
+        closers.add(runtime.mounting.close)
+        closers.add(runtime.sessions.close)
+        closers.add(runtime.lines.close)
+        closers.add(runtime.calls.close)
+        closers.add(runtime.joining.close)
+        runtime.runner.open()
+        closers.add(runtime.runner.stop)
+        runtime.sweeper.open()
+        closers.add(runtime.sweeper.close)
+        closers.add(runtime.listening.close)
+        closers.add(runtime.offers.close)
+        closers.add(runtime.subscriptions.close)
+        closers.callback(runtime.relaying.close)
 
     async def _ready(self) -> Mapping[str, bool]:
         """Whether the gateway can serve: it listens, its store works (and hears it, if shared), it can judge tokens.
 
         Servers behind it do not count, nor does an issuer that was there once.
         """
-        if self._store is None or self._house is None or not self.address[1]:
+        if self._store is None or self._runtime is None or not self.address[1]:
             return {"started": False}
-        found = {"started": True, "store": True, "keys": self._house.callers.ready}
+        found = {"started": True, "store": True, "keys": self._runtime.callers.ready}
         try:
             await self._store.load(_NOBODY, "", now=self._around.clock.now())
         except StoreUnavailable:
             found["store"] = False
         # What can be read may not be writable: a full disk.
         found["store_writes"] = self._store.fault is None
-        if (leasing := self._house.company.leasing) is not None:
+        if (leasing := self._runtime.company.leasing) is not None:
             # Who may read a store may not be able to write there.
             found["lease"] = leasing.is_heard
         return found
 
     def _replicas(self) -> int | None:
         """How many gateways share the store, this one included; None where none does."""
-        leasing = None if self._house is None else self._house.company.leasing
+        leasing = None if self._runtime is None else self._runtime.company.leasing
         return None if leasing is None else leasing.processes
 
     def _servers(self) -> Mapping[str, Mapping[str, Any]]:
         """How each server does, by its name."""
-        return {} if self._house is None else self._house.mounting.vitals()
+        return {} if self._runtime is None else self._runtime.mounting.vitals()
 
     async def _report_reread(self) -> Mapping[str, Any] | None:
         reloaded = await self.reread()
         return None if reloaded is None else asdict(reloaded)
 
-    def _stage(self, house: House, listener: PublicListener, port: int) -> Stage:
+    def _stage(self, runtime: Runtime, listener: PublicListener, port: int) -> Stage:
         stage = Stage(
-            house=house,
+            runtime=runtime,
             listener=listener,
             sight=self._sight,
             around=self._around,

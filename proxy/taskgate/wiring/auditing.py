@@ -15,7 +15,7 @@ from taskgate.config import GatewayConfig
 from taskgate.config.audit_models import AuditSection, AuditSinkSection
 from taskgate.system.secret_files import ADVICE, is_exposed
 from taskgate.telemetry.auditlog.keys import SigningKeyRefused, signer_of
-from taskgate.telemetry.auditlog.rendering import Telling
+from taskgate.telemetry.auditlog.rendering import LineOptions
 from taskgate.telemetry.auditlog.settings import AuditSettings, ChainSettings, SinkSettings
 
 KEY_FILE: Final = "audit.key"
@@ -43,7 +43,7 @@ def audit_settings(
         sinks=_sinks(section, data_directory),
         key=_key(section, data_directory, entropy, before),
         node=_node(),
-        telling=Telling(
+        telling=LineOptions(
             format=section.format,
             identity=section.identity,
             arguments=section.arguments,

@@ -15,15 +15,15 @@ from typing import Any, Final, NamedTuple
 from taskgate import __version__
 from taskgate.admission.bulkhead import Bulkhead
 from taskgate.admission.mounts import Mount, Mounts
-from taskgate.admission.rules import Live, Rules
-from taskgate.admission.standing import Standings
+from taskgate.admission.rules import AdmissionRules, RuntimeConfig
+from taskgate.admission.standing import QuotaSubjects
 from taskgate.clock import Clock
 from taskgate.config import GatewayConfig
 from taskgate.config.rules import bulkhead_settings
 from taskgate.config.servers import upstream_settings
 from taskgate.domain.policy import TaskSupport
 from taskgate.protocol.welcomes import gateway_info
-from taskgate.sessions.counted import CountedUpstream, Requests
+from taskgate.sessions.counted import CountedUpstream, RequestCounter
 from taskgate.system.background import Background
 from taskgate.telemetry.audit import (
     Audit,
@@ -43,9 +43,9 @@ from taskgate.telemetry.audit import (
     UpstreamRetried,
 )
 from taskgate.upstream.base import Upstream
-from taskgate.upstream.settings import TlsSettings, UpstreamObserver, UpstreamSettings
+from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings, UpstreamTls
 from taskgate.upstream.wire.trust import TlsFileRefused
-from taskgate.wiring.gatehouse import metadata_url, resource_of
+from taskgate.wiring.authentication import metadata_url, resource_of
 
 MakeUpstream = Callable[[UpstreamSettings, UpstreamObserver, Clock], Upstream]
 
@@ -53,7 +53,7 @@ _STATES: Final = (SlotsUsed, CircuitMoved, HealthChecked, ProgramSought, Program
 """Facts that say how something is now: of what was replaced, nobody is to take them for its successor's."""
 
 
-class Report:
+class UpstreamReport:
     """What is told of one server, until another has its name: then only what is counted."""
 
     def __init__(self, audit: Audit) -> None:
@@ -73,7 +73,7 @@ class _Server:
     settings: UpstreamSettings
     files: "_Files"
     upstream: CountedUpstream
-    report: Report
+    report: UpstreamReport
 
 
 class _Turns(NamedTuple):
@@ -81,7 +81,7 @@ class _Turns(NamedTuple):
 
     place: tuple[str, ...]
     bulkhead: Bulkhead
-    report: Report
+    report: UpstreamReport
 
 
 _Turnstile = tuple[str, tuple[str, ...]]
@@ -96,7 +96,7 @@ class _Berth(NamedTuple):
     turns: _Turns
 
 
-class Prepared(NamedTuple):
+class PreparedMounts(NamedTuple):
     """What is to be mounted; nothing of it is in use yet. `is_new` tells whether it is anything else than before."""
 
     config: GatewayConfig
@@ -104,15 +104,22 @@ class Prepared(NamedTuple):
     is_new: bool
 
 
-class Mounting:
+class UpstreamRegistry:
     """Mounts servers, keeps what is unchanged, and lets go of what was replaced once nobody uses it."""
 
     def __init__(
-        self, *, live: Live, standings: Standings, make: MakeUpstream, audit: Audit, clock: Clock, port: int
+        self,
+        *,
+        live: RuntimeConfig,
+        standings: QuotaSubjects,
+        make: MakeUpstream,
+        audit: Audit,
+        clock: Clock,
+        port: int,
     ) -> None:
         """`port` is the public listener's."""
         self.mounts = Mounts()
-        self.requests = Requests()
+        self.requests = RequestCounter()
         self._live = live
         self._standings = standings
         self._make = make
@@ -125,7 +132,7 @@ class Mounting:
         self._parted: dict[_Turnstile, _Turns] = {}
         self._waiting = Background()
 
-    async def prepare(self, config: GatewayConfig, rules: Rules) -> Prepared:
+    async def prepare(self, config: GatewayConfig, rules: AdmissionRules) -> PreparedMounts:
         """What that configuration mounts. Raises TlsFileRefused; then nothing is left of it."""
         made: list[CountedUpstream] = []
         berths: dict[str, _Berth] = {}
@@ -140,15 +147,15 @@ class Mounting:
                 await upstream.close()
             raise
         now = {name: berth.mount for name, berth in berths.items()}
-        return Prepared(config, berths, now != self.mounts.by_name)
+        return PreparedMounts(config, berths, now != self.mounts.by_name)
 
-    async def discard(self, prepared: Prepared) -> None:
+    async def discard(self, prepared: PreparedMounts) -> None:
         """Let go of what will not be mounted after all."""
         for name, berth in prepared.berths.items():
             if self._is_new(name, berth.server.upstream):
                 await berth.server.upstream.close()
 
-    def switch(self, prepared: Prepared) -> None:
+    def switch(self, prepared: PreparedMounts) -> None:
         """Mount that from now on. What runs over a server that is not among it goes on there until it ends."""
         before, self._berths = self._berths, prepared.berths
         self.mounts.replace(berth.mount for berth in prepared.berths.values())
@@ -177,19 +184,19 @@ class Mounting:
         files, known = _files(settings.tls), self._berths.get(name)
         if known is not None and (known.server.settings, known.server.files) == (settings, files):
             return known.server
-        report = Report(self._audit)
+        report = UpstreamReport(self._audit)
         try:
             upstream = self._make(settings, _observer(name, report), self._clock)
         except TlsFileRefused as refused:
             raise TlsFileRefused(f"upstreams.{name}.{refused}") from None
         return _Server(settings=settings, files=files, upstream=CountedUpstream(upstream, self.requests), report=report)
 
-    def _berth(self, config: GatewayConfig, rules: Rules, name: str, server: _Server) -> _Berth:
+    def _berth(self, config: GatewayConfig, rules: AdmissionRules, name: str, server: _Server) -> _Berth:
         known, section = self._berths.get(name), config.upstreams[name]
         place = server.settings.place
         turns = self._parted.get((name, place)) if known is None or known.turns.place != place else known.turns
         if turns is None:
-            report = Report(self._audit)
+            report = UpstreamReport(self._audit)
             settings = bulkhead_settings(config, name)
             turns = _Turns(place, Bulkhead(name, settings, audit=report, share=self._standings.calls), report)
         resource = resource_of(config, self._port, section.path)
@@ -260,7 +267,7 @@ _Files = tuple[tuple[int, int, int] | None, ...]
 """What tells a file from another that was put in its place."""
 
 
-def _files(tls: TlsSettings) -> _Files:
+def _files(tls: UpstreamTls) -> _Files:
     return tuple(_stamp(path) for path in (tls.ca_file, tls.cert_file, tls.key_file))
 
 

@@ -18,7 +18,7 @@ from taskgate.config.tracing_models import tracing_settings
 from taskgate.protocol.extensions import KNOWN_METHODS
 from taskgate.telemetry.audit import Audit, Fact, GatewayMoved, Listeners
 from taskgate.telemetry.auditlog.digests import task_ref
-from taskgate.telemetry.auditlog.log import AuditLog, Prepared
+from taskgate.telemetry.auditlog.log import AuditLog, PreparedSinks
 from taskgate.telemetry.auditlog.settings import AuditSettings
 from taskgate.telemetry.metrics.prometheus import PrometheusAudit
 from taskgate.telemetry.metrics.store_families import AUDIT_QUEUE_DEPTH, AUDIT_SEQUENCE
@@ -33,11 +33,11 @@ class Next(NamedTuple):
 
     config: GatewayConfig
     settings: AuditSettings
-    prepared: Prepared
+    prepared: PreparedSinks
     is_new: bool
 
 
-class Observation:
+class TelemetryPipeline:
     """The eyes of operators, from `open` to `close`. `audit` is whom everybody tells; until `open` metrics alone."""
 
     def __init__(self, config: GatewayConfig, *, data_directory: Path | None, clock: Clock, entropy: Entropy) -> None:

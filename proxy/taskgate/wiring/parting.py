@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from taskgate.listener.listener import PublicListener
-from taskgate.wiring.assembly import House
+from taskgate.wiring.build import Runtime
 
 LAST_WORDS: Final = timedelta(seconds=2)
 """What a shutdown always leaves for answers that are being written."""
@@ -23,7 +23,7 @@ LAST_ARRIVALS: Final = timedelta(seconds=1)
 
 
 async def take_no_more(
-    listener: PublicListener, house: House, delay: timedelta, patience: timedelta, hurry: asyncio.Event
+    listener: PublicListener, runtime: Runtime, delay: timedelta, patience: timedelta, hurry: asyncio.Event
 ) -> None:
     """Serve for `delay` as before, then take no new work: what begins something is told to try again after `patience`.
 
@@ -32,17 +32,17 @@ async def take_no_more(
     there is an end to what comes. Then what hosts can have elsewhere ends: connections that wait, streams that only
     tell of what happens.
     """
-    has_others = house.company.leasing is not None
+    has_others = runtime.company.leasing is not None
     if has_others:
         listener.retire()
     await unless(hurry, asyncio.sleep(delay.total_seconds()))
     if has_others:
         await close_door(listener)
         await unless(hurry, asyncio.sleep(LAST_ARRIVALS.total_seconds()))
-        house.subscriptions.finish()
+        runtime.subscriptions.finish()
         listener.wind_down()
     else:
-        house.gateway.drain(patience)
+        runtime.gateway.drain(patience)
 
 
 async def close_door(listener: PublicListener) -> None:
@@ -52,28 +52,28 @@ async def close_door(listener: PublicListener) -> None:
     listener.stop_accepting()
 
 
-async def settled(house: House) -> None:
+async def settled(runtime: Runtime) -> None:
     """Wait until nothing runs, and what ended meanwhile was fetched, or its host had the time for that."""
-    await house.runner.idle()
-    await house.mounting.requests.idle()
-    await house.unfetched.fetched()
+    await runtime.runner.idle()
+    await runtime.mounting.requests.idle()
+    await runtime.unfetched.fetched()
 
 
-async def part(listener: PublicListener, house: House, left: timedelta) -> None:
+async def part(listener: PublicListener, runtime: Runtime, left: timedelta) -> None:
     """End the streams that nobody else would end, and wait for answers; what takes longer is answered as cut off."""
-    house.subscriptions.finish()
-    cutting = asyncio.get_running_loop().call_later(left.total_seconds(), _cut_off, house)
+    runtime.subscriptions.finish()
+    cutting = asyncio.get_running_loop().call_later(left.total_seconds(), _cut_off, runtime)
     try:
         await listener.close(left + LAST_WORDS)
     finally:
         cutting.cancel()
         # Nobody can come back any more for the calls that wait for that.
-        house.calls.stop()
+        runtime.calls.stop()
 
 
-def _cut_off(house: House) -> None:
-    house.relaying.stop()
-    house.calls.stop()
+def _cut_off(runtime: Runtime) -> None:
+    runtime.relaying.stop()
+    runtime.calls.stop()
 
 
 async def unless(

@@ -19,10 +19,10 @@ from taskgate.listener.listener import PublicListener
 from taskgate.telemetry.audit import ConfigReloaded
 from taskgate.telemetry.auditlog.settings import AuditUnavailable
 from taskgate.upstream.wire.trust import TlsFileRefused
-from taskgate.wiring.assembly import House, Surroundings
-from taskgate.wiring.gate import opened
-from taskgate.wiring.gatehouse import Gatehouse, build_gatehouse, deployment_keys, metadata_documents
-from taskgate.wiring.observation import Observation
+from taskgate.wiring.authentication import Authenticator, build_authenticator, deployment_keys, metadata_documents
+from taskgate.wiring.build import Environment, Runtime
+from taskgate.wiring.observation import TelemetryPipeline
+from taskgate.wiring.reloadable_authenticator import opened
 
 SUCCESS: Final = "success"
 INVALID: Final = "invalid"
@@ -49,10 +49,10 @@ class Reloaded:
 class Stage:
     """What a configuration takes effect on. `relog` is called where what is logged is to change."""
 
-    house: House
+    runtime: Runtime
     listener: PublicListener
-    sight: Observation
-    around: Surroundings
+    sight: TelemetryPipeline
+    around: Environment
     data_directory: Path | None
     port: int
     relog: Callable[[GatewayConfig], None] = lambda _: None
@@ -113,48 +113,50 @@ class Reload:
 
         Raises TlsFileRefused, KeyFileRefused or AuditUnavailable; then nothing is.
         """
-        mounting, rules = self._stage.house.mounting, rules_of(config)
+        mounting, rules = self._stage.runtime.mounting, rules_of(config)
         documents = metadata_documents(config, self._stage.port)
         prepared = await mounting.prepare(config, rules)
-        gatehouse = None
+        authenticator = None
         try:
-            gatehouse = await self._gatehouse(config)
+            authenticator = await self._authenticator(config)
             seen = await self._stage.sight.prepare(config)
         except BaseException:
             await mounting.discard(prepared)
-            if gatehouse is not None:
-                await gatehouse.close(self._stage.house.callers.gatehouse)
+            if authenticator is not None:
+                await authenticator.close(self._stage.runtime.callers.authenticator)
             raise
         before, self._config = self._config, config
-        if config == before and gatehouse is None and not prepared.is_new and not seen.is_new:
+        if config == before and authenticator is None and not prepared.is_new and not seen.is_new:
             await self._stage.sight.discard(seen)
             return False
         # From here on nothing waits and nothing fails.
-        house, stage = self._stage.house, self._stage
-        house.live.now = rules
+        runtime, stage = self._stage.runtime, self._stage
+        runtime.live.now = rules
         mounting.switch(prepared)
-        if gatehouse is not None:
-            house.callers.switch(gatehouse)
-        if house.penalties is not None:
+        if authenticator is not None:
+            runtime.callers.switch(authenticator)
+        if runtime.penalties is not None:
             failures = config.auth.lookup_failures
-            house.penalties.adjust(failures.threshold, failures.window, failures.penalty)
+            runtime.penalties.adjust(failures.threshold, failures.window, failures.penalty)
         stage.listener.show(documents)
         stage.sight.switch(seen)
         if config.logging != before.logging:
             stage.relog(config)
         return True
 
-    async def _gatehouse(self, config: GatewayConfig) -> Gatehouse | None:
+    async def _authenticator(self, config: GatewayConfig) -> Authenticator | None:
         """Another gatehouse, open, where this configuration or its key file asks for one. Raises KeyFileRefused."""
-        stage, present = self._stage, self._stage.house.callers.gatehouse
+        stage, present = self._stage, self._stage.runtime.callers.authenticator
         entropy = stage.around.entropy
         keys = deployment_keys(config, stage.data_directory, entropy, before=present.deployment)
         if config.auth == self._config.auth and keys == present.deployment:
             return None
-        gatehouse = build_gatehouse(config, keys, stage.sight.audit, stage.around.clock, entropy, before=present)
+        authenticator = build_authenticator(
+            config, keys, stage.sight.audit, stage.around.clock, entropy, before=present
+        )
         try:
-            await opened(gatehouse, present)
+            await opened(authenticator, present)
         except BaseException:
-            await gatehouse.close(present)
+            await authenticator.close(present)
             raise
-        return gatehouse
+        return authenticator

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from helpers.manual_clock import ManualClock
-from taskgate.admission.rates import RateGate
-from taskgate.admission.rules import Live
-from taskgate.admission.standing import Standings
+from taskgate.admission.rates import RateLimiter
+from taskgate.admission.rules import RuntimeConfig
+from taskgate.admission.standing import QuotaSubjects
 from taskgate.auth.context import AuthContext
 from taskgate.domain.gcra import RateLimit
 from taskgate.domain.rates import RatePolicies, RatePolicy, Scope
@@ -31,10 +31,10 @@ class Gate:
 
     def __init__(self, *policies: RatePolicy, **changes: Any) -> None:
         self.clock, self.facts = ManualClock(), Facts()
-        self.live: Live = live(rates=RatePolicies(policies), **changes)
-        self.gate = RateGate(
+        self.live: RuntimeConfig = live(rates=RatePolicies(policies), **changes)
+        self.gate = RateLimiter(
             live=self.live,
-            standings=Standings(self.live),
+            standings=QuotaSubjects(self.live),
             store=MemoryRateStore(),
             audit=self.facts,
             clock=self.clock,

@@ -8,7 +8,7 @@ from helpers.failing_store import HoldingStore
 from helpers.manual_clock import ManualClock
 from helpers.records import OWNER, keep, new_record
 from helpers.waiting import bounded
-from taskgate.admission.joining import Asking, Joining
+from taskgate.admission.joining import CoalesceKey, RequestCoalescer
 from taskgate.domain.events import CallSucceeded
 from taskgate.domain.record import TaskRecord
 from taskgate.protocol.intents import CallTool
@@ -34,14 +34,14 @@ def call(arguments: str = '{"year":2026}', tool: str = "build_report", key: str 
     )
 
 
-def retried(intent: CallTool | None = None, **changes: Any) -> Asking:
+def retried(intent: CallTool | None = None, **changes: Any) -> CoalesceKey:
     """A call whose rule lets retries join."""
-    return Asking(OWNER, intent or call(), WINDOW)._replace(**changes)
+    return CoalesceKey(OWNER, intent or call(), WINDOW)._replace(**changes)
 
 
-def keyed(intent: CallTool | None = None, **changes: Any) -> Asking:
+def keyed(intent: CallTool | None = None, **changes: Any) -> CoalesceKey:
     """A call with a key, that no rule lets join."""
-    return Asking(OWNER, intent or call(key="k"), None)._replace(**changes)
+    return CoalesceKey(OWNER, intent or call(key="k"), None)._replace(**changes)
 
 
 class World:
@@ -49,7 +49,7 @@ class World:
 
     def __init__(self, store: HoldingStore, **more: Any) -> None:
         self.store, self.clock, self.facts = store, ManualClock(), Facts()
-        self.joining = Joining(store=store, audit=self.facts, clock=self.clock, **more)
+        self.joining = RequestCoalescer(store=store, audit=self.facts, clock=self.clock, **more)
         self.runs: list[asyncio.Future[Any]] = []
         self.waiting: list[asyncio.Task[Any]] = []
 
@@ -57,14 +57,14 @@ class World:
         self.runs.append(asyncio.get_running_loop().create_future())
         return await self.runs[-1]
 
-    async def ask(self, asking: Asking) -> "asyncio.Task[Any]":
+    async def ask(self, asking: CoalesceKey) -> "asyncio.Task[Any]":
         """Somebody who waits for a call; by now they are as far as they get."""
         self.waiting.append(asyncio.get_running_loop().create_task(self.joining.once(asking, self.run)))
         for _ in range(9):
             await asyncio.sleep(0)
         return self.waiting[-1]
 
-    async def make(self, asking: Asking, **changes: Any) -> TaskRecord:
+    async def make(self, asking: CoalesceKey, **changes: Any) -> TaskRecord:
         """A call that becomes a task."""
         asked = await self.ask(asking)
         record = new_record(**changes)

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from taskgate.admission.rules import Bounds, Live, Rules
+from taskgate.admission.rules import AdmissionRules, QuestionBounds, RuntimeConfig
 from taskgate.auth.authorization import AccessPolicy
 from taskgate.domain.caps import Caps
 from taskgate.domain.overrides import Overrides
@@ -12,7 +12,7 @@ from taskgate.domain.polling import Polling
 from taskgate.domain.rates import RatePolicies
 
 
-def rules(**changes: Any) -> Rules:
+def rules(**changes: Any) -> AdmissionRules:
     """One generation of rules."""
     usual: dict[str, Any] = {
         "policy": Policy(
@@ -44,11 +44,11 @@ def rules(**changes: Any) -> Rules:
             kept_global=None,
         ),
         "overrides": Overrides(),
-        "questions": Bounds(wait=timedelta(minutes=30), outstanding=8),
+        "questions": QuestionBounds(wait=timedelta(minutes=30), outstanding=8),
     }
-    return Rules(**usual | changes)
+    return AdmissionRules(**usual | changes)
 
 
-def live(**changes: Any) -> Live:
+def live(**changes: Any) -> RuntimeConfig:
     """The same, as they are now."""
-    return Live(rules(**changes))
+    return RuntimeConfig(rules(**changes))

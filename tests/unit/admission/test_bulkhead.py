@@ -12,7 +12,7 @@ from taskgate.admission.bulkhead import Bulkhead, BulkheadSettings, Ticket
 from taskgate.auth.context import AuthContext
 from taskgate.errors import QueueFull
 from taskgate.telemetry.audit import QueueRefused, SlotsUsed
-from taskgate.telemetry.visit import Visit, current, within
+from taskgate.telemetry.request_context import RequestContext, current, within
 from unit.lifecycle.facts import Facts
 
 LONG = timedelta(seconds=60)
@@ -309,16 +309,16 @@ async def test_what_is_noted_of_slots_belongs_to_nobodys_request(
     """One timer notes what all of them did."""
     monkeypatch.setattr(module, "NOTED_EVERY", 0.001)
     monkeypatch.setattr(module, "MOVED_EVERY", 0.001)
-    told_in: list[Visit | None] = []
+    told_in: list[RequestContext | None] = []
     monkeypatch.setattr(facts, "record", lambda _: told_in.append(current()))
-    moved_in, look = list[Visit | None](), Bulkhead._tell_moved
+    moved_in, look = list[RequestContext | None](), Bulkhead._tell_moved
 
     def tell_moved(this: Bulkhead) -> None:
         moved_in.append(current())
         look(this)
 
     monkeypatch.setattr(Bulkhead, "_tell_moved", tell_moved)
-    with within(Visit("one-1", "192.0.2.7", "POST", "/reports/mcp")):
+    with within(RequestContext("one-1", "192.0.2.7", "POST", "/reports/mcp")):
         ticket = bulkhead.ask("a")
         bulkhead.look()
     async with bounded():

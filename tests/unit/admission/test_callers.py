@@ -6,7 +6,7 @@ import pytest
 
 from helpers.manual_clock import ManualClock
 from taskgate.admission.bulkhead import Bulkhead
-from taskgate.admission.callers import Bearers, Everybody, speaker
+from taskgate.admission.callers import Bearers, Everybody, principal
 from taskgate.admission.incidents import Incidents
 from taskgate.admission.mounts import Mount
 from taskgate.auth.context import ANONYMOUS, AuthContext
@@ -14,7 +14,7 @@ from taskgate.domain.policy import TaskSupport
 from taskgate.errors import AuthReason, KeysUnavailable, Unauthenticated
 from taskgate.streams.messages import Inbound, Verb
 from taskgate.upstream.base import Upstream
-from taskgate.upstream.speaker import Speaker
+from taskgate.upstream.principal import Principal
 from unit.auth.identities import identity
 from unit.lifecycle.asked import Asked
 
@@ -108,12 +108,12 @@ def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str, str]]:
 
 def test_servers_may_be_told_of_a_caller_what_its_token_says() -> None:
     somebody = identity("read")
-    assert speaker(AuthContext(key="k", identity=somebody, token="planted")) == Speaker(
+    assert principal(AuthContext(key="k", identity=somebody, token="planted")) == Principal(
         context="k",
         subject="alice",
         token="planted",
         scopes=frozenset({"read"}),
         good_until=somebody.expires_at,
     )
-    assert speaker(ANONYMOUS) == Speaker(context="anonymous")
-    assert "planted" not in repr(speaker(AuthContext(key="k", identity=somebody, token="planted")))
+    assert principal(ANONYMOUS) == Principal(context="anonymous")
+    assert "planted" not in repr(principal(AuthContext(key="k", identity=somebody, token="planted")))

@@ -15,7 +15,7 @@ from taskgate.domain.record import OwnerKey
 from taskgate.errors import StoreUnavailable
 from taskgate.protocol.jsonrpc import parse
 from taskgate.telemetry.audit import Fact, SuspicionRaised, TaskDenied
-from taskgate.telemetry.visit import Visit, client_of, current, within
+from taskgate.telemetry.request_context import RequestContext, client_of, current, within
 
 ALICE = AuthContext(key="alice", earlier="alice-before")
 FOREIGN = SuspicionRaised("cross_context_access", "reports")
@@ -25,7 +25,7 @@ class Told:
     """An audit that remembers facts, with the visit that each belongs to."""
 
     def __init__(self) -> None:
-        self.all: list[tuple[Fact, Visit | None]] = []
+        self.all: list[tuple[Fact, RequestContext | None]] = []
 
     def record(self, fact: Fact) -> None:
         self.all.append((fact, current()))
@@ -88,7 +88,7 @@ async def test_why_a_task_was_not_found_is_told_with_whose_it_is(
 
 async def test_nothing_is_looked_up_before_the_host_is_answered(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LATER", 0.001)
-    with within(visit("one-1")):
+    with within(request_context("one-1")):
         desk.missed("bobs")
         desk.missed("own")
     await asyncio.sleep(0)
@@ -132,7 +132,7 @@ async def test_what_waits_is_told_of_at_the_end(desk: Desk) -> None:
 
 
 async def test_each_is_told_in_the_visit_that_it_was_part_of(desk: Desk) -> None:
-    first, second = visit("one-1"), visit("one-2")
+    first, second = request_context("one-1"), request_context("one-2")
     with within(first):
         desk.missed("bobs")
     with within(second):
@@ -147,7 +147,7 @@ async def test_each_is_told_in_the_visit_that_it_was_part_of(desk: Desk) -> None
 
 async def test_nothing_large_of_what_a_host_sent_is_kept_until_then(desk: Desk) -> None:
     large = "x" * 100_000
-    seen = visit("one-1", f'{{"taskId":"bobs","more":"{large}"}}')
+    seen = request_context("one-1", f'{{"taskId":"bobs","more":"{large}"}}')
     seen.client, seen.agent = client_of({"name": large, "version": "1", "more": large, "title": 7}), large
     with within(seen):
         desk.missed(large)
@@ -164,7 +164,7 @@ async def test_nothing_large_of_what_a_host_sent_is_kept_until_then(desk: Desk) 
 
 
 async def test_what_came_without_a_message_or_a_name_has_none(desk: Desk) -> None:
-    seen = Visit("one-1", "192.0.2.7", "GET", "/reports/mcp")
+    seen = RequestContext("one-1", "192.0.2.7", "GET", "/reports/mcp")
     with within(seen):
         desk.missed("unknown")
     await desk.denials.settle()
@@ -173,9 +173,9 @@ async def test_what_came_without_a_message_or_a_name_has_none(desk: Desk) -> Non
     assert (kept.id, kept.message, kept.client, kept.agent) == ("one-1", None, None, None)
 
 
-def visit(id: str, params: str = '{"taskId":"bobs"}') -> Visit:
+def request_context(id: str, params: str = '{"taskId":"bobs"}') -> RequestContext:
     """A visit of Alice, who asks for a task."""
-    seen = Visit(id, "192.0.2.7", "POST", "/reports/mcp", "host/1")
+    seen = RequestContext(id, "192.0.2.7", "POST", "/reports/mcp", "host/1")
     seen.caller, seen.mount = ALICE, "reports"
     body = f'{{"jsonrpc":"2.0","id":7,"method":"tasks/get","params":{params}}}'
     seen.message = parse(body.encode(), max_depth=16)

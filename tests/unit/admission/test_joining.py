@@ -10,7 +10,7 @@ import pytest
 from helpers.failing_store import HoldingStore
 from helpers.records import OWNER, new_call, new_record
 from helpers.waiting import eventually
-from taskgate.admission.joining import NO_TASK, Asking, check_repeat, repeat_key
+from taskgate.admission.joining import NO_TASK, CoalesceKey, check_repeat, repeat_key
 from taskgate.domain.versions import Era
 from taskgate.errors import CutOff, InvalidParams, UpstreamFailed, UpstreamReason
 from taskgate.protocol.intents import CallTool
@@ -33,7 +33,7 @@ async def world() -> AsyncIterator[World]:
 
 
 async def test_a_call_that_nothing_lets_join_runs_for_itself(world: World) -> None:
-    plain = Asking(OWNER, call(), None)
+    plain = CoalesceKey(OWNER, call(), None)
     assert not plain.concerned
     one, other = await world.ask(plain), await world.ask(plain)
     world.runs[0].set_result("one")
@@ -43,7 +43,9 @@ async def test_a_call_that_nothing_lets_join_runs_for_itself(world: World) -> No
 
 
 @pytest.mark.parametrize(("asking", "how"), [(retried(), "retry"), (keyed(), "key")])
-async def test_the_same_call_waits_for_what_comes_of_the_one_that_runs(world: World, asking: Asking, how: str) -> None:
+async def test_the_same_call_waits_for_what_comes_of_the_one_that_runs(
+    world: World, asking: CoalesceKey, how: str
+) -> None:
     assert asking.concerned
     one, other = await world.ask(asking), await world.ask(asking)
     world.runs[0].set_result("done")
@@ -67,12 +69,12 @@ async def test_how_the_arguments_are_written_makes_no_difference(world: World) -
         retried(call('{"year":2027}')),
         retried(call(key="k")),
         retried(takes_task=True),
-        retried(era=Era.STATELESS),
+        retried(era=Era.MODERN),
         retried(asks={"elicitation": {}}),
     ],
     ids=["context", "mount", "tool", "arguments", "a key", "a task", "era", "what its host can be asked"],
 )
-async def test_what_is_not_the_same_in_all_runs_for_itself(world: World, other: Asking) -> None:
+async def test_what_is_not_the_same_in_all_runs_for_itself(world: World, other: CoalesceKey) -> None:
     await world.ask(retried())
     await world.ask(other)
     assert len(world.runs) == 2
@@ -97,7 +99,7 @@ async def test_the_key_of_another_call_is_refused(world: World, another: CallToo
     assert len(world.runs) == 2
 
 
-@pytest.mark.parametrize("changes", [{"era": Era.STATELESS}, {"asks": {"sampling": {}}}], ids=["era", "asked"])
+@pytest.mark.parametrize("changes", [{"era": Era.MODERN}, {"asks": {"sampling": {}}}], ids=["era", "asked"])
 async def test_a_key_makes_no_second_run_for_a_host_whom_the_answer_may_not_fit(
     world: World, changes: dict[str, Any]
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 from helpers.failing_store import HoldingStore
 from helpers.records import OWNER, after, keep, new_record
 from helpers.waiting import bounded
-from taskgate.admission.joining import Asking
+from taskgate.admission.joining import CoalesceKey
 from taskgate.stores.open import open_store
 from taskgate.telemetry.audit import CallJoined
 from unit.admission.joining_desk import DONE, WINDOW, World, call, ended, keyed, retried
@@ -75,7 +75,7 @@ async def test_a_task_is_joined_within_the_window_alone(world: World) -> None:
     ],
     ids=["no task", "no window", "a key", "arguments", "context"],
 )
-async def test_the_task_of_another_call_is_not_joined(world: World, other: Asking) -> None:
+async def test_the_task_of_another_call_is_not_joined(world: World, other: CoalesceKey) -> None:
     await world.make(TASK)
     assert await world.joining.task(other) is None
     assert world.facts.all == []

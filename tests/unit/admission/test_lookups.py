@@ -9,7 +9,7 @@ import pytest
 
 from taskgate.admission.polls import BURST
 from taskgate.domain.gcra import RateLimit
-from taskgate.domain.rates import Event, RatePolicies, RatePolicy, Scope
+from taskgate.domain.rates import RateEvent, RatePolicies, RatePolicy, Scope
 from taskgate.domain.record import TaskRecord
 from taskgate.errors import InsufficientScope, Penalized, RateLimited, TaskNotFound
 from taskgate.stores.base import Store
@@ -156,7 +156,7 @@ async def test_a_look_up_that_fails_is_taken_from_the_rate_for_such(store: Store
         methods=None,
         upstream=None,
         tool=None,
-        event=Event.LOOKUP_FAILURE,
+        event=RateEvent.LOOKUP_FAILURE,
     )
     desk = Desk(store, rates=RatePolicies((policy,)))
     await desk.gate.request(ALICE, Asked(), "reports", "tasks/get")

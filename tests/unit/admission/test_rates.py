@@ -9,7 +9,7 @@ from taskgate.admission.rates import block_of
 from taskgate.auth.context import AuthContext
 from taskgate.domain.gcra import RateLimit
 from taskgate.domain.overrides import Override, Overrides
-from taskgate.domain.rates import Event, RatePolicies, Scope
+from taskgate.domain.rates import RateEvent, RatePolicies, Scope
 from taskgate.telemetry.audit import RateJudged
 from unit.admission.gates import ALICE, BOB, HERE, THERE, Gate, policy
 from unit.admission.live_rules import rules
@@ -105,8 +105,8 @@ async def test_an_address_is_found_out_only_where_something_is_counted_by_it() -
     assert host.looked == 0
 
 
-@pytest.mark.parametrize("event", [None, Event.LOOKUP_FAILURE])
-async def test_who_comes_from_one_address_shares_what_is_counted_by_address(event: Event | None) -> None:
+@pytest.mark.parametrize("event", [None, RateEvent.LOOKUP_FAILURE])
+async def test_who_comes_from_one_address_shares_what_is_counted_by_address(event: RateEvent | None) -> None:
     at = Gate(policy("by address", scope=Scope.IP, event=event))
     if event is not None:
         await at.gate.failed_lookup(ALICE, HERE, "reports")

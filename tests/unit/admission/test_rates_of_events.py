@@ -7,7 +7,7 @@ import pytest
 
 from taskgate.domain.gcra import RateLimit
 from taskgate.domain.overrides import Override, Overrides
-from taskgate.domain.rates import Event, RatePolicies, Scope
+from taskgate.domain.rates import RateEvent, RatePolicies, Scope
 from taskgate.errors import RateLimited
 from taskgate.telemetry.audit import RateJudged, SuspicionRaised
 from unit.admission.gates import ALICE, BOB, HERE, THERE, Gate, policy
@@ -42,7 +42,7 @@ class TestBeforeAuthentication:
         ]
 
     async def test_tokens_that_are_not_accepted_close_the_door_for_their_address(self) -> None:
-        at = Gate(policy("auth_failures", 2, scope=Scope.IP, event=Event.AUTH_FAILURE))
+        at = Gate(policy("auth_failures", 2, scope=Scope.IP, event=RateEvent.AUTH_FAILURE))
         for _ in range(2):
             await at.gate.arrived(HERE, "reports", unknown)
             await at.gate.failed_auth(HERE, "reports")
@@ -58,7 +58,7 @@ class TestBeforeAuthentication:
         ]
 
     async def test_a_token_that_was_found_good_before_passes_where_others_of_its_address_do_not(self) -> None:
-        failures = policy("auth_failures", 1, every=100.0, scope=Scope.IP, event=Event.AUTH_FAILURE)
+        failures = policy("auth_failures", 1, every=100.0, scope=Scope.IP, event=RateEvent.AUTH_FAILURE)
         at = Gate(failures, policy("ip", 2, every=100.0, scope=Scope.IP, before_auth=True))
         await at.gate.failed_auth(HERE, "reports")
         for _ in range(2):
@@ -72,7 +72,7 @@ class TestBeforeAuthentication:
         assert refusal.value.policy == "auth_failures"
 
     async def test_whoever_goes_on_with_tokens_that_are_not_accepted_is_suspected_once_a_minute(self) -> None:
-        at = Gate(policy("auth_failures", 1, every=100.0, scope=Scope.IP, event=Event.AUTH_FAILURE))
+        at = Gate(policy("auth_failures", 1, every=100.0, scope=Scope.IP, event=RateEvent.AUTH_FAILURE))
 
         async def suspected(times: int) -> int:
             for _ in range(times):
@@ -93,14 +93,14 @@ class TestBeforeAuthentication:
         assert not any(isinstance(fact, SuspicionRaised) for fact in at.facts.all)
 
     async def test_looking_costs_nothing(self) -> None:
-        at = Gate(policy("auth_failures", 1, scope=Scope.IP, event=Event.AUTH_FAILURE))
+        at = Gate(policy("auth_failures", 1, scope=Scope.IP, event=RateEvent.AUTH_FAILURE))
         for _ in range(5):
             await at.gate.arrived(HERE, "reports", unknown)
 
     async def test_a_door_that_failures_close_costs_the_address_nothing(self) -> None:
         at = Gate(
             policy("ip", 2, scope=Scope.IP, before_auth=True),
-            policy("auth_failures", 1, every=1.0, scope=Scope.IP, event=Event.AUTH_FAILURE),
+            policy("auth_failures", 1, every=1.0, scope=Scope.IP, event=RateEvent.AUTH_FAILURE),
         )
         await at.gate.failed_auth(HERE, "reports")
         for _ in range(5):
@@ -114,7 +114,7 @@ class TestBeforeAuthentication:
 class TestFailedLookups:
     """Whoever asks for tasks that are not its own may ask for none any more, but may do all else."""
 
-    POLICY = policy("lookups", 2, event=Event.LOOKUP_FAILURE)
+    POLICY = policy("lookups", 2, event=RateEvent.LOOKUP_FAILURE)
 
     async def test_no_room_refuses_requests_about_tasks_alone(self) -> None:
         at = Gate(self.POLICY)
@@ -145,7 +145,7 @@ class TestFailedLookups:
 
     async def test_each_policy_counts_for_itself(self) -> None:
         """What has happened cannot be refused, so one budget without room keeps no other from being charged."""
-        everybody = policy("all", 1, scope=Scope.GLOBAL, event=Event.LOOKUP_FAILURE)
+        everybody = policy("all", 1, scope=Scope.GLOBAL, event=RateEvent.LOOKUP_FAILURE)
         at = Gate(everybody, self.POLICY)
         for _ in range(2):
             await at.gate.failed_lookup(ALICE, HERE, "reports")

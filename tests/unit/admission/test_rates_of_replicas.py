@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from helpers.manual_clock import ManualClock
-from taskgate.admission.rates import OverRate, RateGate
-from taskgate.admission.sieve import Sieve
-from taskgate.admission.standing import Standings
-from taskgate.domain.rates import Event, RatePolicies, RatePolicy, Scope
+from taskgate.admission.rates import OverRate, RateLimiter
+from taskgate.admission.sieve import LocalRateCache
+from taskgate.admission.standing import QuotaSubjects
+from taskgate.domain.rates import RateEvent, RatePolicies, RatePolicy, Scope
 from taskgate.errors import RateLimited, StoreUnavailable
 from taskgate.stores.base import Judgement, Step
 from taskgate.stores.rates import MemoryRateStore
@@ -20,9 +20,9 @@ from unit.lifecycle.asked import Asked
 from unit.lifecycle.facts import Facts
 
 IP = policy("ip", 3, scope=Scope.IP, before_auth=True)
-FAILURES = policy("auth_failures", 2, scope=Scope.IP, event=Event.AUTH_FAILURE)
+FAILURES = policy("auth_failures", 2, scope=Scope.IP, event=RateEvent.AUTH_FAILURE)
 CALLS = policy("calls", 2, methods=("tools/call",))
-LOOKUPS = policy("lookups", 1, event=Event.LOOKUP_FAILURE)
+LOOKUPS = policy("lookups", 1, event=RateEvent.LOOKUP_FAILURE)
 
 
 class Counted:
@@ -43,13 +43,13 @@ class Replica:
 
     def __init__(self, store: Counted, *policies: RatePolicy, **changes: object) -> None:
         self.clock, self.facts, self.live = ManualClock(), Facts(), live(rates=RatePolicies(policies), **changes)
-        self.gate = RateGate(
+        self.gate = RateLimiter(
             live=self.live,
-            standings=Standings(self.live),
+            standings=QuotaSubjects(self.live),
             store=store,
             audit=self.facts,
             clock=self.clock,
-            sieve=Sieve(),
+            sieve=LocalRateCache(),
         )
 
     async def serves(self, method: str = "tools/call") -> str | None:

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from taskgate.admission.rates import OverRate, quota_fields
-from taskgate.domain.gcra import RateLimit, Verdict
+from taskgate.domain.gcra import RateLimit, RateVerdict
 from taskgate.domain.rates import Demand
 from unit.admission.gates import ALICE, HERE, Gate, policy
 
@@ -50,6 +50,6 @@ class TestQuota:
     def test_a_hair_too_much_is_no_second_more(self) -> None:
         limit = RateLimit(every=0.1, burst=30)
         demand = Demand("k", limit, 1, policy("p"))
-        fields = quota_fields((demand,), (Verdict(True, 0, 0.0, 3.0000000000000004),))
+        fields = quota_fields((demand,), (RateVerdict(True, 0, 0.0, 3.0000000000000004),))
         assert dict(fields)["RateLimit"] == '"p";r=0;t=3'
         assert dict(fields)["RateLimit-Policy"] == '"p";q=30;w=3'

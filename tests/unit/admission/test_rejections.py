@@ -14,7 +14,7 @@ from taskgate.domain.versions import Era
 from taskgate.protocol.envelope import Request
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.modern.downstream import ModernDownstream
-from taskgate.streams.messages import Reply
+from taskgate.streams.messages import HttpReply
 from unit.admission.live_rules import live
 from unit.admission.test_callers import MOUNT
 
@@ -36,7 +36,7 @@ def request(method: str = "tools/call", params: str = '{"name":"build"}') -> Req
     return message
 
 
-def told(error: Exception, message: Request, era: Era, reject_as: RejectAs) -> tuple[Reply, Reply]:
+def told(error: Exception, message: Request, era: Era, reject_as: RejectAs) -> tuple[HttpReply, HttpReply]:
     """What is told usually, and what is told by these rules."""
     usual, _ = refusal(error, MOUNT, message, era)
     rejections = Rejections(live(reject_as=reject_as), ModernDownstream("0"))
@@ -54,7 +54,7 @@ def test_it_may_have_the_status_of_http(error: errors.DownstreamError, era: Era,
 
 @over_limits
 def test_it_may_be_a_result_of_the_tool(error: errors.DownstreamError) -> None:
-    usual, reply = told(error, request(), Era.INITIALIZE, RejectAs.TOOL_ERROR)
+    usual, reply = told(error, request(), Era.LEGACY, RejectAs.TOOL_ERROR)
     assert reply.body is not None
     result = json.loads(reply.body)["result"]
     assert set(result) == {"content", "isError"}
@@ -64,28 +64,28 @@ def test_it_may_be_a_result_of_the_tool(error: errors.DownstreamError) -> None:
 
 
 @over_limits
-def test_in_the_stateless_era_it_says_who_answers_and_that_it_is_complete(error: errors.DownstreamError) -> None:
-    _, reply = told(error, request(), Era.STATELESS, RejectAs.TOOL_ERROR)
+def test_in_the_modern_era_it_says_who_answers_and_that_it_is_complete(error: errors.DownstreamError) -> None:
+    _, reply = told(error, request(), Era.MODERN, RejectAs.TOOL_ERROR)
     message = json.loads(reply.body or "")
     assert (message["id"], message["result"]["isError"], message["result"]["resultType"]) == ("c", True, "complete")
     assert message["result"]["_meta"] == {
         "io.modelcontextprotocol/serverInfo": {"name": "taskgate", "version": "0"},
     }
-    usual = json.loads(told(error, request(), Era.INITIALIZE, RejectAs.TOOL_ERROR)[1].body or "")
+    usual = json.loads(told(error, request(), Era.LEGACY, RejectAs.TOOL_ERROR)[1].body or "")
     assert message["result"]["content"] == usual["result"]["content"]
 
 
 def test_what_calls_no_tool_or_asks_for_a_task_has_no_result_of_a_tool() -> None:
     error, as_task = errors.TooManyTasks(1), request(params='{"name":"build","task":{}}')
     for message, era in (
-        (request("prompts/get"), Era.STATELESS),
-        (request("ping"), Era.INITIALIZE),
-        (as_task, Era.INITIALIZE),
+        (request("prompts/get"), Era.MODERN),
+        (request("ping"), Era.LEGACY),
+        (as_task, Era.LEGACY),
     ):
         usual, reply = told(error, message, era, RejectAs.TOOL_ERROR)
         assert reply == usual
-    # A host of the stateless era asks for no task, whatever it writes.
-    assert "isError" in (told(error, as_task, Era.STATELESS, RejectAs.TOOL_ERROR)[1].body or "")
+    # A host of the modern era asks for no task, whatever it writes.
+    assert "isError" in (told(error, as_task, Era.MODERN, RejectAs.TOOL_ERROR)[1].body or "")
 
 
 @over_limits

@@ -10,7 +10,7 @@ from taskgate.admission.rules import OnStoreError
 from taskgate.admission.shared_rates import SharedRates
 from taskgate.domain.rates import Demand
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.base import Judgement, Step, Way
+from taskgate.stores.base import Judgement, RateStepMode, Step
 from taskgate.stores.rates import MemoryRateStore
 from taskgate.telemetry.audit import RatesFellBack
 from unit.admission.gates import policy
@@ -43,7 +43,7 @@ class Sharing:
 
     async def takes(self, burst: int = 1, every: float = 1.0, cost: int = 1) -> Judgement:
         limited = policy("calls", burst, every=every, cost=cost)
-        step = Step(Way.TAKE, (Demand("alice", limited.limit, cost, limited),))
+        step = Step(RateStepMode.TAKE, (Demand("alice", limited.limit, cost, limited),))
         return await self.rates.judge((step,), now=self.clock.elapsed())
 
     async def passes(self, times: int, burst: int) -> int:

@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskgate.admission.sieve import Sieve
+from taskgate.admission.sieve import LocalRateCache
 from taskgate.domain.gcra import RateLimit
-from taskgate.domain.rates import Demand, Event, RatePolicy, Scope
-from taskgate.stores.base import Judgement, Step, Way
+from taskgate.domain.rates import Demand, RateEvent, RatePolicy, Scope
+from taskgate.stores.base import Judgement, RateStepMode, Step
 from taskgate.stores.rates import MemoryRateStore
 from unit.admission.gates import policy
 
 ARRIVALS = policy("ip", 3, every=1.0, scope=Scope.IP, before_auth=True)
-FAILURES = policy("auth_failures", 2, every=1.0, scope=Scope.IP, event=Event.AUTH_FAILURE)
+FAILURES = policy("auth_failures", 2, every=1.0, scope=Scope.IP, event=RateEvent.AUTH_FAILURE)
 CALLS = policy("calls", 1, every=1.0)
 
 
@@ -20,15 +20,15 @@ def of(policy: RatePolicy, cost: int = 1) -> Demand:
     return Demand(policy.name, policy.limit, cost, policy)
 
 
-COMES = (Step(Way.LOOK, (of(FAILURES),)), Step(Way.TAKE, (of(ARRIVALS),)))
-CALL = Step(Way.TAKE, (of(CALLS),))
+COMES = (Step(RateStepMode.LOOK, (of(FAILURES),)), Step(RateStepMode.TAKE, (of(ARRIVALS),)))
+CALL = Step(RateStepMode.TAKE, (of(CALLS),))
 
 
 class Gateway:
     """One of several that share a store, with its own sieve."""
 
     def __init__(self, shared: MemoryRateStore) -> None:
-        self.shared, self.sieve = shared, Sieve()
+        self.shared, self.sieve = shared, LocalRateCache()
 
     async def lets_through(self, now: float) -> bool:
         return (await self.sieve.judge(COMES, now=now)).refused is None
@@ -68,7 +68,7 @@ async def test_what_is_under_way_counts_before_its_answer_comes() -> None:
 async def test_what_the_store_did_not_take_is_given_back() -> None:
     gateway = Gateway(MemoryRateStore())
     for _ in range(2):
-        await gateway.shared.judge((Step(Way.NOTE, (of(FAILURES),)),), now=0.0)
+        await gateway.shared.judge((Step(RateStepMode.NOTE, (of(FAILURES),)),), now=0.0)
     assert [await gateway.lets_through(0.0) for _ in range(3)] == [True, True, True]
     assert [(await gateway.serves(0.0)).refused for _ in range(3)] == [0, 0, 0]
     # It knows of the failures now, and refuses for those until they are forgiven; of arrivals none has counted.
@@ -93,7 +93,7 @@ async def test_nobody_is_refused_whom_the_store_would_let_in(
     """Two gateways, requests that overlap: whenever a sieve refuses, so would the store, then and there."""
     every, burst = limit
     ip = Demand("ip", RateLimit(every=every, burst=burst), 1, ARRIVALS)
-    steps = (Step(Way.TAKE, (ip,)),)
+    steps = (Step(RateStepMode.TAKE, (ip,)),)
     shared = MemoryRateStore()
     gateways, now = [Gateway(shared), Gateway(shared)], 0.0
     under_way: list[Gateway] = []
@@ -112,14 +112,14 @@ async def test_nobody_is_refused_whom_the_store_would_let_in(
             under_way.append(gateway)
         else:
             await settle()
-            assert (await shared.judge((Step(Way.LOOK, (ip,)),), now=now)).refused == 0
+            assert (await shared.judge((Step(RateStepMode.LOOK, (ip,)),), now=now)).refused == 0
         if not overlaps:
             await settle()
 
 
 @pytest.mark.parametrize("shadow", [ARRIVALS, FAILURES])
 async def test_what_only_tells_refuses_nobody(shadow: RatePolicy) -> None:
-    silent = Step(Way.TAKE, (Demand("ip", shadow.limit, 1, policy("ip", shadow=True, before_auth=True)),))
-    sieve = Sieve()
+    silent = Step(RateStepMode.TAKE, (Demand("ip", shadow.limit, 1, policy("ip", shadow=True, before_auth=True)),))
+    sieve = LocalRateCache()
     for _ in range(9):
         assert (await sieve.judge((silent,), now=0.0)).refused is None

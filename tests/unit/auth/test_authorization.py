@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from taskgate.auth.authorization import AccessPolicy, AccessRule, Decision, Effect, Refusal
+from taskgate.auth.authorization import AccessDecision, AccessPolicy, AccessRefusal, AccessRule, Effect
 from taskgate.auth.context import Identity
 from unit.auth.identities import identity
 
@@ -26,7 +26,7 @@ def matches(
     return one.matches(who, method=method, upstream=upstream, tool=tool)
 
 
-def judge(policy: AccessPolicy, who: Identity | None = None, tool: str | None = "build") -> Decision:
+def judge(policy: AccessPolicy, who: Identity | None = None, tool: str | None = "build") -> AccessDecision:
     return policy.judge(who, method="tools/call", upstream="reports", tool=tool)
 
 
@@ -157,35 +157,35 @@ def test_all_conditions_of_a_rule_hold_together() -> None:
 
 
 def test_without_rules_the_default_decides_and_names_no_rule() -> None:
-    assert judge(AccessPolicy()) == Decision(allowed=True)
-    assert judge(AccessPolicy(default=DENY)) == Decision(allowed=False)
+    assert judge(AccessPolicy()) == AccessDecision(allowed=True)
+    assert judge(AccessPolicy(default=DENY)) == AccessDecision(allowed=False)
 
 
 def test_a_rule_that_does_not_match_leaves_it_to_the_default() -> None:
-    assert judge(AccessPolicy(rules=(rule(tool="x"),), default=DENY)) == Decision(allowed=False)
-    assert judge(AccessPolicy(rules=(rule(tool="x", effect=DENY),))) == Decision(allowed=True)
+    assert judge(AccessPolicy(rules=(rule(tool="x"),), default=DENY)) == AccessDecision(allowed=False)
+    assert judge(AccessPolicy(rules=(rule(tool="x", effect=DENY),))) == AccessDecision(allowed=True)
 
 
 def test_the_first_rule_that_matches_decides() -> None:
     rules = (rule("other", effect=DENY, tool="x"), rule("first"), rule("second", effect=DENY))
-    assert judge(AccessPolicy(rules=rules, default=DENY)) == Decision(allowed=True, rule="first")
-    assert judge(AccessPolicy(rules=rules[::-1])) == Decision(allowed=False, rule="second")
+    assert judge(AccessPolicy(rules=rules, default=DENY)) == AccessDecision(allowed=True, rule="first")
+    assert judge(AccessPolicy(rules=rules[::-1])) == AccessDecision(allowed=False, rule="second")
 
 
 def test_a_rule_allows_who_has_all_its_scopes() -> None:
     policy = AccessPolicy(rules=(rule("r", "read", "write"),), default=DENY)
-    assert judge(policy, identity("read", "write", "more")) == Decision(allowed=True, rule="r")
+    assert judge(policy, identity("read", "write", "more")) == AccessDecision(allowed=True, rule="r")
 
 
 @pytest.mark.parametrize("who", [None, identity(), identity("read"), identity("other")])
 def test_whatever_scope_is_missing_all_that_are_needed_are_named(who: Identity | None) -> None:
     policy = AccessPolicy(rules=(rule("r", "read", "write"), rule("later")))
-    assert judge(policy, who) == Decision(allowed=False, missing_scopes=frozenset({"read", "write"}), rule="r")
+    assert judge(policy, who) == AccessDecision(allowed=False, missing_scopes=frozenset({"read", "write"}), rule="r")
 
 
 def test_a_rule_that_denies_names_no_scope_that_would_help() -> None:
     policy = AccessPolicy(rules=(rule("closed", effect=DENY),))
-    assert judge(policy, identity("admin")) == Decision(allowed=False, rule="closed")
+    assert judge(policy, identity("admin")) == AccessDecision(allowed=False, rule="closed")
 
 
 def test_a_rule_that_denies_cannot_require_scopes() -> None:
@@ -200,7 +200,7 @@ def test_a_claim_chooses_the_rule() -> None:
     )
     policy = AccessPolicy(rules=rules)
     assert judge(policy, identity(role="staff")).rule == "staff"
-    assert judge(policy, identity("reports.admin", role="guest")) == Decision(allowed=True, rule="rest")
+    assert judge(policy, identity("reports.admin", role="guest")) == AccessDecision(allowed=True, rule="rest")
     assert not judge(policy, None).allowed
 
 
@@ -213,11 +213,11 @@ def test_a_task_is_judged_by_the_tool_it_runs() -> None:
         default=DENY,
     )
 
-    def get(tool: str | None) -> Decision:
+    def get(tool: str | None) -> AccessDecision:
         return policy.judge(identity(), method="tasks/get", upstream="reports", tool=tool)
 
     assert get("delete_all").missing_scopes == {"reports.admin"}
-    assert get("build") == get(None) == Decision(allowed=True, rule="tasks")
+    assert get("build") == get(None) == AccessDecision(allowed=True, rule="tasks")
     assert not judge(policy, identity(), tool="build").allowed
 
 
@@ -230,17 +230,17 @@ def test_a_shadow_rule_tells_what_it_would_have_refused_and_decides_nothing() ->
         rule("scoped", "a", "b", shadow=True),
         rule("live", "c"),
     )
-    told = (Refusal("closed", frozenset()), Refusal("scoped", frozenset({"a", "b"})))
-    assert judge(AccessPolicy(rules=rules), identity("c")) == Decision(allowed=True, rule="live", shadowed=told)
-    refused = Decision(allowed=False, rule="live", missing_scopes=frozenset({"c"}), shadowed=told)
+    told = (AccessRefusal("closed", frozenset()), AccessRefusal("scoped", frozenset({"a", "b"})))
+    assert judge(AccessPolicy(rules=rules), identity("c")) == AccessDecision(allowed=True, rule="live", shadowed=told)
+    refused = AccessDecision(allowed=False, rule="live", missing_scopes=frozenset({"c"}), shadowed=told)
     assert judge(AccessPolicy(rules=rules), identity("a")) == refused
 
 
 def test_shadow_rules_alone_leave_it_to_the_default() -> None:
     rules = (rule("s", effect=DENY, shadow=True),)
-    told = (Refusal("s", frozenset()),)
-    assert judge(AccessPolicy(rules=rules)) == Decision(allowed=True, shadowed=told)
-    assert judge(AccessPolicy(rules=rules, default=DENY)) == Decision(allowed=False, shadowed=told)
+    told = (AccessRefusal("s", frozenset()),)
+    assert judge(AccessPolicy(rules=rules)) == AccessDecision(allowed=True, shadowed=told)
+    assert judge(AccessPolicy(rules=rules, default=DENY)) == AccessDecision(allowed=False, shadowed=told)
 
 
 def test_a_shadow_rule_is_silent_about_what_it_allows_what_it_does_not_match_and_what_was_decided_before() -> None:
@@ -250,7 +250,7 @@ def test_a_shadow_rule_is_silent_about_what_it_allows_what_it_does_not_match_and
         rule("live"),
         rule("behind", effect=DENY, shadow=True),
     )
-    assert judge(AccessPolicy(rules=rules), identity("a")) == Decision(allowed=True, rule="live")
+    assert judge(AccessPolicy(rules=rules), identity("a")) == AccessDecision(allowed=True, rule="live")
 
 
 # --- broader scopes ------------------------------------------------------------------------------------------------

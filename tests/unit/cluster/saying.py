@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from taskgate.cluster.words import Word
+from taskgate.cluster.messages import Word
 
 A, B, C = "a" * 16, "b" * 16, "c" * 16
 
@@ -13,7 +13,7 @@ class Said:
     def __init__(self, holder: str = A) -> None:
         self.holder = holder
         self.said: list[tuple[Any, str | None]] = []
-        self.takers: dict[type[Word], Any] = {}
+        self.recorders: dict[type[Word], Any] = {}
         self.has_company = True
 
     def say(self, word: Word, *, to: str | None = None) -> None:
@@ -22,11 +22,11 @@ class Said:
 
     def hear(self, kind: type[Word], take: Any) -> None:
         """Remember who takes it."""
-        self.takers[kind] = take
+        self.recorders[kind] = take
 
     def arrive(self, word: Word, sender: str = B) -> None:
         """Have a word of another process taken."""
-        self.takers[type(word)](word, sender)
+        self.recorders[type(word)](word, sender)
 
     def news(self) -> list[tuple[Any, str | None]]:
         """What was said since this was last asked."""

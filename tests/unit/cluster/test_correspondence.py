@@ -13,11 +13,11 @@ from helpers.manual_clock import SeededEntropy
 from helpers.memory_post import Office
 from helpers.waiting import eventually
 from taskgate.clock import SystemClock
-from taskgate.cluster import correspondence as module
-from taskgate.cluster.correspondence import Correspondence, is_holder
+from taskgate.cluster import bus as module
+from taskgate.cluster.bus import ClusterBus, is_holder
+from taskgate.cluster.messages import Ended, Parcel, Published, numbered, read, write
 from taskgate.cluster.numbers import FRESH, NUMBERED
 from taskgate.cluster.seals import WordKeys
-from taskgate.cluster.words import Ended, Parcel, Published, numbered, read, write
 from taskgate.errors import StoreUnavailable
 
 KEYS = WordKeys(b"k" * 32)
@@ -36,7 +36,7 @@ class Replica:
     """One that has said nothing yet, and what it heard."""
 
     def __init__(self, office: Office, holder: str, keys: WordKeys = KEYS, *, alone: bool = False) -> None:
-        self.said = Correspondence(
+        self.said = ClusterBus(
             post=office.post(),
             seals=keys,
             holder=holder,

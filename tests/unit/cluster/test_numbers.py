@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from helpers.manual_clock import ManualClock, SeededEntropy
-from taskgate.cluster.correspondence import is_holder
+from taskgate.cluster.bus import is_holder
 from taskgate.cluster.numbers import MOST, NUMBERED, Numbering, Replays, name_of_numbered
 
 

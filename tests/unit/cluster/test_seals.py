@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from helpers.manual_clock import ManualClock
-from taskgate.cluster.seals import TAG_BYTES, TOLD_EVERY, Told, WordKeys
+from taskgate.cluster.seals import TAG_BYTES, TOLD_EVERY, ReportedSeals, WordKeys
 
 OLD, NEW, OTHER = b"o" * 32, b"n" * 32, b"x" * 32
 TEXT = b'["a",null,"Ended","s"]'
@@ -48,7 +48,7 @@ def test_a_key_is_never_shown() -> None:
 def test_words_that_cannot_be_opened_are_told_once_and_again_an_hour_later(caplog: pytest.LogCaptureFixture) -> None:
     """A gateway with another key is deaf to the others, and nothing else says so."""
     clock = ManualClock()
-    ours, foreign = Told(WordKeys(NEW), clock.elapsed), WordKeys(OTHER).seal(TEXT)
+    ours, foreign = ReportedSeals(WordKeys(NEW), clock.elapsed), WordKeys(OTHER).seal(TEXT)
     for _ in range(3):
         assert ours.open(foreign) is None
     clock.advance(timedelta(seconds=TOLD_EVERY - 1))
@@ -61,6 +61,6 @@ def test_words_that_cannot_be_opened_are_told_once_and_again_an_hour_later(caplo
 
 
 def test_words_that_are_opened_are_nothing_to_tell(caplog: pytest.LogCaptureFixture) -> None:
-    ours = Told(WordKeys(NEW), ManualClock().elapsed)
+    ours = ReportedSeals(WordKeys(NEW), ManualClock().elapsed)
     assert ours.open(ours.seal(TEXT)) == TEXT
     assert caplog.messages == []

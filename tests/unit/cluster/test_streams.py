@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from taskgate.cluster.streams import StreamsElsewhere
-from taskgate.cluster.words import Asks, Listens, Published
+from taskgate.cluster.messages import Asks, Listens, Published
+from taskgate.cluster.streams import RemoteStreams
 from unit.cluster.saying import B, C, Said
 
 
@@ -30,8 +30,8 @@ class Scene:
     def __init__(self) -> None:
         self.said = Said()
         self.ours: dict[Stream, None] = {}
-        correspondence: Any = self.said
-        self.elsewhere = StreamsElsewhere("s", correspondence, self.ours)
+        bus: Any = self.said
+        self.elsewhere = RemoteStreams("s", bus, self.ours)
 
     def open(self, *, full: bool = False) -> Stream:
         stream = Stream(full=full)
@@ -85,7 +85,7 @@ def test_who_comes_later_is_told_if_there_is_one(scene: Scene) -> None:
 
 def test_alone_nothing_is_said() -> None:
     ours: dict[Stream, None] = {Stream(): None}
-    alone = StreamsElsewhere("s", None, ours)
+    alone = RemoteStreams("s", None, ours)
     alone.moved()
     alone.tell(B)
     alone.heard(B, is_open=True)

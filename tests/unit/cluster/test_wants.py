@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from taskgate.cluster.messages import Wanted
 from taskgate.cluster.wants import LASTING, Wants
-from taskgate.cluster.words import Wanted
 from taskgate.protocol.params import Params
 from taskgate.protocol.vocabulary import LOGGING_SET_LEVEL, RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE
 from taskgate.upstream.lasting import MAX_URI, MAX_URIS
@@ -24,8 +24,8 @@ def said() -> Said:
 
 @pytest.fixture
 def wants(said: Said) -> Wants:
-    correspondence: Any = said
-    return Wants("s", correspondence)
+    bus: Any = said
+    return Wants("s", bus)
 
 
 def level(name: str) -> Wanted:

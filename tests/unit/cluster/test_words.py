@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from taskgate.cluster.words import Answered, Cancelled, Ended, Envelope, read, word_of, write
+from taskgate.cluster.messages import Answered, Cancelled, Ended, Envelope, read, word_of, write
 
 KINDS = {"Ended": Ended, "Cancelled": Cancelled}
 

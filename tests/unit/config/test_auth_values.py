@@ -9,7 +9,7 @@ import pytest
 
 from taskgate.auth.jwt import ALGORITHMS
 from taskgate.auth.settings import IssuerSettings
-from taskgate.config import GatewayConfig, Listen, issuer_settings
+from taskgate.config import BindAddress, GatewayConfig, issuer_settings
 from taskgate.config.auth_models import Algorithm
 
 Loads = Callable[..., GatewayConfig]
@@ -198,5 +198,5 @@ def test_other_machines_may_reach_a_listener_if_that_is_allowed(
     text = with_tokens if allowed == "with tokens" else insecure
     known = ", public_url: 'https://mcp.example.com'" if section == "server" else ""
     config = loads(f"{text}{section}: {{listen: {address}{known}}}\n")
-    listen: Listen = getattr(config, section).listen
+    listen: BindAddress = getattr(config, section).listen
     assert not listen.is_loopback

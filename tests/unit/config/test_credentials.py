@@ -11,7 +11,7 @@ from taskgate.config.addresses import MASK
 from taskgate.config.coherence import contradictions
 from taskgate.config.models import USUAL
 from taskgate.config.servers import upstream_settings
-from taskgate.upstream.settings import FixedHeader, GrantKind, GrantSettings, IdentityHeaders, TlsSettings
+from taskgate.upstream.settings import FixedHeader, GrantKind, GrantSettings, IdentityHeaders, UpstreamTls
 
 Loads = Callable[..., GatewayConfig]
 Tells = Callable[..., list[str]]
@@ -66,7 +66,7 @@ def test_the_certificate_alone_is_shown_with_mode_mtls(loads: Loads) -> None:
     keys = "{ca_file: /ca, cert_file: /cert, key_file: /key, server_name: A.example, insecure_skip_verify: true}"
     settings = settings_of(loads(upstream(f"    credentials: {{mode: mtls}}\n    tls: {keys}\n")))
     assert settings.credentials is None
-    assert settings.tls == TlsSettings(
+    assert settings.tls == UpstreamTls(
         ca_file=Path("/ca"),
         cert_file=Path("/cert"),
         key_file=Path("/key"),
@@ -82,7 +82,7 @@ def test_a_server_is_told_of_callers_by_the_named_headers(loads: Loads) -> None:
 
 def test_nothing_is_shown_unless_it_is_asked_for(loads: Loads, minimal: str) -> None:
     settings = settings_of(loads(minimal))
-    assert (settings.credentials, settings.identity, settings.tls) == (None, IdentityHeaders(), TlsSettings())
+    assert (settings.credentials, settings.identity, settings.tls) == (None, IdentityHeaders(), UpstreamTls())
 
 
 def test_no_repr_has_a_secret(loads: Loads) -> None:

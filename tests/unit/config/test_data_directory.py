@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from taskgate.config import ConfigurationError, Listen, data_directory, open_data_directory
+from taskgate.config import BindAddress, ConfigurationError, data_directory, open_data_directory
 from taskgate.config.models import AdminSection, SqliteSection
 
 
@@ -63,7 +63,7 @@ def test_a_directory_without_permission_is_told(tmp_path: Path, monkeypatch: pyt
 
 
 def test_values_that_code_makes_pass_as_they_are() -> None:
-    listen, path, timeout = Listen(host="::1", port=0), Path("a.db"), timedelta(seconds=7)
+    listen, path, timeout = BindAddress(host="::1", port=0), Path("a.db"), timedelta(seconds=7)
     assert AdminSection(listen=listen).listen is listen
     section = SqliteSection(path=path, busy_timeout=timeout)
     assert (section.path, section.busy_timeout) == (path, timeout)

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from taskgate.config import GatewayConfig, Listen
+from taskgate.config import BindAddress, GatewayConfig
 
 Loads = Callable[..., GatewayConfig]
 ShortAt = Callable[[GatewayConfig, str], Any]
 
 DEFAULTS: dict[str, Any] = {
     "version": 1,
-    "server.listen": Listen(host="127.0.0.1", port=8080),
+    "server.listen": BindAddress(host="127.0.0.1", port=8080),
     "server.public_url": None,
     "server.tls.cert_file": None,
     "server.tls.key_file": None,
@@ -39,7 +39,7 @@ DEFAULTS: dict[str, Any] = {
     "server.drain.delay": timedelta(seconds=5),
     "server.drain.timeout": timedelta(seconds=60),
     "server.drain.running_tasks": "wait",
-    "admin.listen": Listen(host="127.0.0.1", port=9464),
+    "admin.listen": BindAddress(host="127.0.0.1", port=9464),
     "admin.token_file": None,
     "upstreams.reports.path": "/reports/mcp",
     "upstreams.reports.transport": "http",

@@ -107,9 +107,9 @@ def test_a_mapping_says_all_that_crosses(loads: Loads) -> None:
     ("eras", "found"),
     [
         ("null", None),
-        ("[legacy]", {Era.INITIALIZE}),
-        ("[modern]", {Era.STATELESS}),
-        ("[modern, legacy]", {Era.INITIALIZE, Era.STATELESS}),
+        ("[legacy]", {Era.LEGACY}),
+        ("[modern]", {Era.MODERN}),
+        ("[modern, legacy]", {Era.LEGACY, Era.MODERN}),
     ],
 )
 def test_eras_are_called_legacy_and_modern(loads: Loads, eras: str, found: set[Era] | None) -> None:

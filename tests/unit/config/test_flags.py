@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from taskgate.config import ConfigurationError, GatewayConfig, Listen, for_command, for_upstream
+from taskgate.config import BindAddress, ConfigurationError, GatewayConfig, for_command, for_upstream
 
 Loads = Callable[..., GatewayConfig]
 
@@ -13,7 +13,10 @@ def test_the_flags_mean_one_upstream_at_mcp() -> None:
     config = for_upstream("http://127.0.0.1:3000/mcp", "[::1]:0", "127.0.0.1:1")
     assert {name: section.path for name, section in config.upstreams.items()} == {"default": "/mcp"}
     assert config.upstreams["default"].url == "http://127.0.0.1:3000/mcp"
-    assert (config.server.listen, config.admin.listen) == (Listen(host="::1", port=0), Listen(host="127.0.0.1", port=1))
+    assert (config.server.listen, config.admin.listen) == (
+        BindAddress(host="::1", port=0),
+        BindAddress(host="127.0.0.1", port=1),
+    )
     assert (config.auth.mode, config.store.backend) == ("none", "sqlite")
 
 

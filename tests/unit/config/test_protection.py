@@ -11,7 +11,7 @@ from taskgate.config.coherence import contradictions
 from taskgate.config.models import USUAL
 from taskgate.config.rules import bulkhead_settings
 from taskgate.config.servers import upstream_settings
-from taskgate.upstream.settings import Breaker, Health, Retries
+from taskgate.upstream.settings import Breaker, HealthSettings, Retries
 
 Tells = Callable[..., list[str]]
 Loads = Callable[..., GatewayConfig]
@@ -29,7 +29,7 @@ def _with(text: str, keys: str) -> str:
 
 def test_the_defaults_protect_a_server(loads: Loads, minimal: str) -> None:
     settings = upstream_settings(loads(minimal), "reports")
-    assert (settings.retries, settings.breaker, settings.health) == (Retries(), Breaker(), Health())
+    assert (settings.retries, settings.breaker, settings.health) == (Retries(), Breaker(), HealthSettings())
     assert bulkhead_settings(loads(minimal), "reports") == BulkheadSettings(
         concurrency=32, queue=256, max_wait=300 * SECOND, share=8, is_shared=False
     )
@@ -46,7 +46,7 @@ def test_what_is_written_is_what_a_server_is_made_with(loads: Loads, minimal: st
     )
     settings = upstream_settings(config, "reports")
     assert settings.retries == Retries(attempts=4, backoff=SECOND, max_backoff=2 * SECOND)
-    assert settings.health == Health(
+    assert settings.health == HealthSettings(
         method="ping", interval=5 * SECOND, timeout=6 * SECOND, unhealthy_after=7, healthy_after=8
     )
     assert settings.breaker == Breaker(failures=9, window=10 * SECOND, open_for=11 * SECOND, half_open=12)
@@ -64,7 +64,7 @@ def test_each_can_be_left_out(loads: Loads, minimal: str) -> None:
 def test_a_server_that_takes_tokens_of_callers_alone_is_not_asked_how_it_is(loads: Loads, with_tokens: str) -> None:
     config = loads(_with(with_tokens, EXCHANGE) + "  other: {path: /b, url: 'http://b'}\n")
     assert upstream_settings(config, "reports").health is None
-    assert upstream_settings(config, "other").health == Health()
+    assert upstream_settings(config, "other").health == HealthSettings()
 
 
 def test_to_ask_it_all_the_same_is_refused(tells: Tells, with_tokens: str) -> None:

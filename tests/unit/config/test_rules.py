@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from taskgate.admission.rules import Bounds, OnStoreError, RejectAs
+from taskgate.admission.rules import OnStoreError, QuestionBounds, RejectAs
 from taskgate.config import GatewayConfig, load
 from taskgate.config.rules import bulkhead_settings, rules_of
 from taskgate.domain.caps import Caps
@@ -14,7 +14,7 @@ from taskgate.domain.gcra import RateLimit
 from taskgate.domain.overrides import Override
 from taskgate.domain.policy import USUAL_RESPONSE, Mode, OnLost, Policy, Rule
 from taskgate.domain.polling import Polling
-from taskgate.domain.rates import Event, RatePolicy, Scope
+from taskgate.domain.rates import RateEvent, RatePolicy, Scope
 
 Loads = Callable[..., GatewayConfig]
 
@@ -111,7 +111,7 @@ def test_every_rule_is_what_the_file_says(loads: Loads) -> None:
         tolerance=0.4,
         reject_above=5.0,
     )
-    assert rules.questions == Bounds(8 * SECOND, 9)
+    assert rules.questions == QuestionBounds(8 * SECOND, 9)
     assert (rules.reject_as, rules.exposes_quota) == (RejectAs.TOOL_ERROR, True)
     assert (rules.sessions, rules.streams, rules.waits, rules.all_waits) == (8, 3, 12, 13)
     settings = bulkhead_settings(loads(WRITTEN), "reports")
@@ -141,7 +141,7 @@ def test_every_limit_is_what_the_file_says(loads: Loads) -> None:
             shadow=True,
         ),
         RatePolicy(name="b", scope=Scope.IP, limit=RateLimit(every=3600.0, burst=4), before_auth=True),
-        RatePolicy(name="c", scope=Scope.CONTEXT, limit=RateLimit(every=0.5, burst=3), event=Event.LOOKUP_FAILURE),
+        RatePolicy(name="c", scope=Scope.CONTEXT, limit=RateLimit(every=0.5, burst=3), event=RateEvent.LOOKUP_FAILURE),
     )
     assert rules.caps == Caps(
         tasks_per_context=1,

@@ -13,7 +13,7 @@ from taskgate.config.models import USUAL
 from taskgate.config.servers import upstream_settings
 from taskgate.config.transport_coherence import OF_PROGRAMS
 from taskgate.config.upstream_models import UpstreamSection
-from taskgate.upstream.settings import Breaker, Kind, Retries
+from taskgate.upstream.settings import Breaker, Retries, TransportKind
 from taskgate.upstream.stdio.settings import StdioSettings
 
 Tells = Callable[..., list[str]]
@@ -42,7 +42,7 @@ def stdio(config: GatewayConfig) -> StdioSettings:
 
 def test_a_program_needs_a_path_and_a_command_and_no_more(loads: Loads) -> None:
     settings = upstream_settings(loads(written(PROGRAM)), "a")
-    assert (settings.transport, settings.url) == (Kind.STDIO, None)
+    assert (settings.transport, settings.url) == (TransportKind.STDIO, None)
     assert settings.stdio == StdioSettings(
         command=("python3", "-m", "some_server"),
         env={},
@@ -84,14 +84,14 @@ def test_a_program_that_fails_is_left_alone_where_that_is_wanted(loads: Loads) -
 
 def test_a_server_over_sse_has_all_that_one_over_http_has(loads: Loads) -> None:
     settings = upstream_settings(loads(written(f"{URL}, transport: sse")), "a")
-    assert (settings.transport, settings.url, settings.stdio) == (Kind.SSE, "http://127.0.0.1:1/mcp", None)
+    assert (settings.transport, settings.url, settings.stdio) == (TransportKind.SSE, "http://127.0.0.1:1/mcp", None)
     assert settings.retries == Retries()
     assert settings.health is not None
 
 
 def test_a_server_is_spoken_to_over_http_unless_it_is_said_how(loads: Loads) -> None:
     settings = upstream_settings(loads(written(URL)), "a")
-    assert (settings.transport, settings.stdio) == (Kind.HTTP, None)
+    assert (settings.transport, settings.stdio) == (TransportKind.HTTP, None)
 
 
 # --- what is no secret, and what is --------------------------------------------------------------------------------

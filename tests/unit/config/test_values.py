@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from taskgate.config import GatewayConfig, Listen
+from taskgate.config import BindAddress, GatewayConfig
 
 Loads = Callable[..., GatewayConfig]
 ShortAt = Callable[[GatewayConfig, str], Any]
@@ -45,13 +45,13 @@ GOOD: list[tuple[str, str, Any]] = [
     *((key, text, value) for key in _DURATION_KEYS for text, value in _DURATIONS.items()),
     *((f"server.drain.{key}", "0s", timedelta()) for key in ("delay", "timeout")),
     ("version", "0x1", 1),
-    ("server.listen", "127.0.0.1:0", Listen(host="127.0.0.1", port=0)),
-    ("server.listen", "127.8.9.10:65535", Listen(host="127.8.9.10", port=65535)),
-    ("server.listen", "'[::1]:0'", Listen(host="::1", port=0)),
-    ("server.listen", "'[0:0::1]:8080'", Listen(host="::1", port=8080)),
-    ("server.listen", "LocalHost:8080", Listen(host="localhost", port=8080)),
-    ("admin.listen", "'[::1]:0'", Listen(host="::1", port=0)),
-    ("admin.listen", "localhost:9465", Listen(host="localhost", port=9465)),
+    ("server.listen", "127.0.0.1:0", BindAddress(host="127.0.0.1", port=0)),
+    ("server.listen", "127.8.9.10:65535", BindAddress(host="127.8.9.10", port=65535)),
+    ("server.listen", "'[::1]:0'", BindAddress(host="::1", port=0)),
+    ("server.listen", "'[0:0::1]:8080'", BindAddress(host="::1", port=8080)),
+    ("server.listen", "LocalHost:8080", BindAddress(host="localhost", port=8080)),
+    ("admin.listen", "'[::1]:0'", BindAddress(host="::1", port=0)),
+    ("admin.listen", "localhost:9465", BindAddress(host="localhost", port=9465)),
     ("server.public_url", "https://mcp.example.com/", "https://mcp.example.com"),
     ("server.public_url", "http://mcp.example.com:8443/base", "http://mcp.example.com:8443/base"),
     ("server.public_url", "null", None),
@@ -163,14 +163,14 @@ def test_several_upstreams_stand_under_their_names(loads: Loads, minimal: str) -
 @pytest.mark.parametrize(
     ("written", "is_loopback"),
     [
-        (Listen(host="127.0.0.1", port=1), True),
-        (Listen(host="128.0.0.1", port=1), False),
-        (Listen(host="::1", port=1), True),
-        (Listen(host="::", port=1), False),
-        (Listen(host="localhost", port=1), True),
-        (Listen(host="localhost.example.com", port=1), False),
+        (BindAddress(host="127.0.0.1", port=1), True),
+        (BindAddress(host="128.0.0.1", port=1), False),
+        (BindAddress(host="::1", port=1), True),
+        (BindAddress(host="::", port=1), False),
+        (BindAddress(host="localhost", port=1), True),
+        (BindAddress(host="localhost.example.com", port=1), False),
     ],
     ids=str,
 )
-def test_only_addresses_of_this_machine_are_loopback(written: Listen, is_loopback: bool) -> None:
+def test_only_addresses_of_this_machine_are_loopback(written: BindAddress, is_loopback: bool) -> None:
     assert written.is_loopback is is_loopback

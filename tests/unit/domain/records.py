@@ -28,9 +28,9 @@ from taskgate.domain.events import (
 from taskgate.domain.record import (
     FaultReason,
     InputRequest,
-    KeptCall,
     Lease,
     OwnerKey,
+    SealedCheckpoint,
     TaskRecord,
     TaskStatus,
     ToolCall,
@@ -88,7 +88,7 @@ events: st.SearchStrategy[TaskEvent] = st.one_of(
     st.builds(InputKept, key=_keys, response=st.just("{}"), kept_as=st.just("theirs")),
     st.builds(InputWithdrawn, key=_keys, settled=st.sampled_from(Settled)),
     st.builds(AnswerForwarded, key=_keys),
-    st.just(CallKept(kept=KeptCall(sealed="s"))),
+    st.just(CallKept(kept=SealedCheckpoint(sealed="s"))),
     st.just(RoundLeft()),
     st.builds(CallSucceeded, result=st.just("{}"), tool_error=st.booleans(), message=st.none() | st.just("no")),
     st.builds(

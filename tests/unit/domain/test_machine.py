@@ -27,13 +27,13 @@ from taskgate.domain.events import (
     TaskEvent,
 )
 from taskgate.domain.machine import TRANSITIONS, advance
-from taskgate.domain.record import Faulted, FaultReason, KeptCall, Succeeded, TaskRecord, TaskStatus
+from taskgate.domain.record import Faulted, FaultReason, SealedCheckpoint, Succeeded, TaskRecord, TaskStatus
 from taskgate.errors import IllegalTransition
 from unit.domain.records import EVENTS, question, record
 
 WORKING, INPUT_REQUIRED = TaskStatus.WORKING, TaskStatus.INPUT_REQUIRED
 COMPLETED, FAILED, CANCELLED = TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED
-LATER, KEPT = EPOCH + timedelta(seconds=9), KeptCall(sealed="s")
+LATER, KEPT = EPOCH + timedelta(seconds=9), SealedCheckpoint(sealed="s")
 
 # An answer of an earlier question waits in both running states, so that every event finds what it names.
 RECORDS: dict[TaskStatus, TaskRecord] = {

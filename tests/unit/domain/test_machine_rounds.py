@@ -17,7 +17,7 @@ from taskgate.domain.events import (
     TaskEvent,
 )
 from taskgate.domain.machine import MAX_GIVEN, advance
-from taskgate.domain.record import KeptCall, Lease
+from taskgate.domain.record import Lease, SealedCheckpoint
 from unit.domain.records import question
 from unit.domain.test_machine import INPUT_REQUIRED, KEPT, LATER, RECORDS, RESULT, WORKING
 
@@ -27,7 +27,7 @@ def test_a_round_keeps_the_answers_that_its_server_was_to_be_given_until_it_leav
     for key in ("input-2", "input-3"):
         task = advance(task, InputAnswered(key=key, response=f'"{key}"'), LATER)
         task = advance(task, AnswerForwarded(key=key), LATER)
-    assert task.kept == KeptCall(sealed="s", given={"input-2": '"input-2"', "input-3": '"input-3"'})
+    assert task.kept == SealedCheckpoint(sealed="s", given={"input-2": '"input-2"', "input-3": '"input-3"'})
     assert (task.status, task.answers) == (WORKING, {"input-1": "{}"})
     left = advance(task, RoundLeft(), LATER)
     assert (left.kept, left.answers) == (None, {})
@@ -42,7 +42,7 @@ def test_a_round_with_too_much_to_keep_is_not_kept(more: int, is_kept: bool) -> 
 
 
 def test_a_question_brings_along_what_knows_of_it_or_leaves_what_there_is() -> None:
-    task, newer = replace(RECORDS[WORKING], kept=KEPT), KeptCall(sealed="newer")
+    task, newer = replace(RECORDS[WORKING], kept=KEPT), SealedCheckpoint(sealed="newer")
     plain = InputRequested(request=question(int(task.next_input_key.rpartition("-")[2])))
     assert advance(task, plain, LATER).kept == KEPT
     assert advance(task, replace(plain, kept=newer), LATER).kept == newer
@@ -50,7 +50,7 @@ def test_a_question_brings_along_what_knows_of_it_or_leaves_what_there_is() -> N
 
 def test_a_call_is_kept_anew_and_answers_that_arrived_are_not() -> None:
     task = replace(RECORDS[INPUT_REQUIRED], kept=KEPT, answers={"input-1": "{}", "input-2": "[]"})
-    newer = KeptCall(sealed="newer")
+    newer = SealedCheckpoint(sealed="newer")
     kept = advance(task, CallKept(kept=newer, arrived=frozenset({"input-2"})), LATER)
     assert (kept.kept, kept.answers, kept.inputs) == (newer, {"input-1": "{}"}, task.inputs)
     assert kept.updated_at == task.updated_at

@@ -8,14 +8,14 @@ from fnmatch import fnmatchcase
 
 import pytest
 
-from taskgate.domain.policy import APP_ONLY, REMEMBERED, Decision, Mode, OnLost, Policy, Rule, TaskSupport
+from taskgate.domain.policy import APP_ONLY, REMEMBERED, Mode, OnLost, Policy, PromotionDecision, Rule, TaskSupport
 from unit.domain.policies import HOUR, policy, rule, ruled
 
 # --- what a decision is made of ------------------------------------------------------------------------------------
 
 
 def test_a_tool_that_no_rule_names_has_the_usual_terms() -> None:
-    assert policy(("a", "y", Mode.AUTO)).decide("a", "x") == Decision(
+    assert policy(("a", "y", Mode.AUTO)).decide("a", "x") == PromotionDecision(
         rule=None,
         mode=Mode.SYNC,
         ttl_default=HOUR,
@@ -39,7 +39,7 @@ def test_a_decision_has_all_that_its_rule_says() -> None:
         on_lost=OnLost.RERUN,
         join_retries=timedelta(seconds=30),
     )
-    assert ruled(rule(tool="y"), second, rule()).decide("a", "x") == Decision(
+    assert ruled(rule(tool="y"), second, rule()).decide("a", "x") == PromotionDecision(
         rule=1,
         mode=Mode.ALWAYS,
         ttl_default=2 * HOUR,

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from taskgate.domain.gcra import RateLimit
-from taskgate.domain.rates import THE_REST, Event, RatePolicies, RatePolicy, Scope, Subject
+from taskgate.domain.rates import THE_REST, RateEvent, RatePolicies, RatePolicy, RateSubject, Scope
 
 LIMIT = RateLimit(every=1.0, burst=5)
-ALICE = Subject("alice", "gold", "192.0.2.7")
-STRAY = Subject("stray", None, "192.0.2.7")
+ALICE = RateSubject("alice", "gold", "192.0.2.7")
+STRAY = RateSubject("stray", None, "192.0.2.7")
 
 
 def policy(name: str, scope: Scope = Scope.CONTEXT, **more: Any) -> RatePolicy:
@@ -41,7 +41,7 @@ def test_a_policy_without_narrowing_is_for_every_request() -> None:
         ({"tool": "generate_*"}, {"tool": "read"}, False),
         ({"tool": "*"}, {"tool": None, "method": "ping"}, False),
         ({"tool": "*", "methods": ("prompts/get",)}, {"tool": "read"}, False),
-        ({"event": Event.LOOKUP_FAILURE}, {}, False),
+        ({"event": RateEvent.LOOKUP_FAILURE}, {}, False),
         ({"before_auth": True}, {}, False),
     ],
 )
@@ -84,13 +84,13 @@ class TestTheRest:
 
     def test_heeds_neither_events_nor_what_comes_before_authentication(self) -> None:
         others = (
-            policy("failures", event=Event.LOOKUP_FAILURE, methods=("ping",)),
+            policy("failures", event=RateEvent.LOOKUP_FAILURE, methods=("ping",)),
             policy("ip", before_auth=True, methods=("ping",)),
         )
         assert names(RatePolicies((*self.USUAL, *others)), "ping") == "rest"
 
 
-def keys(subject: Subject, tool: str | None = "build", mount: str = "reports") -> dict[str, str]:
+def keys(subject: RateSubject, tool: str | None = "build", mount: str = "reports") -> dict[str, str]:
     """The key of each scope that has one."""
     policies = RatePolicies(tuple(policy(f"by {scope}", scope) for scope in Scope))
     demands = policies.demands(subject, {}, mount, "tools/call", tool)
@@ -131,20 +131,20 @@ def test_a_callers_own_rate_stands_for_the_usual_one_and_cost_is_the_policys() -
 
 
 def test_an_event_takes_from_its_own_policies() -> None:
-    failures = policy("failures", event=Event.LOOKUP_FAILURE)
-    logins = policy("logins", Scope.IP, event=Event.AUTH_FAILURE)
-    there = policy("there", event=Event.LOOKUP_FAILURE, upstream="search")
+    failures = policy("failures", event=RateEvent.LOOKUP_FAILURE)
+    logins = policy("logins", Scope.IP, event=RateEvent.AUTH_FAILURE)
+    there = policy("there", event=RateEvent.LOOKUP_FAILURE, upstream="search")
     policies = RatePolicies((failures, logins, there, policy("calls")))
 
-    def taken(event: Event, mount: str = "reports") -> list[RatePolicy]:
+    def taken(event: RateEvent, mount: str = "reports") -> list[RatePolicy]:
         return [demand.policy for demand in policies.of_event(event, ALICE, {}, mount)]
 
-    assert taken(Event.LOOKUP_FAILURE) == [failures]
-    assert taken(Event.LOOKUP_FAILURE, "search") == [failures, there]
-    assert taken(Event.AUTH_FAILURE) == [logins]
+    assert taken(RateEvent.LOOKUP_FAILURE) == [failures]
+    assert taken(RateEvent.LOOKUP_FAILURE, "search") == [failures, there]
+    assert taken(RateEvent.AUTH_FAILURE) == [logins]
     own = RateLimit(every=9.0, burst=9)
-    assert policies.of_event(Event.LOOKUP_FAILURE, ALICE, {"failures": own}, "reports")[0].limit == own
-    assert RatePolicies(()).of_event(Event.AUTH_FAILURE, ALICE, {}, "reports") == ()
+    assert policies.of_event(RateEvent.LOOKUP_FAILURE, ALICE, {"failures": own}, "reports")[0].limit == own
+    assert RatePolicies(()).of_event(RateEvent.AUTH_FAILURE, ALICE, {}, "reports") == ()
 
 
 def test_before_authentication_only_address_and_server_are_known() -> None:
@@ -205,9 +205,9 @@ def test_it_is_known_whether_arrivals_and_addresses_matter() -> None:
     assert heeds() == (False, False)
     assert heeds(scope=Scope.IP) == (False, True)
     assert heeds(scope=Scope.IP, before_auth=True) == (True, False)
-    assert heeds(scope=Scope.IP, event=Event.AUTH_FAILURE) == (True, False)
-    assert heeds(scope=Scope.IP, event=Event.LOOKUP_FAILURE) == (False, True)
-    assert heeds(event=Event.LOOKUP_FAILURE) == (False, False)
+    assert heeds(scope=Scope.IP, event=RateEvent.AUTH_FAILURE) == (True, False)
+    assert heeds(scope=Scope.IP, event=RateEvent.LOOKUP_FAILURE) == (False, True)
+    assert heeds(event=RateEvent.LOOKUP_FAILURE) == (False, False)
 
 
 def test_long_names_of_hosts_are_not_remembered_and_make_no_long_keys() -> None:

@@ -10,8 +10,8 @@ from helpers.manual_clock import EPOCH
 from taskgate.domain.record import (
     Faulted,
     FaultReason,
-    KeptCall,
     OwnerKey,
+    SealedCheckpoint,
     Succeeded,
     TaskRecord,
     TaskStatus,
@@ -21,7 +21,7 @@ from taskgate.domain.record import (
 from taskgate.errors import UpstreamReason
 from unit.domain.records import record
 
-KEPT = KeptCall(sealed="s")
+KEPT = SealedCheckpoint(sealed="s")
 
 
 @pytest.mark.parametrize("status", TaskStatus)

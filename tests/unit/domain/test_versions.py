@@ -61,8 +61,8 @@ def test_every_revision_is_served_and_told_newest_first() -> None:
 
 
 def test_each_revision_is_of_the_era_it_is_listed_in() -> None:
-    assert {era_of(revision) for revision in LEGACY} == {Era.INITIALIZE}
-    assert {era_of(revision) for revision in MODERN} == {Era.STATELESS}
+    assert {era_of(revision) for revision in LEGACY} == {Era.LEGACY}
+    assert {era_of(revision) for revision in MODERN} == {Era.MODERN}
 
 
 def test_one_revision_has_tasks_in_its_core() -> None:

@@ -26,7 +26,7 @@ from unit.admission.live_rules import live
 from unit.auth.identities import identity
 from unit.lifecycle.facts import Facts
 
-L, M = Era.INITIALIZE, Era.STATELESS
+L, M = Era.LEGACY, Era.MODERN
 ANN = AuthContext(key="ann")
 BRIDGED = Extension(methods=frozenset({"bridged/do"}), eras=frozenset(Era))
 POLICY = ExtensionPolicy(allowed={EVENTS: BUILT_IN[EVENTS], "com.example/bridged": BRIDGED})

@@ -1,4 +1,4 @@
-"""Plain calls of the initialize era: carried when the gateway ends already, and told of in numbers that grow."""
+"""Plain calls of the legacy era: carried when the gateway ends already, and told of in numbers that grow."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from helpers.waiting import bounded
 from requirements import covers
 from taskgate.auth.context import ANONYMOUS
 from taskgate.errors import CutOff
-from taskgate.gateway.relay import Asked, Relaying, _CallHearer
+from taskgate.gateway.relay import PlainCallProxy, RelayedRequest, _CallHearer
 from taskgate.protocol.envelope import Notification
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.downstream import LegacyDownstream
@@ -35,8 +35,8 @@ class Silent:
             raise
 
 
-def new_relaying() -> Relaying:
-    return Relaying(dialect=None, patience=timedelta(seconds=60), joining=None, audit=Facts())  # type: ignore[arg-type]
+def new_relaying() -> PlainCallProxy:
+    return PlainCallProxy(dialect=None, patience=timedelta(seconds=60), joining=None, audit=Facts())  # type: ignore[arg-type]
 
 
 async def test_a_call_that_begins_after_the_others_were_given_up_is_cut_off_too() -> None:
@@ -46,7 +46,7 @@ async def test_a_call_that_begins_after_the_others_were_given_up_is_cut_off_too(
     relaying.stop()
     async with bounded():
         with pytest.raises(CutOff):
-            await relaying.forward(Talk(), ANONYMOUS, host_session, Asked(1, "tools/list", None, None))
+            await relaying.forward(Talk(), ANONYMOUS, host_session, RelayedRequest(1, "tools/list", None, None))
     assert server.was_cancelled
     assert host_session.calls == {}
     relaying.close()
@@ -55,13 +55,13 @@ async def test_a_call_that_begins_after_the_others_were_given_up_is_cut_off_too(
 @covers("L-PROG-1")
 def test_what_a_server_says_in_words_is_told_after_signs_of_life_too() -> None:
     talk = Talk()
-    hearer = _CallHearer(talk, None, LegacyDownstream("1"), "p")  # type: ignore[arg-type]
+    listener = _CallHearer(talk, None, LegacyDownstream("1"), "p")  # type: ignore[arg-type]
     behind = parse(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":0}}', max_depth=9)
     assert isinstance(behind, Notification)
     for _ in range(3):
-        hearer.live()
+        listener.live()
     for notification in (in_words(4, "half of it", 1), behind, in_words(4, "most of it", 2, after=1)):
-        hearer.notice(notification)
+        listener.on_notification(notification)
     told = [json.loads(message)["params"] for message in talk.said]
     assert [each.get("message") for each in told] == ["Still running"] * 3 + ["half of it", "most of it"]
     numbers = [each["progress"] for each in told]

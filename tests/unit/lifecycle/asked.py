@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from taskgate.streams.bytes_in_flight import BytesInFlight
-from taskgate.streams.messages import Feed, Inbound, Verb
-from taskgate.streams.trails import Opener
+from taskgate.streams.event_stream import EventStream
+from taskgate.streams.messages import Inbound, Verb
+from taskgate.streams.resumable import Opener
 
 
 @dataclass
@@ -27,7 +28,7 @@ class Asked:
     def hold(self, size: int) -> None:
         raise AssertionError("nothing is answered here")
 
-    def stream(self) -> Feed:
+    def stream(self) -> EventStream:
         raise AssertionError("nothing is answered here")
 
     @property
@@ -37,8 +38,8 @@ class Asked:
     def when_gone(self, forget: Callable[[], None]) -> None:
         """Nobody leaves."""
 
-    def keep(self, trails: Opener) -> None:
+    def keep(self, resumable: Opener) -> None:
         raise AssertionError("nothing is answered here")
 
-    def resume(self, feed: Feed, missed: Sequence[bytes]) -> bool:
+    def resume(self, feed: EventStream, missed: Sequence[bytes]) -> bool:
         raise AssertionError("nothing is answered here")

@@ -11,9 +11,9 @@ from taskgate.admission.misses import Misses
 from taskgate.admission.outcomes import Outcomes
 from taskgate.admission.penalties import Penalties
 from taskgate.admission.polls import Polls
-from taskgate.admission.rates import RateGate
-from taskgate.admission.rules import Live
-from taskgate.admission.standing import Standings
+from taskgate.admission.rates import RateLimiter
+from taskgate.admission.rules import RuntimeConfig
+from taskgate.admission.standing import QuotaSubjects
 from taskgate.auth.authorization import AccessPolicy, AccessRule
 from taskgate.domain.cursors import CursorKeys, Cursors
 from taskgate.domain.polling import Polling
@@ -46,8 +46,8 @@ class Guard:
         self.access = Access(self.live, facts)
         self.polled = Facts()
         self.polls = new_polls(self.live, clock, self.polled, self.busy)
-        self.gate = RateGate(
-            live=self.live, standings=Standings(self.live), store=MemoryRateStore(), audit=facts, clock=clock
+        self.gate = RateLimiter(
+            live=self.live, standings=QuotaSubjects(self.live), store=MemoryRateStore(), audit=facts, clock=clock
         )
         misses = Misses(
             penalties=None if threshold is None else Penalties(threshold),
@@ -79,7 +79,7 @@ class Guard:
 
 
 def new_polls(
-    rules: Live, clock: ManualClock, facts: Facts, busy: dict[str, float] | None = None, **more: Any
+    rules: RuntimeConfig, clock: ManualClock, facts: Facts, busy: dict[str, float] | None = None, **more: Any
 ) -> Polls:
     """Polls of servers that have nothing to do, but for those that are busy."""
     used = {} if busy is None else busy

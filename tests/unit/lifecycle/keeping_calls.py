@@ -7,20 +7,20 @@ import pytest
 
 from helpers.failing_store import FailingStore
 from taskgate.domain.record import TaskRecord
-from taskgate.lifecycle import keeping
+from taskgate.lifecycle import checkpoint_writer
+from taskgate.lifecycle.checkpoints import UNSEALED, CallCheckpoint
 from taskgate.lifecycle.inputs import TaskInputs
-from taskgate.lifecycle.rests import UNSEALED, Footing
-from taskgate.upstream.resting import Foothold
+from taskgate.upstream.resume_points import ResumePoint
 from unit.lifecycle import test_inputs
 from unit.lifecycle.test_inputs import World, idle
 
-FIRST, SECOND, THIRD = (Foothold("s", "2025-11-25", None, 1, event) for event in ("e1", "e2", "e3"))
+FIRST, SECOND, THIRD = (ResumePoint("s", "2025-11-25", None, 1, event) for event in ("e1", "e2", "e3"))
 
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is written again as soon as there is something new."""
-    monkeypatch.setattr(keeping, "KEEP_EVERY", timedelta())
+    monkeypatch.setattr(checkpoint_writer, "KEEP_EVERY", timedelta())
 
 
 def named(key: str | None = '"q"') -> Any:
@@ -30,19 +30,19 @@ def named(key: str | None = '"q"') -> Any:
     return asked
 
 
-async def footing(world: World) -> Footing | None:
+async def call_checkpoint(world: World) -> CallCheckpoint | None:
     opened = UNSEALED.open(await world.now())
-    assert opened is None or isinstance(opened, Footing)
+    assert opened is None or isinstance(opened, CallCheckpoint)
     return opened
 
 
-async def kept(world: World, inputs: TaskInputs, foothold: Foothold) -> Footing:
+async def kept(world: World, inputs: TaskInputs, resume_point: ResumePoint) -> CallCheckpoint:
     """What the record keeps once all was written."""
-    inputs.hold_at(foothold, UNSEALED)
+    inputs.on_checkpoint(resume_point, UNSEALED)
     await idle(inputs)
-    found = await footing(world)
+    found = await call_checkpoint(world)
     assert found is not None
-    assert found.foothold == foothold
+    assert found.resume_point == resume_point
     return found
 
 

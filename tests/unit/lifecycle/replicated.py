@@ -8,10 +8,11 @@ from taskgate.admission.mounts import Mount
 from taskgate.auth.context import ANONYMOUS
 from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import SessionNotFound, UpstreamFailed, UpstreamReason
-from taskgate.gateway.hearsay import Hearsay
+from taskgate.gateway.session_messages import SessionMessageHandler
 from taskgate.protocol.base import OpenSession
 from taskgate.protocol.legacy.downstream import LegacyDownstream
-from taskgate.sessions.registry import HostSession, HostSessions, Ways
+from taskgate.sessions.host_session import HostSession, SessionServices
+from taskgate.sessions.registry import HostSessions
 from taskgate.streams.event_log import EventBudget
 from unit.admission.live_rules import live
 from unit.cluster.saying import A, Said
@@ -69,11 +70,13 @@ class Replica:
             support=_any,
             resource="https://m.example/",
         )
-        dialect, correspondence = LegacyDownstream("1"), None if alone else self.said
-        ways = Ways(dialect, live(), clock, SeededEntropy(), EventBudget(), correspondence)  # type: ignore[arg-type]
-        self.sessions = HostSessions(store=store, ways=ways, entropy=SeededEntropy(), idle=IDLE, audit=_NoAudit())
-        hearsay = Hearsay(sessions=self.sessions, relaying=self, runner=self, dialect=dialect)  # type: ignore[arg-type]
-        hearsay.hear(self.said)  # type: ignore[arg-type]
+        dialect, bus = LegacyDownstream("1"), None if alone else self.said
+        services = SessionServices(dialect, live(), clock, SeededEntropy(), EventBudget(), bus)  # type: ignore[arg-type]
+        self.sessions = HostSessions(
+            store=store, services=services, entropy=SeededEntropy(), idle=IDLE, audit=_NoAudit()
+        )
+        session_messages = SessionMessageHandler(sessions=self.sessions, relaying=self, runner=self, dialect=dialect)  # type: ignore[arg-type]
+        session_messages.hear(self.said)  # type: ignore[arg-type]
 
     async def opened(self) -> HostSession:
         """A new session."""

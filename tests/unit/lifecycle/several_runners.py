@@ -14,7 +14,7 @@ from helpers.manual_clock import ManualClock
 from helpers.records import new_record
 from helpers.shared_memory import LeasesInMemory, go_back, remembered
 from taskgate.admission.bulkhead import Bulkhead, BulkheadSettings
-from taskgate.admission.rules import Bounds
+from taskgate.admission.rules import QuestionBounds
 from taskgate.auth.context import ANONYMOUS
 from taskgate.clock import SharedClock
 from taskgate.domain.events import CancelRequested
@@ -23,7 +23,7 @@ from taskgate.domain.record import Lease, TaskId, TaskRecord, TaskStatus
 from taskgate.errors import StoreUnavailable
 from taskgate.gateway.sweeper import Sweeper
 from taskgate.lifecycle.changes import Changes
-from taskgate.lifecycle.hearing import Hearing
+from taskgate.lifecycle.hearing import TaskListeners
 from taskgate.lifecycle.leasing import LeaseRules, Leasing
 from taskgate.lifecycle.runner import Runner
 from taskgate.protocol.legacy.downstream import LegacyDownstream
@@ -62,13 +62,13 @@ class World:
         leasing = Leasing(holder=name, leases=leases, apart=nothing, rules=RULES, clock=clock, audit=facts)
         changes = Changes(store=store, audit=facts, clock=clock).of_runs(leasing)
         streams: Any = SimpleNamespace(speak=lambda task: None, fall_silent=lambda task: None)
-        rules = live(questions=Bounds(timedelta(hours=1), 8))
+        rules = live(questions=QuestionBounds(timedelta(hours=1), 8))
         sessions: Any = SimpleNamespace(discard=lambda session: None)
         runner = Runner(
             holder=name,
             store=store,
             sessions=sessions,
-            hearing=Hearing(changes=changes, streams=streams, dialect=LegacyDownstream("1"), live=rules),
+            hearing=TaskListeners(changes=changes, streams=streams, dialect=LegacyDownstream("1"), live=rules),
             audit=facts,
             clock=clock,
             leasing=leasing,

@@ -11,17 +11,17 @@ import pytest
 from helpers.manual_clock import ManualClock
 from helpers.records import HOLDER, after, keep, new_lease, new_record
 from helpers.waiting import bounded, eventually
-from taskgate.admission.rules import Bounds
+from taskgate.admission.rules import QuestionBounds
 from taskgate.domain.events import CallSucceeded, CancelRequested
 from taskgate.domain.record import Faulted, TaskRecord, TaskStatus
 from taskgate.lifecycle.changes import Changes
-from taskgate.lifecycle.hearing import Hearing
+from taskgate.lifecycle.hearing import TaskListeners
 from taskgate.lifecycle.runner import Runner
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.stores.base import Store
 from taskgate.stores.open import open_store
 from taskgate.upstream import failures
-from taskgate.upstream.hearer import Hearer
+from taskgate.upstream.call_listener import CallListener
 from unit.admission.live_rules import live
 from unit.lifecycle.facts import Facts
 
@@ -31,13 +31,13 @@ class Call:
 
     def __init__(self) -> None:
         self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self.hearer: Hearer | None = None
+        self.listener: CallListener | None = None
         self.told: list[str] = []
         self.upstream: Any = self
         self.held = 0
 
-    def heard_by(self, hearer: Hearer) -> None:
-        self.hearer = hearer
+    def heard_by(self, listener: CallListener) -> None:
+        self.listener = listener
 
     async def response(self) -> Any:
         try:
@@ -66,8 +66,8 @@ class House:
         self.clock, self.store = ManualClock(), store
         changes = Changes(store=store, audit=Facts(), clock=self.clock)
         streams = SimpleNamespace(speak=lambda task: None, fall_silent=lambda task: None)
-        dialect, rules = LegacyDownstream("1"), live(questions=Bounds(timedelta(hours=1), 8))
-        hearing = Hearing(changes=changes, streams=streams, dialect=dialect, live=rules)  # type: ignore[arg-type]
+        dialect, rules = LegacyDownstream("1"), live(questions=QuestionBounds(timedelta(hours=1), 8))
+        hearing = TaskListeners(changes=changes, streams=streams, dialect=dialect, live=rules)  # type: ignore[arg-type]
         self.runner = Runner(
             holder=HOLDER,
             store=store,
@@ -115,7 +115,7 @@ def reason(record: TaskRecord) -> str:
 async def test_its_response_ends_the_task_and_its_place_is_free(house: House, call: Call) -> None:
     record = await house.adopt(call)
     assert call.held == 1
-    assert call.hearer is not None
+    assert call.listener is not None
     call.answer.set_result("{}")
     assert (await house.ended(record)).status is TaskStatus.COMPLETED
     await eventually(lambda: call.held == 0)
@@ -124,10 +124,10 @@ async def test_its_response_ends_the_task_and_its_place_is_free(house: House, ca
 
 async def test_it_is_heard_until_it_is_over(house: House, call: Call) -> None:
     record = await house.adopt(call)
-    hearer: Any = call.hearer
+    listener: Any = call.listener
     call.answer.set_result("{}")
     await house.ended(record)
-    assert hearer._closed
+    assert listener._closed
 
 
 @pytest.mark.parametrize(("failure", "expected"), [(failures.closed, "closed"), (RuntimeError, "internal")])

@@ -10,12 +10,12 @@ from helpers.memory_stream_log import MemoryStreamLog
 from helpers.records import new_record
 from helpers.waiting import bounded, eventually
 from taskgate.domain.record import Lease, TaskRecord, altered
-from taskgate.lifecycle import afar as module
-from taskgate.lifecycle.afar import Afar, AwaitsNotes, Heard, Listening
+from taskgate.lifecycle import remote_notifications as module
+from taskgate.lifecycle.remote_notifications import AwaitsNotes, Heard, RemoteNotifications, RemoteWait
 from taskgate.streams.entries import About
 from taskgate.streams.event_log import KEEP
-from taskgate.streams.feed import LastingFeed
-from taskgate.streams.line import Line
+from taskgate.streams.event_stream import ResumableEventStream
+from taskgate.streams.sse_connection import SseConnection
 from unit.streams.moving import SESSION, Neighbours, Replica
 
 
@@ -27,21 +27,21 @@ class Street:
         self.log = MemoryStreamLog("a", "b")
         self.others = Neighbours()
         self.a, self.b = (Replica(holder, self.log, self.others, self.clock) for holder in "ab")
-        self.at_a, self.at_b = (Afar(each.shared, clock=self.clock) for each in (self.a, self.b))
+        self.at_a, self.at_b = (RemoteNotifications(each.shared, clock=self.clock) for each in (self.a, self.b))
         self.task = new_record().id
         self.at_a.speak(self.task)
-        self.listenings: list[Listening] = []
+        self.listenings: list[RemoteWait] = []
 
     def record(self, holder: str | None = "a") -> TaskRecord:
         """The task, run by somebody."""
         lease = None if holder is None else Lease(holder=holder, until=self.clock.now())
         return altered(new_record(id=self.task), lease=lease)
 
-    def wait(self, heard: Heard | None = None) -> tuple[LastingFeed, Listening]:
+    def wait(self, heard: Heard | None = None) -> tuple[ResumableEventStream, RemoteWait]:
         """A stream that waits at b."""
         about = About(7, self.task, None if heard is None else heard.wait)
-        feed = self.b.trails.open("p", Line(), about)
-        listening = self.at_b.listen(self.b.trails, feed, SESSION, heard)
+        feed = self.b.resumable.open("p", SseConnection(), about)
+        listening = self.at_b.listen(self.b.resumable, feed, SESSION, heard)
         self.listenings.append(listening)
         return feed, listening
 
@@ -65,7 +65,7 @@ async def street() -> AsyncIterator[Street]:
         await street.b.shared.close()
 
 
-def heard_on(feed: LastingFeed) -> list[str]:
+def heard_on(feed: ResumableEventStream) -> list[str]:
     return [event.split(b"data: ")[1].strip().decode() for event in feed.missed_since(0) or ()]
 
 
@@ -124,8 +124,8 @@ async def test_a_wait_that_moved_hears_what_was_not_heard_before(street: Street)
 async def test_a_wait_that_moved_to_where_the_task_runs_hears_it_the_same_way(street: Street) -> None:
     street.at_a._left(SESSION, About(7, street.task, "p1-0"))
     street.at_a.tell(street.task, "1")
-    feed = street.a.trails.open("p", Line(), About(7, street.task, "p1-0"))
-    listening = street.at_a.listen(street.a.trails, feed, SESSION, Heard("p1-0"))
+    feed = street.a.resumable.open("p", SseConnection(), About(7, street.task, "p1-0"))
+    listening = street.at_a.listen(street.a.resumable, feed, SESSION, Heard("p1-0"))
     street.listenings.append(listening)
     assert listening.follow(street.record("a"))
     street.at_a.tell(street.task, "2")

@@ -11,9 +11,9 @@ from taskgate.auth.context import ANONYMOUS
 from taskgate.domain.events import CallSucceeded, Dispatched
 from taskgate.domain.record import OwnerKey
 from taskgate.lifecycle.changes import Changes
-from taskgate.lifecycle.following import Following
+from taskgate.lifecycle.following import ResultWaiter
 from taskgate.lifecycle.inputs import TaskInputs
-from taskgate.lifecycle.offers import Offers
+from taskgate.lifecycle.offers import InputDelivery
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.questions import AnswerInput
 from taskgate.stores.open import open_store
@@ -27,20 +27,20 @@ UNASKED = SuspicionRaised("input_key_unknown", "reports")
 
 
 class Desk(World):
-    """A task that runs, its questions, and its host of the initialize era."""
+    """A task that runs, its questions, and its host of the legacy era."""
 
     def __init__(self, store: SecretiveStore) -> None:
         super().__init__(store, after(new_record(), Dispatched()))
         self.facts, dialect = Facts(), LegacyDownstream("1")
         self.changes = Changes(store=store, audit=self.facts, clock=self.clock)  # type: ignore[arg-type]
         guard, nothing = Guard(store, self.clock, Facts()), None
-        self.following = Following(
+        self.following = ResultWaiter(
             store=store,  # type: ignore[arg-type]
             changes=self.changes,
             lookups=guard.lookups,
             access=guard.access,
             streams=nothing,  # type: ignore[arg-type]
-            offers=Offers(holder="p", changes=self.changes, dialect=dialect),
+            offers=InputDelivery(holder="p", changes=self.changes, dialect=dialect),
             dialect=dialect,
             clock=self.clock,
         )

@@ -7,13 +7,13 @@ import pytest
 
 from helpers.records import new_record
 from helpers.waiting import eventually
-from taskgate.admission.rules import Bounds
+from taskgate.admission.rules import QuestionBounds
 from taskgate.domain.events import Progressed
 from taskgate.domain.record import OwnerKey, TaskId
 from taskgate.lifecycle import hearing as module
 from taskgate.lifecycle.changes import Choose
-from taskgate.lifecycle.hearing import Hearing, TaskHearer
-from taskgate.lifecycle.task_streams import Origin
+from taskgate.lifecycle.hearing import TaskListener, TaskListeners
+from taskgate.lifecycle.task_streams import TaskOrigin
 from taskgate.protocol.envelope import Notification
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.downstream import LegacyDownstream
@@ -55,7 +55,7 @@ class Streams:
     def fall_silent(self, task: str) -> None:
         """Nobody wants to know."""
 
-    def tell(self, origin: Origin, message: str) -> bool:
+    def tell(self, origin: TaskOrigin, message: str) -> bool:
         return False
 
 
@@ -66,9 +66,11 @@ def changes(monkeypatch: pytest.MonkeyPatch) -> SlowChanges:
 
 
 @pytest.fixture
-def hearer(changes: SlowChanges) -> TaskHearer:
-    bounds = Bounds(timedelta(seconds=20), 8)
-    shared = Hearing(changes=changes, streams=Streams(), dialect=LegacyDownstream("1"), live=live(questions=bounds))  # type: ignore[arg-type]
+def listener(changes: SlowChanges) -> TaskListener:
+    bounds = QuestionBounds(timedelta(seconds=20), 8)
+    shared = TaskListeners(
+        changes=changes, streams=Streams(), dialect=LegacyDownstream("1"), live=live(questions=bounds)
+    )  # type: ignore[arg-type]
     return shared.of(RECORD)
 
 
@@ -80,38 +82,38 @@ def progress(done: int) -> Notification:
 
 
 async def test_of_progress_that_could_not_be_written_for_a_while_the_newest_is_written_and_nothing_after_it(
-    changes: SlowChanges, hearer: TaskHearer
+    changes: SlowChanges, listener: TaskListener
 ) -> None:
     for done in range(1, 5):
-        hearer.notice(progress(done))
+        listener.on_notification(progress(done))
         await eventually(lambda: changes.writing)
     # As long as the store takes, one write waits for it, whatever else is told.
     assert changes.most == 1
     changes.goes_on.set()
-    await eventually(lambda: changes.written == ["4/9: step 4"] and not hearer._writing)
-    hearer.notice(progress(5))
-    hearer.notice(progress(3))
-    await eventually(lambda: changes.written == ["4/9: step 4", "5/9: step 5"] and not hearer._writing)
-    hearer.close()
+    await eventually(lambda: changes.written == ["4/9: step 4"] and not listener._writing)
+    listener.on_notification(progress(5))
+    listener.on_notification(progress(3))
+    await eventually(lambda: changes.written == ["4/9: step 4", "5/9: step 5"] and not listener._writing)
+    listener.close()
 
 
-async def test_what_is_told_while_one_is_written_is_written_next(changes: SlowChanges, hearer: TaskHearer) -> None:
+async def test_what_is_told_while_one_is_written_is_written_next(changes: SlowChanges, listener: TaskListener) -> None:
     changes.goes_on.set()
     for done in (1, 2, 3):
-        hearer.notice(progress(done))
+        listener.on_notification(progress(done))
         await eventually(lambda: changes.written)
-    await eventually(lambda: changes.written[-1:] == ["3/9: step 3"] and not hearer._writing)
+    await eventually(lambda: changes.written[-1:] == ["3/9: step 3"] and not listener._writing)
     assert changes.written == sorted(changes.written)
     assert changes.most == 1
-    hearer.close()
+    listener.close()
 
 
-async def test_nothing_is_written_any_more_when_the_call_is_over(changes: SlowChanges, hearer: TaskHearer) -> None:
-    hearer.notice(progress(1))
+async def test_nothing_is_written_any_more_when_the_call_is_over(changes: SlowChanges, listener: TaskListener) -> None:
+    listener.on_notification(progress(1))
     await eventually(lambda: changes.writing)
-    hearer.close()
+    listener.close()
     await eventually(lambda: not changes.writing)
-    hearer.notice(progress(2))
+    listener.on_notification(progress(2))
     changes.goes_on.set()
     await asyncio.sleep(0)
     assert (changes.written, changes.most) == ([], 1)

@@ -10,7 +10,7 @@ from helpers.failing_store import FailingStore
 from helpers.manual_clock import ManualClock
 from helpers.records import OWNER, after, keep, new_record
 from helpers.waiting import eventually
-from taskgate.admission.rules import Bounds
+from taskgate.admission.rules import QuestionBounds
 from taskgate.domain.events import Dispatched, InputAnswered, InputClaimed
 from taskgate.domain.machine import advance
 from taskgate.domain.record import TaskRecord
@@ -24,7 +24,7 @@ from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.params import Params
 from taskgate.protocol.questions import Question
 from taskgate.stores.open import open_store
-from taskgate.upstream.speaker import Speaker
+from taskgate.upstream.principal import Principal
 from unit.lifecycle.facts import Facts
 
 ANSWER = '{"result":{"action":"accept"}}'
@@ -43,7 +43,7 @@ class Asked:
     def is_open(self) -> bool:
         return not self.replies
 
-    def answer(self, answer: str, speaker: Speaker | None = None) -> None:
+    def answer(self, answer: str, principal: Principal | None = None) -> None:
         if not self.replies:
             self.replies.append(answer)
 
@@ -85,7 +85,7 @@ class World:
         self.changes = Changes(store=store, audit=Facts(), clock=self.clock)
 
     def inputs(self, wait: float = 20, outstanding: int = 8) -> TaskInputs:
-        bounds = Bounds(timedelta(seconds=wait), outstanding)
+        bounds = QuestionBounds(timedelta(seconds=wait), outstanding)
         dialect = LegacyDownstream("1")
         return TaskInputs(OWNER, self.record.id, changes=self.changes, dialect=dialect, bounds=bounds)
 

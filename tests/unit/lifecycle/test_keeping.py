@@ -9,10 +9,10 @@ from helpers.waiting import eventually
 from taskgate.domain.events import CallFaulted
 from taskgate.domain.machine import advance
 from taskgate.domain.record import FaultReason, TaskRecord
-from taskgate.lifecycle import keeping, names, rests
+from taskgate.lifecycle import checkpoint_writer, checkpoints, names
+from taskgate.lifecycle.checkpoints import UNSEALED, AskedQuestion, CallCheckpoint
 from taskgate.lifecycle.names import MAX_NAME
-from taskgate.lifecycle.rests import UNSEALED, Asked, Footing
-from unit.lifecycle.keeping_calls import FIRST, SECOND, THIRD, Seeing, footing, hasty, kept, named
+from unit.lifecycle.keeping_calls import FIRST, SECOND, THIRD, Seeing, call_checkpoint, hasty, kept, named
 from unit.lifecycle.test_inputs import ANSWER, World, idle, world
 
 __all__ = ["hasty", "world"]
@@ -21,11 +21,11 @@ __all__ = ["hasty", "world"]
 async def test_the_newest_place_counts_and_only_what_is_written_is_kept(world: World) -> None:
     inputs = world.inputs()
     assert not inputs.is_kept
-    inputs.hold_at(FIRST, UNSEALED)
-    inputs.hold_at(SECOND, UNSEALED)
+    inputs.on_checkpoint(FIRST, UNSEALED)
+    inputs.on_checkpoint(SECOND, UNSEALED)
     assert not inputs.is_kept
     await idle(inputs)
-    assert (await footing(world), inputs.is_kept) == (Footing(SECOND, ()), True)
+    assert (await call_checkpoint(world), inputs.is_kept) == (CallCheckpoint(SECOND, ()), True)
     assert (await world.now()).revision == world.record.revision + 1
     await kept(world, inputs, THIRD)
 
@@ -40,14 +40,14 @@ async def test_what_is_new_while_it_is_written_is_written_after_it_and_not_befor
         pauses.extend([seconds] if seconds else [])
         await sleep(0)
 
-    monkeypatch.setattr(keeping, "KEEP_EVERY", timedelta(seconds=7))
-    monkeypatch.setattr(keeping.asyncio, "sleep", noted)
+    monkeypatch.setattr(checkpoint_writer, "KEEP_EVERY", timedelta(seconds=7))
+    monkeypatch.setattr(checkpoint_writer.asyncio, "sleep", noted)
     inputs = world.inputs()
-    inputs.hold_at(FIRST, UNSEALED)
+    inputs.on_checkpoint(FIRST, UNSEALED)
     await eventually(lambda: inputs.is_kept)
-    inputs.hold_at(SECOND, UNSEALED)
+    inputs.on_checkpoint(SECOND, UNSEALED)
     await idle(inputs)
-    assert await footing(world) == Footing(SECOND, ())
+    assert await call_checkpoint(world) == CallCheckpoint(SECOND, ())
     assert pauses == [7.0, 7.0]
 
 
@@ -56,18 +56,18 @@ async def test_no_place_is_kept_before_what_was_asked_up_to_it_is_in_the_record(
     await kept(world, inputs, FIRST)
     world.store.failing = {"swap"}
     inputs.ask(named())
-    inputs.hold_at(SECOND, UNSEALED)
+    inputs.on_checkpoint(SECOND, UNSEALED)
     await eventually(lambda: "swap" in world.store.refused)
-    assert await footing(world) == Footing(FIRST, ())
+    assert await call_checkpoint(world) == CallCheckpoint(FIRST, ())
     # Now the question gets there, and with it what knows of it at the place that is sure.
     seen: list[TaskRecord] = []
     world.store.failing = set()
     store = world.changes._store
     world.changes._store = Seeing(store, seen)  # type: ignore[assignment]
     await idle(inputs)
-    asked = (Asked('"q"', "elicitation/create", "input-1"),)
-    assert [UNSEALED.open(each) for each in seen] == [Footing(FIRST, asked), Footing(SECOND, asked)]
-    assert await footing(world) == Footing(SECOND, asked)
+    asked = (AskedQuestion('"q"', "elicitation/create", "input-1"),)
+    assert [UNSEALED.open(each) for each in seen] == [CallCheckpoint(FIRST, asked), CallCheckpoint(SECOND, asked)]
+    assert await call_checkpoint(world) == CallCheckpoint(SECOND, asked)
 
 
 async def test_an_answer_stays_until_its_server_has_it_and_then_neither_it_nor_the_name_does(world: World) -> None:
@@ -82,7 +82,7 @@ async def test_an_answer_stays_until_its_server_has_it_and_then_neither_it_nor_t
     # Where the call is kept for another reason, the answer goes along.
     inputs.ask(named('"other"'))
     await idle(inputs)
-    both = [each.key for each in (await footing(world) or Footing(FIRST, ())).asked]
+    both = [each.key for each in (await call_checkpoint(world) or CallCheckpoint(FIRST, ())).asked]
     assert both == ['"q"', '"other"']
     assert [each.key for each in (await kept(world, inputs, SECOND)).asked] == ['"other"']
     assert (await world.now()).answers == {}
@@ -99,13 +99,15 @@ async def test_until_the_newest_place_is_written_the_one_before_knows_what_was_a
     # The server has the answer, but that cannot be written, and it asks something else meanwhile.
     world.store.failing = {"swap"}
     inputs.ask(named('"other"'))
-    inputs.hold_at(SECOND, UNSEALED)
+    inputs.on_checkpoint(SECOND, UNSEALED)
     await eventually(lambda: "swap" in world.store.refused)
     seen: list[TaskRecord] = []
     world.changes._store = Seeing(world.store, seen)  # type: ignore[assignment]
     world.store.failing = set()
     await idle(inputs)
-    names = [[each.key for each in found.asked] for found in map(UNSEALED.open, seen) if isinstance(found, Footing)]
+    names = [
+        [each.key for each in found.asked] for found in map(UNSEALED.open, seen) if isinstance(found, CallCheckpoint)
+    ]
     assert names == [['"q"', '"other"'], ['"other"']]
     assert [set(each.answers) for each in seen] == [{"input-1"}, set()]
 
@@ -132,7 +134,7 @@ async def test_while_a_question_without_a_name_is_open_nothing_is_kept(world: Wo
     inputs.ask(asked)
     await idle(inputs)
     assert ((await world.now()).kept, inputs.is_kept) == (None, False)
-    inputs.hold_at(SECOND, UNSEALED)
+    inputs.on_checkpoint(SECOND, UNSEALED)
     await idle(inputs)
     assert (await world.now()).kept is None
     inputs.obey(await world.answer("input-1"), None)
@@ -145,7 +147,7 @@ async def test_what_is_not_to_be_kept_any_more_before_it_could_be_written_never_
     inputs, seen = world.inputs(), list[TaskRecord]()
     world.store.failing = {"swap"}
     inputs.ask(named())
-    inputs.hold_at(FIRST, UNSEALED)
+    inputs.on_checkpoint(FIRST, UNSEALED)
     await eventually(lambda: "swap" in world.store.refused)
     inputs.ask(named(None))
     world.changes._store = Seeing(world.store, seen)  # type: ignore[assignment]
@@ -160,8 +162,8 @@ async def test_what_is_too_large_to_keep_is_not_kept_nor_what_was_before_it(
 ) -> None:
     inputs = world.inputs()
     await kept(world, inputs, FIRST)
-    monkeypatch.setattr(rests, "MAX_SEALED", 10)
-    inputs.hold_at(SECOND, UNSEALED)
+    monkeypatch.setattr(checkpoints, "MAX_SEALED", 10)
+    inputs.on_checkpoint(SECOND, UNSEALED)
     await idle(inputs)
     assert ((await world.now()).kept, inputs.is_kept) == (None, False)
     monkeypatch.undo()
@@ -172,7 +174,7 @@ async def test_of_a_task_that_has_ended_nothing_is_kept(world: World) -> None:
     inputs, record = world.inputs(), await world.now()
     failed = CallFaulted(error="{}", reason=FaultReason.CLOSED, message="m")
     assert await world.store.swap(advance(record, failed, world.clock.now()), expected=record.revision)
-    inputs.hold_at(FIRST, UNSEALED)
+    inputs.on_checkpoint(FIRST, UNSEALED)
     await idle(inputs)
     assert ((await world.now()).kept, inputs.is_kept) == (None, False)
 

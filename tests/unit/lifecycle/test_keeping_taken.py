@@ -5,17 +5,17 @@ import asyncio
 from helpers.waiting import eventually
 from taskgate.domain.events import CallKept
 from taskgate.domain.machine import advance
-from taskgate.domain.record import KeptCall
-from taskgate.lifecycle.rests import UNSEALED, Asked, Footing
+from taskgate.domain.record import SealedCheckpoint
+from taskgate.lifecycle.checkpoints import UNSEALED, AskedQuestion, CallCheckpoint
 from unit.lifecycle.keeping_calls import FIRST, SECOND, hasty, kept, named
 from unit.lifecycle.test_inputs import ANSWER, World, idle, world
 
 __all__ = ["hasty", "world"]
 
 
-async def taken(world: World, *asked: Asked, answered: bool = False) -> Footing:
+async def taken(world: World, *asked: AskedQuestion, answered: bool = False) -> CallCheckpoint:
     """The record as an earlier process left it, which was asked two things."""
-    before, found = world.inputs(), Footing(FIRST, asked)
+    before, found = world.inputs(), CallCheckpoint(FIRST, asked)
     for number in (1, 2):
         before.ask(named(f'"{number}"'))
     await idle(before)
@@ -23,12 +23,12 @@ async def taken(world: World, *asked: Asked, answered: bool = False) -> Footing:
     record = await world.answer("input-1") if answered else await world.now()
     sealed = UNSEALED.seal(record.owner, record.id, found)
     assert sealed is not None
-    left = advance(record, CallKept(kept=KeptCall(sealed=sealed)), world.clock.now())
+    left = advance(record, CallKept(kept=SealedCheckpoint(sealed=sealed)), world.clock.now())
     assert await world.store.swap(left, expected=record.revision)
     return found
 
 
-ONE, TWO = (Asked(f'"{number}"', "elicitation/create", f"input-{number}") for number in (1, 2))
+ONE, TWO = (AskedQuestion(f'"{number}"', "elicitation/create", f"input-{number}") for number in (1, 2))
 
 
 async def test_a_question_that_is_asked_anew_is_the_one_of_the_record(world: World) -> None:

@@ -13,7 +13,7 @@ from helpers.records import after, new_lease, new_record
 from taskgate.domain.events import Progressed
 from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.lifecycle.leasing import _Sign
-from taskgate.lifecycle.runs import Run
+from taskgate.lifecycle.task_runs import TaskRun
 from taskgate.stores.sharing import Beat
 from taskgate.telemetry.audit import LeaseLost
 from unit.lifecycle.alone import Alone
@@ -129,8 +129,8 @@ def test_a_task_that_was_taken_again_since_is_not_the_one_that_was_lost(asked: f
     one = Alone()
     record = new_record(lease=new_lease())
     one.clock.advance(RULES.heartbeat / 5)
-    hearer: Any = SimpleNamespace(leave=lambda: False)
-    run = Run(record, hearer)
+    listener: Any = SimpleNamespace(leave=lambda: False)
+    run = TaskRun(record, listener)
     one.leasing.begin(run, record)
     nothing: frozenset[str] = frozenset()
     said = Beat(EPOCH, ended=nothing, lost=frozenset({record.id}), behind=nothing, alive=nothing, before=None)

@@ -15,7 +15,7 @@ from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.admission import standing
 from taskgate.admission.penalties import Penalties
-from taskgate.admission.standing import Standings
+from taskgate.admission.standing import QuotaSubjects
 from taskgate.admission.streams import OpenStreams
 from taskgate.admission.suspicions import Suspicions
 from taskgate.auth.context import AuthContext
@@ -23,15 +23,15 @@ from taskgate.domain.fairness import FairPermits
 from taskgate.domain.gcra import RateLimit
 from taskgate.domain.rates import Demand, RatePolicy, Scope
 from taskgate.gateway.denied_extensions import DeniedExtensions
-from taskgate.gateway.modern import lines
-from taskgate.gateway.modern.lines import Lines
+from taskgate.gateway.modern import session_pool
+from taskgate.gateway.modern.session_pool import SessionPool
 from taskgate.stores.rates import MemoryRateStore
-from taskgate.telemetry import visit
+from taskgate.telemetry import request_context
 from taskgate.telemetry.metrics import contexts
 from taskgate.telemetry.metrics.contexts import Contexts
 from taskgate.upstream.credentials.grants import Granted
 from taskgate.upstream.credentials.tokens import Tokens
-from taskgate.upstream.speaker import Speaker
+from taskgate.upstream.principal import Principal
 from unit.admission.live_rules import live
 from unit.auth.identities import identity
 from unit.gateway.modern.test_lines import Server, mount, peer
@@ -67,7 +67,7 @@ def suspicions(_: pytest.MonkeyPatch) -> Visit:
 
 def standings(patch: pytest.MonkeyPatch) -> Visit:
     patch.setattr(standing, "_REMEMBERED", KEPT)
-    known = Standings(live())
+    known = QuotaSubjects(live())
     return lambda n: cast("None", known.of(AuthContext(key="one", identity=identity(tenant=f"tenant {n}"))))
 
 
@@ -76,9 +76,9 @@ def saturated(patch: pytest.MonkeyPatch) -> Visit:
     counted = Contexts(ManualClock())
 
     def visited(n: int) -> None:
-        here = visit.Visit("id", "192.0.2.7", "POST", "/m")
+        here = request_context.RequestContext("id", "192.0.2.7", "POST", "/m")
         here.caller = AuthContext(key=f"caller {n}")
-        with visit.within(here):
+        with request_context.within(here):
             counted.asked()
 
     return visited
@@ -144,8 +144,8 @@ def test_callers_are_remembered_in_no_more_memory_for_ten_times_as_many(
 
 @covers("T45")
 async def test_tokens_of_callers_are_kept_of_those_who_came_last() -> None:
-    async def ask(speaker: Speaker) -> Granted:
-        return Granted(speaker.context, 3600.0)
+    async def ask(principal: Principal) -> Granted:
+        return Granted(principal.context, 3600.0)
 
     tokens = Tokens(ask, clock=ManualClock(), most=KEPT)
     asked = 0
@@ -153,7 +153,7 @@ async def test_tokens_of_callers_are_kept_of_those_who_came_last() -> None:
     async def visited(n: int) -> None:
         nonlocal asked
         asked += 1
-        assert await tokens.get(f"caller {n}", Speaker(context=f"token {n}")) == f"token {n}"
+        assert await tokens.get(f"caller {n}", Principal(context=f"token {n}")) == f"token {n}"
 
     tracemalloc.start()
     try:
@@ -172,12 +172,12 @@ async def test_tokens_of_callers_are_kept_of_those_who_came_last() -> None:
 async def test_lines_of_callers_are_kept_of_those_who_came_last_and_of_those_who_use_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lines, "MOST_OWNERS", KEPT)
+    monkeypatch.setattr(session_pool, "MOST_OWNERS", KEPT)
     server = Server()
     server.gate.set()
     there, all_lines = (
         mount(server),
-        Lines(clock=ManualClock(), idle=timedelta(minutes=10), denied=DeniedExtensions(Facts())),
+        SessionPool(clock=ManualClock(), idle=timedelta(minutes=10), denied=DeniedExtensions(Facts())),
     )
 
     def still_open() -> int:

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from taskgate.lifecycle import names as module
-from taskgate.lifecycle.names import MAX_NAME, Names, is_name
-from taskgate.lifecycle.rests import Asked
+from taskgate.lifecycle.checkpoints import AskedQuestion
+from taskgate.lifecycle.names import MAX_NAME, QuestionNames, is_name
 
-ASKED = Asked('"q"', "elicitation/create", "input-1")
+ASKED = AskedQuestion('"q"', "elicitation/create", "input-1")
 
 
 class Timer(asyncio.TimerHandle):
@@ -29,7 +29,7 @@ def test_a_name_is_there_and_not_too_long(key: str | None, is_one: bool) -> None
 
 
 def test_what_is_expected_is_met_under_its_name_and_its_time_is_over_then() -> None:
-    names, timer = Names(), Timer()
+    names, timer = QuestionNames(), Timer()
     names.expect(ASKED, timer)
     assert names.others == {"input-1": ASKED}
     assert (names.met(None), names.met('"other"')) == (None, None)
@@ -41,13 +41,13 @@ def test_what_is_expected_is_met_under_its_name_and_its_time_is_over_then() -> N
 
 def test_what_was_met_is_known_when_it_is_told_once_more() -> None:
     """A stream that is taken up again tells it again."""
-    names = Names()
+    names = QuestionNames()
     names.expect(ASKED, Timer())
     assert [names.met('"q"'), names.met('"q"')] == ["input-1", "input-1"]
 
 
 def test_answers_are_others_until_they_are_to_be_forgotten() -> None:
-    names = Names()
+    names = QuestionNames()
     assert names.answered(ASKED, "input-1", 10)
     assert (names.others, names.given) == ({"input-1": ASKED}, {"input-1"})
     names.forget(frozenset({"input-2"}))
@@ -58,7 +58,7 @@ def test_answers_are_others_until_they_are_to_be_forgotten() -> None:
 
 def test_no_more_answers_are_expected_to_arrive_than_may_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_GIVEN", 10)
-    names = Names()
+    names = QuestionNames()
     assert names.answered(ASKED, "input-1", 10)
     assert not names.answered(ASKED, "input-2", 1)
     names.forget(frozenset({"input-1"}))
@@ -66,7 +66,7 @@ def test_no_more_answers_are_expected_to_arrive_than_may_be_kept(monkeypatch: py
 
 
 def test_nothing_is_expected_after_the_end() -> None:
-    names, timer = Names(), Timer()
+    names, timer = QuestionNames(), Timer()
     names.expect(ASKED, timer)
     names.close()
     assert (timer.stopped, names.others) == (True, {})

@@ -17,14 +17,14 @@ from taskgate.domain.versions import Peer
 from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle import news as module
 from taskgate.lifecycle.changes import Changes
-from taskgate.lifecycle.news import ACQUAINTANCE, TaskNews
-from taskgate.lifecycle.offers import Offers
+from taskgate.lifecycle.news import ACQUAINTANCE, StatusNotifier
+from taskgate.lifecycle.offers import InputDelivery
 from taskgate.protocol.legacy.downstream import LegacyDownstream
-from taskgate.stores.base import Change, News, Store, Watch
+from taskgate.stores.base import News, RecordChange, Store, Watch
 from taskgate.stores.open import open_store
-from taskgate.streams.feed import Feed
-from taskgate.streams.line import Line
-from taskgate.telemetry.visit import Visit, current, within
+from taskgate.streams.event_stream import EventStream
+from taskgate.streams.sse_connection import SseConnection
+from taskgate.telemetry.request_context import RequestContext, current, within
 from unit.lifecycle.facts import Facts
 from unit.lifecycle.guarding import Guard
 
@@ -38,7 +38,7 @@ class ToldStore:
         self._inner = inner
         self.news: asyncio.Queue[News] = asyncio.Queue()
         self.patience: list[timedelta] = []
-        self.watched_in: list[Visit | None] = []
+        self.watched_in: list[RequestContext | None] = []
         self.unreadable: set[str] = set()
 
     async def changed(self, watch: Watch, *, timeout: timedelta) -> News:
@@ -69,10 +69,10 @@ class Session:
 class Streams:
     """One GET stream, unless it is closed."""
 
-    def __init__(self, session: Session, feed: Feed) -> None:
+    def __init__(self, session: Session, feed: EventStream) -> None:
         self._session, self._feed = session, feed
 
-    def asking(self, origin: Any) -> tuple[Feed, Session] | None:
+    def asking(self, origin: Any) -> tuple[EventStream, Session] | None:
         mine = origin.host_session == self._session.id and not self._feed.closed
         return (self._feed, self._session) if mine else None
 
@@ -84,12 +84,12 @@ class World:
     """A session that listens on one stream for the tasks in a store."""
 
     def __init__(self, store: ToldStore) -> None:
-        self.store, self.clock, self.session, self.line = store, ManualClock(), Session(), Line()
+        self.store, self.clock, self.session, self.line = store, ManualClock(), Session(), SseConnection()
         dialect = LegacyDownstream("1")
         changes = Changes(store=store, audit=Facts(), clock=self.clock)
-        self.offers = Offers(holder="here", changes=changes, dialect=dialect)
-        streams = Streams(self.session, Feed(self.line))
-        self.news = TaskNews(
+        self.offers = InputDelivery(holder="here", changes=changes, dialect=dialect)
+        streams = Streams(self.session, EventStream(self.line))
+        self.news = StatusNotifier(
             store=store,
             streams=streams,  # type: ignore[arg-type]
             offers=self.offers,
@@ -136,7 +136,7 @@ async def test_what_waits_is_asked_when_the_store_has_forgotten_what_changed(wor
 async def test_what_cannot_be_read_is_looked_at_again_soon_and_keeps_nothing_else_back(world: World) -> None:
     damaged, whole = await world.asking(), await world.asking()
     world.store.unreadable = {damaged.id}
-    world.store.news.put_nowait(News(place=1, changes=(Change(damaged.id, 2), Change(whole.id, 2))))
+    world.store.news.put_nowait(News(place=1, changes=(RecordChange(damaged.id, 2), RecordChange(whole.id, 2))))
     await eventually(lambda: world.asked(damaged, whole) == [0, 1])
     await eventually(lambda: len(world.store.patience) > 3)
     assert world.store.patience[1:3] == [timedelta(seconds=module.RETRY)] * 2
@@ -176,13 +176,13 @@ async def test_a_record_that_is_never_readable_is_given_up_some_time(
 async def test_news_of_a_task_advise_how_soon_to_ask_for_it(world: World) -> None:
     # Two seconds, whatever the record was made with.
     record = await world.asking()
-    world.store.news.put_nowait(News(place=1, changes=(Change(id=record.id, revision=record.revision),)))
+    world.store.news.put_nowait(News(place=1, changes=(RecordChange(id=record.id, revision=record.revision),)))
     await eventually(lambda: any(b'"pollInterval":2000' in piece for piece, _ in world.line._waiting))
 
 
 async def test_the_watch_of_an_owner_belongs_to_none_of_those_who_listen() -> None:
     world = World(ToldStore(await open_store("memory", None)))
-    with within(Visit("v", "address", "GET", "/mcp")):
+    with within(RequestContext("v", "address", "GET", "/mcp")):
         world.news.attend(OWNER, world.session)  # type: ignore[arg-type]
     await eventually(lambda: world.store.watched_in)
     assert world.store.watched_in == [None]

@@ -13,11 +13,11 @@ from taskgate.domain.events import Dispatched, InputKept, InputRequested
 from taskgate.domain.record import TaskRecord
 from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle.changes import Changes
-from taskgate.lifecycle.offers import Offers
+from taskgate.lifecycle.offers import InputDelivery
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.stores.open import open_store
-from taskgate.streams.feed import Feed
-from taskgate.streams.line import Line
+from taskgate.streams.event_stream import EventStream
+from taskgate.streams.sse_connection import SseConnection
 from unit.lifecycle.facts import Facts
 
 KEY = "input-1"
@@ -57,7 +57,7 @@ class World:
         self.record = record
         self.clock = ManualClock()
         self.changes = Changes(store=store, audit=Facts(), clock=self.clock)
-        self.offers = Offers(holder="here", changes=self.changes, dialect=LegacyDownstream("1"))
+        self.offers = InputDelivery(holder="here", changes=self.changes, dialect=LegacyDownstream("1"))
 
     async def now(self) -> TaskRecord:
         found = await self.store.load(OWNER, self.record.id, now=self.clock.now())
@@ -72,7 +72,7 @@ class World:
         """Wait until nothing is done in the background."""
         await eventually(lambda: not self.offers._background._running)
 
-    async def offer(self, feed: Feed) -> None:
+    async def offer(self, feed: EventStream) -> None:
         await self.offers.offer(await self.now(), feed, new_peer())
 
 
@@ -86,21 +86,21 @@ async def world() -> World:
 
 
 @pytest.fixture
-def line() -> Line:
-    return Line()
+def line() -> SseConnection:
+    return SseConnection()
 
 
 @pytest.fixture
-def feed(line: Line) -> Feed:
-    return Feed(line)
+def feed(line: SseConnection) -> EventStream:
+    return EventStream(line)
 
 
 async def test_a_question_goes_out_on_the_first_stream_alone_until_that_gives_it_back(
-    world: World, feed: Feed, line: Line
+    world: World, feed: EventStream, line: SseConnection
 ) -> None:
-    other = Line()
+    other = SseConnection()
     await world.offer(feed)
-    await world.offer(Feed(other))
+    await world.offer(EventStream(other))
     assert (len(line._waiting), len(other._waiting)) == (1, 0)
     assert await world.claim() == "here/1"
     world.offers.give_back(feed)
@@ -108,7 +108,7 @@ async def test_a_question_goes_out_on_the_first_stream_alone_until_that_gives_it
     assert await world.claim() is None
 
 
-async def test_a_claim_whose_stream_went_while_it_was_written_is_given_back(world: World, feed: Feed) -> None:
+async def test_a_claim_whose_stream_went_while_it_was_written_is_given_back(world: World, feed: EventStream) -> None:
     world.store.goes_on.clear()
     offering = asyncio.create_task(world.offer(feed))
     await eventually(lambda: world.store.swapping)
@@ -121,7 +121,9 @@ async def test_a_claim_whose_stream_went_while_it_was_written_is_given_back(worl
 
 
 @pytest.mark.parametrize("refused", ["load", "swap"])
-async def test_a_claim_that_the_store_could_not_tell_of_is_given_back(world: World, feed: Feed, refused: str) -> None:
+async def test_a_claim_that_the_store_could_not_tell_of_is_given_back(
+    world: World, feed: EventStream, refused: str
+) -> None:
     record = await world.now()
     world.store.failing = {refused}
     with pytest.raises(StoreUnavailable):
@@ -131,14 +133,16 @@ async def test_a_claim_that_the_store_could_not_tell_of_is_given_back(world: Wor
     assert await world.claim() is None
 
 
-async def test_a_claim_for_a_stream_that_closed_meanwhile_is_given_back(world: World, feed: Feed) -> None:
+async def test_a_claim_for_a_stream_that_closed_meanwhile_is_given_back(world: World, feed: EventStream) -> None:
     feed.close()
     await world.offer(feed)
     await world.idle()
     assert await world.claim() is None
 
 
-async def test_an_answer_that_is_kept_ends_the_matter_of_its_stream(world: World, feed: Feed, line: Line) -> None:
+async def test_an_answer_that_is_kept_ends_the_matter_of_its_stream(
+    world: World, feed: EventStream, line: SseConnection
+) -> None:
     await world.offer(feed)
     with world.offers.answering(world.record.id, KEY):
         pass
@@ -147,7 +151,7 @@ async def test_an_answer_that_is_kept_ends_the_matter_of_its_stream(world: World
 
 
 async def test_an_answer_that_is_not_kept_leaves_the_question_with_its_stream(
-    world: World, feed: Feed, line: Line
+    world: World, feed: EventStream, line: SseConnection
 ) -> None:
     await world.offer(feed)
     with pytest.raises(StoreUnavailable), world.offers.answering(world.record.id, KEY):
@@ -159,7 +163,7 @@ async def test_an_answer_that_is_not_kept_leaves_the_question_with_its_stream(
 
 
 async def test_an_answer_that_is_not_kept_frees_the_question_whose_stream_closed_meanwhile(
-    world: World, feed: Feed
+    world: World, feed: EventStream
 ) -> None:
     await world.offer(feed)
 
@@ -181,7 +185,9 @@ async def test_an_answer_to_what_no_stream_carries_may_fail_too(world: World) ->
     assert world.offers._offers == {}
 
 
-async def test_a_host_is_told_once_that_its_answer_is_not_needed_any_more(world: World, feed: Feed, line: Line) -> None:
+async def test_a_host_is_told_once_that_its_answer_is_not_needed_any_more(
+    world: World, feed: EventStream, line: SseConnection
+) -> None:
     await world.offer(feed)
     world.offers.settle(world.record.id, await world.now())
     assert len(line._waiting) == 1
@@ -192,7 +198,7 @@ async def test_a_host_is_told_once_that_its_answer_is_not_needed_any_more(world:
 
 
 async def test_a_question_that_the_host_keeps_a_task_for_is_asked_no_more_though_its_stream_gave_it_back(
-    world: World, feed: Feed, line: Line
+    world: World, feed: EventStream, line: SseConnection
 ) -> None:
     await world.offer(feed)
     with pytest.raises(StoreUnavailable), world.offers.answering(world.record.id, KEY):
@@ -207,7 +213,7 @@ async def test_a_question_that_the_host_keeps_a_task_for_is_asked_no_more_though
     assert len(line._waiting) == 1
 
 
-async def test_to_close_waits_for_what_is_given_back(world: World, feed: Feed) -> None:
+async def test_to_close_waits_for_what_is_given_back(world: World, feed: EventStream) -> None:
     await world.offer(feed)
     world.store.goes_on.clear()
     world.offers.give_back(feed)

@@ -7,34 +7,45 @@ import pytest
 
 from helpers.records import new_record
 from taskgate.cluster.seals import WordKeys
-from taskgate.domain.record import KeptCall, OwnerKey
-from taskgate.lifecycle.rests import MAX_SEALED, UNSEALED, Asked, Footing, Rest, Rests
-from taskgate.upstream.resting import Foothold
+from taskgate.domain.record import OwnerKey, SealedCheckpoint
+from taskgate.lifecycle.checkpoints import (
+    MAX_SEALED,
+    UNSEALED,
+    AskedQuestion,
+    CallCheckpoint,
+    CheckpointSeals,
+    RoundCheckpoint,
+)
+from taskgate.upstream.resume_points import ResumePoint
 
-REST = Rest('"state\\u00e9"', (Asked("a", "elicitation/create", "input-1"), Asked("ä", "roots/list", None)))
-FOOTING = Footing(Foothold("s", "2025-11-25", "t", 7, "é"), (Asked('"a"', "elicitation/create", "input-1"),))
-KEYED = Rests(WordKeys(b"k" * 32))
+REST = RoundCheckpoint(
+    '"state\\u00e9"', (AskedQuestion("a", "elicitation/create", "input-1"), AskedQuestion("ä", "roots/list", None))
+)
+FOOTING = CallCheckpoint(
+    ResumePoint("s", "2025-11-25", "t", 7, "é"), (AskedQuestion('"a"', "elicitation/create", "input-1"),)
+)
+KEYED = CheckpointSeals(WordKeys(b"k" * 32))
 TASK = new_record()
 
 
-def kept(rests: Rests, rest: Rest | Footing = REST) -> KeptCall:
-    sealed = rests.seal(TASK.owner, TASK.id, rest)
+def kept(checkpoints: CheckpointSeals, rest: RoundCheckpoint | CallCheckpoint = REST) -> SealedCheckpoint:
+    sealed = checkpoints.seal(TASK.owner, TASK.id, rest)
     assert sealed is not None
-    return KeptCall(sealed=sealed)
+    return SealedCheckpoint(sealed=sealed)
 
 
-@pytest.mark.parametrize("rests", [KEYED, UNSEALED], ids=["sealed", "without a key"])
+@pytest.mark.parametrize("checkpoints", [KEYED, UNSEALED], ids=["sealed", "without a key"])
 @pytest.mark.parametrize(
     "rest",
-    [REST, Rest(None, REST.asked), FOOTING, Footing(Foothold(), ())],
+    [REST, RoundCheckpoint(None, REST.asked), FOOTING, CallCheckpoint(ResumePoint(), ())],
     ids=["with a state", "without", "a foothold", "without any place"],
 )
-def test_what_was_kept_comes_back(rests: Rests, rest: Rest | Footing) -> None:
-    assert rests.open(replace(TASK, kept=kept(rests, rest))) == rest
+def test_what_was_kept_comes_back(checkpoints: CheckpointSeals, rest: RoundCheckpoint | CallCheckpoint) -> None:
+    assert checkpoints.open(replace(TASK, kept=kept(checkpoints, rest))) == rest
 
 
 def test_what_the_key_before_sealed_is_good() -> None:
-    rotated = Rests(WordKeys(b"n" * 32, b"k" * 32))
+    rotated = CheckpointSeals(WordKeys(b"n" * 32, b"k" * 32))
     assert rotated.open(replace(TASK, kept=kept(KEYED))) == REST
 
 
@@ -46,7 +57,9 @@ def test_where_nothing_is_kept_nothing_rests() -> None:
     "other", [{"id": "other"}, {"owner": OwnerKey("other", "reports")}], ids=["another task", "another owner"]
 )
 @pytest.mark.parametrize("rest", [REST, FOOTING], ids=["a round", "a foothold"])
-def test_what_is_kept_is_good_for_its_task_alone(rest: Rest | Footing, other: dict[str, object]) -> None:
+def test_what_is_kept_is_good_for_its_task_alone(
+    rest: RoundCheckpoint | CallCheckpoint, other: dict[str, object]
+) -> None:
     assert KEYED.open(replace(TASK, kept=kept(KEYED, rest), **other)) is None  # type: ignore[arg-type]
 
 
@@ -54,7 +67,7 @@ def test_what_is_kept_is_good_for_its_task_alone(rest: Rest | Footing, other: di
     "sealed",
     [
         kept(UNSEALED).sealed,
-        kept(Rests(WordKeys(b"o" * 32))).sealed,
+        kept(CheckpointSeals(WordKeys(b"o" * 32))).sealed,
         kept(KEYED).sealed[:-4],
         "no base64!",
         "ä",
@@ -63,7 +76,7 @@ def test_what_is_kept_is_good_for_its_task_alone(rest: Rest | Footing, other: di
     ids=["by nobody", "by another key", "cut short", "no text of ours", "no ASCII", "nothing"],
 )
 def test_what_none_of_us_wrote_is_not_believed(sealed: str) -> None:
-    assert KEYED.open(replace(TASK, kept=KeptCall(sealed=sealed))) is None
+    assert KEYED.open(replace(TASK, kept=SealedCheckpoint(sealed=sealed))) is None
 
 
 @pytest.mark.parametrize(
@@ -81,11 +94,11 @@ def test_what_none_of_us_wrote_is_not_believed(sealed: str) -> None:
     ],
 )
 def test_what_cannot_be_read_is_nothing(text: bytes) -> None:
-    assert UNSEALED.open(replace(TASK, kept=KeptCall(sealed=urlsafe_b64encode(text).decode()))) is None
+    assert UNSEALED.open(replace(TASK, kept=SealedCheckpoint(sealed=urlsafe_b64encode(text).decode()))) is None
 
 
 @pytest.mark.parametrize("size", [MAX_SEALED, MAX_SEALED * 3 // 4])
 def test_what_is_too_large_is_not_kept(size: int) -> None:
-    assert KEYED.seal(TASK.owner, TASK.id, Footing(Foothold(event="e" * size), ())) is None
-    assert KEYED.seal(TASK.owner, TASK.id, Rest("s" * size, ())) is None
-    assert KEYED.seal(TASK.owner, TASK.id, Rest("s" * (size // 2), ())) is not None
+    assert KEYED.seal(TASK.owner, TASK.id, CallCheckpoint(ResumePoint(event="e" * size), ())) is None
+    assert KEYED.seal(TASK.owner, TASK.id, RoundCheckpoint("s" * size, ())) is None
+    assert KEYED.seal(TASK.owner, TASK.id, RoundCheckpoint("s" * (size // 2), ())) is not None

@@ -16,7 +16,7 @@ from taskgate.lifecycle import retrievals as module
 from taskgate.lifecycle.retrievals import Retrievals
 from taskgate.stores.open import open_store
 from taskgate.telemetry.audit import TaskRetrieved
-from taskgate.telemetry.visit import Visit, current, within
+from taskgate.telemetry.request_context import RequestContext, current, within
 from unit.lifecycle.facts import Facts
 
 SECOND = timedelta(seconds=1)
@@ -167,8 +167,8 @@ async def test_of_very_many_that_could_not_be_written_the_oldest_may_be_told_as_
 
 async def test_it_is_told_in_the_visit_of_who_was_given_it_and_written_in_none(desk: Desk) -> None:
     record = await desk.ended()
-    told_in: list[Visit | None] = []
-    written_in: list[Visit | None] = []
+    told_in: list[RequestContext | None] = []
+    written_in: list[RequestContext | None] = []
     swap = desk.failing._inner.swap
 
     async def watched(record: TaskRecord, *, expected: int) -> bool:
@@ -177,11 +177,11 @@ async def test_it_is_told_in_the_visit_of_who_was_given_it_and_written_in_none(d
 
     desk.failing._inner.swap = watched  # type: ignore[method-assign]
     desk.facts.record = lambda _: told_in.append(current())  # type: ignore[method-assign]
-    visit = Visit("v", "address", "POST", "/mcp")
-    with within(visit):
+    request_context = RequestContext("v", "address", "POST", "/mcp")
+    with within(request_context):
         desk.retrievals.note(record)
     await desk.written()
-    assert (told_in, written_in) == ([visit], [None])
+    assert (told_in, written_in) == ([request_context], [None])
 
 
 async def test_what_is_still_to_be_written_at_the_end_is_given_up(desk: Desk) -> None:

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from taskgate.lifecycle.rests import Asked
-from taskgate.lifecycle.slots import Slot, Slots
+from taskgate.lifecycle.checkpoints import AskedQuestion
+from taskgate.lifecycle.slots import QuestionSlot, Slots
 from unit.lifecycle import test_inputs
 
 
@@ -36,7 +36,7 @@ async def test_a_place_is_found_by_its_question_and_by_its_key_and_is_free_again
 
 
 async def test_a_place_tells_its_key_once_it_is_in_the_record(timer: asyncio.TimerHandle) -> None:
-    slot = Slot(question(None), timer)
+    slot = QuestionSlot(question(None), timer)
     slot.key = "input-1"
     assert slot.input() is None
     slot.is_there = True
@@ -62,4 +62,7 @@ async def test_what_has_a_key_is_called_by_both_names(timer: asyncio.TimerHandle
     slots.take(question('"q"'), timer).key = "input-1"
     slots.take(question(None), timer).key = "input-2"
     method = "elicitation/create"
-    assert slots.asked == {"input-1": Asked('"q"', method, "input-1"), "input-2": Asked("", method, "input-2")}
+    assert slots.asked == {
+        "input-1": AskedQuestion('"q"', method, "input-1"),
+        "input-2": AskedQuestion("", method, "input-2"),
+    }

@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime
 
-from taskgate.admission.callers import speaker
+from taskgate.admission.callers import principal
 from taskgate.auth.context import ANONYMOUS, AuthContext, Identity
-from taskgate.upstream.speaker import Speaker
+from taskgate.upstream.principal import Principal
 
 EXPIRY = datetime(2026, 1, 2, tzinfo=UTC)
 ALICE = Identity(
@@ -20,12 +20,12 @@ ALICE = Identity(
 
 
 def test_a_caller_is_told_by_context_and_subject_and_their_token_kept_with_its_bounds() -> None:
-    told = speaker(AuthContext(key="key", earlier="old", identity=ALICE, token="a token"))
-    assert told == Speaker(
+    told = principal(AuthContext(key="key", earlier="old", identity=ALICE, token="a token"))
+    assert told == Principal(
         context="key", subject="alice", client="desk", token="a token", scopes=frozenset({"read"}), good_until=EXPIRY
     )
     assert "a token" not in repr(told)
 
 
 def test_of_anybody_there_is_only_the_one_context_to_tell() -> None:
-    assert speaker(ANONYMOUS) == Speaker(context="anonymous")
+    assert principal(ANONYMOUS) == Principal(context="anonymous")

@@ -12,7 +12,7 @@ from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.protocol.envelope import Notification
 from taskgate.protocol.params import Params
 from taskgate.protocol.questions import Question
-from taskgate.upstream.speaker import Speaker
+from taskgate.upstream.principal import Principal
 from unit.lifecycle.gated import Replica
 from unit.lifecycle.several_runners import RULES, World
 
@@ -24,7 +24,7 @@ class Asked:
     question = Question("elicitation/create", Params('{"message":"Which?"}'))
     is_open = True
 
-    def answer(self, answer: str, speaker: Speaker | None = None) -> None:
+    def answer(self, answer: str, principal: Principal | None = None) -> None:
         raise AssertionError("nobody answers here")
 
     def refuse(self) -> None:
@@ -54,7 +54,7 @@ async def asked_on(world: World, carrier: Replica) -> TaskRecord:
     first.open()
     record = world.create(first)
     await world.rest()
-    first.leasing._runs[record.id].hearer.asked(Asked())
+    first.leasing._runs[record.id].listener.asked(Asked())
     await world.rest()
     head = world.head(record)
     claimed = after(head, InputClaimed(key="input-1", stream=f"{carrier.name}/1"))

@@ -12,15 +12,15 @@ from helpers.manual_clock import EPOCH
 from helpers.records import after, keep, new_input, new_lease, new_record
 from helpers.waiting import bounded
 from taskgate.domain.events import CallKept, CallSucceeded, Dispatched, InputClaimed, InputRequested, Progressed
-from taskgate.domain.record import Faulted, FaultReason, KeptCall, OwnerKey, TaskRecord, TaskStatus
+from taskgate.domain.record import Faulted, FaultReason, OwnerKey, SealedCheckpoint, TaskRecord, TaskStatus
 from taskgate.errors import StoreUnavailable
-from taskgate.lifecycle import endings, takeovers
+from taskgate.lifecycle import completions, takeovers
 from taskgate.lifecycle.changes import Changes
-from taskgate.lifecycle.endings import NOT_KEPT, Endings
-from taskgate.lifecycle.rests import UNSEALED, Footing, Rest
+from taskgate.lifecycle.checkpoints import UNSEALED, CallCheckpoint, RoundCheckpoint
+from taskgate.lifecycle.completions import NOT_KEPT, Completions
 from taskgate.lifecycle.takeovers import Takeovers
 from taskgate.protocol.faults import call_ended
-from taskgate.upstream.resting import Foothold
+from taskgate.upstream.resume_points import ResumePoint
 from unit.lifecycle.alone import Alone
 from unit.lifecycle.several_runners import RULES
 
@@ -33,8 +33,8 @@ async def test_who_took_a_task_over_writes_first_so_that_its_earlier_holder_cann
     held = new_record(lease=new_lease(holder="process-0", until=EPOCH))
     await keep(one.store, held)
     (lapsed,) = await one.store.lapsed(holder="process-1", until=EPOCH + RULES.length, now=EPOCH, limit=1)
-    endings_ = Endings(store=one.store, audit=one.facts, clock=one.clock, hold=one.leasing)
-    takeovers_ = Takeovers(store=one.store, endings=endings_, audit=one.facts, clock=one.clock, hold=one.leasing)
+    endings_ = Completions(store=one.store, audit=one.facts, clock=one.clock, hold=one.leasing)
+    takeovers_ = Takeovers(store=one.store, completions=endings_, audit=one.facts, clock=one.clock, hold=one.leasing)
     taken = await takeovers_.taken(lapsed, is_served=True)
     assert taken is not None
     assert (taken.revision, taken.call.params) == (held.revision + 1, held.call.params)
@@ -47,8 +47,8 @@ async def test_who_was_slower_than_the_earlier_holder_takes_over_what_that_has_d
     await keep(one.store, held)
     (lapsed,) = await one.store.lapsed(holder="process-1", until=EPOCH + RULES.length, now=EPOCH, limit=1)
     assert await one.store.swap(after(lapsed, Dispatched()), expected=held.revision)
-    endings_ = Endings(store=one.store, audit=one.facts, clock=one.clock, hold=one.leasing)
-    takeovers_ = Takeovers(store=one.store, endings=endings_, audit=one.facts, clock=one.clock, hold=one.leasing)
+    endings_ = Completions(store=one.store, audit=one.facts, clock=one.clock, hold=one.leasing)
+    takeovers_ = Takeovers(store=one.store, completions=endings_, audit=one.facts, clock=one.clock, hold=one.leasing)
     assert await takeovers_.taken(lapsed, is_served=True) is None
     assert one.store._kept[held.id].head.status is TaskStatus.FAILED
 
@@ -60,8 +60,8 @@ async def test_what_became_anothers_meanwhile_is_left_to_it() -> None:
     (lapsed,) = await one.store.lapsed(holder="process-1", until=EPOCH + SECOND, now=EPOCH, limit=1)
     assert await one.store.swap(after(lapsed, Dispatched()), expected=held.revision)
     await one.store.lapsed(holder="process-2", until=EPOCH + RULES.length, now=EPOCH + SECOND, limit=1)
-    endings_ = Endings(store=one.store, audit=one.facts, clock=one.clock, hold=one.leasing)
-    takeovers_ = Takeovers(store=one.store, endings=endings_, audit=one.facts, clock=one.clock, hold=one.leasing)
+    endings_ = Completions(store=one.store, audit=one.facts, clock=one.clock, hold=one.leasing)
+    takeovers_ = Takeovers(store=one.store, completions=endings_, audit=one.facts, clock=one.clock, hold=one.leasing)
     assert await takeovers_.taken(lapsed, is_served=True) is None
     assert not one.store._kept[held.id].head.status.is_terminal
 
@@ -79,8 +79,8 @@ async def test_what_another_process_holds_is_not_changed_as_if_it_ran_here() -> 
 
 async def test_results_that_wait_for_a_store_take_no_more_room_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """One too many is given up, and its task says so."""
-    monkeypatch.setattr(endings, "MAX_WAITING", len(DONE.result))
-    monkeypatch.setattr(endings, "RETRY_FIRST", 0.001)
+    monkeypatch.setattr(completions, "MAX_WAITING", len(DONE.result))
+    monkeypatch.setattr(completions, "RETRY_FIRST", 0.001)
     one, is_down = Alone(), True
     load = one.store.load
 
@@ -92,7 +92,7 @@ async def test_results_that_wait_for_a_store_take_no_more_room_than_there_is(mon
     monkeypatch.setattr(one.store, "load", loads)
     records = [new_record(dispatched=True) for _ in range(2)]
     await keep(one.store, *records)
-    writer = Endings(store=one.store, audit=one.facts, clock=one.clock)
+    writer = Completions(store=one.store, audit=one.facts, clock=one.clock)
     async with bounded(), asyncio.TaskGroup() as group:
         for record in records:
             group.create_task(writer.settle(record.owner, record.id, DONE))
@@ -131,8 +131,8 @@ async def test_a_question_that_a_stream_took_while_its_task_was_taken_over_stays
     claimed = after(lapsed, InputClaimed(key="input-1", stream="here/1"))
     assert await one.store.swap(claimed, expected=lapsed.revision)
     store: Any = WithoutLeases(one.store)
-    endings_ = Endings(store=store, audit=one.facts, clock=one.clock)
-    taken = await Takeovers(store=store, endings=endings_, audit=one.facts, clock=one.clock).taken(
+    endings_ = Completions(store=store, audit=one.facts, clock=one.clock)
+    taken = await Takeovers(store=store, completions=endings_, audit=one.facts, clock=one.clock).taken(
         lapsed, is_served=True
     )
     assert taken is not None
@@ -145,17 +145,17 @@ async def test_a_question_that_a_stream_took_while_its_task_was_taken_over_stays
 def in_session(session: str | None, **changes: Any) -> TaskRecord:
     """A task whose call is kept in that session."""
     record = after(new_record(**changes), Dispatched())
-    sealed = UNSEALED.seal(record.owner, record.id, Footing(Foothold(session=session, event="1"), ()))
+    sealed = UNSEALED.seal(record.owner, record.id, CallCheckpoint(ResumePoint(session=session, event="1"), ()))
     assert sealed is not None
-    return after(record, CallKept(kept=KeptCall(sealed=sealed)))
+    return after(record, CallKept(kept=SealedCheckpoint(sealed=sealed)))
 
 
 def resting(**changes: Any) -> TaskRecord:
     """A task that is kept, but not in a session."""
     record = after(new_record(**changes), Dispatched())
-    sealed = UNSEALED.seal(record.owner, record.id, Rest("s", ()))
+    sealed = UNSEALED.seal(record.owner, record.id, RoundCheckpoint("s", ()))
     assert sealed is not None
-    return after(record, CallKept(kept=KeptCall(sealed=sealed)))
+    return after(record, CallKept(kept=SealedCheckpoint(sealed=sealed)))
 
 
 @pytest.mark.parametrize(
@@ -193,5 +193,5 @@ async def test_where_the_store_cannot_tell_the_session_is_kept() -> None:
 
 
 def takeovers_of(one: Alone, store: Any = None) -> Takeovers:
-    endings_ = Endings(store=one.store, audit=one.facts, clock=one.clock, hold=one.leasing)
-    return Takeovers(store=store or one.store, endings=endings_, audit=one.facts, clock=one.clock, hold=one.leasing)
+    endings_ = Completions(store=one.store, audit=one.facts, clock=one.clock, hold=one.leasing)
+    return Takeovers(store=store or one.store, completions=endings_, audit=one.facts, clock=one.clock, hold=one.leasing)

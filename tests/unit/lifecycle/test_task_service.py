@@ -14,8 +14,8 @@ from helpers.manual_clock import ManualClock, SeededEntropy
 from helpers.records import keep, new_peer, new_record
 from helpers.waiting import bounded, eventually
 from taskgate.admission.bulkhead import Bulkhead, BulkheadSettings, Ticket
-from taskgate.admission.joining import Joining, repeat_key
-from taskgate.admission.standing import Standings
+from taskgate.admission.joining import RequestCoalescer, repeat_key
+from taskgate.admission.standing import QuotaSubjects
 from taskgate.auth.context import AuthContext
 from taskgate.domain.caps import Caps
 from taskgate.domain.events import CallFaulted
@@ -24,7 +24,7 @@ from taskgate.domain.policy import Mode, Rule
 from taskgate.domain.record import FaultReason, OwnerKey, TaskRecord
 from taskgate.errors import InvalidParams, QueueFull, StoreUnavailable, TooManyTasks
 from taskgate.lifecycle.task_service import TaskService
-from taskgate.lifecycle.terms import Terms
+from taskgate.lifecycle.terms import TaskTerms
 from taskgate.protocol.catalogue import ListedTool
 from taskgate.protocol.intents import CallTool
 from taskgate.stores.open import open_store
@@ -48,7 +48,7 @@ class House:
         self.started: list[tuple[TaskRecord, Ticket]] = []
         self.adopted: list[TaskRecord] = []
         self.disowned: list[str] = []
-        self.joining = Joining(store=store, audit=self.facts, clock=self.clock)  # type: ignore[arg-type]
+        self.joining = RequestCoalescer(store=store, audit=self.facts, clock=self.clock)  # type: ignore[arg-type]
         runner = SimpleNamespace(
             holder="p",
             expecting=lambda place: nullcontext(),
@@ -56,12 +56,12 @@ class House:
             adopt=lambda record, underway, place: self.adopted.append(record),
             disown=lambda owner, task, dispatched: self.disowned.append(task),
         )
-        standings = Standings(self.live)
+        standings = QuotaSubjects(self.live)
         self.tasks = TaskService(
             store=store,  # type: ignore[arg-type]
             lookups=None,  # type: ignore[arg-type]
             runner=runner,  # type: ignore[arg-type]
-            terms=Terms(live=self.live, standings=standings, clock=self.clock, entropy=SeededEntropy()),
+            terms=TaskTerms(live=self.live, standings=standings, clock=self.clock, entropy=SeededEntropy()),
             polls=SimpleNamespace(advised=lambda record: record),  # type: ignore[arg-type]
             joining=self.joining,
             audit=self.facts,

@@ -15,12 +15,12 @@ from helpers.waiting import bounded, eventually
 from taskgate.auth.context import AuthContext
 from taskgate.domain.events import Dispatched
 from taskgate.domain.record import TaskRecord
-from taskgate.gateway.modern.flights import Flight
+from taskgate.gateway.modern.flights import InflightCall
 from taskgate.protocol.envelope import Message
 from taskgate.protocol.jsonrpc import parse
 from taskgate.stores.open import open_store
 from taskgate.telemetry.audit import Fact, TaskCreated
-from taskgate.telemetry.visit import Visit, current, within
+from taskgate.telemetry.request_context import RequestContext, current, within
 from unit.admission.joining_desk import call
 from unit.admission.live_rules import rules
 from unit.gateway.modern.test_flights import Errand
@@ -30,14 +30,14 @@ from unit.lifecycle import turning
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-def visiting(mount: str = "reports", trace: str | None = None) -> Visit:
+def visiting(mount: str = "reports", trace: str | None = None) -> RequestContext:
     """A request that is being answered."""
-    visit = Visit("v", "address", "POST", "/mcp")
-    visit.mount, visit.caller = mount, AuthContext(key="me")
-    visit.message = message()
+    request_context = RequestContext("v", "address", "POST", "/mcp")
+    request_context.mount, request_context.caller = mount, AuthContext(key="me")
+    request_context.message = message()
     span: Any = None if trace is None else SimpleNamespace(traceparent=trace)
-    visit.span = span
-    return visit
+    request_context.span = span
+    return request_context
 
 
 def message() -> Message:
@@ -50,13 +50,13 @@ class Overheard:
     """An audit that remembers in whose visit it was told of what."""
 
     def __init__(self) -> None:
-        self.all: list[tuple[type[Fact], Visit | None]] = []
+        self.all: list[tuple[type[Fact], RequestContext | None]] = []
 
     def record(self, fact: Fact) -> None:
         self.all.append((type(fact), current()))
 
-    def of(self, kind: type[Any]) -> list[Visit | None]:
-        return [visit for told, visit in self.all if told is kind]
+    def of(self, kind: type[Any]) -> list[RequestContext | None]:
+        return [request_context for told, request_context in self.all if told is kind]
 
 
 # --- making one ------------------------------------------------------------------------------------------------------
@@ -70,24 +70,26 @@ async def service() -> AsyncIterator[making.House]:
 
 
 async def test_a_request_names_the_task_that_it_made_and_the_task_its_trace(service: making.House) -> None:
-    visit = visiting(trace=TRACE)
-    with within(visit):
+    request_context = visiting(trace=TRACE)
+    with within(request_context):
         record = await service.create()
-    assert (visit.task, record.trace) == (record.id, TRACE)
+    assert (request_context.task, record.trace) == (record.id, TRACE)
     kept = await service.store.load(record.owner, record.id, now=service.clock.now())
     assert kept.trace == TRACE
 
 
 async def test_a_call_that_left_and_becomes_a_task_is_named_too(service: making.House) -> None:
-    visit, underway = visiting(trace=TRACE), making.Underway()
-    with within(visit):
+    request_context, underway = visiting(trace=TRACE), making.Underway()
+    with within(request_context):
         record = await service.tasks.promote(making.CALLER, service.place, call(), underway)  # type: ignore[arg-type]
-    assert (visit.task, record.trace) == (record.id, TRACE)
+    assert (request_context.task, record.trace) == (record.id, TRACE)
 
 
-@pytest.mark.parametrize("visit", [None, visiting()], ids=["no visit", "no span"])
-async def test_without_a_trace_there_is_none_to_keep(service: making.House, visit: Visit | None) -> None:
-    with within(visit):
+@pytest.mark.parametrize("request_context", [None, visiting()], ids=["no visit", "no span"])
+async def test_without_a_trace_there_is_none_to_keep(
+    service: making.House, request_context: RequestContext | None
+) -> None:
+    with within(request_context):
         assert (await service.create()).trace is None
 
 
@@ -106,8 +108,8 @@ async def test_a_task_that_equal_calls_share_is_made_by_the_first_of_them(servic
     told, first, second = Overheard(), visiting(trace=TRACE), visiting()
     service.tasks._audit = told
 
-    async def create(visit: Visit) -> TaskRecord:
-        with within(visit):
+    async def create(request_context: RequestContext) -> TaskRecord:
+        with within(request_context):
             return await service.create()
 
     with service.store.holding("insert") as inserting:
@@ -135,30 +137,35 @@ async def house(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[turning.House]
     await house.runner.stop()
 
 
-def met(house: turning.House) -> list[Visit | None]:
+def met(house: turning.House) -> list[RequestContext | None]:
     """The visits in which the server is called from now on."""
-    visits: list[Visit | None] = []
+    request_contexts: list[RequestContext | None] = []
     run = house.server.run
 
     async def watched(*args: Any, **kwargs: Any) -> Any:
-        visits.append(current())
+        request_contexts.append(current())
         return await run(*args, **kwargs)
 
     house.server.run = watched  # type: ignore[method-assign]
-    return visits
+    return request_contexts
 
 
 async def test_the_call_of_a_task_runs_behind_the_request_that_made_it(house: turning.House) -> None:
-    visits, visit = met(house), visiting(trace=TRACE)
-    with within(visit):
+    request_contexts, request_context = met(house), visiting(trace=TRACE)
+    with within(request_context):
         record = await house.start()
     house.server.answer.set_result("{}")
     await house.ended(record)
-    (behind,) = visits
+    (behind,) = request_contexts
     assert behind is not None
-    assert (behind.id, behind.caller, behind.span, behind.mount) == ("v", visit.caller, visit.span, "reports")
+    assert (behind.id, behind.caller, behind.span, behind.mount) == (
+        "v",
+        request_context.caller,
+        request_context.span,
+        "reports",
+    )
     assert (behind.background, behind.task, behind.message) == (True, record.id, None)
-    assert visit.background is False
+    assert request_context.background is False
 
 
 class Large:
@@ -167,12 +174,12 @@ class Large:
 
 async def test_the_call_of_a_task_does_not_keep_the_message_of_its_request(house: turning.House) -> None:
     """Which may have megabytes, while the call may last for hours."""
-    visit, large = visiting(), Large()
-    visit.message, gone = large, weakref.ref(large)  # type: ignore[assignment]
-    with within(visit):
+    request_context, large = visiting(), Large()
+    request_context.message, gone = large, weakref.ref(large)  # type: ignore[assignment]
+    with within(request_context):
         record = await house.start()
     await eventually(lambda: house.server.called)
-    del visit, large
+    del request_context, large
     gc.collect()
     assert gone() is None
     house.server.answer.set_result("{}")
@@ -180,47 +187,52 @@ async def test_the_call_of_a_task_does_not_keep_the_message_of_its_request(house
 
 
 async def test_the_call_of_an_earlier_process_runs_in_a_visit_of_its_own(house: turning.House) -> None:
-    visits = met(house)
+    request_contexts = met(house)
     record = await house.recover(new_record(trace=TRACE))
     house.server.answer.set_result("{}")
     await house.ended(record)
-    (visit,) = visits
-    assert visit is not None
-    assert (visit.id, visit.address, visit.caller, visit.message) == ("", "", None, None)
-    assert (visit.mount, visit.task, visit.background) == ("reports", record.id, True)
-    assert visit.span is not None
-    assert visit.span.traceparent == TRACE
+    (request_context,) = request_contexts
+    assert request_context is not None
+    assert (request_context.id, request_context.address, request_context.caller, request_context.message) == (
+        "",
+        "",
+        None,
+        None,
+    )
+    assert (request_context.mount, request_context.task, request_context.background) == ("reports", record.id, True)
+    assert request_context.span is not None
+    assert request_context.span.traceparent == TRACE
 
 
 async def test_what_was_not_traced_has_no_span_to_point_at_later(house: turning.House) -> None:
-    visits = met(house)
+    request_contexts = met(house)
     record = await house.recover(after(new_record(reruns=1), Dispatched()))
     house.server.answer.set_result("{}")
     await house.ended(record)
-    assert [visit and visit.span for visit in visits] == [None]
+    assert [request_context and request_context.span for request_context in request_contexts] == [None]
 
 
 # --- calls that may become one ---------------------------------------------------------------------------------------
 
 
 async def test_a_call_that_may_outlive_its_request_goes_on_in_what_is_left_of_it() -> None:
-    errand, visit = Errand(), visiting(trace=TRACE)
-    visits: list[Visit | None] = []
+    errand, request_context = Errand(), visiting(trace=TRACE)
+    request_contexts: list[RequestContext | None] = []
 
-    async def work(hearer: Any) -> Any:
-        visits.append(current())
-        return await errand(hearer)
+    async def work(listener: Any) -> Any:
+        request_contexts.append(current())
+        return await errand(listener)
 
-    with within(visit):
-        flight = Flight(most=2)
+    with within(request_context):
+        flight = InflightCall(most=2)
         flight.leave(errand.spot, errand.flying, work)  # type: ignore[arg-type]
-    await eventually(lambda: visits)
-    (rest,) = visits
+    await eventually(lambda: request_contexts)
+    (rest,) = request_contexts
     assert rest is not None
-    assert (rest.id, rest.span, rest.caller, rest.message) == ("v", visit.span, visit.caller, None)
+    assert (rest.id, rest.span, rest.caller, rest.message) == ("v", request_context.span, request_context.caller, None)
     assert rest.background is False
-    flight.heard_by(SimpleNamespace(notice=None, asked=None))  # type: ignore[arg-type]
-    assert (rest.background, visit.background) == (True, False)
+    flight.heard_by(SimpleNamespace(on_notification=None, asked=None))  # type: ignore[arg-type]
+    assert (rest.background, request_context.background) == (True, False)
     errand.answer.set_result("r")
     async with bounded():
         await flight.stirs(None)
@@ -229,19 +241,19 @@ async def test_a_call_that_may_outlive_its_request_goes_on_in_what_is_left_of_it
 async def test_a_call_of_no_request_goes_on_in_none() -> None:
     errand = Errand()
     flight = errand.begin()
-    flight.heard_by(SimpleNamespace(notice=None, asked=None))  # type: ignore[arg-type]
+    flight.heard_by(SimpleNamespace(on_notification=None, asked=None))  # type: ignore[arg-type]
     errand.answer.set_result("r")
     async with bounded():
         await flight.stirs(None)
 
 
 async def test_a_call_that_may_outlive_its_request_does_not_keep_its_message() -> None:
-    errand, visit, large = Errand(), visiting(), Large()
-    visit.message, gone = large, weakref.ref(large)  # type: ignore[assignment]
-    with within(visit):
+    errand, request_context, large = Errand(), visiting(), Large()
+    request_context.message, gone = large, weakref.ref(large)  # type: ignore[assignment]
+    with within(request_context):
         flight = errand.begin()
     await asyncio.sleep(0)
-    del visit, large
+    del request_context, large
     gc.collect()
     assert gone() is None
     errand.answer.set_result("r")

@@ -14,12 +14,12 @@ from helpers.records import HOLDER, keep, new_lease, new_record
 from helpers.waiting import bounded, eventually
 from taskgate.admission import bulkhead as turns
 from taskgate.admission.bulkhead import Bulkhead, BulkheadSettings, Ticket
-from taskgate.admission.rules import Bounds
+from taskgate.admission.rules import QuestionBounds
 from taskgate.auth.context import ANONYMOUS
 from taskgate.domain.events import CallSucceeded
 from taskgate.domain.record import Faulted, TaskRecord, TaskStatus
 from taskgate.lifecycle.changes import Changes
-from taskgate.lifecycle.hearing import Hearing
+from taskgate.lifecycle.hearing import TaskListeners
 from taskgate.lifecycle.runner import Runner
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.stores.base import Store
@@ -72,9 +72,9 @@ class House:
         self.clock, self.store, self.facts = ManualClock(), store, Facts()
         changes = Changes(store=store, audit=Facts(), clock=self.clock)
         self.retrievals = changes.retrievals
-        rules = live(questions=Bounds(timedelta(hours=1), 8))
+        rules = live(questions=QuestionBounds(timedelta(hours=1), 8))
         streams = SimpleNamespace(speak=lambda task: None, fall_silent=lambda task: None)
-        hearing = Hearing(changes=changes, streams=streams, dialect=LegacyDownstream("1"), live=rules)  # type: ignore[arg-type]
+        hearing = TaskListeners(changes=changes, streams=streams, dialect=LegacyDownstream("1"), live=rules)  # type: ignore[arg-type]
         self.runner = Runner(
             holder=HOLDER,
             store=store,

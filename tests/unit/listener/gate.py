@@ -12,9 +12,9 @@ from helpers.raw_http import RawHost
 from helpers.waiting import bounded
 from taskgate.listener.listener import ListenerSettings, PublicListener
 from taskgate.streams.bytes_in_flight import BytesInFlight
-from taskgate.streams.messages import Exchange, Inbound, Reply
+from taskgate.streams.messages import Exchange, HttpReply, Inbound
 from taskgate.telemetry.audit import Fact, HttpAnswered, HttpRefused, Trail
-from taskgate.telemetry.visit import Visit, current
+from taskgate.telemetry.request_context import RequestContext, current
 
 PLANTED: Final = "planted-7f3a91"
 """Part of what tests send, in tokens, paths and bodies: must never come back or be logged."""
@@ -30,19 +30,19 @@ MOMENT: Final = timedelta(seconds=0.05)
 class ScriptedEngine:
     """Answers as `script` says, and keeps what it was asked. `turn_away` may answer whom it knows before the body."""
 
-    script: Callable[[Exchange], Awaitable[Reply]] | None = None
-    turn_away: Callable[[Exchange], Awaitable[Reply | None]] | None = None
+    script: Callable[[Exchange], Awaitable[HttpReply]] | None = None
+    turn_away: Callable[[Exchange], Awaitable[HttpReply | None]] | None = None
     seen: list[Inbound] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
     in_flight: BytesInFlight = field(default_factory=BytesInFlight)
 
-    async def answer(self, exchange: Exchange) -> Reply:
+    async def answer(self, exchange: Exchange) -> HttpReply:
         if self.turn_away is not None and (reply := await self.turn_away(exchange)) is not None:
             return reply
         self.bodies.append(await exchange.body(self.in_flight, "caller"))
         self.seen.append(exchange.inbound)
         if self.script is None:
-            return Reply(body=f'{{"answer":{len(self.seen)}}}')
+            return HttpReply(body=f'{{"answer":{len(self.seen)}}}')
         return await self.script(exchange)
 
 
@@ -51,15 +51,19 @@ class Facts:
     """An audit that remembers; `visits` are those that the facts were told in, each with its fact."""
 
     all: list[Fact] = field(default_factory=list)
-    visits: list[tuple[Fact, Visit | None]] = field(default_factory=list)
+    request_contexts: list[tuple[Fact, RequestContext | None]] = field(default_factory=list)
 
     def record(self, fact: Fact) -> None:
         self.all.append(fact)
-        self.visits.append((fact, current()))
+        self.request_contexts.append((fact, current()))
 
-    def closing(self) -> list[Visit]:
+    def closing(self) -> list[RequestContext]:
         """The visits that are over."""
-        return [visit for fact, visit in self.visits if isinstance(fact, HttpAnswered) and visit is not None]
+        return [
+            request_context
+            for fact, request_context in self.request_contexts
+            if isinstance(fact, HttpAnswered) and request_context is not None
+        ]
 
     def answered(self) -> list[tuple[str, str, int]]:
         """Route, verb and status of every answer."""
@@ -125,7 +129,9 @@ def new_listener(
 
 
 @asynccontextmanager
-async def opened(script: Callable[[Exchange], Awaitable[Reply]] | None = None, **changes: Any) -> AsyncIterator[Gate]:
+async def opened(
+    script: Callable[[Exchange], Awaitable[HttpReply]] | None = None, **changes: Any
+) -> AsyncIterator[Gate]:
     """A listener for the length of a block, with settings as `new_listener` takes them."""
     engine, facts = ScriptedEngine(script), Facts()
     listener = new_listener(engine, facts, **changes)

@@ -10,7 +10,7 @@ from helpers.raw_http import RawAnswer, post
 from helpers.waiting import eventually
 from requirements import covers
 from taskgate.listener.protocol import HostConnection
-from taskgate.streams.messages import Exchange, Reply
+from taskgate.streams.messages import Exchange, HttpReply
 from unit.listener.gate import LONG_BODY, MOMENT, Gate, opened
 
 CHUNKED = {"Content_Length": "", "Transfer_Encoding": "chunked"}
@@ -90,9 +90,9 @@ async def test_a_refused_host_that_goes_on_sending_still_gets_its_answer(gate: G
 async def test_a_refused_host_whose_body_was_not_read_for_a_while_still_gets_its_answer(gate: Gate) -> None:
     go_on = asyncio.Event()
 
-    async def work(_: Exchange) -> Reply:
+    async def work(_: Exchange) -> HttpReply:
         await go_on.wait()
-        return Reply(body="{}")
+        return HttpReply(body="{}")
 
     gate.engine.script = work
     async with gate.host() as host:

@@ -9,7 +9,7 @@ import pytest
 from helpers.raw_http import RawHost, get, post
 from helpers.waiting import bounded, eventually
 from taskgate.listener.protocol import HostConnection
-from taskgate.streams.messages import Exchange, Reply
+from taskgate.streams.messages import Exchange, HttpReply
 from unit.listener.gate import PLANTED, Gate, new_listener, opened
 
 LONG = timedelta(minutes=1)
@@ -23,7 +23,7 @@ class Work:
         self.go_on = asyncio.Event()
         self.cancelled = 0
 
-    async def __call__(self, exchange: Exchange) -> Reply:
+    async def __call__(self, exchange: Exchange) -> HttpReply:
         if self.streaming:
             exchange.stream()
         try:
@@ -31,12 +31,12 @@ class Work:
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
-        return Reply(body="{}")
+        return HttpReply(body="{}")
 
 
-async def streaming_until_closed(exchange: Exchange) -> Reply:
+async def streaming_until_closed(exchange: Exchange) -> HttpReply:
     await exchange.stream().ended()
-    return Reply()
+    return HttpReply()
 
 
 async def test_nobody_new_gets_in_once_the_listener_accepts_no_more(gate: Gate) -> None:
@@ -176,8 +176,8 @@ async def test_what_hangs_is_dropped_after_the_grace(gate: Gate, streaming: bool
 
 
 async def test_a_host_that_does_not_read_cannot_hold_the_close(gate: Gate) -> None:
-    async def answer(_: Exchange) -> Reply:
-        return Reply(body="x" * 2**24)
+    async def answer(_: Exchange) -> HttpReply:
+        return HttpReply(body="x" * 2**24)
 
     gate.engine.script = answer
     host = await RawHost.connect(gate.address, limit=1024)
@@ -190,11 +190,11 @@ async def test_a_host_that_does_not_read_cannot_hold_the_close(gate: Gate) -> No
 async def test_a_get_stream_that_outlives_the_grace_is_reported_gone_once(gate: Gate) -> None:
     left: list[str] = []
 
-    async def answer(exchange: Exchange) -> Reply:
+    async def answer(exchange: Exchange) -> HttpReply:
         exchange.when_gone(lambda: left.append("left"))
         exchange.stream()
         await asyncio.Event().wait()
-        return Reply()
+        return HttpReply()
 
     gate.engine.script = answer
     async with gate.host() as host:

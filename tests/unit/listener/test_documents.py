@@ -4,7 +4,7 @@ import pytest
 from aiohttp.hdrs import CONTENT_TYPE
 
 from taskgate.listener.documents import Documents
-from taskgate.listener.door import Refused
+from taskgate.listener.door import RequestRejected
 
 PATH = "/.well-known/x"
 DOCUMENTS = Documents({PATH: b'{"a":1}'})
@@ -47,7 +47,7 @@ def test_a_browser_that_asks_first_may_ask() -> None:
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "get", "TRACE"])
 def test_any_other_method_is_told_which_ones_there_are(method: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRejected) as refused:
         DOCUMENTS.answer(method, PATH)
     assert (refused.value.refusal.status, refused.value.refusal.allow) == (405, "GET, HEAD, OPTIONS")
     assert refused.value.refusal.reason is None

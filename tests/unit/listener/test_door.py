@@ -9,7 +9,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from requirements import covers
 from taskgate.listener import door
-from taskgate.listener.door import Admission, Door, Refusal, Refused
+from taskgate.listener.door import Door, Rejection, RequestHead, RequestRejected
 from taskgate.streams.messages import Verb
 
 DOOR = Door(
@@ -28,12 +28,12 @@ def post_headers(*fields: tuple[str, str], **more: str) -> door.Headers:
     return headers(*fields, **{"Host": "gate.example", "Content-Type": "application/json", **more})
 
 
-def admit(method: str = "POST", target: str = "/mcp", version: HttpVersion = HttpVersion11, **more: str) -> Admission:
+def admit(method: str = "POST", target: str = "/mcp", version: HttpVersion = HttpVersion11, **more: str) -> RequestHead:
     return DOOR.admit(method, target, version, post_headers(**more))
 
 
-def refusal_of(method: str = "POST", target: str = "/mcp", **more: Any) -> Refusal:
-    with pytest.raises(Refused) as refused:
+def refusal_of(method: str = "POST", target: str = "/mcp", **more: Any) -> Rejection:
+    with pytest.raises(RequestRejected) as refused:
         admit(method, target, **more)
     return refused.value.refusal
 
@@ -90,7 +90,7 @@ def test_a_host_must_take_what_its_method_can_bring(verb: Verb, accept: str, pas
     if passes:
         assert door.check_accept(verb, headers(Accept=accept)) == door.read_accept(accept)
     else:
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RequestRejected) as refused:
             door.check_accept(verb, headers(Accept=accept))
         assert refused.value.refusal is door.NOT_ACCEPTABLE
 
@@ -118,7 +118,7 @@ def test_a_body_says_that_it_is_json_in_utf_8(kind: str, passes: bool) -> None:
     if passes:
         door.check_media(headers(Content_Type=kind))
     else:
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RequestRejected) as refused:
             door.check_media(headers(Content_Type=kind))
         assert refused.value.refusal is door.WRONG_MEDIA
 
@@ -140,11 +140,11 @@ def test_a_body_comes_as_it_is(codings: list[str], passes: bool) -> None:
     if passes:
         door.check_media(fields)
     else:
-        with pytest.raises(Refused):
+        with pytest.raises(RequestRejected):
             door.check_media(fields)
 
 
-FRAMING: dict[str, tuple[dict[str, Any], Refusal | None]] = {
+FRAMING: dict[str, tuple[dict[str, Any], Rejection | None]] = {
     "HTTP/1.0": ({"version": HttpVersion10}, None),
     "HTTP/1.2": ({"version": HttpVersion(1, 2)}, door.WRONG_HTTP),
     "HTTP/2": ({"version": HttpVersion(2, 0)}, door.WRONG_HTTP),
@@ -160,14 +160,14 @@ FRAMING: dict[str, tuple[dict[str, Any], Refusal | None]] = {
 
 
 @pytest.mark.parametrize(("request_", "refusal"), FRAMING.values(), ids=FRAMING)
-def test_only_plain_framing_passes(request_: dict[str, Any], refusal: Refusal | None) -> None:
+def test_only_plain_framing_passes(request_: dict[str, Any], refusal: Rejection | None) -> None:
     if refusal is None:
         assert admit(**request_).verb is Verb.POST
     else:
         assert refusal_of(**request_) is refusal
 
 
-ORDER: dict[str, tuple[dict[str, str], Refusal]] = {
+ORDER: dict[str, tuple[dict[str, str], Rejection]] = {
     "framing": ({"Upgrade": "x"}, door.NOT_IMPLEMENTED),
     "Host": ({"Host": "evil.example"}, door.WRONG_HOST),
     "Origin": ({"Origin": "null"}, door.WRONG_ORIGIN),
@@ -193,20 +193,20 @@ def test_checks_are_made_in_their_order(check: str) -> None:
 
 @pytest.mark.parametrize("name", ["Mcp-Session-Id", "MCP-Protocol-Version"])
 def test_a_header_that_counts_comes_once(name: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRejected) as refused:
         DOOR.admit("POST", "/mcp", HttpVersion11, post_headers((name, "a"), (name.upper(), "a")))
     assert refused.value.refusal is door.SENT_TWICE
 
 
 @pytest.mark.parametrize("others", [("2026-07-28",), ("2025-11-25",), ("x", "")], ids=str)
-def test_a_version_of_the_stateless_era_that_did_not_come_alone_is_left_to_that_era(others: tuple[str, ...]) -> None:
+def test_a_version_of_the_modern_era_that_did_not_come_alone_is_left_to_that_era(others: tuple[str, ...]) -> None:
     # H-MOD-4: it has an error of its own for this, which needs the id of the request.
     versions = [("MCP-Protocol-Version", version) for version in (*others, "2026-07-28")]
     assert DOOR.admit("POST", "/mcp", HttpVersion11, post_headers(*versions)).revision == "2026-07-28"
 
 
 @pytest.mark.parametrize("method", ["POST", "GET"])
-def test_in_the_stateless_era_nothing_is_heard_of_sessions_and_events(method: str) -> None:
+def test_in_the_modern_era_nothing_is_heard_of_sessions_and_events(method: str) -> None:
     # V-ERA-4: not even that there are two of them.
     ids = [("Mcp-Session-Id", "a"), ("mcp-session-id", "b"), ("Last-Event-ID", "a"), ("last-event-id", "b")]
     admission = DOOR.admit(method, "/mcp", HttpVersion11, post_headers(*ids, MCP_Protocol_Version="2026-07-28"))
@@ -233,7 +233,7 @@ def test_a_session_id_that_cannot_be_one_is_unknown(sent: str, seen: str) -> Non
 
 def test_an_admission_says_what_the_head_said() -> None:
     admission = admit("GET", "/mcp?a=/b", MCP_Protocol_Version="2025-11-25", Accept="text/event-stream")
-    assert admission == Admission(
+    assert admission == RequestHead(
         verb=Verb.GET,
         path="/mcp",
         host_session=None,
@@ -261,10 +261,10 @@ def test_a_query_is_what_follows_the_first_question_mark(target: str, query: str
 
 def test_whoever_asks_for_what_everybody_may_have_needs_no_more_than_the_right_host() -> None:
     DOOR.greet("GET", HttpVersion11, headers(Host="gate.example", Origin="https://evil.example", Accept="text/html"))
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRejected) as refused:
         DOOR.greet("GET", HttpVersion11, headers(Host="evil.example"))
     assert refused.value.refusal is door.WRONG_HOST
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRejected) as refused:
         DOOR.greet("GET", HttpVersion11, headers(Host="gate.example", Upgrade="websocket"))
     assert refused.value.refusal is door.NOT_IMPLEMENTED
 
@@ -296,7 +296,7 @@ def test_the_size_of_a_head_counts_all_its_fields() -> None:
     assert door.head_size("/mcp", ((b"Host", b"gate.example"),)) == 4 + 20
 
 
-@pytest.mark.parametrize("refusal", [each for each in vars(door).values() if isinstance(each, Refusal)], ids=str)
-def test_a_refusal_without_text_keeps_the_connection(refusal: Refusal) -> None:
+@pytest.mark.parametrize("refusal", [each for each in vars(door).values() if isinstance(each, Rejection)], ids=str)
+def test_a_refusal_without_text_keeps_the_connection(refusal: Rejection) -> None:
     assert 400 <= refusal.status < 600
     assert refusal.text or not refusal.close

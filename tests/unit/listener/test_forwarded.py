@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from helpers.raw_http import get, post
-from taskgate.streams.messages import Exchange, Reply
+from taskgate.streams.messages import Exchange, HttpReply
 from unit.listener.gate import Gate, opened
 
 OTHERS = {
@@ -87,9 +87,9 @@ async def test_only_trusted_peers_say_where_a_request_comes_from(
 ) -> None:
     told: list[str] = []
 
-    async def listening(exchange: Exchange) -> Reply:
+    async def listening(exchange: Exchange) -> HttpReply:
         told.append(exchange.address)
-        return Reply(body="{}")
+        return HttpReply(body="{}")
 
     async with opened(listening, trusted_proxies=tuple(map(ip_network, trusted))) as gate, gate.host() as host:
         await host.ask(post(**headers))

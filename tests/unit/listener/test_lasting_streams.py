@@ -7,9 +7,9 @@ from helpers.raw_http import get, post
 from helpers.waiting import eventually
 from taskgate.protocol.sse import event
 from taskgate.streams.event_log import EventBudget, MemoryEventLog
-from taskgate.streams.feed import LastingFeed
-from taskgate.streams.messages import Exchange, Reply, Verb
-from taskgate.streams.trails import Trails
+from taskgate.streams.event_stream import ResumableEventStream
+from taskgate.streams.messages import Exchange, HttpReply, Verb
+from taskgate.streams.resumable import ResumableStreams
 from unit.listener.gate import Gate
 
 
@@ -18,26 +18,26 @@ class Resuming:
 
     def __init__(self) -> None:
         clock = ManualClock()
-        self.trails = Trails(
+        self.resumable = ResumableStreams(
             mark="0123456789ab", log=MemoryEventLog(clock, budget=EventBudget(), caller="context"), clock=clock
         )
-        self.feed: LastingFeed | None = None
+        self.feed: ResumableEventStream | None = None
         self.go_on = asyncio.Event()
-        self.last: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self.last: asyncio.Future[HttpReply] = asyncio.get_running_loop().create_future()
         self.resumed: list[bool] = []
         self.given_up = 0
 
-    async def __call__(self, exchange: Exchange) -> Reply:
+    async def __call__(self, exchange: Exchange) -> HttpReply:
         if exchange.inbound.verb is Verb.GET:
             await self.go_on.wait()
             assert self.feed is not None
             self.resumed.append(exchange.resume(self.feed, self.feed.missed_since(0) or []))
             if self.resumed[-1]:
                 await self.feed.ended()
-            return Reply()
-        exchange.keep(self.trails)
+            return HttpReply()
+        exchange.keep(self.resumable)
         feed = exchange.stream()
-        assert isinstance(feed, LastingFeed)
+        assert isinstance(feed, ResumableEventStream)
         self.feed = feed
         exchange.when_gone(self.give_up)
         return await asyncio.shield(self.last)
@@ -69,7 +69,7 @@ async def test_a_lasting_stream_changes_connections_and_its_answer_comes_on_the_
         await third.head()
         assert await third.chunk() == numbered(1, "1")
         assert [chunk async for chunk in second.chunks()] == []
-        engine.last.set_result(Reply(body="2"))
+        engine.last.set_result(HttpReply(body="2"))
         assert [chunk async for chunk in third.chunks()] == [numbered(2, "2")]
     assert engine.given_up == 0
 
@@ -91,7 +91,7 @@ async def test_who_left_before_a_stream_was_taken_up_takes_it_from_nobody(gate: 
         assert engine.feed is not None
         assert engine.feed.put("1")
         assert await first.chunk() == numbered(1, "1")
-        engine.last.set_result(Reply(body="2"))
+        engine.last.set_result(HttpReply(body="2"))
         assert [chunk async for chunk in first.chunks()] == [numbered(2, "2")]
 
 
@@ -108,5 +108,5 @@ async def test_who_leaves_a_lasting_stream_is_given_up_only_with_it(gate: Gate) 
     assert feed.put("1")
     feed.give_up()
     assert (engine.given_up, feed.put("2")) == (1, False)
-    engine.last.set_result(Reply())
+    engine.last.set_result(HttpReply())
     await eventually(gate.facts.answered)

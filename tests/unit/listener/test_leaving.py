@@ -12,7 +12,7 @@ from helpers.raw_http import RawHost, post
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.jsontext.large import MessageText, Pieces
-from taskgate.streams.messages import Exchange, Reply
+from taskgate.streams.messages import Exchange, HttpReply
 from unit.listener.gate import Gate
 
 
@@ -22,14 +22,14 @@ async def test_a_host_that_leaves_with_the_last_event_of_its_stream_left_after_i
 ) -> None:
     left: list[str] = []
 
-    async def answer(exchange: Exchange) -> Reply:
+    async def answer(exchange: Exchange) -> HttpReply:
         exchange.when_gone(lambda: left.append("left"))
         feed = exchange.stream()
         feed.put('{"first":true}')
         if is_closed_before:
             # As for a host that reads too slowly: the answer is not told any more.
             feed.close()
-        return Reply(body='{"last":true}')
+        return HttpReply(body='{"last":true}')
 
     ending, go_on = asyncio.Event(), asyncio.Event()
 
@@ -55,10 +55,10 @@ async def test_a_host_that_leaves_with_the_last_event_of_its_stream_left_after_i
 async def test_a_host_whose_connection_ends_just_before_its_plain_answer_has_left_before_it(gate: Gate) -> None:
     left: list[str] = []
 
-    async def answer(exchange: Exchange) -> Reply:
+    async def answer(exchange: Exchange) -> HttpReply:
         exchange.when_gone(lambda: left.append("left"))
         exchange._http.transport.abort()  # type: ignore[attr-defined]
-        return Reply(body="{}")
+        return HttpReply(body="{}")
 
     gate.engine.script = answer
     async with gate.host() as host:
@@ -96,10 +96,10 @@ def pieces() -> MessageText:
 async def test_a_large_answer_is_let_go_of_when_its_host_leaves_in_the_middle(
     gate: Gate, memory: Callable[[], int], written: Callable[[], MessageText], *, is_stream: bool
 ) -> None:
-    async def answer(exchange: Exchange) -> Reply:
+    async def answer(exchange: Exchange) -> HttpReply:
         if is_stream:
             exchange.stream()
-        return Reply(body=written())
+        return HttpReply(body=written())
 
     gate.engine.script = answer
     host = await RawHost.connect(gate.address, limit=1024)

@@ -14,9 +14,9 @@ from taskgate.listener import hanging_up, listener
 from taskgate.listener.turning_away import make_deaf
 from taskgate.streams.entries import About
 from taskgate.streams.event_log import EventBudget, MemoryEventLog
-from taskgate.streams.feed import PAUSE, LastingFeed
-from taskgate.streams.line import Line
-from taskgate.streams.messages import Exchange, Reply
+from taskgate.streams.event_stream import PAUSE, ResumableEventStream
+from taskgate.streams.messages import Exchange, HttpReply
+from taskgate.streams.sse_connection import SseConnection
 from unit.listener.gate import Gate
 
 LONG = timedelta(minutes=1)
@@ -36,9 +36,9 @@ async def test_a_gateway_that_retires_serves_on_and_each_answer_ends_its_connect
 
 @pytest.mark.parametrize("path", ["/nowhere", "/mcp"])
 async def test_a_refusal_and_a_stream_say_so_as_well(gate: Gate, path: str) -> None:
-    async def streaming(exchange: Exchange) -> Reply:
+    async def streaming(exchange: Exchange) -> HttpReply:
         exchange.stream()
-        return Reply(body="{}")
+        return HttpReply(body="{}")
 
     gate.engine.script = streaming
     gate.listener.retire()
@@ -51,10 +51,10 @@ async def test_a_stream_that_promised_to_keep_its_connection_keeps_it_for_one_mo
     """Its host may send another request the moment it ends, and has not been told that it should not."""
     go_on = asyncio.Event()
 
-    async def streaming(exchange: Exchange) -> Reply:
+    async def streaming(exchange: Exchange) -> HttpReply:
         exchange.stream()
         await go_on.wait()
-        return Reply(body="{}")
+        return HttpReply(body="{}")
 
     gate.engine.script = streaming
     async with gate.host() as host:
@@ -120,13 +120,13 @@ async def test_what_was_taken_up_late_is_ended_by_a_close(gate: Gate) -> None:
 async def test_connections_that_wait_are_ended_and_what_is_under_way_is_not(gate: Gate) -> None:
     go_on, get_streams = asyncio.Event(), []
 
-    async def answer(exchange: Exchange) -> Reply:
+    async def answer(exchange: Exchange) -> HttpReply:
         if exchange.inbound.verb == "GET":
             get_streams.append(exchange.stream())
             await get_streams[0].ended()
-            return Reply()
+            return HttpReply()
         await go_on.wait()
-        return Reply(body="{}")
+        return HttpReply(body="{}")
 
     gate.engine.script = answer
     async with gate.host() as idle, gate.host() as asking, gate.host() as listening:
@@ -203,9 +203,9 @@ async def test_but_not_for_long(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> 
         assert await host.at_end()
 
 
-async def _until_it_ends(exchange: Exchange) -> Reply:
+async def _until_it_ends(exchange: Exchange) -> HttpReply:
     await exchange.stream().ended()
-    return Reply()
+    return HttpReply()
 
 
 @dataclass(frozen=True)
@@ -213,12 +213,12 @@ class Opening:
     """Makes streams that can be taken up again; `is_movable` at another process, too."""
 
     is_movable: bool
-    made: list[LastingFeed]
+    made: list[ResumableEventStream]
 
-    def open(self, kind: str, line: Line) -> LastingFeed:
+    def open(self, kind: str, line: SseConnection) -> ResumableEventStream:
         clock = ManualClock()
         log = MemoryEventLog(clock, budget=EventBudget(), caller="context")
-        feed = LastingFeed(line, name=f"{kind}1-0", log=log, clock=clock, over=lambda _: None)
+        feed = ResumableEventStream(line, name=f"{kind}1-0", log=log, clock=clock, over=lambda _: None)
         if self.is_movable:
             feed.about = About(request=1, task="t")
         self.made.append(feed)
@@ -233,12 +233,12 @@ class Waiting:
         self.at_last = asyncio.Event()
         self.given_up = False
 
-    async def __call__(self, exchange: Exchange) -> Reply:
+    async def __call__(self, exchange: Exchange) -> HttpReply:
         exchange.keep(self._opening)
         exchange.stream().put("{}")
         exchange.when_gone(self._give_up)
         await self.at_last.wait()
-        return Reply(body=None if self.given_up else '{"at":"last"}')
+        return HttpReply(body=None if self.given_up else '{"at":"last"}')
 
     def _give_up(self) -> None:
         self.given_up = True

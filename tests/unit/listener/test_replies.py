@@ -5,13 +5,13 @@ import pytest
 from helpers.raw_http import post
 from taskgate.jsontext.large import Pieces
 from taskgate.listener.endpoint import Endpoint
-from taskgate.streams.messages import Exchange, Reply
+from taskgate.streams.messages import Exchange, HttpReply
 from unit.listener.gate import PLANTED, Gate
 
 
 async def test_a_reply_without_a_body_has_none(gate: Gate) -> None:
-    async def accept(_: Exchange) -> Reply:
-        return Reply(status=202, headers=(("Mcp-Session-Id", "abc"),))
+    async def accept(_: Exchange) -> HttpReply:
+        return HttpReply(status=202, headers=(("Mcp-Session-Id", "abc"),))
 
     gate.engine.script = accept
     async with gate.host() as host:
@@ -24,8 +24,8 @@ async def test_a_reply_without_a_body_has_none(gate: Gate) -> None:
 async def test_a_document_arrives_whole_and_the_next_request_is_served(gate: Gate, size: int) -> None:
     document = f'"{"ü" * (size // 2 - 1)}"'
 
-    async def answer(_: Exchange) -> Reply:
-        return Reply(body=document)
+    async def answer(_: Exchange) -> HttpReply:
+        return HttpReply(body=document)
 
     gate.engine.script = answer
     async with gate.host() as host:
@@ -40,8 +40,8 @@ async def test_a_document_arrives_whole_and_the_next_request_is_served(gate: Gat
 async def test_a_document_of_pieces_arrives_whole_and_the_next_request_is_served(gate: Gate, size: int) -> None:
     pieces = Pieces([b'["', memoryview(b"x" * size), '","ü"]'.encode()])
 
-    async def answer(_: Exchange) -> Reply:
-        return Reply(body=pieces)
+    async def answer(_: Exchange) -> HttpReply:
+        return HttpReply(body=pieces)
 
     gate.engine.script = answer
     async with gate.host() as host:
@@ -52,8 +52,8 @@ async def test_a_document_of_pieces_arrives_whole_and_the_next_request_is_served
 
 
 async def test_a_host_that_asks_for_the_end_is_told_of_it_with_its_document(gate: Gate) -> None:
-    async def answer(_: Exchange) -> Reply:
-        return Reply(body="{}")
+    async def answer(_: Exchange) -> HttpReply:
+        return HttpReply(body="{}")
 
     gate.engine.script = answer
     async with gate.host() as host:
@@ -63,7 +63,7 @@ async def test_a_host_that_asks_for_the_end_is_told_of_it_with_its_document(gate
 
 
 async def test_an_engine_that_fails_is_a_500_without_a_word(gate: Gate, caplog: pytest.LogCaptureFixture) -> None:
-    async def fail(_: Exchange) -> Reply:
+    async def fail(_: Exchange) -> HttpReply:
         raise ValueError(PLANTED)
 
     gate.engine.script = fail
@@ -79,10 +79,10 @@ async def test_an_engine_that_fails_is_a_500_without_a_word(gate: Gate, caplog: 
 async def test_a_reply_that_cannot_be_written_is_a_fault_without_a_word(
     gate: Gate, caplog: pytest.LogCaptureFixture, streaming: bool
 ) -> None:
-    async def answer(exchange: Exchange) -> Reply:
+    async def answer(exchange: Exchange) -> HttpReply:
         if streaming:
             exchange.stream()
-        return Reply(body=f'"{PLANTED}\ud800"')
+        return HttpReply(body=f'"{PLANTED}\ud800"')
 
     gate.engine.script = answer
     async with gate.host() as host:
@@ -96,8 +96,8 @@ async def test_a_reply_that_cannot_be_written_is_a_fault_without_a_word(
 async def test_a_reply_that_would_split_the_answer_ends_the_connection(
     gate: Gate, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def split(_: Exchange) -> Reply:
-        return Reply(headers=(("X-Odd", f"a\r\nX-More: {PLANTED}"),))
+    async def split(_: Exchange) -> HttpReply:
+        return HttpReply(headers=(("X-Odd", f"a\r\nX-More: {PLANTED}"),))
 
     gate.engine.script = split
     async with gate.host() as host:
@@ -113,10 +113,10 @@ async def test_a_fault_of_the_listener_is_a_500_or_the_end_and_never_a_second_an
     def fail(*_: object) -> None:
         raise ValueError(PLANTED)
 
-    async def answer(exchange: Exchange) -> Reply:
+    async def answer(exchange: Exchange) -> HttpReply:
         if streaming:
             exchange.stream()
-        return Reply(body="{}")
+        return HttpReply(body="{}")
 
     gate.engine.script = answer
     monkeypatch.setattr(Endpoint, "_note_answer", fail)
@@ -129,13 +129,13 @@ async def test_a_fault_of_the_listener_is_a_500_or_the_end_and_never_a_second_an
 
 async def test_the_headers_of_a_reply_are_not_those_of_the_next(gate: Gate) -> None:
     replies = [
-        Reply(status=202, headers=(("X-One", "1"),)),
-        Reply(status=202),
-        Reply(body="{}", headers=(("X-Two", "2"),)),
-        Reply(body="{}"),
+        HttpReply(status=202, headers=(("X-One", "1"),)),
+        HttpReply(status=202),
+        HttpReply(body="{}", headers=(("X-Two", "2"),)),
+        HttpReply(body="{}"),
     ]
 
-    async def answer(_: Exchange) -> Reply:
+    async def answer(_: Exchange) -> HttpReply:
         return replies.pop(0)
 
     gate.engine.script = answer

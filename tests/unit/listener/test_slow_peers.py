@@ -8,7 +8,7 @@ import pytest
 from helpers.raw_http import RawHost, get, post
 from helpers.waiting import eventually
 from taskgate.listener import protocol
-from taskgate.streams.messages import Exchange, Reply
+from taskgate.streams.messages import Exchange, HttpReply
 from taskgate.telemetry.audit import StreamEnded
 from unit.listener.gate import MOMENT, PLANTED, Gate, opened
 
@@ -74,9 +74,9 @@ async def test_a_head_that_drips_gets_no_more_time() -> None:
 async def test_a_slow_head_behind_a_request_waits_for_its_answer_and_is_then_refused() -> None:
     go_on = asyncio.Event()
 
-    async def work(_: Exchange) -> Reply:
+    async def work(_: Exchange) -> HttpReply:
         await go_on.wait()
-        return Reply(body="{}")
+        return HttpReply(body="{}")
 
     async with opened(work, head_timeout=MOMENT) as gate, gate.host() as host:
         await host.send(post())
@@ -98,9 +98,9 @@ async def test_an_idle_connection_is_closed() -> None:
 async def test_a_connection_that_waits_for_its_answer_is_not_idle() -> None:
     go_on = asyncio.Event()
 
-    async def work(_: Exchange) -> Reply:
+    async def work(_: Exchange) -> HttpReply:
         await go_on.wait()
-        return Reply(body="{}")
+        return HttpReply(body="{}")
 
     async with opened(work, idle_timeout=MOMENT, head_timeout=MOMENT, read_timeout=MOMENT) as gate, gate.host() as host:
         await host.send(post())
@@ -114,13 +114,13 @@ async def test_a_connection_that_waits_for_its_answer_is_not_idle() -> None:
 async def test_a_host_that_does_not_read_its_stream_loses_it() -> None:
     gone = asyncio.Event()
 
-    async def pour(exchange: Exchange) -> Reply:
+    async def pour(exchange: Exchange) -> HttpReply:
         exchange.when_gone(gone.set)
         feed = exchange.stream()
         while feed.put("x" * 2**16):
             await asyncio.sleep(0)
         await gone.wait()
-        return Reply()
+        return HttpReply()
 
     async with opened(pour, write_timeout=MOMENT) as gate:
         host = await RawHost.connect(gate.address, limit=1024)
@@ -132,8 +132,8 @@ async def test_a_host_that_does_not_read_its_stream_loses_it() -> None:
 
 
 async def test_a_host_that_does_not_read_its_answer_is_dropped() -> None:
-    async def work(_: Exchange) -> Reply:
-        return Reply(body=LARGE)
+    async def work(_: Exchange) -> HttpReply:
+        return HttpReply(body=LARGE)
 
     async with opened(work, write_timeout=MOMENT) as gate:
         host = await RawHost.connect(gate.address, limit=1024)
@@ -143,8 +143,8 @@ async def test_a_host_that_does_not_read_its_answer_is_dropped() -> None:
 
 
 async def test_a_host_that_does_not_read_its_last_answer_is_dropped_too() -> None:
-    async def work(_: Exchange) -> Reply:
-        return Reply(body=LARGE)
+    async def work(_: Exchange) -> HttpReply:
+        return HttpReply(body=LARGE)
 
     async with opened(work, write_timeout=MOMENT) as gate:
         host = await RawHost.connect(gate.address, limit=1024)
@@ -154,8 +154,8 @@ async def test_a_host_that_does_not_read_its_last_answer_is_dropped_too() -> Non
 
 
 async def test_a_host_that_reads_slowly_is_served_to_the_end() -> None:
-    async def work(_: Exchange) -> Reply:
-        return Reply(body=LARGE)
+    async def work(_: Exchange) -> HttpReply:
+        return HttpReply(body=LARGE)
 
     async with opened(work, write_timeout=5 * MOMENT, head_timeout=MOMENT) as gate:
         host = await RawHost.connect(gate.address, limit=1024)
@@ -170,8 +170,8 @@ async def test_a_host_that_reads_slowly_is_served_to_the_end() -> None:
 
 
 async def test_a_host_that_has_caught_up_is_not_watched_any_more() -> None:
-    async def work(_: Exchange) -> Reply:
-        return Reply(body=LARGE)
+    async def work(_: Exchange) -> HttpReply:
+        return HttpReply(body=LARGE)
 
     async with opened(work, write_timeout=MOMENT, head_timeout=MOMENT) as gate, gate.host() as host:
         for _ in range(2):
@@ -182,8 +182,8 @@ async def test_a_host_that_has_caught_up_is_not_watched_any_more() -> None:
 
 async def test_a_host_that_leaves_a_little_unread_at_the_end_is_dropped_too() -> None:
     # So little that nobody who writes had to wait for it.
-    async def work(_: Exchange) -> Reply:
-        return Reply(body="x" * 2**15)
+    async def work(_: Exchange) -> HttpReply:
+        return HttpReply(body="x" * 2**15)
 
     async with opened(work, write_timeout=MOMENT) as gate:
         host = await RawHost.connect(gate.address, limit=1024)
@@ -216,13 +216,13 @@ async def test_a_refused_peer_that_stays_is_left(monkeypatch: pytest.MonkeyPatch
 async def test_comments_do_not_pile_up_for_a_host_that_has_stopped() -> None:
     go_on = asyncio.Event()
 
-    async def pour(exchange: Exchange) -> Reply:
+    async def pour(exchange: Exchange) -> HttpReply:
         feed = exchange.stream()
         while not _stopped(gate):
             feed.put("x" * 5000)
             await eventually(lambda: feed._line is None or feed._line._size == 0 or _stopped(gate))
         await go_on.wait()
-        return Reply()
+        return HttpReply()
 
     async with opened(pour, sse_keepalive=timedelta(seconds=0.001), head_timeout=MOMENT) as gate:
         host = await RawHost.connect(gate.address, limit=1024)

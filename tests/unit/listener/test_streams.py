@@ -7,8 +7,9 @@ import pytest
 
 from helpers.raw_http import get, post
 from helpers.waiting import bounded, eventually
-from taskgate.streams.line import Line
-from taskgate.streams.messages import Exchange, Feed, Reply
+from taskgate.streams.event_stream import EventStream
+from taskgate.streams.messages import Exchange, HttpReply
+from taskgate.streams.sse_connection import SseConnection
 from taskgate.telemetry.audit import HttpAnswered, StreamEnded, StreamOpened
 from unit.listener.gate import PLANTED, Gate, opened
 
@@ -19,11 +20,11 @@ class Held:
     """An engine that streams, and leaves the rest to the test."""
 
     def __init__(self) -> None:
-        self.feeds: list[Feed] = []
-        self.last: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self.feeds: list[EventStream] = []
+        self.last: asyncio.Future[HttpReply] = asyncio.get_running_loop().create_future()
         self.left = 0
 
-    async def __call__(self, exchange: Exchange) -> Reply:
+    async def __call__(self, exchange: Exchange) -> HttpReply:
         exchange.when_gone(self.forget)
         self.feeds.append(exchange.stream())
         assert exchange.stream() is self.feeds[-1]
@@ -55,7 +56,7 @@ async def test_the_head_leaves_before_there_is_anything_to_say(gate: Gate) -> No
         assert (head.headers["cache-control"], head.headers["x-accel-buffering"]) == ("no-cache", "no")
         assert (head.headers["transfer-encoding"], head.headers["server"]) == ("chunked", "taskgate")
         assert not held.feeds[0].closed
-        held.last.set_result(Reply())
+        held.last.set_result(HttpReply())
 
 
 async def test_messages_come_in_order_and_the_reply_is_the_last(gate: Gate) -> None:
@@ -66,7 +67,7 @@ async def test_messages_come_in_order_and_the_reply_is_the_last(gate: Gate) -> N
         assert held.feeds[0].put('{"number":1}')
         assert await host.chunk() == event('{"number":1}')
         assert held.feeds[0].put('{"number":\r\n2}')
-        held.last.set_result(Reply(body='{"result":"é"}'))
+        held.last.set_result(HttpReply(body='{"result":"é"}'))
         assert [chunk async for chunk in host.chunks()] == [event('{"number":  2}'), event('{"result":"é"}')]
         gate.engine.script = None
         assert (await host.ask(post())).body == b'{"answer":2}'
@@ -80,7 +81,7 @@ async def test_a_stream_ends_without_a_last_message_where_there_is_none(gate: Ga
     async with gate.host() as host:
         await host.send(get())
         await host.head()
-        held.last.set_result(Reply())
+        held.last.set_result(HttpReply())
         assert [chunk async for chunk in host.chunks()] == []
     assert streams(gate) == [StreamOpened("downstream", "get"), StreamEnded("downstream", "get"), 200]
 
@@ -91,7 +92,7 @@ async def test_silence_is_broken_by_comments() -> None:
         await host.send(post())
         await host.head()
         assert [await host.chunk() for _ in range(3)] == [KEEP_ALIVE] * 3
-        held.last.set_result(Reply(body="{}"))
+        held.last.set_result(HttpReply(body="{}"))
         assert [chunk async for chunk in host.chunks()][-1] == event("{}")
 
 
@@ -108,7 +109,7 @@ async def test_silence_begins_anew_with_each_message() -> None:
         assert await host.chunk() == event("{}")
         assert await host.chunk() == KEEP_ALIVE
         assert loop.time() - said > 0.09
-        held.last.set_result(Reply())
+        held.last.set_result(HttpReply())
 
 
 async def test_a_message_that_finds_the_writer_waiting_does_not_wake_it() -> None:
@@ -118,7 +119,7 @@ async def test_a_message_that_finds_the_writer_waiting_does_not_wake_it() -> Non
         passed.append(piece)
         return piece != b"later"
 
-    line = Line(pass_on=pass_on)
+    line = SseConnection(pass_on=pass_on)
     assert line.put(b"early")
     assert await line.next(10) == b"early"
     reader = asyncio.create_task(line.next(10))
@@ -140,13 +141,13 @@ async def test_a_stream_to_http_1_0_has_no_chunks(gate: Gate) -> None:
         await host.send("GET /mcp HTTP/1.0\r\nHost: gate.example\r\n\r\n")
         await host.head()
         held.feeds[0].put("{}")
-        held.last.set_result(Reply(body="[]"))
+        held.last.set_result(HttpReply(body="[]"))
         assert await host.rest() == event("{}") + event("[]")
 
 
 async def test_a_stream_to_http_1_0_ends_with_the_connection(gate: Gate) -> None:
     gate.engine.script = held = Held()
-    held.last.set_result(Reply(body="{}"))
+    held.last.set_result(HttpReply(body="{}"))
     async with gate.host() as host:
         await host.send("GET /mcp HTTP/1.0\r\nHost: gate.example\r\nConnection: keep-alive\r\n\r\n")
         head, _, body = (await host.rest()).partition(b"\r\n\r\n")
@@ -168,7 +169,7 @@ async def test_a_host_that_leaves_closes_the_feed_and_is_reported_once(gate: Gat
             await leaving
     assert held.left == 1
     assert not held.feeds[0].put("{}")
-    held.last.set_result(Reply(body='{"late":true}'))
+    held.last.set_result(HttpReply(body='{"late":true}'))
     await eventually(gate.facts.answered)
     assert held.left == 1
     assert gate.facts.all.count(StreamEnded("downstream", "get" if request_bytes == get() else "response")) == 1
@@ -177,7 +178,7 @@ async def test_a_host_that_leaves_closes_the_feed_and_is_reported_once(gate: Gat
 async def test_a_host_that_leaves_before_a_plain_answer_is_reported_and_its_work_goes_on(gate: Gate) -> None:
     left, go_on, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-    async def work(exchange: Exchange) -> Reply:
+    async def work(exchange: Exchange) -> HttpReply:
         exchange.when_gone(left.set)
         await go_on.wait()
         # Whoever asks late learns at once, and gets a feed that takes nothing.
@@ -186,7 +187,7 @@ async def test_a_host_that_leaves_before_a_plain_answer_is_reported_and_its_work
         assert late == ["left"]
         assert exchange.stream().closed
         done.set()
-        return Reply(body="{}")
+        return HttpReply(body="{}")
 
     gate.engine.script = work
     async with gate.host() as host:
@@ -206,9 +207,9 @@ async def test_a_host_that_leaves_before_a_plain_answer_is_reported_and_its_work
 async def test_a_host_that_leaves_after_its_answer_is_not_reported(gate: Gate) -> None:
     left: list[str] = []
 
-    async def answer(exchange: Exchange) -> Reply:
+    async def answer(exchange: Exchange) -> HttpReply:
         exchange.when_gone(lambda: left.append("left"))
-        return Reply(body="{}")
+        return HttpReply(body="{}")
 
     gate.engine.script = answer
     async with gate.host() as host:
@@ -223,7 +224,7 @@ async def test_requests_behind_a_stream_wait_for_its_end(gate: Gate) -> None:
         await host.send(post(), post())
         await host.head()
         assert len(gate.engine.seen) == 1
-        held.last.set_result(Reply(body="{}"))
+        held.last.set_result(HttpReply(body="{}"))
         assert [chunk async for chunk in host.chunks()] == [event("{}")]
         assert (await host.answer()).body == event("{}")
     assert len(gate.engine.seen) == 2
@@ -235,14 +236,14 @@ async def test_garbage_behind_a_stream_is_refused_after_its_end(gate: Gate) -> N
         await host.send(post())
         await host.head()
         await host.send(f"{PLANTED}\r\n\r\n")
-        held.last.set_result(Reply(body="{}"))
+        held.last.set_result(HttpReply(body="{}"))
         assert [chunk async for chunk in host.chunks()] == [event("{}")]
         assert (await host.answer()).status == 400
         assert await host.at_end()
 
 
 async def test_an_engine_that_fails_ends_its_stream(gate: Gate) -> None:
-    async def fail(exchange: Exchange) -> Reply:
+    async def fail(exchange: Exchange) -> HttpReply:
         exchange.stream()
         raise ValueError(PLANTED)
 
@@ -253,11 +254,11 @@ async def test_an_engine_that_fails_ends_its_stream(gate: Gate) -> None:
 
 
 async def test_a_message_that_cannot_be_written_closes_the_feed(gate: Gate) -> None:
-    async def answer(exchange: Exchange) -> Reply:
+    async def answer(exchange: Exchange) -> HttpReply:
         feed = exchange.stream()
         feed.put(f'"{PLANTED}\ud800"')
         await feed.ended()
-        return Reply()
+        return HttpReply()
 
     gate.engine.script = answer
     async with gate.host() as host:
@@ -271,12 +272,12 @@ async def test_a_message_in_the_midst_that_cannot_be_written_ends_the_stream(gat
         await host.head()
         assert not held.feeds[0].put(f'"{PLANTED}\ud800"')
         await eventually(lambda: held.feeds[0].closed)
-        held.last.set_result(Reply())
+        held.last.set_result(HttpReply())
 
 
 async def test_an_answer_of_megabytes_comes_whole(gate: Gate) -> None:
     text = '{"result":"' + "x" * 2**22 + '"}'
     gate.engine.script = held = Held()
-    held.last.set_result(Reply(body=text))
+    held.last.set_result(HttpReply(body=text))
     async with gate.host() as host:
         assert (await host.ask(post())).body == event(text)

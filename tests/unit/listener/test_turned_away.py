@@ -10,18 +10,18 @@ from helpers.waiting import eventually
 from requirements import covers
 from taskgate.listener import protocol
 from taskgate.listener.protocol import HostConnection
-from taskgate.streams.messages import Exchange, Reply
+from taskgate.streams.messages import Exchange, HttpReply
 from unit.listener.gate import MOMENT, Gate, opened
 
 CHUNKED = {"Content_Length": "", "Transfer_Encoding": "chunked"}
-DENIED = Reply(status=401, body='{"error":{}}', headers=(("WWW-Authenticate", "Bearer"),))
+DENIED = HttpReply(status=401, body='{"error":{}}', headers=(("WWW-Authenticate", "Bearer"),))
 
 
-async def deny(_: Exchange) -> Reply:
+async def deny(_: Exchange) -> HttpReply:
     return DENIED
 
 
-async def deny_strangers(exchange: Exchange) -> Reply | None:
+async def deny_strangers(exchange: Exchange) -> HttpReply | None:
     return None if exchange.inbound.authorization else DENIED
 
 
@@ -65,7 +65,7 @@ async def test_whoever_leaves_before_the_refusal_is_no_fault_of_ours(caplog: pyt
     async with opened() as gate:
         host = socket.create_connection(gate.address)
 
-        async def deny_who_is_gone(_: Exchange) -> Reply:
+        async def deny_who_is_gone(_: Exchange) -> HttpReply:
             # The answer is sent all the same, and answered by the system that nobody is there.
             host.close()
             return DENIED
@@ -91,7 +91,7 @@ async def test_whoever_is_not_let_in_is_never_told_to_go_on() -> None:
 
 @pytest.mark.parametrize("size", [2, 2**17 - 1, 2**17 + 1, 200_000], ids=str)
 async def test_whoever_is_not_let_in_with_a_body_that_has_come_may_ask_again(size: int) -> None:
-    async def deny_later(exchange: Exchange) -> Reply | None:
+    async def deny_later(exchange: Exchange) -> HttpReply | None:
         if exchange.inbound.authorization:
             return None
         await eventually(lambda: not _reading_body(gate) or _paused(gate))
@@ -157,8 +157,8 @@ async def test_an_answer_that_needs_no_body_is_the_last_where_one_was_to_come(
     # Else the host leaves before anything could be sent a second time.
     monkeypatch.setattr(protocol, "_LINGER", 0.0)
 
-    async def know_already(_: Exchange) -> Reply:
-        return Reply(body="{}")
+    async def know_already(_: Exchange) -> HttpReply:
+        return HttpReply(body="{}")
 
     gate.engine.turn_away = know_already
     async with gate.host() as host:

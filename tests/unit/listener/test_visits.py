@@ -11,10 +11,10 @@ from aiohttp import web
 from helpers.raw_http import RawHost, get, post, request_head
 from helpers.waiting import bounded, eventually
 from taskgate.listener.protocol import HostConnection
-from taskgate.listener.visits import Visits
-from taskgate.streams.messages import Exchange, Reply
+from taskgate.listener.request_contexts import RequestContexts
+from taskgate.streams.messages import Exchange, HttpReply
 from taskgate.telemetry.audit import HttpAnswered, HttpRefused, StreamEnded, StreamOpened
-from taskgate.telemetry.visit import Visit, current
+from taskgate.telemetry.request_context import RequestContext, current
 from unit.listener.gate import Gate, opened
 
 DOCUMENT = "/.well-known/oauth-protected-resource"
@@ -38,22 +38,22 @@ class Engine:
     """An engine that remembers the visits in which it was asked, and waits for the test before it answers."""
 
     def __init__(self, *, streaming: bool = False, waiting: bool = False) -> None:
-        self.seen: list[Visit | None] = []
+        self.seen: list[RequestContext | None] = []
         self.streaming = streaming
         self.go_on = asyncio.Event()
-        self.left: list[Visit | None] = []
+        self.left: list[RequestContext | None] = []
         self.exchanges: list[Exchange] = []
         if not waiting:
             self.go_on.set()
 
-    async def __call__(self, exchange: Exchange) -> Reply:
+    async def __call__(self, exchange: Exchange) -> HttpReply:
         self.seen.append(current())
         self.exchanges.append(exchange)
         exchange.when_gone(lambda: self.left.append(current()))
         if self.streaming:
             exchange.stream()
         await self.go_on.wait()
-        return Reply(body="{}")
+        return HttpReply(body="{}")
 
 
 @pytest.fixture
@@ -67,11 +67,21 @@ async def test_the_engine_is_asked_in_the_visit_of_the_request_and_the_last_fact
     engine = Engine()
     async with opened(engine) as gate, gate.host() as host:
         await host.ask(post(User_Agent="host/1.0"))
-        (visit,) = engine.seen
-        assert visit is not None
-        assert gate.facts.visits == [(HttpAnswered("mcp", "POST", 200, 0.0), visit)]
-        assert (visit.address, visit.verb, visit.path, visit.agent) == ("127.0.0.1", "POST", "/mcp", "host/1.0")
-        assert (visit.status, visit.refusal, visit.error, visit.caller) == (200, None, None, None)
+        (request_context,) = engine.seen
+        assert request_context is not None
+        assert gate.facts.request_contexts == [(HttpAnswered("mcp", "POST", 200, 0.0), request_context)]
+        assert (request_context.address, request_context.verb, request_context.path, request_context.agent) == (
+            "127.0.0.1",
+            "POST",
+            "/mcp",
+            "host/1.0",
+        )
+        assert (request_context.status, request_context.refusal, request_context.error, request_context.caller) == (
+            200,
+            None,
+            None,
+            None,
+        )
 
 
 async def test_no_two_requests_have_the_same_id_on_one_connection_or_on_others() -> None:
@@ -80,7 +90,7 @@ async def test_no_two_requests_have_the_same_id_on_one_connection_or_on_others()
             async with gate.host() as host:
                 await host.ask(post())
                 await host.ask(post())
-        ids = [visit.id for visit in gate.facts.closing()]
+        ids = [request_context.id for request_context in gate.facts.closing()]
         assert len(set(ids)) == 4
         prefix, _, number = ids[0].partition("-")
         assert (len(prefix), prefix.isalnum(), prefix.islower(), number) == (8, True, True, "1")
@@ -92,14 +102,14 @@ async def test_a_path_is_told_without_its_query_and_an_agent_only_where_there_is
         await host.ask(post(path="/mcp?access_token=planted"))
         await host.ask(post(path="/nowhere?a=b"))
     seen = gate.facts.closing()
-    assert [(visit.path, visit.agent) for visit in seen] == [("/mcp", None), ("", None)]
+    assert [(request_context.path, request_context.agent) for request_context in seen] == [("/mcp", None), ("", None)]
 
 
 @pytest.mark.parametrize("more", [{}, {"host": "elsewhere.example"}, {"Expect": "202-teapot"}])
 async def test_a_path_that_leads_nowhere_is_not_told_whatever_a_request_is_refused_for(gate: Gate, more: Any) -> None:
     async with gate.host() as host:
         await host.ask(post(path="/planted", **more))
-    assert [visit.path for visit in gate.facts.closing()] == [""]
+    assert [request_context.path for request_context in gate.facts.closing()] == [""]
 
 
 @pytest.mark.parametrize(
@@ -120,26 +130,31 @@ async def test_what_is_refused_is_accounted_for_with_its_reason(
 ) -> None:
     async with gate.host() as host:
         assert (await host.ask(sent)).status == status
-    (visit,) = gate.facts.closing()
-    assert (visit.status, visit.refusal) == (status, refusal)
-    assert {each for _, each in gate.facts.visits} == {visit}
+    (request_context,) = gate.facts.closing()
+    assert (request_context.status, request_context.refusal) == (status, refusal)
+    assert {each for _, each in gate.facts.request_contexts} == {request_context}
 
 
 async def test_a_body_that_is_not_taken_after_all_is_refused_in_the_same_visit(gate: Gate) -> None:
     async with gate.host() as host:
         head = post(b"", Content_Length="", Transfer_Encoding="chunked")
         assert (await host.ask(head, b"1388\r\n" + 5000 * b"x" + b"\r\n0\r\n\r\n")).status == 413
-    (visit,) = gate.facts.closing()
-    assert (visit.status, visit.refusal) == (413, "body_too_large")
+    (request_context,) = gate.facts.closing()
+    assert (request_context.status, request_context.refusal) == (413, "body_too_large")
 
 
 async def test_what_is_no_request_has_a_visit_that_holds_nothing_of_it(gate: Gate) -> None:
     async with gate.host() as host:
         await host.send(b"planted\x00 nonsense\r\n\r\n")
         assert (await host.answer()).status == 400
-    (visit,) = gate.facts.closing()
-    assert (visit.verb, visit.path, visit.agent, visit.address) == ("_OTHER", "", None, "127.0.0.1")
-    assert (visit.status, visit.refusal) == (400, "status_400")
+    (request_context,) = gate.facts.closing()
+    assert (request_context.verb, request_context.path, request_context.agent, request_context.address) == (
+        "_OTHER",
+        "",
+        None,
+        "127.0.0.1",
+    )
+    assert (request_context.status, request_context.refusal) == (400, "status_400")
 
 
 async def test_a_document_is_told_of_as_one_whatever_it_is_asked_for_by(documents: Gate) -> None:
@@ -147,18 +162,18 @@ async def test_a_document_is_told_of_as_one_whatever_it_is_asked_for_by(document
         assert (await host.ask(get(DOCUMENT))).status == 200
         assert (await host.ask(post(path=DOCUMENT))).status == 405
     assert documents.facts.answered() == [("prm", "GET", 200), ("prm", "POST", 405)]
-    assert [visit.refusal for visit in documents.facts.closing()] == [None, "status_405"]
+    assert [request_context.refusal for request_context in documents.facts.closing()] == [None, "status_405"]
 
 
 async def test_between_two_requests_a_connection_belongs_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """The task of a connection outlives each of its requests."""
-    before, opens = list[Visit | None](), Visits.open
+    before, opens = list[RequestContext | None](), RequestContexts.open
 
-    def opening(visits: Visits, http: web.BaseRequest) -> Visit:
+    def opening(request_contexts: RequestContexts, http: web.BaseRequest) -> RequestContext:
         before.append(current())
-        return opens(visits, http)
+        return opens(request_contexts, http)
 
-    monkeypatch.setattr(Visits, "open", opening)
+    monkeypatch.setattr(RequestContexts, "open", opening)
     async with opened() as gate, gate.host() as host:
         for sent in (post(), post(path="/nowhere"), post()):
             await host.ask(sent)
@@ -167,7 +182,7 @@ async def test_between_two_requests_a_connection_belongs_to_nobody(monkeypatch: 
 
 async def test_what_is_read_after_a_pause_is_not_of_the_request_that_paused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A large body stops the reading until somebody takes it; from then on the transport reads for others, too."""
-    read_in, received = list[tuple[HostConnection, Visit | None]](), HostConnection.data_received
+    read_in, received = list[tuple[HostConnection, RequestContext | None]](), HostConnection.data_received
 
     def data_received(connection: HostConnection, data: bytes) -> None:
         read_in.append((connection, current()))
@@ -182,7 +197,7 @@ async def test_what_is_read_after_a_pause_is_not_of_the_request_that_paused(monk
         assert (await host.ask(post(b'"' + 2**21 * b"x" + b'"'))).status == 200
         gate.engine.turn_away = None
         assert (await host.ask(post())).status == 200
-    assert {visit for _, visit in read_in} == {None}
+    assert {request_context for _, request_context in read_in} == {None}
 
 
 # --- ends ----------------------------------------------------------------------------------------------------------
@@ -229,9 +244,9 @@ async def test_what_the_end_of_the_listener_cuts_off_is_accounted_for_as_cut_off
         await eventually(lambda: engine.seen != [])
         await gate.close(timedelta())
         assert gate.facts.answered() == [("mcp", "POST", 0)]
-        (visit,) = gate.facts.closing()
-        assert visit is engine.seen[0]
-        assert visit.status is None
+        (request_context,) = gate.facts.closing()
+        assert request_context is engine.seen[0]
+        assert request_context.status is None
 
 
 async def test_a_stream_that_somebody_else_begins_is_of_the_visit_of_its_request() -> None:
@@ -246,7 +261,7 @@ async def test_a_stream_that_somebody_else_begins_is_of_the_visit_of_its_request
         async with bounded():
             await host.head()
         await eventually(lambda: StreamEnded("downstream", "response") in gate.facts.all)
-        told = dict[Any, Any](gate.facts.visits)
+        told = dict[Any, Any](gate.facts.request_contexts)
         assert told[StreamOpened("downstream", "response")] is engine.seen[0]
         assert told[StreamEnded("downstream", "response")] is engine.seen[0]
 

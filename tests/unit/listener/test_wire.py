@@ -11,7 +11,7 @@ import pytest
 from helpers.certificates import Authority
 from helpers.raw_http import RawHost, get, post
 from helpers.waiting import bounded, eventually
-from taskgate.streams.messages import Exchange, Reply
+from taskgate.streams.messages import Exchange, HttpReply
 from taskgate.telemetry.audit import StreamEnded
 from unit.listener.gate import MOMENT, PLANTED, Gate
 from unit.listener.secure import Papers, papers
@@ -51,8 +51,8 @@ async def test_a_request_in_many_small_records_is_put_together(made: Papers) -> 
 async def test_an_answer_of_megabytes_comes_whole(made: Papers, megabytes: int) -> None:
     text = '{"result":"' + "x" * (megabytes * 2**20) + '"}'
 
-    async def answer(_: Exchange) -> Reply:
-        return Reply(body=text)
+    async def answer(_: Exchange) -> HttpReply:
+        return HttpReply(body=text)
 
     async with made.opened(answer) as gate, made.host(gate) as host:
         for _ in range(2):
@@ -69,11 +69,11 @@ async def test_a_body_of_megabytes_comes_whole(made: Papers) -> None:
 async def test_an_event_stream_comes_message_by_message(made: Papers) -> None:
     told = asyncio.Event()
 
-    async def answer(exchange: Exchange) -> Reply:
+    async def answer(exchange: Exchange) -> HttpReply:
         feed = exchange.stream()
         feed.put('{"number":1}')
         await told.wait()
-        return Reply(body="{}")
+        return HttpReply(body="{}")
 
     async with made.opened(answer) as gate, made.host(gate) as host:
         await host.send(post())
@@ -86,9 +86,9 @@ async def test_an_event_stream_comes_message_by_message(made: Papers) -> None:
 
 @pytest.mark.parametrize("how", ["goodbye", "reset"])
 async def test_a_host_that_leaves_ends_its_stream(made: Papers, how: str) -> None:
-    async def answer(exchange: Exchange) -> Reply:
+    async def answer(exchange: Exchange) -> HttpReply:
         await exchange.stream().ended()
-        return Reply()
+        return HttpReply()
 
     async with made.opened(answer) as gate, made.host(gate) as host:
         await host.send(get())
@@ -113,8 +113,8 @@ async def test_a_refusal_comes_before_the_end_of_the_connection(made: Papers) ->
 
 
 async def test_a_host_that_does_not_read_its_answer_is_dropped(made: Papers) -> None:
-    async def work(_: Exchange) -> Reply:
-        return Reply(body=LARGE)
+    async def work(_: Exchange) -> HttpReply:
+        return HttpReply(body=LARGE)
 
     async with made.opened(work, write_timeout=MOMENT) as gate, made.host(gate, limit=1024) as host:
         await host.send(post())
@@ -125,12 +125,12 @@ async def test_a_host_that_does_not_read_its_answer_is_dropped(made: Papers) -> 
 async def test_what_waits_for_a_slow_host_is_seen_and_bounded(made: Papers) -> None:
     sent: list[int] = []
 
-    async def pour(exchange: Exchange) -> Reply:
+    async def pour(exchange: Exchange) -> HttpReply:
         feed = exchange.stream()
         while feed.put("x" * 2**16):
             sent.append(1)
             await eventually(lambda: feed._line is None or feed._line._size == 0)
-        return Reply()
+        return HttpReply()
 
     async with made.opened(pour, write_timeout=MOMENT) as gate, made.host(gate, limit=1024) as host:
         await host.send(post())
@@ -210,10 +210,10 @@ async def test_a_head_that_does_not_come_after_the_handshake_is_not_waited_for(m
 async def test_closing_ends_handshakes_idle_connections_and_what_hangs(made: Papers) -> None:
     hung = asyncio.Event()
 
-    async def hang(_: Exchange) -> Reply:
+    async def hang(_: Exchange) -> HttpReply:
         hung.set()
         await asyncio.Event().wait()
-        return Reply()
+        return HttpReply()
 
     never = {"handshake_timeout": timedelta(minutes=1)}
     async with (
@@ -237,10 +237,10 @@ async def test_closing_ends_handshakes_idle_connections_and_what_hangs(made: Pap
 async def test_closing_waits_for_an_answer_and_for_no_handshake(made: Papers) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
-    async def work(_: Exchange) -> Reply:
+    async def work(_: Exchange) -> HttpReply:
         begun.set()
         await go_on.wait()
-        return Reply(body="{}")
+        return HttpReply(body="{}")
 
     never = {"handshake_timeout": timedelta(minutes=1)}
     async with made.opened(work, tls=never) as gate, gate.host() as greeting, made.host(gate) as host:

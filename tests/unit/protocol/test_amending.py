@@ -9,100 +9,104 @@ from hypothesis import strategies as st
 
 from taskgate.errors import MalformedMessage
 from taskgate.jsontext.spans import Member
-from taskgate.protocol.amending import OF_HOP, Change, changed, edits_of, never_in_sessions
+from taskgate.protocol.amending import OF_HOP, ObjectEdit, changed, edits_of, never_in_sessions
 
 Y = "io.modelcontextprotocol/related-task"
 Z = "io.modelcontextprotocol/serverInfo"
 
-CHANGES: dict[str, tuple[str, Change, str]] = {
-    "nothing": ('{ "a" : 1 }', Change(), '{ "a" : 1 }'),
-    "a new member comes first": ('{"a": 1}', Change(put={"b": "2"}), '{"b":2,"a": 1}'),
-    "in the order they are given": ("{}", Change(put={"b": "2", "c": "3"}), '{"b":2,"c":3}'),
-    "into an object of white space": ("{ }", Change(put={"b": "2"}), '{"b":2 }'),
-    "one that is there is replaced in its place": ('{"a":1, "b" : 0}', Change(put={"b": "2"}), '{"a":1, "b" : 2}'),
-    "one goes": ('{"a":1,"b":0}', Change(drop=("b",)), '{"a":1}'),
-    "the only one goes": ('{"b":0}', Change(drop=("b",)), "{}"),
-    "one goes as another comes": ('{"b":0}', Change(put={"c": "1"}, drop=("b",)), '{"c":1}'),
-    "all go as one comes": ('{ "a":1,"b":0}', Change(put={"c": "1"}, drop=("b", "a")), '{"c":1 }'),
-    "the first goes as one comes": ('{"b":0,"a":1}', Change(put={"c": "1"}, drop=("b",)), '{"c":1,"a":1}'),
-    "what is put is not dropped": ('{"b":0}', Change(put={"b": "1"}, drop=("b",)), '{"b":1}'),
-    "put and new together": ('{"b":0}', Change(put={"b": "1", "c": "2"}, drop=("b",)), '{"c":2,"b":1}'),
-    "a key of this hop goes": (f'{{"_meta":{{"x":1,"{Y}":2}}}}', Change(), '{"_meta":{"x":1}}'),
+CHANGES: dict[str, tuple[str, ObjectEdit, str]] = {
+    "nothing": ('{ "a" : 1 }', ObjectEdit(), '{ "a" : 1 }'),
+    "a new member comes first": ('{"a": 1}', ObjectEdit(put={"b": "2"}), '{"b":2,"a": 1}'),
+    "in the order they are given": ("{}", ObjectEdit(put={"b": "2", "c": "3"}), '{"b":2,"c":3}'),
+    "into an object of white space": ("{ }", ObjectEdit(put={"b": "2"}), '{"b":2 }'),
+    "one that is there is replaced in its place": ('{"a":1, "b" : 0}', ObjectEdit(put={"b": "2"}), '{"a":1, "b" : 2}'),
+    "one goes": ('{"a":1,"b":0}', ObjectEdit(drop=("b",)), '{"a":1}'),
+    "the only one goes": ('{"b":0}', ObjectEdit(drop=("b",)), "{}"),
+    "one goes as another comes": ('{"b":0}', ObjectEdit(put={"c": "1"}, drop=("b",)), '{"c":1}'),
+    "all go as one comes": ('{ "a":1,"b":0}', ObjectEdit(put={"c": "1"}, drop=("b", "a")), '{"c":1 }'),
+    "the first goes as one comes": ('{"b":0,"a":1}', ObjectEdit(put={"c": "1"}, drop=("b",)), '{"c":1,"a":1}'),
+    "what is put is not dropped": ('{"b":0}', ObjectEdit(put={"b": "1"}, drop=("b",)), '{"b":1}'),
+    "put and new together": ('{"b":0}', ObjectEdit(put={"b": "1", "c": "2"}, drop=("b",)), '{"c":2,"b":1}'),
+    "a key of this hop goes": (f'{{"_meta":{{"x":1,"{Y}":2}}}}', ObjectEdit(), '{"_meta":{"x":1}}'),
     "any other key of the protocol stays": (
         '{"_meta":{"io.modelcontextprotocol/other":1,"io.modelcontextprotocol.skills/x":2}}',
-        Change(),
+        ObjectEdit(),
         '{"_meta":{"io.modelcontextprotocol/other":1,"io.modelcontextprotocol.skills/x":2}}',
     ),
     "whatever begins as our keys do goes": (
         '{"_meta":{"io.taskgate/x":{},"io.taskgatex/a":1}}',
-        Change(),
+        ObjectEdit(),
         '{"_meta":{"io.taskgatex/a":1}}',
     ),
     "and where both are of one era": (
         f'{{"_meta":{{"io.taskgate/x":{{}},"{Y}":1}}}}',
-        Change(keeps_hop=True),
+        ObjectEdit(keeps_hop=True),
         f'{{"_meta":{{"{Y}":1}}}}',
     ),
     "but for what is to stay": (
         f'{{"_meta":{{"{Z}":{{}},"{Y}":1,"io.taskgate/x":1}}}}',
-        Change(meta_keep=(Z,)),
+        ObjectEdit(meta_keep=(Z,)),
         f'{{"_meta":{{"{Z}":{{}}}}}}',
     ),
     "but for what is put": (
         '{"_meta":{"io.taskgate/gateway":{},"io.taskgate/x":1}}',
-        Change(meta_put={"io.taskgate/gateway": '{"a":1}'}),
+        ObjectEdit(meta_put={"io.taskgate/gateway": '{"a":1}'}),
         '{"_meta":{"io.taskgate/gateway":{"a":1}}}',
     ),
-    "a key of ours goes": ('{"_meta":{"io.taskgate/gateway":{},"io.taskgate/idempotency-key":"k"}}', Change(), "{}"),
-    "and with it a meta that has no other": (f'{{"a":1,"_meta":{{"{Y}":2}}}}', Change(), '{"a":1}'),
-    "however it is written": ('{"_meta":{"io.modelcontextprotocol\\/related-task":{}}}', Change(), "{}"),
-    "an empty meta stays": ('{"_meta":{}}', Change(), '{"_meta":{}}'),
-    "a meta that is no object goes": ('{"_meta":[],"a":1}', Change(), '{"a":1}'),
-    "a meta of our own": ('{"a":1}', Change(meta_put={Z: "3"}), f'{{"_meta":{{"{Z}":3}},"a":1}}'),
+    "a key of ours goes": (
+        '{"_meta":{"io.taskgate/gateway":{},"io.taskgate/idempotency-key":"k"}}',
+        ObjectEdit(),
+        "{}",
+    ),
+    "and with it a meta that has no other": (f'{{"a":1,"_meta":{{"{Y}":2}}}}', ObjectEdit(), '{"a":1}'),
+    "however it is written": ('{"_meta":{"io.modelcontextprotocol\\/related-task":{}}}', ObjectEdit(), "{}"),
+    "an empty meta stays": ('{"_meta":{}}', ObjectEdit(), '{"_meta":{}}'),
+    "a meta that is no object goes": ('{"_meta":[],"a":1}', ObjectEdit(), '{"a":1}'),
+    "a meta of our own": ('{"a":1}', ObjectEdit(meta_put={Z: "3"}), f'{{"_meta":{{"{Z}":3}},"a":1}}'),
     "one of several keys": (
         "{}",
-        Change(meta_put={Z: "3", "x": "1"}),
+        ObjectEdit(meta_put={Z: "3", "x": "1"}),
         f'{{"_meta":{{"{Z}":3,"x":1}}}}',
     ),
-    "instead of one that is no object": ('{"_meta":1}', Change(meta_put={Z: "3"}), f'{{"_meta":{{"{Z}":3}}}}'),
+    "instead of one that is no object": ('{"_meta":1}', ObjectEdit(meta_put={Z: "3"}), f'{{"_meta":{{"{Z}":3}}}}'),
     "in one that is there": (
         f'{{"_meta":{{"{Y}":2, "x": 1}}}}',
-        Change(meta_put={Z: "3"}),
+        ObjectEdit(meta_put={Z: "3"}),
         f'{{"_meta":{{"{Z}":3,"x": 1}}}}',
     ),
     "in one that loses all": (
         f'{{"_meta":{{"{Y}":2}}}}',
-        Change(meta_put={Z: "3"}),
+        ObjectEdit(meta_put={Z: "3"}),
         f'{{"_meta":{{"{Z}":3}}}}',
     ),
     "over a server's": (
         f'{{"_meta":{{"{Z}":2,"x":1}}}}',
-        Change(meta_put={Z: "3"}),
+        ObjectEdit(meta_put={Z: "3"}),
         f'{{"_meta":{{"{Z}":3,"x":1}}}}',
     ),
-    "a named key of meta goes": ('{"_meta":{"x":1,"t":2}}', Change(meta_drop=("t",)), '{"_meta":{"x":1}}'),
-    "a whole meta goes": ('{"_meta":{"x":1},"a":1}', Change(drop=("_meta",)), '{"a":1}'),
-    "whatever is in it": (f'{{"_meta":{{"x":1,"{Y}":2}},"a":1}}', Change(drop=("_meta",)), '{"a":1}'),
-    "a meta put by hand": ('{"_meta":{"x":1}}', Change(put={"_meta": "{}"}, drop=("_meta",)), '{"_meta":{}}'),
-    "below meta nothing": (f'{{"_meta":{{"x":{{"{Y}":1}}}}}}', Change(), f'{{"_meta":{{"x":{{"{Y}":1}}}}}}'),
+    "a named key of meta goes": ('{"_meta":{"x":1,"t":2}}', ObjectEdit(meta_drop=("t",)), '{"_meta":{"x":1}}'),
+    "a whole meta goes": ('{"_meta":{"x":1},"a":1}', ObjectEdit(drop=("_meta",)), '{"a":1}'),
+    "whatever is in it": (f'{{"_meta":{{"x":1,"{Y}":2}},"a":1}}', ObjectEdit(drop=("_meta",)), '{"a":1}'),
+    "a meta put by hand": ('{"_meta":{"x":1}}', ObjectEdit(put={"_meta": "{}"}, drop=("_meta",)), '{"_meta":{}}'),
+    "below meta nothing": (f'{{"_meta":{{"x":{{"{Y}":1}}}}}}', ObjectEdit(), f'{{"_meta":{{"x":{{"{Y}":1}}}}}}'),
     "a key of a hop where both are of one era": (
         f'{{"_meta":{{"x":1,"{Y}":2,"t":3}}}}',
-        Change(meta_put={Z: "3"}, meta_drop=("t",), keeps_hop=True),
+        ObjectEdit(meta_put={Z: "3"}, meta_drop=("t",), keeps_hop=True),
         f'{{"_meta":{{"{Z}":3,"x":1,"{Y}":2}}}}',
     ),
-    "space before": ('  {"a":1}', Change(put={"b": "2"}), '  {"b":2,"a":1}'),
+    "space before": ('  {"a":1}', ObjectEdit(put={"b": "2"}), '  {"b":2,"a":1}'),
 }
 
 
 @pytest.mark.parametrize(("text", "change", "expected"), CHANGES.values(), ids=CHANGES)
-def test_an_object_is_changed_as_it_is_told(text: str, change: Change, expected: str) -> None:
+def test_an_object_is_changed_as_it_is_told(text: str, change: ObjectEdit, expected: str) -> None:
     assert changed(text, change) == expected
 
 
 @pytest.mark.parametrize("text", ['{"a":1,"a":1}', '{"_meta":{"a":1,"a":1}}'])
 def test_a_repeated_key_is_refused(text: str) -> None:
     with pytest.raises(MalformedMessage):
-        changed(text, Change())
+        changed(text, ObjectEdit())
 
 
 HOP = {
@@ -126,10 +130,10 @@ def test_the_keys_that_concern_one_hop_are_named_one_by_one() -> None:
 
 @pytest.mark.parametrize("name", sorted(HOP))
 def test_such_a_key_goes(name: str) -> None:
-    assert changed(f'{{"_meta":{{"a":1,"{name}":2}}}}', Change()) == '{"_meta":{"a":1}}'
+    assert changed(f'{{"_meta":{{"a":1,"{name}":2}}}}', ObjectEdit()) == '{"_meta":{"a":1}}'
 
 
-def test_between_two_sides_of_the_initialize_era_few_keys_do_not_cross() -> None:
+def test_between_two_sides_of_the_legacy_era_few_keys_do_not_cross() -> None:
     others = {"a", "io.taskgatex/a", "io.modelcontextprotocol/other", *HOP}
     related, stream = "io.modelcontextprotocol/related-task", "io.modelcontextprotocol/subscriptionId"
     gone = {related, stream, "io.taskgate/x", "io.taskgate/gateway", "io.taskgate/idempotency-key"}
@@ -155,7 +159,7 @@ def test_very_many_keys_that_go_take_a_time_that_grows_no_faster_than_they_do(
     names = [Name(f"a{turn}") for turn in range(100)]
     inner = {name: Member(1, 10 * turn, 10 * turn + 1, 10 * turn + 9, None) for turn, name in enumerate(names)}
     inner[Name("stays")] = Member(1, 1000, 1001, 1009, None)
-    change = Change(meta_put=put, meta_drop=frozenset(names), keeps_hop=keeps_hop)
+    change = ObjectEdit(meta_put=put, meta_drop=frozenset(names), keeps_hop=keeps_hop)
     edits_of({"_meta": Member({}, 0, 0, 1010, inner)}, 0, change)
     assert looks < 1_000
 
@@ -166,7 +170,7 @@ objects = st.dictionaries(names, st.one_of(st.integers(), st.dictionaries(names,
 
 @given(objects, st.dictionaries(st.sampled_from("abcd"), st.integers()), st.sets(st.sampled_from("abcd")))
 def test_what_comes_out_is_what_a_reader_would_make(value: dict[str, Any], put: dict[str, int], drop: set[str]) -> None:
-    change = Change(put={name: str(text) for name, text in put.items()}, drop=drop, meta_put={Z: "9"})
+    change = ObjectEdit(put={name: str(text) for name, text in put.items()}, drop=drop, meta_put={Z: "9"})
     meta = value.get("_meta")
     kept = {name: inner for name, inner in meta.items() if name != Y} if isinstance(meta, dict) else {}
     wanted = {name: inner for name, inner in value.items() if name not in drop} | put | {"_meta": {**kept, Z: 9}}

@@ -16,13 +16,13 @@ from taskgate.errors import (
     UnsupportedVersion,
     VerbNotServed,
 )
-from taskgate.protocol.classify import Dropped, Handshake, InSession, check_verb, classify
+from taskgate.protocol.classify import Dropped, InitializeMessage, InSession, check_verb, classify
 from taskgate.protocol.envelope import Message
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.headers import RequestHeaders
 from taskgate.protocol.jsonrpc import parse
-from taskgate.protocol.stateless import Stateless
-from unit.protocol.stateless import (
+from taskgate.protocol.modern_requests import RequestMeta
+from unit.protocol.modern_messages import (
     CAPABILITIES,
     MODERN,
     TASKS,
@@ -45,7 +45,7 @@ RESPONSES = [
 @pytest.mark.parametrize("params", [None, {"protocolVersion": MODERN}, {"_meta": {}}, {"_meta": {CAPABILITIES: TASKS}}])
 def test_initialize_opens_the_handshake_whatever_the_headers_say(version: str | None, params: Any) -> None:
     # Part (a).
-    assert classified(message("initialize", params), said("tools/list", version)) == Handshake()
+    assert classified(message("initialize", params), said("tools/list", version)) == InitializeMessage()
 
 
 @covers("V-ERA-1", "V-ERA-3")
@@ -85,12 +85,12 @@ def test_a_message_that_names_no_version_of_its_own_belongs_to_a_session(body: M
         (message("notifications/cancelled", {"_meta": meta()}, id=...), None),
     ],
 )
-def test_only_a_request_of_the_stateless_era_has_its_headers_read(body: Message, revision: str | None) -> None:
+def test_only_a_request_of_the_modern_era_has_its_headers_read(body: Message, revision: str | None) -> None:
     def read() -> RequestHeaders:
         raise AssertionError("the headers were read")
 
     assert not isinstance(
-        classify(body, revision, read, offers_tasks=True, strict_names=True, extensions=ExtensionPolicy()), Stateless
+        classify(body, revision, read, offers_tasks=True, strict_names=True, extensions=ExtensionPolicy()), RequestMeta
     )
 
 
@@ -113,7 +113,7 @@ def test_a_version_sent_twice_is_refused_whichever_of_the_two_was_looked_at(revi
 @covers("V-ERA-1", "T-9")
 @pytest.mark.parametrize("version", [MODERN, "2031-01-01", "", "2025-11-25 "])
 @pytest.mark.parametrize("params", [None, {}, {"_meta": {}}, {"_meta": None}, {"_meta": 3}, []])
-def test_a_request_is_of_the_stateless_era_where_its_header_names_no_version_of_the_other(
+def test_a_request_is_of_the_modern_era_where_its_header_names_no_version_of_the_other(
     version: str, params: Any
 ) -> None:
     # Part (b): it is refused there, and never taken for one that belongs to a session.
@@ -124,13 +124,13 @@ def test_a_request_is_of_the_stateless_era_where_its_header_names_no_version_of_
 @covers("V-ERA-2")
 @pytest.mark.parametrize("method", ["tools/list", "initialize", "ping"])
 @pytest.mark.parametrize("version", [None, *LEGACY])
-def test_a_request_is_of_the_stateless_era_where_its_body_names_a_version(method: str, version: str | None) -> None:
+def test_a_request_is_of_the_modern_era_where_its_body_names_a_version(method: str, version: str | None) -> None:
     with pytest.raises(HeaderMismatch, match="MCP-Protocol-Version"):
         classified(asked(method), said(method, version))
 
 
 @pytest.mark.parametrize("version", [None, 3, {}, True])
-def test_a_version_of_the_wrong_type_is_one_of_the_stateless_era_too(version: Any) -> None:
+def test_a_version_of_the_wrong_type_is_one_of_the_modern_era_too(version: Any) -> None:
     with pytest.raises(IncompleteMeta):
         classified(asked("initialize", version=version), RequestHeaders())
 
@@ -140,7 +140,7 @@ def test_a_version_of_the_wrong_type_is_one_of_the_stateless_era_too(version: An
     ("header", "params"),
     [(MODERN, None), (MODERN, {"_meta": meta()}), (None, {"_meta": meta()}), ("2025-11-25", {"_meta": meta()})],
 )
-def test_a_notification_of_the_stateless_era_is_dropped(header: str | None, params: Any) -> None:
+def test_a_notification_of_the_modern_era_is_dropped(header: str | None, params: Any) -> None:
     # No rule says what its headers must be.
     assert classified(message("notifications/cancelled", params, id=...), said("other", header)) == Dropped()
 
@@ -166,7 +166,7 @@ def test_a_notification_of_no_version_that_is_served_is_refused(header: str | No
 @covers("H-MOD-8")
 @pytest.mark.parametrize("version", [MODERN, "2031-01-01"])
 @pytest.mark.parametrize("body", RESPONSES)
-def test_nobody_in_the_stateless_era_waits_for_a_response(body: Message, version: str) -> None:
+def test_nobody_in_the_modern_era_waits_for_a_response(body: Message, version: str) -> None:
     # The id is none of a request, so nothing is told under it.
     with pytest.raises(MalformedMessage, match=r"none has anything to answer$") as refused:
         classified(body, said(version=version))
@@ -174,14 +174,14 @@ def test_nobody_in_the_stateless_era_waits_for_a_response(body: Message, version
 
 
 @covers("V-ERA-4")
-def test_a_get_or_delete_that_names_the_stateless_era_is_told_what_that_has() -> None:
+def test_a_get_or_delete_that_names_the_modern_era_is_told_what_that_has() -> None:
     with pytest.raises(VerbNotServed) as refused:
         check_verb(MODERN)
     assert refused.value.served == ("POST",)
 
 
 @pytest.mark.parametrize("version", [None, *LEGACY, "2031-01-01", ""])
-def test_any_other_get_or_delete_is_for_the_initialize_era_to_judge(version: str | None) -> None:
+def test_any_other_get_or_delete_is_for_the_legacy_era_to_judge(version: str | None) -> None:
     check_verb(version)
 
 
@@ -198,11 +198,11 @@ def test_no_request_passes_in_one_era_that_means_the_other(
     try:
         route = classified(body, said(method, in_header))
     except DownstreamError:
-        # Whoever says nothing of the stateless era is never refused in its name.
+        # Whoever says nothing of the modern era is never refused in its name.
         assert in_body is not ... or in_header in (MODERN, "2031-01-01", "")
         return
-    if isinstance(route, Stateless):
+    if isinstance(route, RequestMeta):
         assert in_body == in_header == MODERN
     else:
         assert in_body is ...
-        assert isinstance(route, Handshake) == (method == "initialize")
+        assert isinstance(route, InitializeMessage) == (method == "initialize")

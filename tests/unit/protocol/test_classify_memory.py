@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from taskgate.errors import DownstreamError
 from taskgate.protocol import classify
-from taskgate.protocol.stateless import Stateless
-from unit.protocol.stateless import (
+from taskgate.protocol.modern_requests import RequestMeta
+from unit.protocol.modern_messages import (
     CAPABILITIES,
     CLIENT,
     LEGACY_TASKS,
@@ -100,4 +100,4 @@ def test_without_a_meta_there_is_nothing_to_remember(params: Any) -> None:
 
 def test_a_host_that_was_refused_once_is_refused_again() -> None:
     for _ in range(2):
-        assert not isinstance(outcome("tools/call", {"version": "2026-07-28", LEVEL: "loud"}), Stateless)
+        assert not isinstance(outcome("tools/call", {"version": "2026-07-28", LEVEL: "loud"}), RequestMeta)

@@ -1,4 +1,4 @@
-"""What a request of the stateless era says about itself is read once, and each time anew."""
+"""What a request of the modern era says about itself is read once, and each time anew."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ from taskgate.errors import (
     InvalidParams,
 )
 from taskgate.protocol.classify import declares_tasks
-from taskgate.protocol.stateless import Stateless
+from taskgate.protocol.modern_requests import RequestMeta
 from taskgate.protocol.vocabulary import MODERN_METHODS
-from unit.protocol.stateless import (
+from unit.protocol.modern_messages import (
     CAPABILITIES,
     CLIENT,
     LEGACY_TASKS,
@@ -30,10 +30,10 @@ from unit.protocol.stateless import (
 
 
 @pytest.mark.parametrize("method", sorted(MODERN_METHODS))
-def test_a_request_of_the_stateless_era_is_known_by_what_it_says_itself(method: str) -> None:
+def test_a_request_of_the_modern_era_is_known_by_what_it_says_itself(method: str) -> None:
     capabilities = {"elicitation": {}, **TASKS}
     more = {CLIENT: {"name": "h", "version": "1"}, LEVEL: "warning", "progressToken": "t", "traceparent": "00-1"}
-    assert classified(asked(method, capabilities, **more), said(method)) == Stateless(
+    assert classified(asked(method, capabilities, **more), said(method)) == RequestMeta(
         peer=Peer(revision=Revision.R2026_07_28, capabilities=capabilities, info={"name": "h", "version": "1"}),
         log_level="warning",
         progress_token="t",
@@ -45,7 +45,7 @@ def test_a_request_of_the_stateless_era_is_known_by_what_it_says_itself(method: 
 @pytest.mark.parametrize("more", [{}, {CLIENT: None, LEVEL: None}], ids=["absent", "null"])
 def test_a_request_need_say_no_more_than_its_version_and_capabilities(more: dict[str, Any]) -> None:
     peer = Peer(revision=Revision.R2026_07_28, capabilities={}, info={})
-    expected = Stateless(peer=peer, log_level=None, progress_token=None, declares_tasks=False)
+    expected = RequestMeta(peer=peer, log_level=None, progress_token=None, declares_tasks=False)
     assert routed("tools/list", **more) == expected
 
 
@@ -64,7 +64,7 @@ def test_what_a_host_says_it_is_in_very_many_parts_is_not_read() -> None:
 def test_a_request_may_repeat_arguments_in_its_headers() -> None:
     headers = said("tools/call")._replace(params={"region": "south"})
     route = classified(asked("tools/call"), headers)
-    assert isinstance(route, Stateless)
+    assert isinstance(route, RequestMeta)
     assert route.repeated == {"region": "south"}
     assert routed("tools/call").repeated == {}
 

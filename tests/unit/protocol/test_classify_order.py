@@ -1,4 +1,4 @@
-"""A request of the stateless era is refused for the first thing that is wrong, in the order of AMB-10."""
+"""A request of the modern era is refused for the first thing that is wrong, in the order of AMB-10."""
 
 from typing import Any
 
@@ -18,9 +18,9 @@ from taskgate.errors import (
 from taskgate.protocol.envelope import Message
 from taskgate.protocol.extensions import Extension, ExtensionPolicy
 from taskgate.protocol.headers import RequestHeaders, read_headers
-from taskgate.protocol.stateless import Stateless
+from taskgate.protocol.modern_requests import RequestMeta
 from taskgate.protocol.vocabulary import MODERN_METHODS
-from unit.protocol.stateless import (
+from unit.protocol.modern_messages import (
     CAPABILITIES,
     CLIENT,
     LEGACY_TASKS,
@@ -37,7 +37,7 @@ from unit.protocol.stateless import (
 
 @covers("V-DISC-2")
 @pytest.mark.parametrize("version", ["2031-01-01", "2025-11-25", "", "x" * 64])
-def test_a_version_that_is_not_of_the_stateless_era_is_not_served_in_it(version: str) -> None:
+def test_a_version_that_is_not_of_the_modern_era_is_not_served_in_it(version: str) -> None:
     # AMB-11: one of the other era comes by its handshake.
     with pytest.raises(UnsupportedVersion) as refused:
         classified(asked("tools/list", version=version), said("tools/list", version))
@@ -85,12 +85,12 @@ def test_a_method_of_a_carried_extension_is_known_whatever_is_declared(
 ) -> None:
     # X-EXT-4, X-EXT-20, X-FIX-6.
     found = classified(asked("skills/get", capabilities), said("skills/get"), offers_tasks=offers_tasks)
-    assert isinstance(found, Stateless)
+    assert isinstance(found, RequestMeta)
 
 
 @pytest.mark.parametrize("method", ["skills/get", "skills/other", "events/list", "thing/do"])
 def test_a_method_of_an_extension_that_does_not_cross_is_unknown(method: str) -> None:
-    of_old = Extension(methods=frozenset({"thing/do"}), eras=frozenset({Era.INITIALIZE}))
+    of_old = Extension(methods=frozenset({"thing/do"}), eras=frozenset({Era.LEGACY}))
     extensions = ExtensionPolicy(allowed={"com.example/thing": of_old}, others=True)
     with pytest.raises(UnknownMethod):
         classified(asked(method), said(method), extensions=extensions)
@@ -100,7 +100,7 @@ def test_a_method_of_an_extension_that_does_not_cross_is_unknown(method: str) ->
 def test_a_name_in_the_header_of_a_method_of_an_extension_means_nothing(name: str | None) -> None:
     # X-EXT-29.
     headers = RequestHeaders(version="2026-07-28", method="skills/get", name=name)
-    assert isinstance(classified(asked("skills/get", name="n"), headers, strict_names=True), Stateless)
+    assert isinstance(classified(asked("skills/get", name="n"), headers, strict_names=True), RequestMeta)
 
 
 def test_where_no_call_becomes_a_task_all_else_is_as_ever() -> None:
@@ -151,7 +151,7 @@ def test_all_else_needs_no_tasks(method: str) -> None:
 def test_a_task_need_be_named_in_the_headers_only_where_that_is_asked_for() -> None:
     # AMB-8.
     body, headers = asked("tasks/get", TASKS), said("tasks/get")._replace(name=None)
-    assert isinstance(classified(body, headers), Stateless)
+    assert isinstance(classified(body, headers), RequestMeta)
     with pytest.raises(HeaderMismatch, match="Mcp-Name"):
         classified(body, headers, strict_names=True)
 

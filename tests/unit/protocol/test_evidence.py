@@ -1,4 +1,4 @@
-"""What an answer tells of a server's era: what names the stateless one, and nothing else."""
+"""What an answer tells of a server's era: what names the modern one, and nothing else."""
 
 import json
 from typing import Any
@@ -38,8 +38,8 @@ def refused(code: Any, **error: Any) -> bytes:
     ],
 )
 @covers("V-ERA-5")
-def test_a_revision_or_an_error_of_the_stateless_era_tells_of_it(message: bytes) -> None:
-    assert era_of_discovery(message) is Era.STATELESS
+def test_a_revision_or_an_error_of_the_modern_era_tells_of_it(message: bytes) -> None:
+    assert era_of_discovery(message) is Era.MODERN
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_revision_or_an_error_of_the_stateless_era_tells_of_it(message: bytes)
 )
 @covers("V-ERA-5", "V-ERA-9")
 def test_anything_else_that_answers_tells_of_the_other_era(message: bytes) -> None:
-    assert era_of_discovery(message) is Era.INITIALIZE
+    assert era_of_discovery(message) is Era.LEGACY
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_what_is_no_answer_tells_nothing(message: bytes) -> None:
 
 @covers("V-ERA-7")
 def test_a_handshake_that_is_refused_for_another_revision_that_we_speak_tells_of_its_era() -> None:
-    assert era_of_refusal(UNSUPPORTED) is Era.STATELESS
+    assert era_of_refusal(UNSUPPORTED) is Era.MODERN
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from taskgate.protocol.extensions import (
 from taskgate.protocol.vocabulary import ERA_NOTICES, MODERN_METHODS, TASKS_EXTENSION
 from taskgate.protocol.vocabulary import KNOWN_METHODS as CORE_METHODS
 
-L, M = Era.INITIALIZE, Era.STATELESS
+L, M = Era.LEGACY, Era.MODERN
 PAIRS = list(product(Era, Era))
 """The eras of hosts and their servers."""
 

@@ -1,4 +1,4 @@
-"""What a host of the stateless era sees of an error: as ledger §6 has it, and as the other era where that is silent."""
+"""What a host of the modern era sees of an error: as ledger §6 has it, and as the other era where that is silent."""
 
 import json
 from functools import cache
@@ -60,19 +60,19 @@ THE_SAME: list[Exception] = [
 
 @pytest.mark.parametrize(("error", "face"), TABLE.values(), ids=TABLE)
 def test_what_this_era_has_a_code_or_a_status_for_is_told_by_it(error: Exception, face: Fault) -> None:
-    assert fault(error, Era.STATELESS) == face
+    assert fault(error, Era.MODERN) == face
 
 
 @pytest.mark.parametrize("error", THE_SAME, ids=lambda error: type(error).__name__)
 def test_everything_else_looks_as_it_does_to_any_host(error: Exception) -> None:
     # AMB-9: a bare 400 might have a host of both eras fall back.
-    assert fault(error, Era.STATELESS) == fault(error) == fault(error, Era.INITIALIZE)
+    assert fault(error, Era.MODERN) == fault(error) == fault(error, Era.LEGACY)
 
 
 def test_a_tool_that_runs_only_as_a_task_is_a_matter_of_what_the_host_declares() -> None:
     # M-NEG-3: no host of this era asks for a task.
-    refused = fault(errors.TaskSupportMismatch("The tool runs only as a task"), Era.STATELESS)
-    assert refused == fault(errors.MissingCapability(TASKS_NEEDED), Era.STATELESS)
+    refused = fault(errors.TaskSupportMismatch("The tool runs only as a task"), Era.MODERN)
+    assert refused == fault(errors.MissingCapability(TASKS_NEEDED), Era.MODERN)
 
 
 def test_a_host_of_the_other_era_is_told_only_of_its_own_revisions() -> None:
@@ -92,7 +92,7 @@ def test_an_error_of_a_server_has_a_status_where_its_code_has_one(code: int, sta
 @pytest.mark.parametrize("name", TABLE)
 def test_an_error_of_this_era_is_one_by_its_schema(name: str) -> None:
     error, _ = TABLE[name]
-    message = json.loads(fault(error, Era.STATELESS).message("g8"))
+    message = json.loads(fault(error, Era.MODERN).message("g8"))
     assert message["id"] == "g8"
     judge("JSONRPCErrorResponse").validate(message)
     judge(name).validate(message["error"] if name == "MethodNotFoundError" else message)

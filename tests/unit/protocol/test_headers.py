@@ -1,4 +1,4 @@
-"""A request of the stateless era says the same in its headers as in its body, or it is refused."""
+"""A request of the modern era says the same in its headers as in its body, or it is refused."""
 
 import json
 import re

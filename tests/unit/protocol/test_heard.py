@@ -7,12 +7,12 @@ from typing import get_args
 import pytest
 
 from taskgate.protocol import heard
-from taskgate.protocol.questions import Asked, Withdrawn
+from taskgate.protocol.questions import ReceivedQuestion, Withdrawn
 
 
 def test_every_word_is_among_what_is_heard() -> None:
     own = {word for word in vars(heard).values() if isclass(word) and word.__module__ == heard.__name__}
-    assert set(get_args(heard.Heard)) == own | {Asked, Withdrawn, type(None)}
+    assert set(get_args(heard.Heard)) == own | {ReceivedQuestion, Withdrawn, type(None)}
 
 
 def test_what_is_heard_cannot_be_changed() -> None:

@@ -66,7 +66,7 @@ def questions(one: str, number: int) -> Response:
         lambda: outcome(error(-32603, HUGE)),
         lambda: failures.said_in(error(-32022, HUGE)),
         lambda: server_tasks.needs_tasks(error(-32003, HUGE)),
-        lambda: url_elicitation.visits(error(-32042, f'{{"elicitations":{HUGE}}}'), HOST),
+        lambda: url_elicitation.request_contexts(error(-32042, f'{{"elicitations":{HUGE}}}'), HOST),
         lambda: fitting_error(text_of_error(-32602, HUGE), "resources/read"),
         lambda: fitting_error(text_of_error(-32022, f'{{"a":{HUGE}}}'), "tools/call"),
         lambda: modern_error(text_of_error(-32022, f'{{"a":{HUGE}}}')),

@@ -9,15 +9,15 @@ from taskgate.protocol.params import Params
 from taskgate.protocol.questions import (
     AnswerInput,
     AnswerQuestion,
-    Asked,
     Question,
+    ReceivedQuestion,
     TellProgress,
     TellServer,
     Withdrawn,
 )
 
 NEWS = Notification("notifications/progress", {}, "{}", "")
-ASKED = Asked("s", Question("roots/list", Params("{}")), None)
+ASKED = ReceivedQuestion("s", Question("roots/list", Params("{}")), None)
 WORDS: list[Any] = [
     AnswerInput(task="t", key="input-1", answer="{}"),
     AnswerQuestion(id="q", answer="{}"),

@@ -15,14 +15,14 @@ def test_tools_are_among_what_is_relayed() -> None:
     assert {vocabulary.TOOLS_CALL, vocabulary.TOOLS_LIST} <= vocabulary.RELAYED_METHODS
 
 
-def test_the_stateless_era_lost_what_a_session_was_for() -> None:
+def test_the_modern_era_lost_what_a_session_was_for() -> None:
     # V-DISC-3, M-NEG-6.
     gone = {"initialize", "ping", "tasks/result", "tasks/list"}
     gone |= {"logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
     assert gone == vocabulary.KNOWN_METHODS - vocabulary.MODERN_METHODS
 
 
-def test_the_stateless_era_added_three_requests() -> None:
+def test_the_modern_era_added_three_requests() -> None:
     added = {vocabulary.SERVER_DISCOVER, vocabulary.TASKS_UPDATE, vocabulary.SUBSCRIPTIONS_LISTEN}
     assert added == vocabulary.MODERN_METHODS - vocabulary.KNOWN_METHODS
     assert added == {"server/discover", "tasks/update", "subscriptions/listen"}

@@ -9,17 +9,17 @@ import pytest
 from helpers.waiting import bounded
 from taskgate.domain.versions import Era
 from taskgate.lifecycle.hearing import NOBODY
-from taskgate.sessions.counted import CountedUpstream, Requests
+from taskgate.sessions.counted import CountedUpstream, RequestCounter
 from taskgate.upstream.base import Upstream, UpstreamSession, Vitals
-from taskgate.upstream.speaker import Speaker
+from taskgate.upstream.principal import Principal
 
-SPEAKER = Speaker(context="c")
+SPEAKER = Principal(context="c")
 
 
 class Session:
     """Notes what it is asked; `fault` is what its end raises."""
 
-    era = Era.STATELESS
+    era = Era.MODERN
 
     def __init__(self, fault: Exception | None = None) -> None:
         self.asked: list[tuple[Any, ...]] = []
@@ -62,7 +62,7 @@ class Server:
     def vitals(self) -> Vitals:
         return Vitals(up=True, circuit="closed")
 
-    def session(self, hearer: Any, speaks: Any, host: Any = None) -> UpstreamSession:
+    def session(self, listener: Any, principal_source: Any, host: Any = None) -> UpstreamSession:
         self.sessions.append(Session(self.fault))
         return cast("UpstreamSession", self.sessions[-1])
 
@@ -145,9 +145,9 @@ async def test_everything_else_is_handed_on_as_it_came() -> None:
     await upstream.close()
     assert (upstream.name, upstream.vitals(), server.told) == ("reports", Vitals(True, "closed"), ["open", "close"])
     session = cast("Any", session_of(upstream))
-    more = {"hearer": NOBODY, "speaker": SPEAKER, "log_level": "info", "repeated": {"a": "b"}}
+    more = {"listener": NOBODY, "principal": SPEAKER, "log_level": "info", "repeated": {"a": "b"}}
     round_ = object()
-    assert session.era is Era.STATELESS
+    assert session.era is Era.MODERN
     assert session.open() == "open"
     assert session.welcome() == "welcome"
     assert await session.relay("ping", None, tool="t", **more) == "relay"
@@ -178,7 +178,7 @@ class Pending(Server):
         super().__init__(fault)
         self.answers = asyncio.Event()
 
-    def session(self, hearer: Any, speaks: Any, host: Any = None) -> UpstreamSession:
+    def session(self, listener: Any, principal_source: Any, host: Any = None) -> UpstreamSession:
         server = self
 
         class Slow(Session):
@@ -194,7 +194,7 @@ class Pending(Server):
 
 def asked(session: UpstreamSession) -> list[asyncio.Task[Any]]:
     """A request and a call, which have begun."""
-    session_, more = cast("Any", session), {"hearer": NOBODY}
+    session_, more = cast("Any", session), {"listener": NOBODY}
     loop = asyncio.get_running_loop()
     return [
         loop.create_task(session_.relay("ping", None, **more)),
@@ -204,7 +204,7 @@ def asked(session: UpstreamSession) -> list[asyncio.Task[Any]]:
 
 @pytest.mark.parametrize("ends", ["answer", "fault", "cancel"])
 async def test_a_request_is_under_way_from_its_beginning_to_whatever_end(ends: str) -> None:
-    requests, server = Requests(), Pending(OSError("no") if ends == "fault" else None)
+    requests, server = RequestCounter(), Pending(OSError("no") if ends == "fault" else None)
     session = session_of(CountedUpstream(server, requests))
     assert requests.read() == {}
     under_way = asked(session)
@@ -223,7 +223,7 @@ async def test_a_request_is_under_way_from_its_beginning_to_whatever_end(ends: s
 
 
 async def test_what_was_replaced_counts_with_what_took_its_place() -> None:
-    requests, first, second = Requests(), Pending(), Pending()
+    requests, first, second = RequestCounter(), Pending(), Pending()
     under_way = [task for server in (first, second) for task in asked(session_of(CountedUpstream(server, requests)))]
     await asyncio.sleep(0)
     assert requests.read() == {("reports",): 4}
@@ -235,7 +235,7 @@ async def test_what_was_replaced_counts_with_what_took_its_place() -> None:
 
 
 async def test_a_request_that_never_began_is_not_under_way() -> None:
-    requests = Requests()
+    requests = RequestCounter()
     session = session_of(CountedUpstream(Pending(), requests))
-    cast("Any", session).relay("ping", None, hearer=NOBODY).close()
+    cast("Any", session).relay("ping", None, listener=NOBODY).close()
     assert requests.read() == {}

@@ -9,7 +9,7 @@ import pytest
 from helpers.failing_store import FailingStore
 from helpers.manual_clock import ManualClock
 from helpers.waiting import eventually
-from taskgate.cluster import words
+from taskgate.cluster import messages
 from taskgate.errors import StoreUnavailable
 from taskgate.sessions.registry import CHECKED_AFTER, ENDINGS, TIDIED_WITHIN
 from taskgate.stores.memory import MemoryStore
@@ -122,8 +122,8 @@ async def test_all_are_told_of_the_end(here: Replica, there: Replica) -> None:
     mine = await here.opened()
     await there.found(mine.id)
     await here.sessions.end(mine)
-    assert here.said.news() == [(words.Ended(mine.id), None)]
-    there.said.arrive(words.Ended(mine.id), A)
+    assert here.said.news() == [(messages.Ended(mine.id), None)]
+    there.said.arrive(messages.Ended(mine.id), A)
     assert not await there.knows(mine.id)
     assert not await here.knows(mine.id)
 
@@ -136,7 +136,7 @@ async def test_one_that_was_read_right_before_it_ended_does_not_come_to_life(
 
     async def find_late(*arguments: Any, **more: Any) -> Any:
         found = await find(*arguments, **more)
-        there.said.arrive(words.Ended(mine.id), A)
+        there.said.arrive(messages.Ended(mine.id), A)
         return found
 
     monkeypatch.setattr(store, "find", find_late, raising=False)
@@ -168,10 +168,10 @@ async def test_a_session_that_is_alive_is_looked_for_now_and_then_alone(
 async def test_not_all_endings_are_remembered(here: Replica) -> None:
     """It need be known only as long as the session may have been read from the store before."""
     mine = await here.opened()
-    here.said.arrive(words.Ended(mine.id))
+    here.said.arrive(messages.Ended(mine.id))
     assert not await here.knows(mine.id)
     for number in range(ENDINGS):
-        here.said.arrive(words.Ended(str(number)))
+        here.said.arrive(messages.Ended(str(number)))
     assert await here.knows(mine.id), "this store was told of no end"
 
 
@@ -183,4 +183,4 @@ async def test_who_brings_it_to_life_says_so(here: Replica, there: Replica) -> N
     assert here.said.news() == []
     await there.found(id_)
     await there.found(id_)
-    assert there.said.news() == [(words.Revived(id_), None)]
+    assert there.said.news() == [(messages.Revived(id_), None)]

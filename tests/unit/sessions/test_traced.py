@@ -18,13 +18,13 @@ from taskgate.protocol.base import Params
 from taskgate.protocol.envelope import Response
 from taskgate.sessions.traced import TracedUpstream, traced
 from taskgate.telemetry.audit import TaskDispatched
+from taskgate.telemetry.request_context import RequestContext, within
 from taskgate.telemetry.span_notes import SpanNotes
 from taskgate.telemetry.tracing import UNTRACED
-from taskgate.telemetry.visit import Visit, within
 from taskgate.upstream.base import Upstream, UpstreamSession
-from taskgate.upstream.speaker import Speaker
+from taskgate.upstream.principal import Principal
 
-SPEAKER = Speaker(context="c")
+SPEAKER = Principal(context="c")
 THEIRS = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
@@ -44,18 +44,18 @@ def session(server: Server, tracing: NotedTracing) -> UpstreamSession:
     return upstream.session(NOBODY, lambda: SPEAKER)
 
 
-def visited() -> tuple[Visit, NotedSpan]:
-    visit, span = Visit("v", "127.0.0.1", "POST", "/"), NotedSpan("serving", "f" * 16)
-    visit.span = span
-    return visit, span
+def visited() -> tuple[RequestContext, NotedSpan]:
+    request_context, span = RequestContext("v", "127.0.0.1", "POST", "/"), NotedSpan("serving", "f" * 16)
+    request_context.span = span
+    return request_context, span
 
 
 async def test_a_call_is_below_the_request_that_it_is_made_for(
     session: UpstreamSession, server: Server, tracing: NotedTracing
 ) -> None:
-    visit, around = visited()
-    more: dict[str, Any] = {"hearer": NOBODY, "speaker": SPEAKER, "log_level": "info", "repeated": {"a": "1"}}
-    with within(visit):
+    request_context, around = visited()
+    more: dict[str, Any] = {"listener": NOBODY, "principal": SPEAKER, "log_level": "info", "repeated": {"a": "1"}}
+    with within(request_context):
         answered = await session.relay("tools/call", Params('{"name":"add"}'), tool="add", **more)
     (span,) = tracing.spans
     assert (span.name, span.parent, span.links, span.ends) == ("calling tools/call", around, [], [None])
@@ -77,7 +77,7 @@ async def test_what_the_host_said_of_its_trace_is_replaced(
 ) -> None:
     """And what it sent along with it goes no further: it was for us."""
     head = f'{{"_meta":{{"traceparent":"{THEIRS}","tracestate":"a=1","baggage":"b=2","progressToken":'
-    await session.relay("tools/list", Params(head, "}}"), hearer=NOBODY)
+    await session.relay("tools/list", Params(head, "}}"), listener=NOBODY)
     (span,) = tracing.spans
     assert server.inner.asked[0][2] == Params(f'{{"_meta":{{"traceparent":"{span.traceparent}","progressToken":', "}}")
 
@@ -92,7 +92,7 @@ async def test_what_vendors_say_goes_along(session: UpstreamSession, server: Ser
         return span
 
     tracing.begin = begun  # type: ignore[method-assign]
-    await session.relay("ping", None, hearer=NOBODY)
+    await session.relay("ping", None, listener=NOBODY)
     place = tracing.spans[0].traceparent
     assert server.inner.asked[0][2] == Params(f'{{"_meta":{{"traceparent":"{place}","tracestate":"a=1"}}}}')
 
@@ -100,10 +100,10 @@ async def test_what_vendors_say_goes_along(session: UpstreamSession, server: Ser
 async def test_the_call_of_a_task_points_at_the_request_that_made_it(
     session: UpstreamSession, server: Server, tracing: NotedTracing
 ) -> None:
-    visit, around = visited()
-    behind = visit.behind()
+    request_context, around = visited()
+    behind = request_context.behind()
     behind.task = "task-1"
-    more: dict[str, Any] = {"hearer": NOBODY, "speaker": None, "log_level": None, "repeated": None, "resumes": None}
+    more: dict[str, Any] = {"listener": NOBODY, "principal": None, "log_level": None, "repeated": None, "resumes": None}
     with within(behind):
         SpanNotes().record(TaskDispatched(new_record(), timedelta(seconds=1.5)))
         await session.run("add", '{"name":"add"}', within=timedelta(seconds=9), **more)
@@ -116,21 +116,21 @@ async def test_the_call_of_a_task_points_at_the_request_that_made_it(
 
 async def test_where_that_is_not_known_it_stands_alone(session: UpstreamSession, tracing: NotedTracing) -> None:
     """A task of an earlier process, and one whose wait nobody knows."""
-    visit, _ = visited()
-    behind = visit.behind()
+    request_context, _ = visited()
+    behind = request_context.behind()
     behind.span = None
     for each in (behind, None):
         with within(each):
-            await session.run("add", "{}", within=timedelta(seconds=9), hearer=NOBODY)
+            await session.run("add", "{}", within=timedelta(seconds=9), listener=NOBODY)
     for span in tracing.spans:
         assert (span.parent, span.links, span.tasks) == (None, [], [])
         assert "taskgate.queue_wait_s" not in span.said
 
 
 async def test_a_tool_that_no_server_lists_names_no_span(session: UpstreamSession, tracing: NotedTracing) -> None:
-    await session.relay("tools/call", None, tool="made up", hearer=NOBODY)
-    await session.run("made up", "{}", within=timedelta(seconds=9), hearer=NOBODY)
-    await session.relay("tools/list", None, hearer=NOBODY)
+    await session.relay("tools/call", None, tool="made up", listener=NOBODY)
+    await session.run("made up", "{}", within=timedelta(seconds=9), listener=NOBODY)
+    await session.relay("tools/list", None, listener=NOBODY)
     assert [span.said["tool"] for span in tracing.spans] == [None, None, None]
 
 
@@ -152,7 +152,7 @@ async def test_a_span_ends_as_its_call_does(
         return response(text)
 
     server.inner.answer = answer
-    await session.relay("tools/call", None, hearer=NOBODY)
+    await session.relay("tools/call", None, listener=NOBODY)
     assert tracing.spans[0].ends == [error]
 
 
@@ -168,7 +168,7 @@ async def test_and_as_it_fails(
 
     server.inner.answer = answer
     with pytest.raises(type(failure)):
-        await session.run("add", "{}", within=timedelta(seconds=9), hearer=NOBODY)
+        await session.run("add", "{}", within=timedelta(seconds=9), listener=NOBODY)
     assert tracing.spans[0].ends == [error]
 
 
@@ -181,7 +181,7 @@ async def test_and_as_it_is_given_up(session: UpstreamSession, server: Server, t
         raise AssertionError("nobody answers")
 
     server.inner.answer = answer
-    calling = asyncio.ensure_future(session.relay("tools/call", None, hearer=NOBODY))
+    calling = asyncio.ensure_future(session.relay("tools/call", None, listener=NOBODY))
     async with bounded():
         await begun.wait()
         calling.cancel()
@@ -195,8 +195,8 @@ async def test_without_a_span_a_request_goes_as_it_came(
 ) -> None:
     tracing.is_off = True
     params = Params(f'{{"_meta":{{"traceparent":"{THEIRS}","baggage":"a=1"}}}}')
-    assert await session.relay("tools/list", params, hearer=NOBODY) == response()
-    await session.run("add", params.head, within=timedelta(seconds=9), hearer=NOBODY)
+    assert await session.relay("tools/list", params, listener=NOBODY) == response()
+    await session.run("add", params.head, within=timedelta(seconds=9), listener=NOBODY)
     assert [asked[2] for asked in server.inner.asked] == [params, params.head]
 
 
@@ -219,14 +219,14 @@ async def test_everything_else_is_the_servers_own(server: Server, tracing: Noted
     upstream.open()
     host = cast("Any", "host")
     session = upstream.session(NOBODY, lambda: SPEAKER, host)
-    assert (upstream.name, upstream.vitals().up, session.era) == ("reports", True, Era.STATELESS)
+    assert (upstream.name, upstream.vitals().up, session.era) == ("reports", True, Era.MODERN)
     assert await session.open() == cast("Any", "opened")
     assert await session.welcome() == cast("Any", "welcomed")
     assert await session.tools() == {"add": "add"}
     assert session.listed("add") == cast("Any", "add")
     session.tell(cast("Any", "note"))
     session.outcome(cast("Any", "response"))
-    await session.relay("ping", None, hearer=NOBODY)
+    await session.relay("ping", None, listener=NOBODY)
     await session.close()
     await upstream.close()
     assert server.told == ["open", (NOBODY, host), "close"]
@@ -241,5 +241,5 @@ async def test_everything_else_is_the_servers_own(server: Server, tracing: Noted
 
 async def test_a_program_has_no_address(server: Server, tracing: NotedTracing) -> None:
     session = TracedUpstream(cast("Upstream", server), tracing, None).session(NOBODY, lambda: SPEAKER)
-    await session.relay("ping", None, hearer=NOBODY)
+    await session.relay("ping", None, listener=NOBODY)
     assert tracing.spans[0].said == {"mount": "reports", "tool": None, "network.transport": "pipe"}

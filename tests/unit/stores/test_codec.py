@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from helpers.manual_clock import EPOCH
 from helpers.records import new_call, new_input, new_lease, new_record
 from taskgate.domain.listing import listed
-from taskgate.domain.record import KeptCall, Lease, OwnerKey, Succeeded, TaskRecord, TaskStatus
+from taskgate.domain.record import Lease, OwnerKey, SealedCheckpoint, Succeeded, TaskRecord, TaskStatus
 from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import StoreUnavailable
 from taskgate.stores import codec
@@ -67,7 +67,7 @@ heads = st.builds(
     trace=st.none() | texts,
     waiting_since=st.none() | moments,
     retrieved=st.booleans(),
-    kept=st.none() | st.builds(KeptCall, sealed=texts, given=st.dictionaries(texts, texts, max_size=2)),
+    kept=st.none() | st.builds(SealedCheckpoint, sealed=texts, given=st.dictionaries(texts, texts, max_size=2)),
 )
 
 
@@ -113,7 +113,7 @@ def test_a_head_is_an_array_that_starts_with_the_schema() -> None:
         {"trace": "00-1-2-01"},
         {"waiting_since": EPOCH},
         {"retrieved": True},
-        {"kept": KeptCall(sealed="s")},
+        {"kept": SealedCheckpoint(sealed="s")},
     ],
     ids=lambda changes: next(iter(changes)),
 )
@@ -153,7 +153,7 @@ def test_of_the_call_of_a_head_of_an_earlier_version_nothing_is_kept() -> None:
 
 
 def test_what_is_kept_of_a_call_is_at_the_end_of_its_head_with_the_answers_so_far() -> None:
-    kept = KeptCall(sealed="s", given={"input-1": '{"result":{}}'})
+    kept = SealedCheckpoint(sealed="s", given={"input-1": '{"result":{}}'})
     head = codec.pack_head(new_record(kept=kept))
     assert orjson.loads(head)[-1][-1] == ["s", {"input-1": '{"result":{}}'}]
     assert codec.unpack_head(head, None).kept == kept

@@ -9,7 +9,7 @@ from helpers.records import HOLDER, OWNER, new_lease, new_record
 from helpers.waiting import bounded
 from taskgate.domain.record import OwnerKey, TaskId
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.base import Change, HolderWatch, News, OwnerWatch, TaskWatch, Watch
+from taskgate.stores.base import HolderWatch, News, OwnerWatch, RecordChange, TaskWatch, Watch
 from taskgate.stores.journal import GONE, Journal
 
 LONG = timedelta(hours=1)
@@ -80,7 +80,7 @@ async def test_a_change_of_no_newer_revision_wakes_nobody_who_watches_the_task()
     await asyncio.sleep(0)
     assert not waiting.done()
     journal.note(new_record(id="task", revision=3))
-    assert (await waiting).changes == (Change("task", 3),)
+    assert (await waiting).changes == (RecordChange("task", 3),)
 
 
 async def test_news_from_a_place_that_is_not_remembered_any_more_are_early_empty_and_not_complete() -> None:
@@ -89,7 +89,7 @@ async def test_news_from_a_place_that_is_not_remembered_any_more_are_early_empty
         journal.note(new_record(id=str(number)))
     assert await changed(journal, OwnerWatch(owner=OWNER, since=1)) == News(place=5, complete=False)
     news = await changed(journal, OwnerWatch(owner=OWNER, since=2))
-    assert news == News(changes=(Change("2", 0), Change("3", 0), Change("4", 0)), place=5)
+    assert news == News(changes=(RecordChange("2", 0), RecordChange("3", 0), RecordChange("4", 0)), place=5)
 
 
 async def test_a_wait_through_more_changes_than_are_remembered_is_complete() -> None:
@@ -98,7 +98,7 @@ async def test_a_wait_through_more_changes_than_are_remembered_is_complete() -> 
     for number in range(5):
         journal.note(new_record(id=str(number), owner=OwnerKey("somebody", "else")))
     journal.note(new_record(id="mine"))
-    assert await waiting == News(changes=(Change("mine", 0),), place=6)
+    assert await waiting == News(changes=(RecordChange("mine", 0),), place=6)
 
 
 async def test_more_changes_than_are_remembered_before_a_waiter_is_awake_are_not_complete() -> None:
@@ -130,7 +130,7 @@ async def test_a_change_between_the_end_of_the_time_and_the_waiters_next_step_is
     loop.call_at(moment, journal.note, new_record(id="task", revision=1, lease=new_lease()))
     while loop.time() <= moment:
         pass
-    assert await waiting == News(changes=(Change("task", 1),), place=2)
+    assert await waiting == News(changes=(RecordChange("task", 1),), place=2)
 
 
 async def test_a_task_that_is_gone_is_told_even_where_its_owner_is_not_known() -> None:
@@ -138,7 +138,7 @@ async def test_a_task_that_is_gone_is_told_even_where_its_owner_is_not_known() -
     watches = (TaskWatch(id="task", revision=0), HolderWatch(holder=HOLDER))
     waiting = [await begin(journal, watch) for watch in watches]
     journal.gone("task", owner=None, holder=HOLDER)
-    assert await asyncio.gather(*waiting) == [News(changes=(Change("task", GONE),), place=1)] * 2
+    assert await asyncio.gather(*waiting) == [News(changes=(RecordChange("task", GONE),), place=1)] * 2
 
 
 async def test_news_are_the_newest_of_each_task_in_the_order_of_their_last_change() -> None:
@@ -148,7 +148,7 @@ async def test_news_are_the_newest_of_each_task_in_the_order_of_their_last_chang
         journal.note(new_record(id=id, revision=revision, owner=owner))
     journal.gone("b", owner=OWNER, holder=None)
     news = await changed(journal, OwnerWatch(owner=OWNER, since=0))
-    assert news == News(changes=(Change("a", 2), Change("c", 1), Change("b", GONE)), place=6)
+    assert news == News(changes=(RecordChange("a", 2), RecordChange("c", 1), RecordChange("b", GONE)), place=6)
 
 
 async def test_two_changes_in_one_turn_are_told_together() -> None:
@@ -156,14 +156,14 @@ async def test_two_changes_in_one_turn_are_told_together() -> None:
     waiting = await begin(journal, MINE)
     journal.note(new_record(id="a"))
     journal.note(new_record(id="b"))
-    assert await waiting == News(changes=(Change("a", 0), Change("b", 0)), place=2)
+    assert await waiting == News(changes=(RecordChange("a", 0), RecordChange("b", 0)), place=2)
 
 
 async def test_a_change_is_told_to_who_held_the_lease_before() -> None:
     journal = Journal()
     waiting = await begin(journal, HolderWatch(holder=HOLDER))
     journal.note(new_record(id="a", revision=4), held_by=HOLDER)
-    assert (await waiting).changes == (Change("a", 4),)
+    assert (await waiting).changes == (RecordChange("a", 4),)
     assert (await changed(journal, HolderWatch(holder="other", since=0), NONE)).changes == ()
 
 
@@ -196,7 +196,7 @@ async def test_what_is_forgotten_wakes_who_waits_and_is_remembered_by_nobody(wat
     assert not (await waiting).complete
     for since in (0, 1):
         assert not (await changed(journal, OwnerWatch(owner=OWNER, since=since), NONE)).complete
-    assert (await changed(journal, OwnerWatch(owner=OWNER, since=2), NONE)).changes == (Change("task", 1),)
+    assert (await changed(journal, OwnerWatch(owner=OWNER, since=2), NONE)).changes == (RecordChange("task", 1),)
 
 
 async def test_a_look_that_takes_time_misses_nothing_that_is_heard_meanwhile() -> None:
@@ -209,10 +209,10 @@ async def test_a_look_that_takes_time_misses_nothing_that_is_heard_meanwhile() -
 
     watch = TaskWatch(id="task", revision=3)
     async with bounded():
-        assert (await journal.changed_anywhere(watch, timeout=LONG, look=look)).changes == (Change("task", 4),)
+        assert (await journal.changed_anywhere(watch, timeout=LONG, look=look)).changes == (RecordChange("task", 4),)
         # Of what the look itself finds, nobody needs to be told.
         older = TaskWatch(id="task", revision=2)
-        assert (await journal.changed_anywhere(older, timeout=LONG, look=look)).changes == (Change("task", 3),)
+        assert (await journal.changed_anywhere(older, timeout=LONG, look=look)).changes == (RecordChange("task", 3),)
     assert journal.waiters == 0
 
 

@@ -7,7 +7,7 @@ import pytest
 from taskgate.domain.caps import Cap, CapScope
 from taskgate.domain.record import Faulted, FaultReason, Outcome, Succeeded
 from taskgate.errors import TooManyBytes, TooManyTasks
-from taskgate.stores.room import Room, Shares, stored_size
+from taskgate.stores.room import Shares, StoreUsage, stored_size
 
 MINE = Shares("context", "tenant", "tool", "upstream")
 
@@ -18,7 +18,7 @@ def at_most(limit: int, scope: CapScope = CapScope.CONTEXT, **changes: Any) -> t
 
 @pytest.mark.parametrize("scope", CapScope)
 def test_every_scope_counts_what_shares_it(scope: CapScope) -> None:
-    room, place = Room(), list(CapScope).index(scope)
+    room, place = StoreUsage(), list(CapScope).index(scope)
     shares = Shares(*(key if at == place else f"other {key}" for at, key in enumerate(MINE)))
     room.begin(shares, 10)
     refusal = room.refusal(MINE, at_most(1, scope), 9)
@@ -44,12 +44,12 @@ def test_every_scope_counts_what_shares_it(scope: CapScope) -> None:
 )
 def test_a_refusal_says_whose_tasks_are_too_many(scope: CapScope, whose: str) -> None:
     """Where a model reads the text alone, it is to know whether tasks of its own are in the way."""
-    assert str(Room().refusal(MINE, at_most(0, scope), 0)) == f"Too many unfinished tasks{whose} (limit 0)"
+    assert str(StoreUsage().refusal(MINE, at_most(0, scope), 0)) == f"Too many unfinished tasks{whose} (limit 0)"
 
 
 @pytest.mark.parametrize("missing", ["tenant", "tool", "upstream"])
 def test_what_a_record_has_not_is_shared_with_nobody(missing: str) -> None:
-    room, shares = Room(), MINE._replace(**{missing: None})
+    room, shares = StoreUsage(), MINE._replace(**{missing: None})
     room.begin(shares, 10)
     assert room.refusal(shares, at_most(0, CapScope(missing)), 0) is None
     assert room.refusal(MINE, at_most(1, CapScope(missing)), 0) is None
@@ -59,7 +59,7 @@ def test_what_a_record_has_not_is_shared_with_nobody(missing: str) -> None:
 
 
 def test_the_first_cap_without_room_refuses() -> None:
-    room = Room()
+    room = StoreUsage()
     room.begin(MINE, 10)
     room.keep(MINE.context, 5)
     caps = (*at_most(2), *at_most(1, CapScope.UPSTREAM), *at_most(1, CapScope.GLOBAL), *at_most(5, bytes=True))
@@ -75,7 +75,7 @@ def test_the_first_cap_without_room_refuses() -> None:
 
 
 def test_bytes_are_kept_of_a_context_and_of_everybody() -> None:
-    room = Room()
+    room = StoreUsage()
     room.keep("context", 4)
     room.keep("other", 3)
     for scope, kept in ((CapScope.CONTEXT, 4), (CapScope.GLOBAL, 7)):
@@ -90,7 +90,7 @@ def test_bytes_are_kept_of_a_context_and_of_everybody() -> None:
 
 
 def test_where_nothing_may_be_kept_nothing_is_taken() -> None:
-    assert isinstance(Room().refusal(MINE, at_most(0, bytes=True), 0), TooManyBytes)
+    assert isinstance(StoreUsage().refusal(MINE, at_most(0, bytes=True), 0), TooManyBytes)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from helpers.waiting import bounded
 from taskgate.domain.listing import Position, TaskFilter, TaskOrder
 from taskgate.domain.record import TaskId, TaskRecord
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.base import Change, HolderWatch, TaskWatch
+from taskgate.stores.base import HolderWatch, RecordChange, TaskWatch
 from taskgate.stores.codec import as_head, pack_head
 from taskgate.stores.sqlite import SqliteStore
 from taskgate.stores.sqlite_file import OpenFile, SqliteOptions, open_file
@@ -120,7 +120,7 @@ async def test_who_waits_for_a_task_hears_of_its_purge_though_it_cannot_be_read(
     for watch in (HolderWatch(holder=HOLDER, since=since), TaskWatch(id=record.id, revision=0)):
         async with bounded():
             news = await place.store.changed(watch, timeout=timedelta(hours=1))
-        assert news.changes == (Change(record.id, -1),)
+        assert news.changes == (RecordChange(record.id, -1),)
 
 
 async def test_a_head_that_was_read_before_the_damage_goes_with_the_purge(place: Place) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 from helpers.manual_clock import ManualClock
 from helpers.memory_stream_log import MemoryStreamLog
 from taskgate.streams.event_log import EventBudget
-from taskgate.streams.line import Line
-from taskgate.streams.shared_trails import SharedTrails
-from taskgate.streams.trails import Trails
+from taskgate.streams.resumable import ResumableStreams
+from taskgate.streams.shared_resumable import SharedResumableStreams
+from taskgate.streams.sse_connection import SseConnection
 
 SESSION = "s"
 
@@ -35,7 +35,7 @@ class Neighbour:
     def __init__(self, holder: str, others: Neighbours) -> None:
         self.holder = holder
         self._others = others
-        self.takers: dict[type, Callable[[Any, str], None]] = {}
+        self.recorders: dict[type, Callable[[Any, str], None]] = {}
 
     @property
     def has_company(self) -> bool:
@@ -44,7 +44,7 @@ class Neighbour:
 
     def hear(self, kind: Any, take: Callable[[Any, str], None]) -> None:
         """See Company."""
-        self.takers[kind] = take
+        self.recorders[kind] = take
 
     def say(self, word: tuple[Any, ...], *, to: str | None = None) -> None:
         """See Company."""
@@ -52,7 +52,7 @@ class Neighbour:
         loop = asyncio.get_running_loop()
         for holder, other in self._others.all.items():
             if other is not self and to in (None, holder) and not self._others.deaf:
-                loop.call_soon(other.takers[type(word)], word, self.holder)
+                loop.call_soon(other.recorders[type(word)], word, self.holder)
 
 
 class Replica:
@@ -60,11 +60,13 @@ class Replica:
 
     def __init__(self, holder: str, log: MemoryStreamLog, others: Neighbours, clock: ManualClock) -> None:
         self.company = others.join(holder)
-        self.shared = SharedTrails(log=log, company=self.company, clock=clock)
+        self.shared = SharedResumableStreams(log=log, company=self.company, clock=clock)
         mark = holder.encode().hex().ljust(12, "0")
-        self.trails = Trails(mark=mark, log=self.shared.log_of(SESSION, EventBudget(), "context"), clock=clock)
+        self.resumable = ResumableStreams(
+            mark=mark, log=self.shared.log_of(SESSION, EventBudget(), "context"), clock=clock
+        )
         self.opened = 0
-        session = SimpleNamespace(trails=self.trails, questions=self)
+        session = SimpleNamespace(resumable=self.resumable, questions=self)
         self.shared.serve(lambda id: session if id == SESSION else None)  # type: ignore[arg-type,return-value]
 
     def stream_opened(self) -> None:
@@ -72,7 +74,7 @@ class Replica:
         self.opened += 1
 
 
-def taken(line: Line) -> bytes:
+def taken(line: SseConnection) -> bytes:
     """What waits on a line, taken from it."""
     pieces = b"".join(piece for piece, _ in line._waiting)
     line._waiting.clear()

@@ -6,24 +6,24 @@ from helpers.counted_calls import counted_calls
 from helpers.manual_clock import ManualClock
 from helpers.memory_stream_log import MemoryStreamLog
 from taskgate.streams.event_log import EVENT_WEIGHT, STREAM_WEIGHT, EventBounds, EventBudget, MemoryEventLog
-from taskgate.streams.line import Line
-from taskgate.streams.trails import Place, Trails
+from taskgate.streams.resumable import ResumableStreams, StreamPosition
+from taskgate.streams.sse_connection import SseConnection
 from unit.streams.moving import Neighbours, Replica
 
 MARK = "0123456789ab"
 ROOMY, FULL = EventBounds(), EventBounds(context=20 * (STREAM_WEIGHT + 2 * EVENT_WEIGHT))
 
 
-def alone(bounds: EventBounds) -> Trails:
+def alone(bounds: EventBounds) -> ResumableStreams:
     budget, clock = EventBudget(lambda: bounds), ManualClock()
-    return Trails(mark=MARK, log=MemoryEventLog(clock, budget=budget, caller="alice"), clock=clock)
+    return ResumableStreams(mark=MARK, log=MemoryEventLog(clock, budget=budget, caller="alice"), clock=clock)
 
 
-def one_stream(trails: Trails) -> int:
+def one_stream(resumable: ResumableStreams) -> int:
     """The calls that the stream of a call makes, from its begin to its end."""
-    line = Line()
+    line = SseConnection()
     with counted_calls() as made:
-        feed = trails.open("p", line)
+        feed = resumable.open("p", line)
         feed.put("1")
         feed.finish("2")
     return made.count
@@ -31,20 +31,20 @@ def one_stream(trails: Trails) -> int:
 
 @pytest.mark.parametrize("bounds", [ROOMY, FULL], ids=["with room", "at the bound"])
 def test_the_three_thousandth_stream_of_a_session_costs_what_the_hundredth_did(bounds: EventBounds) -> None:
-    trails = alone(bounds)
-    costs = [one_stream(trails) for _ in range(3001)]
+    resumable = alone(bounds)
+    costs = [one_stream(resumable) for _ in range(3001)]
     assert costs[3000] == costs[100]
     assert max(costs[100:]) == costs[100]
 
 
 @pytest.mark.parametrize("kind", ["p", "g"])
 def test_a_stream_costs_the_same_however_many_others_go_on(kind: str) -> None:
-    trails, costs = alone(ROOMY), list[int]()
+    resumable, costs = alone(ROOMY), list[int]()
     for _ in range(3001):
         # A call goes on without its host; a GET stream is given up for those that were lost after it.
-        line = Line()
+        line = SseConnection()
         with counted_calls() as made:
-            feed = trails.open(kind, line)  # type: ignore[arg-type]
+            feed = resumable.open(kind, line)  # type: ignore[arg-type]
             feed.put("1")
             feed.lost(line)
         costs.append(made.count)
@@ -56,9 +56,9 @@ async def test_with_a_log_of_several_processes_to_take_a_stream_up_costs_the_sam
     replica = Replica("a", MemoryStreamLog(), Neighbours(), clock)
     costs = list[int]()
     for number in range(1, 1001):
-        replica.trails.open("p", Line())
+        replica.resumable.open("p", SseConnection())
         with counted_calls() as made:
-            replica.trails.find(Place(f"p{number}-{'61'.ljust(12, '0')}", 0))
+            replica.resumable.find(StreamPosition(f"p{number}-{'61'.ljust(12, '0')}", 0))
         costs.append(made.count)
     assert costs[999] == costs[99]
     await replica.shared.close()

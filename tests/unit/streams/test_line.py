@@ -5,25 +5,25 @@ import asyncio
 import pytest
 
 from helpers.waiting import bounded
-from taskgate.streams.line import Line
+from taskgate.streams.sse_connection import SseConnection
 
 TEN = b"0123456789"
 
 
 @pytest.fixture
-async def line() -> Line:
+async def line() -> SseConnection:
     """A line where forty bytes may wait."""
-    return Line(40)
+    return SseConnection(40)
 
 
-async def test_what_is_loaded_leaves_the_bound_to_others_but_is_waited_for(line: Line) -> None:
+async def test_what_is_loaded_leaves_the_bound_to_others_but_is_waited_for(line: SseConnection) -> None:
     line.load([TEN, TEN])
     assert line.is_clogged
     assert all(line.put(TEN) for _ in range(4))
     assert not line.put(TEN)
 
 
-async def test_a_piece_above_the_bound_is_taken_behind_a_small_one_and_none_after_it(line: Line) -> None:
+async def test_a_piece_above_the_bound_is_taken_behind_a_small_one_and_none_after_it(line: SseConnection) -> None:
     assert line.put(b"id")
     assert line.put(TEN * 5)
     assert not line.put(TEN)
@@ -32,7 +32,7 @@ async def test_a_piece_above_the_bound_is_taken_behind_a_small_one_and_none_afte
     assert line.put(TEN)
 
 
-async def test_there_is_room_again_when_most_of_what_was_loaded_has_left(line: Line) -> None:
+async def test_there_is_room_again_when_most_of_what_was_loaded_has_left(line: SseConnection) -> None:
     line.load([TEN, TEN])
     room = asyncio.create_task(line.room())
     await asyncio.sleep(0)
@@ -45,7 +45,7 @@ async def test_there_is_room_again_when_most_of_what_was_loaded_has_left(line: L
     assert not line.is_clogged
 
 
-async def test_who_waits_for_room_is_let_on_at_the_end(line: Line) -> None:
+async def test_who_waits_for_room_is_let_on_at_the_end(line: SseConnection) -> None:
     line.load([TEN, TEN])
     room = asyncio.create_task(line.room())
     await asyncio.sleep(0)
@@ -57,7 +57,7 @@ async def test_who_waits_for_room_is_let_on_at_the_end(line: Line) -> None:
     assert not line.is_clogged
 
 
-async def test_nothing_waits_for_a_line_that_was_cut(line: Line) -> None:
+async def test_nothing_waits_for_a_line_that_was_cut(line: SseConnection) -> None:
     line.load([TEN, TEN])
     line.cut()
     assert line.drained

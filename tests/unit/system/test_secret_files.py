@@ -12,7 +12,7 @@ from taskgate.auth.keyfile import KeyFileRefused, read_keys
 from taskgate.config.references import expand
 from taskgate.listener.tls import TlsRefused, TlsSettings, made_context
 from taskgate.system.secret_files import is_exposed
-from taskgate.upstream.settings import TlsSettings as UpstreamTls
+from taskgate.upstream.settings import UpstreamTls
 from taskgate.upstream.wire.trust import TlsFileRefused, tls_context
 from taskgate.wiring.auditing import read_pem
 

@@ -17,7 +17,7 @@ from taskgate.errors import AuthReason, StoreFault
 from taskgate.protocol.extensions import KNOWN_METHODS
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.vocabulary import METHODS_OF_HOSTS
-from taskgate.telemetry import audit, visit
+from taskgate.telemetry import audit, request_context
 from taskgate.telemetry.metrics import labels
 from taskgate.telemetry.metrics.bounds import MANY, STANDARD, most_series, series_bound
 from taskgate.telemetry.metrics.catalogue import FAMILIES
@@ -132,9 +132,9 @@ FACTS: Final[tuple[Make, ...]] = (
 """How to make a fact of each kind that is counted: of what is known to be, and of what peers might invent."""
 
 
-def here_of(tool: str | None, tenant: str | None) -> visit.Visit:
+def here_of(tool: str | None, tenant: str | None) -> request_context.RequestContext:
     """The visit of a caller of that tenant who calls that tool."""
-    here = visit.Visit("id", "192.0.2.7", "POST", "/m")
+    here = request_context.RequestContext("id", "192.0.2.7", "POST", "/m")
     identity = Identity(
         issuer_name="corp", issuer="i", subject="s", client_id=None, tenant=tenant, scopes=frozenset(),
         expires_at=new_record().created_at, claims={},
@@ -172,7 +172,7 @@ def test_no_stream_of_facts_makes_more_series_than_the_bound(
 
     random = Random(7)
     for _ in range(400):
-        with visit.within(here_of(random.choice(_TOOLS), random.choice(_TENANTS))):
+        with request_context.within(here_of(random.choice(_TOOLS), random.choice(_TENANTS))):
             for make in FACTS:
                 metrics.record(make(random))
     now = found(metrics)
@@ -274,7 +274,7 @@ def test_tenants_have_room_for_each_tool_of_theirs() -> None:
     tenants = frozenset({"acme", "umbrella", "initech"})
     metrics = PrometheusAudit(replace(SMALL, settings=MetricsSettings(max_tools=1, tenants=tenants)))
     for tenant in (*tenants, None, "other"):
-        with visit.within(here_of("sum", tenant)):
+        with request_context.within(here_of("sum", tenant)):
             for disposition in ("task", "inline", "direct", "rejected"):
                 metrics.record(audit.ToolCalled("m", "sum", disposition))
     assert found(metrics)["taskgate_tool_calls_total"] == 5 * 4

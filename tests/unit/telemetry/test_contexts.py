@@ -7,7 +7,7 @@ import pytest
 from helpers.records import new_record
 from taskgate.auth.context import AuthContext
 from taskgate.domain.record import OwnerKey, TaskStatus
-from taskgate.telemetry import audit, visit
+from taskgate.telemetry import audit, request_context
 from taskgate.telemetry.metrics import contexts
 from taskgate.telemetry.metrics.prometheus import PrometheusAudit
 from unit.telemetry.conftest import SetClock
@@ -17,9 +17,9 @@ Page = Callable[[], dict[tuple[str, tuple[tuple[str, str], ...]], float]]
 
 def by(metrics: PrometheusAudit, caller: str | None, *facts: audit.Fact) -> None:
     """Those facts, of a request of that caller."""
-    here = visit.Visit("id", "192.0.2.7", "POST", "/m")
+    here = request_context.RequestContext("id", "192.0.2.7", "POST", "/m")
     here.caller = None if caller is None else AuthContext(key=caller)
-    with visit.within(here):
+    with request_context.within(here):
         for fact in facts:
             metrics.record(fact)
 

@@ -13,7 +13,7 @@ from taskgate.auth.context import ANONYMOUS, AuthContext, Identity
 from taskgate.domain.record import OwnerKey
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.vocabulary import METHODS_OF_HOSTS
-from taskgate.telemetry import audit, visit
+from taskgate.telemetry import audit, request_context
 from taskgate.telemetry.metrics.prometheus import PrometheusAudit
 from taskgate.telemetry.metrics.settings import Configured
 
@@ -34,9 +34,9 @@ class StubSpan:
     span_id: str = "00f067aa0ba902b7"
 
 
-def visited(tool: str | None = None, tenant: str | None = None, span: Any = None) -> visit.Visit:
+def visited(tool: str | None = None, tenant: str | None = None, span: Any = None) -> request_context.RequestContext:
     """The visit of a caller of that tenant, who calls that tool."""
-    here = visit.Visit("id", "192.0.2.7", "POST", "/m")
+    here = request_context.RequestContext("id", "192.0.2.7", "POST", "/m")
     identity = Identity(
         issuer_name="corp", issuer="i", subject="s", client_id=None, tenant=tenant, scopes=frozenset(),
         expires_at=new_record().created_at, claims={},
@@ -52,9 +52,11 @@ def wanted(configured: Configured, **changes: Any) -> Configured:
     return replace(configured, settings=replace(configured.settings, **changes))
 
 
-def call(metrics: PrometheusAudit, here: visit.Visit, listed: str | None, error: str | None = None) -> None:
+def call(
+    metrics: PrometheusAudit, here: request_context.RequestContext, listed: str | None, error: str | None = None
+) -> None:
     """A call of a tool, from its beginning to its answer."""
-    with visit.within(here):
+    with request_context.within(here):
         metrics.record(audit.ToolCalled("m", listed, "direct"))
         metrics.record(audit.RpcAnswered("m", "tools/call", "2025-11-25", 0.25, error))
 
@@ -157,7 +159,7 @@ def test_listed_tenants_are_named_and_no_other(
 
 def test_tasks_are_counted_by_tenant_too(metrics: PrometheusAudit, configured: Configured, samples: Page) -> None:
     metrics.adopt(wanted(configured, tenants=frozenset({"acme"})))
-    with visit.within(visited("sum", "acme").behind()):
+    with request_context.within(visited("sum", "acme").behind()):
         metrics.record(audit.TaskCreated(new_record(owner=OwnerKey("c", "m")), None))
     assert samples()["taskgate_tasks_started_total", (("tenant", "acme"), ("upstream", "reports"))] == 1
 
@@ -232,7 +234,7 @@ def exemplars(metrics: PrometheusAudit) -> list[dict[str, str]]:
 def test_a_time_points_at_the_trace_that_it_was_taken_in(metrics: PrometheusAudit) -> None:
     span = StubSpan()
     call(metrics, visited("sum", span=span), "sum")
-    with visit.within(visited("sum", span=span)):
+    with request_context.within(visited("sum", span=span)):
         metrics.record(audit.UpstreamAnswered("m", "tools/call", 0.1, None))
     assert exemplars(metrics) == [{"trace_id": span.trace_id, "span_id": span.span_id}] * 2
 

@@ -9,7 +9,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from taskgate import __version__
-from taskgate.telemetry.metrics.catalogue import FAMILIES, Family, Kind
+from taskgate.telemetry.metrics.catalogue import FAMILIES, Family, FamilyKind
 from taskgate.telemetry.metrics.labels import FOLDED
 from taskgate.telemetry.metrics.limit_families import PENALIZED
 from taskgate.telemetry.metrics.prometheus import PrometheusAudit
@@ -159,9 +159,9 @@ def test_two_gateways_in_one_process_count_apart(metrics: PrometheusAudit, moved
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_a_family_is_named_by_the_rules_of_the_format(family: Family) -> None:
     assert re.fullmatch(r"(taskgate|http_server|mcp_server|mcp_client)(_[a-z0-9]+)+", family.name)
-    assert family.name.endswith("_total") is (family.kind is Kind.COUNTER)
+    assert family.name.endswith("_total") is (family.kind is FamilyKind.COUNTER)
     assert not family.name.endswith(("_created", "_bucket", "_count", "_sum"))
-    if family.kind is Kind.HISTOGRAM:
+    if family.kind is FamilyKind.HISTOGRAM:
         assert family.name.endswith(("_seconds", "_bytes", "_polls_per_task"))
         assert list(family.buckets) == sorted(set(family.buckets))
     else:

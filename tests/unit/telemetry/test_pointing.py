@@ -3,15 +3,19 @@
 from helpers.noted_spans import NotedSpan
 from helpers.records import new_record
 from taskgate.telemetry.pointing import point_at
-from taskgate.telemetry.visit import Visit, within
+from taskgate.telemetry.request_context import RequestContext, within
 
 PLACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 def pointed(trace: str | None) -> NotedSpan:
-    visit, span, record = Visit("v", "127.0.0.1", "POST", "/"), NotedSpan("s", "1" * 16), new_record(trace=trace)
-    visit.span = span
-    with within(visit):
+    request_context, span, record = (
+        RequestContext("v", "127.0.0.1", "POST", "/"),
+        NotedSpan("s", "1" * 16),
+        new_record(trace=trace),
+    )
+    request_context.span = span
+    with within(request_context):
         point_at(record)
     assert span.tasks == [record.id]
     return span
@@ -27,5 +31,5 @@ def test_it_says_what_task_it_is_about_where_that_was_not_traced() -> None:
 
 def test_nothing_is_said_where_nobody_traces() -> None:
     point_at(new_record(trace=PLACE))
-    with within(Visit("v", "127.0.0.1", "POST", "/")):
+    with within(RequestContext("v", "127.0.0.1", "POST", "/")):
         point_at(new_record(trace=PLACE))

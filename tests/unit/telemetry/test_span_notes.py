@@ -6,42 +6,42 @@ from datetime import timedelta
 from helpers.noted_spans import NotedSpan
 from helpers.records import new_record
 from taskgate.telemetry.audit import CallsRunning, TaskCreated, TaskDispatched, ToolCalled
+from taskgate.telemetry.request_context import RequestContext, within
 from taskgate.telemetry.span_notes import SpanNotes, waited
-from taskgate.telemetry.visit import Visit, within
 
 
-def visited() -> tuple[Visit, NotedSpan]:
-    visit, span = Visit("v", "127.0.0.1", "POST", "/"), NotedSpan("s", "1" * 16)
-    visit.span = span
-    return visit, span
+def visited() -> tuple[RequestContext, NotedSpan]:
+    request_context, span = RequestContext("v", "127.0.0.1", "POST", "/"), NotedSpan("s", "1" * 16)
+    request_context.span = span
+    return request_context, span
 
 
 def test_the_call_of_a_listed_tool_names_its_span_and_what_became_of_it() -> None:
-    visit, span = visited()
-    with within(visit):
+    request_context, span = visited()
+    with within(request_context):
         SpanNotes().record(ToolCalled("reports", "add", "direct"))
     assert (span.tools, span.said) == (["add"], {"taskgate.disposition": "direct"})
 
 
 def test_one_that_no_server_lists_names_nothing() -> None:
-    visit, span = visited()
-    with within(visit):
+    request_context, span = visited()
+    with within(request_context):
         SpanNotes().record(ToolCalled("reports", None, "rejected"))
     assert (span.tools, span.said) == ([], {"taskgate.disposition": "rejected"})
 
 
 def test_a_request_that_makes_a_task_is_about_it() -> None:
-    visit, span = visited()
+    request_context, span = visited()
     record = new_record()
-    with within(visit):
+    with within(request_context):
         SpanNotes().record(TaskCreated(record, None))
     assert span.tasks == [record.id]
 
 
 def test_what_is_nobodys_is_told_to_nobody() -> None:
     notes = SpanNotes()
-    for visit in (None, Visit("v", "127.0.0.1", "POST", "/")):
-        with within(visit):
+    for request_context in (None, RequestContext("v", "127.0.0.1", "POST", "/")):
+        with within(request_context):
             notes.record(ToolCalled("reports", "add", "direct"))
             notes.record(TaskCreated(new_record(), None))
             notes.record(CallsRunning("reports", 1))

@@ -13,7 +13,7 @@ from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.questions import Question
 from taskgate.upstream.legacy import resuming
-from taskgate.upstream.resting import Foothold, Resumed
+from taskgate.upstream.resume_points import Resumed, ResumePoint
 from unit.upstream.conftest import EVERYTHING, Caller, Ear, new_caller
 
 DONE = {"content": ["right"]}
@@ -41,7 +41,7 @@ class Before:
         self.caller, self.call, self.ear, self.calling = caller, call, ear, calling
 
     @property
-    def foothold(self) -> Foothold:
+    def resume_point(self) -> ResumePoint:
         """Where it was."""
         return self.ear.footholds[-1]
 
@@ -73,13 +73,13 @@ async def after(server: ScriptedServer, before: Before) -> AsyncIterator[Caller]
 
 def going_on(caller: Caller, resumed: Resumed, ear: Ear | None = None) -> asyncio.Task[Any]:
     """The call, as the process that took it over goes on with it."""
-    hearer = ear or caller.heard.of_calls
-    run = caller.session.run("long", "{}", within=timedelta(seconds=60), hearer=hearer, resumes=resumed)
+    listener = ear or caller.heard.of_calls
+    run = caller.session.run("long", "{}", within=timedelta(seconds=60), listener=listener, resumes=resumed)
     return asyncio.create_task(run)
 
 
-async def gone(caller: Caller, foothold: Foothold) -> UpstreamFailed:
+async def gone(caller: Caller, resume_point: ResumePoint) -> UpstreamFailed:
     async with bounded():
         with pytest.raises(UpstreamFailed) as failed:
-            await going_on(caller, Resumed(foothold, {}))
+            await going_on(caller, Resumed(resume_point, {}))
     return failed.value

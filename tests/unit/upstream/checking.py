@@ -4,14 +4,14 @@ from datetime import timedelta
 from typing import Any
 
 from helpers.waiting import eventually
-from taskgate.upstream.settings import Health
+from taskgate.upstream.settings import HealthSettings
 from unit.upstream.conftest import Caller
 
 
-def soon(**changes: Any) -> Health:
+def soon(**changes: Any) -> HealthSettings:
     """A health with the changes that the test wants."""
     fast = {"interval": timedelta(milliseconds=5), "timeout": timedelta(seconds=5)}
-    return Health(**(fast | changes))
+    return HealthSettings(**(fast | changes))
 
 
 async def checks(caller: Caller, count: int) -> list[tuple[bool, bool | None]]:

@@ -18,10 +18,10 @@ from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.upstream.base import UpstreamSession
-from taskgate.upstream.hearer import ServerQuestion
+from taskgate.upstream.call_listener import ServerQuestion
 from taskgate.upstream.http import HttpTransport, HttpUpstream, UpstreamObserver, UpstreamSettings
-from taskgate.upstream.resting import Foothold
-from taskgate.upstream.speaker import Speaker
+from taskgate.upstream.principal import Principal
+from taskgate.upstream.resume_points import ResumePoint
 from unit.upstream.offices import Office
 
 
@@ -33,7 +33,7 @@ class Ear:
     questions: list[ServerQuestion] = field(default_factory=list)
     lacks: list[Mapping[str, Any]] = field(default_factory=list)
     servers: list[Server] = field(default_factory=list)
-    footholds: list[Foothold] = field(default_factory=list)
+    footholds: list[ResumePoint] = field(default_factory=list)
     passes_rounds: bool = False
     leaves: bool = False
     can_be_asked: bool = True
@@ -41,7 +41,7 @@ class Ear:
     def met(self, server: Server) -> None:
         self.servers.append(server)
 
-    def notice(self, notification: Notification) -> None:
+    def on_notification(self, notification: Notification) -> None:
         self.notices.append(notification)
 
     def clog(self) -> None:
@@ -50,8 +50,8 @@ class Ear:
     def keep(self, _: object) -> None:
         pass
 
-    def hold_at(self, foothold: Foothold) -> None:
-        self.footholds.append(foothold)
+    def on_checkpoint(self, resume_point: ResumePoint) -> None:
+        self.footholds.append(resume_point)
 
     def asked(self, question: ServerQuestion) -> None:
         self.questions.append(question)
@@ -113,13 +113,13 @@ class Caller:
 
     async def call(self, tool: str = "echo", *, progress: bool = False, ear: Ear | None = None) -> Response:
         """Relay a `tools/call`; `progress` asks to hear of it, and `ear` hears instead of the one of all calls."""
-        params, hearer = call_params(tool, progress=progress), ear or self.heard.of_calls
-        return await self.session.relay("tools/call", params, hearer=hearer, tool=tool)
+        params, listener = call_params(tool, progress=progress), ear or self.heard.of_calls
+        return await self.session.relay("tools/call", params, listener=listener, tool=tool)
 
     async def run(self, tool: str = "echo", *, within: float = 60, ear: Ear | None = None) -> Any:
         """Run a `tools/call` as a task does, for what it means."""
-        params, hearer = call_params(tool).head, ear or self.heard.of_calls
-        response = await self.session.run(tool, params, within=timedelta(seconds=within), hearer=hearer)
+        params, listener = call_params(tool).head, ear or self.heard.of_calls
+        response = await self.session.run(tool, params, within=timedelta(seconds=within), listener=listener)
         return self.session.outcome(response)
 
     async def close(self) -> None:
@@ -134,9 +134,9 @@ def call_params(tool: str, *, progress: bool = False) -> Params:
     return Params(f'{{"name":"{tool}","arguments":{{}}}}')
 
 
-def speaks_for_anybody() -> Speaker:
+def speaks_for_anybody() -> Principal:
     """For whom sessions speak where it does not matter."""
-    return Speaker(context="anybody")
+    return Principal(context="anybody")
 
 
 EVERYTHING = Peer(

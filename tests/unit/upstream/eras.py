@@ -10,7 +10,7 @@ DISCOVERED = {"supportedVersions": ["2025-11-25", "2026-07-28"], "capabilities":
 HANDSHAKE = ["initialize", "notifications/initialized"]
 PROBED = [*HANDSHAKE, "server/discover"]
 MODERN_CALL = ["server/discover", "tools/list", "tools/call"]
-"""What a session of the stateless era sends for its first call."""
+"""What a session of the modern era sends for its first call."""
 
 
 def arrived(server: ScriptedServer) -> list[str]:

@@ -19,17 +19,17 @@ from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.system.alarms import Alarms
 from taskgate.upstream.attributed import AttributedTransport
 from taskgate.upstream.base import Transport, UpstreamSession
-from taskgate.upstream.calls import Means
+from taskgate.upstream.calls import UpstreamContext
 from taskgate.upstream.credentials.speaking import Credentials, SpeakingTransport
 from taskgate.upstream.era import EraFinder
 from taskgate.upstream.lasting import Lasting
 from taskgate.upstream.legacy.session import HttpSession
-from taskgate.upstream.modern.means import StatelessMeans
-from taskgate.upstream.modern.session import StatelessSession
+from taskgate.upstream.modern.context import ModernUpstreamContext
+from taskgate.upstream.modern.session import ModernSession
 from taskgate.upstream.patience import Patience
+from taskgate.upstream.principal import Principal
 from taskgate.upstream.session_of_any_era import EraSession, Makers
 from taskgate.upstream.settings import UpstreamSettings
-from taskgate.upstream.speaker import Speaker
 from unit.upstream.conftest import Ear, Heard, call_params
 
 
@@ -42,8 +42,8 @@ class Guest:
 
     async def call(self, tool: str = "echo", *, progress: bool = False, ear: Ear | None = None) -> Response:
         """Relay a `tools/call`."""
-        params, hearer = call_params(tool, progress=progress), ear or self.heard.of_calls
-        return await self.session.relay("tools/call", params, hearer=hearer, tool=tool)
+        params, listener = call_params(tool, progress=progress), ear or self.heard.of_calls
+        return await self.session.relay("tools/call", params, listener=listener, tool=tool)
 
     def calling(self, tool: str = "echo", **more: Any) -> "asyncio.Task[Response]":
         """The same, in the background."""
@@ -51,7 +51,7 @@ class Guest:
 
     async def ask(self, method: str, params: Any = None) -> Response:
         """Relay any other request."""
-        return await self.session.relay(method, params, hearer=self.heard.of_calls)
+        return await self.session.relay(method, params, listener=self.heard.of_calls)
 
     def ask_later(self, method: str, params: str) -> "asyncio.Task[Response]":
         """The same, in the background."""
@@ -71,22 +71,25 @@ class House:
         self._ids = count(1)
         self.guests: list[Guest] = []
 
-    def guest(self, speaker: str | Speaker = "alice", host: Peer | None = None) -> Guest:
-        """A session with a server of the initialize era, for somebody or for a context."""
-        return self._made(speaker, host, stateless=False)
+    def guest(self, principal: str | Principal = "alice", host: Peer | None = None) -> Guest:
+        """A session with a server of the legacy era, for somebody or for a context."""
+        return self._made(principal, host, modern=False)
 
-    def stateless(self, speaker: str | Speaker = "alice", host: Peer | None = None) -> Guest:
+    def modern(self, principal: str | Principal = "alice", host: Peer | None = None) -> Guest:
         """A session with a server of the other."""
-        return self._made(speaker, host, stateless=True)
+        return self._made(principal, host, modern=True)
 
-    def of_any_era(self, finder: EraFinder, speaker: str = "alice") -> Guest:
+    def of_any_era(self, finder: EraFinder, principal: str = "alice") -> Guest:
         """A session with a server whose era `finder` finds."""
-        legacy, modern = self.guest(speaker), self.stateless(speaker)
+        legacy, modern = self.guest(principal), self.modern(principal)
         assert isinstance(legacy.session, HttpSession)
-        makers = Makers(legacy=lambda _: legacy.session, stateless=lambda _: modern.session)  # type: ignore[arg-type,return-value]
-        means = legacy.session._means
+        makers = Makers(legacy=lambda _: legacy.session, modern=lambda _: modern.session)  # type: ignore[arg-type,return-value]
+        upstream_context = legacy.session._upstream_context
         self.guests.append(
-            Guest(EraSession(finder, means=means, makers=makers, welcome=unheard_welcome()), legacy.heard)
+            Guest(
+                EraSession(finder, upstream_context=upstream_context, makers=makers, welcome=unheard_welcome()),
+                legacy.heard,
+            )
         )
         return self.guests[-1]
 
@@ -98,9 +101,9 @@ class House:
             await self._credentials.close()
         self._alarms.close()
 
-    def _made(self, speaker: str | Speaker, host: Peer | None, *, stateless: bool) -> Guest:
+    def _made(self, principal: str | Principal, host: Peer | None, *, modern: bool) -> Guest:
         heard = Heard()
-        somebody = Speaker(context=speaker) if isinstance(speaker, str) else speaker
+        somebody = Principal(context=principal) if isinstance(principal, str) else principal
         transport: Transport = AttributedTransport(self.transport, lambda: somebody)
         if self._credentials is not None:
             transport = SpeakingTransport(transport, self._credentials, lambda: somebody)
@@ -112,15 +115,22 @@ class House:
             "alarms": self._alarms,
             "patience": Patience(self._settings),
         }
-        rest: dict[str, Any] = {"hearer": heard.of_session, "host": host, "clock": SystemClock(), "lasting": Lasting()}
+        rest: dict[str, Any] = {
+            "listener": heard.of_session,
+            "host": host,
+            "clock": SystemClock(),
+            "lasting": Lasting(),
+        }
         rest["welcome"] = unheard_welcome()
         session: UpstreamSession
-        if stateless:
-            means = StatelessMeans(dialect=ModernUpstream("1.0", ExtensionPolicy()), era_lost=_nothing, **shared)
-            session = StatelessSession(means, **rest)
+        if modern:
+            upstream_context = ModernUpstreamContext(
+                dialect=ModernUpstream("1.0", ExtensionPolicy()), era_lost=_nothing, **shared
+            )
+            session = ModernSession(upstream_context, **rest)
         else:
             session = HttpSession(
-                Means(dialect=LegacyUpstream("1.0", ExtensionPolicy()), **shared), unwelcome=_nothing, **rest
+                UpstreamContext(dialect=LegacyUpstream("1.0", ExtensionPolicy()), **shared), unwelcome=_nothing, **rest
             )
         guest = Guest(session, heard)
         self.guests.append(guest)

@@ -40,5 +40,5 @@ async def failure_of(call: "asyncio.Task[Any]") -> UpstreamFailed:
 
 def words_of(ear: Ear) -> list[str]:
     """What was said of how far the call is."""
-    told = [read_progress(notice) for notice in ear.notices]
+    told = [read_progress(on_notification) for on_notification in ear.notices]
     return [progress.status_message for progress in told if progress is not None]

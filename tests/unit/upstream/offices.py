@@ -17,8 +17,8 @@ from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.upstream.base import UpstreamSession
 from taskgate.upstream.http import HttpUpstream, UpstreamObserver, UpstreamSettings
+from taskgate.upstream.principal import Principal
 from taskgate.upstream.settings import GrantKind, GrantSettings
-from taskgate.upstream.speaker import Speaker
 
 CALL = Params('{"name":"echo","arguments":{}}')
 
@@ -33,7 +33,7 @@ class Deaf:
     def met(self, _: object) -> None:
         pass
 
-    def notice(self, _: object) -> None:
+    def on_notification(self, _: object) -> None:
         pass
 
     def clog(self) -> None:
@@ -42,7 +42,7 @@ class Deaf:
     def keep(self, _: object) -> None:
         pass
 
-    def hold_at(self, _: object) -> None:
+    def on_checkpoint(self, _: object) -> None:
         pass
 
     def asked(self, _: object) -> None:
@@ -69,14 +69,14 @@ class Office:
         dialects = {"dialect": LegacyUpstream("1", ExtensionPolicy()), "modern": ModernUpstream("1", ExtensionPolicy())}
         self.upstream = HttpUpstream(settings, **dialects, observer=observer, clock=self.clock, entropy=SystemEntropy())
 
-    def session(self, speaker: Speaker | Callable[[], Speaker]) -> UpstreamSession:
-        speaks = speaker if callable(speaker) else lambda: speaker
-        self.sessions.append(self.upstream.session(Deaf(), speaks))
+    def session(self, principal: Principal | Callable[[], Principal]) -> UpstreamSession:
+        principal_source = principal if callable(principal) else lambda: principal
+        self.sessions.append(self.upstream.session(Deaf(), principal_source))
         return self.sessions[-1]
 
-    async def call(self, speaker: Speaker) -> None:
+    async def call(self, principal: Principal) -> None:
         """One call in a session of its own."""
-        assert (await relay(self.session(speaker))).error is None
+        assert (await relay(self.session(principal))).error is None
 
     async def close(self) -> None:
         for session in self.sessions:
@@ -87,7 +87,7 @@ class Office:
 async def relay(session: UpstreamSession) -> Any:
     """One call in that session."""
     async with bounded():
-        return await session.relay("tools/call", CALL, hearer=Deaf())
+        return await session.relay("tools/call", CALL, listener=Deaf())
 
 
 async def failure(session: UpstreamSession) -> UpstreamFailed:
@@ -99,9 +99,9 @@ async def failure(session: UpstreamSession) -> UpstreamFailed:
     return failed.value
 
 
-def somebody(name: str = "alice", *, turn: int = 1, **more: Any) -> Speaker:
+def somebody(name: str = "alice", *, turn: int = 1, **more: Any) -> Principal:
     """A caller with the token of that turn."""
-    return Speaker(context=f"context-of-{name}", subject=name, token=f"token-{turn}-of-{name}", **more)
+    return Principal(context=f"context-of-{name}", subject=name, token=f"token-{turn}-of-{name}", **more)
 
 
 def exchange(endpoint: ExchangeServer, kind: GrantKind = GrantKind.TOKEN_EXCHANGE, **changes: Any) -> GrantSettings:

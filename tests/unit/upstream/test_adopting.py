@@ -12,7 +12,7 @@ from helpers.scripted_upstream import ScriptedServer, progress_note
 from helpers.waiting import bounded, eventually
 from taskgate.upstream.http import HttpUpstream
 from taskgate.upstream.legacy import asides
-from taskgate.upstream.resting import Foothold, Resumed
+from taskgate.upstream.resume_points import Resumed, ResumePoint
 from unit.upstream.adopting import DONE, FORM, Before, after, before, going_on, hasty, tool
 from unit.upstream.asking import ACCEPTED, question
 from unit.upstream.conftest import Caller, Ear, new_caller
@@ -21,17 +21,17 @@ __all__ = ["after", "before", "hasty", "tool"]
 
 
 async def test_a_call_is_told_to_be_held_wherever_it_was_heard_to(before: Before) -> None:
-    assert before.foothold == Foothold("session-1", "2025-11-25", None, before.call.turn.id, "0.0")
+    assert before.resume_point == ResumePoint("session-1", "2025-11-25", None, before.call.turn.id, "0.0")
     before.call.say(progress_note(before.call.token, 1))
     await before.placed(2)
-    assert before.foothold.event == "0.1"
+    assert before.resume_point.event == "0.1"
 
 
 async def test_events_that_come_together_are_one_place_which_is_told_once_all_were_heard(
     before: Before,
 ) -> None:
     before.call.say(progress_note(before.call.token, 1), progress_note(before.call.token, 2))
-    await eventually(lambda: before.foothold.event == "0.2")
+    await eventually(lambda: before.resume_point.event == "0.2")
     assert len(before.ear.notices) == 2
 
 
@@ -41,13 +41,13 @@ async def test_a_place_is_told_only_once_the_server_has_what_was_answered_before
     """Whoever goes on from there is not asked again what was asked before."""
     arrives = asyncio.Event()
     monkeypatch.setattr(asides, "PAUSES", (0.01,))
-    say = asides.Asides._arrived
+    say = asides.BackgroundPosts._arrived
 
-    async def late(self: asides.Asides, *message: Any) -> bool:
+    async def late(self: asides.BackgroundPosts, *message: Any) -> bool:
         await arrives.wait()
         return await say(self, *message)
 
-    monkeypatch.setattr(asides.Asides, "_arrived", late)
+    monkeypatch.setattr(asides.BackgroundPosts, "_arrived", late)
     asking = asyncio.create_task(before.call.ask(question("q")))
     await before.placed(2)
     before.ear.questions[0].answer(ACCEPTED)
@@ -60,13 +60,13 @@ async def test_a_place_is_told_only_once_the_server_has_what_was_answered_before
     async with bounded():
         await asking
     await before.placed(3)
-    assert before.foothold.event == "0.4"
+    assert before.resume_point.event == "0.4"
 
 
 async def test_no_call_is_held_whose_server_goes_with_this_process(server: ScriptedServer, tool: LastingTool) -> None:
     caller = new_caller(server.url)
     upstream: HttpUpstream = caller.upstream
-    upstream._means = replace(upstream._means, outlives=False)
+    upstream._upstream_context = replace(upstream._upstream_context, outlives=False)
     caller.session = upstream.session(caller.heard.of_session, lambda: pytest.fail("nobody is shown"))
     calling = asyncio.create_task(caller.run("long"))
     call = await tool.called()
@@ -85,7 +85,7 @@ async def test_a_call_goes_on_in_its_session_and_is_not_made_again(
     before.call.say(progress_note(before.call.token, 1))
     await before.placed(2)
     heard = Ear()
-    outcome = going_on(after, Resumed(before.foothold, {}), heard)
+    outcome = going_on(after, Resumed(before.resume_point, {}), heard)
     await before.call.listened_to(2)
     before.call.say(progress_note(before.call.token, 2))
     await eventually(lambda: heard.notices)
@@ -96,7 +96,7 @@ async def test_a_call_goes_on_in_its_session_and_is_not_made_again(
     assert tool.asked == ["0.1"]
     # What was heard before is not heard again, and what comes is held as before.
     assert len(heard.notices) == 1
-    assert heard.footholds[-1] == before.foothold._replace(event="0.2")
+    assert heard.footholds[-1] == before.resume_point._replace(event="0.2")
     assert (len(server.heard("initialize")), len(server.heard("tools/call"))) == (1, 1)
     get = server.verbs("GET")[-1]
     assert (get.headers["mcp-session-id"], get.headers["mcp-protocol-version"]) == ("session-1", "2025-11-25")
@@ -108,7 +108,7 @@ async def test_what_was_answered_meanwhile_is_heard_after_the_call_was_over_for_
     before.call.answer(DONE)
     async with bounded():
         await before.calling
-        assert (await going_on(after, Resumed(before.foothold, {}))).result.value == DONE
+        assert (await going_on(after, Resumed(before.resume_point, {}))).result.value == DONE
 
 
 async def test_a_question_that_was_asked_before_is_asked_under_its_name_and_its_answer_reaches_the_server(
@@ -119,7 +119,7 @@ async def test_a_question_that_was_asked_before_is_asked_under_its_name_and_its_
     key = before.ear.questions[0].key
     assert key == "7"
     heard = Ear()
-    outcome = going_on(after, Resumed(before.foothold, {key: FORM, "[]": FORM, "{": FORM}), heard)
+    outcome = going_on(after, Resumed(before.resume_point, {key: FORM, "[]": FORM, "{": FORM}), heard)
     await eventually(lambda: heard.questions)
     assert [(each.key, each.question) for each in heard.questions] == [("7", FORM)]
     heard.questions[0].answer(ACCEPTED)

@@ -17,8 +17,8 @@ from taskgate.errors import UpstreamFailed
 from taskgate.upstream import failures
 from taskgate.upstream.calls import first_id
 from taskgate.upstream.legacy import resuming
-from taskgate.upstream.resting import Foothold, Resumed
-from taskgate.upstream.settings import Kind
+from taskgate.upstream.resume_points import Resumed, ResumePoint
+from taskgate.upstream.settings import TransportKind
 from unit.upstream.adopting import DONE, Before, after, before, going_on, gone, hasty, tool
 from unit.upstream.asking import question
 from unit.upstream.conftest import EVERYTHING, Caller, Ear, new_caller
@@ -30,7 +30,7 @@ __all__ = ["after", "before", "hasty", "tool"]
 async def test_whoever_cancels_what_they_took_over_has_it_cancelled_at_the_server(
     server: ScriptedServer, before: Before, after: Caller
 ) -> None:
-    outcome = going_on(after, Resumed(before.foothold, {}))
+    outcome = going_on(after, Resumed(before.resume_point, {}))
     await before.call.listened_to(2)
     outcome.cancel()
     await asyncio.wait((outcome,))
@@ -80,12 +80,12 @@ async def test_the_last_of_those_who_go_on_in_a_session_ends_it_where_nobody_els
         return last
 
     other = after.upstream.session(after.heard.of_session, lambda: pytest.fail("nobody is shown"), EVERYTHING)
-    resumed = Resumed(before.foothold, {}, is_last, "anybody")
+    resumed = Resumed(before.resume_point, {}, is_last, "anybody")
     calls = [going_on(after, resumed)]
     await before.call.listened_to(2)
     within, ear = timedelta(seconds=60), Ear()
-    second = resumed._replace(foothold=before.foothold._replace(request=-1))
-    waiting = asyncio.create_task(other.run("long", "{}", within=within, hearer=ear, resumes=second))
+    second = resumed._replace(resume_point=before.resume_point._replace(request=-1))
+    waiting = asyncio.create_task(other.run("long", "{}", within=within, listener=ear, resumes=second))
     await before.call.listened_to(3)
     before.call.answer(DONE)
     async with bounded():
@@ -102,7 +102,7 @@ async def test_the_last_of_those_who_go_on_in_a_session_ends_it_where_nobody_els
 
 @pytest.mark.parametrize("other", [{"revision": "1.0"}, {"revision": None}, {"event": None}, {"request": None}])
 async def test_what_is_no_place_of_a_stream_is_gone(before: Before, after: Caller, other: dict[str, Any]) -> None:
-    failure = await gone(after, before.foothold._replace(**other))
+    failure = await gone(after, before.resume_point._replace(**other))
     assert isinstance(failure, failures.Gone)
     assert failure.dispatched
 
@@ -115,7 +115,7 @@ async def test_a_server_that_knows_nothing_of_the_call_any_more_is_asked_once(
         server.forget_sessions()
     else:
         tool.forgets = True
-    failure = await gone(after, before.foothold)
+    failure = await gone(after, before.resume_point)
     assert isinstance(failure, failures.Gone)
     assert failure.dispatched
     assert len(server.heard("tools/call")) == 1
@@ -135,7 +135,7 @@ async def test_a_stream_that_another_connection_has_is_waited_for(
     server.resume = taken
     before.call.answer(DONE)
     async with bounded():
-        assert (await going_on(after, Resumed(before.foothold, {}))).error is None
+        assert (await going_on(after, Resumed(before.resume_point, {}))).error is None
 
 
 async def test_a_call_that_its_server_refused_for_a_visit_is_gone(server: ScriptedServer, before: Before) -> None:
@@ -143,10 +143,10 @@ async def test_a_call_that_its_server_refused_for_a_visit_is_gone(server: Script
     after = new_caller(
         server.url, Peer(revision=Revision.R2026_07_28, capabilities={"elicitation": {"url": {}}}, info={})
     )
-    visit = {"mode": "url", "elicitationId": "e", "url": "https://x.example.com/", "message": "Pay"}
-    refusal = {"code": -32042, "message": "first", "data": {"elicitations": [visit]}}
+    request_context = {"mode": "url", "elicitationId": "e", "url": "https://x.example.com/", "message": "Pay"}
+    refusal = {"code": -32042, "message": "first", "data": {"elicitations": [request_context]}}
     before.call.say({"jsonrpc": "2.0", "id": before.call.turn.id, "error": refusal})
-    failure = await gone(after, before.foothold)
+    failure = await gone(after, before.resume_point)
     assert isinstance(failure, failures.Gone)
     await after.close()
 
@@ -164,15 +164,15 @@ async def test_what_fails_on_the_way_may_have_run_and_has_more_time_than_a_strea
 
     await server.stop()
     monkeypatch.setattr(resuming.asyncio, "sleep", noted)
-    assert (await gone(after, before.foothold)).dispatched
+    assert (await gone(after, before.resume_point)).dispatched
     # At once, after a pause, and then after pauses that have grown as far as they do.
     assert pauses.count(0.02) == resuming.MAX_FAILURES_AFTER - 2
 
 
-@pytest.mark.parametrize("transport", Kind)
-def test_only_what_is_spoken_to_over_http_is_there_when_the_gateway_is_gone(transport: Kind) -> None:
+@pytest.mark.parametrize("transport", TransportKind)
+def test_only_what_is_spoken_to_over_http_is_there_when_the_gateway_is_gone(transport: TransportKind) -> None:
     caller = new_caller("http://127.0.0.1:9/mcp", transport=transport)
-    assert caller.upstream._means.outlives is (transport is Kind.HTTP)
+    assert caller.upstream._upstream_context.outlives is (transport is TransportKind.HTTP)
 
 
 def test_ids_of_a_process_begin_at_random_and_can_be_read_exactly_by_every_server() -> None:
@@ -188,9 +188,9 @@ async def test_a_call_is_gone_on_with_in_the_era_that_it_was_made_in_and_nothing
     plain: ScriptedServer, anew, revision: str
 ) -> None:
     session, ear = anew().session, Ear()
-    resumed = Resumed(Foothold(revision=revision), {})
+    resumed = Resumed(ResumePoint(revision=revision), {})
     with pytest.raises(UpstreamFailed) as failed:
-        await session.run("echo", "{}", within=timedelta(seconds=20), hearer=ear, resumes=resumed)
+        await session.run("echo", "{}", within=timedelta(seconds=20), listener=ear, resumes=resumed)
     assert isinstance(failed.value, failures.Gone)
-    assert (arrived(plain), session.era) == ([], Era.STATELESS if revision == "2026-07-28" else Era.INITIALIZE)
+    assert (arrived(plain), session.era) == ([], Era.MODERN if revision == "2026-07-28" else Era.LEGACY)
     await session.close()

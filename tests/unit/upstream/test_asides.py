@@ -9,10 +9,10 @@ from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream import failures
 from taskgate.upstream.legacy import asides as module
-from taskgate.upstream.legacy.asides import MAX_ASIDES, PAUSES, Asides
-from taskgate.upstream.speaker import Speaker
+from taskgate.upstream.legacy.asides import MAX_ASIDES, PAUSES, BackgroundPosts
+from taskgate.upstream.principal import Principal
 
-ALICE = Speaker(context="alice")
+ALICE = Principal(context="alice")
 
 
 class Line:
@@ -23,7 +23,7 @@ class Line:
         self.sent: list[str] = []
         self.opens = asyncio.Event()
 
-    async def send(self, message: str, speaker: object = None) -> int:
+    async def send(self, message: str, principal: object = None) -> int:
         self.begun.append(message)
         await self.opens.wait()
         if message == "fails":
@@ -34,7 +34,7 @@ class Line:
 
 async def test_what_may_be_dropped_is_dropped_while_too_much_is_on_its_way_and_nothing_else() -> None:
     line = Line()
-    asides = Asides(line.send)
+    asides = BackgroundPosts(line.send)
     numbers = [str(number) for number in range(MAX_ASIDES + 3)]
     for number in numbers:
         asides.say(number, droppable=True)
@@ -53,7 +53,7 @@ async def test_what_may_be_dropped_is_dropped_while_too_much_is_on_its_way_and_n
 async def test_a_message_that_does_not_arrive_troubles_nobody() -> None:
     line = Line()
     line.opens.set()
-    asides = Asides(line.send)
+    asides = BackgroundPosts(line.send)
     asides.say("fails")
     asides.say("arrives")
     async with bounded():
@@ -65,7 +65,7 @@ async def test_a_message_that_does_not_arrive_troubles_nobody() -> None:
 
 async def test_what_is_on_its_way_can_be_given_up() -> None:
     line = Line()
-    asides = Asides(line.send)
+    asides = BackgroundPosts(line.send)
     asides.say("stuck")
     await eventually(lambda: line.begun)
     async with bounded():
@@ -84,20 +84,20 @@ class Server:
 
     def __init__(self, *turns: int | UpstreamFailed) -> None:
         self.turns: Iterator[int | UpstreamFailed] = iter(turns)
-        self.heard: list[tuple[str, Speaker | None]] = []
+        self.heard: list[tuple[str, Principal | None]] = []
 
-    async def send(self, message: str, speaker: Speaker | None) -> int:
-        self.heard.append((message, speaker))
+    async def send(self, message: str, principal: Principal | None) -> int:
+        self.heard.append((message, principal))
         turn = next(self.turns, 202)
         if isinstance(turn, UpstreamFailed):
             raise turn
         return turn
 
 
-async def answered(server: Server, speaker: Speaker | None = ALICE) -> None:
+async def answered(server: Server, principal: Principal | None = ALICE) -> None:
     """Answer a server, and wait until that is over."""
-    asides = Asides(server.send)
-    asides.answer("answer", speaker)
+    asides = BackgroundPosts(server.send)
+    asides.answer("answer", principal)
     async with bounded():
         await asides.sent()
 
@@ -144,7 +144,7 @@ async def test_an_answer_that_is_never_taken_is_given_up_with_a_warning(caplog: 
 @pytest.mark.usefixtures("impatient")
 async def test_what_is_no_answer_is_sent_once_whatever_comes_of_it() -> None:
     server = Server(503)
-    asides = Asides(server.send)
+    asides = BackgroundPosts(server.send)
     asides.say("note")
     async with bounded():
         await asides.sent()
@@ -153,7 +153,7 @@ async def test_what_is_no_answer_is_sent_once_whatever_comes_of_it() -> None:
 
 async def test_an_answer_is_not_dropped_however_much_is_on_its_way_and_can_be_given_up_between_tries() -> None:
     server, line = Server(503), Line()
-    crowded = Asides(line.send)
+    crowded = BackgroundPosts(line.send)
     for number in range(MAX_ASIDES):
         crowded.say(str(number))
     crowded.answer("answer", None)
@@ -161,7 +161,7 @@ async def test_an_answer_is_not_dropped_however_much_is_on_its_way_and_can_be_gi
     async with bounded():
         await crowded.sent()
     assert line.sent[-1] == "answer"
-    asides = Asides(server.send)
+    asides = BackgroundPosts(server.send)
     asides.answer("answer", None)
     await eventually(lambda: server.heard)
     async with bounded():

@@ -4,9 +4,9 @@ from typing import Any, cast
 
 from taskgate.upstream.attributed import AttributedTransport
 from taskgate.upstream.base import Incoming, Outgoing
-from taskgate.upstream.speaker import Speaker
+from taskgate.upstream.principal import Principal
 
-ALICE, BOB = Speaker(context="alice"), Speaker(context="bob")
+ALICE, BOB = Principal(context="alice"), Principal(context="bob")
 
 
 class Noted:
@@ -31,12 +31,12 @@ async def test_what_is_nobodys_is_of_whom_the_session_speaks_for_now() -> None:
     assert cast("Any", await transport.send(outgoing)) == "answered"
     speaking.append(BOB)
     await transport.send(outgoing)
-    assert inner.sent == [outgoing._replace(speaker=ALICE), outgoing._replace(speaker=BOB)]
+    assert inner.sent == [outgoing._replace(principal=ALICE), outgoing._replace(principal=BOB)]
 
 
 async def test_what_is_somebodys_stays_theirs() -> None:
     inner = Noted()
-    outgoing = Outgoing(verb="POST", headers={}, speaker=BOB)
+    outgoing = Outgoing(verb="POST", headers={}, principal=BOB)
     await AttributedTransport(inner, lambda: ALICE).send(outgoing)
     assert inner.sent == [outgoing]
 

@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from requirements import covers
-from taskgate.upstream.beside import LARGEST, MESSAGES, PROGRESS, SAID_A_SECOND, TOKENS, Beside, LeftOut, Said
+from taskgate.upstream.beside import (
+    LARGEST,
+    MESSAGES,
+    PROGRESS,
+    SAID_A_SECOND,
+    TOKENS,
+    LeftOut,
+    NotificationBudget,
+    Said,
+)
 
 OTHER = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"hello"}}'
 
@@ -18,11 +27,11 @@ def progress(number: int, token: Any = 7, **more: Any) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}).encode()
 
 
-def new() -> Beside:
-    return Beside(LeftOut("reports"))
+def new() -> NotificationBudget:
+    return NotificationBudget(LeftOut("reports"))
 
 
-def flooded(beside: Beside, token: Any = 7) -> Beside:
+def flooded(beside: NotificationBudget, token: Any = 7) -> NotificationBudget:
     """It has heard as much progress of that token as is heard at once."""
     messages = [progress(number, token) for number in range(PROGRESS.burst)]
     assert beside.heard(messages, 0.0) == messages
@@ -121,7 +130,10 @@ def large(method: str, size: int = LARGEST + 1) -> bytes:
 def test_a_notification_that_is_too_large_is_passed_over_and_told_of_once(
     method: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    beside, last = Beside(LeftOut("reports")), {"jsonrpc": "2.0", "params": {"data": "x" * LARGEST}, "method": method}
+    beside, last = (
+        NotificationBudget(LeftOut("reports")),
+        {"jsonrpc": "2.0", "params": {"data": "x" * LARGEST}, "method": method},
+    )
     said = [large(method), OTHER, large(method), json.dumps(last).encode()]
     assert beside.heard(said, 0.0) == [OTHER]
     told = [record for record in caplog.records if "too large to be passed on" in record.message]

@@ -14,7 +14,7 @@ from helpers.scripted_upstream import ScriptedServer, result, status
 from helpers.waiting import bounded, eventually
 from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.hearer import ServerQuestion
+from taskgate.upstream.call_listener import ServerQuestion
 from taskgate.upstream.legacy.detours import MAX_ROUNDS
 from unit.upstream.conftest import EVERYTHING, Caller, Ear, new_caller
 from unit.upstream.eras import in_turn, refuses
@@ -23,13 +23,13 @@ MODERN = Peer(revision=Revision.R2026_07_28, capabilities={"elicitation": {"url"
 ACCEPTED, DECLINED = '{"result":{"action":"accept"}}', '{"result":{"action":"decline"}}'
 
 
-def visit(number: int = 1) -> dict[str, str]:
+def request_context(number: int = 1) -> dict[str, str]:
     return {"mode": "url", "elicitationId": f"e-{number}", "url": f"https://x.example.com/{number}", "message": "Pay"}
 
 
-def wants(*visits: Any) -> Reply:
+def wants(*request_contexts: Any) -> Reply:
     """Refuse until somebody was there."""
-    return refuses(-32042, {"elicitations": list(visits)}, code_of_http=200)
+    return refuses(-32042, {"elicitations": list(request_contexts)}, code_of_http=200)
 
 
 @dataclass
@@ -57,13 +57,15 @@ async def modern(server: ScriptedServer) -> AsyncIterator[Caller]:
 
 async def test_a_call_is_sent_again_when_its_host_went_there(server: ScriptedServer, modern: Caller) -> None:
     # Ledger 10.3, -32042.
-    server.script["pay"] = in_turn(wants(visit(1), visit(2)), result({"content": [], "structuredContent": {"n": 1}}))
+    server.script["pay"] = in_turn(
+        wants(request_context(1), request_context(2)), result({"content": [], "structuredContent": {"n": 1}})
+    )
     ear = Ear()
     calling = asyncio.create_task(modern.call("pay", ear=ear))
     await eventually(lambda: len(ear.questions) == 2)
     assert [question.question.method for question in ear.questions] == ["elicitation/create"] * 2
     asked = [question.question.params for question in ear.questions]
-    assert [json.loads(params.head) for params in asked if params] == [visit(1), visit(2)]
+    assert [json.loads(params.head) for params in asked if params] == [request_context(1), request_context(2)]
     ear.questions[1].answer(ACCEPTED)
     assert [question.is_open for question in ear.questions] == [True, False]
     assert len(server.heard("tools/call")) == 1
@@ -79,16 +81,16 @@ async def test_a_call_is_sent_again_when_its_host_went_there(server: ScriptedSer
 async def test_a_task_is_sent_again_too_and_tells_its_progress_under_the_new_id(
     server: ScriptedServer, modern: Caller
 ) -> None:
-    server.script["pay"] = in_turn(wants(visit()), result({"content": []}))
+    server.script["pay"] = in_turn(wants(request_context()), result({"content": []}))
     async with bounded():
         await modern.run("pay", ear=Answering(answers=[ACCEPTED]))
     assert [call["params"]["_meta"]["progressToken"] == call["id"] for call in server.heard("tools/call")] == [True] * 2
 
 
 async def test_other_requests_are_sent_again_too(server: ScriptedServer, modern: Caller) -> None:
-    server.methods["resources/read"] = in_turn(wants(visit()), result({"contents": []}))
+    server.methods["resources/read"] = in_turn(wants(request_context()), result({"contents": []}))
     async with bounded():
-        response = await modern.session.relay("resources/read", None, hearer=Answering(answers=[ACCEPTED]))
+        response = await modern.session.relay("resources/read", None, listener=Answering(answers=[ACCEPTED]))
     assert response.error is None
 
 
@@ -96,7 +98,7 @@ async def test_other_requests_are_sent_again_too(server: ScriptedServer, modern:
 async def test_one_visit_that_is_not_agreed_to_makes_the_refusal_the_answer(
     server: ScriptedServer, modern: Caller, answer: str | None
 ) -> None:
-    server.script["pay"] = wants(visit(1), visit(2), visit(3))
+    server.script["pay"] = wants(request_context(1), request_context(2), request_context(3))
     ear = Answering(answers=[ACCEPTED, answer])
     async with bounded():
         response = await modern.call("pay", ear=ear)
@@ -107,7 +109,7 @@ async def test_one_visit_that_is_not_agreed_to_makes_the_refusal_the_answer(
 
 
 async def test_what_is_still_open_when_one_is_declined_is_withdrawn(server: ScriptedServer, modern: Caller) -> None:
-    server.script["pay"] = wants(visit(1), visit(2))
+    server.script["pay"] = wants(request_context(1), request_context(2))
     ear, withdrawn = Ear(), []
     calling = asyncio.create_task(modern.call("pay", ear=ear))
     await eventually(lambda: len(ear.questions) == 2)
@@ -128,7 +130,7 @@ async def test_what_is_still_open_when_one_is_declined_is_withdrawn(server: Scri
 async def test_a_server_that_wants_one_visit_after_the_other_is_followed_so_far_and_no_farther(
     server: ScriptedServer, modern: Caller
 ) -> None:
-    server.script["pay"] = wants(visit())
+    server.script["pay"] = wants(request_context())
     ear = Answering(answers=[ACCEPTED] * 10)
     async with bounded():
         response = await modern.call("pay", ear=ear)
@@ -141,30 +143,30 @@ async def test_a_server_that_wants_one_visit_after_the_other_is_followed_so_far_
 async def test_a_host_that_knows_the_refusal_or_takes_no_visits_gets_it(
     server: ScriptedServer, host: Peer | None
 ) -> None:
-    server.script["pay"] = wants(visit())
+    server.script["pay"] = wants(request_context())
     caller = new_caller(server.url, host)
     response = await caller.call("pay")
     assert response.error is not None
-    assert response.error.value["data"] == {"elicitations": [visit()]}
+    assert response.error.value["data"] == {"elicitations": [request_context()]}
     assert caller.heard.of_calls.questions == []
     await caller.close()
 
 
 async def test_a_refusal_of_another_shape_is_the_answer(server: ScriptedServer, modern: Caller) -> None:
-    server.script["pay"] = wants(visit(), {"mode": "form"})
+    server.script["pay"] = wants(request_context(), {"mode": "form"})
     assert (await modern.call("pay")).error is not None
     assert modern.heard.of_calls.questions == []
 
 
 async def test_a_call_that_fails_when_it_is_sent_again_fails(server: ScriptedServer, modern: Caller) -> None:
-    server.script["pay"] = in_turn(wants(visit()), status(500))
+    server.script["pay"] = in_turn(wants(request_context()), status(500))
     with pytest.raises(UpstreamFailed) as failed:
         await modern.call("pay", ear=Answering(answers=[ACCEPTED]))
     assert (failed.value.reason, failed.value.dispatched) == ("refused", True)
 
 
 async def test_who_stops_waiting_for_the_call_withdraws_the_question(server: ScriptedServer, modern: Caller) -> None:
-    server.script["pay"] = wants(visit())
+    server.script["pay"] = wants(request_context())
     ear = Ear()
     calling = asyncio.create_task(modern.call("pay", ear=ear))
     await eventually(lambda: ear.questions)
@@ -176,7 +178,7 @@ async def test_who_stops_waiting_for_the_call_withdraws_the_question(server: Scr
 
 
 async def test_a_call_waits_for_its_host_no_longer_than_it_may_run(server: ScriptedServer, modern: Caller) -> None:
-    server.script["pay"] = wants(visit())
+    server.script["pay"] = wants(request_context())
     ear = Ear()
     async with bounded():
         with pytest.raises(UpstreamFailed) as failed:
@@ -188,7 +190,7 @@ async def test_a_call_waits_for_its_host_no_longer_than_it_may_run(server: Scrip
 async def test_the_second_try_has_what_is_left_of_the_calls_time(
     server: ScriptedServer, modern: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.script["pay"] = in_turn(wants(visit()), result({"content": []}))
+    server.script["pay"] = in_turn(wants(request_context()), result({"content": []}))
     ceilings: list[float] = []
     natives = modern.session._natives  # type: ignore[attr-defined]
     reach = natives._reach
@@ -206,7 +208,7 @@ async def test_the_second_try_has_what_is_left_of_the_calls_time(
 
 
 async def test_closing_the_session_gives_the_question_up(server: ScriptedServer, modern: Caller) -> None:
-    server.script["pay"] = wants(visit())
+    server.script["pay"] = wants(request_context())
     ear = Ear()
     calling = asyncio.create_task(modern.call("pay", ear=ear))
     await eventually(lambda: ear.questions)
@@ -217,7 +219,7 @@ async def test_closing_the_session_gives_the_question_up(server: ScriptedServer,
 
 
 async def test_nobody_tells_a_server_how_far_a_visit_is(server: ScriptedServer, modern: Caller) -> None:
-    server.script["pay"] = wants(visit())
+    server.script["pay"] = wants(request_context())
     ear = Ear()
     calling = asyncio.create_task(modern.call("pay", ear=ear))
     await eventually(lambda: ear.questions)

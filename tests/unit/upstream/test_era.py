@@ -2,10 +2,10 @@
 
 import pytest
 
+from helpers.modern_requests import check_client_message
+from helpers.modern_server import ModernServer
 from helpers.scripted_replies import Reply
 from helpers.scripted_upstream import Hold, ScriptedServer, error, raw, redirect, resets, result, status
-from helpers.stateless_requests import check_client_message
-from helpers.stateless_server import StatelessServer
 from helpers.waiting import bounded
 from requirements import covers
 from taskgate.domain.versions import Era
@@ -27,7 +27,7 @@ async def test_a_server_of_an_older_revision_is_sent_nothing_that_it_does_not_kn
     caller = anew()
     assert (await caller.call()).error is None
     assert arrived(server) == [*HANDSHAKE, *(["GET"] if sessions else []), "tools/call"]
-    assert caller.session.era is Era.INITIALIZE
+    assert caller.session.era is Era.LEGACY
 
 
 async def test_a_server_with_tasks_of_its_revision_is_asked_nothing_more(server: ScriptedServer, anew) -> None:
@@ -36,12 +36,12 @@ async def test_a_server_with_tasks_of_its_revision_is_asked_nothing_more(server:
     caller = anew()
     assert (await caller.call()).error is None
     assert arrived(server) == [*HANDSHAKE, "GET", "tools/call"]
-    assert caller.session.era is Era.INITIALIZE
+    assert caller.session.era is Era.LEGACY
 
 
 LEGACY_ANSWERS = {
     "nothing": result({}),
-    "revisions of the initialize era": result(DISCOVERED | {"supportedVersions": ["2025-11-25"]}),
+    "revisions of the legacy era": result(DISCOVERED | {"supportedVersions": ["2025-11-25"]}),
     "a revision that nobody knows": result(DISCOVERED | {"supportedVersions": ["2099-01-01"]}),
     "unknown method": error(-32601, "no"),
     "invalid params": error(-32602, "no"),
@@ -65,7 +65,7 @@ LEGACY_ANSWERS = {
 
 @covers("V-ERA-5", "V-ERA-7")
 @pytest.mark.parametrize("reply", LEGACY_ANSWERS.values(), ids=LEGACY_ANSWERS)
-async def test_a_server_without_the_stateless_era_is_used_in_the_session_that_stands(
+async def test_a_server_without_the_modern_era_is_used_in_the_session_that_stands(
     plain: ScriptedServer, anew, reply: Reply
 ) -> None:
     plain.methods["server/discover"] = reply
@@ -74,7 +74,7 @@ async def test_a_server_without_the_stateless_era_is_used_in_the_session_that_st
         assert (await caller.call()).error is None
         assert (await caller.call()).error is None
     assert arrived(plain) == [*PROBED, "tools/call", "tools/call"]
-    assert caller.session.era is Era.INITIALIZE
+    assert caller.session.era is Era.LEGACY
 
 
 async def test_a_server_with_sessions_refuses_the_question_and_is_used_in_the_session_that_stands(
@@ -87,7 +87,7 @@ async def test_a_server_with_sessions_refuses_the_question_and_is_used_in_the_se
     assert server.live == set()
 
 
-async def test_a_server_that_does_not_answer_the_question_is_of_the_initialize_era(
+async def test_a_server_that_does_not_answer_the_question_is_of_the_legacy_era(
     plain: ScriptedServer, anew, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(finding, "PATIENCE", finding.PATIENCE / 100)
@@ -118,16 +118,16 @@ MODERN_ANSWERS = {
 
 @covers("V-ERA-5")
 @pytest.mark.parametrize("reply", MODERN_ANSWERS.values(), ids=MODERN_ANSWERS)
-async def test_a_server_of_both_eras_is_used_in_the_stateless_one(plain: ScriptedServer, anew, reply: Reply) -> None:
+async def test_a_server_of_both_eras_is_used_in_the_modern_one(plain: ScriptedServer, anew, reply: Reply) -> None:
     plain.methods["server/discover"] = in_turn(reply, result(DISCOVERED))
     caller = anew()
     assert (await caller.call()).error is None
     assert arrived(plain) == [*PROBED, *MODERN_CALL]
-    assert caller.session.era is Era.STATELESS
+    assert caller.session.era is Era.MODERN
 
 
 async def test_the_session_that_a_server_of_both_eras_gave_is_ended(new_caller_of) -> None:
-    async with StatelessServer(dual=True) as server:
+    async with ModernServer(dual=True) as server:
         server.capabilities = {"tools": {}}
         caller = new_caller_of(server.url, revision=None)
         assert (await caller.call()).error is None
@@ -136,7 +136,7 @@ async def test_the_session_that_a_server_of_both_eras_gave_is_ended(new_caller_o
         assert server.faults == []
 
 
-async def test_the_question_is_a_whole_request_of_the_stateless_era(plain: ScriptedServer, anew) -> None:
+async def test_the_question_is_a_whole_request_of_the_modern_era(plain: ScriptedServer, anew) -> None:
     # H-MOD-1, V-META-1.
     await anew().call()
     (asked,) = [each for each in plain.requests if each.message["method"] == "server/discover"]
@@ -168,7 +168,7 @@ async def test_an_answer_that_tells_nothing_leaves_the_session_that_stands_and_t
     other = caller.upstream.session(caller.heard.of_session, lambda: None)
     await other.open()
     assert arrived(plain)[4:] == [*PROBED, "server/discover"]
-    assert (caller.session.era, other.era) == (Era.INITIALIZE, Era.STATELESS)
+    assert (caller.session.era, other.era) == (Era.LEGACY, Era.MODERN)
     await other.close()
 
 
@@ -195,7 +195,7 @@ async def test_a_server_that_opens_no_session_is_asked_for_the_other_era(
     caller = anew()
     assert (await caller.call()).error is None
     assert arrived(plain) == ["initialize", "server/discover", *MODERN_CALL]
-    assert caller.session.era is Era.STATELESS
+    assert caller.session.era is Era.MODERN
 
 
 @pytest.mark.parametrize("reply", REFUSED.values(), ids=REFUSED)
@@ -213,8 +213,8 @@ async def test_a_server_that_speaks_neither_era_is_a_failure_and_asked_again(
 
 
 @covers("V-ERA-7")
-async def test_a_server_that_names_the_stateless_era_for_a_handshake_is_asked_no_more(new_caller_of) -> None:
-    async with StatelessServer() as server:
+async def test_a_server_that_names_the_modern_era_for_a_handshake_is_asked_no_more(new_caller_of) -> None:
+    async with ModernServer() as server:
         server.capabilities = {"tools": {}}
         caller = new_caller_of(server.url, revision=None)
         assert (await caller.call()).error is None
@@ -256,4 +256,4 @@ async def test_a_question_that_tells_nothing_after_a_refused_handshake_is_a_fail
         await caller.call()
     assert failed.value.dispatched is False
     assert (await caller.call()).error is None
-    assert caller.session.era is Era.STATELESS
+    assert caller.session.era is Era.MODERN

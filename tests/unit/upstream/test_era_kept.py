@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from helpers.modern_server import ModernServer
 from helpers.scripted_replies import Reply
 from helpers.scripted_upstream import Hold, ScriptedServer, error, resets, result, status
-from helpers.stateless_server import StatelessServer
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.domain.versions import Era, Revision
@@ -17,7 +17,7 @@ from unit.upstream.eras import DISCOVERED, HANDSHAKE, MODERN_CALL, PROBED, arriv
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
-async def test_a_configured_revision_of_the_initialize_era_is_offered_and_nothing_asked(
+async def test_a_configured_revision_of_the_legacy_era_is_offered_and_nothing_asked(
     plain: ScriptedServer, anew, revision: str
 ) -> None:
     plain.revision = revision
@@ -27,14 +27,14 @@ async def test_a_configured_revision_of_the_initialize_era_is_offered_and_nothin
     assert plain.heard("initialize")[0]["params"]["protocolVersion"] == revision
 
 
-async def test_a_configured_stateless_era_needs_no_handshake(plain: ScriptedServer, anew) -> None:
+async def test_a_configured_modern_era_needs_no_handshake(plain: ScriptedServer, anew) -> None:
     plain.methods["server/discover"] = result(DISCOVERED)
     assert (await anew(revision=Revision.R2026_07_28).call()).error is None
     assert arrived(plain) == MODERN_CALL
 
 
 @pytest.mark.parametrize("reply", [error(-32601, "no"), status(400), supports("2025-11-25")])
-async def test_a_configured_stateless_era_is_kept_to(plain: ScriptedServer, anew, reply: Reply) -> None:
+async def test_a_configured_modern_era_is_kept_to(plain: ScriptedServer, anew, reply: Reply) -> None:
     plain.methods["server/discover"] = reply
     caller = anew(revision=Revision.R2026_07_28)
     for _ in range(2):
@@ -43,7 +43,7 @@ async def test_a_configured_stateless_era_is_kept_to(plain: ScriptedServer, anew
     assert set(arrived(plain)) == {"server/discover"}
 
 
-async def test_a_configured_initialize_era_is_kept_to(plain: ScriptedServer, anew) -> None:
+async def test_a_configured_legacy_era_is_kept_to(plain: ScriptedServer, anew) -> None:
     plain.methods["initialize"] = supports("2026-07-28")
     caller = anew(revision=Revision.R2025_11_25)
     for _ in range(2):
@@ -66,14 +66,14 @@ async def test_sessions_of_a_server_that_is_known_do_not_ask(plain: ScriptedServ
     await other.close()
 
 
-async def test_sessions_of_a_server_that_is_known_for_stateless_make_no_handshake(new_caller_of) -> None:
-    async with StatelessServer(dual=True) as server:
+async def test_sessions_of_a_server_that_is_known_for_modern_make_no_handshake(new_caller_of) -> None:
+    async with ModernServer(dual=True) as server:
         server.capabilities = {"tools": {}}
         caller = new_caller_of(server.url, revision=None)
         await caller.call()
         server.requests.clear()
         other = caller.upstream.session(caller.heard.of_session, lambda: None)
-        assert other.era is Era.STATELESS
+        assert other.era is Era.MODERN
         await other.open()
         assert arrived(server) == ["server/discover"]
         await other.close()
@@ -165,7 +165,7 @@ async def test_who_waited_for_a_refusal_does_not_wait_for_the_others_who_did(pla
 
 
 async def test_who_leaves_while_the_server_is_asked_ends_the_session_that_stands(new_caller_of) -> None:
-    async with StatelessServer(dual=True) as server:
+    async with ModernServer(dual=True) as server:
         server.methods["server/discover"] = hold = Hold()
         caller = new_caller_of(server.url, revision=None)
         opening = asyncio.create_task(caller.session.open())

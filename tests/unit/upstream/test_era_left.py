@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
+from helpers.modern_server import ModernServer
 from helpers.scripted_replies import Reply, raw
 from helpers.scripted_upstream import Hold, ScriptedServer, error, resets, result, status
-from helpers.stateless_server import StatelessServer
 from helpers.waiting import bounded
 from requirements import covers
 from taskgate.domain.versions import Era
@@ -18,9 +18,9 @@ from unit.upstream.eras import arrived, refuses
 
 
 @pytest.fixture
-async def dual() -> AsyncIterator[StatelessServer]:
+async def dual() -> AsyncIterator[ModernServer]:
     """A server of both eras, of which nobody wants to hear anything besides its answers."""
-    async with StatelessServer(dual=True) as server:
+    async with ModernServer(dual=True) as server:
         server.capabilities = {"tools": {}}
         yield server
 
@@ -34,7 +34,7 @@ async def comes_to(caller: Caller) -> str | tuple[str, bool]:
     return "a result" if response.error is None else "an error"
 
 
-# --- from the stateless era to the other --------------------------------------------------------------------------
+# --- from the modern era to the other --------------------------------------------------------------------------
 
 NO_DISCOVERIES: dict[str, Reply] = {
     "no method": error(-32601, "no"),
@@ -52,29 +52,29 @@ NO_DISCOVERIES: dict[str, Reply] = {
 @covers("V-ERA-8")
 @pytest.mark.parametrize("reply", NO_DISCOVERIES.values(), ids=NO_DISCOVERIES)
 async def test_a_server_that_says_no_more_who_it_is_is_asked_anew_for_the_next_call(
-    dual: StatelessServer, new_caller_of, reply: Reply
+    dual: ModernServer, new_caller_of, reply: Reply
 ) -> None:
     caller = new_caller_of(dual.url, revision=None)
     await caller.call()
     dual.methods["server/discover"] = reply
     other = caller.upstream.session(caller.heard.of_session, lambda: None)
-    assert other.era is Era.STATELESS
+    assert other.era is Era.MODERN
     with pytest.raises(UpstreamFailed) as failed:
         await other.open()
     assert failed.value.dispatched is False
     await other.open()
-    assert other.era is Era.INITIALIZE
+    assert other.era is Era.LEGACY
     await other.close()
 
 
-async def test_a_server_that_is_silent_when_asked_who_it_is_is_asked_anew(dual: StatelessServer, new_caller_of) -> None:
+async def test_a_server_that_is_silent_when_asked_who_it_is_is_asked_anew(dual: ModernServer, new_caller_of) -> None:
     caller = new_caller_of(dual.url, revision=None, first_byte=timedelta(seconds=0.05))
     await caller.call()
     dual.methods["server/discover"] = Hold()
     other = caller.upstream.session(caller.heard.of_session, lambda: None)
     with pytest.raises(UpstreamFailed):
         await other.open()
-    assert other.era is Era.STATELESS
+    assert other.era is Era.MODERN
     del dual.methods["server/discover"]
     dual.requests.clear()
     await other.open()
@@ -84,7 +84,7 @@ async def test_a_server_that_is_silent_when_asked_who_it_is_is_asked_anew(dual: 
 
 @pytest.mark.parametrize("code", [401, 403, 429, 500, 503])
 async def test_a_status_of_the_caller_or_the_moment_leaves_the_era_whatever_its_body_says(
-    dual: StatelessServer, new_caller_of, code: int
+    dual: ModernServer, new_caller_of, code: int
 ) -> None:
     caller = new_caller_of(dual.url, revision=None)
     await caller.call()
@@ -100,7 +100,7 @@ async def test_a_status_of_the_caller_or_the_moment_leaves_the_era_whatever_its_
 
 @pytest.mark.parametrize("way", ["open", "tools"])
 async def test_a_session_that_is_closed_while_it_asks_leaves_the_era(
-    dual: StatelessServer, new_caller_of, way: str
+    dual: ModernServer, new_caller_of, way: str
 ) -> None:
     caller = new_caller_of(dual.url, revision=None)
     await caller.call()
@@ -112,29 +112,29 @@ async def test_a_session_that_is_closed_while_it_asks_leaves_the_era(
         await other.close()
         with pytest.raises(UpstreamFailed, match="was closed"):
             await opening
-    assert caller.upstream.session(caller.heard.of_session, lambda: None).era is Era.STATELESS
+    assert caller.upstream.session(caller.heard.of_session, lambda: None).era is Era.MODERN
 
 
-# --- from the initialize era to the other -------------------------------------------------------------------------
+# --- from the legacy era to the other -------------------------------------------------------------------------
 
 
 @covers("V-ERA-8")
 @pytest.mark.parametrize("sessions", [True, False], ids=["with sessions", "without"])
-async def test_a_server_that_speaks_the_stateless_era_alone_from_now_on_is_found_out(
-    dual: StatelessServer, new_caller_of, sessions: bool
+async def test_a_server_that_speaks_the_modern_era_alone_from_now_on_is_found_out(
+    dual: ModernServer, new_caller_of, sessions: bool
 ) -> None:
     dual.sessions = sessions
     dual.methods["server/discover"] = error(-32601, "no")
     caller = new_caller_of(dual.url, revision=None)
     await caller.call()
-    assert caller.session.era is Era.INITIALIZE
+    assert caller.session.era is Era.LEGACY
     dual.methods.clear()
     dual.dual = False
     response = await caller.call()
     assert response.error is not None
     assert response.error.value["code"] == -32602
     assert (await caller.call()).error is None
-    assert caller.session.era is Era.STATELESS
+    assert caller.session.era is Era.MODERN
 
 
 STRANGE: dict[str, Reply] = {

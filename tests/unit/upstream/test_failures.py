@@ -149,7 +149,7 @@ async def test_a_request_whose_answer_does_not_begin_in_time_fails(server: Scrip
     await caller.session.open()
     server.methods["prompts/list"] = Hold()
     with pytest.raises(UpstreamFailed) as failed:
-        await caller.session.relay("prompts/list", None, hearer=caller.heard.of_calls)
+        await caller.session.relay("prompts/list", None, listener=caller.heard.of_calls)
     assert (failed.value.reason, failed.value.dispatched) == ("timeout", True)
 
 

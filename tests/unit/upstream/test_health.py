@@ -13,7 +13,7 @@ from helpers.scripted_upstream import Hold, Reply, ScriptedServer, breaks_off, r
 from helpers.scripted_upstream import error as refusal
 from helpers.waiting import bounded, eventually
 from taskgate.upstream.health import DEAF, Checks
-from taskgate.upstream.settings import Breaker, Health
+from taskgate.upstream.settings import Breaker, HealthSettings
 from unit.upstream.asking import question
 from unit.upstream.checking import checks, soon
 from unit.upstream.conftest import Caller
@@ -32,7 +32,7 @@ def clock() -> ManualClock:
 def checked(server: ScriptedServer, clock: ManualClock, new_caller_of: Callable[..., Caller]) -> Callable[..., Caller]:
     """Makes callers whose server is checked from now on; a health with the changes that the test wants."""
 
-    def make(health: Health | None = None, **changes: Any) -> Caller:
+    def make(health: HealthSettings | None = None, **changes: Any) -> Caller:
         caller = new_caller_of(server.url, **{"clock": clock, "breaker": BREAKER, "health": health or soon()} | changes)
         caller.upstream.open()
         return caller

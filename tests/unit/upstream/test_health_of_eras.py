@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from helpers.exchange_server import ExchangeServer
+from helpers.modern_server import ModernServer
 from helpers.scripted_upstream import ScriptedServer
-from helpers.stateless_server import StatelessServer
 from helpers.waiting import eventually
 from taskgate.domain.versions import Revision
 from taskgate.upstream.settings import Breaker, FixedHeader, GrantKind, IdentityHeaders
@@ -16,29 +16,29 @@ from unit.upstream.offices import Office, exchange, shown
 
 
 @pytest.fixture
-async def stateless() -> AsyncIterator[StatelessServer]:
-    async with StatelessServer() as server:
+async def modern() -> AsyncIterator[ModernServer]:
+    async with ModernServer() as server:
         yield server
 
 
 @pytest.mark.parametrize("revision", [None, Revision.R2026_07_28])
 async def test_a_server_without_pings_is_asked_who_it_is(
-    stateless: StatelessServer, new_caller_of: Callable[..., Caller], revision: Revision | None
+    modern: ModernServer, new_caller_of: Callable[..., Caller], revision: Revision | None
 ) -> None:
-    caller = new_caller_of(stateless.url, health=soon(method="ping"), revision=revision)
+    caller = new_caller_of(modern.url, health=soon(method="ping"), revision=revision)
     caller.upstream.open()
     assert await checks(caller, 4) == [(True, True)] * 4
-    assert len(stateless.heard("server/discover")) >= 3
-    assert stateless.heard("ping") == []
+    assert len(modern.heard("server/discover")) >= 3
+    assert modern.heard("ping") == []
 
 
-async def test_a_server_of_the_stateless_era_is_asked_for_its_tools(
-    stateless: StatelessServer, new_caller_of: Callable[..., Caller]
+async def test_a_server_of_the_modern_era_is_asked_for_its_tools(
+    modern: ModernServer, new_caller_of: Callable[..., Caller]
 ) -> None:
-    caller = new_caller_of(stateless.url, health=soon(), revision=None)
+    caller = new_caller_of(modern.url, health=soon(), revision=None)
     caller.upstream.open()
     assert await checks(caller, 3) == [(True, True)] * 3
-    assert len(stateless.heard("tools/list")) >= 3
+    assert len(modern.heard("tools/list")) >= 3
 
 
 async def test_what_checks_find_out_of_the_era_is_theirs_alone(

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from helpers.modern_server import ModernServer
 from helpers.scripted_upstream import Hold, ScriptedServer, error, resets, status
-from helpers.stateless_server import StatelessServer
 from helpers.waiting import bounded, eventually
 from taskgate.domain.versions import Era
 from taskgate.errors import UpstreamFailed
@@ -23,7 +23,7 @@ ALL = {"resources": {"subscribe": True}, "logging": {}, "tools": {}}
 async def ask(caller: Caller, method: str, **params: Any) -> Any:
     """Relay a request of the host."""
     async with bounded():
-        return await caller.session.relay(method, Params(json.dumps(params)), hearer=caller.heard.of_calls)
+        return await caller.session.relay(method, Params(json.dumps(params)), listener=caller.heard.of_calls)
 
 
 async def subscribe(caller: Caller, *uris: str) -> None:
@@ -133,35 +133,35 @@ async def test_a_host_that_asked_for_nothing_has_nothing_asked_for(server: Scrip
 # --- when the era changed -----------------------------------------------------------------------------------------
 
 
-async def test_what_lasts_in_the_stateless_era_lasts_in_the_other(new_caller_of) -> None:
-    async with StatelessServer(dual=True) as server:
+async def test_what_lasts_in_the_modern_era_lasts_in_the_other(new_caller_of) -> None:
+    async with ModernServer(dual=True) as server:
         server.capabilities = ALL
         caller = new_caller_of(server.url, revision=None)
         await subscribe(caller, "a:1", "a:2")
         await ask(caller, "logging/setLevel", level="error")
-        assert caller.session.era is Era.STATELESS
+        assert caller.session.era is Era.MODERN
         server.versions = []
         with pytest.raises(UpstreamFailed):
             await caller.call()
         await caller.call()
-        assert caller.session.era is Era.INITIALIZE
+        assert caller.session.era is Era.LEGACY
         await eventually(lambda: subscribed(server) == ["a:1", "a:2"])
         assert [message["params"] for message in server.heard("logging/setLevel")] == [{"level": "error"}]
 
 
-async def test_what_lasts_in_the_initialize_era_lasts_in_the_other(new_caller_of) -> None:
-    async with StatelessServer(dual=True) as server:
+async def test_what_lasts_in_the_legacy_era_lasts_in_the_other(new_caller_of) -> None:
+    async with ModernServer(dual=True) as server:
         server.capabilities = ALL
         server.methods["server/discover"] = error(-32601, "no")
         caller = new_caller_of(server.url, revision=None)
         await subscribe(caller, "a:1")
         await ask(caller, "logging/setLevel", level="error")
-        assert caller.session.era is Era.INITIALIZE
+        assert caller.session.era is Era.LEGACY
         server.methods.clear()
         server.dual = False
         await caller.call()
         await caller.call()
-        assert caller.session.era is Era.STATELESS
+        assert caller.session.era is Era.MODERN
         await eventually(lambda: server.wishes == [{"resourceSubscriptions": ["a:1"]}])
         told = server.heard("tools/call")[-1]["params"]["_meta"]["io.modelcontextprotocol/logLevel"]
         assert told == "error"

@@ -26,7 +26,7 @@ class Way:
         self.session, self.begun, self.gate = session, begun, gate
 
     def run(self, within: timedelta = LONG) -> "asyncio.Task[Any]":
-        return asyncio.create_task(self.session.run("echo", CALL.head, within=within, hearer=Deaf()))
+        return asyncio.create_task(self.session.run("echo", CALL.head, within=within, listener=Deaf()))
 
 
 async def wait_for_a_token(office: Callable[..., Office], endpoint: ExchangeServer, _: pytest.MonkeyPatch) -> Way:

@@ -1,4 +1,4 @@
-"""How much a server of the initialize era logs, for requests that say each what they want to hear."""
+"""How much a server of the legacy era logs, for requests that say each what they want to hear."""
 
 import asyncio
 from typing import Any
@@ -23,7 +23,7 @@ async def call(caller: Caller, level: str | None) -> Any:
     """A call that wants so much of a log."""
     params = call_params("echo")
     async with bounded():
-        return await caller.session.relay("tools/call", params, hearer=caller.heard.of_calls, log_level=level)
+        return await caller.session.relay("tools/call", params, listener=caller.heard.of_calls, log_level=level)
 
 
 def levels(server: ScriptedServer) -> list[str]:
@@ -57,7 +57,7 @@ async def test_the_level_is_told_before_the_request(logging: ScriptedServer, cal
 
 async def test_a_task_has_its_level_too(logging: ScriptedServer, caller: Caller) -> None:
     await caller.session.run(
-        "echo", call_params("echo").head, within=talking.SIGN_OF_LIFE, hearer=caller.heard.of_calls, log_level="debug"
+        "echo", call_params("echo").head, within=talking.SIGN_OF_LIFE, listener=caller.heard.of_calls, log_level="debug"
     )
     assert levels(logging) == ["debug"]
 
@@ -102,7 +102,7 @@ async def test_a_call_is_not_sent_whose_time_was_over_before_the_level_was_set(
     logging.methods["logging/setLevel"] = Hold()
     params, within = call_params("echo").head, talking.SIGN_OF_LIFE / 50
     with pytest.raises(UpstreamFailed) as failed:
-        await caller.session.run("echo", params, within=within, hearer=caller.heard.of_calls, log_level="info")
+        await caller.session.run("echo", params, within=within, listener=caller.heard.of_calls, log_level="info")
     assert (failed.value.reason, failed.value.dispatched) == ("timeout", False)
     assert logging.heard("tools/call") == []
 

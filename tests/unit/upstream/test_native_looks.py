@@ -86,7 +86,7 @@ async def test_what_a_task_says_of_itself_is_told_as_progress_and_comes_no_furth
     await task.tells("working", "Writing")
     await eventually(lambda: len(ear.notices) == 4)
     assert words_of(ear) == ["Gathering", "Reading", "3/4: Page 3", "3: Writing"]
-    done = [notice.params["progress"].value for notice in ear.notices]
+    done = [on_notification.params["progress"].value for on_notification in ear.notices]
     assert done == sorted(set(done))
     task.outcome = {"result": DONE}
     await task.tells("completed")

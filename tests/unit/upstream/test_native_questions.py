@@ -13,7 +13,7 @@ from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.domain.events import CallSucceeded
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.resting import Foothold
+from taskgate.upstream.resume_points import ResumePoint
 from unit.upstream.asking import ACCEPTED, question
 from unit.upstream.conftest import EVERYTHING, Caller, Ear
 from unit.upstream.natively import DONE, end_of, running
@@ -124,9 +124,11 @@ async def test_what_comes_on_the_stream_of_a_result_is_its_calls_whatever_else_i
     await eventually(lambda: all(ear.questions and ear.notices for ear in ears))
     assert asked.heard.of_session.questions == []
     for ear in ears:
-        (foothold,) = ear.footholds
-        assert ear.questions[0].key == f'"of {foothold.task}"'
-        assert [notice.params["data"].value for notice in ear.notices if "data" in notice.params] == [foothold.task]
+        (resume_point,) = ear.footholds
+        assert ear.questions[0].key == f'"of {resume_point.task}"'
+        assert [
+            on_notification.params["data"].value for on_notification in ear.notices if "data" in on_notification.params
+        ] == [resume_point.task]
     for task in tasks.all:
         task.completes(DONE)
     await asyncio.gather(*map(end_of, calls))
@@ -206,8 +208,8 @@ async def test_whoever_goes_on_with_the_call_is_told_when_an_answer_has_arrived(
     class Noting(Ear):
         """Notes how many answers there were when it heard of a foothold."""
 
-        def hold_at(self, foothold: Foothold) -> None:
-            super().hold_at(foothold)
+        def on_checkpoint(self, resume_point: ResumePoint) -> None:
+            super().on_checkpoint(resume_point)
             arrived.append(len(server.replies))
 
     ear = Noting()

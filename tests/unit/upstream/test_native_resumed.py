@@ -13,7 +13,7 @@ from taskgate.domain.events import CallSucceeded
 from taskgate.protocol.params import Params
 from taskgate.protocol.questions import Question
 from taskgate.upstream.looks import Looks
-from taskgate.upstream.resting import Foothold, Resumed
+from taskgate.upstream.resume_points import Resumed, ResumePoint
 from unit.upstream.asking import ACCEPTED, question
 from unit.upstream.conftest import EVERYTHING, Caller, Ear, call_params
 from unit.upstream.natively import DONE, end_of, failure_of, running, words_of
@@ -26,7 +26,7 @@ async def test_a_call_can_be_gone_on_with_from_the_moment_that_there_is_a_task(
     call = running(caller, ear=ear)
     task = await tasks.made()
     await eventually(lambda: ear.footholds)
-    assert ear.footholds[-1] == Foothold("session-1", "2025-11-25", task.id, task.call)
+    assert ear.footholds[-1] == ResumePoint("session-1", "2025-11-25", task.id, task.call)
     task.completes(DONE)
     await end_of(call)
 
@@ -42,7 +42,7 @@ async def test_a_task_is_followed_in_the_next_session_after_its_server_ended_one
     await eventually(lambda: ear.footholds)
     server.forget_sessions()
     await eventually(lambda: len(ear.footholds) == 2)
-    assert ear.footholds[-1] == Foothold("session-2", "2025-11-25", task.id, task.call)
+    assert ear.footholds[-1] == ResumePoint("session-2", "2025-11-25", task.id, task.call)
     await server.streaming()
     await task.tells("working", "Still here")
     await eventually(lambda: words_of(ear) == ["Still here"])
@@ -51,9 +51,9 @@ async def test_a_task_is_followed_in_the_next_session_after_its_server_ended_one
     assert len(server.heard("tools/call")) == 1
 
 
-def foothold(task: str | None, **more: Any) -> Foothold:
+def resume_point(task: str | None, **more: Any) -> ResumePoint:
     """Where the first call of a first session is."""
-    return Foothold(**{"session": "session-1", "revision": "2025-11-25", "task": task, "request": 5} | more)
+    return ResumePoint(**{"session": "session-1", "revision": "2025-11-25", "task": task, "request": 5} | more)
 
 
 def goes_on(caller: Caller, ear: Ear, resumed: Resumed) -> "asyncio.Task[Any]":
@@ -62,7 +62,7 @@ def goes_on(caller: Caller, ear: Ear, resumed: Resumed) -> "asyncio.Task[Any]":
     async def call() -> Any:
         params, within = call_params("research").head, timedelta(seconds=60)
         return caller.session.outcome(
-            await caller.session.run("research", params, within=within, hearer=ear, resumes=resumed)
+            await caller.session.run("research", params, within=within, listener=ear, resumes=resumed)
         )
 
     return asyncio.create_task(call())
@@ -87,7 +87,7 @@ async def test_a_task_that_another_process_made_is_gone_on_with(
     await gone(first, call)
     heard = Ear()
     word = Question("elicitation/create", Params('{"message":"Word?"}'))
-    call = goes_on(asked, heard, Resumed(foothold(task.id), {'"q"': word}))
+    call = goes_on(asked, heard, Resumed(resume_point(task.id), {'"q"': word}))
     await eventually(lambda: heard.questions)
     assert heard.questions[0].key == '"q"'
     heard.questions[0].answer(ACCEPTED)
@@ -97,7 +97,7 @@ async def test_a_task_that_another_process_made_is_gone_on_with(
     task.completes(DONE)
     assert isinstance(await end_of(call), CallSucceeded)
     assert (len(server.heard("tools/call")), len(server.heard("initialize"))) == (1, 1)
-    assert heard.footholds[-1] == Foothold("session-1", "2025-11-25", task.id, 5)
+    assert heard.footholds[-1] == ResumePoint("session-1", "2025-11-25", task.id, 5)
 
 
 async def test_a_task_that_outlived_its_session_is_gone_on_with_in_another(
@@ -123,7 +123,7 @@ async def test_a_task_that_its_server_does_not_know_any_more_cannot_be_gone_on_w
 ) -> None:
     server.live.add("session-1")
     server.sessions = session is not None
-    failure = await failure_of(goes_on(caller, Ear(), Resumed(foothold("unknown", session=session), {})))
+    failure = await failure_of(goes_on(caller, Ear(), Resumed(resume_point("unknown", session=session), {})))
     assert (failure.reason, failure.dispatched) == ("call_lost", True)
     assert server.heard("tools/call") == []
 
@@ -144,9 +144,9 @@ async def test_a_call_that_was_left_before_there_was_a_task_is_followed_once_the
     server.resume = goes_on_from
     tasks.all.append(task := ScriptedTask(server, "theirs-0001", {}, 5, 100))
     ear = Ear()
-    call = goes_on(caller, ear, Resumed(foothold(None, event="e-1"), {}))
+    call = goes_on(caller, ear, Resumed(resume_point(None, event="e-1"), {}))
     await eventually(lambda: ear.footholds)
-    assert ear.footholds[-1] == foothold("theirs-0001")
+    assert ear.footholds[-1] == resume_point("theirs-0001")
     task.completes(DONE)
     assert isinstance(await end_of(call), CallSucceeded)
     assert server.heard("tools/call") == []

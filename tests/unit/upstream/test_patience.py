@@ -14,7 +14,7 @@ from requirements import covers
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.extensions import BUILT_IN, EVENTS, Extension, ExtensionPolicy
 from taskgate.upstream.calls import Call
-from taskgate.upstream.patience import Bounds, Patience, briefly
+from taskgate.upstream.patience import CallBounds, Patience, briefly
 from taskgate.upstream.settings import ToolTimeouts
 from unit.upstream.conftest import Caller, settings_for, speaks_for_anybody
 
@@ -46,9 +46,9 @@ def test_a_tool_has_the_bounds_of_the_first_rule_that_names_it() -> None:
         ToolTimeouts(tool="exp*", call=seconds(1), ceiling=seconds(2), idle=None),
     )
     patience = Patience(settings_for("http://a/", call=seconds(10), ceiling=seconds(20), tools=rules))
-    assert patience.of("export_all") == Bounds(100, 200, seconds(3))
-    assert patience.of("explain") == Bounds(1, 2, None)
-    assert patience.of("Export_all") == patience.of("") == patience.of(None) == Bounds(10, 20, None)
+    assert patience.of("export_all") == CallBounds(100, 200, seconds(3))
+    assert patience.of("explain") == CallBounds(1, 2, None)
+    assert patience.of("Export_all") == patience.of("") == patience.of(None) == CallBounds(10, 20, None)
 
 
 def test_a_request_that_lasts_has_no_bounds_and_any_other_has_the_usual_ones() -> None:
@@ -60,7 +60,7 @@ def test_a_request_that_lasts_has_no_bounds_and_any_other_has_the_usual_ones() -
     endless = patience.of(None, "events/stream")
     assert min(endless.call, endless.ceiling) >= timedelta(days=3650).total_seconds()
     assert endless.idle is None
-    usual = Bounds(10, 20, seconds(3))
+    usual = CallBounds(10, 20, seconds(3))
     assert patience.of(None, "events/list") == patience.of(None, "tools/list") == patience.of() == usual
     assert Patience(settings).of(None, "events/stream") == usual
 
@@ -69,31 +69,33 @@ def test_a_tool_is_no_request_that_lasts_whatever_it_is_called() -> None:
     thing = Extension(methods=frozenset({"thing/do"}), streams=frozenset({"thing/do"}))
     settings = settings_for("http://a/", call=seconds(10), ceiling=seconds(20))
     settings = replace(settings, extensions=ExtensionPolicy(allowed={"com.example/thing": thing}))
-    assert Patience(settings).of("thing/do") == Bounds(10, 20, None)
+    assert Patience(settings).of("thing/do") == CallBounds(10, 20, None)
 
 
 @pytest.mark.parametrize(
     ("bounds", "span", "found"),
     [
-        (Bounds(10, 20), 30, Bounds(10, 20)),
-        (Bounds(10, 20), 15, Bounds(10, 15)),
-        (Bounds(10, 20, seconds(1)), 5, Bounds(5, 5, seconds(1))),
+        (CallBounds(10, 20), 30, CallBounds(10, 20)),
+        (CallBounds(10, 20), 15, CallBounds(10, 15)),
+        (CallBounds(10, 20, seconds(1)), 5, CallBounds(5, 5, seconds(1))),
     ],
 )
-def test_a_span_of_the_callers_bounds_a_call_whatever_happens(bounds: Bounds, span: float, found: Bounds) -> None:
+def test_a_span_of_the_callers_bounds_a_call_whatever_happens(
+    bounds: CallBounds, span: float, found: CallBounds
+) -> None:
     assert bounds.within(seconds(span)) == found
 
 
 def test_what_is_asked_briefly_ends_whatever_happens() -> None:
-    assert briefly(seconds(2)) == Bounds(2, 2)
-    assert Bounds(10, 5).first == 5
-    assert Bounds(5, 10).first == 5
+    assert briefly(seconds(2)) == CallBounds(2, 2)
+    assert CallBounds(10, 5).first == 5
+    assert CallBounds(5, 10).first == 5
 
 
 class Watched:
     """A call under a clock that the test turns."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, bounds: Bounds, spent: float = 0) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, bounds: CallBounds, spent: float = 0) -> None:
         self.now = 1000.0
         self.bells = Bells()
         self.is_over = False
@@ -114,7 +116,7 @@ class Watched:
 
 
 def test_a_call_without_progress_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = Watched(monkeypatch, Bounds(10, 100))
+    watched = Watched(monkeypatch, CallBounds(10, 100))
     assert watched.bells.asked == [10]
     watched.ring_after(10)
     assert watched.is_over
@@ -122,7 +124,7 @@ def test_a_call_without_progress_ends_with_its_time(monkeypatch: pytest.MonkeyPa
 
 @covers("V-INIT-9")
 def test_progress_begins_the_time_anew_up_to_the_ceiling(monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = Watched(monkeypatch, Bounds(10, 25))
+    watched = Watched(monkeypatch, CallBounds(10, 25))
     watched.now += 8
     watched.call.progressed()
     watched.ring_after(2)
@@ -137,7 +139,7 @@ def test_progress_begins_the_time_anew_up_to_the_ceiling(monkeypatch: pytest.Mon
 
 
 def test_silence_after_progress_ends_a_call_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = Watched(monkeypatch, Bounds(10, 100))
+    watched = Watched(monkeypatch, CallBounds(10, 100))
     watched.now += 4
     watched.call.progressed()
     watched.ring_after(6)
@@ -146,7 +148,7 @@ def test_silence_after_progress_ends_a_call_too(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_was_spent_before_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = Watched(monkeypatch, Bounds(10, 15), spent=3)
+    watched = Watched(monkeypatch, CallBounds(10, 15), spent=3)
     watched.now += 5
     watched.call.progressed()
     watched.ring_after(2)
@@ -154,7 +156,7 @@ def test_what_was_spent_before_counts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_call_that_is_over_has_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = Watched(monkeypatch, Bounds(10, 100))
+    watched = Watched(monkeypatch, CallBounds(10, 100))
     watched.call.stop()
     watched.call.stop()
     assert watched.bells.cancelled == 1
@@ -167,7 +169,7 @@ def test_a_call_that_is_over_has_no_time(monkeypatch: pytest.MonkeyPatch) -> Non
 def bells(caller: Caller) -> Bells:
     """The alarms of the caller's session, in the hands of the test."""
     bells, upstream = Bells(), caller.upstream
-    upstream._means = replace(upstream._means, alarms=bells)
+    upstream._upstream_context = replace(upstream._upstream_context, alarms=bells)
     caller.session = upstream.session(caller.heard.of_session, speaks_for_anybody)
     return bells
 

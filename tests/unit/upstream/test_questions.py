@@ -9,11 +9,11 @@ import pytest
 from helpers.scripted_upstream import Hold, ScriptedServer, Turn, asks, event, note, open_stream, stream
 from helpers.waiting import bounded, eventually
 from requirements import covers
-from taskgate.protocol.base import Asked, Question
+from taskgate.protocol.base import Question, ReceivedQuestion
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.upstream.legacy.questions import MAX_OPEN, Questions
-from taskgate.upstream.speaker import Speaker
+from taskgate.upstream.principal import Principal
 from unit.upstream.asking import ACCEPTED, CANCELLED, Asking, question, told
 from unit.upstream.conftest import Caller, Ear
 
@@ -268,30 +268,32 @@ async def test_no_more_questions_than_a_bound_are_open_at_once(server: ScriptedS
 
 async def test_whatever_a_server_is_flooded_with_answers_are_not_dropped() -> None:
     said: list[tuple[str, bool]] = []
-    replied: list[tuple[str, Speaker | None]] = []
+    replied: list[tuple[str, Principal | None]] = []
     questions = Questions(
         LegacyUpstream("1", ExtensionPolicy()),
         lambda message, *, droppable=False: said.append((message, droppable)),
-        lambda message, speaker: replied.append((message, speaker)),
+        lambda message, principal: replied.append((message, principal)),
     )
-    asked, alice = Asked("q", Question("roots/list", None), "token"), Speaker(context="alice")
+    asked, alice = ReceivedQuestion("q", Question("roots/list", None), "token"), Principal(context="alice")
     one, *others = (questions.ask(asked._replace(id=id_), None, came_aside=True) for id_ in ("q", *range(MAX_OPEN)))
     assert one is not None
     assert others[-1] is None
     one.tell(told('{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"x","progress":1}}'))
     one.answer(ACCEPTED, alice)
     assert [droppable for _, droppable in said] == [True, True]
-    assert [(json.loads(message)["result"], speaker) for message, speaker in replied] == [({"action": "accept"}, alice)]
+    assert [(json.loads(message)["result"], principal) for message, principal in replied] == [
+        ({"action": "accept"}, alice)
+    ]
 
 
 async def test_an_answer_for_nobody_is_insisted_on_too() -> None:
-    replied: list[Speaker | None] = []
+    replied: list[Principal | None] = []
     questions = Questions(
         LegacyUpstream("1", ExtensionPolicy()),
         lambda message, *, droppable=False: None,
-        lambda message, speaker: replied.append(speaker),
+        lambda message, principal: replied.append(principal),
     )
-    one = questions.ask(Asked("q", Question("roots/list", None), None), None, came_aside=True)
+    one = questions.ask(ReceivedQuestion("q", Question("roots/list", None), None), None, came_aside=True)
     assert one is not None
     one.refuse()
     one.refuse()

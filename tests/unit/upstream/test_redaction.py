@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from taskgate.upstream.redaction import SHOWN, Redaction
+from taskgate.upstream.redaction import SHOWN, SecretRedaction
 
 KEY = "-----BEGIN KEY-----\nMIIBOgIBAAJB\nAKj34Gkxx\n-----END KEY-----"
 
@@ -26,18 +26,18 @@ KEY = "-----BEGIN KEY-----\nMIIBOgIBAAJB\nAKj34Gkxx\n-----END KEY-----"
     ],
 )
 def test_secrets_are_taken_out(values: list[str], said: bytes, told: str) -> None:
-    assert Redaction(values).told(said) == told
+    assert SecretRedaction(values).told(said) == told
 
 
 def test_a_long_line_is_cut() -> None:
-    assert Redaction(()).told(b"x" * SHOWN) == "x" * SHOWN
-    assert Redaction(()).told(b"x" * (SHOWN + 1)) == "x" * SHOWN + "…"
+    assert SecretRedaction(()).told(b"x" * SHOWN) == "x" * SHOWN
+    assert SecretRedaction(()).told(b"x" * (SHOWN + 1)) == "x" * SHOWN + "…"
 
 
 @given(some.text("ABCÉ", min_size=4, max_size=12), some.integers(0, 40), some.integers(1, 12))
 def test_of_a_secret_at_the_place_of_the_cut_nothing_is_told(secret: str, before: int, kept: int) -> None:
     """Wherever the line was cut before it came here, of a line that is otherwise of other letters."""
-    redaction = Redaction([secret])
+    redaction = SecretRedaction([secret])
     said = "x" * before + secret[:kept]
     told = redaction.told(said.encode(), is_whole=False)
     assert set(told) <= set("x…[redacted]")
@@ -45,7 +45,7 @@ def test_of_a_secret_at_the_place_of_the_cut_nothing_is_told(secret: str, before
 
 @given(some.text("ab\"'\\/\n\té\u2028😀", min_size=4, max_size=12), some.sampled_from(["", "'", '"']))
 def test_it_is_taken_out_as_it_is_written_between_quotes(secret: str, beside: str) -> None:
-    redaction = Redaction([secret])
+    redaction = SecretRedaction([secret])
     for write in (json.dumps, repr, ascii, lambda text: json.dumps(text, ensure_ascii=False)):
         said = f"<{write('ok' + beside + secret)}>"
         told = redaction.told(said.encode())

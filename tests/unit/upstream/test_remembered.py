@@ -124,7 +124,7 @@ async def test_one_refusal_may_be_of_the_other_era_and_a_second_one_is_down(serv
     assert server.told == [True, False]
 
 
-async def test_of_the_stateless_era_an_answer_is_what_says_that_it_is_up(server: Known) -> None:
+async def test_of_the_modern_era_an_answer_is_what_says_that_it_is_up(server: Known) -> None:
     assert await server.asked("tools/call", SILENT, Status(404)) is None
     assert await server.asked("tools/call", ANSWER, SILENT) is True
     assert await server.asked("tools/call", AWAY) is False

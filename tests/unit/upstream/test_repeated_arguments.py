@@ -4,22 +4,22 @@ from datetime import timedelta
 
 import pytest
 
+from helpers.modern_server import ModernServer
 from helpers.scripted_upstream import ScriptedServer
-from helpers.stateless_server import StatelessServer
 from requirements import covers
 from taskgate.protocol.base import Params
 
 
 @covers("H-MOD-6")
 @pytest.mark.parametrize("way", ["run", "relay"])
-async def test_what_headers_say_of_arguments_is_for_servers_of_the_stateless_era(
+async def test_what_headers_say_of_arguments_is_for_servers_of_the_modern_era(
     plain: ScriptedServer, new_caller_of, way: str
 ) -> None:
     heard = []
-    async with StatelessServer() as modern:
+    async with ModernServer() as modern:
         for server in (modern, plain):
             caller = new_caller_of(server.url, revision=None)
-            more = {"hearer": caller.heard.of_calls, "repeated": {"zone": "b"}}
+            more = {"listener": caller.heard.of_calls, "repeated": {"zone": "b"}}
             if way == "run":
                 await caller.session.run("echo", '{"name":"echo"}', within=timedelta(seconds=10), **more)
             else:

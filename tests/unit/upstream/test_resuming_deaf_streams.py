@@ -16,7 +16,7 @@ from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.base import Incoming, Outgoing
 from taskgate.upstream.legacy import resuming
-from taskgate.upstream.resting import Resumed
+from taskgate.upstream.resume_points import Resumed
 from unit.upstream.adopting import DONE, Before, after, before, going_on, hasty
 from unit.upstream.conftest import Caller, Ear, new_caller
 
@@ -75,7 +75,7 @@ async def test_what_a_server_keeps_and_does_not_say_is_heard_by_the_process_that
     server: ScriptedServer, tool: DeafTool, before: Before, after: Caller
 ) -> None:
     ear = Ear()
-    outcome = going_on(after, Resumed(before.foothold, {}), ear)
+    outcome = going_on(after, Resumed(before.resume_point, {}), ear)
     await asked(tool, 1)
     before.call.say(progress_note(before.call.token, 1))
     await eventually(lambda: ear.notices)
@@ -93,7 +93,7 @@ async def test_what_a_server_keeps_and_does_not_say_is_heard_by_the_process_that
 
 
 async def test_only_one_connection_has_the_stream(tool: DeafTool, before: Before, after: Caller) -> None:
-    outcome = going_on(after, Resumed(before.foothold, {}))
+    outcome = going_on(after, Resumed(before.resume_point, {}))
     for count in (1, 2, 3):
         await asked(tool, count)
         await eventually(lambda: sum(not is_over(get) for get in tool.gets) <= 1)
@@ -171,7 +171,7 @@ async def test_a_message_that_takes_long_to_come_is_no_silence(
 
     server.resume = slow
     async with bounded():
-        assert (await going_on(after, Resumed(before.foothold, {}))).result.value == DONE
+        assert (await going_on(after, Resumed(before.resume_point, {}))).result.value == DONE
 
 
 # --- how often

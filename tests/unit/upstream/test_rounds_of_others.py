@@ -1,4 +1,4 @@
-"""A server of the initialize era cannot go on with a round: it has none."""
+"""A server of the legacy era cannot go on with a round: it has none."""
 
 from datetime import timedelta
 
@@ -6,7 +6,7 @@ import pytest
 
 from helpers.scripted_upstream import ScriptedServer
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.resting import NextRound
+from taskgate.upstream.resume_points import NextRound
 from unit.upstream.conftest import Caller
 
 
@@ -20,7 +20,7 @@ async def test_a_round_of_a_server_that_was_of_the_other_era_is_refused_and_noth
     span = timedelta(seconds=9)
     with pytest.raises(UpstreamFailed, match="rounds") as failed:
         await caller.session.run(
-            "echo", "{}", within=span, hearer=caller.heard.of_calls, resumes=NextRound(None, {}, yes)
+            "echo", "{}", within=span, listener=caller.heard.of_calls, resumes=NextRound(None, {}, yes)
         )
     assert (failed.value.reason, failed.value.dispatched) == ("refused", True)
     assert server.heard("tools/call") == []

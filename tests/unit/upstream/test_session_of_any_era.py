@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
+from helpers.modern_server import ModernServer
 from helpers.scripted_upstream import Hold, ScriptedServer, error, result, status
-from helpers.stateless_server import StatelessServer
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.domain.events import CallSucceeded
@@ -32,7 +32,7 @@ def other_session(caller: Caller):
 @pytest.fixture
 async def dual():
     """A server of both eras, of which nobody wants to hear anything besides its answers."""
-    async with StatelessServer(dual=True) as server:
+    async with ModernServer(dual=True) as server:
         server.capabilities = {"tools": {}}
         yield server
 
@@ -40,16 +40,16 @@ async def dual():
 # --- one session like any other ------------------------------------------------------------------------------------
 
 
-async def test_until_the_era_is_known_it_is_the_initialize_era_and_nothing_is_there(anew) -> None:
+async def test_until_the_era_is_known_it_is_the_legacy_era_and_nothing_is_there(anew) -> None:
     session = anew().session
-    assert session.era is Era.INITIALIZE
+    assert session.era is Era.LEGACY
     assert not session.listed("echo")
     assert session.grants(frozenset({"widgetsChanged"})) == frozenset()
     session.tell(ROOTS_CHANGED)
     await session.close()
 
 
-async def test_a_server_of_the_initialize_era_tells_of_whatever_it_declares(plain: ScriptedServer, anew) -> None:
+async def test_a_server_of_the_legacy_era_tells_of_whatever_it_declares(plain: ScriptedServer, anew) -> None:
     # X-EXT-24: there is no filter in that era.
     caller = anew()
     await caller.session.open()
@@ -110,7 +110,7 @@ async def test_the_time_that_the_era_took_is_time_of_the_call(plain: ScriptedSer
     caller = anew()
 
     class Recording:
-        era = Era.INITIALIZE
+        era = Era.LEGACY
 
         async def run(self, tool, params, *, within, **more):
             given.append(within)
@@ -122,7 +122,7 @@ async def test_the_time_that_the_era_took_is_time_of_the_call(plain: ScriptedSer
         return Recording(), timedelta(seconds=7)
 
     monkeypatch.setattr(caller.session, "_found_within", found)
-    await caller.session.run("echo", "{}", within=timedelta(seconds=10), hearer=caller.heard.of_calls)
+    await caller.session.run("echo", "{}", within=timedelta(seconds=10), listener=caller.heard.of_calls)
     assert given == [timedelta(seconds=3)]
 
 
@@ -183,10 +183,10 @@ async def test_a_server_that_opens_no_session_any_more_is_asked_again_for_the_ne
     assert (failed.value.reason, failed.value.dispatched) == ("refused", False)
     assert (await caller.call()).error is None
     assert arrived(server) == ["initialize", "initialize", *MODERN_CALL]
-    assert caller.session.era is Era.STATELESS
+    assert caller.session.era is Era.MODERN
 
 
-async def test_a_call_that_is_told_of_the_stateless_era_fails_and_the_next_one_is_made_in_it(
+async def test_a_call_that_is_told_of_the_modern_era_fails_and_the_next_one_is_made_in_it(
     plain: ScriptedServer, anew
 ) -> None:
     caller = anew()
@@ -205,7 +205,7 @@ async def test_a_call_that_is_told_of_the_stateless_era_fails_and_the_next_one_i
 
 
 @covers("V-ERA-8")
-async def test_a_server_that_left_the_stateless_era_is_used_in_the_other(dual: StatelessServer, new_caller_of) -> None:
+async def test_a_server_that_left_the_modern_era_is_used_in_the_other(dual: ModernServer, new_caller_of) -> None:
     caller = new_caller_of(dual.url, revision=None)
     await caller.call()
     dual.versions = ["2099-01-01"]
@@ -213,10 +213,10 @@ async def test_a_server_that_left_the_stateless_era_is_used_in_the_other(dual: S
     with pytest.raises(UpstreamFailed) as failed:
         await caller.call()
     assert failed.value.dispatched is False
-    assert caller.session.era is Era.STATELESS, "what was answered before is of that era"
+    assert caller.session.era is Era.MODERN, "what was answered before is of that era"
     assert (await caller.call()).error is None
     assert arrived(dual) == ["tools/call", *HANDSHAKE, "GET", "server/discover", "tools/call"]
-    assert caller.session.era is Era.INITIALIZE
+    assert caller.session.era is Era.LEGACY
 
 
 async def test_another_session_is_not_troubled_by_a_loss_that_it_does_not_meet(server: ScriptedServer, anew) -> None:
@@ -245,7 +245,7 @@ async def test_a_server_that_is_found_in_its_era_again_keeps_its_session(plain: 
     assert arrived(plain) == ["tools/call", "server/discover", "initialize", "server/discover", "tools/call"]
 
 
-async def test_a_call_of_the_era_that_was_left_ends_by_itself(dual: StatelessServer, new_caller_of) -> None:
+async def test_a_call_of_the_era_that_was_left_ends_by_itself(dual: ModernServer, new_caller_of) -> None:
     caller = new_caller_of(dual.url, revision=None)
     dual.script["slow"] = hold = Hold()
     running = asyncio.create_task(caller.call("slow"))
@@ -259,7 +259,7 @@ async def test_a_call_of_the_era_that_was_left_ends_by_itself(dual: StatelessSer
         assert (await running).error is None
 
 
-async def test_closing_ends_the_sessions_of_both_eras(dual: StatelessServer, new_caller_of) -> None:
+async def test_closing_ends_the_sessions_of_both_eras(dual: ModernServer, new_caller_of) -> None:
     caller = new_caller_of(dual.url, revision=None)
     dual.script["slow"] = hold = Hold()
     running = asyncio.create_task(caller.call("slow"))
@@ -277,9 +277,9 @@ async def test_closing_ends_the_sessions_of_both_eras(dual: StatelessServer, new
 
 async def test_of_the_sessions_that_were_left_only_the_last_may_still_run(plain: ScriptedServer, anew) -> None:
     caller = anew()
-    stateless = {"initialize": supports("2026-07-28"), "server/discover": result(DISCOVERED)}
+    modern = {"initialize": supports("2026-07-28"), "server/discover": result(DISCOVERED)}
     plain.script |= {"slow": (hold := Hold()), "leave": in_turn(status(404), supports("2026-07-28"))}
-    plain.methods |= stateless
+    plain.methods |= modern
     running = asyncio.create_task(caller.call("slow"))
     async with bounded():
         await hold.begun.wait()
@@ -287,11 +287,11 @@ async def test_of_the_sessions_that_were_left_only_the_last_may_still_run(plain:
         with pytest.raises(UpstreamFailed):
             await caller.call("leave")
         await caller.call()
-        assert (caller.session.era, running.done()) == (Era.INITIALIZE, False)
-        plain.methods |= stateless
+        assert (caller.session.era, running.done()) == (Era.LEGACY, False)
+        plain.methods |= modern
         with pytest.raises(UpstreamFailed):
             await caller.call("leave")
         await caller.call()
-        assert caller.session.era is Era.STATELESS
+        assert caller.session.era is Era.MODERN
         with pytest.raises(UpstreamFailed, match="was closed"):
             await running

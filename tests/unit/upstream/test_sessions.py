@@ -9,7 +9,7 @@ from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.domain.policy import TaskSupport
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.speaker import Speaker
+from taskgate.upstream.principal import Principal
 
 CHANGED = note("notifications/tools/list_changed")
 
@@ -102,7 +102,7 @@ async def test_a_404_without_a_session_is_a_refusal(server: ScriptedServer, call
 
 @covers("T17")
 async def test_sessions_of_one_server_never_use_an_id_twice(server: ScriptedServer, caller) -> None:
-    other = caller.upstream.session(caller.heard.of_session, lambda: Speaker(context="other"))
+    other = caller.upstream.session(caller.heard.of_session, lambda: Principal(context="other"))
     await asyncio.gather(caller.call(), caller.call(), other.tools())
     await other.close()
     ids = [request.message["id"] for request in server.verbs("POST") if "id" in request.message]

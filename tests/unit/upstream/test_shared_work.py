@@ -13,7 +13,7 @@ from helpers.waiting import bounded, eventually
 from taskgate.clock import SystemClock
 from taskgate.upstream.base import Transport
 from taskgate.upstream.legacy.listening import ServerStream
-from taskgate.upstream.settings import TlsSettings, UpstreamObserver
+from taskgate.upstream.settings import UpstreamObserver, UpstreamTls
 from taskgate.upstream.single import SingleFlight
 from taskgate.upstream.wire.connection import Connection
 from taskgate.upstream.wire.pool import Pool
@@ -111,7 +111,7 @@ async def test_the_rounds_over_connections_that_are_kept() -> None:
             dropped.append(REQUEST.get())
 
     REQUEST.set("Alice's")
-    pool = Pool(URL("http://127.0.0.1:1"), connect=1.0, reuse_within=0.001, tls=TlsSettings())
+    pool = Pool(URL("http://127.0.0.1:1"), connect=1.0, reuse_within=0.001, tls=UpstreamTls())
     pool.keep(cast("Connection", Idle()))
     await eventually(lambda: dropped)
     await pool.close()

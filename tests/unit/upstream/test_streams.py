@@ -35,7 +35,7 @@ QUESTIONS = {
 async def test_progress_on_a_calls_own_stream_reaches_it(server: ScriptedServer, caller) -> None:
     server.script["steps"] = stream({"content": []}, progress=3)
     assert (await caller.call("steps", progress=True)).error is None
-    assert [notice.params["progress"].value for notice in caller.heard.call] == [1, 2, 3]
+    assert [on_notification.params["progress"].value for on_notification in caller.heard.call] == [1, 2, 3]
     assert "response opened" in caller.heard.streams
     assert "response ended" in caller.heard.streams
 
@@ -57,8 +57,8 @@ async def test_progress_on_the_get_stream_reaches_the_call_with_its_token(server
         for one in (hold, other):
             one.release({"content": []})
         await asyncio.gather(*calls)
-    assert [notice.params["progress"].value for notice in caller.heard.call] == [1]
-    assert [notice.params["progress"].value for notice in ear.notices] == [8]
+    assert [on_notification.params["progress"].value for on_notification in caller.heard.call] == [1]
+    assert [on_notification.params["progress"].value for on_notification in ear.notices] == [8]
 
 
 async def test_progress_of_an_ended_call_is_dropped(server: ScriptedServer, caller) -> None:
@@ -274,4 +274,4 @@ async def test_a_notification_that_is_too_large_is_passed_over_and_its_call_goes
     server.script["logs"] = stream({"content": []}, before=[event(each) for each in lines])
     caller = new_caller_of(server.url, max_result=2**20)
     assert (await caller.call("logs")).error is None
-    assert [notice.params["data"].value for notice in caller.heard.call] == ["x" * 10]
+    assert [on_notification.params["data"].value for on_notification in caller.heard.call] == ["x" * 10]

@@ -21,7 +21,7 @@ def tools(server: ScriptedServer) -> None:
 
 async def host_lists(caller: Caller, params: str | None = None) -> Response:
     found = None if params is None else Params(params)
-    return await caller.session.relay("tools/list", found, hearer=caller.heard.of_calls)
+    return await caller.session.relay("tools/list", found, listener=caller.heard.of_calls)
 
 
 @pytest.mark.parametrize("params", [None, "{}", '{"_meta":{}}'])

@@ -9,10 +9,10 @@ import pytest
 from helpers.waiting import bounded
 from taskgate.upstream.duplex.transport import DuplexTransport
 from taskgate.upstream.remembered import RememberedTransport
-from taskgate.upstream.settings import Kind, UpstreamObserver, UpstreamSettings
+from taskgate.upstream.settings import TransportKind, UpstreamObserver, UpstreamSettings
 from taskgate.upstream.stdio.nurse import Nurse
 from taskgate.upstream.stdio.settings import StdioSettings
-from taskgate.upstream.ways import Way, way_to
+from taskgate.upstream.transport_choice import TransportChoice, choose_transport
 from taskgate.upstream.wire.transport import HttpTransport
 
 SECOND = timedelta(seconds=1)
@@ -32,21 +32,21 @@ def observer() -> UpstreamObserver:
 
 
 @pytest.fixture
-def way_of(observer: UpstreamObserver) -> Callable[..., Way]:
-    return lambda **changes: way_to(settings(**changes), observer, Nurse())
+def way_of(observer: UpstreamObserver) -> Callable[..., TransportChoice]:
+    return lambda **changes: choose_transport(settings(**changes), observer, Nurse())
 
 
 @pytest.mark.parametrize(
     ("changes", "transport", "asks_whose"),
     [
         ({"url": "http://127.0.0.1:9/mcp"}, HttpTransport, False),
-        ({"url": "http://127.0.0.1:9/sse", "transport": Kind.SSE}, DuplexTransport, False),
-        ({"stdio": StdioSettings(command=("true",)), "transport": Kind.STDIO}, RememberedTransport, True),
+        ({"url": "http://127.0.0.1:9/sse", "transport": TransportKind.SSE}, DuplexTransport, False),
+        ({"stdio": StdioSettings(command=("true",)), "transport": TransportKind.STDIO}, RememberedTransport, True),
     ],
     ids=["http", "sse", "stdio"],
 )
 async def test_each_kind_of_server_has_its_way_and_nothing_is_known_of_it_at_first(
-    way_of: Callable[..., Way], changes: dict[str, Any], transport: type, asks_whose: bool
+    way_of: Callable[..., TransportChoice], changes: dict[str, Any], transport: type, asks_whose: bool
 ) -> None:
     way = way_of(**changes)
     assert (type(way.transport), way.asks_whose, way.up()) == (transport, asks_whose, None)

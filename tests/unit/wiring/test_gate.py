@@ -17,8 +17,8 @@ from taskgate.cluster.seals import WordKeys
 from taskgate.domain.cursors import CursorKeys
 from taskgate.domain.listing import Position
 from taskgate.domain.states import Passed, StateKeys
-from taskgate.wiring.gate import Gate, SealedCursors, SealedStates, opened
-from taskgate.wiring.gatehouse import Gatehouse, Issuer
+from taskgate.wiring.authentication import Authenticator, Issuer
+from taskgate.wiring.reloadable_authenticator import ReloadableAuthenticator, SealedCursors, SealedStates, opened
 from unit.admission.test_callers import MOUNT
 from unit.lifecycle.asked import Asked
 
@@ -57,8 +57,8 @@ def issuer(keys: Keys) -> Issuer:
     )
 
 
-def gatehouse(callers: Any, key: bytes = b"a", keys: Keys | None = None) -> Gatehouse:
-    return Gatehouse(
+def authenticator(callers: Any, key: bytes = b"a", keys: Keys | None = None) -> Authenticator:
+    return Authenticator(
         callers=cast("Callers", callers),
         cursors=CursorKeys(key * 32),
         states=StateKeys(key * 32),
@@ -67,17 +67,17 @@ def gatehouse(callers: Any, key: bytes = b"a", keys: Keys | None = None) -> Gate
     )
 
 
-BEFORE = gatehouse(SlowCallers)
+BEFORE = authenticator(SlowCallers)
 
 
 async def test_a_request_is_judged_by_the_gatehouse_that_it_came_to_which_ends_after_that() -> None:
     slow, keys, quick = SlowCallers(), Keys(), SlowCallers()
     quick.go.set()
-    gate = Gate(gatehouse(slow, keys=keys))
+    gate = ReloadableAuthenticator(authenticator(slow, keys=keys))
     judged = asyncio.ensure_future(gate.identify(Asked(), MOUNT))
     async with bounded():
         await slow.come.wait()
-        gate.switch(gatehouse(quick))
+        gate.switch(authenticator(quick))
         assert await gate.identify(Asked(), MOUNT) is ANONYMOUS
         for _ in range(5):
             await asyncio.sleep(0)
@@ -90,19 +90,19 @@ async def test_a_request_is_judged_by_the_gatehouse_that_it_came_to_which_ends_a
 
 async def test_one_that_nobody_came_to_ends_at_once() -> None:
     keys = Keys()
-    gate = Gate(gatehouse(SlowCallers(), keys=keys))
-    gate.switch(gatehouse(SlowCallers()))
+    gate = ReloadableAuthenticator(authenticator(SlowCallers(), keys=keys))
+    gate.switch(authenticator(SlowCallers()))
     await eventually(lambda: keys.told == ["close"])
     await gate.close()
 
 
 async def test_at_the_end_all_of_them_end_whoever_waits() -> None:
     slow, all_keys = SlowCallers(), (Keys(), Keys())
-    gate = Gate(gatehouse(slow, keys=all_keys[0]))
+    gate = ReloadableAuthenticator(authenticator(slow, keys=all_keys[0]))
     judged = asyncio.ensure_future(gate.identify(Asked(), MOUNT))
     async with bounded():
         await slow.come.wait()
-        gate.switch(gatehouse(SlowCallers(), keys=all_keys[1]))
+        gate.switch(authenticator(SlowCallers(), keys=all_keys[1]))
         await gate.close()
         assert [keys.told for keys in all_keys] == [["close"], ["close"]]
         judged.cancel()
@@ -120,11 +120,11 @@ async def test_one_that_is_ending_when_all_do_ends_wholly() -> None:
             await self.ends.wait()
 
     keys = SlowKeys()
-    before = gatehouse(SlowCallers(), keys=keys)
+    before = authenticator(SlowCallers(), keys=keys)
     fetched = before.issuers[0].fetch
     fetched._sessions[False] = aiohttp.ClientSession()
-    gate = Gate(before)
-    gate.switch(gatehouse(SlowCallers()))
+    gate = ReloadableAuthenticator(before)
+    gate.switch(authenticator(SlowCallers()))
     await eventually(lambda: keys.told == ["close"])
     keys.ends.set()
     async with bounded():
@@ -133,9 +133,9 @@ async def test_one_that_is_ending_when_all_do_ends_wholly() -> None:
 
 
 async def test_what_is_sealed_is_sealed_with_the_keys_of_now() -> None:
-    gate = Gate(gatehouse(SlowCallers()))
+    gate = ReloadableAuthenticator(authenticator(SlowCallers()))
     cursors, states, place = SealedCursors(gate), SealedStates(gate), Position(NOW, "task")
-    before, after = (gatehouse(None, key) for key in (b"a", b"b"))
+    before, after = (authenticator(None, key) for key in (b"a", b"b"))
     for house in (before, after):
         cursor = cursors.seal(place, context="c", mount="m")
         assert cursor == house.cursors.seal(place, context="c", mount="m")
@@ -149,7 +149,7 @@ async def test_what_is_sealed_is_sealed_with_the_keys_of_now() -> None:
 
 async def test_a_gatehouse_is_waited_for_until_it_has_its_keys() -> None:
     keys = Keys()
-    house = gatehouse(SlowCallers(), keys=keys)
+    house = authenticator(SlowCallers(), keys=keys)
     opening = asyncio.ensure_future(opened(house, BEFORE))
     await eventually(lambda: keys.told == ["start"])
     house.heard.set()
@@ -163,16 +163,16 @@ async def test_a_gatehouse_is_waited_for_until_it_has_its_keys() -> None:
 
 async def test_an_issuer_that_is_away_is_not_waited_for_for_ever() -> None:
     async with bounded():
-        await opened(gatehouse(SlowCallers(), keys=Keys()), BEFORE, within=datetime.resolution)
+        await opened(authenticator(SlowCallers(), keys=Keys()), BEFORE, within=datetime.resolution)
 
 
 async def test_keys_that_both_have_are_neither_begun_nor_ended_with_the_change() -> None:
     keys, gone, new = Keys(), Keys(), Keys()
     first, second = (
-        replace(gatehouse(SlowCallers()), issuers=tuple(issuer(each) for each in both))
+        replace(authenticator(SlowCallers()), issuers=tuple(issuer(each) for each in both))
         for both in ((keys, gone), (keys, new))
     )
-    gate = Gate(first)
+    gate = ReloadableAuthenticator(first)
     gate.open()
     keys.usable = new.usable = True
     async with bounded():
@@ -185,10 +185,10 @@ async def test_keys_that_both_have_are_neither_begun_nor_ended_with_the_change()
 
 
 async def test_a_gate_that_was_ready_stays_so_with_an_issuer_that_is_new_and_away() -> None:
-    gate = Gate(gatehouse(SlowCallers(), keys=(keys := Keys())))
+    gate = ReloadableAuthenticator(authenticator(SlowCallers(), keys=(keys := Keys())))
     assert not gate.ready
     keys.usable = True
     assert gate.ready
-    gate.switch(gatehouse(SlowCallers(), keys=Keys()))
+    gate.switch(authenticator(SlowCallers(), keys=Keys()))
     assert gate.ready
     await gate.close()

@@ -20,11 +20,11 @@ from taskgate.domain.states import Passed
 from taskgate.errors import InvalidParams, Unauthenticated
 from taskgate.streams.messages import Inbound, Verb
 from taskgate.telemetry.audit import KeysFetched, TokenJudged
-from taskgate.wiring.gatehouse import (
+from taskgate.wiring.authentication import (
     KEY_FILE,
-    Gatehouse,
+    Authenticator,
     base_url,
-    build_gatehouse,
+    build_authenticator,
     build_penalties,
     deployment_keys,
     metadata_documents,
@@ -50,12 +50,14 @@ def issuer(tmp_path: Path) -> TokenIssuer:
 @pytest.fixture
 async def houses() -> AsyncIterator[Any]:
     """Makes gatehouses, and closes them."""
-    made: list[Gatehouse] = []
+    made: list[Authenticator] = []
 
-    def make(config: GatewayConfig, folder: Path | None = None, facts: Facts | None = None, seed: int = 0) -> Gatehouse:
+    def make(
+        config: GatewayConfig, folder: Path | None = None, facts: Facts | None = None, seed: int = 0
+    ) -> Authenticator:
         entropy = SeededEntropy(seed)
         keys = deployment_keys(config, folder, entropy)
-        made.append(build_gatehouse(config, keys, facts or Facts(), ManualClock(), entropy))
+        made.append(build_authenticator(config, keys, facts or Facts(), ManualClock(), entropy))
         return made[-1]
 
     yield make
@@ -63,7 +65,7 @@ async def houses() -> AsyncIterator[Any]:
         await house.close()
 
 
-async def who(house: Gatehouse, issuer: TokenIssuer, **claims: Any) -> AuthContext:
+async def who(house: Authenticator, issuer: TokenIssuer, **claims: Any) -> AuthContext:
     """Whom the gatehouse takes the bearer of a token for, at MOUNT."""
     token = issuer.token(RESOURCE, **{"iat": NOW, "exp": NOW + 300, **claims})
     asked = Asked(Inbound(verb=Verb.POST, path=MOUNT.path, authorization=(f"Bearer {token}",)))

@@ -14,22 +14,22 @@ from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import configuration
 from taskgate import __version__
 from taskgate.admission.mounts import MOST_REMEMBERED
-from taskgate.admission.rules import Live
-from taskgate.admission.standing import Standings
+from taskgate.admission.rules import RuntimeConfig
+from taskgate.admission.standing import QuotaSubjects
 from taskgate.config.models import GatewayConfig
 from taskgate.config.rules import rules_of
 from taskgate.lifecycle.hearing import NOBODY
 from taskgate.protocol.welcomes import gateway_info
 from taskgate.telemetry.audit import CircuitMoved, HealthChecked, SlotsUsed, UpstreamRetried
 from taskgate.upstream.base import Upstream
+from taskgate.upstream.principal import Principal
 from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
-from taskgate.upstream.speaker import Speaker
 from taskgate.upstream.wire.trust import TlsFileRefused
-from taskgate.wiring.mounting import Mounting
+from taskgate.wiring.mounting import UpstreamRegistry
 from unit.lifecycle.facts import Facts
 from unit.sessions.test_counted import Server
 
-SPEAKER = Speaker(context="c")
+SPEAKER = Principal(context="c")
 
 
 class Made(Server):
@@ -51,10 +51,10 @@ class Yard:
         self.made: list[Made] = []
         self.facts = Facts()
         first = configured(a="http://a/mcp")
-        self.live = Live(rules_of(first))
-        self.mounting = Mounting(
+        self.live = RuntimeConfig(rules_of(first))
+        self.mounting = UpstreamRegistry(
             live=self.live,
-            standings=Standings(self.live),
+            standings=QuotaSubjects(self.live),
             make=self._make,
             audit=self.facts,
             clock=ManualClock(),

@@ -1,1 +1,1 @@
-"""Hosts of the stateless era, which have no sessions: every request stands for itself."""
+"""Hosts of the modern era, which have no sessions: every request stands for itself."""

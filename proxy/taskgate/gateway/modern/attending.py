@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from taskgate.domain.record import RequestId
 from taskgate.errors import CutOff
-from taskgate.gateway.modern.hearing import Telling
-from taskgate.protocol.stateless import Stateless, StatelessDialect
+from taskgate.gateway.modern.hearing import RequestListener
+from taskgate.protocol.modern_requests import ModernDialect, RequestMeta
 from taskgate.streams.messages import Exchange
 from taskgate.streams.pulse import Pulse
 from taskgate.system.alarms import Alarms
@@ -21,10 +21,10 @@ from taskgate.system.interruption import Interrupted, Interruptible
 Awaited = TypeVar("Awaited")
 
 
-class Attending:
+class ResponseWaiter:
     """The requests that wait in this process. `patience` is the time after which a silent answer becomes a stream."""
 
-    def __init__(self, *, dialect: StatelessDialect, patience: timedelta) -> None:
+    def __init__(self, *, dialect: ModernDialect, patience: timedelta) -> None:
         self._dialect = dialect
         self._patience = patience.total_seconds()
         self._alarms = Alarms(self._patience)
@@ -32,10 +32,10 @@ class Attending:
         self._stopping = False
 
     def telling(
-        self, exchange: Exchange, said: Stateless, id: RequestId | None = None, *, passes_rounds: bool = False
-    ) -> Telling:
+        self, exchange: Exchange, said: RequestMeta, id: RequestId | None = None, *, passes_rounds: bool = False
+    ) -> RequestListener:
         """Who hears a request for its host, and keeps its answer alive, for as long as the block is not over."""
-        telling = Telling(exchange, self._dialect, said, id, passes_rounds=passes_rounds)
+        telling = RequestListener(exchange, self._dialect, said, id, passes_rounds=passes_rounds)
         streams = exchange.inbound.accepts_stream
         if streams and not exchange.inbound.accepts_json:
             exchange.stream()
@@ -64,7 +64,7 @@ class Attending:
         finally:
             self._waiting.discard(scope)
 
-    async def meet(self, exchange: Exchange, said: Stateless, work: Awaitable[Awaited]) -> Awaited:
+    async def meet(self, exchange: Exchange, said: RequestMeta, work: Awaitable[Awaited]) -> Awaited:
         """What comes of `work`, for which a server is met before a request goes to it. Raises as `wait`.
 
         The host waits for it as for an answer, but hears no progress yet: that begins with the request, and only grows.

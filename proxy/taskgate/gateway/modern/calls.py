@@ -1,4 +1,4 @@
-"""Requests of the stateless era that servers answer: waited for, turned into tasks, or held until their host is back.
+"""Requests of the modern era that servers answer: waited for, turned into tasks, or held until their host is back.
 
 A call that may take long becomes a task where its host knows tasks and the operator wants it (decisions 3, 5); where
 its server asks the host something, that is an input of the task, or else the call is held and its host sent for the
@@ -12,33 +12,33 @@ from datetime import timedelta
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
-from taskgate.admission.callers import speaker
-from taskgate.admission.joining import Asking, Joining
-from taskgate.admission.rules import Live
+from taskgate.admission.callers import principal
+from taskgate.admission.joining import CoalesceKey, RequestCoalescer
+from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock, Entropy
-from taskgate.cluster.correspondence import Correspondence
-from taskgate.domain.policy import Decision, Mode
+from taskgate.cluster.bus import ClusterBus
+from taskgate.domain.policy import Mode, PromotionDecision
 from taskgate.domain.record import TaskRecord
 from taskgate.domain.states import HeldCall, States
 from taskgate.domain.versions import Era
 from taskgate.errors import InvalidParams, TaskSupportMismatch
-from taskgate.gateway.modern.attending import Attending
-from taskgate.gateway.modern.bringing import Bringing, Mates
-from taskgate.gateway.modern.errands import IN_ROUNDS, Errand
-from taskgate.gateway.modern.flights import Flight
-from taskgate.gateway.modern.holds import Held, Holds
-from taskgate.gateway.modern.lines import Line
+from taskgate.gateway.modern.attending import ResponseWaiter
+from taskgate.gateway.modern.flights import InflightCall
+from taskgate.gateway.modern.holds import Held, HeldCalls
+from taskgate.gateway.modern.outbound_calls import IN_ROUNDS, OutboundCall
 from taskgate.gateway.modern.promotion import Promotion
-from taskgate.gateway.modern.rounds import Rounds
+from taskgate.gateway.modern.remote_retry import RemoteRetries, RetryServices
+from taskgate.gateway.modern.rounds import RoundStates
+from taskgate.gateway.modern.session_pool import SharedSession
 from taskgate.gateway.modern.turns import Turns
 from taskgate.lifecycle.task_service import TaskService
 from taskgate.protocol.envelope import Response
 from taskgate.protocol.intents import CallTool, Relay
-from taskgate.protocol.stateless import Retry, Stateless, StatelessDialect
-from taskgate.sessions.places import asked_of
+from taskgate.protocol.modern_requests import ModernDialect, RequestMeta, Retry
+from taskgate.sessions.call_sites import asked_of
 from taskgate.streams.messages import Exchange
-from taskgate.streams.spoken import Spoken, error_of
+from taskgate.streams.spoken import RpcReply, error_of
 from taskgate.system.background import Background
 from taskgate.system.offload import offloaded
 from taskgate.telemetry.audit import Audit, ToolCalled, WouldPromote
@@ -50,10 +50,10 @@ sent together arrive together but for a network's jitter, and nobody who is aske
 Met = TypeVar("Met")
 
 
-class Waits(NamedTuple):
+class HoldTimes(NamedTuple):
     """How long a host may take to bring answers, which may change, and a silence to become a stream."""
 
-    live: Live
+    live: RuntimeConfig
     patience: timedelta
 
 
@@ -63,11 +63,11 @@ class Calls:
     def __init__(
         self,
         *,
-        dialect: StatelessDialect,
+        dialect: ModernDialect,
         tasks: TaskService,
-        joining: Joining,
+        joining: RequestCoalescer,
         states: States,
-        waits: Waits,
+        waits: HoldTimes,
         audit: Audit,
         clock: Clock,
         entropy: Entropy,
@@ -75,25 +75,25 @@ class Calls:
         self._tasks = tasks
         self._dialect = dialect
         self._audit = audit
-        self._attending = Attending(dialect=dialect, patience=waits.patience)
+        self._attending = ResponseWaiter(dialect=dialect, patience=waits.patience)
         self._turns = Turns(joining=joining, audit=audit)
         self._promotion = Promotion(
             tasks=tasks, joining=joining, turns=self._turns, attending=self._attending, clock=clock
         )
-        self._holds = Holds(live=waits.live, clock=clock, entropy=entropy)
-        self._rounds = Rounds(dialect=dialect, states=states, holds=self._holds, live=waits.live, clock=clock)
+        self._holds = HeldCalls(live=waits.live, clock=clock, entropy=entropy)
+        self._rounds = RoundStates(dialect=dialect, states=states, holds=self._holds, live=waits.live, clock=clock)
         self._flying = Background()
-        self._bringing: Bringing | None = None
+        self._bringing: RemoteRetries | None = None
 
-    def correspond(self, correspondence: Correspondence, entropy: Entropy) -> None:
+    def correspond(self, bus: ClusterBus, entropy: Entropy) -> None:
         """Have requests go on with calls that other processes hold, and theirs with what is held here."""
-        self._holds.mark = correspondence.holder
-        mates = Mates(self._holds, self._attending, self._dialect, self._let_in, self._resume)
-        self._bringing = Bringing(correspondence=correspondence, entropy=entropy, mates=mates)
+        self._holds.mark = bus.holder
+        mates = RetryServices(self._holds, self._attending, self._dialect, self._let_in, self._resume)
+        self._bringing = RemoteRetries(bus=bus, entropy=entropy, mates=mates)
 
     async def call(
-        self, exchange: Exchange, caller: AuthContext, line: Line, said: Stateless, intent: CallTool
-    ) -> Spoken:
+        self, exchange: Exchange, caller: AuthContext, line: SharedSession, said: RequestMeta, intent: CallTool
+    ) -> RpcReply:
         """The answer to a `tools/call`: its result, the handle of a task, or what the host is asked first.
 
         Raises TaskSupportMismatch for a tool that runs only as a task and a host without them, UpstreamFailed,
@@ -104,35 +104,35 @@ class Calls:
         decision = await self._decision(exchange, line, said, intent)
         if decision.would_promote and said.declares_tasks:
             self._audit.record(WouldPromote(line.mount.name))
-        errand = self._ruled(_errand(exchange, caller, line, said, intent), intent, decision)
-        if intent.repeat_key is not None and not errand.may_become_task:
-            await self._refuse_what_is_a_task(errand, intent)
+        outbound = self._ruled(_outbound(exchange, caller, line, said, intent), intent, decision)
+        if intent.repeat_key is not None and not outbound.may_become_task:
+            await self._refuse_what_is_a_task(outbound, intent)
         if intent.repeat_key is not None or decision.join_retries is not None:
-            asking = Asking(line.owner, intent, decision.join_retries, era=Era.STATELESS, asks=asked_of(line.peer))
-            errand = errand._replace(asking=asking)
-        return await (self._made_or_carried(errand) if errand.may_become_task else self._carry(errand))
+            asking = CoalesceKey(line.owner, intent, decision.join_retries, era=Era.MODERN, asks=asked_of(line.peer))
+            outbound = outbound._replace(asking=asking)
+        return await (self._made_or_carried(outbound) if outbound.may_become_task else self._carry(outbound))
 
     async def relay(
-        self, exchange: Exchange, caller: AuthContext, line: Line, said: Stateless, intent: Relay
-    ) -> Spoken:
+        self, exchange: Exchange, caller: AuthContext, line: SharedSession, said: RequestMeta, intent: Relay
+    ) -> RpcReply:
         """The answer to any other request: its server's, or what the host is asked first. Raises as `call`."""
         if intent.method in IN_ROUNDS:
-            return await self._carry(_errand(exchange, caller, line, said, intent))
+            return await self._carry(_outbound(exchange, caller, line, said, intent))
         response = await self.forward(exchange, caller, line, said, intent)
         answer = partial(self._dialect.answer, intent.id, intent.method, response, line.upstream.era, line.info)
-        return Spoken(await offloaded(len(response.text), answer), error_of(response))
+        return RpcReply(await offloaded(len(response.text), answer), error_of(response))
 
     async def forward(
-        self, exchange: Exchange, caller: AuthContext, line: Line, said: Stateless, intent: Relay
+        self, exchange: Exchange, caller: AuthContext, line: SharedSession, said: RequestMeta, intent: Relay
     ) -> Response:
         """The server's response to a request of which the host is asked nothing. Raises as `call`."""
-        errand = _errand(exchange, caller, line, said, intent)
+        outbound = _outbound(exchange, caller, line, said, intent)
         with self._attending.telling(exchange, said, intent.id) as telling:
-            return await self._attending.wait(exchange, errand.send(telling))
+            return await self._attending.wait(exchange, outbound.send(telling))
 
     async def retry(
-        self, exchange: Exchange, caller: AuthContext, line: Line, said: Stateless, intent: Retry
-    ) -> Spoken:
+        self, exchange: Exchange, caller: AuthContext, line: SharedSession, said: RequestMeta, intent: Retry
+    ) -> RpcReply:
         """The answer to a request that was sent again with what its host was asked for.
 
         Raises InvalidParams for a state that is not this request's, or was used, or is over, and for an answer that
@@ -142,22 +142,22 @@ class Calls:
         if isinstance(state, HeldCall):
             holder = self._holds.holder_elsewhere(state.id)
             if holder is not None and self._bringing is not None:
-                errand = _errand(exchange, caller, line, said, intent.request)
-                return await self._bringing.bring(errand, intent, state, holder)
-            errand = await self._let_in(exchange, caller, line, said, intent.request)
+                outbound = _outbound(exchange, caller, line, said, intent.request)
+                return await self._bringing.bring(outbound, intent, state, holder)
+            outbound = await self._let_in(exchange, caller, line, said, intent.request)
             # Nothing is waited for from here until it is taken: it counts once.
             held = self._holds.find(caller.owners(line.mount.name), state.id, state.round)
-            return await self._resume(held, errand._replace(line=held.line), intent)
-        # A server of the initialize era knows no rounds: what it never asked for is left out (M-MRTR-5).
+            return await self._resume(held, outbound._replace(line=held.line), intent)
+        # A server of the legacy era knows no rounds: what it never asked for is left out (M-MRTR-5).
         await self.meet(exchange, said, line.upstream.open())
-        errand = await self._let_in(exchange, caller, line, said, intent.request)
-        if line.upstream.era is Era.STATELESS:
-            errand = errand._replace(sends=self._dialect.again(intent, None if state is None else state.state))
+        outbound = await self._let_in(exchange, caller, line, said, intent.request)
+        if line.upstream.era is Era.MODERN:
+            outbound = outbound._replace(sends=self._dialect.again(intent, None if state is None else state.state))
         # Answers alone make no call one that was let in before.
-        return await (self._made_or_carried(errand) if state is None else self._carry(errand))
+        return await (self._made_or_carried(outbound) if state is None else self._carry(outbound))
 
-    async def meet(self, exchange: Exchange, said: Stateless, work: Awaitable[Met]) -> Met:
-        """What comes of `work`, for which a server is met before a request goes to it; see Attending."""
+    async def meet(self, exchange: Exchange, said: RequestMeta, work: Awaitable[Met]) -> Met:
+        """What comes of `work`, for which a server is met before a request goes to it; see ResponseWaiter."""
         return await self._attending.meet(exchange, said, work)
 
     def turned_away(self, mount: str, tool: str | None) -> None:
@@ -182,7 +182,9 @@ class Calls:
 
     # --- what becomes of a request ----------------------------------------------------------------------------------
 
-    async def _decision(self, exchange: Exchange, line: Line, said: Stateless, call: CallTool) -> Decision:
+    async def _decision(
+        self, exchange: Exchange, line: SharedSession, said: RequestMeta, call: CallTool
+    ) -> PromotionDecision:
         decision = self._tasks.decided(line, call.tool)
         if decision is None or (decision.mode is Mode.REQUIRED and not said.declares_tasks):
             # The server's own word of the tool is needed, also before a refusal; it may have to be met for it.
@@ -190,82 +192,82 @@ class Calls:
         return decision
 
     async def _let_in(
-        self, exchange: Exchange, caller: AuthContext, line: Line, said: Stateless, request: CallTool | Relay
-    ) -> Errand:
+        self, exchange: Exchange, caller: AuthContext, line: SharedSession, said: RequestMeta, request: CallTool | Relay
+    ) -> OutboundCall:
         """A request that is sent again. Raises TaskSupportMismatch."""
-        errand = _errand(exchange, caller, line, said, request)
+        outbound = _outbound(exchange, caller, line, said, request)
         if not isinstance(request, CallTool):
-            return errand
-        return self._ruled(errand, request, await self._decision(exchange, line, said, request))
+            return outbound
+        return self._ruled(outbound, request, await self._decision(exchange, line, said, request))
 
-    def _ruled(self, errand: Errand, call: CallTool, decision: Decision) -> Errand:
+    def _ruled(self, outbound: OutboundCall, call: CallTool, decision: PromotionDecision) -> OutboundCall:
         """A call that is let in, on the terms of its tool. Raises TaskSupportMismatch."""
-        mode, declares_tasks = decision.mode, errand.said.declares_tasks
+        mode, declares_tasks = decision.mode, outbound.said.declares_tasks
         if mode is Mode.REQUIRED and not declares_tasks:
-            self._turns.refused(errand)
+            self._turns.refused(outbound)
             raise TaskSupportMismatch("The tool runs only as a task")
         if mode is Mode.SYNC or not declares_tasks or call.kept is None:
-            return errand
-        return errand._replace(may_become_task=True, mode=mode, grace=decision.inline_grace)
+            return outbound
+        return outbound._replace(may_become_task=True, mode=mode, grace=decision.inline_grace)
 
-    async def _refuse_what_is_a_task(self, errand: Errand, call: CallTool) -> None:
+    async def _refuse_what_is_a_task(self, outbound: OutboundCall, call: CallTool) -> None:
         """Refuse a call whose key stands for a task, where its host cannot be given one. Raises TaskSupportMismatch."""
-        if await self._tasks.earlier(errand.caller, errand.line, call) is not None:
-            self._turns.refused(errand)
+        if await self._tasks.earlier(outbound.caller, outbound.line, call) is not None:
+            self._turns.refused(outbound)
             raise TaskSupportMismatch("The call with that idempotency key runs as a task")
 
-    async def _made_or_carried(self, errand: Errand) -> Spoken:
-        record = await self._promotion.made(errand)
-        return await self._carry(errand) if record is None else self._handle(errand, record)
+    async def _made_or_carried(self, outbound: OutboundCall) -> RpcReply:
+        record = await self._promotion.made(outbound)
+        return await self._carry(outbound) if record is None else self._handle(outbound, record)
 
-    async def _carry(self, errand: Errand) -> Spoken:
-        if errand.may_outlive:
-            return await self._fly(errand)
-        with self._attending.telling(errand.exchange, errand.said, passes_rounds=True) as telling:
-            response = await self._attending.wait(errand.exchange, self._turns.send(errand, telling))
-        return await self._rounds.answered(errand, response, telling.missing)
+    async def _carry(self, outbound: OutboundCall) -> RpcReply:
+        if outbound.may_outlive:
+            return await self._fly(outbound)
+        with self._attending.telling(outbound.exchange, outbound.said, passes_rounds=True) as telling:
+            response = await self._attending.wait(outbound.exchange, self._turns.send(outbound, telling))
+        return await self._rounds.answered(outbound, response, telling.missing)
 
-    async def _fly(self, errand: Errand) -> Spoken:
+    async def _fly(self, outbound: OutboundCall) -> RpcReply:
         """Carry a call that may outlive its request."""
-        flight = Flight(most=self._holds.most)
-        if errand.asking is not None:
-            record = await self._promotion.earlier(errand)
+        flight = InflightCall(most=self._holds.most)
+        if outbound.asking is not None:
+            record = await self._promotion.earlier(outbound)
             if record is not None:
-                self._turns.count(errand, "task")
-                return self._handle(errand, record)
-            flight.leave(errand.line, self._flying, partial(self._turns.send, errand))
-            return await self._follow(errand, flight, None)
-        ticket = self._turns.ask(errand)
+                self._turns.count(outbound, "task")
+                return self._handle(outbound, record)
+            flight.leave(outbound.line, self._flying, partial(self._turns.send, outbound))
+            return await self._follow(outbound, flight, None)
+        ticket = self._turns.ask(outbound)
         if not ticket.granted:
-            came = await self._promotion.queued(errand, ticket)
+            came = await self._promotion.queued(outbound, ticket)
             if isinstance(came, TaskRecord):
-                return self._handle(errand, came)
-            errand = came
-        self._turns.left(errand)
-        flight.leave(errand.line, self._flying, errand.send, ticket)
-        return await self._follow(errand, flight, None)
+                return self._handle(outbound, came)
+            outbound = came
+        self._turns.left(outbound)
+        flight.leave(outbound.line, self._flying, outbound.send, ticket)
+        return await self._follow(outbound, flight, None)
 
-    async def _resume(self, held: Held, errand: Errand, intent: Retry) -> Spoken:
+    async def _resume(self, held: Held, outbound: OutboundCall, intent: Retry) -> RpcReply:
         """Go on with a held call; where what the host brings cannot be taken, it stays held for a better try."""
         flight = held.flight
-        if asked_of(errand.said.peer) != asked_of(held.line.peer):
+        if asked_of(outbound.said.peer) != asked_of(held.line.peer):
             raise InvalidParams("The request does not declare the capabilities that it was first sent with")
         for key, answer in intent.answers.items():
             question = flight.questions.get(key)
             if question is not None and not self._dialect.fits(question.question.method, answer):
                 raise InvalidParams("An answer does not fit what was asked")
-        self._turns.left(errand)
+        self._turns.left(outbound)
         self._holds.take(held)
         for key, answer in intent.answers.items():
-            flight.answer(key, answer, speaker(errand.caller))
-        return await self._follow(errand, flight, held)
+            flight.answer(key, answer, principal(outbound.caller))
+        return await self._follow(outbound, flight, held)
 
-    async def _follow(self, errand: Errand, flight: Flight, held: Held | None) -> Spoken:
+    async def _follow(self, outbound: OutboundCall, flight: InflightCall, held: Held | None) -> RpcReply:
         """Wait with the host for a call until there is something to tell it; should it leave, the call ends."""
         try:
-            with self._attending.telling(errand.exchange, errand.said) as telling:
+            with self._attending.telling(outbound.exchange, outbound.said) as telling:
                 flight.tell(telling)
-                spoken = await self._outcome(errand, flight, held)
+                spoken = await self._outcome(outbound, flight, held)
         except BaseException:
             flight.close()
             if held is not None:
@@ -273,25 +275,27 @@ class Calls:
             raise
         return spoken
 
-    async def _outcome(self, errand: Errand, flight: Flight, held: Held | None) -> Spoken:
-        record = await self._promotion.promoted(errand, flight)
+    async def _outcome(self, outbound: OutboundCall, flight: InflightCall, held: Held | None) -> RpcReply:
+        record = await self._promotion.promoted(outbound, flight)
         while record is None:
-            await self._attending.wait(errand.exchange, flight.stirs(None))
+            await self._attending.wait(outbound.exchange, flight.stirs(None))
             if not flight.is_over:
-                await self._attending.wait(errand.exchange, flight.rests(QUIET))
+                await self._attending.wait(outbound.exchange, flight.checkpoints(QUIET))
             if flight.is_over:
                 break
             if flight.questions:
-                return await self._rounds.ask(errand, flight, held)
+                return await self._rounds.ask(outbound, flight, held)
         if held is not None:
             self._holds.end(held)
         if record is not None:
-            return self._handle(errand, record)
-        return await self._rounds.answered(errand, await flight.response(), flight.missing)
+            return self._handle(outbound, record)
+        return await self._rounds.answered(outbound, await flight.response(), flight.missing)
 
-    def _handle(self, errand: Errand, record: TaskRecord) -> Spoken:
-        return Spoken(self._dialect.task_created(errand.request.id, record))
+    def _handle(self, outbound: OutboundCall, record: TaskRecord) -> RpcReply:
+        return RpcReply(self._dialect.task_created(outbound.request.id, record))
 
 
-def _errand(exchange: Exchange, caller: AuthContext, line: Line, said: Stateless, request: CallTool | Relay) -> Errand:
-    return Errand(exchange=exchange, caller=caller, line=line, said=said, request=request, sends=request)
+def _outbound(
+    exchange: Exchange, caller: AuthContext, line: SharedSession, said: RequestMeta, request: CallTool | Relay
+) -> OutboundCall:
+    return OutboundCall(exchange=exchange, caller=caller, line=line, said=said, request=request, sends=request)

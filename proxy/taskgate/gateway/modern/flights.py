@@ -17,21 +17,21 @@ from taskgate.protocol.envelope import Notification, Response
 from taskgate.protocol.needs import together
 from taskgate.protocol.questions import Answer
 from taskgate.protocol.vocabulary import NOTE_PROGRESS
-from taskgate.sessions.places import Place
+from taskgate.sessions.call_sites import CallSite
 from taskgate.system.background import Background
-from taskgate.telemetry.visit import Visit, current, within
-from taskgate.upstream.hearer import Between, Hearer, ServerQuestion
-from taskgate.upstream.resting import Foothold, Leave
-from taskgate.upstream.speaker import Speaker
+from taskgate.telemetry.request_context import RequestContext, current, within
+from taskgate.upstream.call_listener import Between, CallListener, ServerQuestion
+from taskgate.upstream.principal import Principal
+from taskgate.upstream.resume_points import Leave, ResumePoint
 
 log = getLogger("taskgate.stateless")
 
 
-class Flight:
-    """One call, and what its server asked that nobody answered; see Hearer, and Underway.
+class InflightCall:
+    """One call, and what its server asked that nobody answered; see CallListener, and Underway.
 
     While it has a hearer, that one is told what the server says. `most` is how many questions may wait at once.
-    `passes_rounds` is whether a round of a server of the stateless era goes to the host as it is.
+    `passes_rounds` is whether a round of a server of the modern era goes to the host as it is.
     """
 
     __slots__ = (
@@ -40,13 +40,13 @@ class Flight:
         "_change",
         "_foothold",
         "_has_told",
-        "_hearer",
         "_heir",
         "_is_left",
+        "_listener",
         "_most",
         "_progress",
         "_questions",
-        "_visit",
+        "_request_context",
         "missing",
         "passes_rounds",
     )
@@ -59,64 +59,64 @@ class Flight:
         self._asked = 0
         self._has_told = False
         self._questions: dict[str, ServerQuestion] = {}
-        self._hearer: Hearer | None = None
-        self._heir: Hearer | None = None
+        self._listener: CallListener | None = None
+        self._heir: CallListener | None = None
         self._is_left = False
         self._progress: Notification | None = None
-        self._foothold: Foothold | None = None
+        self._foothold: ResumePoint | None = None
         self._change = asyncio.Event()
         self._call: asyncio.Task[Response] | None = None
-        self._visit = _visit()
+        self._request_context = _request_context()
 
     def leave(
         self,
-        place: Place,
+        place: CallSite,
         background: Background,
-        work: Callable[[Hearer], Coroutine[Any, Any, Response]],
+        work: Callable[[CallListener], Coroutine[Any, Any, Response]],
         ticket: Ticket | None = None,
     ) -> None:
         """Begin the call, `work`, over its place, which stays open until it is over; so long it has its ticket."""
         place.hold()
         # It may go on long after its request, whose message is not kept for it.
-        with within(self._visit):
+        with within(self._request_context):
             self._call = background.begin(partial(work, self))
             self._call.add_done_callback(partial(self._landed, place, ticket))
 
     # --- what its server says
 
-    def notice(self, notification: Notification) -> None:
-        """See Hearer; of a call that its host is away from nobody hears."""
+    def on_notification(self, notification: Notification) -> None:
+        """See CallListener; of a call that its host is away from nobody hears."""
         if notification.method == NOTE_PROGRESS:
             self._progress = notification
-        if self._hearer is not None:
-            self._hearer.notice(notification)
+        if self._listener is not None:
+            self._listener.on_notification(notification)
 
     def clog(self) -> Awaitable[None] | None:
-        """See Hearer."""
-        return None if self._hearer is None else self._hearer.clog()
+        """See CallListener."""
+        return None if self._listener is None else self._listener.clog()
 
     def keep(self, between: Between) -> Leave | None:
-        """See Hearer; what is no task nobody takes over."""
+        """See CallListener; what is no task nobody takes over."""
         return None if self._heir is None else self._heir.keep(between)
 
-    def hold_at(self, foothold: Foothold) -> None:
-        """See Hearer; the newest counts should it become a task."""
-        self._foothold = foothold
+    def on_checkpoint(self, resume_point: ResumePoint) -> None:
+        """See CallListener; the newest counts should it become a task."""
+        self._foothold = resume_point
         if self._heir is not None:
-            self._heir.hold_at(foothold)
+            self._heir.on_checkpoint(resume_point)
 
     @property
     def leaves(self) -> bool:
-        """See Hearer."""
+        """See CallListener."""
         return self._is_left or (self._heir is not None and self._heir.leaves)
 
     @property
     def can_be_asked(self) -> bool:
-        """See Hearer: it hears a call."""
+        """See CallListener: it hears a call."""
         return False
 
     def asked(self, question: ServerQuestion) -> None:
-        """See Hearer."""
+        """See CallListener."""
         if self._heir is not None:
             self._heir.asked(question)
             return
@@ -139,7 +139,7 @@ class Flight:
         self._change.set()
 
     def refused(self, required: Mapping[str, Any]) -> None:
-        """See Hearer."""
+        """See CallListener."""
         if self._heir is not None:
             self._heir.refused(required)
         else:
@@ -168,9 +168,9 @@ class Flight:
         """Whether it is the call of a task."""
         return self._heir is not None
 
-    def tell(self, hearer: Hearer | None) -> None:
-        """Tell `hearer` from now on what the server says; None tells nobody."""
-        self._hearer = hearer
+    def tell(self, listener: CallListener | None) -> None:
+        """Tell `listener` from now on what the server says; None tells nobody."""
+        self._listener = listener
 
     async def stirs(self, within: float | None) -> None:
         """Wait until the call is over or its server asks something, but no longer than `within` seconds; None waits."""
@@ -182,7 +182,7 @@ class Flight:
         except TimeoutError:
             pass
 
-    async def rests(self, quiet: float) -> None:
+    async def checkpoints(self, quiet: float) -> None:
         """Wait until the call is over, or its server has asked nothing more for `quiet` seconds."""
         while not self.is_over:
             self._change.clear()
@@ -192,11 +192,11 @@ class Flight:
             except TimeoutError:
                 return
 
-    def answer(self, key: str, answer: Answer, speaker: Speaker) -> None:
+    def answer(self, key: str, answer: Answer, principal: Principal) -> None:
         """Give the server an answer; one to nothing that it waits for is dropped."""
         question = self._questions.pop(key, None)
         if question is not None:
-            question.answer(answer, speaker)
+            question.answer(answer, principal)
 
     def refuse(self) -> None:
         """Refuse whatever the server waits for."""
@@ -205,20 +205,20 @@ class Flight:
 
     # --- for whoever owns it
 
-    def heard_by(self, hearer: Hearer) -> None:
+    def heard_by(self, listener: CallListener) -> None:
         """See Underway."""
-        self._hearer = self._heir = hearer
-        if self._visit is not None:
-            self._visit.background = True
+        self._listener = self._heir = listener
+        if self._request_context is not None:
+            self._request_context.background = True
         self.passes_rounds = False
         if self._progress is not None:
             # How far the call was when it became a task is what its task says first.
-            hearer.notice(self._progress)
+            listener.on_notification(self._progress)
             self._progress = None
         for question in self._taken():
-            hearer.asked(question)
+            listener.asked(question)
         if self._foothold is not None:
-            hearer.hold_at(self._foothold)
+            listener.on_checkpoint(self._foothold)
 
     async def response(self) -> Response:
         """See Underway. Not to be asked for after `close`, which is to follow where it raises."""
@@ -233,7 +233,7 @@ class Flight:
             call.cancel()
         # The call may end only after this, and is to know then.
         self._is_left = self.leaves
-        self._hearer = self._heir = None
+        self._listener = self._heir = None
 
     def _taken(self) -> tuple[ServerQuestion, ...]:
         questions, self._questions = tuple(self._questions.values()), {}
@@ -242,21 +242,21 @@ class Flight:
     def _forget(self, key: str) -> None:
         self._questions.pop(key, None)
 
-    def _landed(self, place: Place, ticket: Ticket | None, _: object) -> None:
+    def _landed(self, place: CallSite, ticket: Ticket | None, _: object) -> None:
         if ticket is not None:
             ticket.close()
         place.release()
         self._change.set()
 
 
-def _visit() -> Visit | None:
+def _request_context() -> RequestContext | None:
     """What a call belongs to: what its request does, but for the message."""
     here = current()
     if here is None:
         return None
-    visit = here.behind()
-    visit.background = False
-    return visit
+    request_context = here.behind()
+    request_context.background = False
+    return request_context
 
 
 def _size(question: ServerQuestion) -> int:

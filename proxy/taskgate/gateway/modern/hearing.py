@@ -10,18 +10,18 @@ from typing import Any, Final, Self
 from taskgate.domain.record import RequestId
 from taskgate.gateway.relay import STEP
 from taskgate.protocol.envelope import Notification
+from taskgate.protocol.modern_requests import ModernDialect, RequestMeta
 from taskgate.protocol.needs import together
 from taskgate.protocol.progress import done_of, words_of
-from taskgate.protocol.stateless import Stateless, StatelessDialect
 from taskgate.protocol.vocabulary import NOTE_MESSAGE, NOTE_PROGRESS, RELAYED_NOTICES
 from taskgate.streams.messages import Exchange
 from taskgate.streams.pulse import Pulse
-from taskgate.upstream.hearer import ServerQuestion, Unkept
+from taskgate.upstream.call_listener import ServerQuestion, UnsavedCallListener
 
 _OF_CORE: Final = RELAYED_NOTICES | {NOTE_PROGRESS}
 
 
-class Telling(Unkept):
+class RequestListener(UnsavedCallListener):
     """Hears one request for its host; see Hearer.
 
     Progress goes out under the host's own token and grows with every message (M-PROG-1), a log line where the request
@@ -45,8 +45,8 @@ class Telling(Unkept):
     def __init__(
         self,
         exchange: Exchange,
-        dialect: StatelessDialect,
-        said: Stateless,
+        dialect: ModernDialect,
+        said: RequestMeta,
         id: RequestId | None = None,
         *,
         passes_rounds: bool = False,
@@ -73,18 +73,18 @@ class Telling(Unkept):
         if pulse is not None:
             pulse.stop()
 
-    def notice(self, notification: Notification) -> None:
+    def on_notification(self, notification: Notification) -> None:
         """See Hearer."""
         if not self._exchange.inbound.accepts_stream:
             return
         if self._concerns(notification):
-            message = self._dialect.notice(notification, self._token)
+            message = self._dialect.on_notification(notification, self._token)
         elif self._token is not None and self._done is not None and (words := words_of(notification)) is not None:
             # The number that goes with them is ours: only what we made up meanwhile is further.
             self._done += STEP
             message = self._dialect.progress(self._token, self._done, words)
         elif notification.method not in _OF_CORE:
-            message = self._dialect.notice(notification, None, self._id)
+            message = self._dialect.on_notification(notification, None, self._id)
         else:
             return
         self._spoke = True

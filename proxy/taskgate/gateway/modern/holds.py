@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from logging import getLogger
 from typing import Final
 
-from taskgate.admission.rules import Live
+from taskgate.admission.rules import RuntimeConfig
 from taskgate.clock import Clock, Entropy
 from taskgate.domain.record import OwnerKey
 from taskgate.errors import InvalidParams
-from taskgate.gateway.modern.flights import Flight
-from taskgate.gateway.modern.lines import Line
+from taskgate.gateway.modern.flights import InflightCall
+from taskgate.gateway.modern.session_pool import SharedSession
 
 ID_BYTES: Final = 24
 MAX_HELD: Final = 1024
@@ -29,7 +29,7 @@ class Held:
 
     __slots__ = ("flight", "id", "line", "round", "until")
 
-    def __init__(self, id: str, line: Line, flight: Flight) -> None:
+    def __init__(self, id: str, line: SharedSession, flight: InflightCall) -> None:
         self.id = id
         self.line = line
         self.flight = flight
@@ -37,13 +37,13 @@ class Held:
         self.until: float | None = None
 
 
-class Holds:
+class HeldCalls:
     """The held calls of this process: as many of one context as the rules allow it questions, and MAX_HELD of all.
 
     `mark`, if it is set, stands in their ids: other processes hold calls, too, and hosts come back to any of them.
     """
 
-    def __init__(self, *, live: Live, clock: Clock, entropy: Entropy) -> None:
+    def __init__(self, *, live: RuntimeConfig, clock: Clock, entropy: Entropy) -> None:
         self.mark = ""
         self._live = live
         self._clock = clock
@@ -58,7 +58,7 @@ class Holds:
         """How many calls of one context may wait at once."""
         return self._live.now.questions.outstanding
 
-    def new(self, line: Line, flight: Flight) -> Held | None:
+    def new(self, line: SharedSession, flight: InflightCall) -> Held | None:
         """A place for a call to wait in, which is to be ended; None where there is none left."""
         context = line.owner.context
         if not self._is_open or len(self._held) >= MAX_HELD or self._counts[context] >= self.most:

@@ -12,8 +12,8 @@ from typing import Final
 from taskgate.clock import Clock
 from taskgate.gateway.listen import LONGEST_TIMER
 from taskgate.jsontext.large import MessageText
-from taskgate.streams.line import FEED_BYTES
 from taskgate.streams.messages import Exchange
+from taskgate.streams.sse_connection import FEED_BYTES
 from taskgate.system.interruption import Interruptible
 
 LARGE: Final = FEED_BYTES // 16

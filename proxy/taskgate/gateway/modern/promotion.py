@@ -1,4 +1,4 @@
-"""Calls of the stateless era that become tasks: before they leave, while they wait for their turn, or on their way.
+"""Calls of the modern era that become tasks: before they leave, while they wait for their turn, or on their way.
 
 The operator's rules say which (decisions 3, 5). The host did not ask for a task, so one that cannot be made refuses
 nothing: its call goes on as a plain one. What must not live here: how a task is made (`task_service`).
@@ -8,14 +8,14 @@ from functools import partial
 from logging import getLogger
 
 from taskgate.admission.bulkhead import BRIEFLY, Ticket
-from taskgate.admission.joining import OF_ANOTHER, Asking, Joining
+from taskgate.admission.joining import OF_ANOTHER, CoalesceKey, RequestCoalescer
 from taskgate.clock import Clock
 from taskgate.domain.policy import Mode
 from taskgate.domain.record import OwnerKey, TaskId, TaskRecord
 from taskgate.errors import GatewayError, InvalidParams, TaskSupportMismatch
-from taskgate.gateway.modern.attending import Attending
-from taskgate.gateway.modern.errands import Errand
-from taskgate.gateway.modern.flights import Flight
+from taskgate.gateway.modern.attending import ResponseWaiter
+from taskgate.gateway.modern.flights import InflightCall
+from taskgate.gateway.modern.outbound_calls import OutboundCall
 from taskgate.gateway.modern.turns import Turns
 from taskgate.lifecycle.task_service import TaskService
 from taskgate.protocol.intents import CallTool
@@ -27,7 +27,7 @@ class Promotion:
     """Makes tasks of calls. None stands for a call that does not become one, or has no need to."""
 
     def __init__(
-        self, *, tasks: TaskService, joining: Joining, turns: Turns, attending: Attending, clock: Clock
+        self, *, tasks: TaskService, joining: RequestCoalescer, turns: Turns, attending: ResponseWaiter, clock: Clock
     ) -> None:
         self._tasks = tasks
         self._joining = joining
@@ -35,113 +35,113 @@ class Promotion:
         self._attending = attending
         self._clock = clock
 
-    async def made(self, errand: Errand) -> TaskRecord | None:
+    async def made(self, outbound: OutboundCall) -> TaskRecord | None:
         """The task that is made before the call leaves. Raises what TaskService.create does; see there."""
-        request = errand.request
-        if not errand.may_become_task or not isinstance(request, CallTool):
+        request = outbound.request
+        if not outbound.may_become_task or not isinstance(request, CallTool):
             return None
-        if errand.mode is Mode.AUTO and request.repeat_key is None:
+        if outbound.mode is Mode.AUTO and request.repeat_key is None:
             return None
         try:
             # While the server is met, the host may still leave without a task.
-            await self._attending.meet(errand.exchange, errand.said, errand.line.upstream.tools())
-            record = await self._tasks.create(errand.caller, errand.line, request)
+            await self._attending.meet(outbound.exchange, outbound.said, outbound.line.upstream.tools())
+            record = await self._tasks.create(outbound.caller, outbound.line, request)
         except (TaskSupportMismatch, InvalidParams) as refusal:
             if str(refusal) != OF_ANOTHER:
                 # The host did not ask for a task, so nothing is refused: the server says what it says.
                 return None
-            self._turns.count(errand, "rejected")
+            self._turns.count(outbound, "rejected")
             raise
         except GatewayError:
-            self._turns.count(errand, "rejected")
+            self._turns.count(outbound, "rejected")
             raise
-        return self._kept(errand, request, record)
+        return self._kept(outbound, request, record)
 
-    async def earlier(self, errand: Errand) -> TaskRecord | None:
+    async def earlier(self, outbound: OutboundCall) -> TaskRecord | None:
         """The task that an equal call has become, which is joined."""
-        if errand.asking is None or not errand.may_become_task:
+        if outbound.asking is None or not outbound.may_become_task:
             return None
-        return await self._joining.task(errand.asking._replace(takes_task=True))
+        return await self._joining.task(outbound.asking._replace(takes_task=True))
 
-    async def queued(self, errand: Errand, ticket: Ticket) -> TaskRecord | Errand:
+    async def queued(self, outbound: OutboundCall, ticket: Ticket) -> TaskRecord | OutboundCall:
         """The task that a call became before it was its turn; else it is, and the errand has the grace that is left.
 
         Raises QueueFull, and as Attending.wait; the ticket is closed then.
         """
         begun = self._clock.elapsed()
-        request, exchange = errand.request, errand.exchange
+        request, exchange = outbound.request, outbound.exchange
         try:
             # No progress is heard before it leaves, as while a server is met: it only grows.
-            with self._attending.telling(exchange, errand.said._replace(progress_token=None)):
-                if errand.may_become_task and isinstance(request, CallTool):
-                    within = min(errand.grace, BRIEFLY, ticket.max_wait)
+            with self._attending.telling(exchange, outbound.said._replace(progress_token=None)):
+                if outbound.may_become_task and isinstance(request, CallTool):
+                    within = min(outbound.grace, BRIEFLY, ticket.max_wait)
                     if not await self._attending.wait(exchange, ticket.comes(within)):
-                        record = await self._made_of(errand, request, ticket)
+                        record = await self._made_of(outbound, request, ticket)
                         if record is not None:
                             return record
-                        errand = errand._replace(may_become_task=False)
+                        outbound = outbound._replace(may_become_task=False)
                 waited = self._clock.elapsed() - begun
-                await self._attending.wait(exchange, self._turns.wait(errand, ticket, waited))
+                await self._attending.wait(exchange, self._turns.wait(outbound, ticket, waited))
         except BaseException:
             ticket.close()
             raise
-        return errand.with_less_grace(self._clock.elapsed() - begun)
+        return outbound.with_less_grace(self._clock.elapsed() - begun)
 
-    async def promoted(self, errand: Errand, flight: Flight) -> TaskRecord | None:
+    async def promoted(self, outbound: OutboundCall, flight: InflightCall) -> TaskRecord | None:
         """The task that a call is from now on which has left, where it is not over within the grace."""
-        request = errand.request
-        if not errand.may_become_task or not isinstance(request, CallTool):
+        request = outbound.request
+        if not outbound.may_become_task or not isinstance(request, CallTool):
             return None
         record, is_inline = None, False
         try:
-            await self._attending.wait(errand.exchange, flight.stirs(errand.grace.total_seconds()))
+            await self._attending.wait(outbound.exchange, flight.stirs(outbound.grace.total_seconds()))
             is_inline = flight.is_over
             if not is_inline:
-                record = await self._promote(errand, request, flight)
+                record = await self._promote(outbound, request, flight)
         finally:
             if record is not None:
-                self._turns.count(errand, "task")
+                self._turns.count(outbound, "task")
             elif not flight.was_refused:
-                self._turns.count(errand, "inline" if is_inline else "direct")
+                self._turns.count(outbound, "inline" if is_inline else "direct")
         return record
 
-    async def _made_of(self, errand: Errand, request: CallTool, ticket: Ticket) -> TaskRecord | None:
+    async def _made_of(self, outbound: OutboundCall, request: CallTool, ticket: Ticket) -> TaskRecord | None:
         """The task of a call that still waits for its turn, and keeps its place."""
         try:
-            record = await self._tasks.create(errand.caller, errand.line, request, ticket=ticket)
+            record = await self._tasks.create(outbound.caller, outbound.line, request, ticket=ticket)
         except GatewayError as refusal:
             log.debug("a queued call does not become a task", extra={"reason": refusal.reason})
             return None
-        return self._kept(errand, request, record)
+        return self._kept(outbound, request, record)
 
-    async def _promote(self, errand: Errand, request: CallTool, flight: Flight) -> TaskRecord | None:
+    async def _promote(self, outbound: OutboundCall, request: CallTool, flight: InflightCall) -> TaskRecord | None:
         # What the server asks from here on is a matter of the task (M-MRTR-8).
         flight.passes_rounds = False
         try:
-            record = await self._tasks.promote(errand.caller, errand.line, request, flight)
+            record = await self._tasks.promote(outbound.caller, outbound.line, request, flight)
         except GatewayError as refusal:
             # It just goes on to wait (R-RES-6).
             log.debug("a call does not become a task", extra={"reason": refusal.reason})
             flight.passes_rounds = True
             return None
         if flight.is_adopted:
-            self._abandon_with(errand, record)
+            self._abandon_with(outbound, record)
         # Else an equal call, with which it shares what was sent, became the task before.
         return record
 
-    def _kept(self, errand: Errand, request: CallTool, record: TaskRecord) -> TaskRecord:
-        self._turns.count(errand, "task")
+    def _kept(self, outbound: OutboundCall, request: CallTool, record: TaskRecord) -> TaskRecord:
+        self._turns.count(outbound, "task")
         if request.repeat_key is None:
-            self._abandon_with(errand, record)
+            self._abandon_with(outbound, record)
         return record
 
-    def _abandon_with(self, errand: Errand, record: TaskRecord) -> None:
+    def _abandon_with(self, outbound: OutboundCall, record: TaskRecord) -> None:
         """Let a task be cancelled if its host leaves, or has left, without knowing of it: that cancels the request.
 
         One that has a key is not: its host comes back for it. Nor is one that others were given, too.
         """
-        errand.exchange.when_gone(partial(self._abandon, errand.asking, record.owner, record.id))
+        outbound.exchange.when_gone(partial(self._abandon, outbound.asking, record.owner, record.id))
 
-    def _abandon(self, asking: Asking | None, owner: OwnerKey, task: TaskId) -> None:
+    def _abandon(self, asking: CoalesceKey | None, owner: OwnerKey, task: TaskId) -> None:
         if asking is None or not self._joining.is_shared(task):
             self._tasks.abandon(owner, task)

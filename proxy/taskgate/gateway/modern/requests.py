@@ -1,4 +1,4 @@
-"""Requests of the stateless era: whether each may be done, and by whom in the house.
+"""Requests of the modern era: whether each may be done, and by whom in the house.
 
 What must not live here: how a call is carried (`calls`), what tasks are (`task_requests`). What holds: nothing outlasts
 a request but what it made, and a server is met over the line that what the request says leads to.
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from taskgate.admission.access import Access
 from taskgate.admission.mounts import Mount
-from taskgate.admission.rates import Quota, RateGate
+from taskgate.admission.rates import Quota, RateLimiter
 from taskgate.admission.streams import OpenStreams
 from taskgate.auth.context import AuthContext
 from taskgate.domain.versions import Era
@@ -20,7 +20,7 @@ from taskgate.errors import GatewayError, UpstreamFailed
 from taskgate.gateway.denied_extensions import DeniedExtensions
 from taskgate.gateway.extension_requests import ExtensionRequests
 from taskgate.gateway.modern.calls import Calls
-from taskgate.gateway.modern.lines import Line, Lines
+from taskgate.gateway.modern.session_pool import SessionPool, SharedSession
 from taskgate.gateway.modern.subscriptions import Subscriptions
 from taskgate.gateway.modern.task_requests import TaskRequests
 from taskgate.lifecycle.runner import Runner
@@ -29,33 +29,33 @@ from taskgate.protocol.envelope import Request
 from taskgate.protocol.faults import modern_status
 from taskgate.protocol.headers import check_params
 from taskgate.protocol.intents import CallTool, CancelTask, GetTask, Relay
-from taskgate.protocol.stateless import (
+from taskgate.protocol.modern_requests import (
     Discover,
     Listen,
+    ModernDialect,
+    ModernIntent,
     OfLegacyTask,
+    RequestMeta,
     Retry,
-    Stateless,
-    StatelessDialect,
-    StatelessIntent,
     UpdateTask,
 )
 from taskgate.protocol.vocabulary import MODERN_METHODS, TOOLS_LIST
-from taskgate.streams.messages import Exchange, Reply
-from taskgate.streams.spoken import TOOL_ERROR, Answered, Spoken, error_of
+from taskgate.streams.messages import Exchange, HttpReply
+from taskgate.streams.spoken import TOOL_ERROR, HandledRequest, RpcReply, error_of
 from taskgate.system.offload import offloaded
 
 _ABOUT_TASKS: Final = (GetTask, UpdateTask, CancelTask, OfLegacyTask)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StatelessRequests:
-    """Does what hosts of the stateless era ask."""
+class ModernRequests:
+    """Does what hosts of the modern era ask."""
 
-    dialect: StatelessDialect
-    gate: RateGate
+    dialect: ModernDialect
+    gate: RateLimiter
     streams: OpenStreams
     access: Access
-    lines: Lines
+    lines: SessionPool
     calls: Calls
     runner: Runner
     tasks: TaskRequests
@@ -64,8 +64,8 @@ class StatelessRequests:
     denied: DeniedExtensions
 
     async def answer(
-        self, exchange: Exchange, mount: Mount, caller: AuthContext, request: Request, said: Stateless
-    ) -> Answered:
+        self, exchange: Exchange, mount: Mount, caller: AuthContext, request: Request, said: RequestMeta
+    ) -> HandledRequest:
         """The answer to one request, by what it said of itself. Raises GatewayError, and Interrupted when the host
         left."""
         # 1. What the request asks, in neutral words; its parameters are checked here.
@@ -95,12 +95,12 @@ class StatelessRequests:
                     self._check_params(exchange, mount, request, tool, listed)
             # 6. Do it.
             if isinstance(intent, Listen):
-                return Answered(await self._listen(exchange, caller, line, intent), said.peer.revision)
+                return HandledRequest(await self._listen(exchange, caller, line, intent), said.peer.revision)
             return _answered(await self._perform(exchange, caller, line, said, intent), said, quota)
 
     def _about_a_task(
         self, exchange: Exchange, caller: AuthContext, at: str, intent: GetTask | UpdateTask | CancelTask | OfLegacyTask
-    ) -> Coroutine[Any, Any, Spoken]:
+    ) -> Coroutine[Any, Any, RpcReply]:
         match intent:
             case GetTask():
                 return self.tasks.get(exchange, caller, at, intent)
@@ -112,8 +112,8 @@ class StatelessRequests:
                 return self.tasks.of_legacy(exchange, caller, at, intent)
 
     def _perform(
-        self, exchange: Exchange, caller: AuthContext, line: Line, said: Stateless, intent: StatelessIntent
-    ) -> Coroutine[Any, Any, Spoken]:
+        self, exchange: Exchange, caller: AuthContext, line: SharedSession, said: RequestMeta, intent: ModernIntent
+    ) -> Coroutine[Any, Any, RpcReply]:
         match intent:
             case CallTool():
                 return self.calls.call(exchange, caller, line, said, intent)
@@ -141,44 +141,46 @@ class StatelessRequests:
         if tool is not None:
             self.calls.turned_away(mount.name, tool if is_listed else None)
 
-    async def _listen(self, exchange: Exchange, caller: AuthContext, line: Line, intent: Listen) -> Reply:
+    async def _listen(self, exchange: Exchange, caller: AuthContext, line: SharedSession, intent: Listen) -> HttpReply:
         if intent.wants.tasks:
             await self.gate.before_lookups(caller, exchange, line.mount.name)
         with self.streams.one(caller):
             return await self.subscriptions.serve(exchange, caller, line, intent)
 
-    async def _discover(self, exchange: Exchange, line: Line, said: Stateless, intent: Discover) -> Spoken:
+    async def _discover(self, exchange: Exchange, line: SharedSession, said: RequestMeta, intent: Discover) -> RpcReply:
         server = await self.calls.meet(exchange, said, line.upstream.welcome())
         mount = line.mount
         self.denied.at_discovery(mount, said.peer, server.peer)
         told = self.dialect.discovered(
             intent.id, server, offers_tasks=mount.offers_tasks, extensions=mount.extensions, info=mount.info
         )
-        return Spoken(told)
+        return RpcReply(told)
 
     async def _list_tools(
-        self, exchange: Exchange, caller: AuthContext, line: Line, said: Stateless, intent: Relay
-    ) -> Spoken:
+        self, exchange: Exchange, caller: AuthContext, line: SharedSession, said: RequestMeta, intent: Relay
+    ) -> RpcReply:
         response = await self.calls.forward(exchange, caller, line, said, intent)
         shows = self.access.shown_to(caller, line.mount.name)
         amend = partial(self.dialect.tools, intent.id, response, line.upstream.era, shows, line.info)
-        return Spoken(await offloaded(len(response.text), amend), error_of(response))
+        return RpcReply(await offloaded(len(response.text), amend), error_of(response))
 
     async def _relay_extension(
-        self, exchange: Exchange, caller: AuthContext, line: Line, said: Stateless, intent: Relay
-    ) -> Spoken:
+        self, exchange: Exchange, caller: AuthContext, line: SharedSession, said: RequestMeta, intent: Relay
+    ) -> RpcReply:
         """The answer to a request of a carried extension. Raises UnknownMethod where it does not cross."""
         mount, method = line.mount, intent.method
         await self.calls.meet(exchange, said, line.upstream.open())
-        extension = self.extensions.extension_of(mount, method, Era.STATELESS, line.upstream.era)
+        extension = self.extensions.extension_of(mount, method, Era.MODERN, line.upstream.era)
         work = self.calls.forward(exchange, caller, line, said, intent)
         response = await self.extensions.hold(caller, mount, method, extension, work)
         if response is None:
-            return Spoken(self.dialect.listened(intent.id))
+            return RpcReply(self.dialect.listened(intent.id))
         answer = partial(self.dialect.answer, intent.id, method, response, line.upstream.era, line.info, extension)
-        return Spoken(await offloaded(len(response.text), answer), error_of(response))
+        return RpcReply(await offloaded(len(response.text), answer), error_of(response))
 
-    async def _look_up(self, exchange: Exchange, line: Line, said: Stateless, tool: str) -> ListedTool | None:
+    async def _look_up(
+        self, exchange: Exchange, line: SharedSession, said: RequestMeta, tool: str
+    ) -> ListedTool | None:
         """A tool in the server's catalogue, which may have to be read; None where it has none such, or cannot be had.
 
         A server that does not list its tools now may still run them, and who reads headers alone decides nothing here.
@@ -189,16 +191,16 @@ class StatelessRequests:
             return None
 
 
-def _may_become_task(asking: StatelessIntent) -> bool:
+def _may_become_task(asking: ModernIntent) -> bool:
     return isinstance(asking, CallTool) and asking.kept is not None
 
 
-def _answered(spoken: Spoken, said: Stateless, quota: Quota) -> Answered:
+def _answered(spoken: RpcReply, said: RequestMeta, quota: Quota) -> HandledRequest:
     """An error of a server has the status that the era gives it, as long as there is no stream to tell it on."""
     status = 200
     if spoken.error not in (None, TOOL_ERROR):
         # By the code that its host is told, which need not be the server's own.
         assert isinstance(spoken.message, str), "what is stored of a task is no error of a request"
         status = modern_status(json.loads(spoken.message)["error"]["code"])
-    reply = Reply(status, spoken.message, spoken.headers + quota)
-    return Answered(reply, said.peer.revision, spoken.error)
+    reply = HttpReply(status, spoken.message, spoken.headers + quota)
+    return HandledRequest(reply, said.peer.revision, spoken.error)

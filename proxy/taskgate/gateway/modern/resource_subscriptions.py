@@ -9,10 +9,10 @@ from collections import defaultdict
 from contextlib import suppress
 from functools import partial
 
-from taskgate.admission.callers import speaker
+from taskgate.admission.callers import principal
 from taskgate.auth.context import AuthContext
 from taskgate.errors import UpstreamFailed
-from taskgate.gateway.modern.lines import Line
+from taskgate.gateway.modern.session_pool import SharedSession
 from taskgate.jsontext.edits import dump
 from taskgate.lifecycle.hearing import NOBODY
 from taskgate.protocol.params import Params
@@ -36,10 +36,10 @@ class ResourceSubscriptions:
     """What is subscribed to at servers, by line and URI."""
 
     def __init__(self) -> None:
-        self._interests: defaultdict[tuple[Line, str], _Interest] = defaultdict(_Interest)
+        self._interests: defaultdict[tuple[SharedSession, str], _Interest] = defaultdict(_Interest)
         self._background = Background()
 
-    async def join(self, line: Line, uri: str, caller: AuthContext) -> bool:
+    async def join(self, line: SharedSession, uri: str, caller: AuthContext) -> bool:
         """Whether the server tells of the resource from now on; to be paired with `part` if so, and only then.
 
         Raises UpstreamFailed.
@@ -52,7 +52,7 @@ class ResourceSubscriptions:
                     # Whatever becomes of the request, it may arrive.
                     interest.may_tell = True
                     response = await line.upstream.relay(
-                        RESOURCES_SUBSCRIBE, _named(uri), hearer=NOBODY, speaker=speaker(caller)
+                        RESOURCES_SUBSCRIBE, _named(uri), listener=NOBODY, principal=principal(caller)
                     )
                     interest.has_agreed = interest.may_tell = response.error is None
         except BaseException:
@@ -63,7 +63,7 @@ class ResourceSubscriptions:
             return False
         return True
 
-    def part(self, line: Line, uri: str) -> None:
+    def part(self, line: SharedSession, uri: str) -> None:
         """One stream of the line does not want to hear of it any more; after the last, the server is told so."""
         interest = self._interests[line, uri]
         interest.wanted -= 1
@@ -74,14 +74,14 @@ class ResourceSubscriptions:
         """Give up what is still to be told: sessions with servers end."""
         await self._background.close()
 
-    async def _give_up(self, line: Line, uri: str, interest: _Interest) -> None:
+    async def _give_up(self, line: SharedSession, uri: str, interest: _Interest) -> None:
         with line:
             async with interest.in_turn:
                 if interest.may_tell and not interest.wanted:
                     interest.has_agreed = interest.may_tell = False
                     with suppress(UpstreamFailed):
                         # For whom the line is by now: the token of who began may be good no more.
-                        await line.upstream.relay(RESOURCES_UNSUBSCRIBE, _named(uri), hearer=NOBODY)
+                        await line.upstream.relay(RESOURCES_UNSUBSCRIBE, _named(uri), listener=NOBODY)
         if not interest.wanted and self._interests.get((line, uri)) is interest:
             del self._interests[line, uri]
 

@@ -8,34 +8,36 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from taskgate.admission.rules import Live
+from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.domain.states import HeldCall, Passed, States
 from taskgate.domain.versions import Era
 from taskgate.errors import MissingCapability, TooManyTasks
-from taskgate.gateway.modern.errands import Errand
-from taskgate.gateway.modern.flights import Flight
-from taskgate.gateway.modern.holds import Held, Holds
-from taskgate.gateway.modern.lines import Line
+from taskgate.gateway.modern.flights import InflightCall
+from taskgate.gateway.modern.holds import Held, HeldCalls
+from taskgate.gateway.modern.outbound_calls import OutboundCall
+from taskgate.gateway.modern.session_pool import SharedSession
 from taskgate.protocol.envelope import Response
 from taskgate.protocol.intents import CallTool, Relay
-from taskgate.protocol.stateless import Retry, StatelessDialect
-from taskgate.streams.spoken import Spoken, error_of
+from taskgate.protocol.modern_requests import ModernDialect, Retry
+from taskgate.streams.spoken import RpcReply, error_of
 from taskgate.system.offload import LARGE, aside, offloaded
 
 
-class Rounds:
+class RoundStates:
     """Writes and reads them; a state is good for as long as the rules let a host take."""
 
-    def __init__(self, *, dialect: StatelessDialect, states: States, holds: Holds, live: Live, clock: Clock) -> None:
+    def __init__(
+        self, *, dialect: ModernDialect, states: States, holds: HeldCalls, live: RuntimeConfig, clock: Clock
+    ) -> None:
         self._dialect = dialect
         self._states = states
         self._holds = holds
         self._live = live
         self._clock = clock
 
-    async def answered(self, errand: Errand, response: Response, missing: Mapping[str, Any]) -> Spoken:
+    async def answered(self, outbound: OutboundCall, response: Response, missing: Mapping[str, Any]) -> RpcReply:
         """What the server answered; a round of its own goes to the host as it is.
 
         Raises MissingCapability where it failed, and had been refused what the request does not declare (V-META-5), and
@@ -43,31 +45,31 @@ class Rounds:
         """
         if missing and error_of(response) is not None:
             raise MissingCapability(missing)
-        era, id_ = errand.line.upstream.era, errand.request.id
-        asked = self._dialect.round_of(response) if era is Era.STATELESS else None
+        era, id_ = outbound.line.upstream.era, outbound.request.id
+        asked = self._dialect.round_of(response) if era is Era.MODERN else None
         if asked is None:
-            answer = partial(self._dialect.answer, id_, errand.method, response, era, errand.line.info)
-            return Spoken(answer() if len(response.text) <= LARGE else await aside(answer), error_of(response))
-        undeclared = self._dialect.lacking(response, errand.said.peer)
+            answer = partial(self._dialect.answer, id_, outbound.method, response, era, outbound.line.info)
+            return RpcReply(answer() if len(response.text) <= LARGE else await aside(answer), error_of(response))
+        undeclared = self._dialect.lacking(response, outbound.said.peer)
         if undeclared:
             # The server was told what it may ask, and the host is not asked what it cannot be (M-MRTR-2).
             raise MissingCapability(undeclared)
-        state = None if asked.state is None else await self._sealed(errand, Passed(asked.state))
-        return Spoken(self._dialect.passed_round(id_, response, state, errand.line.info))
+        state = None if asked.state is None else await self._sealed(outbound, Passed(asked.state))
+        return RpcReply(self._dialect.passed_round(id_, response, state, outbound.line.info))
 
-    async def ask(self, errand: Errand, flight: Flight, held: Held | None) -> Spoken:
+    async def ask(self, outbound: OutboundCall, flight: InflightCall, held: Held | None) -> RpcReply:
         """What the host is asked, while the call waits for it. Raises TooManyTasks where no more calls may wait."""
-        held = held or self._holds.new(errand.line, flight)
+        held = held or self._holds.new(outbound.line, flight)
         if held is None:
             # Before the call is given up: its server hears that there is no answer, and that is none of the user's.
             flight.refuse()
             raise TooManyTasks(self._holds.most, of="calls that wait for their host's answers")
         self._holds.leave(held)
         questions = {key: question.question for key, question in flight.questions.items()}
-        state = await self._sealed(errand, HeldCall(held.id, held.round))
-        return Spoken(self._dialect.input_required(errand.request.id, questions, state))
+        state = await self._sealed(outbound, HeldCall(held.id, held.round))
+        return RpcReply(self._dialect.input_required(outbound.request.id, questions, state))
 
-    async def opened(self, caller: AuthContext, line: Line, intent: Retry) -> HeldCall | Passed | None:
+    async def opened(self, caller: AuthContext, line: SharedSession, intent: Retry) -> HeldCall | Passed | None:
         """What the host hands back; None where that is nothing. Raises InvalidParams for what is not this request's."""
         if intent.state is None:
             return None
@@ -79,7 +81,7 @@ class Rounds:
         size = 0 if request.params is None else request.params.size
         return await offloaded(size, partial(self._dialect.digest, request))
 
-    async def _sealed(self, errand: Errand, what: HeldCall | Passed) -> str:
-        owner, digest = errand.line.owner, await self._digest(errand.request)
+    async def _sealed(self, outbound: OutboundCall, what: HeldCall | Passed) -> str:
+        owner, digest = outbound.line.owner, await self._digest(outbound.request)
         until = self._clock.now() + self._live.now.questions.wait
         return self._states.seal(what, context=owner.context, mount=owner.mount, digest=digest, until=until)

@@ -18,9 +18,9 @@ from taskgate.clock import Clock
 from taskgate.domain.record import RequestId, TaskId, TaskRecord
 from taskgate.domain.versions import Era
 from taskgate.errors import Draining, Forbidden, InsufficientScope, InvalidParams, TaskNotFound
-from taskgate.gateway.modern.lines import Line
 from taskgate.gateway.modern.listen_stream import ListenStream
 from taskgate.gateway.modern.resource_subscriptions import ResourceSubscriptions
+from taskgate.gateway.modern.session_pool import SharedSession
 from taskgate.gateway.modern.told_tasks import ToldTasks
 from taskgate.gateway.modern.wishes import check_bounds, concerns_server, declares, is_granted
 from taskgate.lifecycle.changes import Changes
@@ -28,9 +28,9 @@ from taskgate.protocol import vocabulary as words
 from taskgate.protocol.base import Server
 from taskgate.protocol.envelope import Notification
 from taskgate.protocol.faults import RETRY_AFTER
-from taskgate.protocol.stateless import Listen, StatelessDialect, Subscription
+from taskgate.protocol.modern_requests import Listen, ModernDialect, Subscription
 from taskgate.stores.base import TaskStore
-from taskgate.streams.messages import Exchange, Reply
+from taskgate.streams.messages import Exchange, HttpReply
 from taskgate.system.interruption import Interrupted
 
 
@@ -47,7 +47,7 @@ class Subscriptions:
     def __init__(
         self,
         *,
-        dialect: StatelessDialect,
+        dialect: ModernDialect,
         store: TaskStore,
         lookups: Lookups,
         access: Access,
@@ -66,7 +66,7 @@ class Subscriptions:
         self._streams: set[ListenStream] = set()
         self._finishing = False
 
-    async def serve(self, exchange: Exchange, caller: AuthContext, line: Line, intent: Listen) -> Reply:
+    async def serve(self, exchange: Exchange, caller: AuthContext, line: SharedSession, intent: Listen) -> HttpReply:
         """Tell the host what it wants to hear, as far as it may, until it leaves, its token ends, or the gateway does.
 
         The reply ends the stream (M-NOTIF-6). Raises InvalidParams for wishes out of bounds, Draining,
@@ -91,7 +91,7 @@ class Subscriptions:
                 raise
         finally:
             self._streams.discard(stream)
-        return Reply(body=self._dialect.listened(intent.id))
+        return HttpReply(body=self._dialect.listened(intent.id))
 
     def finish(self) -> None:
         """End every stream with its result, and begin no other."""
@@ -120,7 +120,9 @@ class Subscriptions:
                 ids.append(task)
         return _Found(tuple(ids), tuple(tellers.values()))
 
-    async def _tell(self, stream: ListenStream, caller: AuthContext, line: Line, intent: Listen, found: _Found) -> None:
+    async def _tell(
+        self, stream: ListenStream, caller: AuthContext, line: SharedSession, intent: Listen, found: _Found
+    ) -> None:
         """Tell what is granted, and then of that, until the stream ends."""
         with ExitStack() as stack:
             granted = await self._grant(caller, line, intent.wants, found, stack)
@@ -137,7 +139,7 @@ class Subscriptions:
                 await asyncio.get_running_loop().create_future()
 
     async def _grant(
-        self, caller: AuthContext, line: Line, wants: Subscription, found: _Found, stack: ExitStack
+        self, caller: AuthContext, line: SharedSession, wants: Subscription, found: _Found, stack: ExitStack
     ) -> Subscription:
         """What of the wishes can be had; `stack` gives back what is had of the server. Raises UpstreamFailed."""
         tasks = None if wants.tasks is None else found.ids
@@ -159,7 +161,7 @@ class Subscriptions:
             filters=_granted_filters(line, server, wants),
         )
 
-    def _permitted(self, caller: AuthContext, line: Line, wants: Subscription) -> tuple[str, ...]:
+    def _permitted(self, caller: AuthContext, line: SharedSession, wants: Subscription) -> tuple[str, ...]:
         """The resources that the caller may hear of: what rules say of `resources/subscribe` they say of these too."""
         if wants.resource_uris:
             with suppress(Forbidden, InsufficientScope):
@@ -184,9 +186,9 @@ class Subscriptions:
         self._changes.retrievals.note(record)
 
 
-def _granted_filters(line: Line, server: Server, wants: Subscription) -> tuple[str, ...]:
+def _granted_filters(line: SharedSession, server: Server, wants: Subscription) -> tuple[str, ...]:
     """The members of carried extensions that the server grants, of those asked for (X-EXT-24)."""
     if not wants.filters:
         return ()
-    declared = line.mount.extensions.filters(server.peer.capabilities, Era.STATELESS, line.upstream.era)
+    declared = line.mount.extensions.filters(server.peer.capabilities, Era.MODERN, line.upstream.era)
     return tuple(sorted(line.upstream.grants(declared.intersection(wants.filters))))

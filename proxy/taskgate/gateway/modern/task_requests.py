@@ -1,4 +1,4 @@
-"""What hosts of the stateless era ask of tasks: read, answer, cancel. Of their own alone, whichever era made them.
+"""What hosts of the modern era ask of tasks: read, answer, cancel. Of their own alone, whichever era made them.
 
 What must not live here: how a task is made (`calls`), and how hosts are told of it unasked (`subscriptions`). What
 holds: nothing here waits for a task, and answers and cancels are acknowledged whatever came of them (M-UPD-1,
@@ -19,11 +19,11 @@ from taskgate.lifecycle.runner import Runner
 from taskgate.lifecycle.task_service import TaskService
 from taskgate.protocol.faults import TASKS_NEEDED
 from taskgate.protocol.intents import CancelTask, GetTask
+from taskgate.protocol.modern_requests import ModernDialect, OfLegacyTask, UpdateTask
 from taskgate.protocol.questions import Answer
-from taskgate.protocol.stateless import OfLegacyTask, StatelessDialect, UpdateTask
 from taskgate.protocol.vocabulary import TASKS_CANCEL, TASKS_GET, TASKS_UPDATE
 from taskgate.streams.messages import Exchange
-from taskgate.streams.spoken import Spoken
+from taskgate.streams.spoken import RpcReply
 
 
 class TaskRequests:
@@ -35,7 +35,7 @@ class TaskRequests:
     def __init__(
         self,
         *,
-        dialect: StatelessDialect,
+        dialect: ModernDialect,
         tasks: TaskService,
         lookups: Lookups,
         changes: Changes,
@@ -47,13 +47,13 @@ class TaskRequests:
         self._changes = changes
         self._runner = runner
 
-    async def get(self, exchange: Exchange, caller: AuthContext, mount: str, intent: GetTask) -> Spoken:
+    async def get(self, exchange: Exchange, caller: AuthContext, mount: str, intent: GetTask) -> RpcReply:
         """The task as it is now, with what its state has to show (M-GET-1)."""
         record = await self._lookups.find(exchange, caller, mount, intent.task, TASKS_GET)
         # As nearly always of a task that is polled: its head says all.
         return await self._shown(record, caller, intent) if record.status.is_terminal else self._told(record, intent)
 
-    async def update(self, exchange: Exchange, caller: AuthContext, mount: str, intent: UpdateTask) -> Spoken:
+    async def update(self, exchange: Exchange, caller: AuthContext, mount: str, intent: UpdateTask) -> RpcReply:
         """Take answers to what the task waits with; the first to each counts, whoever else is asked it.
 
         Those to what is answered, withdrawn or unknown do nothing (M-UPD-2). Raises InvalidParams for one that does not
@@ -71,16 +71,16 @@ class TaskRequests:
             self._runner.answers((record.owner,), record.id, caller)
         for key, answer in answers.items():
             await self._changes.make(record.owner, record.id, partial(_answered, key, answer))
-        return Spoken(self._dialect.acknowledged(intent.id))
+        return RpcReply(self._dialect.acknowledged(intent.id))
 
-    async def cancel(self, exchange: Exchange, caller: AuthContext, mount: str, intent: CancelTask) -> Spoken:
+    async def cancel(self, exchange: Exchange, caller: AuthContext, mount: str, intent: CancelTask) -> RpcReply:
         """Cancel the task, unless it has ended already."""
         with suppress(TaskAlreadyFinished):
             await self._tasks.cancel(exchange, caller, mount, intent.task, TASKS_CANCEL)
-        return Spoken(self._dialect.acknowledged(intent.id))
+        return RpcReply(self._dialect.acknowledged(intent.id))
 
-    async def of_legacy(self, exchange: Exchange, caller: AuthContext, mount: str, intent: OfLegacyTask) -> Spoken:
-        """The same for a task that was made in the initialize era (AMB-19).
+    async def of_legacy(self, exchange: Exchange, caller: AuthContext, mount: str, intent: OfLegacyTask) -> RpcReply:
+        """The same for a task that was made in the legacy era (AMB-19).
 
         Raises MissingCapability for any other, whether it is there or not.
         """
@@ -96,7 +96,7 @@ class TaskRequests:
         except TaskNotFound:
             raise MissingCapability(TASKS_NEEDED) from None
 
-    async def _shown(self, record: TaskRecord, caller: AuthContext, intent: GetTask) -> Spoken:
+    async def _shown(self, record: TaskRecord, caller: AuthContext, intent: GetTask) -> RpcReply:
         """What is told of a task whose head was found: its bodies are read where it has ended, and only there."""
         if not record.status.is_terminal:
             return self._told(record, intent)
@@ -107,8 +107,8 @@ class TaskRequests:
         self._changes.retrievals.note(whole)
         return told
 
-    def _told(self, record: TaskRecord, intent: GetTask) -> Spoken:
-        return Spoken(self._dialect.task_state(intent.id, record))
+    def _told(self, record: TaskRecord, intent: GetTask) -> RpcReply:
+        return RpcReply(self._dialect.task_state(intent.id, record))
 
 
 def _answered(key: str, answer: Answer, _: TaskRecord) -> TaskEvent:

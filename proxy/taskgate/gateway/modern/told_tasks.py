@@ -13,7 +13,7 @@ from taskgate.admission.outcomes import placed
 from taskgate.clock import Clock
 from taskgate.domain.record import OwnerKey, TaskId, TaskRecord
 from taskgate.errors import StoreUnavailable
-from taskgate.protocol.stateless import StatelessDialect
+from taskgate.protocol.modern_requests import ModernDialect
 from taskgate.stores.base import OwnerWatch, TaskStore
 
 PATIENCE: Final = timedelta(seconds=30)
@@ -29,9 +29,7 @@ Tell = Callable[[TaskRecord], Awaitable[None]]
 class ToldTasks:
     """Tells of some tasks of one owner, from a place in the store's sequence of changes."""
 
-    def __init__(
-        self, owner: OwnerKey, place: int, *, store: TaskStore, dialect: StatelessDialect, clock: Clock
-    ) -> None:
+    def __init__(self, owner: OwnerKey, place: int, *, store: TaskStore, dialect: ModernDialect, clock: Clock) -> None:
         self._owner = owner
         self._place = place
         self._store = store
@@ -40,7 +38,7 @@ class ToldTasks:
         self._told: dict[TaskId, Hashable] = {}
 
     @classmethod
-    async def begin(cls, owner: OwnerKey, *, store: TaskStore, dialect: StatelessDialect, clock: Clock) -> "ToldTasks":
+    async def begin(cls, owner: OwnerKey, *, store: TaskStore, dialect: ModernDialect, clock: Clock) -> "ToldTasks":
         """From now on, of no task yet. Raises StoreUnavailable."""
         now = await store.changed(OwnerWatch(owner=owner), timeout=timedelta())
         return cls(owner, now.place, store=store, dialect=dialect, clock=clock)

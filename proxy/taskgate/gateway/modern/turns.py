@@ -1,4 +1,4 @@
-"""Requests of the stateless era that wait for their turn at a server, or join an equal one that runs.
+"""Requests of the modern era that wait for their turn at a server, or join an equal one that runs.
 
 What must not live here: what a host is told meanwhile (`attending`), and what its call becomes (`calls`).
 """
@@ -8,76 +8,81 @@ from functools import partial
 from typing import Any
 
 from taskgate.admission.bulkhead import Ticket
-from taskgate.admission.joining import Asking, Joining
+from taskgate.admission.joining import CoalesceKey, RequestCoalescer
 from taskgate.errors import QueueFull
-from taskgate.gateway.modern.errands import Errand
+from taskgate.gateway.modern.outbound_calls import OutboundCall
 from taskgate.protocol.envelope import Response
 from taskgate.telemetry.audit import Audit, ToolCalled
-from taskgate.upstream.hearer import Hearer
+from taskgate.upstream.call_listener import CallListener
 
 
 class Turns:
     """Has every errand wait for its turn. A call that is refused, or is no task and leaves, is counted here."""
 
-    def __init__(self, *, joining: Joining, audit: Audit) -> None:
+    def __init__(self, *, joining: RequestCoalescer, audit: Audit) -> None:
         self._joining = joining
         self._audit = audit
 
-    def ask(self, errand: Errand) -> Ticket:
+    def ask(self, outbound: OutboundCall) -> Ticket:
         """A ticket, which is to be closed. Raises QueueFull."""
         try:
-            return errand.line.mount.bulkhead.ask(errand.line.owner.context, errand.caller)
+            return outbound.line.mount.bulkhead.ask(outbound.line.owner.context, outbound.caller)
         except QueueFull:
-            self.refused(errand)
+            self.refused(outbound)
             raise
 
-    async def wait(self, errand: Errand, ticket: Ticket, waited: float = 0.0) -> None:
+    async def wait(self, outbound: OutboundCall, ticket: Ticket, waited: float = 0.0) -> None:
         """Wait briefly for the turn of an errand that has `waited` some seconds. Raises QueueFull."""
         try:
             await ticket.brief_turn(waited)
         except QueueFull:
-            self.refused(errand)
+            self.refused(outbound)
             raise
 
-    def send(self, errand: Errand, hearer: Hearer) -> Coroutine[Any, Any, Response]:
-        """The server's response, to this request or to an equal one that runs. Raises QueueFull, and as `Errand.send`.
+    def send(self, outbound: OutboundCall, listener: CallListener) -> Coroutine[Any, Any, Response]:
+        """The server's response, to this request or to an equal one that runs. Raises QueueFull, and as
+        `OutboundCall.send`.
 
         Such a one goes on for as long as anybody waits for it.
         """
-        return self._in_turn(errand, hearer) if errand.asking is None else self._once(errand, errand.asking, hearer)
+        return (
+            self._in_turn(outbound, listener)
+            if outbound.asking is None
+            else self._once(outbound, outbound.asking, listener)
+        )
 
-    def left(self, errand: Errand) -> None:
+    def left(self, outbound: OutboundCall) -> None:
         """Count a call that leaves; one that may become a task is counted when that is known."""
-        if errand.tool is not None and not errand.may_become_task:
-            self.count(errand, "direct")
+        if outbound.tool is not None and not outbound.may_become_task:
+            self.count(outbound, "direct")
 
-    def refused(self, errand: Errand) -> None:
+    def refused(self, outbound: OutboundCall) -> None:
         """Count a call that is not let in."""
-        if errand.tool is not None:
-            self.count(errand, "rejected")
+        if outbound.tool is not None:
+            self.count(outbound, "rejected")
 
-    def count(self, errand: Errand, disposition: str) -> None:
+    def count(self, outbound: OutboundCall, disposition: str) -> None:
         """Count what became of a call."""
-        tool, upstream = errand.tool, errand.line.upstream
+        tool, upstream = outbound.tool, outbound.line.upstream
         is_listed = tool is not None and upstream.listed(tool) is not None
-        self._audit.record(ToolCalled(errand.line.mount.name, tool if is_listed else None, disposition))
+        self._audit.record(ToolCalled(outbound.line.mount.name, tool if is_listed else None, disposition))
 
-    async def _once(self, errand: Errand, asking: Asking, hearer: Hearer) -> Response:
-        response = await self._joining.once(asking, partial(self._shared, errand, hearer))
+    async def _once(self, outbound: OutboundCall, asking: CoalesceKey, listener: CallListener) -> Response:
+        response = await self._joining.once(asking, partial(self._shared, outbound, listener))
         assert isinstance(response, Response), "what is sent comes to no task"
         return response
 
-    async def _shared(self, errand: Errand, hearer: Hearer) -> Response:
+    async def _shared(self, outbound: OutboundCall, listener: CallListener) -> Response:
         # Whoever else comes to wait for it does so over another line.
-        with errand.line:
-            return await self._in_turn(errand, hearer)
+        with outbound.line:
+            return await self._in_turn(outbound, listener)
 
-    async def _in_turn(self, errand: Errand, hearer: Hearer) -> Response:
-        ticket = self.ask(errand)
+    async def _in_turn(self, outbound: OutboundCall, listener: CallListener) -> Response:
+        ticket = self.ask(outbound)
         if not ticket.granted:
-            await self.wait(errand, ticket)
+            await self.wait(outbound, ticket)
         try:
-            self.left(errand)
-            return await errand.send(hearer)
+            self.left(outbound)
+            return await outbound.send(listener)
         finally:
             ticket.close()

@@ -11,7 +11,7 @@ from taskgate.jsontext.spans import members
 from taskgate.protocol import vocabulary as words
 from taskgate.protocol.base import Server
 from taskgate.protocol.envelope import Notification
-from taskgate.protocol.stateless import Subscription
+from taskgate.protocol.modern_requests import Subscription
 
 MAX_TASKS: Final = 1000
 MAX_RESOURCES: Final = 256

@@ -1,6 +1,6 @@
-"""What servers of the initialize era may ask of a host, by what it declared: cut for them, and held against questions.
+"""What servers of the legacy era may ask of a host, by what it declared: cut for them, and held against questions.
 
-A host of the stateless era is told of in the words of this one: it declares the same, but nothing of tasks. Both sides
+A host of the modern era is told of in the words of this one: it declares the same, but nothing of tasks. Both sides
 read it here, so that no server is promised what no host is asked. Pure. What is no object where an object belongs
 counts as not declared, whatever else it is.
 """
@@ -28,8 +28,8 @@ def declared(host: Peer | None) -> Declared:
     said, found = host.capabilities, Declared()
     has_parts = host.revision in _WITH_PARTS
     if isinstance(roots := said.get("roots"), dict):
-        # In the stateless era no host could tell.
-        tells = roots.get("listChanged") is True and era_of(host.revision) is Era.INITIALIZE
+        # In the modern era no host could tell.
+        tells = roots.get("listChanged") is True and era_of(host.revision) is Era.LEGACY
         found["roots"] = {"listChanged": True} if tells else {}
     if isinstance(sampling := said.get("sampling"), dict):
         found["sampling"] = _parts(sampling, ("tools", "context")) if has_parts else {}

@@ -1,4 +1,4 @@
-"""Hosts of the initialize era: what their messages ask, and how they are answered. Pure; holds no session.
+"""Hosts of the legacy era: what their messages ask, and how they are answered. Pure; holds no session.
 
 What differs between the revisions of the era is one fact: only 2025-11-25 has tasks. A host of any other one, or at a
 mount that offers none, is served as if tasks did not exist.
@@ -64,7 +64,7 @@ LISTING_CAPABILITY = f'{{"cancel":{{}},"list":{{"filter":{FILTER_CAPABILITY}}},"
 
 
 class LegacyDownstream:
-    """The translator for hosts of the initialize era. `version` is the gateway's own, told in the welcome.
+    """The translator for hosts of the legacy era. `version` is the gateway's own, told in the welcome.
 
     `lists` tells whether callers can be told apart, so that each may list what is its own.
     """
@@ -138,7 +138,7 @@ class LegacyDownstream:
             page = without_hidden(page, shows)
         return result_text(id, amend_tools(page, support))
 
-    def notice(self, notification: Notification, token: RequestId | None, task: TaskId | None = None) -> str:
+    def on_notification(self, notification: Notification, token: RequestId | None, task: TaskId | None = None) -> str:
         return questions.notice_text(notification, token, task)
 
     def progress(self, token: RequestId, done: float, message: str, task: TaskId | None = None) -> str:
@@ -227,7 +227,7 @@ def _read_request(request: Request, *, has_tasks: bool, lists: bool, extensions:
         case words.TASKS_LIST if has_tasks and lists:
             where, order = listing_of(request.params)
             return ListTasks(id=request.id, where=where, order=order, cursor=cursor_of(request.params))
-        case method if method in words.RELAYED_METHODS or extensions.relays(method, Era.INITIALIZE):
+        case method if method in words.RELAYED_METHODS or extensions.relays(method, Era.LEGACY):
             ready = passage(request)
             return Relay(
                 id=request.id,
@@ -257,7 +257,7 @@ def _call_tool(request: Request, *, has_tasks: bool) -> CallTool:
 
 def _capabilities(server: Server, tasks: RawJson | None, extensions: ExtensionPolicy) -> RawJson:
     """A server's capabilities, less what does not cross the gateway, plus tasks where there are any and tools too."""
-    kept = extensions.of_server(server.capabilities, Era.INITIALIZE, era_of(server.peer.revision), {})
+    kept = extensions.of_server(server.capabilities, Era.LEGACY, era_of(server.peer.revision), {})
     if tasks is not None and "tools" in server.peer.capabilities:
         kept = splice(kept, [insertion(kept, "tasks", tasks)])
     return kept

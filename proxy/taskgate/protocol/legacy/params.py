@@ -1,4 +1,4 @@
-"""Reading the parameters of a host's messages in the initialize era: types checked, the host's text kept.
+"""Reading the parameters of a host's messages in the legacy era: types checked, the host's text kept.
 
 Everything of the wrong type is InvalidParams (decisions b). What belongs to the gateway (`task`, the progress token,
 the related-task key, the idempotency key) is cut out of the text; every other byte stays.
@@ -28,7 +28,7 @@ class TaskWish(NamedTuple):
     ttl: timedelta | None
 
 
-class Passage(NamedTuple):
+class PreparedParams(NamedTuple):
     """Parameters made ready to leave, and the host's own progress token."""
 
     params: Params
@@ -57,7 +57,7 @@ def task_wish(params: Members) -> TaskWish | None:
     return TaskWish(MAX_TTL if ttl > MAX_TTL // _MILLISECOND else timedelta(milliseconds=ttl))
 
 
-def passage(request: Request) -> Passage | None:
+def passage(request: Request) -> PreparedParams | None:
     """The parameters of a request, made ready for a server; None where it has none."""
     if not request.params_text:
         return None
@@ -66,11 +66,11 @@ def passage(request: Request) -> Passage | None:
     cuts = _cuts(request.params, meta, _NOT_PASSED)
     begin, end = request.params_at, request.params_at + len(request.params_text)
     if token is None:
-        return Passage(Params(cut(request.text, begin, end, cuts) if cuts else request.params_text), None)
+        return PreparedParams(Params(cut(request.text, begin, end, cuts) if cuts else request.params_text), None)
     if not is_id(token.value):
         raise InvalidParams("The progress token must be a string or an integer")
     head, tail = cut(request.text, begin, token.start, cuts), cut(request.text, token.end, end, cuts)
-    return Passage(Params(head, tail), token.value)
+    return PreparedParams(Params(head, tail), token.value)
 
 
 def kept(request: Request) -> RawJson:

@@ -1,4 +1,4 @@
-"""Questions of a server on their way to a host of the initialize era, and what either side tells meanwhile.
+"""Questions of a server on their way to a host of the legacy era, and what either side tells meanwhile.
 
 Here is also where the related-task key comes and goes (L-INPUT-2, L-INPUT-5, L-PROG-1): hosts see it on whatever
 concerns a task of the gateway, servers never do. What must not live here: what a host may be asked.

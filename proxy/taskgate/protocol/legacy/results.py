@@ -1,4 +1,4 @@
-"""What servers of the stateless era answer, as hosts of this era have it (B-CONV-1, B-CONV-3, B-CONV-8, B-CONV-9).
+"""What servers of the modern era answer, as hosts of this era have it (B-CONV-1, B-CONV-3, B-CONV-8, B-CONV-9).
 
 Splices into the text, so that the rest of a server's payload stays to the byte. Pure. What must not live here: the
 catalogue of tools (`tools`), and what servers of this era answer, which stays as it is.
@@ -13,7 +13,7 @@ from taskgate.jsontext.edits import dump, splice
 from taskgate.jsontext.large import LargeJson, MessageText
 from taskgate.jsontext.spans import Member, Members, RawJson, members
 from taskgate.protocol import vocabulary as words
-from taskgate.protocol.amending import Change, edits_of
+from taskgate.protocol.amending import ObjectEdit, edits_of
 from taskgate.protocol.base import Foreign
 from taskgate.protocol.envelope import Response
 from taskgate.protocol.extensions import Extension
@@ -24,7 +24,7 @@ from taskgate.protocol.recoding import as_internal, no_result, recoded
 
 OTHER_ERA: Final = ("resultType", "ttlMs", "cacheScope")
 """Members of a result that this era does not have."""
-NO_TASK: Final = Change(meta_drop=(words.RELATED_TASK, words.SUBSCRIPTION_ID), keeps_hop=True)
+NO_TASK: Final = ObjectEdit(meta_drop=(words.RELATED_TASK, words.SUBSCRIPTION_ID), keeps_hop=True)
 """What becomes of a result of a server of this era that names a task of its own."""
 TextAt = Callable[[Member], RawJson]
 """The text of a member."""
@@ -53,13 +53,13 @@ def is_complete(response: Response, extension: Extension | None = None) -> bool:
     return kind == "complete" or (extension is not None and extension.knows_result(kind))
 
 
-def fitting_outcome(found: Members, text_at: TextAt) -> Change:
+def fitting_outcome(found: Members, text_at: TextAt) -> ObjectEdit:
     """What becomes of the result of a call that a task was made of, by its members, whatever the era of its server.
 
     Only 2025-11-25 has tasks, so that is its host's revision.
     """
     if "resultType" not in found and words.SERVER_INFO not in meta_of(found):
-        return Change(keeps_hop=True)
+        return ObjectEdit(keeps_hop=True)
     return _fitting_call(text_at, found, Revision.R2025_11_25)
 
 
@@ -87,25 +87,25 @@ def large_fitting_error(error: LargeJson) -> MessageText:
     return error.spliced(()) if fits else as_internal(error.text())
 
 
-def _fitting(text: str, found: Members, foreign: Foreign) -> Change:
+def _fitting(text: str, found: Members, foreign: Foreign) -> ObjectEdit:
     """What is to become of a result with these members."""
     match foreign.method:
         case words.TOOLS_CALL:
             return _fitting_call(lambda member: _text_of(text, member), found, foreign.host)
         case "prompts/get" if "messages" in found:
             messages = _text_of(text, found["messages"])
-            return Change(put={"messages": fitting_messages(messages, foreign.host)}, drop=OTHER_ERA)
-    return Change(drop=OTHER_ERA)
+            return ObjectEdit(put={"messages": fitting_messages(messages, foreign.host)}, drop=OTHER_ERA)
+    return ObjectEdit(drop=OTHER_ERA)
 
 
-def _fitting_call(text_at: TextAt, found: Members, host: Revision) -> Change:
+def _fitting_call(text_at: TextAt, found: Members, host: Revision) -> ObjectEdit:
     structured, content = found.get("structuredContent"), found.get("content")
     is_unfit = structured is not None and not structured.is_object
     if content is not None and not is_unfit and knows_all_content(host):
-        return Change(drop=OTHER_ERA)
+        return ObjectEdit(drop=OTHER_ERA)
     unfit = text_at(structured) if structured is not None and is_unfit else None
     put = {"content": fitting_content("[]" if content is None else text_at(content), host, unfit)}
-    return Change(put=put, drop=(*OTHER_ERA, "structuredContent") if is_unfit else OTHER_ERA)
+    return ObjectEdit(put=put, drop=(*OTHER_ERA, "structuredContent") if is_unfit else OTHER_ERA)
 
 
 def _text_of(text: str, member: Member) -> RawJson:

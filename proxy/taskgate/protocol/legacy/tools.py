@@ -1,6 +1,6 @@
-"""Amending a page of `tools/list` for hosts of the initialize era: L-TOOL-1.
+"""Amending a page of `tools/list` for hosts of the legacy era: L-TOOL-1.
 
-Only `execution` of a tool is touched; of a tool of the stateless era also the schemas that this one has no form for.
+Only `execution` of a tool is touched; of a tool of the modern era also the schemas that this one has no form for.
 """
 
 from functools import lru_cache
@@ -10,7 +10,7 @@ from taskgate.domain.policy import APP_ONLY, TaskSupport
 from taskgate.errors import MalformedMessage
 from taskgate.jsontext.edits import insertion, removals, splice
 from taskgate.jsontext.spans import Member, Members, RawJson, Shape, elements, members
-from taskgate.protocol.amending import Change, changed
+from taskgate.protocol.amending import ObjectEdit, changed
 from taskgate.protocol.base import SupportOf
 from taskgate.protocol.catalogue import hints_of
 from taskgate.protocol.legacy.results import OTHER_ERA
@@ -33,7 +33,7 @@ def amend_tools(page: RawJson, support: SupportOf | None) -> RawJson:
 
 
 def fitting_tools(page: RawJson) -> RawJson:
-    """A page of a server of the stateless era as this one has it (B-CONV-1, B-CONV-2, T-29).
+    """A page of a server of the modern era as this one has it (B-CONV-1, B-CONV-2, T-29).
 
     An output schema for anything but objects goes, and where a schema for a property is but true or false, it is
     written as an object. Nested schemas stay, and so does a page where a tool repeats a key.
@@ -42,7 +42,7 @@ def fitting_tools(page: RawJson) -> RawJson:
 
 
 def _fitting(page: RawJson) -> RawJson:
-    plain = changed(page, Change(drop=OTHER_ERA))
+    plain = changed(page, ObjectEdit(drop=OTHER_ERA))
     tools = members(plain).get("tools")
     if tools is None:
         return plain

@@ -1,4 +1,4 @@
-"""Servers of the initialize era: what they are told, and what their messages mean. Pure; holds no session.
+"""Servers of the legacy era: what they are told, and what their messages mean. Pure; holds no session.
 
 What they ask of a host is read in `upstream_questions`, what a host declared in `capabilities`, what they want to be
 done before they answer in `url_elicitation`, what tasks of their own are said to be in `native_tasks`.
@@ -18,7 +18,7 @@ from taskgate.protocol import vocabulary as words
 from taskgate.protocol.base import (
     MAX_WELCOME,
     Answer,
-    Answered,
+    CallAnswered,
     Heard,
     ListedTool,
     Noticed,
@@ -44,7 +44,7 @@ MAX_DEPTH: Final = 256
 
 
 class LegacyUpstream:
-    """The translator for servers of the initialize era. `version` is the gateway's own, told as client info.
+    """The translator for servers of the legacy era. `version` is the gateway's own, told as client info.
 
     `extensions` is what crosses.
     """
@@ -59,7 +59,7 @@ class LegacyUpstream:
         info = {"name": "taskgate", "version": self._version}
         declared = capabilities.declared(host)
         if host is not None:
-            declared |= self._extensions.of_host(host.capabilities, era_of(host.revision), Era.INITIALIZE)
+            declared |= self._extensions.of_host(host.capabilities, era_of(host.revision), Era.LEGACY)
         said = f'"protocolVersion":"{offered.value}","capabilities":{written_capabilities(declared)}'
         return request_text(id, words.INITIALIZE, f'{{{said},"clientInfo":{dump(info)}}}')
 
@@ -144,7 +144,7 @@ class LegacyUpstream:
             raise _broke("a message of it is no JSON-RPC message") from None
         match heard:
             case Response():
-                return Answered(heard)
+                return CallAnswered(heard)
             case Request():
                 return upstream_questions.read_question(heard, host)
             case Notification(method=words.NOTE_PROGRESS):
@@ -164,7 +164,7 @@ class LegacyUpstream:
         return None
 
     def _carries(self, notification: str, host: Peer) -> bool:
-        return self._extensions.hears(notification, era_of(host.revision), Era.INITIALIZE)
+        return self._extensions.hears(notification, era_of(host.revision), Era.LEGACY)
 
     def answer(self, id: RequestId, answer: Answer) -> str:
         return upstream_questions.answer_text(id, answer)
@@ -172,8 +172,8 @@ class LegacyUpstream:
     def no_answer(self, method: str) -> Answer:
         return upstream_questions.no_answer(method)
 
-    def visits(self, response: Response, host: Peer | None) -> tuple[Question, ...]:
-        return url_elicitation.visits(response, host)
+    def request_contexts(self, response: Response, host: Peer | None) -> tuple[Question, ...]:
+        return url_elicitation.request_contexts(response, host)
 
     def agrees(self, answer: Answer) -> bool:
         return url_elicitation.agrees(answer)

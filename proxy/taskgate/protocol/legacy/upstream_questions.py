@@ -1,4 +1,4 @@
-"""What servers of the initialize era ask of a host: read, made ready for it, or refused in its name. Pure."""
+"""What servers of the legacy era ask of a host: read, made ready for it, or refused in its name. Pure."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ from taskgate.jsontext.edits import dump, removals, splice
 from taskgate.jsontext.spans import members
 from taskgate.protocol import vocabulary as words
 from taskgate.protocol.amending import never_in_sessions
-from taskgate.protocol.base import Answer, Asked, Params, Question, Questioned
+from taskgate.protocol.base import Answer, Params, Question, Questioned, ReceivedQuestion
 from taskgate.protocol.envelope import Notification, Request
 from taskgate.protocol.jsonrpc import error_text, is_id, result_text
 from taskgate.protocol.legacy import capabilities
@@ -16,7 +16,7 @@ from taskgate.protocol.legacy.native_tasks import related
 from taskgate.protocol.reading import cut, meta_of
 
 
-def read_question(request: Request, host: Peer | None) -> Asked | Questioned:
+def read_question(request: Request, host: Peer | None) -> ReceivedQuestion | Questioned:
     """What the host is to be asked, or the answer that the server gets at once.
 
     The server's related-task key is cut out, and `task` where the host makes no tasks of such questions (L-HOST-6).
@@ -34,7 +34,7 @@ def read_question(request: Request, host: Peer | None) -> Asked | Questioned:
     meta = meta_of(request.params)
     token = meta.get("progressToken")
     question = Question(request.method, _params(request, keeps_task=keeps_task))
-    return Asked(request.id, question, None if token is None else token.value, related(meta))
+    return ReceivedQuestion(request.id, question, None if token is None else token.value, related(meta))
 
 
 def answer_text(id: RequestId, answer: Answer) -> str:

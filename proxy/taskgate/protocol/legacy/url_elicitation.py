@@ -17,7 +17,7 @@ from taskgate.protocol.params import Params
 from taskgate.protocol.questions import Answer, Question
 
 
-def visits(response: Response, host: Peer | None) -> tuple[Question, ...]:
+def request_contexts(response: Response, host: Peer | None) -> tuple[Question, ...]:
     """A question for each URL that the server names; none where the response is for the host as it is.
 
     That is so for any other response, a host that knows the error or cannot be asked that, and where anything that the
@@ -25,7 +25,7 @@ def visits(response: Response, host: Peer | None) -> tuple[Question, ...]:
     """
     if response.error is None or response.error_code != words.URL_ELICITATION_REQUIRED:
         return ()
-    if host is None or era_of(host.revision) is not Era.STATELESS:
+    if host is None or era_of(host.revision) is not Era.MODERN:
         return ()
     said = response.text[response.error.start : response.error.end]
     if len(said) > MOST_SAID:

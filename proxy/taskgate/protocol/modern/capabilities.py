@@ -18,7 +18,7 @@ _OWN: Final = {words.TASKS_EXTENSION: "{}"}
 def discover_result(
     server: Server, version: str, extensions: ExtensionPolicy, *, offers_tasks: bool, info: RawJson | None = None
 ) -> RawJson:
-    """A DiscoverResult out of what a server said of itself (V-DISC-1, V-META-3, AMB-11); see StatelessDialect.
+    """A DiscoverResult out of what a server said of itself (V-DISC-1, V-META-3, AMB-11); see ModernDialect.
 
     Nobody may keep it (V-CACHE-1): what a server says may depend on who asks, and change.
     """
@@ -36,4 +36,4 @@ def discover_result(
 def _advertised(server: Server, extensions: ExtensionPolicy, offers_tasks: bool) -> RawJson:
     """A server's capabilities, less what does not cross the gateway, plus the extension where there are tools."""
     own = _OWN if offers_tasks and "tools" in server.peer.capabilities else {}
-    return extensions.of_server(server.capabilities, Era.STATELESS, era_of(server.peer.revision), own)
+    return extensions.of_server(server.capabilities, Era.MODERN, era_of(server.peer.revision), own)

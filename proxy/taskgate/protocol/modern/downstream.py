@@ -24,20 +24,20 @@ from taskgate.protocol.modern import mrtr, notices, params, results, rounds, tas
 from taskgate.protocol.modern.capabilities import discover_result
 from taskgate.protocol.modern.tools import modern_tools
 from taskgate.protocol.modern.words import IN_ROUNDS, RELAYED
-from taskgate.protocol.questions import Answer, Question
-from taskgate.protocol.reading import meta_of, task_id, tool_name
-from taskgate.protocol.repeats import repeat_key
-from taskgate.protocol.stateless import (
+from taskgate.protocol.modern_requests import (
     Discover,
     Listen,
+    ModernIntent,
     OfLegacyTask,
+    RequestMeta,
     Retry,
     Round,
-    Stateless,
-    StatelessIntent,
     Subscription,
     UpdateTask,
 )
+from taskgate.protocol.questions import Answer, Question
+from taskgate.protocol.reading import meta_of, task_id, tool_name
+from taskgate.protocol.repeats import repeat_key
 from taskgate.protocol.welcomes import gateway_info
 
 _ROUND = ("inputResponses", "requestState")
@@ -48,7 +48,7 @@ def _always(_: str) -> bool:
 
 
 class ModernDownstream:
-    """The translator for hosts of the stateless era. `version` is the gateway's own.
+    """The translator for hosts of the modern era. `version` is the gateway's own.
 
     `names_server` tells of a mount whether its hosts are told which server it is.
     """
@@ -59,8 +59,8 @@ class ModernDownstream:
         self.info = gateway_info(version)
 
     def decode(
-        self, request: Request, said: Stateless, *, offers_tasks: bool, extensions: ExtensionPolicy
-    ) -> StatelessIntent:
+        self, request: Request, said: RequestMeta, *, offers_tasks: bool, extensions: ExtensionPolicy
+    ) -> ModernIntent:
         match request.method:
             case words.SERVER_DISCOVER:
                 return Discover(id=request.id)
@@ -75,7 +75,7 @@ class ModernDownstream:
             case words.SUBSCRIPTIONS_LISTEN:
                 wants = params.subscription(request.params, extensions)
                 return Listen(id=request.id, wants=wants if offers_tasks else replace(wants, tasks=None))
-            case method if method in RELAYED or extensions.relays(method, Era.STATELESS):
+            case method if method in RELAYED or extensions.relays(method, Era.MODERN):
                 return _relay(request, said)
         raise UnknownMethod("The method does not exist in this protocol version")
 
@@ -139,8 +139,8 @@ class ModernDownstream:
     def again(self, retry: Retry, state: str | None) -> CallTool | Relay:
         return rounds.again(retry, state)
 
-    def notice(self, notification: Notification, token: RequestId | None, id: RequestId | None = None) -> str:
-        return notices.notice(notification, token, id)
+    def on_notification(self, notification: Notification, token: RequestId | None, id: RequestId | None = None) -> str:
+        return notices.on_notification(notification, token, id)
 
     def progress(self, token: RequestId, done: float, message: str) -> str:
         return notices.progress(token, done, message)
@@ -176,7 +176,7 @@ class ModernDownstream:
         return result_text(id, notices.listen_result(id, self.info))
 
 
-def _call_tool(request: Request, said: Stateless, *, may_be_task: bool) -> CallTool | Retry:
+def _call_tool(request: Request, said: RequestMeta, *, may_be_task: bool) -> CallTool | Retry:
     tool = tool_name(request.params)
     ready = params.passage(request, less=_ROUND)
     kept = None
@@ -196,7 +196,7 @@ def _call_tool(request: Request, said: Stateless, *, may_be_task: bool) -> CallT
     return _next_round(request, call) or call
 
 
-def _relay(request: Request, said: Stateless) -> Relay | Retry:
+def _relay(request: Request, said: RequestMeta) -> Relay | Retry:
     in_rounds = request.method in IN_ROUNDS
     ready = params.passage(request, less=_ROUND if in_rounds else ())
     relay = Relay(id=request.id, method=request.method, params=ready, progress_token=said.progress_token)
@@ -217,7 +217,7 @@ def _next_round(request: Request, asking: CallTool | Relay) -> Retry | None:
     )
 
 
-def _of_era(intent: GetTask | CancelTask, said: Stateless) -> GetTask | CancelTask | OfLegacyTask:
+def _of_era(intent: GetTask | CancelTask, said: RequestMeta) -> GetTask | CancelTask | OfLegacyTask:
     """Without the extension only hosts with tasks of the other era are let come here (AMB-19)."""
     return intent if said.declares_tasks else OfLegacyTask(request=intent)
 

@@ -1,6 +1,6 @@
 """Rounds of questions and answers in this era: input requests in a result, their answers in the next request (§5.1).
 
-Here questions of servers of the initialize era take this era's form, and answers to them theirs. Only shapes; which
+Here questions of servers of the legacy era take this era's form, and answers to them theirs. Only shapes; which
 questions are open, and what `requestState` holds, is decided elsewhere.
 """
 
@@ -11,7 +11,7 @@ from taskgate.errors import InvalidParams
 from taskgate.jsontext.edits import dump, splice
 from taskgate.jsontext.spans import MOST_MEMBERS, Member, RawJson, members, walked
 from taskgate.protocol import vocabulary as words
-from taskgate.protocol.amending import Change, changed, edits_of
+from taskgate.protocol.amending import ObjectEdit, changed, edits_of
 from taskgate.protocol.envelope import Request
 from taskgate.protocol.modern.tools import without_execution
 from taskgate.protocol.questions import Answer, Question
@@ -22,9 +22,9 @@ ASKED: Final = frozenset({words.ELICITATION_CREATE, words.SAMPLING_CREATE, words
 
 MOST_TOOLS: Final = 1024
 """Tools of one question that are looked at; a longer list crosses as it is."""
-_ELICITATION: Final = Change(drop=("task", "elicitationId", "_meta"))
-_OTHER: Final = Change(drop=("task",), meta_drop=("progressToken",))
-_ANSWER: Final = Change(drop=("resultType",))
+_ELICITATION: Final = ObjectEdit(drop=("task", "elicitationId", "_meta"))
+_OTHER: Final = ObjectEdit(drop=("task",), meta_drop=("progressToken",))
+_ANSWER: Final = ObjectEdit(drop=("resultType",))
 
 
 def input_required(requests: Mapping[str, RawJson], state: str | None, info: RawJson) -> RawJson:
@@ -44,7 +44,7 @@ def input_requests(requests: Mapping[str, RawJson]) -> RawJson:
 
 
 def input_request(method: str, params: RawJson) -> RawJson:
-    """A question of a server of the initialize era, as this era writes it (B-CONV-6); `params` may be empty."""
+    """A question of a server of the legacy era, as this era writes it (B-CONV-6); `params` may be empty."""
     text = changed(params or "{}", _ELICITATION if method == words.ELICITATION_CREATE else _OTHER)
     if method == words.SAMPLING_CREATE:
         text = without_execution(text, MOST_TOOLS)
@@ -57,7 +57,7 @@ def question_request(question: Question) -> RawJson:
 
 
 def answers(request: Request) -> dict[str, Answer]:
-    """What a request answers, as responses of the initialize era (B-CONV-7), by the keys it was asked under.
+    """What a request answers, as responses of the legacy era (B-CONV-7), by the keys it was asked under.
 
     Raises InvalidParams for what is no map of objects, or has more members in all of those than one object may have.
     Raises MalformedMessage where a key stands twice.

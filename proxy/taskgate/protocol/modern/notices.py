@@ -9,15 +9,15 @@ from typing import Any
 from taskgate.domain.record import RequestId
 from taskgate.jsontext.edits import dump
 from taskgate.jsontext.spans import RawJson
-from taskgate.protocol.amending import Change, changed
+from taskgate.protocol.amending import ObjectEdit, changed
 from taskgate.protocol.envelope import Notification
 from taskgate.protocol.jsonrpc import notification_text
+from taskgate.protocol.modern_requests import Subscription
 from taskgate.protocol.reading import meta_of
-from taskgate.protocol.stateless import Subscription
 from taskgate.protocol.vocabulary import LOG_LEVELS, NOTE_PROGRESS, NOTE_SUBSCRIBED, SERVER_INFO, SUBSCRIPTION_ID
 
 
-def notice(notification: Notification, token: RequestId | None, id: RequestId | None = None) -> str:
+def on_notification(notification: Notification, token: RequestId | None, id: RequestId | None = None) -> str:
     """A server's notification on the stream of a request, under the host's own progress token if one is given.
 
     One that names its stream names it by `id` instead.
@@ -25,7 +25,7 @@ def notice(notification: Notification, token: RequestId | None, id: RequestId | 
     is_progress = notification.method == NOTE_PROGRESS
     put = {} if token is None or not is_progress else {"progressToken": dump(token)}
     names_stream = id is not None and SUBSCRIPTION_ID in meta_of(notification.params)
-    return _told(notification, Change(put=put, meta_put={SUBSCRIPTION_ID: dump(id)} if names_stream else {}))
+    return _told(notification, ObjectEdit(put=put, meta_put={SUBSCRIPTION_ID: dump(id)} if names_stream else {}))
 
 
 def progress(token: RequestId, done: float, message: str) -> str:
@@ -65,7 +65,7 @@ def acknowledged(subscription: RequestId, granted: Subscription) -> str:
 
 def published(notification: Notification, subscription: RequestId) -> str:
     """A server's notification on a listen stream."""
-    return _told(notification, Change(meta_put={SUBSCRIPTION_ID: dump(subscription)}))
+    return _told(notification, ObjectEdit(meta_put={SUBSCRIPTION_ID: dump(subscription)}))
 
 
 def listen_result(subscription: RequestId, info: RawJson) -> RawJson:
@@ -74,6 +74,6 @@ def listen_result(subscription: RequestId, info: RawJson) -> RawJson:
     return f'{{"resultType":"complete","_meta":{meta}}}'
 
 
-def _told(notification: Notification, change: Change) -> str:
+def _told(notification: Notification, change: ObjectEdit) -> str:
     text = notification.params_text
     return notification_text(notification.method, changed(text if text.startswith("{") else "{}", change))

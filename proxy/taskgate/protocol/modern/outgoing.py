@@ -1,6 +1,6 @@
 """Requests to servers of this era: what each says about the gateway and its host, and the headers that repeat it.
 
-A request in the words of the initialize era gets the `_meta` that every one has here (V-META-8); its parameters stay to
+A request in the words of the legacy era gets the `_meta` that every one has here (V-META-8); its parameters stay to
 the byte otherwise. Pure.
 """
 
@@ -15,18 +15,18 @@ from taskgate.errors import MalformedMessage
 from taskgate.jsontext.edits import dump
 from taskgate.jsontext.spans import RawJson, members, skip_space
 from taskgate.protocol import vocabulary as words
-from taskgate.protocol.amending import Change, changed, written
+from taskgate.protocol.amending import ObjectEdit, changed, written
 from taskgate.protocol.extensions import written_capabilities
 from taskgate.protocol.headers import NAMED_BY, encode_value, is_plain, mirrored_members, value_at
 from taskgate.protocol.jsonrpc import request_text
+from taskgate.protocol.modern_server import Listened, Saying, WrittenRequest
 from taskgate.protocol.reading import value_of
-from taskgate.protocol.stateless_server import Listened, Saying, Written
 
 SPOKEN: Final = MODERN[-1]
 """The revision in which servers of this era are spoken to."""
 
 
-def request(id: int, saying: Saying, capabilities: RawJson, info: RawJson) -> Written:
+def request(id: int, saying: Saying, capabilities: RawJson, info: RawJson) -> WrittenRequest:
     """The request as it leaves; `capabilities` are what its host is said to have, `info` is the gateway's own.
 
     What a header cannot carry, or is of a type that has no header, is left out of them: its server refuses the request,
@@ -35,7 +35,7 @@ def request(id: int, saying: Saying, capabilities: RawJson, info: RawJson) -> Wr
     text = "" if saying.params is None else saying.params.with_token(id)
     text = text if text.startswith("{") else "{}"
     written = _amended(text, saying, _told(capabilities, info), _more(id, saying))
-    return Written(request_text(id, saying.method, written), _headers(text, saying))
+    return WrittenRequest(request_text(id, saying.method, written), _headers(text, saying))
 
 
 def _headers(params: RawJson, saying: Saying) -> Mapping[str, str]:
@@ -109,7 +109,7 @@ def _amended(text: RawJson, saying: Saying, told: _Told, more: Mapping[str, RawJ
         return f'{{"_meta":{{{meta}}}{comma}{text[1:]}'
     again = {"inputResponses": saying.answers, "requestState": saying.state}
     put = {name: value for name, value in again.items() if value is not None}
-    return changed(text, Change(put=put, drop=tuple(again) if put else (), meta_put={**told.meta, **more}))
+    return changed(text, ObjectEdit(put=put, drop=tuple(again) if put else (), meta_put={**told.meta, **more}))
 
 
 def _repeated(params: RawJson, saying: Saying) -> Iterator[tuple[str, str]]:

@@ -11,12 +11,12 @@ from typing import Any, Final
 from taskgate.errors import InvalidParams
 from taskgate.jsontext.edits import removals
 from taskgate.jsontext.spans import Members, RawJson
-from taskgate.protocol.amending import OF_HOP, Change, edits_of
+from taskgate.protocol.amending import OF_HOP, ObjectEdit, edits_of
 from taskgate.protocol.envelope import Request
 from taskgate.protocol.extensions import ExtensionPolicy
+from taskgate.protocol.modern_requests import Subscription
 from taskgate.protocol.params import Params
 from taskgate.protocol.reading import cut, is_task_id, meta_of, value_of, written_member
-from taskgate.protocol.stateless import Subscription
 
 
 def passage(request: Request, *, less: Collection[str] = ()) -> Params:
@@ -46,14 +46,14 @@ _META: Final = ("_meta",)
 
 
 @lru_cache(maxsize=8)
-def _without(*names: str) -> Change:
-    return Change(drop=("task", *names))
+def _without(*names: str) -> ObjectEdit:
+    return ObjectEdit(drop=("task", *names))
 
 
 def kept(request: Request, *, less: Collection[str] = ()) -> RawJson:
     """The same parameters as a record keeps them: without any progress token."""
     begin = request.params_at
-    change = Change(drop=("task", *less), meta_drop=("progressToken",))
+    change = ObjectEdit(drop=("task", *less), meta_drop=("progressToken",))
     edits = edits_of(request.params, begin, change)
     return cut(request.text, begin, begin + len(request.params_text), edits)
 

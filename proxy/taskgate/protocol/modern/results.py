@@ -13,7 +13,7 @@ from taskgate.domain.versions import Era
 from taskgate.jsontext.edits import dump, insertion, may_have_key, splice
 from taskgate.jsontext.large import LargeJson, MessageText
 from taskgate.jsontext.spans import Members, RawJson, members
-from taskgate.protocol.amending import Change, edits_of
+from taskgate.protocol.amending import ObjectEdit, edits_of
 from taskgate.protocol.envelope import Response
 from taskgate.protocol.extensions import Extension
 from taskgate.protocol.jsonrpc import error_text, readdressed
@@ -46,7 +46,7 @@ _SAMPLES: Final = {
 """Results by whether they name their type and whether they have content."""
 
 
-def complete(result: RawJson, method: str, info: RawJson | None, era: Era = Era.INITIALIZE) -> RawJson:
+def complete(result: RawJson, method: str, info: RawJson | None, era: Era = Era.LEGACY) -> RawJson:
     """The result of that method of a server of that era as a complete one of this era.
 
     `info` is told as its serverInfo; None leaves what a server of this era says, and tells none of one of the other.
@@ -116,7 +116,7 @@ def _of_extension(
     if response.result is None or found is None:
         return no_result(id)
     kind = found.get("resultType")
-    if era is Era.STATELESS and kind is not None and not extension.knows_result(kind.value):
+    if era is Era.MODERN and kind is not None and not extension.knows_result(kind.value):
         return no_result(id)
     put = _own_words(found, is_cacheable=method in extension.cacheable)
     if kind is not None and not extension.knows_result(kind.value):
@@ -126,7 +126,7 @@ def _of_extension(
     if SUBSCRIPTION_ID in meta_of(found):
         # The result of a stream names it, as what was told on it does.
         meta_put[SUBSCRIPTION_ID] = dump(id)
-    change = Change(put, (), meta_put, _NO_TASK, era is Era.STATELESS)
+    change = ObjectEdit(put, (), meta_put, _NO_TASK, era is Era.MODERN)
     edits = edits_of(found, response.result.start, change)
     return splice(response.text, [(*response.id_span, dump(id)), *edits])
 
@@ -135,7 +135,7 @@ def _code_of(error: RawJson) -> Any:
     return members(error)["code"].value
 
 
-def modern_error(error: RawJson, era: Era = Era.INITIALIZE) -> RawJson:
+def modern_error(error: RawJson, era: Era = Era.LEGACY) -> RawJson:
     """An error of a server of that era under a code that means here what was meant (B-CONV-8).
 
     A code that would speak of the host's message to the gateway, or that means nothing yet, is an internal error that
@@ -145,7 +145,7 @@ def modern_error(error: RawJson, era: Era = Era.INITIALIZE) -> RawJson:
     code = _code_of(error)
     if code == RESOURCE_NOT_FOUND:
         return recoded(error, INVALID_PARAMS)
-    if code not in RESERVED or (era is Era.STATELESS and code == MISSING_CAPABILITY):
+    if code not in RESERVED or (era is Era.MODERN and code == MISSING_CAPABILITY):
         return error
     return as_internal(error)
 
@@ -161,35 +161,32 @@ def _complete_members(response: Response, method: str, era: Era) -> Members | No
     found = response.result.members if response.result is not None else None
     if found is None:
         return None
-    if era is Era.STATELESS:
+    if era is Era.MODERN:
         # A round is no answer yet, a task was not asked for, and what else there may be means nothing (V-META-7).
         return found if "resultType" not in found or found["resultType"].value == "complete" else None
     # A task of the server's own was not asked for: no `task` went out with the call.
     return None if method == TOOLS_CALL and "task" in found and "content" not in found else found
 
 
-def _completion(found: Members, method: str, info: RawJson | None, era: Era) -> Change:
+def _completion(found: Members, method: str, info: RawJson | None, era: Era) -> ObjectEdit:
     is_cacheable = method in CACHEABLE
-    if era is Era.STATELESS:
-        put = _own_words(found, is_cacheable=is_cacheable)
-    else:
-        put = _our_words(is_cacheable=is_cacheable)
+    put = _own_words(found, is_cacheable=is_cacheable) if era is Era.MODERN else _our_words(is_cacheable=is_cacheable)
     if method == TOOLS_CALL and "content" not in found:
         # Hosts of this era read no result without it (M-GET-2).
         put["content"] = "[]"
     meta_put = {} if info is None else {SERVER_INFO: info}
-    return Change(put, (), meta_put, _NO_TASK, era is Era.STATELESS)
+    return ObjectEdit(put, (), meta_put, _NO_TASK, era is Era.MODERN)
 
 
-def _completion_within(found: Members, *, names_server: bool) -> Change:
-    change = _completion(found, TOOLS_CALL, None, Era.INITIALIZE)
+def _completion_within(found: Members, *, names_server: bool) -> ObjectEdit:
+    change = _completion(found, TOOLS_CALL, None, Era.LEGACY)
     return change._replace(meta_keep=(SERVER_INFO,)) if names_server else change
 
 
 def _added_usually(found: Members, method: str, info: RawJson | None, era: Era) -> RawJson | None:
     """What is put in front of the members of a result of which none changes, as nearly always; None for any other."""
     is_typed = "resultType" in found
-    if not found or (is_typed and era is Era.INITIALIZE) or not found.keys().isdisjoint(_MAY_CHANGE):
+    if not found or (is_typed and era is Era.LEGACY) or not found.keys().isdisjoint(_MAY_CHANGE):
         return None
     return _put_in_front(_SAMPLES[is_typed, "content" in found], method, info, era)
 

@@ -22,16 +22,16 @@ from taskgate.jsontext.spans import (
     read_pairs,
     skip_space,
 )
-from taskgate.protocol.amending import OURS, Change, edits_of
+from taskgate.protocol.amending import OURS, ObjectEdit, edits_of
 from taskgate.protocol.envelope import Response
 from taskgate.protocol.intents import CallTool, Relay
 from taskgate.protocol.modern.declared import DECIDE, lacking
 from taskgate.protocol.modern.server_rounds import MAX_QUESTIONS
+from taskgate.protocol.modern_requests import Retry, Round
 from taskgate.protocol.needs import together
 from taskgate.protocol.params import Params
 from taskgate.protocol.reading import Edits, meta_of, value_of
 from taskgate.protocol.repeats import LONG, content
-from taskgate.protocol.stateless import Retry, Round
 from taskgate.protocol.vocabulary import RELATED_TASK, SERVER_INFO, TOOLS_CALL
 
 
@@ -74,7 +74,7 @@ def passed_round(id: RequestId, response: Response, state: str | None, info: Raw
     assert response.result is not None, "a round is a result"
     put = {} if state is None else {"requestState": dump(state)}
     meta_put = {} if info is None else {SERVER_INFO: info}
-    change = Change(put=put, drop=("requestState",), meta_put=meta_put, keeps_hop=True)
+    change = ObjectEdit(put=put, drop=("requestState",), meta_put=meta_put, keeps_hop=True)
     found = response.result.members or {}
     edits = edits_of(found, response.result.start, change)
     edits += _without_foreign_keys(response.text, found.get("inputRequests"))

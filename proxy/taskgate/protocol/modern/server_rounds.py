@@ -1,4 +1,4 @@
-"""Rounds that servers of this era ask in: their questions as the initialize era words them, and the answers' way back.
+"""Rounds that servers of this era ask in: their questions as the legacy era words them, and the answers' way back.
 
 Only shapes; who is asked, and when a request is sent again, is decided elsewhere (§5.1 from the client's side).
 """
@@ -10,15 +10,15 @@ from taskgate.errors import MalformedMessage
 from taskgate.jsontext.edits import dump
 from taskgate.jsontext.spans import MOST_MEMBERS, Member, Members, RawJson, Shape, keys_of, members, walked
 from taskgate.protocol import vocabulary as words
-from taskgate.protocol.amending import Change, changed
+from taskgate.protocol.amending import ObjectEdit, changed
 from taskgate.protocol.envelope import Response
 from taskgate.protocol.extensions import Extension
 from taskgate.protocol.modern.breaches import broke
 from taskgate.protocol.modern.mrtr import ASKED
 from taskgate.protocol.modern.words import IN_ROUNDS
+from taskgate.protocol.modern_server import ServerRound
 from taskgate.protocol.params import Params
 from taskgate.protocol.questions import Answer, Question
-from taskgate.protocol.stateless_server import ServerRound
 
 MAX_QUESTIONS: Final = 64
 """In one round: more than any tool asks at once, and a bound for a mad one."""
@@ -26,7 +26,7 @@ _PARAMS: Final[Shape] = {"params": {"_meta": {}}}
 
 
 def round_of(method: str, id: int, response: Response, extension: Extension | None = None) -> ServerRound | None:
-    """What a response asks for; see StatelessServerDialect. `extension` is that of the method."""
+    """What a response asks for; see ModernServerDialect. `extension` is that of the method."""
     if response.error is not None:
         return None
     assert response.result is not None, "a response without an error has a result"
@@ -103,11 +103,11 @@ def _question(text: RawJson, found: Members, elicitation: str) -> Question:
         raise broke("it asks what nobody can be asked")
     if params is None:
         return Question(method, None)
-    # In the initialize era a page to visit has a name of its own (B-CONV-6).
+    # In the legacy era a page to visit has a name of its own (B-CONV-6).
     asked = text[params.start : params.end]
     by_url = method == words.ELICITATION_CREATE and _value(params.members or {}, "mode") == "url"
     put = {"elicitationId": dump(elicitation)} if by_url else {}
-    change = Change(put=put, drop=("task",), meta_drop=("progressToken",))
+    change = ObjectEdit(put=put, drop=("task",), meta_drop=("progressToken",))
     return Question(method, Params(changed(asked, change)))
 
 
@@ -117,7 +117,7 @@ def _answer(method: str, answer: Answer) -> RawJson | None:
         return None
     drop = ("resultType",) if method == words.SAMPLING_CREATE else ("resultType", "_meta")
     try:
-        return changed(answer[given.start : given.end], Change(drop=drop))
+        return changed(answer[given.start : given.end], ObjectEdit(drop=drop))
     except MalformedMessage:
         return None
 

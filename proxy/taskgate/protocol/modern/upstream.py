@@ -14,18 +14,26 @@ from taskgate.jsontext.edits import dump, splice
 from taskgate.jsontext.spans import RawJson, decode, read_object
 from taskgate.protocol import outcomes
 from taskgate.protocol import vocabulary as words
-from taskgate.protocol.amending import OF_HOP, Change, changed
-from taskgate.protocol.base import Answered, Noticed, ProgressTold, Server
+from taskgate.protocol.amending import OF_HOP, ObjectEdit, changed
+from taskgate.protocol.base import CallAnswered, Noticed, ProgressTold, Server
 from taskgate.protocol.envelope import Message, Notification, Request, Response
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.jsonrpc import error_text, notification_text, parse, result_text
 from taskgate.protocol.modern import declared, outgoing, server_rounds, server_tasks, welcome
 from taskgate.protocol.modern.breaches import broke
+from taskgate.protocol.modern_server import (
+    CataloguePage,
+    Listened,
+    Said,
+    Saying,
+    ServerRound,
+    Subscribed,
+    WrittenRequest,
+)
 from taskgate.protocol.params import Params
 from taskgate.protocol.questions import Answer, Question
 from taskgate.protocol.reading import meta_of, value_of
 from taskgate.protocol.server_tasks import ServerTask, TaskTold
-from taskgate.protocol.stateless_server import CataloguePage, Listened, Said, Saying, ServerRound, Subscribed, Written
 
 MAX_DEPTH: Final = 256
 """How deep a server's message may nest: far above any real one, far below what would hurt to read."""
@@ -37,7 +45,7 @@ _NOTICES: Final = words.RELAYED_NOTICES - {words.NOTE_ELICITATION_COMPLETE}
 
 
 class ModernUpstream:
-    """The translator for servers of the stateless era; see StatelessServerDialect.
+    """The translator for servers of the modern era; see ModernServerDialect.
 
     `version` is the gateway's own, told as client info; `extensions` is what crosses.
     """
@@ -48,21 +56,21 @@ class ModernUpstream:
         # By the objects themselves, which stay while they are here: nearly every request is for one that was told of.
         self._told: dict[tuple[int, bool], tuple[Peer, RawJson]] = {}
 
-    def discover(self, id: int, host: Peer | None) -> Written:
+    def discover(self, id: int, host: Peer | None) -> WrittenRequest:
         return self.request(id, Saying(method=words.SERVER_DISCOVER), host)
 
     def read_discovery(self, response: Response) -> Server | None:
         return welcome.read_discovery(response)
 
-    def request(self, id: int, saying: Saying, host: Peer | None) -> Written:
+    def request(self, id: int, saying: Saying, host: Peer | None) -> WrittenRequest:
         return outgoing.request(id, saying, self._capabilities(host, saying), self._info)
 
-    def listen(self, id: int, wants: Listened, host: Peer | None) -> Written:
+    def listen(self, id: int, wants: Listened, host: Peer | None) -> WrittenRequest:
         params = Params(outgoing.listening(wants))
         saying = Saying(method=words.SUBSCRIPTIONS_LISTEN, params=params, follows_tasks=bool(wants.tasks))
         return self.request(id, saying, host)
 
-    def list_tools(self, id: int, cursor: RawJson | None, host: Peer | None) -> Written:
+    def list_tools(self, id: int, cursor: RawJson | None, host: Peer | None) -> WrittenRequest:
         params = None if cursor is None else Params(f'{{"cursor":{cursor}}}')
         return self.request(id, Saying(method=words.TOOLS_LIST, params=params), host)
 
@@ -79,7 +87,7 @@ class ModernUpstream:
         heard = _read(message)
         match heard:
             case Response():
-                return Answered(heard)
+                return CallAnswered(heard)
             case Request():
                 raise broke("it asks outside of an answer")
             case Notification(method=words.NOTE_PROGRESS):
@@ -95,7 +103,7 @@ class ModernUpstream:
             case Notification(method=method) if method in _NOTICES:
                 return Noticed(_plain(heard))
             case Notification(method=method) if host is not None and self._carries(method, host):
-                return Noticed(_plain(heard, names_stream=era_of(host.revision) is Era.STATELESS))
+                return Noticed(_plain(heard, names_stream=era_of(host.revision) is Era.MODERN))
         return None
 
     def refusal_of(self, id: int, message: bytes) -> Response | None:
@@ -126,16 +134,16 @@ class ModernUpstream:
     def task_of(self, method: str, response: Response) -> ServerTask | None:
         return server_tasks.created(method, response)
 
-    def look(self, id: int, task: str, host: Peer | None) -> Written:
+    def look(self, id: int, task: str, host: Peer | None) -> WrittenRequest:
         return self._of_task(id, words.TASKS_GET, server_tasks.reference(task), host)
 
     def looked(self, call: int, task: str, response: Response) -> ServerTask | None:
         return server_tasks.shown(call, task, response)
 
-    def update(self, id: int, task: str, answers: RawJson, host: Peer | None) -> Written:
+    def update(self, id: int, task: str, answers: RawJson, host: Peer | None) -> WrittenRequest:
         return self._of_task(id, words.TASKS_UPDATE, server_tasks.update(task, answers), host)
 
-    def cancel(self, id: int, task: str, host: Peer | None) -> Written:
+    def cancel(self, id: int, task: str, host: Peer | None) -> WrittenRequest:
         return self._of_task(id, words.TASKS_CANCEL, server_tasks.reference(task), host)
 
     def declared(self, host: Peer | None, question: Question) -> bool:
@@ -168,7 +176,7 @@ class ModernUpstream:
         known = self._told.get((id(host), saying.follows_tasks))
         if known is not None:
             return known[1]
-        carried = self._extensions.of_host(host.capabilities, era_of(host.revision), Era.STATELESS)
+        carried = self._extensions.of_host(host.capabilities, era_of(host.revision), Era.MODERN)
         told = outgoing.capabilities(declared.declared(host), carried, follows_tasks=saying.follows_tasks)
         if len(self._told) >= _MOST_TOLD:
             self._told.clear()
@@ -176,9 +184,9 @@ class ModernUpstream:
         return told
 
     def _carries(self, notification: str, host: Peer) -> bool:
-        return self._extensions.hears(notification, era_of(host.revision), Era.STATELESS)
+        return self._extensions.hears(notification, era_of(host.revision), Era.MODERN)
 
-    def _of_task(self, id: int, method: str, params: RawJson, host: Peer | None) -> Written:
+    def _of_task(self, id: int, method: str, params: RawJson, host: Peer | None) -> WrittenRequest:
         return self.request(id, Saying(method=method, params=Params(params), follows_tasks=True), host)
 
 
@@ -218,7 +226,7 @@ def _plain(notification: Notification, *, names_stream: bool = False) -> Notific
         return notification
     stream = meta.get(words.SUBSCRIPTION_ID) if names_stream else None
     put = {} if stream is None else {words.SUBSCRIPTION_ID: notification.text[stream.start : stream.end]}
-    text = notification_text(notification.method, changed(notification.params_text, Change(meta_put=put)))
+    text = notification_text(notification.method, changed(notification.params_text, ObjectEdit(meta_put=put)))
     told = parse(text.encode(), max_depth=MAX_DEPTH)
     assert isinstance(told, Notification), "it was one before"
     return told

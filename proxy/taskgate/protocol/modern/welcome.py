@@ -12,9 +12,9 @@ from taskgate.protocol.envelope import Response
 from taskgate.protocol.hiding import without_hidden
 from taskgate.protocol.mirrored import mirrored_arguments
 from taskgate.protocol.modern.breaches import broke, refused
+from taskgate.protocol.modern_server import CataloguePage
 from taskgate.protocol.reading import kept_info, meta_of, value_of
-from taskgate.protocol.stateless_server import CataloguePage
-from taskgate.protocol.vocabulary import SERVER_INFO, STATELESS_ERRORS, UNSUPPORTED_VERSION
+from taskgate.protocol.vocabulary import MODERN_ERRORS, SERVER_INFO, UNSUPPORTED_VERSION
 from taskgate.protocol.welcomes import info_of, rest_of
 
 
@@ -24,7 +24,7 @@ def read_discovery(response: Response) -> Server | None:
     So where it answered with an error that need not be of this era. Raises UpstreamFailed for one that is.
     """
     if response.error is not None:
-        if response.error_code in STATELESS_ERRORS and response.error_code != UNSUPPORTED_VERSION:
+        if response.error_code in MODERN_ERRORS and response.error_code != UNSUPPORTED_VERSION:
             raise refused("The server refused to say what it is")
         return None
     if len(response.text) > MAX_WELCOME:

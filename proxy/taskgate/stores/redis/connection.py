@@ -19,8 +19,8 @@ from redis.exceptions import MovedError, NoScriptError, RedisError, ResponseErro
 
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.redis.wires.bundles import FOREIGN, UNUSABLE, Bundles
-from taskgate.stores.redis.wires.health import Health
-from taskgate.stores.redis.wires.pool import Pool
+from taskgate.stores.redis.wires.health import RedisHealth
+from taskgate.stores.redis.wires.pool import RedisPool
 from taskgate.stores.redis.wires.wire import Wires
 
 Value = str | bytes | int
@@ -42,14 +42,14 @@ def read_script(name: str) -> Script:
     return Script(resources.files(__package__).joinpath(name).read_text(encoding="utf-8"))
 
 
-class Connection:
+class RedisConnection:
     """Commands, each one round trip. Belongs to one event loop."""
 
     def __init__(self, wires: Wires, *, limit: int, wait: timedelta, replicas: int = 0, quiet: bool = False) -> None:
         self._wires = wires
-        self._pool = Pool(wires.make, limit=limit, wait=wait)
+        self._pool = RedisPool(wires.make, limit=limit, wait=wait)
         self._replicas = replicas
-        self.health = Health(wires.vet, quiet=quiet)
+        self.health = RedisHealth(wires.vet, quiet=quiet)
         """Whether it can be used; whoever opens it may close it for a failure that he met."""
         self._bundles = Bundles(self._pool, wires, self.health)
 

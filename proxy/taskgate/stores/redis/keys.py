@@ -8,7 +8,7 @@ kept under a name.
 from hashlib import blake2s
 
 
-class Keys:
+class KeyNames:
     """The names of one deployment."""
 
     def __init__(self, prefix: str) -> None:

@@ -11,8 +11,8 @@ from typing import Final
 
 from taskgate.domain.record import TaskId, TaskRecord
 from taskgate.stores.codec import pack_span, pack_text, unpack_text, unpack_time
-from taskgate.stores.redis.connection import Connection, Value, read_script
-from taskgate.stores.redis.keys import Keys
+from taskgate.stores.redis.connection import RedisConnection, Value, read_script
+from taskgate.stores.redis.keys import KeyNames
 from taskgate.stores.redis.records import rows
 from taskgate.stores.sharing import Beat
 
@@ -24,7 +24,7 @@ _NOBODY: Final = ""
 class LeasesInRedis:
     """See Leases."""
 
-    def __init__(self, connection: Connection, keys: Keys) -> None:
+    def __init__(self, connection: RedisConnection, keys: KeyNames) -> None:
         self._connection = connection
         self._root = keys.of("")
         self._lives = keys.of("lives")

@@ -13,8 +13,8 @@ from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
 from taskgate.clock import SharedClock
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.redis.connection import Connection
-from taskgate.stores.redis.keys import Keys
+from taskgate.stores.redis.connection import RedisConnection
+from taskgate.stores.redis.keys import KeyNames
 from taskgate.stores.redis.leases import LeasesInRedis
 from taskgate.stores.redis.options import RedisOptions
 from taskgate.stores.redis.post import PostInRedis
@@ -36,7 +36,7 @@ async def open_redis(options: RedisOptions, clock: SharedClock | None = None) ->
     _expect_files(options)
     wires = Wires(options, clock)
     connection = _connect(options, wires, limit=options.max_connections)
-    keys = Keys(options.key_prefix)
+    keys = KeyNames(options.key_prefix)
     try:
         there = await _vet(connection, wires)
         return await _open(options, connection, keys, there=there)
@@ -45,7 +45,7 @@ async def open_redis(options: RedisOptions, clock: SharedClock | None = None) ->
         raise
 
 
-async def _open(options: RedisOptions, connection: Connection, keys: Keys, *, there: bool) -> Shared:
+async def _open(options: RedisOptions, connection: RedisConnection, keys: KeyNames, *, there: bool) -> Shared:
     origin = uuid4().hex
     post, streams = PostInRedis(connection, keys, origin=origin), StreamsInRedis(connection, keys)
     # Without news hosts would wait here for what others did long ago: a gateway that hears none is none to ask.
@@ -92,8 +92,8 @@ async def _open(options: RedisOptions, connection: Connection, keys: Keys, *, th
     )
 
 
-def _connect(options: RedisOptions, wires: Wires, *, limit: int, quiet: bool = False) -> Connection:
-    return Connection(wires, limit=limit, wait=options.pool_timeout, replicas=options.wait_replicas, quiet=quiet)
+def _connect(options: RedisOptions, wires: Wires, *, limit: int, quiet: bool = False) -> RedisConnection:
+    return RedisConnection(wires, limit=limit, wait=options.pool_timeout, replicas=options.wait_replicas, quiet=quiet)
 
 
 async def _begin(post: PostInRedis) -> None:
@@ -104,7 +104,7 @@ async def _begin(post: PostInRedis) -> None:
         return
 
 
-async def _vet(connection: Connection, wires: Wires) -> bool:
+async def _vet(connection: RedisConnection, wires: Wires) -> bool:
     """Whether the server is there. Raises StoreUnavailable, for the operator, where it will not do."""
     try:
         await wires.vet()

@@ -12,8 +12,8 @@ from logging import getLogger
 from typing import Any, Final
 
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.redis.connection import Connection, Line, read_script
-from taskgate.stores.redis.keys import Keys
+from taskgate.stores.redis.connection import Line, RedisConnection, read_script
+from taskgate.stores.redis.keys import KeyNames
 from taskgate.system.log_throttle import ThrottledLog
 
 _SEND: Final = read_script("post_send.lua")
@@ -35,7 +35,7 @@ log = getLogger("taskgate.stores")
 class PostInRedis:
     """See Post. `origin` is a mark that no other process has."""
 
-    def __init__(self, connection: Connection, keys: Keys, *, origin: str) -> None:
+    def __init__(self, connection: RedisConnection, keys: KeyNames, *, origin: str) -> None:
         self._connection = connection
         self._keys = keys
         self._stream = keys.of("post")

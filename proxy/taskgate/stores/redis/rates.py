@@ -10,10 +10,10 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final
 
-from taskgate.domain.gcra import Verdict
+from taskgate.domain.gcra import RateVerdict
 from taskgate.stores.base import Judgement, RateStore, Step
-from taskgate.stores.redis.connection import Connection, read_script
-from taskgate.stores.redis.keys import Keys
+from taskgate.stores.redis.connection import RedisConnection, read_script
+from taskgate.stores.redis.keys import KeyNames
 
 _TAKE: Final = read_script("take.lua")
 _ASKED: Final = Struct("<BBBddd")
@@ -27,7 +27,7 @@ _MICRO: Final = 1_000_000
 class RedisRateStore:
     """A RateStore. Time is the server's, which all replicas share; or the callers', where those have one clock."""
 
-    def __init__(self, connection: Connection, keys: Keys, *, callers_time: bool = False) -> None:
+    def __init__(self, connection: RedisConnection, keys: KeyNames, *, callers_time: bool = False) -> None:
         self._connection = connection
         self._callers_time = callers_time
         self._name = lru_cache(_NAMES)(lambda budget: keys.of("rate", budget))
@@ -58,9 +58,9 @@ def _unpack(steps: Sequence[Step], said: bytes) -> Judgement:
     return Judgement([tuple([next(verdicts) for _ in demands]) for _, demands in reached], refused)
 
 
-def _verdicts(said: bytes) -> Iterator[Verdict]:
+def _verdicts(said: bytes) -> Iterator[RateVerdict]:
     for allowed, remaining, wait, debt in _SAID.iter_unpack(memoryview(said)[1:]):
-        yield Verdict(bool(allowed), int(remaining), wait, debt)
+        yield RateVerdict(bool(allowed), int(remaining), wait, debt)
 
 
 _NOBODY: Final = 255

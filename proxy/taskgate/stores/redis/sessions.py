@@ -13,8 +13,8 @@ from taskgate.domain.record import OwnerKey
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import SessionRecord
 from taskgate.stores.codec import pack_peer, pack_time, unpack_peer
-from taskgate.stores.redis.connection import Connection, read_script
-from taskgate.stores.redis.keys import Keys, digest
+from taskgate.stores.redis.connection import RedisConnection, read_script
+from taskgate.stores.redis.keys import KeyNames, digest
 from taskgate.stores.redis.records.rows import unpack_moment
 
 _PUT: Final = read_script("session_put.lua")
@@ -31,7 +31,7 @@ _AT_ONCE: Final = 1000
 class SessionsInRedis:
     """A SessionStore."""
 
-    def __init__(self, connection: Connection, keys: Keys) -> None:
+    def __init__(self, connection: RedisConnection, keys: KeyNames) -> None:
         self._connection = connection
         self._keys = keys
         self._index = keys.of("sessions")

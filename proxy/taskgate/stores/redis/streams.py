@@ -12,10 +12,10 @@ from datetime import timedelta
 from typing import Any, Final
 
 from taskgate.stores.codec import pack_text, unpack_text
-from taskgate.stores.redis.connection import Connection, Value, read_script
+from taskgate.stores.redis.connection import RedisConnection, Value, read_script
 from taskgate.stores.redis.growth import Growth
-from taskgate.stores.redis.keys import Keys
-from taskgate.stores.sharing import Passage
+from taskgate.stores.redis.keys import KeyNames
+from taskgate.stores.sharing import StreamSegment
 
 _BEGIN: Final = read_script("stream_begin.lua")
 _APPEND: Final = read_script("stream_append.lua")
@@ -29,7 +29,7 @@ MOST_BYTES: Final = 1024 * 1024
 class StreamsInRedis:
     """See StreamLog."""
 
-    def __init__(self, connection: Connection, keys: Keys) -> None:
+    def __init__(self, connection: RedisConnection, keys: KeyNames) -> None:
         self._connection = connection
         self._keys = keys
         self._growth = Growth(connection.pubsub)
@@ -48,14 +48,14 @@ class StreamsInRedis:
             added += (number, event)
         await self._connection.run(_APPEND, self._of(session, stream), added)
 
-    async def read(self, session: str, stream: str, *, after: int) -> Passage | None:
+    async def read(self, session: str, stream: str, *, after: int) -> StreamSegment | None:
         """See StreamLog.read."""
         places = (*self._of(session, stream), self._keys.of("lives"))
         said: Any = await self._connection.run(_READ, places, (after,))
         if said is None:
             return None
         about, holder, newest, dropped, over, lives, entries = said
-        return Passage(
+        return StreamSegment(
             about=about,
             events=tuple((int(place.partition(b"-")[0]), fields[1]) for place, fields in entries),
             newest=int(newest),

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from taskgate.telemetry.auditlog.events import Event
+from taskgate.telemetry.auditlog.events import AuditEvent
 from taskgate.telemetry.auditlog.texts import TEXT, shown
-from taskgate.telemetry.visit import Caller
+from taskgate.telemetry.request_context import Caller
 
 _DEEPEST: Final = 8
 """How many of those who act for each other are told."""
@@ -16,7 +16,7 @@ def context(key: str) -> str:
     return f"c_{key}"
 
 
-def actor(event: Event, *, full: bool) -> dict[str, Any] | None:
+def actor(event: AuditEvent, *, full: bool) -> dict[str, Any] | None:
     """Who it was: whoever asked, else whose task it is; None where nobody is known.
 
     Without `full` there is the reference alone, and how it was found out.

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from taskgate.telemetry.auditlog.catalogue import FAILURE, HIGH
 from taskgate.telemetry.auditlog.chain import CHAIN_STARTED, CHECKPOINT, GAP, SIGNED, Chain, Head
-from taskgate.telemetry.auditlog.events import Event, note
+from taskgate.telemetry.auditlog.events import AuditEvent, note
 from taskgate.telemetry.auditlog.keys import Signer
 from taskgate.telemetry.auditlog.recollection import Gap
 from taskgate.telemetry.auditlog.rendering import Renderer
@@ -29,7 +29,7 @@ so that there are to be few pauses."""
 log = getLogger("taskgate.audit")
 
 
-class Written(NamedTuple):
+class ChainPosition(NamedTuple):
     """What a sink has taken: where its chain ends, in how many seconds the last of it went, and what is unvouched for.
 
     `uncovered` counts the lines since the last checkpoint, `noted` names the lines of the log's own.
@@ -41,7 +41,7 @@ class Written(NamedTuple):
     noted: tuple[str, ...]
 
 
-def gap_note(sink: str, now: datetime, gap: Gap) -> Event:
+def gap_note(sink: str, now: datetime, gap: Gap) -> AuditEvent:
     """The event that tells of what is gone."""
     seq, digest = gap.head or (None, None)
     said = {"sink": sink, "cause": gap.cause, "lines": gap.lines, "bytes": gap.bytes, "seq": seq, "head": digest}
@@ -70,7 +70,7 @@ class Book:
         self._name, self._render, self._signer, self._to_disk = name, render, signer, to_disk
         self._chain.adopt(signer)
 
-    def open(self, now: datetime) -> Written:
+    def open(self, now: datetime) -> ChainPosition:
         """Go on where the sink's chain ended, and say so. Raises OSError or AuditUnavailable."""
         found = self._sink.open()
         self._chain.move(found.head)
@@ -84,7 +84,7 @@ class Book:
             self._sink.close()
             raise
 
-    def keep(self, events: list[Event], now: datetime) -> Written:
+    def keep(self, events: list[AuditEvent], now: datetime) -> ChainPosition:
         """Have those events written, and whatever was not before; the list is empty then. Raises OSError.
 
         They are let go before the sink is waited for: an event may hold a large message.
@@ -103,9 +103,9 @@ class Book:
                 self._look(now)
                 self._owes_disk = False
         noted, self._noted = tuple(self._noted), []
-        return Written(self._chain.head, perf_counter() - began, self._uncovered, noted)
+        return ChainPosition(self._chain.head, perf_counter() - began, self._uncovered, noted)
 
-    def add_usual(self, events: list[Event], most: int) -> bool:
+    def add_usual(self, events: list[AuditEvent], most: int) -> bool:
         """Make lines of the first events for as long as they are usual, and take those from the list; at most so many.
 
         Whether there may be more of that kind. For the event loop, while the thread does nothing: that takes some
@@ -126,19 +126,19 @@ class Book:
         del events[: len(made)]
         return len(made) == most
 
-    def vouch(self, now: datetime) -> tuple[Written, Event]:
+    def vouch(self, now: datetime) -> tuple[ChainPosition, AuditEvent]:
         """Write a checkpoint, and return the one for other sinks, which vouches for that line too. Raises OSError."""
         self._note(self._checkpoint(now))
         self._uncovered = 0
         return self.keep([], now), self._checkpoint(now)
 
-    def settle(self, now: datetime) -> Written:
+    def settle(self, now: datetime) -> ChainPosition:
         """Make what was written outlast the machine. Raises OSError."""
         self.keep([], now)
         self._look(now)
         return self.keep([], now)
 
-    def reopen(self, now: datetime) -> Written:
+    def reopen(self, now: datetime) -> ChainPosition:
         """Go where the sink's name leads now. Raises OSError."""
         if self._sink.reopen(self._chain.head):
             # What the old place did not take stands first in the new one: it is tied to what is there.
@@ -175,15 +175,15 @@ class Book:
         self._begin(now)
         self._note(gap_note(self._name, now, gap))
 
-    def _checkpoint(self, now: datetime) -> Event:
+    def _checkpoint(self, now: datetime) -> AuditEvent:
         seq, digest = self._chain.head
         return note(CHECKPOINT, now, data={"sink": self._name, "seq": seq, "head": digest})
 
-    def _note(self, event: Event) -> None:
+    def _note(self, event: AuditEvent) -> None:
         self._noted.append(event.name)
         self._add(event)
 
-    def _add_all(self, events: list[Event]) -> None:
+    def _add_all(self, events: list[AuditEvent]) -> None:
         until = perf_counter() + _STINT
         for event in events:
             if perf_counter() > until:
@@ -191,7 +191,7 @@ class Book:
                 until = perf_counter() + _STINT
             self._add(event)
 
-    def _add(self, event: Event) -> None:
+    def _add(self, event: AuditEvent) -> None:
         try:
             usual = self._render.usual_line(event, *self._chain.due)
             if usual is not None:

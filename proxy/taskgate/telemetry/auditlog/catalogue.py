@@ -21,7 +21,7 @@ SEVERITIES: Final = (INFO, LOW, MEDIUM, HIGH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class EventKind:
     """One event. `severities` has its outcomes and how much each matters, `members` names what its `data` may hold."""
 
     name: str
@@ -35,8 +35,8 @@ class Kind:
         return self.name.partition(".")[0]
 
 
-def _kind(name: str, meaning: str, *members: str, **severities: str) -> Kind:
-    return Kind(name=name, meaning=meaning, severities=severities, members=members)
+def _kind(name: str, meaning: str, *members: str, **severities: str) -> EventKind:
+    return EventKind(name=name, meaning=meaning, severities=severities, members=members)
 
 
 _REQUEST = ("seconds", "messages", "stated_reason", "result")
@@ -101,7 +101,7 @@ KINDS: Final = (
 )  # fmt: skip
 """All events, in the order of the page."""
 
-EVENTS: Final[Mapping[str, Kind]] = {kind.name: kind for kind in KINDS}
+EVENTS: Final[Mapping[str, EventKind]] = {kind.name: kind for kind in KINDS}
 
 
 def matching(globs: Iterable[str]) -> frozenset[str]:

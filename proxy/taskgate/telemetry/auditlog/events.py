@@ -16,8 +16,8 @@ from taskgate.protocol import vocabulary as words
 from taskgate.protocol.envelope import Message, Notification, Request
 from taskgate.telemetry.auditlog.catalogue import INFO, SUCCESS
 from taskgate.telemetry.auditlog.texts import NAME
+from taskgate.telemetry.request_context import Caller, Client, RequestContext
 from taskgate.telemetry.tracing import Span
-from taskgate.telemetry.visit import Caller, Client, Visit
 
 MAX_KEYS: Final = 32
 """How many keys of arguments are told."""
@@ -47,7 +47,7 @@ class Arguments(NamedTuple):
         return None if self.text is None else _cut(keys_in(self.text, self.start, MAX_KEYS))
 
 
-class Asked(NamedTuple):
+class RequestSummary(NamedTuple):
     """What a line tells of a message. `task` is the one that it is about."""
 
     method: str | None = None
@@ -57,7 +57,7 @@ class Asked(NamedTuple):
     arguments: Arguments | None = None
 
 
-class Origin(NamedTuple):
+class EventOrigin(NamedTuple):
     """Which request something happened in: its visit, as it was then. `task` is the one that the request made."""
 
     id: str
@@ -68,14 +68,14 @@ class Origin(NamedTuple):
     status: int | None
     mount: str | None
     caller: Caller | None
-    asked: Asked
+    asked: RequestSummary
     task: str | None
     revision: str | None
     client: Client | None
     span: Span | None
 
 
-class Subject(NamedTuple):
+class TaskSubject(NamedTuple):
     """Which task something happened to. What is not known is None; `owner` is a context."""
 
     id: str
@@ -94,7 +94,7 @@ class Limit(NamedTuple):
     scope: str | None = None
 
 
-class Event(NamedTuple):
+class AuditEvent(NamedTuple):
     """One event. `weight` is how many bytes of arguments or results it keeps in memory until it is a line.
 
     `origin` is the visit itself where the event is the last word on it, and there is nothing large to let go of.
@@ -107,8 +107,8 @@ class Event(NamedTuple):
     reason: str | None
     severity: str
     time: datetime
-    origin: Origin | Visit | None = None
-    subject: Subject | None = None
+    origin: EventOrigin | RequestContext | None = None
+    subject: TaskSubject | None = None
     limit: Limit | None = None
     data: Mapping[str, Any] | None = None
     caller: Caller | None = None
@@ -126,17 +126,17 @@ def note(
     reason: str | None = None,
     severity: str = INFO,
     data: Mapping[str, Any] | None = None,
-) -> Event:
+) -> AuditEvent:
     """An event of the log itself, which no fact tells of."""
-    return Event(name, outcome, reason, severity, time, data=data)
+    return AuditEvent(name, outcome, reason, severity, time, data=data)
 
 
-def lightened(event: Event) -> Event:
+def lightened(event: AuditEvent) -> AuditEvent:
     """The same event without what it keeps of arguments and results: the line says that they were left out."""
     origin = event.origin
-    if type(origin) is Visit:
+    if type(origin) is RequestContext:
         origin = origin_of(origin, keeps=True, last=True)
-    if type(origin) is Origin and origin.asked.arguments is not None:
+    if type(origin) is EventOrigin and origin.asked.arguments is not None:
         asked = origin.asked._replace(arguments=origin.asked.arguments._replace(text=None))
         origin = origin._replace(asked=asked)
     return event._replace(origin=origin, result=None, weight=0)
@@ -145,48 +145,59 @@ def lightened(event: Event) -> Event:
 # --- from what goes along to what is told ------------------------------------------------------------------------
 
 
-def origin_of(visit: Visit | None, *, keeps: bool = False, last: bool = False) -> Origin | None:
+def origin_of(request_context: RequestContext | None, *, keeps: bool = False, last: bool = False) -> EventOrigin | None:
     """What a visit says now; None for none, and for one that is no request's.
 
     With `keeps` the arguments are kept until the event is a line. The `last` word on a request has its status.
     """
-    if visit is None or not visit.id:
+    if request_context is None or not request_context.id:
         return None
-    asked, agent = asked_of(visit.message, keeps=keeps), visit.agent
-    path = visit.path if visit.refusal != _NOWHERE else None
-    return Origin(
-        visit.id, visit.address, visit.verb, path, agent and agent[:KEPT], visit.status if last else None, visit.mount,
-        visit.caller, asked, visit.task, visit.revision, visit.client, visit.span,
-    )  # fmt: skip
+    asked, agent = asked_of(request_context.message, keeps=keeps), request_context.agent
+    path = request_context.path if request_context.refusal != _NOWHERE else None
+    return EventOrigin(
+        request_context.id,
+        request_context.address,
+        request_context.verb,
+        path,
+        agent and agent[:KEPT],
+        request_context.status if last else None,
+        request_context.mount,
+        request_context.caller,
+        asked,
+        request_context.task,
+        request_context.revision,
+        request_context.client,
+        request_context.span,
+    )
 
 
-def last_of(visit: Visit, keeps: bool) -> tuple[Visit | Origin | None, int]:
+def last_of(request_context: RequestContext, keeps: bool) -> tuple[RequestContext | EventOrigin | None, int]:
     """The origin of the last event of a visit, nearly always the visit itself, for that changes no more; its weight."""
-    agent = visit.agent
-    if keeps and visit.refusal is None and (agent is None or len(agent) <= KEPT):
-        message = visit.message
+    agent = request_context.agent
+    if keeps and request_context.refusal is None and (agent is None or len(agent) <= KEPT):
+        message = request_context.message
         if message is None:
-            return visit, 0
+            return request_context, 0
         text = message.text
         if len(text) <= SHORT:
             # Its text, and that of its parameters. To ask the system takes as long as all the rest of an event.
-            return visit, 2 * (len(text) + _HEAD if text.isascii() else getsizeof(text))
-    origin = origin_of(visit, keeps=keeps, last=True)
+            return request_context, 2 * (len(text) + _HEAD if text.isascii() else getsizeof(text))
+    origin = origin_of(request_context, keeps=keeps, last=True)
     return origin, weight_of(origin)
 
 
-def asked_in(origin: Origin | Visit | None) -> Asked:
+def asked_in(origin: EventOrigin | RequestContext | None) -> RequestSummary:
     """What was asked where something happened."""
-    if type(origin) is Visit:
+    if type(origin) is RequestContext:
         return asked_of(origin.message, keeps=True)
-    return origin.asked if type(origin) is Origin else _NOTHING
+    return origin.asked if type(origin) is EventOrigin else _NOTHING
 
 
-def asked_of(message: Message | None, *, keeps: bool) -> Asked:
+def asked_of(message: Message | None, *, keeps: bool) -> RequestSummary:
     """What is told of a message; with `keeps`, of its arguments, too."""
     # A response has an id too, but it is ours, and may hold the id of a task.
     if type(message) is Notification:
-        return Asked(message.method[:KEPT])
+        return RequestSummary(message.method[:KEPT])
     if type(message) is not Request:
         return _NOTHING
     method, params = message.method[:KEPT], message.params
@@ -197,16 +208,16 @@ def asked_of(message: Message | None, *, keeps: bool) -> Asked:
             arguments = _arguments(message, place)
     elif method in _ABOUT_TASKS:
         task = text_of(params.get("taskId"))
-    return Asked(method, message.id, tool, task, arguments)
+    return RequestSummary(method, message.id, tool, task, arguments)
 
 
-def subject_of(task: TaskRecord) -> Subject:
+def subject_of(task: TaskRecord) -> TaskSubject:
     """What a line tells of a task."""
     context, mount = task.owner
-    return Subject(task.id, task.status.value, context, task.ttl, mount, task.call.tool[:KEPT])
+    return TaskSubject(task.id, task.status.value, context, task.ttl, mount, task.call.tool[:KEPT])
 
 
-def weight_of(origin: Origin | None) -> int:
+def weight_of(origin: EventOrigin | None) -> int:
     """How much of a message it keeps in memory: letters of some scripts take four bytes each."""
     if origin is None or origin.asked.arguments is None or origin.asked.arguments.text is None:
         return 0
@@ -233,7 +244,7 @@ def _cut(keys: tuple[str, ...] | None) -> tuple[str, ...] | None:
     return None if keys is None else tuple(each[: 2 * NAME] for each in keys)
 
 
-_NOTHING: Final = Asked()
+_NOTHING: Final = RequestSummary()
 _HEAD: Final = getsizeof("")
 _ABOUT_TASKS: Final = frozenset({words.TASKS_GET, words.TASKS_RESULT, words.TASKS_CANCEL, words.TASKS_UPDATE})
 _NOWHERE: Final = "unknown_path"

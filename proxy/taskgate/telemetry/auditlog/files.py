@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from taskgate.telemetry.auditlog.chain import Head, head_of
-from taskgate.telemetry.auditlog.recollection import Beside, Gap, Tail, first_seq, recall, tail_of
+from taskgate.telemetry.auditlog.recollection import ChainState, Gap, Tail, first_seq, recall, tail_of
 from taskgate.telemetry.auditlog.settings import AuditUnavailable, FileTaken
-from taskgate.telemetry.auditlog.sinks import Found
+from taskgate.telemetry.auditlog.sinks import OpenedSink
 
 HEAD: Final = ".head"
 TORN: Final = ".torn"
@@ -38,16 +38,16 @@ class FileSink:
         self._size = 0
         self._first = 1
         self._is_torn = False
-        self._beside: Beside | None = None
+        self._beside: ChainState | None = None
 
     def adjust(self, *, rotate_size: int | None, keep: int, disk: bool) -> None:
         """Do so from now on; see the class."""
         self._rotate_size, self._keep, self._disk = rotate_size, keep, disk
 
-    def open(self) -> Found:
+    def open(self) -> OpenedSink:
         """See Sink."""
         try:
-            self._beside = Beside.lock(self._near(HEAD))
+            self._beside = ChainState.lock(self._near(HEAD))
         except BlockingIOError:
             raise FileTaken(self._path) from None
         try:
@@ -130,7 +130,7 @@ class FileSink:
             self._beside.close()
             self._beside = None
 
-    def _resumed(self, beside: Beside) -> Found:
+    def _resumed(self, beside: ChainState) -> OpenedSink:
         tail = tail_of(self._fd)
         if tail.torn:
             self._cut_off(tail)
@@ -141,7 +141,7 @@ class FileSink:
             self._go_on(self._opened(self._path), head)
         else:
             self._size, self._first = tail.end, first_seq(self._fd) or head.seq + 1
-        return Found(head, gaps)
+        return OpenedSink(head, gaps)
 
     def _cut_off(self, tail: Tail) -> None:
         torn = os.pread(self._fd, tail.torn, tail.end)

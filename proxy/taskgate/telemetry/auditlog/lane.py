@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from taskgate.clock import Clock
 from taskgate.telemetry.audit import Audit, AuditDropped, AuditNoted, AuditWritten
-from taskgate.telemetry.auditlog.book import Book, Written, gap_note
+from taskgate.telemetry.auditlog.book import Book, ChainPosition, gap_note
 from taskgate.telemetry.auditlog.catalogue import FAILURE, SUCCESS
 from taskgate.telemetry.auditlog.chain import GAP
-from taskgate.telemetry.auditlog.events import Event
+from taskgate.telemetry.auditlog.events import AuditEvent
 from taskgate.telemetry.auditlog.queueing import Queue
 from taskgate.telemetry.auditlog.recollection import Gap
 from taskgate.telemetry.auditlog.settings import AuditUnavailable
@@ -54,7 +54,7 @@ class Lane:
         self.queue = Queue(pace.queue, self._lose)
         self.sequence: int | None = None
         """The number of the sink's last line; None until it is open."""
-        self.on_vouched: Callable[[Lane, Event], None] = lambda _lane, _event: None
+        self.on_vouched: Callable[[Lane, AuditEvent], None] = lambda _lane, _event: None
         """Told of each checkpoint, for other sinks."""
         self.on_taken: Callable[[], None] = lambda: None
         """Told when there is room again."""
@@ -90,7 +90,7 @@ class Lane:
         if self.queue.has_more:
             self._news.set()
 
-    def accept(self, event: Event) -> None:
+    def accept(self, event: AuditEvent) -> None:
         """Have an event written soon, if there is room. Never waits."""
         if self.queue.add(event) and not self._is_awake:
             self._is_awake = True
@@ -231,7 +231,7 @@ class Lane:
         """Have something done to the book, with the time as its last argument."""
         return self._worker.do(partial(_at, work, self._clock))
 
-    def _took(self, written: Written) -> None:
+    def _took(self, written: ChainPosition) -> None:
         self.sequence, self._uncovered = written.head.seq, written.uncovered
         for name in written.noted:
             self._metrics.record(AuditNoted(name, FAILURE if name == GAP else SUCCESS))

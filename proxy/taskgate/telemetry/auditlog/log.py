@@ -12,18 +12,18 @@ from logging import getLogger
 from typing import Final, NamedTuple
 
 from taskgate.clock import Clock
-from taskgate.telemetry import visit
+from taskgate.telemetry import request_context
 from taskgate.telemetry.audit import NO_ROOM, Audit, AuditNoted, Fact, Trail
 from taskgate.telemetry.auditlog.book import Book
 from taskgate.telemetry.auditlog.catalogue import EVENTS, matching
 from taskgate.telemetry.auditlog.chain import CHECKPOINT, SIGNED
-from taskgate.telemetry.auditlog.events import Event
+from taskgate.telemetry.auditlog.events import AuditEvent
 from taskgate.telemetry.auditlog.files import FileSink
 from taskgate.telemetry.auditlog.keys import Signer, SigningKeyRefused, signer_of
 from taskgate.telemetry.auditlog.lane import Lane, Pace
 from taskgate.telemetry.auditlog.queueing import Queue
 from taskgate.telemetry.auditlog.rendering import Renderer
-from taskgate.telemetry.auditlog.room import Room
+from taskgate.telemetry.auditlog.room import QueueRoom
 from taskgate.telemetry.auditlog.settings import AuditSettings, AuditUnavailable, FileTaken, SinkSettings
 from taskgate.telemetry.auditlog.sinks import STDOUT, Sink, StreamSink
 from taskgate.telemetry.auditlog.table import EventTable, Teller
@@ -40,7 +40,7 @@ _noted: Final = cache(AuditNoted)
 """There are a few dozen of these facts, and every request has one."""
 
 
-class _Way(NamedTuple):
+class _SinkRoute(NamedTuple):
     """One sink that is open, and the way to it."""
 
     settings: SinkSettings
@@ -48,13 +48,13 @@ class _Way(NamedTuple):
     lane: Lane
 
 
-class Prepared(NamedTuple):
+class PreparedSinks(NamedTuple):
     """Other settings, with the sinks that are new in them open."""
 
     settings: AuditSettings
     render: Renderer
     signer: Signer | None
-    ways: tuple[_Way, ...]
+    ways: tuple[_SinkRoute, ...]
 
 
 class AuditLog:
@@ -67,10 +67,10 @@ class AuditLog:
         self._clock = clock
         self._stdout = stdout
         self._table = EventTable(settings.telling)
-        self._ways: tuple[_Way, ...] = ()
+        self._ways: tuple[_SinkRoute, ...] = ()
         self._routes: Mapping[str, tuple[Lane, ...]] = {}
         self._tellers: Mapping[type, Teller] = {}
-        self._room = Room()
+        self._room = QueueRoom()
         self._parting: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
@@ -83,7 +83,7 @@ class AuditLog:
         if teller is None:
             return
         try:
-            for event in teller(fact, visit.current(), self._clock.now()):
+            for event in teller(fact, request_context.current(), self._clock.now()):
                 lanes = self._routes.get(event.name)
                 if lanes and event.reason == NO_ROOM:
                     # Whoever was refused to keep what is left for others does not take it, either.
@@ -123,13 +123,13 @@ class AuditLog:
 
     # --- other settings ------------------------------------------------------------------------------------------
 
-    async def prepare(self, settings: AuditSettings) -> Prepared:
+    async def prepare(self, settings: AuditSettings) -> PreparedSinks:
         """What `switch` takes: sinks that are not open yet are opened. Raises AuditUnavailable; then nothing is."""
         if self._parting:
             # A file that is let go of may be wanted again.
             await asyncio.wait(self._parting)
         render = Renderer(settings.telling, key=settings.key, node=settings.node)
-        prepared = Prepared(settings, render, _signer(settings), ())
+        prepared = PreparedSinks(settings, render, _signer(settings), ())
         try:
             for sink in settings.sinks:
                 way = self._way_to(sink.place)
@@ -142,11 +142,11 @@ class AuditLog:
             raise
         return prepared
 
-    async def discard(self, prepared: Prepared) -> None:
+    async def discard(self, prepared: PreparedSinks) -> None:
         """Let go of what was opened for settings that are not to be."""
         await _end([way.lane for way in prepared.ways if way not in self._ways])
 
-    def switch(self, prepared: Prepared) -> None:
+    def switch(self, prepared: PreparedSinks) -> None:
         """Have those settings from now on. What waits for a sink that is gone is still written.
 
         A sink that is told of changes no more has this one yet, if it is told of before anything else can happen.
@@ -185,10 +185,10 @@ class AuditLog:
         self._routes = _routes(self._settings, self._ways)
         self._tellers = self._table.tellers if self._ways else {}
 
-    def _way_to(self, place: str) -> _Way | None:
+    def _way_to(self, place: str) -> _SinkRoute | None:
         return next((way for way in self._ways if way.settings.place == place), None)
 
-    def _new(self, settings: SinkSettings, prepared: Prepared) -> _Way:
+    def _new(self, settings: SinkSettings, prepared: PreparedSinks) -> _SinkRoute:
         sink: Sink
         if settings.path is None:
             if self._stdout == STDOUT and sys.__stdout__ is None:
@@ -203,9 +203,9 @@ class AuditLog:
         book = Book(settings.name, sink, render=prepared.render, signer=prepared.signer, to_disk=to_disk)
         lane = Lane(settings.name, book, _pace(prepared.settings), metrics=self._metrics, clock=self._clock)
         lane.on_vouched, lane.on_taken = self._vouched, self._room.freed
-        return _Way(settings, sink, lane)
+        return _SinkRoute(settings, sink, lane)
 
-    def _vouched(self, lane: Lane, event: Event) -> None:
+    def _vouched(self, lane: Lane, event: AuditEvent) -> None:
         for other in self._routes.get(CHECKPOINT, ()):
             if other is not lane:
                 other.accept(event)
@@ -228,14 +228,14 @@ def _pace(settings: AuditSettings) -> Pace:
     return Pace(queue=settings.queue, vouch_after=chain.checkpoint_events, vouch_within=within)
 
 
-def _change(way: _Way, prepared: Prepared, book: Book) -> None:
+def _change(way: _SinkRoute, prepared: PreparedSinks, book: Book) -> None:
     settings, sink = way.settings, way.sink
     book.adjust(settings.name, render=prepared.render, signer=prepared.signer, to_disk=settings.fsync == "always")
     if isinstance(sink, FileSink):
         sink.adjust(rotate_size=settings.rotate_size, keep=settings.keep, disk=settings.fsync != "never")
 
 
-def _routes(settings: AuditSettings, ways: Iterable[_Way]) -> dict[str, tuple[Lane, ...]]:
+def _routes(settings: AuditSettings, ways: Iterable[_SinkRoute]) -> dict[str, tuple[Lane, ...]]:
     """Which sinks get what. What the log says of itself is not for the operator's filter over everything."""
     told = matching(settings.events) | SIGNED
     wanted = [(way.lane, matching(way.settings.events)) for way in ways]
@@ -248,7 +248,7 @@ def _doors(routes: Mapping[str, tuple[Lane, ...]]) -> list[Queue]:
     return [lane.queue for lane in lanes]
 
 
-async def _opened(way: _Way) -> None:
+async def _opened(way: _SinkRoute) -> None:
     try:
         await way.lane.open()
     except AuditUnavailable as refused:

@@ -14,10 +14,10 @@ from taskgate.jsontext.spans import Member
 from taskgate.protocol.envelope import Request
 from taskgate.protocol.vocabulary import TOOLS_CALL
 from taskgate.telemetry.auditlog.actors import actor
-from taskgate.telemetry.auditlog.events import Event, asked_in
+from taskgate.telemetry.auditlog.events import AuditEvent, asked_in
 from taskgate.telemetry.auditlog.native import Native, rounded
 from taskgate.telemetry.auditlog.texts import heard
-from taskgate.telemetry.visit import Caller, Identity, Visit
+from taskgate.telemetry.request_context import Caller, Identity, RequestContext
 
 MOST: Final = 512
 """How many moulds are kept, and how many actors: when there are more, all are let go of."""
@@ -34,20 +34,25 @@ class Moulds:
         self._moulds: dict[tuple[object, ...], bytes] = {}
         self._actors: dict[str, tuple[Identity | None, bytes]] = {}
 
-    def line(self, event: Event, seq: int, prev: bytes) -> bytes | None:
+    def line(self, event: AuditEvent, seq: int, prev: bytes) -> bytes | None:
         """The line of that number; `prev` is the JSON text of what it is tied to. None for an event that is not usual.
 
         Usual is the end of a request that came alone, was let in, and has neither a span nor much to be shown in full.
         """
-        visit, data, time = event.origin, event.data, event.time
-        if type(visit) is not Visit or data is None or visit.span is not None or visit.parts:
+        request_context, data, time = event.origin, event.data, event.time
+        if (
+            type(request_context) is not RequestContext
+            or data is None
+            or request_context.span is not None
+            or request_context.parts
+        ):
             return None
-        message, native = visit.message, self._native
+        message, native = request_context.message, self._native
         if type(message) is not Request or "seconds" not in data or time.tzinfo is not UTC or not time.microsecond:
             return None
         # Every request has a line, and a call of Python's costs as much as what most of them would do here.
         id, method, params, text, *_ = message
-        tool, arguments, task = None, None, visit.task
+        tool, arguments, task = None, None, request_context.task
         keys: tuple[str, ...] | bool | None = _ABSENT
         if method == TOOLS_CALL:
             named, arguments = params.get("name"), params.get("arguments")
@@ -58,15 +63,29 @@ class Moulds:
                     return None
                 keys = tuple(arguments[0]) if type(arguments[0]) is dict else None
         elif task is None:
-            task = asked_in(visit).task
+            task = asked_in(request_context).task
         result = data.get("result") if native.shows_results else None
         key = (
-            event.name, event.outcome, event.reason, visit.address, visit.verb, visit.path, visit.agent, visit.status,
-            visit.mount, visit.revision, visit.client, method, tool, keys, task is None, result is None,
-        )  # fmt: skip
+            event.name,
+            event.outcome,
+            event.reason,
+            request_context.address,
+            request_context.verb,
+            request_context.path,
+            request_context.agent,
+            request_context.status,
+            request_context.mount,
+            request_context.revision,
+            request_context.client,
+            method,
+            tool,
+            keys,
+            task is None,
+            result is None,
+        )
         mould = self._moulds.get(key) or self._new(key, event)
         # In the order of the keys of the line, which are sorted.
-        caller = visit.caller
+        caller = request_context.caller
         known = None if caller is None else self._actors.get(caller.key)
         is_known = known is not None and caller is not None and known[0] is caller.identity
         filling: list[Any] = [known[1] if known is not None and is_known else self._actor_of(event, caller)]
@@ -76,19 +95,19 @@ class Moulds:
         if result is not None:
             filling.append(result["bytes"])
         asked_as = b'"%d"' % id if type(id) is int else orjson.dumps(heard(id))
-        filling += orjson.dumps(rounded(data["seconds"])), visit.id.encode(), asked_as, prev, seq
+        filling += orjson.dumps(rounded(data["seconds"])), request_context.id.encode(), asked_as, prev, seq
         if task is not None:
             filling.append(native.task_ref(task).encode())
         filling.append(orjson.dumps(time, option=orjson.OPT_UTC_Z))
         return mould % tuple(filling)
 
-    def _new(self, key: tuple[object, ...], event: Event) -> bytes:
+    def _new(self, key: tuple[object, ...], event: AuditEvent) -> bytes:
         if len(self._moulds) >= MOST:
             self._moulds.clear()
         mould = self._moulds[key] = _mould(self._native.document(event))
         return mould
 
-    def _actor_of(self, event: Event, caller: Caller | None) -> bytes:
+    def _actor_of(self, event: AuditEvent, caller: Caller | None) -> bytes:
         if caller is None:
             return b"null"
         if len(self._actors) >= MOST:

@@ -14,11 +14,19 @@ import orjson
 from taskgate.telemetry.auditlog.actors import actor, context
 from taskgate.telemetry.auditlog.catalogue import VERSION
 from taskgate.telemetry.auditlog.digests import Digests, encoded
-from taskgate.telemetry.auditlog.events import Arguments, Asked, Event, Limit, Origin, Subject, asked_in
-from taskgate.telemetry.auditlog.redaction import Redaction, parse
+from taskgate.telemetry.auditlog.events import (
+    Arguments,
+    AuditEvent,
+    EventOrigin,
+    Limit,
+    RequestSummary,
+    TaskSubject,
+    asked_in,
+)
+from taskgate.telemetry.auditlog.redaction import FieldRedaction, parse
 from taskgate.telemetry.auditlog.texts import TEXT, heard, recurring, shown
+from taskgate.telemetry.request_context import RequestContext
 from taskgate.telemetry.tracing import Span
-from taskgate.telemetry.visit import Visit
 
 MOST_SHOWN: Final = 16 * 1024
 """Letters of arguments that are shown in full; of longer ones there is the digest alone."""
@@ -27,7 +35,7 @@ MOST_VALUES: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Telling:
+class LineOptions:
     """How much lines tell, and in which words.
 
     `identity` is whether callers are named; `arguments` and `results` how much is told of those. `redact` are JSONPaths
@@ -47,16 +55,16 @@ class Native:
     Raises ValueError where `telling` has a path that is none.
     """
 
-    def __init__(self, telling: Telling, *, key: bytes, node: str) -> None:
+    def __init__(self, telling: LineOptions, *, key: bytes, node: str) -> None:
         self._telling = telling
         self.digests = Digests(key)
         self._node = node
         self.names_callers = telling.identity == "full"
         self.shows_results = telling.results != "none"
         self.only_digests = telling.arguments == "hash"
-        self._redaction: Redaction = parse(telling.redact)
+        self._redaction: FieldRedaction = parse(telling.redact)
 
-    def document(self, event: Event) -> dict[str, Any]:
+    def document(self, event: AuditEvent) -> dict[str, Any]:
         """Everything that is told of an event; what ties it to other lines is not in it yet."""
         origin = event.origin
         asked = asked_in(origin)
@@ -78,13 +86,13 @@ class Native:
             "data": self._facts(event),
         }
 
-    def _task(self, event: Event, asked: Asked) -> dict[str, Any] | None:
+    def _task(self, event: AuditEvent, asked: RequestSummary) -> dict[str, Any] | None:
         subject = event.subject
         if subject is None:
             task = (event.origin and event.origin.task) or asked.task
             if task is None:
                 return None
-            subject = Subject(task, None, None, None, None, None)
+            subject = TaskSubject(task, None, None, None, None, None)
         return {
             "ref": self.task_ref(subject.id),
             "status": subject.status,
@@ -120,7 +128,7 @@ class Native:
             # What cannot be read as the paths want it could hold what they are to take out.
             return {"omitted": "unreadable"}
 
-    def _facts(self, event: Event) -> dict[str, Any]:
+    def _facts(self, event: AuditEvent) -> dict[str, Any]:
         told = {} if event.data is None else {name: plain(value) for name, value in event.data.items()}
         if "stated_reason" in told:
             told["stated_reason"] = heard((event.data or {})["stated_reason"], TEXT)
@@ -131,7 +139,7 @@ class Native:
         return told
 
 
-def _message(event: Event, asked: Asked) -> dict[str, Any] | None:
+def _message(event: AuditEvent, asked: RequestSummary) -> dict[str, Any] | None:
     """Which message it was about, and at which server; None where it was about none."""
     origin, subject = event.origin, event.subject
     mount = event.mount or (subject and subject.mount) or (origin and origin.mount)
@@ -155,7 +163,7 @@ def _client(name: str | None, version: str | None) -> dict[str, str | None]:
     return {"name": heard(name), "version": heard(version)}
 
 
-def _request(origin: Origin | Visit) -> dict[str, Any]:
+def _request(origin: EventOrigin | RequestContext) -> dict[str, Any]:
     path = origin.path
     return {
         "peer": origin.address or None,

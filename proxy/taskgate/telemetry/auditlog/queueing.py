@@ -8,7 +8,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Final
 
-from taskgate.telemetry.auditlog.events import Event, lightened
+from taskgate.telemetry.auditlog.events import AuditEvent, lightened
 
 HEAVIEST: Final = 32 * 2**20
 """Letters of arguments and results that wait at most; events beyond that go without."""
@@ -22,7 +22,7 @@ class Queue:
         """`lost` is told why events got no room, and how many."""
         self.size = size
         self._on_lost = lost
-        self._events: list[Event] = []
+        self._events: list[AuditEvent] = []
         self._weight = 0
         self._taken = 0
         self.losses: Counter[str] = Counter()
@@ -49,7 +49,7 @@ class Queue:
         """Whether something was taken and is not done."""
         return bool(self._taken)
 
-    def add(self, event: Event) -> bool:
+    def add(self, event: AuditEvent) -> bool:
         """Whether it found room."""
         if len(self._events) + self._taken >= self.size or not self.is_open:
             self.losses[self.reason] += 1
@@ -62,11 +62,11 @@ class Queue:
         self._events.append(event)
         return True
 
-    def insist(self, event: Event) -> None:
+    def insist(self, event: AuditEvent) -> None:
         """Add it though there may be no room."""
         self._events.append(event)
 
-    def take(self, most: int) -> list[Event]:
+    def take(self, most: int) -> list[AuditEvent]:
         """The oldest of them; the list is the caller's."""
         events = self._events[:most]
         del self._events[:most]

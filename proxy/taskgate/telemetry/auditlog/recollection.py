@@ -82,7 +82,7 @@ def recall(tail: Tail, kept: Head, put_aside: Head | None) -> tuple[Head, tuple[
     return Head(max(found.seq, kept.seq), found.digest), tuple(gaps)
 
 
-class Beside:
+class ChainState:
     """The head that is kept beside a file, and the lock."""
 
     def __init__(self, fd: int) -> None:

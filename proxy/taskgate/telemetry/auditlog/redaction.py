@@ -15,7 +15,7 @@ REDACTED: Final = "[redacted]"
 _ENVIRONMENT: Final = JSONPathEnvironment(strict=True)
 
 
-class Redaction:
+class FieldRedaction:
     """Paths, and how to take out what they find."""
 
     __slots__ = ("_paths",)
@@ -39,9 +39,9 @@ class Redaction:
         return value
 
 
-def parse(paths: Iterable[str]) -> Redaction:
+def parse(paths: Iterable[str]) -> FieldRedaction:
     """Read the paths. Raises ValueError, with one line for the operator, for what is no JSONPath."""
-    return Redaction(tuple(_path(text) for text in paths))
+    return FieldRedaction(tuple(_path(text) for text in paths))
 
 
 def _path(text: str) -> JSONPath:

@@ -7,19 +7,19 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from taskgate.telemetry.auditlog import ecs, ocsf
-from taskgate.telemetry.auditlog.events import Event
+from taskgate.telemetry.auditlog.events import AuditEvent
 from taskgate.telemetry.auditlog.moulds import Moulds
-from taskgate.telemetry.auditlog.native import Native, Telling
+from taskgate.telemetry.auditlog.native import LineOptions, Native
 
-__all__ = ["Renderer", "Telling", "own_part"]
+__all__ = ["LineOptions", "Renderer", "own_part"]
 
-UsualLine = Callable[[Event, int, bytes], bytes | None]
+UsualLine = Callable[[AuditEvent, int, bytes], bytes | None]
 
 
 class Renderer:
     """Makes documents of events, wherever lines are made. Raises ValueError where a path of `telling` is none."""
 
-    def __init__(self, telling: Telling, *, key: bytes, node: str) -> None:
+    def __init__(self, telling: LineOptions, *, key: bytes, node: str) -> None:
         self._native = Native(telling, key=key, node=node)
         self._translate = _FORMATS[telling.format]
         self._moulds = Moulds(self._native) if telling.format == "native" else None
@@ -27,7 +27,7 @@ class Renderer:
         self.usual_line: UsualLine = _no_line if self._moulds is None else self._moulds.line
         """The canonical text of that document with `seq` and `prev`, which is JSON text; None where it takes longer."""
 
-    def __call__(self, event: Event) -> dict[str, Any]:
+    def __call__(self, event: AuditEvent) -> dict[str, Any]:
         """A document of its own, without what ties lines together."""
         return self._translate(self._native.document(event))
 
@@ -45,7 +45,7 @@ def own_part(document: dict[str, Any]) -> dict[str, Any] | None:
     return None
 
 
-def _no_line(_event: Event, _seq: int, _prev: bytes) -> bytes | None:
+def _no_line(_event: AuditEvent, _seq: int, _prev: bytes) -> bytes | None:
     return None
 
 

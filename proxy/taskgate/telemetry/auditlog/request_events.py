@@ -8,127 +8,133 @@ from taskgate.protocol.envelope import Notification, Request
 from taskgate.telemetry import audit
 from taskgate.telemetry.auditlog.catalogue import DENIED, EVENTS, FAILURE, SUCCESS
 from taskgate.telemetry.auditlog.events import (
-    Asked,
-    Event,
+    AuditEvent,
+    EventOrigin,
     Limit,
-    Origin,
-    Subject,
+    RequestSummary,
+    TaskSubject,
     last_of,
     origin_of,
     text_of,
 )
-from taskgate.telemetry.visit import Visit
+from taskgate.telemetry.request_context import RequestContext
 
-Told = tuple[Event, ...]
+Told = tuple[AuditEvent, ...]
 NOTHING: Final[Told] = ()
 
 
-def told(name: str, outcome: str, reason: str | None, now: datetime, origin: Origin | None, **rest: Any) -> Told:
+def told(name: str, outcome: str, reason: str | None, now: datetime, origin: EventOrigin | None, **rest: Any) -> Told:
     """One event, as severe as the catalogue has it."""
-    return (Event(name, outcome, reason, EVENTS[name].severities[outcome], now, origin, **rest),)
+    return (AuditEvent(name, outcome, reason, EVENTS[name].severities[outcome], now, origin, **rest),)
 
 
-class Requests:
+class RequestEvents:
     """The one line of each request, and of each message of several that came in one."""
 
     def __init__(self, *, keeps_arguments: bool) -> None:
         self._keeps = keeps_arguments
 
-    def answered(self, fact: audit.HttpAnswered, visit: Visit | None, now: datetime) -> Told:
+    def answered(self, fact: audit.HttpAnswered, request_context: RequestContext | None, now: datetime) -> Told:
         """A request is over."""
-        return self._line(visit, now, fact.seconds)
+        return self._line(request_context, now, fact.seconds)
 
-    def part_answered(self, _: audit.PartAnswered, visit: Visit | None, now: datetime) -> Told:
+    def part_answered(self, _: audit.PartAnswered, request_context: RequestContext | None, now: datetime) -> Told:
         """A message that came with others is."""
-        return self._line(visit, now, None)
+        return self._line(request_context, now, None)
 
-    def _line(self, visit: Visit | None, now: datetime, seconds: float | None) -> Told:
-        if visit is None or not visit.id:
+    def _line(self, request_context: RequestContext | None, now: datetime, seconds: float | None) -> Told:
+        if request_context is None or not request_context.id:
             return NOTHING
-        (origin, weight), message = last_of(visit, self._keeps), visit.message
+        (origin, weight), message = last_of(request_context, self._keeps), request_context.message
         facts: dict[str, Any] = {} if seconds is None else {"seconds": seconds}
-        name, outcome, reason = _REJECTED, DENIED, visit.refusal
+        name, outcome, reason = _REJECTED, DENIED, request_context.refusal
         if reason is None:
             name = _CALL if type(message) is Request and message.method == words.TOOLS_CALL else _REQUEST
-            reason = visit.error
-            if reason is None and visit.status is None and seconds is not None:
+            reason = request_context.error
+            if reason is None and request_context.status is None and seconds is not None:
                 reason = _GONE
             outcome = SUCCESS if reason is None else FAILURE
-            if visit.result_bytes is not None:
-                facts["result"] = {"bytes": visit.result_bytes}
-            if visit.parts:
-                facts["messages"] = visit.parts
+            if request_context.result_bytes is not None:
+                facts["result"] = {"bytes": request_context.result_bytes}
+            if request_context.parts:
+                facts["messages"] = request_context.parts
             if type(message) is Notification and message.method == words.NOTE_CANCELLED:
                 facts["stated_reason"] = text_of(message.params.get("reason"))
         severity = _SEVERITIES[name, outcome]
         told = (name, outcome, reason, severity, now, origin, None, None, facts, None, None, None, None, weight)
-        return (_NEW(Event, told),)
+        return (_NEW(AuditEvent, told),)
 
 
 # --- who asks, and how much --------------------------------------------------------------------------------------
 
 
-def token_judged(fact: audit.TokenJudged, visit: Visit | None, now: datetime) -> Told:
+def token_judged(fact: audit.TokenJudged, request_context: RequestContext | None, now: datetime) -> Told:
     """The first use of a token is told, and each that is not accepted."""
     if fact.reason != "ok":
-        return told("auth.rejected", DENIED, fact.reason, now, origin_of(visit), data={"issuer": fact.issuer})
+        return told("auth.rejected", DENIED, fact.reason, now, origin_of(request_context), data={"issuer": fact.issuer})
     if fact.known is not False:
         return NOTHING
     issuer = {"issuer": fact.issuer}
-    return told("auth.accepted", SUCCESS, None, now, origin_of(visit), data=issuer, caller=fact.caller)
+    return told("auth.accepted", SUCCESS, None, now, origin_of(request_context), data=issuer, caller=fact.caller)
 
 
-def access_refused(fact: audit.AccessRefused, visit: Visit | None, now: datetime) -> Told:
+def access_refused(fact: audit.AccessRefused, request_context: RequestContext | None, now: datetime) -> Told:
     """By a rule, or by one that is in shadow."""
     name, outcome = ("access.shadow_refused", SUCCESS) if fact.shadow else ("access.refused", DENIED)
-    origin, rule = origin_of(visit), {"rule": fact.rule}
+    origin, rule = origin_of(request_context), {"rule": fact.rule}
     return told(name, outcome, "policy", now, origin, mount=fact.mount, method=fact.method, data=rule)
 
 
-def task_denied(fact: audit.TaskDenied, visit: Visit | None, now: datetime) -> Told:
+def task_denied(fact: audit.TaskDenied, request_context: RequestContext | None, now: datetime) -> Told:
     """A look-up that found nothing of the caller's."""
-    subject = Subject(fact.task, None, fact.owner, None, fact.mount, None)
+    subject = TaskSubject(fact.task, None, fact.owner, None, fact.mount, None)
     severity = "medium" if fact.reason == "context_mismatch" else "low"
-    origin, name = origin_of(visit), "task.access_denied"
-    return (Event(name, DENIED, fact.reason, severity, now, origin, subject, mount=fact.mount, method=fact.method),)
+    origin, name = origin_of(request_context), "task.access_denied"
+    return (
+        AuditEvent(name, DENIED, fact.reason, severity, now, origin, subject, mount=fact.mount, method=fact.method),
+    )
 
 
-def suspicion_raised(fact: audit.SuspicionRaised, visit: Visit | None, now: datetime) -> Told:
+def suspicion_raised(fact: audit.SuspicionRaised, request_context: RequestContext | None, now: datetime) -> Told:
     """One of a closed set of kinds."""
-    return told(f"security.{fact.kind}", DENIED, fact.kind, now, origin_of(visit), mount=fact.mount)
+    return told(f"security.{fact.kind}", DENIED, fact.kind, now, origin_of(request_context), mount=fact.mount)
 
 
-def rate_judged(fact: audit.RateJudged, visit: Visit | None, now: datetime) -> Told:
+def rate_judged(fact: audit.RateJudged, request_context: RequestContext | None, now: datetime) -> Told:
     """Most are allowed, and not told of."""
     if fact.decision == "allowed":
         return NOTHING
     limit = Limit("rate", fact.policy, fact.scope)
     if fact.decision == "shadow":
-        return told("limit.shadow_rejected", SUCCESS, "rate", now, origin_of(visit), limit=limit)
-    return told("limit.rate_rejected", DENIED, "rate", now, origin_of(visit), limit=limit)
+        return told("limit.shadow_rejected", SUCCESS, "rate", now, origin_of(request_context), limit=limit)
+    return told("limit.rate_rejected", DENIED, "rate", now, origin_of(request_context), limit=limit)
 
 
-def cap_refused(fact: audit.CapRefused, visit: Visit | None, now: datetime) -> Told:
+def cap_refused(fact: audit.CapRefused, request_context: RequestContext | None, now: datetime) -> Told:
     """A cap of any kind."""
     limit = Limit(fact.cap, None, fact.scope)
-    return told("limit.concurrency_rejected", DENIED, fact.cap, now, origin_of(visit), limit=limit)
+    return told("limit.concurrency_rejected", DENIED, fact.cap, now, origin_of(request_context), limit=limit)
 
 
-def queue_refused(fact: audit.QueueRefused, visit: Visit | None, now: datetime) -> Told:
+def queue_refused(fact: audit.QueueRefused, request_context: RequestContext | None, now: datetime) -> Told:
     """No place to wait for a turn, or none came."""
     limit = Limit("queue", None, "upstream")
-    return told("limit.queue_rejected", DENIED, fact.reason, now, origin_of(visit), limit=limit, mount=fact.mount)
+    return told(
+        "limit.queue_rejected", DENIED, fact.reason, now, origin_of(request_context), limit=limit, mount=fact.mount
+    )
 
 
-def call_joined(fact: audit.CallJoined, visit: Visit | None, now: datetime) -> Told:
+def call_joined(fact: audit.CallJoined, request_context: RequestContext | None, now: datetime) -> Told:
     """The call of this request is not made."""
-    return told("call.joined", SUCCESS, fact.how, now, origin_of(visit), mount=fact.mount)
+    return told("call.joined", SUCCESS, fact.how, now, origin_of(request_context), mount=fact.mount)
 
 
-def operator_asked(fact: audit.OperatorAsked, _: Visit | None, now: datetime) -> Told:
+def operator_asked(fact: audit.OperatorAsked, _: RequestContext | None, now: datetime) -> Told:
     """Somebody at the operators' listener, which has no visits."""
     outcome = SUCCESS if fact.status < 400 else DENIED if fact.status in (401, 403) else FAILURE
-    origin = Origin("", fact.address, fact.verb, fact.path, None, fact.status, None, None, Asked(), *(None,) * 4)
+    origin = EventOrigin(
+        "", fact.address, fact.verb, fact.path, None, fact.status, None, None, RequestSummary(), *(None,) * 4
+    )
     return told("admin.request", outcome, None, now, origin)
 
 

@@ -16,7 +16,7 @@ LINES: Final = 4
 """How many lines a request is taken to make: so many places are to be free for each that is let in."""
 
 
-class Room:
+class QueueRoom:
     """The room in some queues, and those who wait for it."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from taskgate.telemetry.auditlog.catalogue import KINDS, OUTCOMES, SEVERITIES, VERSION, Kind
+from taskgate.telemetry.auditlog.catalogue import KINDS, OUTCOMES, SEVERITIES, VERSION, EventKind
 
 _Schema = dict[str, Any]
 
@@ -34,7 +34,7 @@ def _closed(members: Mapping[str, _Schema], *, optional: tuple[str, ...] = ()) -
     return {"type": "object", "properties": dict(members), "required": required, "additionalProperties": False}
 
 
-def _of(kind: Kind) -> _Schema:
+def _of(kind: EventKind) -> _Schema:
     """What holds of the lines of one event."""
     members = {name: {"$ref": f"#/$defs/{name}"} for name in (*kind.members, _INSTEAD)}
     told = {

@@ -8,13 +8,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, Literal
 
-from taskgate.telemetry.auditlog.rendering import Telling
+from taskgate.telemetry.auditlog.rendering import LineOptions
 
 Fsync = Literal["always", "interval", "never"]
 OnFull = Literal["block", "drop", "deny"]
 
 EVERYTHING: Final = ("*",)
-_AS_USUAL: Final = Telling()
+_AS_USUAL: Final = LineOptions()
 
 
 class AuditUnavailable(Exception):
@@ -80,7 +80,7 @@ class AuditSettings:
     sinks: tuple[SinkSettings, ...]
     key: bytes
     node: str
-    telling: Telling = _AS_USUAL
+    telling: LineOptions = _AS_USUAL
     events: tuple[str, ...] = EVERYTHING
     chain: ChainSettings = ChainSettings()
     queue: int = 10_000

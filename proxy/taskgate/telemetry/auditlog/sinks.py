@@ -13,7 +13,7 @@ from taskgate.telemetry.auditlog.recollection import Gap
 STDOUT = 1
 
 
-class Found(NamedTuple):
+class OpenedSink(NamedTuple):
     """What a sink had when it was opened: where its chain ended, and what is gone of it."""
 
     head: Head
@@ -23,7 +23,7 @@ class Found(NamedTuple):
 class Sink(Protocol):
     """Takes lines."""
 
-    def open(self) -> Found:
+    def open(self) -> OpenedSink:
         """Make ready. Raises OSError, or AuditUnavailable with words of its own."""
         ...
 
@@ -62,9 +62,9 @@ class StreamSink:
         self._fd = fd
         self._taken = 0
 
-    def open(self) -> Found:
+    def open(self) -> OpenedSink:
         """See Sink."""
-        return Found(NOTHING)
+        return OpenedSink(NOTHING)
 
     def put(self, payload: bytes) -> None:
         """See Sink. What was taken of it already is not put twice."""

@@ -11,12 +11,12 @@ from typing import Any, Final
 from taskgate.telemetry import audit
 from taskgate.telemetry.auditlog import request_events, task_events
 from taskgate.telemetry.auditlog.catalogue import FAILURE, SUCCESS
-from taskgate.telemetry.auditlog.rendering import Telling
-from taskgate.telemetry.auditlog.request_events import NOTHING, Requests, Told, told
+from taskgate.telemetry.auditlog.rendering import LineOptions
+from taskgate.telemetry.auditlog.request_events import NOTHING, RequestEvents, Told, told
 from taskgate.telemetry.auditlog.task_events import Tasks
-from taskgate.telemetry.visit import Visit
+from taskgate.telemetry.request_context import RequestContext
 
-Teller = Callable[[Any, Visit | None, datetime], Told]
+Teller = Callable[[Any, RequestContext | None, datetime], Told]
 
 
 class EventTable:
@@ -25,11 +25,11 @@ class EventTable:
     It remembers which servers were thought to be well, since that is told when it changes.
     """
 
-    def __init__(self, telling: Telling, *, before: "EventTable | None" = None) -> None:
+    def __init__(self, telling: LineOptions, *, before: "EventTable | None" = None) -> None:
         """`before` is the one whose place it takes."""
         keeps = telling.arguments != "none"
         shows, hashes = telling.results != "none", telling.results == "hash"
-        requests = Requests(keeps_arguments=keeps)
+        requests = RequestEvents(keeps_arguments=keeps)
         tasks = Tasks(keeps_arguments=keeps, shows_results=shows, hashes_results=hashes)
         self._up: dict[str, bool] = {} if before is None else before._up
         self.tellers: Mapping[type, Teller] = {
@@ -44,11 +44,11 @@ class EventTable:
         }
         """What makes events of a fact, by its type; of a type that is not here there is nothing to say."""
 
-    def _upstream_begun(self, fact: audit.UpstreamBegun, _: Visit | None, __: datetime) -> Told:
+    def _upstream_begun(self, fact: audit.UpstreamBegun, _: RequestContext | None, __: datetime) -> Told:
         self._up.pop(fact.mount, None)
         return NOTHING
 
-    def _seen(self, fact: audit.HealthChecked | audit.ProgramSought, _: Visit | None, now: datetime) -> Told:
+    def _seen(self, fact: audit.HealthChecked | audit.ProgramSought, _: RequestContext | None, now: datetime) -> Told:
         if fact.up is None or fact.up is self._up.get(fact.mount):
             return NOTHING
         self._up[fact.mount] = fact.up
@@ -57,7 +57,7 @@ class EventTable:
         return told("upstream.down", FAILURE, None, now, None, mount=fact.mount)
 
 
-def _circuit_moved(fact: audit.CircuitMoved, _: Visit | None, now: datetime) -> Told:
+def _circuit_moved(fact: audit.CircuitMoved, _: RequestContext | None, now: datetime) -> Told:
     if fact.state == "open":
         return told("upstream.circuit_opened", FAILURE, None, now, None, mount=fact.mount)
     if fact.state == "closed":
@@ -66,36 +66,36 @@ def _circuit_moved(fact: audit.CircuitMoved, _: Visit | None, now: datetime) -> 
     return NOTHING
 
 
-def _session_lost(fact: audit.SessionLost, _: Visit | None, now: datetime) -> Told:
+def _session_lost(fact: audit.SessionLost, _: RequestContext | None, now: datetime) -> Told:
     return told("upstream.session_lost", FAILURE, None, now, None, mount=fact.mount)
 
 
-def _program_restarted(fact: audit.ProgramRestarted, _: Visit | None, now: datetime) -> Told:
+def _program_restarted(fact: audit.ProgramRestarted, _: RequestContext | None, now: datetime) -> Told:
     return told("upstream.restarted", FAILURE, fact.cause, now, None, mount=fact.mount)
 
 
-def _credentials_got(fact: audit.CredentialsGot, _: Visit | None, now: datetime) -> Told:
+def _credentials_got(fact: audit.CredentialsGot, _: RequestContext | None, now: datetime) -> Told:
     name, outcome = ("credential.exchanged", SUCCESS) if fact.ok else ("credential.failed", FAILURE)
     return told(name, outcome, None, now, None, mount=fact.mount, data={"seconds": fact.seconds})
 
 
-def _keys_fetched(fact: audit.KeysFetched, _: Visit | None, now: datetime) -> Told:
+def _keys_fetched(fact: audit.KeysFetched, _: RequestContext | None, now: datetime) -> Told:
     facts = {"issuer": fact.issuer, "keys": fact.keys}
     if fact.result == "ok":
         return told("auth.jwks_refreshed", SUCCESS, None, now, None, data=facts)
     return told("auth.jwks_failed", FAILURE, fact.result, now, None, data=facts)
 
 
-def _rates_fell_back(fact: audit.RatesFellBack, _: Visit | None, now: datetime) -> Told:
+def _rates_fell_back(fact: audit.RatesFellBack, _: RequestContext | None, now: datetime) -> Told:
     return told("limit.store_fallback", FAILURE, "store", now, None, data={"rule": fact.rule})
 
 
-def _gateway_moved(fact: audit.GatewayMoved, _: Visit | None, now: datetime) -> Told:
+def _gateway_moved(fact: audit.GatewayMoved, _: RequestContext | None, now: datetime) -> Told:
     facts = {"version": fact.version, "fingerprint": _fingerprint(fact.fingerprint)}
     return told(f"gateway.{fact.phase}", SUCCESS, None, now, None, data=facts)
 
 
-def _config_reloaded(fact: audit.ConfigReloaded, _: Visit | None, now: datetime) -> Told:
+def _config_reloaded(fact: audit.ConfigReloaded, _: RequestContext | None, now: datetime) -> Told:
     fingerprint = _fingerprint(fact.fingerprint)
     if fact.result == "invalid":
         facts = {"fingerprint": fingerprint, "problems": list(fact.problems[:_MOST])}

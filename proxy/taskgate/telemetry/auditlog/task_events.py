@@ -11,9 +11,9 @@ from typing import Any, Final
 from taskgate.domain.record import Faulted, FaultReason, TaskRecord, TaskStatus
 from taskgate.telemetry import audit
 from taskgate.telemetry.auditlog.catalogue import EVENTS, FAILURE, SUCCESS
-from taskgate.telemetry.auditlog.events import Event, Limit, origin_of, subject_of, weight_of
+from taskgate.telemetry.auditlog.events import AuditEvent, Limit, origin_of, subject_of, weight_of
 from taskgate.telemetry.auditlog.request_events import NOTHING, Told
-from taskgate.telemetry.visit import Visit
+from taskgate.telemetry.request_context import RequestContext
 
 
 class Tasks:
@@ -24,17 +24,17 @@ class Tasks:
         self._shows = shows_results
         self._hashes = hashes_results
 
-    def created(self, fact: audit.TaskCreated, visit: Visit | None, now: datetime) -> Told:
+    def created(self, fact: audit.TaskCreated, request_context: RequestContext | None, now: datetime) -> Told:
         """A task, and what its time to live became."""
-        origin, subject = origin_of(visit, keeps=self._keeps), subject_of(fact.task)
+        origin, subject = origin_of(request_context, keeps=self._keeps), subject_of(fact.task)
         data, weight = {"adjustment": fact.adjustment}, weight_of(origin)
-        event = Event("task.created", SUCCESS, None, "info", now, origin, subject, data=data, weight=weight)
+        event = AuditEvent("task.created", SUCCESS, None, "info", now, origin, subject, data=data, weight=weight)
         if fact.adjustment not in _CLAMPED:
             return (event,)
-        bare, limit = origin_of(visit), Limit("ttl")
-        return (event, Event("limit.ttl_clamped", SUCCESS, fact.adjustment, "info", now, bare, subject, limit))
+        bare, limit = origin_of(request_context), Limit("ttl")
+        return (event, AuditEvent("limit.ttl_clamped", SUCCESS, fact.adjustment, "info", now, bare, subject, limit))
 
-    def finished(self, fact: audit.TaskFinished, visit: Visit | None, now: datetime) -> Told:
+    def finished(self, fact: audit.TaskFinished, request_context: RequestContext | None, now: datetime) -> Told:
         """The end of a task, but for one that expired."""
         if fact.reason == FaultReason.EXPIRED:
             return NOTHING
@@ -49,68 +49,70 @@ class Tasks:
         severity, subject = EVENTS[name].severities[outcome], subject_of(fact.task)
         weight = 0 if result is None else getsizeof(result)
         return (
-            Event(
-                name, outcome, fact.reason, severity, now, origin_of(visit), subject,
+            AuditEvent(
+                name, outcome, fact.reason, severity, now, origin_of(request_context), subject,
                 data=facts, result=result, weight=weight,
             ),
         )  # fmt: skip
 
 
-def dispatched(fact: audit.TaskDispatched, visit: Visit | None, now: datetime) -> Told:
+def dispatched(fact: audit.TaskDispatched, request_context: RequestContext | None, now: datetime) -> Told:
     """Its call left."""
-    return _of("task.dispatched", fact.task, visit, now, data={"waited_seconds": seconds(fact.waited)})
+    return _of("task.dispatched", fact.task, request_context, now, data={"waited_seconds": seconds(fact.waited)})
 
 
-def moved(fact: audit.TaskMoved, visit: Visit | None, now: datetime) -> Told:
+def moved(fact: audit.TaskMoved, request_context: RequestContext | None, now: datetime) -> Told:
     """Its status is another."""
     edge = {"from": fact.before.value, "to": fact.task.status.value}
-    return _of("task.transition", fact.task, visit, now, data=edge)
+    return _of("task.transition", fact.task, request_context, now, data=edge)
 
 
-def expired(fact: audit.TaskExpired, visit: Visit | None, now: datetime) -> Told:
+def expired(fact: audit.TaskExpired, request_context: RequestContext | None, now: datetime) -> Told:
     """Its time ran out before it ended."""
-    return _of("task.expired", fact.task, visit, now, FAILURE, fact.phase)
+    return _of("task.expired", fact.task, request_context, now, FAILURE, fact.phase)
 
 
-def purged(fact: audit.TaskPurged, visit: Visit | None, now: datetime) -> Told:
+def purged(fact: audit.TaskPurged, request_context: RequestContext | None, now: datetime) -> Told:
     """Nothing is left of it."""
-    return _of("task.purged", fact.task, visit, now, data={"retrieved": fact.task.retrieved})
+    return _of("task.purged", fact.task, request_context, now, data={"retrieved": fact.task.retrieved})
 
 
-def cancel_asked(fact: audit.TaskCancelAsked, visit: Visit | None, now: datetime) -> Told:
+def cancel_asked(fact: audit.TaskCancelAsked, request_context: RequestContext | None, now: datetime) -> Told:
     """Whether or not it could still be cancelled."""
     outcome = SUCCESS if fact.outcome == "propagated" else FAILURE
-    return _of("task.cancel_requested", fact.task, visit, now, outcome, fact.outcome)
+    return _of("task.cancel_requested", fact.task, request_context, now, outcome, fact.outcome)
 
 
-def recovered(fact: audit.TaskRecovered, visit: Visit | None, now: datetime) -> Told:
+def recovered(fact: audit.TaskRecovered, request_context: RequestContext | None, now: datetime) -> Told:
     """What was done with one whose process is gone."""
-    return _of("task.recovered", fact.task, visit, now, SUCCESS, fact.outcome)
+    return _of("task.recovered", fact.task, request_context, now, SUCCESS, fact.outcome)
 
 
-def retrieved(fact: audit.TaskRetrieved, visit: Visit | None, now: datetime) -> Told:
+def retrieved(fact: audit.TaskRetrieved, request_context: RequestContext | None, now: datetime) -> Told:
     """Its owner has the outcome."""
     delay = None if fact.delay is None else seconds(fact.delay)
     facts = {"delay_seconds": delay, "first": delay is not None}
-    return _of("task.result_retrieved", fact.task, visit, now, data=facts)
+    return _of("task.result_retrieved", fact.task, request_context, now, data=facts)
 
 
-def input_asked(fact: audit.InputAsked, visit: Visit | None, now: datetime) -> Told:
+def input_asked(fact: audit.InputAsked, request_context: RequestContext | None, now: datetime) -> Told:
     """What is asked is not told, only what kind of question it is."""
-    return _of("task.input_requested", fact.task, visit, now, data={"key": fact.key, "kind": fact.kind})
+    return _of("task.input_requested", fact.task, request_context, now, data={"key": fact.key, "kind": fact.kind})
 
 
-def input_settled(fact: audit.InputSettled, visit: Visit | None, now: datetime) -> Told:
+def input_settled(fact: audit.InputSettled, request_context: RequestContext | None, now: datetime) -> Told:
     """An answer, or why there is none."""
     facts = {"key": fact.key, "kind": fact.kind}
     if fact.outcome not in _ANSWERS:
-        return _of("task.input_dropped", fact.task, visit, now, FAILURE, fact.outcome, facts)
-    return _of("task.input_answered", fact.task, visit, now, _ANSWERS[fact.outcome], fact.outcome, facts)
+        return _of("task.input_dropped", fact.task, request_context, now, FAILURE, fact.outcome, facts)
+    return _of("task.input_answered", fact.task, request_context, now, _ANSWERS[fact.outcome], fact.outcome, facts)
 
 
-def would_promote(fact: audit.WouldPromote, visit: Visit | None, now: datetime) -> Told:
+def would_promote(fact: audit.WouldPromote, request_context: RequestContext | None, now: datetime) -> Told:
     """There is no task."""
-    return (Event("task.shadow_promoted", SUCCESS, None, "info", now, origin_of(visit), mount=fact.mount),)
+    return (
+        AuditEvent("task.shadow_promoted", SUCCESS, None, "info", now, origin_of(request_context), mount=fact.mount),
+    )
 
 
 def seconds(span: timedelta) -> float:
@@ -121,14 +123,14 @@ def seconds(span: timedelta) -> float:
 def _of(
     name: str,
     task: TaskRecord,
-    visit: Visit | None,
+    request_context: RequestContext | None,
     now: datetime,
     outcome: str = SUCCESS,
     reason: str | None = None,
     data: Mapping[str, Any] | None = None,
 ) -> Told:
     severity = EVENTS[name].severities[outcome]
-    return (Event(name, outcome, reason, severity, now, origin_of(visit), subject_of(task), data=data),)
+    return (AuditEvent(name, outcome, reason, severity, now, origin_of(request_context), subject_of(task), data=data),)
 
 
 def _result(task: TaskRecord) -> str | None:

@@ -17,7 +17,7 @@ from taskgate.telemetry.auditlog.witnesses import Witness
 _LONGEST_ID: Final = 32
 
 
-class Finding(NamedTuple):
+class ChainFinding(NamedTuple):
     """What is wrong, and where: a file and the number of a line in it, or what else was given."""
 
     place: str
@@ -28,7 +28,7 @@ class Finding(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class ChainVerdict:
     """What was found. `first` and `last` are numbers of lines in the chain, None where there is no line.
 
     `doubts` is what could not be checked; `sinks` are those that the log says it is of, each with its node.
@@ -37,7 +37,7 @@ class Verdict:
     lines: int
     first: int | None
     last: int | None
-    findings: tuple[Finding, ...]
+    findings: tuple[ChainFinding, ...]
     doubts: tuple[str, ...]
     sinks: tuple[str, ...] = ()
 
@@ -59,7 +59,7 @@ class Verification:
         self._sinks: set[str] = set()
         self._nodes: set[str] = set()
         self._begun: dict[str, None] = {}
-        self._findings: list[Finding] = []
+        self._findings: list[ChainFinding] = []
         self._doubts: list[str] = []
         self._last: _Line | None = None
         self._first: int | None = None
@@ -76,24 +76,24 @@ class Verification:
                 self._find(place, "is not whole: it has no newline")
             self._check(place, line.removesuffix(b"\n"))
 
-    def verdict(self, *, expected: int | None = None) -> Verdict:
+    def verdict(self, *, expected: int | None = None) -> ChainVerdict:
         """What was found in all of it. `expected` is the number that the last line has at least."""
         last = None if self._last is None else self._last.head.seq
         findings, doubts = list(self._findings), list(self._doubts)
         if last is None:
-            findings.append(Finding("the log", "holds no line"))
+            findings.append(ChainFinding("the log", "holds no line"))
         elif expected is not None and last < expected:
-            findings.append(Finding("the log", f"ends with line {last}, and had {expected} at least"))
+            findings.append(ChainFinding("the log", f"ends with line {last}, and had {expected} at least"))
         if self._unchained:
             # Whoever has a key or a checkpoint knows of a chain.
-            unchained = Finding("the log", f"{self._unchained} lines are not chained: they could be anybody's")
+            unchained = ChainFinding("the log", f"{self._unchained} lines are not chained: they could be anybody's")
             if self._ring or self._witnesses:
                 findings.append(unchained)
             else:
                 doubts.append(unchained.says)
         self._ask_witnesses(last or 0, findings, doubts)
         doubts += self._beyond(last or 0, has_end=expected is not None or bool(self._witnesses))
-        return Verdict(
+        return ChainVerdict(
             lines=self._lines,
             first=self._first,
             last=last,
@@ -166,11 +166,11 @@ class Verification:
             self._find(place, "has a signature that is not good")
 
     def _find(self, place: str, says: str) -> None:
-        self._findings.append(Finding(place, says))
+        self._findings.append(ChainFinding(place, says))
 
     # --- all of it -----------------------------------------------------------------------------------------------
 
-    def _ask_witnesses(self, last: int, findings: list[Finding], doubts: list[str]) -> None:
+    def _ask_witnesses(self, last: int, findings: list[ChainFinding], doubts: list[str]) -> None:
         """What checkpoints that were kept elsewhere say about it."""
         about = [each for each in self._witnesses if each.sink in self._sinks and each.node in self._nodes]
         early = 0
@@ -179,26 +179,28 @@ class Verification:
             if not self._counts(each, findings):
                 continue
             if seq > last:
-                findings.append(Finding(each.place, f"knows of line {seq}; the log ends with {last}"))
+                findings.append(ChainFinding(each.place, f"knows of line {seq}; the log ends with {last}"))
             elif seq < (self._first or 0):
                 early += 1
             elif digest not in self._seen.get(seq, ()):
-                findings.append(Finding(each.place, f"knows line {seq} as another one than the log has"))
+                findings.append(ChainFinding(each.place, f"knows line {seq} as another one than the log has"))
         if early:
             doubts.append(f"{early} checkpoints are about lines that are not here")
         if self._witnesses and not about:
             # Another log, such as that of another sink, may be as good a chain.
-            findings.append(Finding("the log", "is none that the checkpoints given are about"))
+            findings.append(ChainFinding("the log", "is none that the checkpoints given are about"))
 
-    def _counts(self, witness: Witness, findings: list[Finding]) -> bool:
+    def _counts(self, witness: Witness, findings: list[ChainFinding]) -> bool:
         """Whether a checkpoint counts: a forged one does not, and is told."""
         if not self._ring:
             return True
         if not self._ring.has(witness.key):
-            findings.append(Finding(witness.place, f"is signed with key {_named(witness.key)}, which was not given"))
+            findings.append(
+                ChainFinding(witness.place, f"is signed with key {_named(witness.key)}, which was not given")
+            )
             return False
         if not self._ring.is_good(witness.key, witness.signed, witness.signature):
-            findings.append(Finding(witness.place, "has a signature that is not good"))
+            findings.append(ChainFinding(witness.place, "has a signature that is not good"))
             return False
         return True
 

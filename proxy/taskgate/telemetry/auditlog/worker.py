@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 _Value = TypeVar("_Value")
 
 
-class _Errand(NamedTuple):
+class _Job(NamedTuple):
     work: Callable[[], Any]
     future: "asyncio.Future[Any]"
 
@@ -22,7 +22,7 @@ class Worker:
     """One thread, from the first errand until `end`. A daemon, so that a sink that is stuck keeps no process alive."""
 
     def __init__(self, name: str) -> None:
-        self._errands: SimpleQueue[_Errand | None] = SimpleQueue()
+        self._errands: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread = Thread(target=self._run, name=f"taskgate-audit-{name}", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -32,7 +32,7 @@ class Worker:
             self._loop = asyncio.get_running_loop()
             self._thread.start()
         future: asyncio.Future[_Value] = self._loop.create_future()
-        self._errands.put(_Errand(work, future))
+        self._errands.put(_Job(work, future))
         return future
 
     def end(self) -> None:

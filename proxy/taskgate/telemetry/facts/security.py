@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from taskgate.telemetry.visit import Caller
+from taskgate.telemetry.request_context import Caller
 
 
 class TokenJudged(NamedTuple):

@@ -6,14 +6,14 @@ their values (`labels`), and what counts.
 
 from typing import Final
 
-from taskgate.telemetry.metrics.families import Family, Kind
+from taskgate.telemetry.metrics.families import Family, FamilyKind
 from taskgate.telemetry.metrics.limit_families import ACCESS, LIMITS
 from taskgate.telemetry.metrics.message_families import MESSAGES, PROCESS
 from taskgate.telemetry.metrics.server_families import SERVERS
 from taskgate.telemetry.metrics.store_families import AUDIT, STORE
 from taskgate.telemetry.metrics.task_families import TASKS
 
-__all__ = ["FAMILIES", "PARTS", "Family", "Kind"]
+__all__ = ["FAMILIES", "PARTS", "Family", "FamilyKind"]
 
 PARTS: Final = {
     "The process": PROCESS,

@@ -21,7 +21,7 @@ class Configuration:
         self._hash = registry.gauge(message_families.CONFIG_HASH)[()]
         self._reloads = registry.counter(message_families.CONFIG_RELOADS)
 
-    def takers(self) -> Takers:
+    def recorders(self) -> Takers:
         """For the facts about it."""
         return {audit.ConfigReloaded: self._reloaded}
 

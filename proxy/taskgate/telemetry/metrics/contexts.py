@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from taskgate.clock import Clock
 from taskgate.domain.caps import CapScope
-from taskgate.telemetry import audit, visit
+from taskgate.telemetry import audit, request_context
 from taskgate.telemetry.metrics.series import Takers
 
 ACTIVE_SECONDS: Final = 300.0
@@ -48,7 +48,7 @@ class Contexts:
 
     def asked(self) -> None:
         """The caller whose visit it is asked for something."""
-        here = visit.current()
+        here = request_context.current()
         if here is not None and here.caller is not None:
             key = here.caller.key
             if self._clock.elapsed() - self._active.get(key, -OFTEN) >= OFTEN:
@@ -59,7 +59,7 @@ class Contexts:
         if (caller := _caller()) is not None:
             self._saturated.pop((caller, _SESSIONS), None)
 
-    def takers(self) -> Takers:
+    def recorders(self) -> Takers:
         """For the facts that tell of callers, of tasks that are theirs, and of what they hold.
 
         Those that every request has are taken for it by others.
@@ -99,5 +99,5 @@ class Contexts:
 
 
 def _caller() -> str | None:
-    here = visit.current()
+    here = request_context.current()
     return None if here is None or here.caller is None else here.caller.key

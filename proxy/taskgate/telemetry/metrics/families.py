@@ -13,7 +13,7 @@ Values = tuple[Any, ...]
 """What stands for the labels of one series, in their order, as facts carry it."""
 
 
-class Kind(StrEnum):
+class FamilyKind(StrEnum):
     """The types of families in use."""
 
     COUNTER = "counter"
@@ -22,7 +22,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class SeriesRoom:
     """How many series a family may have for each value of its first label.
 
     `begins` is what follows that label in the series that are there from the start: 0 means that nothing happened yet.
@@ -47,31 +47,33 @@ class Family:
     """One family. `name` is the whole name, suffix included; `buckets` are the bounds of a histogram but for +Inf."""
 
     name: str
-    kind: Kind
+    kind: FamilyKind
     meaning: str
     labels: tuple[Label, ...] = ()
     buckets: tuple[float, ...] = ()
-    room: Room = Room()
+    room: SeriesRoom = SeriesRoom()
 
 
-def counter(name: str, meaning: str, *by: Label, room: Room = Room()) -> Family:
+def counter(name: str, meaning: str, *by: Label, room: SeriesRoom = SeriesRoom()) -> Family:
     """A number of events."""
-    return Family(name=name, kind=Kind.COUNTER, meaning=meaning, labels=by, room=room)
+    return Family(name=name, kind=FamilyKind.COUNTER, meaning=meaning, labels=by, room=room)
 
 
-def gauge(name: str, meaning: str, *by: Label, room: Room = Room()) -> Family:
+def gauge(name: str, meaning: str, *by: Label, room: SeriesRoom = SeriesRoom()) -> Family:
     """How something is now."""
-    return Family(name=name, kind=Kind.GAUGE, meaning=meaning, labels=by, room=room)
+    return Family(name=name, kind=FamilyKind.GAUGE, meaning=meaning, labels=by, room=room)
 
 
-def histogram(name: str, meaning: str, buckets: tuple[float, ...], *by: Label, room: Room = Room()) -> Family:
+def histogram(
+    name: str, meaning: str, buckets: tuple[float, ...], *by: Label, room: SeriesRoom = SeriesRoom()
+) -> Family:
     """How long, or how large, events were."""
-    return Family(name=name, kind=Kind.HISTOGRAM, meaning=meaning, labels=by, buckets=buckets, room=room)
+    return Family(name=name, kind=FamilyKind.HISTOGRAM, meaning=meaning, labels=by, buckets=buckets, room=room)
 
 
-def beginning(*values: Values, most: int | None = None) -> Room:
+def beginning(*values: Values, most: int | None = None) -> SeriesRoom:
     """Those series are there from the start."""
-    return Room(begins=frozenset(values), most=most)
+    return SeriesRoom(begins=frozenset(values), most=most)
 
 
 ALONE: Final = beginning(())

@@ -58,7 +58,7 @@ _CODES = (200, 202, 204, *_CLIENT_FAULTS, 500, 501, 503, 505)
 # Whoever left before is answered nothing.
 CODE = Label(name="http_response_status_code", values={0: "", **{code: str(code) for code in _CODES}})
 _REFUSED_MESSAGES = ("no_session", "session_not_found", "stream_not_found", "bad_version", "bad_json", "bad_message")
-# Of the stateless era, whose refusals have statuses of HTTP.
+# Of the modern era, whose refusals have statuses of HTTP.
 _REFUSED_REQUESTS = ("bad_meta", "missing_capability", "unknown_method", "task_support", "bad_verb")
 _REFUSED_FRAMES = ("header_too_large", "body_too_large", "draining", "overload", "audit")
 _REFUSED_HEADS = (

@@ -3,7 +3,7 @@
 from typing import Final
 
 from taskgate.telemetry.metrics import labels
-from taskgate.telemetry.metrics.families import ALONE, Room, beginning, counter, gauge
+from taskgate.telemetry.metrics.families import ALONE, SeriesRoom, beginning, counter, gauge
 
 # --- limits -----------------------------------------------------------------------------------------------------------
 
@@ -13,7 +13,7 @@ RATE_DECISIONS = counter(
     labels.POLICY,
     labels.RATE_SCOPE,
     labels.DECISION,
-    room=Room(most=5),
+    room=SeriesRoom(most=5),
 )
 IN_USE = gauge(
     "taskgate_concurrency_in_use",
@@ -57,7 +57,7 @@ AUTH_REQUESTS = counter(
     labels.ISSUER,
     labels.JUDGEMENT,
     labels.WHY,
-    room=Room(kept=frozenset({(True, "ok")}), most=len(labels.WHY.values or ())),
+    room=SeriesRoom(kept=frozenset({(True, "ok")}), most=len(labels.WHY.values or ())),
 )
 TOKEN_CACHE = counter(
     "taskgate_token_cache_lookups_total",
@@ -85,7 +85,7 @@ ACCESS_REFUSALS = counter(
     labels.UPSTREAM,
     labels.METHOD,
     labels.MODE,
-    room=Room(most=12),
+    room=SeriesRoom(most=12),
 )
 SECURITY_EVENTS = counter("taskgate_security_events_total", "Signs of an attack.", labels.SUSPICION, room=beginning(()))
 PENALIZED = gauge("taskgate_penalized_contexts", "Callers that may look for no task for a while.")

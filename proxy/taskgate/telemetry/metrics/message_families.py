@@ -12,7 +12,7 @@ from taskgate.protocol.vocabulary import (
     TOOLS_LIST,
 )
 from taskgate.telemetry.metrics import labels
-from taskgate.telemetry.metrics.families import Room, beginning, counter, gauge, histogram
+from taskgate.telemetry.metrics.families import SeriesRoom, beginning, counter, gauge, histogram
 
 # The HTTP conventions' own; a blocking call and a stream outlast their last bound, so two more follow.
 _HTTP_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 60.0, 300.0)
@@ -71,7 +71,7 @@ HTTP = histogram(
     labels.ROUTE,
     labels.VERB,
     labels.CODE,
-    room=Room(kept=_ANSWERS, most=0, shared=11),
+    room=SeriesRoom(kept=_ANSWERS, most=0, shared=11),
 )
 ACTIVE_REQUESTS = gauge("http_server_active_requests", "Requests of hosts that are being answered now.", labels.ROUTE)
 REJECTIONS = counter("taskgate_http_rejections_total", "Requests refused before they were JSON-RPC.", labels.REJECTION)
@@ -84,7 +84,7 @@ SERVED = histogram(
     labels.METHOD,
     labels.TIMED_TOOL,
     labels.ERROR,
-    room=Room(kept=_GOOD_REQUESTS | _BAD_CALLS, most=2, per_tool=2, shared=19),
+    room=SeriesRoom(kept=_GOOD_REQUESTS | _BAD_CALLS, most=2, per_tool=2, shared=19),
 )
 PROTOCOLS = counter("taskgate_requests_by_protocol_total", "JSON-RPC requests of hosts, by revision.", labels.PROTOCOL)
 TOOL_CALLS = counter(
@@ -94,7 +94,7 @@ TOOL_CALLS = counter(
     labels.TOOL,
     labels.TENANT,
     labels.DISPOSITION,
-    room=Room(most=4, per_tool=1, shared_per_tool=3),
+    room=SeriesRoom(most=4, per_tool=1, shared_per_tool=3),
 )
 JOINED = counter(
     "taskgate_calls_joined_total", "Calls that were answered by an earlier one.", labels.UPSTREAM, labels.JOIN

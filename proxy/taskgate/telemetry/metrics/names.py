@@ -6,7 +6,7 @@ What must not live here: series. What holds: nothing that peers invent is rememb
 from collections.abc import Callable, Collection, Container, Mapping
 from typing import Any, Final
 
-from taskgate.telemetry import visit
+from taskgate.telemetry import request_context
 from taskgate.telemetry.metrics.labels import OTHER, TOOL
 from taskgate.telemetry.metrics.settings import MetricsSettings
 
@@ -41,7 +41,7 @@ class Domain:
         return value not in self.gone and (self._texts is None or value in self._texts)
 
 
-class Names:
+class LabelValues:
     """The values of a label that are configured: `texts` of all that ever were, and which of them are `gone`."""
 
     def __init__(self, fixed: Mapping[Any, str]) -> None:
@@ -118,7 +118,7 @@ class Tenants:
 
         A tenant that is not listed is `_OTHER`, which is no overflow: the operator wanted that.
         """
-        if self._listed is None or (here := visit.current()) is None or here.caller is None:
+        if self._listed is None or (here := request_context.current()) is None or here.caller is None:
             return ""
         identity = here.caller.identity
         if identity is None or identity.tenant is None:

@@ -17,18 +17,18 @@ from taskgate import __version__
 from taskgate.clock import Clock, SystemClock
 from taskgate.telemetry import audit
 from taskgate.telemetry.metrics import limit_families, message_families, server_families, store_families
-from taskgate.telemetry.metrics.access_takers import access_takers, key_takers
+from taskgate.telemetry.metrics.access_recorders import access_takers, key_takers
 from taskgate.telemetry.metrics.configuration import Configuration
 from taskgate.telemetry.metrics.contexts import Contexts
 from taskgate.telemetry.metrics.families import Family
-from taskgate.telemetry.metrics.limit_takers import Concurrency, limit_takers
-from taskgate.telemetry.metrics.message_takers import Exemplars, http_takers, message_takers
+from taskgate.telemetry.metrics.limit_recorders import Concurrency, limit_takers
+from taskgate.telemetry.metrics.message_recorders import Exemplars, http_takers, message_takers
 from taskgate.telemetry.metrics.registry import Look, Registry
 from taskgate.telemetry.metrics.series import Takers
 from taskgate.telemetry.metrics.settings import Configured
-from taskgate.telemetry.metrics.store_takers import store_takers, trail_takers
-from taskgate.telemetry.metrics.task_takers import ending_takers, look_takers, task_takers
-from taskgate.telemetry.metrics.upstream_takers import upstream_takers
+from taskgate.telemetry.metrics.store_recorders import store_takers, trail_takers
+from taskgate.telemetry.metrics.task_recorders import ending_takers, look_takers, task_takers
+from taskgate.telemetry.metrics.upstream_recorders import upstream_takers
 
 _log = logging.getLogger(__name__)
 
@@ -92,16 +92,16 @@ class PrometheusAudit:
             look_takers(registry),
             upstream_takers(registry),
             limit_takers(registry),
-            self._concurrency.takers(),
+            self._concurrency.recorders(),
             key_takers(registry, clock),
             access_takers(registry),
             store_takers(registry, configured.backend, self._concurrency.count_unfinished),
             trail_takers(registry),
-            self._configuration.takers(),
-            contexts.takers(),
+            self._configuration.recorders(),
+            contexts.recorders(),
             dict.fromkeys(_UNCOUNTED, _pass_over),
         )
-        self._takers: Takers = {}
+        self._recorders: Takers = {}
         self._adopt(configured)
 
     @property
@@ -113,7 +113,7 @@ class PrometheusAudit:
     def record(self, fact: audit.Fact) -> None:
         """Count a fact. Never raises, never waits."""
         try:
-            self._takers[type(fact)](fact)
+            self._recorders[type(fact)](fact)
         except Exception:
             _log.exception("a fact was not counted", extra={"fact": type(fact).__name__})
 
@@ -164,7 +164,7 @@ class PrometheusAudit:
         self._concurrency.adopt(configured)
         self._exemplars.adopt(configured.settings)
         counts = configured.settings.enabled
-        self._takers = {fact: take if counts or fact in _STATES else _pass_over for fact, take in self._all.items()}
+        self._recorders = {fact: take if counts or fact in _STATES else _pass_over for fact, take in self._all.items()}
 
 
 def _joined(*parts: Takers) -> Takers:

@@ -16,7 +16,7 @@ from taskgate.telemetry.metrics.bounds import bounds_of, space
 from taskgate.telemetry.metrics.catalogue import FAMILIES
 from taskgate.telemetry.metrics.counting import Count, Level, Times
 from taskgate.telemetry.metrics.exposition import Rest, written
-from taskgate.telemetry.metrics.families import Family, Kind, Values
+from taskgate.telemetry.metrics.families import Family, FamilyKind, Values
 from taskgate.telemetry.metrics.labels import (
     EXTENSION,
     ISSUER,
@@ -31,7 +31,7 @@ from taskgate.telemetry.metrics.labels import (
     Label,
 )
 from taskgate.telemetry.metrics.message_families import OVERFLOWS
-from taskgate.telemetry.metrics.names import Domain, Names, Tenants, ToolNames
+from taskgate.telemetry.metrics.names import Domain, LabelValues, Tenants, ToolNames
 from taskgate.telemetry.metrics.series import Metric, Series
 from taskgate.telemetry.metrics.settings import Configured, MetricsSettings
 
@@ -50,12 +50,12 @@ class Registry:
         # What is true over all upstreams names none. A token without an issuer is nothing strange, so `_OTHER` as such
         # is no overflow.
         self._names = {
-            UPSTREAM: Names({None: ""}),
-            ISSUER: Names({OTHER: OTHER}),
-            POLICY: Names({}),
-            SINK: Names({}),
-            EXTENSION: Names(EXTENSION.values or {}),
-            METHOD: Names(METHOD.values or {}),
+            UPSTREAM: LabelValues({None: ""}),
+            ISSUER: LabelValues({OTHER: OTHER}),
+            POLICY: LabelValues({}),
+            SINK: LabelValues({}),
+            EXTENSION: LabelValues(EXTENSION.values or {}),
+            METHOD: LabelValues(METHOD.values or {}),
         }
         self._settings = MetricsSettings()
         self._families: dict[Family, Series[Any]] = {}
@@ -83,7 +83,7 @@ class Registry:
         self.tenants.adopt(configured.settings)
         for family, series in self._families.items():
             if _begins_again(family, before, configured.settings):
-                series.restart(self._times_of(family) if family.kind is Kind.HISTOGRAM else Count)
+                series.restart(self._times_of(family) if family.kind is FamilyKind.HISTOGRAM else Count)
             series.hold(space(family, configured.settings))
             series.point(configured.settings.exemplars)
             series.forget_the_gone()

@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import Metric as Page
 from taskgate.telemetry.metrics.bounds import STRANGE, Space
 from taskgate.telemetry.metrics.counting import Count, Level, Times
 from taskgate.telemetry.metrics.exposition import PIECE
-from taskgate.telemetry.metrics.families import Family, Kind, Values
+from taskgate.telemetry.metrics.families import Family, FamilyKind, Values
 from taskgate.telemetry.metrics.labels import OTHER
 from taskgate.telemetry.metrics.names import Domain, Folded
 
@@ -119,7 +119,9 @@ class Series(dict[Values, Metric], Generic[Metric]):
 
     def _page(self) -> Page:
         name, kind = self.family.name, self.family.kind
-        return Page(name.removesuffix("_total") if kind is Kind.COUNTER else name, self.family.meaning, kind.value)
+        return Page(
+            name.removesuffix("_total") if kind is FamilyKind.COUNTER else name, self.family.meaning, kind.value
+        )
 
     def _child(self, texts: list[str]) -> Metric:
         child = self._children.get(tuple(texts))

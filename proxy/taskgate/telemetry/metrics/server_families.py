@@ -4,7 +4,7 @@ from typing import Final
 
 from taskgate.protocol.vocabulary import INITIALIZE, TOOLS_CALL, TOOLS_LIST
 from taskgate.telemetry.metrics import labels
-from taskgate.telemetry.metrics.families import ALONE, Room, counter, gauge, histogram
+from taskgate.telemetry.metrics.families import ALONE, SeriesRoom, counter, gauge, histogram
 
 # The MCP conventions' own; a server may take as long as its timeout allows, so three more follow on its side.
 _SERVER_SIDE = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
@@ -21,7 +21,7 @@ CALLED = histogram(
     labels.UPSTREAM,
     labels.METHOD,
     labels.ERROR,
-    room=Room(kept=_GOOD_REQUESTS | _BAD_CALLS, most=0, shared=16),
+    room=SeriesRoom(kept=_GOOD_REQUESTS | _BAD_CALLS, most=0, shared=16),
 )
 IN_FLIGHT = gauge(
     "taskgate_upstream_requests_in_flight", "Requests that an upstream has not answered yet.", labels.UPSTREAM
@@ -57,14 +57,14 @@ CREDENTIALS = histogram(
     _TOKEN_SECONDS,
     labels.UPSTREAM,
     labels.RESULT,
-    room=Room(most=2),
+    room=SeriesRoom(most=2),
 )
 EXTENSIONS_DENIED = counter(
     "taskgate_extensions_denied_total",
     "Declarations of extensions that do not cross, by hosts and by upstreams.",
     labels.UPSTREAM,
     labels.EXTENSION,
-    room=Room(most=3, shared=6),
+    room=SeriesRoom(most=3, shared=6),
 )
 
 OF_PROGRAMS: Final = (RESTARTS, PROCESSES)

@@ -3,7 +3,7 @@
 from typing import Final
 
 from taskgate.telemetry.metrics import labels
-from taskgate.telemetry.metrics.families import ALONE, Room, beginning, counter, gauge, histogram
+from taskgate.telemetry.metrics.families import ALONE, SeriesRoom, beginning, counter, gauge, histogram
 
 _STORE_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 _WRITE_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
@@ -15,7 +15,7 @@ STORE_OPERATIONS = histogram(
     labels.BACKEND,
     labels.OPERATION,
     labels.RESULT,
-    room=Room(most=22, sharing=16),
+    room=SeriesRoom(most=22, sharing=16),
 )
 STORE_UP = gauge(
     "taskgate_store_up", "1 if the last operation of the store worked, and it has no fault.", labels.BACKEND
@@ -34,7 +34,7 @@ AUDIT_EVENTS = counter(
     "Events that at least one sink of the audit log is to get.",
     labels.AUDIT_EVENT,
     labels.AUDIT_OUTCOME,
-    room=Room(most=2),
+    room=SeriesRoom(most=2),
 )
 AUDIT_DROPPED = counter(
     "taskgate_audit_dropped_total",

@@ -4,7 +4,7 @@ from typing import Final
 
 from taskgate.protocol.vocabulary import TASKS_CANCEL, TASKS_GET, TASKS_RESULT, TASKS_UPDATE
 from taskgate.telemetry.metrics import labels
-from taskgate.telemetry.metrics.families import ALONE, Room, beginning, counter, gauge, histogram
+from taskgate.telemetry.metrics.families import ALONE, SeriesRoom, beginning, counter, gauge, histogram
 
 _TASK_SECONDS = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 43200.0, 86400.0)
 _TTL_SECONDS = (1.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 43200.0, 86400.0, 604800.0)
@@ -32,7 +32,7 @@ TRANSITIONS = counter(
     labels.UPSTREAM,
     labels.FROM,
     labels.TO,
-    room=Room(most=8),
+    room=SeriesRoom(most=8),
 )
 FINISHED = counter(
     "taskgate_tasks_finished_total",
@@ -40,7 +40,7 @@ FINISHED = counter(
     labels.UPSTREAM,
     labels.STATUS,
     labels.ENDING,
-    room=Room(most=12, shared=12),
+    room=SeriesRoom(most=12, shared=12),
 )
 RUNNING = gauge(
     "taskgate_tasks_running",
@@ -54,7 +54,7 @@ DURATION = histogram(
     _TASK_SECONDS,
     labels.UPSTREAM,
     labels.STATUS,
-    room=Room(most=3),
+    room=SeriesRoom(most=3),
 )
 QUEUE_WAIT = histogram(
     "taskgate_task_queue_wait_seconds",
@@ -76,7 +76,7 @@ INPUTS = counter(
     labels.UPSTREAM,
     labels.INPUT,
     labels.SETTLED,
-    room=Room(most=4, shared=12),
+    room=SeriesRoom(most=4, shared=12),
 )
 RESULT_BYTES = histogram(
     "taskgate_task_result_bytes", "Size of a stored outcome.", _OUTCOME_BYTES, labels.UPSTREAM, room=ALONE
@@ -148,7 +148,7 @@ DENIALS = counter(
     labels.UPSTREAM,
     labels.METHOD,
     labels.DENIAL,
-    room=Room(begins=_DENIALS, most=1, shared=8),
+    room=SeriesRoom(begins=_DENIALS, most=1, shared=8),
 )
 POLLS = counter("taskgate_task_polls_total", "Looks of hosts at a task.", labels.UPSTREAM, labels.POLL)
 POLLS_PER_TASK = histogram(

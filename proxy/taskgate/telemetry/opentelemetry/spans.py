@@ -12,11 +12,11 @@ from opentelemetry.trace import Span, SpanContext, SpanKind, Status, StatusCode
 from taskgate.clock import Clock
 from taskgate.domain.versions import find_modern_revision, find_revision
 from taskgate.protocol.trace_keys import TraceKeys
-from taskgate.telemetry import visit
+from taskgate.telemetry import request_context
 from taskgate.telemetry.opentelemetry import places, words
 
 
-class Means(NamedTuple):
+class SpanServices(NamedTuple):
     """What every span needs: the time, and how a task is told of; None where no task is."""
 
     clock: Clock
@@ -26,14 +26,14 @@ class Means(NamedTuple):
 class LiveSpan:
     """See taskgate.telemetry.tracing.Span. `name` is what it is called as long as no tool is known."""
 
-    __slots__ = ("_begun", "_context", "_is_over", "_means", "_name", "_span", "_started", "is_sampled")
+    __slots__ = ("_begun", "_context", "_is_over", "_name", "_services", "_span", "_started", "is_sampled")
 
-    def __init__(self, span: Span, name: str, means: Means, started: int) -> None:
+    def __init__(self, span: Span, name: str, services: SpanServices, started: int) -> None:
         self._span = span
         self._name = name
-        self._means = means
+        self._services = services
         self._started = started
-        self._begun = means.clock.elapsed()
+        self._begun = services.clock.elapsed()
         self._is_over = False
         self._context: SpanContext = span.get_span_context()
         self.is_sampled: bool = self._context.trace_flags.sampled
@@ -76,8 +76,8 @@ class LiveSpan:
 
     def about(self, task: str) -> None:
         """See Span."""
-        if self._means.task_ref is not None and not self._is_silent:
-            self._span.set_attribute(words.TASK, self._means.task_ref(task))
+        if self._services.task_ref is not None and not self._is_silent:
+            self._span.set_attribute(words.TASK, self._services.task_ref(task))
 
     def calls(self, tool: str) -> None:
         """See Span."""
@@ -92,7 +92,7 @@ class LiveSpan:
         if error is not None and self.is_sampled:
             self._blame(error)
         self._is_over = True
-        taken = timedelta(seconds=self._means.clock.elapsed() - self._begun)
+        taken = timedelta(seconds=self._services.clock.elapsed() - self._begun)
         self._span.end(self._started + _nanoseconds(taken))
 
     @property
@@ -113,7 +113,7 @@ class ServingSpan(LiveSpan):
 
     def finish(self, error: str | None = None) -> None:
         """See Span."""
-        here = visit.current()
+        here = request_context.current()
         if here is not None and here.span is self:
             for name, value in ((words.REVISION, known_revision(here.revision)), (words.REFUSAL, here.refusal)):
                 if value is not None:

@@ -21,9 +21,9 @@ from taskgate.clock import Clock
 from taskgate.protocol.envelope import Request
 from taskgate.protocol.trace_keys import TraceKeys, trace_keys
 from taskgate.protocol.vocabulary import METHODS_OF_HOSTS, TOOLS_CALL
-from taskgate.telemetry import visit
+from taskgate.telemetry import request_context
 from taskgate.telemetry.opentelemetry import places, words
-from taskgate.telemetry.opentelemetry.spans import SPAN_OF, LiveSpan, Means, known_revision, time_of
+from taskgate.telemetry.opentelemetry.spans import SPAN_OF, LiveSpan, SpanServices, known_revision, time_of
 from taskgate.telemetry.tracing import Span, Tracing
 
 OTHER: Final = "_OTHER"
@@ -51,7 +51,7 @@ class OpenTelemetryTracing:
         finish: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
         self._tracer = tracer
-        self._means = Means(clock, task_ref)
+        self._means = SpanServices(clock, task_ref)
         self._trusts = trusts
         self._records_arguments = records_arguments
         self._methods = methods
@@ -69,7 +69,7 @@ class OpenTelemetryTracing:
         known = known_revision(revision)
         if known is not None:
             said[words.REVISION] = known
-        here = visit.current()
+        here = request_context.current()
         if here is not None:
             said[words.VISIT] = here.id
             if here.caller is not None:

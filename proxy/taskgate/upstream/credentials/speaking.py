@@ -14,8 +14,8 @@ from taskgate.upstream import failures
 from taskgate.upstream.base import Incoming, Outgoing, Transport
 from taskgate.upstream.credentials.grants import Granted, SubjectRefused, TokenEndpoint
 from taskgate.upstream.credentials.tokens import Tokens
+from taskgate.upstream.principal import Principal, PrincipalSource
 from taskgate.upstream.settings import FixedHeader, GrantKind, GrantSettings, UpstreamObserver, UpstreamSettings
-from taskgate.upstream.speaker import Speaker, Speaks
 
 _AUTHORIZATION: Final = "Authorization"
 _UNAUTHORIZED: Final = 401
@@ -44,34 +44,34 @@ class Credentials:
                 pass
         self._tokens = Tokens(self._ask, clock=clock)
 
-    async def token(self, speaker: Speaker) -> str | None:
+    async def token(self, principal: Principal) -> str | None:
         """The token to show for somebody; None where tokens are not what is shown. Raises UpstreamFailed."""
         grant = self._grant
-        if self._identity.subject is not None and not speaker.is_known:
+        if self._identity.subject is not None and not principal.is_known:
             # Without the name the server would take it for somebody else's call.
             raise failures.no_token()
         if grant is None:
             return None
-        if grant.kind is GrantKind.TOKEN_EXCHANGE and speaker.token is None:
+        if grant.kind is GrantKind.TOKEN_EXCHANGE and principal.token is None:
             raise failures.no_token()
         if not grant.keeps:
-            return (await self._ask(speaker)).token
-        return await self._tokens.get(_key(grant, speaker), speaker)
+            return (await self._ask(principal)).token
+        return await self._tokens.get(_key(grant, principal), principal)
 
-    def fields(self, speaker: Speaker, token: str | None) -> dict[str, str]:
+    def fields(self, principal: Principal, token: str | None) -> dict[str, str]:
         """The headers that show it, and for whom."""
         fields = self._fixed if token is None else {_AUTHORIZATION: f"Bearer {token}"}
         named = self._identity
         if named.context is not None:
-            fields = fields | {named.context: speaker.context}
-        if named.subject is not None and speaker.subject is not None:
-            fields = fields | {named.subject: written(speaker.subject)}
+            fields = fields | {named.context: principal.context}
+        if named.subject is not None and principal.subject is not None:
+            fields = fields | {named.subject: written(principal.subject)}
         return fields
 
-    def refused(self, speaker: Speaker, token: str) -> None:
+    def refused(self, principal: Principal, token: str) -> None:
         """The server does not take that token: the next request is made with another."""
         if self._grant is not None:
-            self._tokens.drop(_key(self._grant, speaker), token)
+            self._tokens.drop(_key(self._grant, principal), token)
 
     async def close(self) -> None:
         """Ask for nothing any more."""
@@ -79,12 +79,12 @@ class Credentials:
         if self._endpoint is not None:
             await self._endpoint.close()
 
-    async def _ask(self, speaker: Speaker) -> Granted:
+    async def _ask(self, principal: Principal) -> Granted:
         grant, endpoint = self._grant, self._endpoint
         assert grant is not None, "who asks has been told whom"
         assert endpoint is not None, "whoever is to be asked has an address"
-        exchanged = speaker.token if grant.kind is GrantKind.TOKEN_EXCHANGE else None
-        if exchanged is not None and speaker.good_until is not None and speaker.good_until <= self._clock.wall():
+        exchanged = principal.token if grant.kind is GrantKind.TOKEN_EXCHANGE else None
+        if exchanged is not None and principal.good_until is not None and principal.good_until <= self._clock.wall():
             raise SubjectRefused(failures.no_token())
         began = self._clock.elapsed()
         try:
@@ -99,10 +99,10 @@ class Credentials:
 class SpeakingTransport:
     """The transport of one session: whatever it sends shows the gateway's credentials, and for whom it speaks."""
 
-    def __init__(self, inner: Transport, credentials: Credentials, speaks: Speaks) -> None:
+    def __init__(self, inner: Transport, credentials: Credentials, principal_source: PrincipalSource) -> None:
         self._inner = inner
         self._credentials = credentials
-        self._speaks = speaks
+        self._speaks = principal_source
 
     async def send(self, outgoing: Outgoing) -> Incoming:
         """See Transport. A token that the server does not take is shown no more, but no call is sent twice for it."""
@@ -118,13 +118,13 @@ class SpeakingTransport:
 
     async def _send(self, outgoing: Outgoing) -> tuple[Incoming, bool]:
         """The answer, and whether it says that the token is no good."""
-        speaker = outgoing.speaker or self._speaks()
-        token = await self._credentials.token(speaker)
-        headers = {**outgoing.headers, **self._credentials.fields(speaker, token)}
+        principal = outgoing.principal or self._speaks()
+        token = await self._credentials.token(principal)
+        headers = {**outgoing.headers, **self._credentials.fields(principal, token)}
         incoming = await self._inner.send(outgoing._replace(headers=headers))
         if incoming.status != _UNAUTHORIZED or token is None:
             return incoming, False
-        self._credentials.refused(speaker, token)
+        self._credentials.refused(principal, token)
         return incoming, True
 
 
@@ -133,8 +133,8 @@ def written(subject: str) -> str:
     return quote(subject, safe=_PLAIN)
 
 
-def _key(grant: GrantSettings, speaker: Speaker) -> Hashable:
+def _key(grant: GrantSettings, principal: Principal) -> Hashable:
     """For whom a token is good. Whoever comes with fewer scopes is not given what more of them brought."""
     if grant.kind is not GrantKind.TOKEN_EXCHANGE:
         return None
-    return speaker.context, speaker.subject, speaker.client, speaker.scopes
+    return principal.context, principal.subject, principal.client, principal.scopes

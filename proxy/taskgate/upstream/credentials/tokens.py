@@ -14,15 +14,15 @@ from taskgate.clock import Clock
 from taskgate.errors import UpstreamReason
 from taskgate.upstream import failures
 from taskgate.upstream.credentials.grants import Granted, SubjectRefused
+from taskgate.upstream.principal import Principal
 from taskgate.upstream.single import Abandoned, SingleFlight
-from taskgate.upstream.speaker import Speaker
 
 SHARE: Final = 0.9
 """Of a token's life, for which it serves: a call that begins with it should not outlive it."""
 MOST: Final = 10_000
 """Tokens that are kept; one more takes the place of the one that was used longest ago."""
 
-Ask = Callable[[Speaker], Coroutine[Any, Any, Granted]]
+Ask = Callable[[Principal], Coroutine[Any, Any, Granted]]
 
 
 class _Token(NamedTuple):
@@ -31,11 +31,14 @@ class _Token(NamedTuple):
 
 
 class _Flight(SingleFlight[_Token]):
-    """One request for a token, made with that of `speaker`; `others` are made after it was refused, one for a token."""
+    """One request for a token, made with that of `principal`.
 
-    def __init__(self, have: Callable[[Speaker], Coroutine[Any, Any, _Token]], speaker: Speaker) -> None:
-        super().__init__(partial(have, speaker))
-        self.speaker = speaker
+    `others` are made after it was refused, one for a token.
+    """
+
+    def __init__(self, have: Callable[[Principal], Coroutine[Any, Any, _Token]], principal: Principal) -> None:
+        super().__init__(partial(have, principal))
+        self.principal = principal
         self.others: dict[str | None, _Flight] = {}
 
 
@@ -49,18 +52,18 @@ class Tokens:
         self._kept: dict[Hashable, _Flight] = {}
         self._asking: set[asyncio.Task[Any]] = set()
 
-    async def get(self, key: Hashable, speaker: Speaker) -> str:
-        """The token of that key; where none serves any more, one is had for `speaker`. Raises UpstreamFailed."""
+    async def get(self, key: Hashable, principal: Principal) -> str:
+        """The token of that key; where none serves any more, one is had for `principal`. Raises UpstreamFailed."""
         flight = self._kept.get(key)
         if flight is None or flight.is_empty or self._is_over(flight):
-            flight = _Flight(self._have, speaker)
+            flight = _Flight(self._have, principal)
         try:
             return await self._wait(key, flight)
         except SubjectRefused:
-            if flight.speaker.token == speaker.token:
+            if flight.principal.token == principal.token:
                 raise
         # It was another token of the same caller. Whether this one will do is not known yet.
-        return await self._wait(key, flight.others.setdefault(speaker.token, _Flight(self._have, speaker)))
+        return await self._wait(key, flight.others.setdefault(principal.token, _Flight(self._have, principal)))
 
     def drop(self, key: Hashable, token: str) -> None:
         """Give that token to nobody any more; one that was had since stays."""
@@ -88,13 +91,13 @@ class Tokens:
         except Abandoned:
             raise failures.no_credentials(UpstreamReason.UNREACHABLE) from None
 
-    async def _have(self, speaker: Speaker) -> _Token:
+    async def _have(self, principal: Principal) -> _Token:
         task = asyncio.current_task()
         assert task is not None, "this runs in a flight's own task"
         self._asking.add(task)
         began = self._clock.elapsed()
         try:
-            granted = await self._ask(speaker)
+            granted = await self._ask(principal)
         finally:
             self._asking.discard(task)
         return _Token(granted.token, began + granted.lifetime * SHARE)

@@ -16,7 +16,7 @@ BYTES_UNHEARD: Final = 2**20
 """What is kept of a session that does not listen: a session listens right after its handshake, or not at all."""
 
 
-class Asides:
+class BufferedNotifications:
     """What was said and not heard yet. `released` is told when nobody listens any more."""
 
     __slots__ = ("_bytes", "_failure", "_is_over", "_ready", "_released", "_stream", "_waiter")
@@ -94,7 +94,7 @@ class AsideStream:
     retry: Final = None
     unfinished: Final = 0
 
-    def __init__(self, asides: Asides) -> None:
+    def __init__(self, asides: BufferedNotifications) -> None:
         self._asides = asides
 
     def messages(self) -> Self:

@@ -11,7 +11,7 @@ from taskgate.errors import UpstreamFailed
 from taskgate.upstream.base import Outgoing
 
 
-class NoLine(Exception):
+class ChannelUnavailable(Exception):
     """The server answers whoever wants a line with an HTTP status that is no success."""
 
     def __init__(self, status: int) -> None:
@@ -24,7 +24,7 @@ class Wish(NamedTuple):
 
     `context` is whose it is to be: who has another never gets the same line, unless the operator says that the server
     keeps nothing of anybody. `declared` is the text of the parameters of the `initialize` that comes first on it: lines
-    are shared by those who declare the same. None is for the stateless era, which has no such message.
+    are shared by those who declare the same. None is for the modern era, which has no such message.
     `probes` tells that what comes may end the server: the line is to be a new one and nobody else's before it is given
     back; that it ends is no sign of anything, and until then it may be one above a bound. It is dropped first where it
     is of no use.
@@ -69,7 +69,7 @@ class Ears(Protocol):
         ...
 
 
-class Line(Protocol):
+class MessageChannel(Protocol):
     """One line to a server. Lines are told apart by identity."""
 
     @property
@@ -108,17 +108,17 @@ class Line(Protocol):
         ...
 
 
-class Lines(Protocol):
+class ChannelProvider(Protocol):
     """Whoever has the lines to one server: makes them, shares them, ends them."""
 
-    async def take(self, wish: Wish) -> Line:
+    async def take(self, wish: Wish) -> MessageChannel:
         """A line as wished for, new or used by others, to be given back. It is not one of which `lost` was told.
 
-        Raises UpstreamFailed where there is none, not dispatched; NoLine.
+        Raises UpstreamFailed where there is none, not dispatched; ChannelUnavailable.
         """
         ...
 
-    def give_back(self, line: Line) -> None:
+    def give_back(self, line: MessageChannel) -> None:
         """One of those who took it needs it no more; does not wait. To be called once for each `take`, lost or not."""
         ...
 

@@ -18,14 +18,14 @@ from taskgate.protocol.vocabulary import INTERNAL_ERROR, NOTE_PROGRESS
 from taskgate.system.offload import LARGE, aside
 from taskgate.upstream import failures
 from taskgate.upstream.base import Outgoing
-from taskgate.upstream.duplex.base import Line
+from taskgate.upstream.duplex.base import MessageChannel
 from taskgate.upstream.duplex.contents import Read, message_in, response_in
-from taskgate.upstream.duplex.replies import OK, Reply
+from taskgate.upstream.duplex.replies import OK, ChannelReply
 from taskgate.upstream.duplex.strange import Strange, look_at, may_be_message
 from taskgate.upstream.duplex.tasks import RunningTasks
 from taskgate.upstream.duplex.under_way import UnderWay
-from taskgate.upstream.duplex.waiting import Waiting
-from taskgate.upstream.duplex.words import Answers, Asks, Kind, Notes, Tells, is_bounded, kind_of
+from taskgate.upstream.duplex.waiting import RequestsInFlight
+from taskgate.upstream.duplex.words import Answers, Kind, NotificationPeek, RequestPeek, Tells, is_bounded, kind_of
 
 KEPT_MOST: Final = 2**20
 """Bytes that wait for their readers before the line is read no further; it is read on below a quarter of them."""
@@ -39,14 +39,14 @@ _GONE: Final = frozenset({400, 404})
 """Statuses by which a server says that it knows nothing of the line any more."""
 
 
-class Company(Protocol):
+class ChannelUsers(Protocol):
     """To whom is said what belongs to no request. Nothing of it raises or waits."""
 
     def noted(self, method: str, message: bytes, read: Read) -> None:
         """A notification; `read` is what to look at where it matters what stands in it."""
         ...
 
-    def asked(self, asks: Asks, message: bytes, read: Read) -> None:
+    def asked(self, asks: RequestPeek, message: bytes, read: Read) -> None:
         """A request of the server."""
         ...
 
@@ -62,9 +62,9 @@ class Company(Protocol):
 class Channel:
     """One line; see Ears. `company` is who hears what belongs to no request; what nobody waits for is `under_way`."""
 
-    def __init__(self, line: Line, company: Company, under_way: UnderWay) -> None:
+    def __init__(self, line: MessageChannel, company: ChannelUsers, under_way: UnderWay) -> None:
         self.line = line
-        self.waiting = Waiting()
+        self.waiting = RequestsInFlight()
         self.tasks = RunningTasks()
         self.company = company
         self._under_way = under_way
@@ -108,7 +108,7 @@ class Channel:
         kind = kind_of(ends)
         if isinstance(kind, Answers):
             self.waiting.fail(kind.id, failures.too_large())
-        elif isinstance(kind, Asks):
+        elif isinstance(kind, RequestPeek):
             self.say(error_text(kind.id, TOO_LARGE), Outgoing(verb="POST", headers={}))
         elif kind is None:
             if not may_be_message(ends):
@@ -126,14 +126,14 @@ class Channel:
 
     # What is said over it.
 
-    async def ask(self, outgoing: Outgoing, reply: Reply, *, until: float | None, listens: bool = False) -> None:
+    async def ask(self, outgoing: Outgoing, reply: ChannelReply, *, until: float | None, listens: bool = False) -> None:
         """Send a request, and wait for the first of its answer. Raises UpstreamFailed; then nothing more is heard."""
         self.waiting.replies[reply.id] = reply
         if listens:
             self.waiting.listening.add(reply.id)
         await self._carry(outgoing, reply, until)
 
-    async def greet(self, outgoing: Outgoing, reply: Reply, *, until: float | None) -> None:
+    async def greet(self, outgoing: Outgoing, reply: ChannelReply, *, until: float | None) -> None:
         """Have the welcome of the line, for which its server is greeted only once. Raises UpstreamFailed.
 
         A line whose server does not answer in time is of no use to anybody, and dropped. In time is what one who waits
@@ -185,7 +185,7 @@ class Channel:
             self._is_paused = False
             self.line.resume()
 
-    async def _carry(self, outgoing: Outgoing, reply: Reply, until: float | None) -> None:
+    async def _carry(self, outgoing: Outgoing, reply: ChannelReply, until: float | None) -> None:
         if not self.line.acknowledges:
             try:
                 status = await self.line.send(outgoing)
@@ -205,7 +205,7 @@ class Channel:
             posting.cancel()
             raise
 
-    async def _post(self, outgoing: Outgoing, reply: Reply) -> None:
+    async def _post(self, outgoing: Outgoing, reply: ChannelReply) -> None:
         try:
             self._judge(await self.line.send(outgoing), reply)
         except UpstreamFailed as failure:
@@ -215,7 +215,7 @@ class Channel:
         with suppress(UpstreamFailed):
             await self.tell(outgoing)
 
-    def _judge(self, status: int, reply: Reply) -> None:
+    def _judge(self, status: int, reply: ChannelReply) -> None:
         if not 200 <= status < 300:
             reply.refuse(status)
             self._see(status)
@@ -233,7 +233,7 @@ class Channel:
                 self.company.noted(NOTE_PROGRESS, message, read)
             else:
                 reply.arrive(message)
-        elif isinstance(kind, Notes):
+        elif isinstance(kind, NotificationPeek):
             self.company.noted(kind.method, message, read)
         else:
             self.company.asked(kind, message, read)

@@ -23,13 +23,13 @@ from taskgate.protocol.vocabulary import (
     PING,
 )
 from taskgate.upstream.base import Outgoing
-from taskgate.upstream.duplex.base import Line
+from taskgate.upstream.duplex.base import MessageChannel
 from taskgate.upstream.duplex.channel import Channel
 from taskgate.upstream.duplex.contents import Read, subscription_of, task_in, uri_in
-from taskgate.upstream.duplex.replies import Keeper, Reply
-from taskgate.upstream.duplex.session import Session
+from taskgate.upstream.duplex.replies import ChannelReply, ReplyObserver
+from taskgate.upstream.duplex.session import ChannelSession
 from taskgate.upstream.duplex.under_way import UnderWay
-from taskgate.upstream.duplex.words import Asks
+from taskgate.upstream.duplex.words import RequestPeek
 
 NOBODY: Final = dump({"code": INTERNAL_ERROR, "message": "It cannot be told who is asked"})
 
@@ -39,9 +39,9 @@ NOTE_RESOURCE_UPDATED: Final = "notifications/resources/updated"
 class SharedBy:
     """A line and the sessions on it; see Company. `gone` is told when the line is lost."""
 
-    def __init__(self, line: Line, under_way: UnderWay, gone: Callable[[Line], None]) -> None:
+    def __init__(self, line: MessageChannel, under_way: UnderWay, gone: Callable[[MessageChannel], None]) -> None:
         self.channel = Channel(line, self, under_way)
-        self.sessions: dict[Session, None] = {}
+        self.sessions: dict[ChannelSession, None] = {}
         self._gone = gone
 
     def noted(self, method: str, message: bytes, read: Read) -> None:
@@ -56,8 +56,8 @@ class SharedBy:
         else:
             stream.arrive(message)
 
-    def asked(self, asks: Asks, message: bytes, read: Read) -> None:
-        """See Company. In the stateless era servers ask nothing, and get no answer."""
+    def asked(self, asks: RequestPeek, message: bytes, read: Read) -> None:
+        """See Company. In the modern era servers ask nothing, and get no answer."""
         session = self._whom_to_ask(asks, read)
         if session is not None:
             session.answers(asks, message)
@@ -74,10 +74,10 @@ class SharedBy:
         """See Company."""
         return any(uri in session.uris for session in self.sessions)
 
-    # --- of the stateless era
+    # --- of the modern era
 
-    def _stream_of(self, method: str, read: Read) -> Reply | None:
-        """The request of the stateless era that a notification belongs to (U-STDIO-5)."""
+    def _stream_of(self, method: str, read: Read) -> ChannelReply | None:
+        """The request of the modern era that a notification belongs to (U-STDIO-5)."""
         replies, listening = self.channel.waiting.replies, self.channel.waiting.listening
         if method == NOTE_MESSAGE:
             # Only a request has a log there, and nothing says which.
@@ -98,7 +98,7 @@ class SharedBy:
     def _given_up(self) -> list[str]:
         return self.channel.waiting.given_up.sessions(asyncio.get_running_loop().time())
 
-    def _waited_for(self) -> list[Keeper]:
+    def _waited_for(self) -> list[ReplyObserver]:
         """Those who wait for an answer, or follow a task of the server."""
         waiting = [reply.keeper for reply in self.channel.waiting.replies.values()]
         return waiting + self.channel.tasks.followers(asyncio.get_running_loop().time())
@@ -108,7 +108,7 @@ class SharedBy:
         contexts = {each.context for each in (*self.sessions, *self._waited_for())}
         return len(contexts | self.channel.waiting.given_up.contexts) <= 1
 
-    def _only_one(self) -> Session | None:
+    def _only_one(self) -> ChannelSession | None:
         """The session that what the server says must be of; None where it can be of several, or of one that is over."""
         at_work = {each.id for each in self._waited_for()} | set(self._given_up())
         if len(self.sessions) == 1:
@@ -116,9 +116,9 @@ class SharedBy:
         found = [session for session in self.sessions if session.id in at_work]
         return found[0] if len(found) == len(at_work) == 1 else None
 
-    # --- of the initialize era
+    # --- of the legacy era
 
-    def _who_hears(self, method: str, read: Read) -> Iterable[Session]:
+    def _who_hears(self, method: str, read: Read) -> Iterable[ChannelSession]:
         sessions = tuple(self.sessions)
         if method in _FOR_ALL:
             return sessions
@@ -130,7 +130,7 @@ class SharedBy:
         uri = uri_in(read)
         return [session for session in sessions if uri in session.uris]
 
-    def _whom_to_ask(self, asks: Asks, read: Read) -> Session | None:
+    def _whom_to_ask(self, asks: RequestPeek, read: Read) -> ChannelSession | None:
         if asks.method == PING:
             return next(iter(self.sessions), None)
         following = self._that_follows(task_in(read))
@@ -138,24 +138,24 @@ class SharedBy:
             return following
         return self._only_one() or self._newest_at_work() if self._is_of_one() else None
 
-    def _newest_at_work(self) -> Session | None:
+    def _newest_at_work(self) -> ChannelSession | None:
         """The session with the newest request; the newest of all where none waits for anything."""
         followed = self.channel.tasks.followers(asyncio.get_running_loop().time())
         waiting = (reply.keeper for reply in self.channel.waiting.replies.values())
-        at_work = [each for each in (*followed, *waiting) if isinstance(each, Session) and each in self.sessions]
+        at_work = [each for each in (*followed, *waiting) if isinstance(each, ChannelSession) and each in self.sessions]
         return next(reversed(at_work or [*self.sessions]), None)
 
-    def _that_follows(self, task: str | None) -> Session | None:
+    def _that_follows(self, task: str | None) -> ChannelSession | None:
         """The session that waits for the outcome of the server's task, or looked at it last."""
         if task is None:
             return None
         waiting = (reply.keeper for reply in self.channel.waiting.replies.values() if reply.about == task)
         who = next(waiting, None) or self.channel.tasks.of(task)
-        return who if isinstance(who, Session) and who in self.sessions else None
+        return who if isinstance(who, ChannelSession) and who in self.sessions else None
 
 
-def _is_of_session(reply: Reply) -> bool:
-    return isinstance(reply.keeper, Session)
+def _is_of_session(reply: ChannelReply) -> bool:
+    return isinstance(reply.keeper, ChannelSession)
 
 
 _FOR_ALL: Final = frozenset(

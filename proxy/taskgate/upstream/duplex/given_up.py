@@ -18,7 +18,7 @@ _SEVERAL: Final = 2
 
 
 class _Left(NamedTuple):
-    """A request: of which session (empty in the stateless era), of which caller, and the loop's time until which."""
+    """A request: of which session (empty in the modern era), of which caller, and the loop's time until which."""
 
     session: str
     context: str

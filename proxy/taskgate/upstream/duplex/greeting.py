@@ -13,7 +13,7 @@ from taskgate.protocol.jsonrpc import readdressed
 from taskgate.protocol.reading import value_of
 from taskgate.upstream import failures
 from taskgate.upstream.duplex.contents import Read, response_in
-from taskgate.upstream.duplex.replies import Reply
+from taskgate.upstream.duplex.replies import ChannelReply
 
 NEARLY: Final = 0.95
 """The share of a patience after which a wait that is given up counts as all of it."""
@@ -29,14 +29,14 @@ class Greeting:
         self._sent_at = 0.0
         self._welcome: Response | None = None
         self._was_confirmed = False
-        self.waiting: list[Reply] = []
+        self.waiting: list[ChannelReply] = []
 
     @property
     def is_welcome(self) -> bool:
         """Whether the server answered it as one that takes part."""
         return self._welcome is not None
 
-    def joins(self, reply: Reply, now: float) -> bool:
+    def joins(self, reply: ChannelReply, now: float) -> bool:
         """Have the reply wait for the welcome, or give it now; False where the server is to be greeted under its id."""
         if self._welcome is not None:
             _welcome_with(self._welcome, reply)
@@ -54,7 +54,7 @@ class Greeting:
         for reply in waiting:
             reply.fail(failure)
 
-    def leaves(self, reply: Reply) -> None:
+    def leaves(self, reply: ChannelReply) -> None:
         """The reply does not wait any more."""
         if reply in self.waiting:
             self.waiting.remove(reply)
@@ -102,5 +102,5 @@ def _is_welcome(response: Response) -> bool:
     return isinstance(value_of(said, "protocolVersion"), str)
 
 
-def _welcome_with(response: Response, reply: Reply) -> None:
+def _welcome_with(response: Response, reply: ChannelReply) -> None:
     reply.answer((response.text if response.id == reply.id else readdressed(response, reply.id)).encode())

@@ -16,7 +16,7 @@ from taskgate.upstream import failures
 OK: Final = 200
 
 
-class Keeper(Protocol):
+class ReplyObserver(Protocol):
     """Whom a reply tells of itself. `id` is the session that it is of, empty where there is none; `context` whose."""
 
     id: str
@@ -30,7 +30,7 @@ class Keeper(Protocol):
         """So many bytes do not wait any more."""
         ...
 
-    def let_go(self, reply: "Reply") -> None:
+    def let_go(self, reply: "ChannelReply") -> None:
         """Nobody reads it any more, whether or not its answer came."""
         ...
 
@@ -63,7 +63,7 @@ class Status:
         """Nothing; see Incoming."""
 
 
-class Reply:
+class ChannelReply:
     """The answer to one request; see Incoming. It is its own iterator, so that leaving it half read costs nothing.
 
     `idle` are the seconds of silence within it that are borne. `session` is for who asked to have one.
@@ -90,7 +90,7 @@ class Reply:
     retry: Final = None
     unfinished: Final = 0
 
-    def __init__(self, id: RequestId, keeper: Keeper, idle: timedelta | None) -> None:
+    def __init__(self, id: RequestId, keeper: ReplyObserver, idle: timedelta | None) -> None:
         self.id = id
         self.status = OK
         self.streams = True

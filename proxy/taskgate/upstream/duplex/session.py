@@ -21,11 +21,11 @@ from taskgate.protocol.vocabulary import (
 )
 from taskgate.upstream import failures
 from taskgate.upstream.base import Outgoing
-from taskgate.upstream.duplex.asides import Asides, AsideStream
+from taskgate.upstream.duplex.asides import AsideStream, BufferedNotifications
 from taskgate.upstream.duplex.channel import Channel
 from taskgate.upstream.duplex.contents import task_in, uri_in
-from taskgate.upstream.duplex.replies import Reply, Status
-from taskgate.upstream.duplex.words import Answers, Asks, Notes, kind_of
+from taskgate.upstream.duplex.replies import ChannelReply, Status
+from taskgate.upstream.duplex.words import Answers, NotificationPeek, RequestPeek, kind_of
 
 UNHEARD: Final = 60.0
 """Seconds without a listener after which a session is over: who has one listens, but for the moment before it parts."""
@@ -34,10 +34,10 @@ TAKEN: Final = 202
 UNANSWERED: Final = dump({"code": INTERNAL_ERROR, "message": "Nobody is there any more to answer"})
 
 
-class Session:
+class ChannelSession:
     """One session. `over` is told once that it has ended, however it did."""
 
-    def __init__(self, id: str, channel: Channel, context: str, over: Callable[["Session"], None]) -> None:
+    def __init__(self, id: str, channel: Channel, context: str, over: Callable[["ChannelSession"], None]) -> None:
         self.id = id
         self.channel = channel
         self.context = context
@@ -46,7 +46,7 @@ class Session:
         self.loss: str | None = None
         """What is said to whoever still speaks in it, where its line was lost."""
         self._over = over
-        self._asides = Asides(self._fall_silent)
+        self._asides = BufferedNotifications(self._fall_silent)
         self._questions: dict[RequestId, None] = {}
         self._like = Outgoing(verb="POST", headers={})
         self._silence: asyncio.TimerHandle | None = None
@@ -59,10 +59,10 @@ class Session:
 
     # What is asked of it.
 
-    async def begin(self, outgoing: Outgoing, asks: Asks, until: float | None) -> Reply:
+    async def begin(self, outgoing: Outgoing, asks: RequestPeek, until: float | None) -> ChannelReply:
         """The handshake: the welcome, or the refusal, after which there is no session. Raises UpstreamFailed."""
         self._like = outgoing
-        reply = Reply(asks.id, self, outgoing.idle)
+        reply = ChannelReply(asks.id, self, outgoing.idle)
         try:
             await self.channel.greet(outgoing, reply, until=until)
         except BaseException:
@@ -74,12 +74,12 @@ class Session:
             self.end()
         return reply
 
-    async def post(self, outgoing: Outgoing, until: float | None) -> Reply | Status:
+    async def post(self, outgoing: Outgoing, until: float | None) -> ChannelReply | Status:
         """What comes back for a message of the session. Raises UpstreamFailed."""
         assert outgoing.body is not None, "a message has a text"
         self._like = outgoing
         kind = kind_of(outgoing.body)
-        if isinstance(kind, Asks):
+        if isinstance(kind, RequestPeek):
             return await self._ask(outgoing, kind, until)
         if isinstance(kind, Answers):
             self._questions.pop(kind.id, None)
@@ -112,7 +112,7 @@ class Session:
         """The server said that to it."""
         self._asides.say(message)
 
-    def answers(self, asks: Asks, message: bytes) -> None:
+    def answers(self, asks: RequestPeek, message: bytes) -> None:
         """The server asks it that."""
         if self._asides.say(message):
             self._questions[asks.id] = None
@@ -135,12 +135,12 @@ class Session:
         """See Keeper."""
         self.channel.read(size)
 
-    def let_go(self, reply: Reply) -> None:
+    def let_go(self, reply: ChannelReply) -> None:
         """See Keeper. That a request is given up, its own conversation tells the server."""
         self.channel.waiting.give_up(reply)
 
-    async def _ask(self, outgoing: Outgoing, asks: Asks, until: float | None) -> Reply:
-        reply = Reply(asks.id, self, outgoing.idle)
+    async def _ask(self, outgoing: Outgoing, asks: RequestPeek, until: float | None) -> ChannelReply:
+        reply = ChannelReply(asks.id, self, outgoing.idle)
         if asks.method in _NOTED:
             assert outgoing.body is not None, "a request has a text"
             if asks.method == TASKS_RESULT:
@@ -195,5 +195,5 @@ def cancelled(id: RequestId) -> str:
     return notification_text(NOTE_CANCELLED, dump({"requestId": id}))
 
 
-_CONFIRMS: Final = Notes(NOTE_INITIALIZED)
+_CONFIRMS: Final = NotificationPeek(NOTE_INITIALIZED)
 _NOTED: Final = frozenset({RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE, TASKS_RESULT})

@@ -1,13 +1,13 @@
 """Tasks that a server made and is believed to work at: nobody may be waiting for an answer, and yet it is not idle.
 
-What must not live here: how a task is followed (`upstream.initialize`, `upstream.stateless`), and what ends an idle
+What must not live here: how a task is followed (`upstream.legacy`, `upstream.modern`), and what ends an idle
 server. What holds: a task that nobody looks at any more is believed in for a while only.
 """
 
 from typing import Final, NamedTuple
 
 from taskgate.upstream.duplex.contents import task_shown_in
-from taskgate.upstream.duplex.replies import Keeper
+from taskgate.upstream.duplex.replies import ReplyObserver
 
 LEAST: Final = 30.0
 """Seconds without a look after which a task is believed in no more; three of its intervals, where that is longer."""
@@ -22,7 +22,7 @@ _AT_WORK: Final = frozenset({"working", "input_required"})
 class _Seen(NamedTuple):
     """Who looked at a task, and the loop's time until which it is believed in."""
 
-    who: Keeper
+    who: ReplyObserver
     until: float
 
 
@@ -34,7 +34,7 @@ class RunningTasks:
     def __init__(self) -> None:
         self._seen: dict[str, _Seen] = {}
 
-    def look(self, answer: bytes, who: Keeper, now: float) -> None:
+    def look(self, answer: bytes, who: ReplyObserver, now: float) -> None:
         """Note what an answer shows of a task, if anything; `who` asked."""
         if len(answer) > _LARGEST or _NAMED not in answer:
             return
@@ -51,11 +51,11 @@ class RunningTasks:
             del self._seen[id_]
         return len(self._seen)
 
-    def followers(self, now: float) -> list[Keeper]:
+    def followers(self, now: float) -> list[ReplyObserver]:
         """Who looked at each of them last."""
         return [seen.who for seen in self._seen.values() if seen.until > now]
 
-    def of(self, id: str) -> Keeper | None:
+    def of(self, id: str) -> ReplyObserver | None:
         """Who looked at that task last; None where nobody did."""
         seen = self._seen.get(id)
         return None if seen is None else seen.who

@@ -1,7 +1,7 @@
 """Requests over lines, as if each were a POST of its own: what sessions with servers speak through; see Transport.
 
 A session is a made-up id, which goes with its requests as over HTTP; who speaks in one whose line was lost is told why,
-or after a long while that it is not known (404). A request of the stateless era has a line for itself, or shares it,
+or after a long while that it is not known (404). A request of the modern era has a line for itself, or shares it,
 for as long as it lasts. What must not live here: which message is whose (`channel`, `company`), and where lines come
 from.
 """
@@ -14,15 +14,15 @@ from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.protocol.vocabulary import INITIALIZE, SERVER_DISCOVER, SESSION_HEADER, VERSION_HEADER
 from taskgate.upstream import failures
 from taskgate.upstream.base import Incoming, Outgoing
-from taskgate.upstream.duplex.base import Line, Lines, NoLine, Wish
+from taskgate.upstream.duplex.base import ChannelProvider, ChannelUnavailable, MessageChannel, Wish
 from taskgate.upstream.duplex.channel import Channel
 from taskgate.upstream.duplex.company import SharedBy
 from taskgate.upstream.duplex.contents import declared_in, response_in
-from taskgate.upstream.duplex.errands import Errand
+from taskgate.upstream.duplex.pending_requests import PendingRequest
 from taskgate.upstream.duplex.replies import Status
-from taskgate.upstream.duplex.session import Session
+from taskgate.upstream.duplex.session import ChannelSession
 from taskgate.upstream.duplex.under_way import UnderWay
-from taskgate.upstream.duplex.words import Asks, kind_of
+from taskgate.upstream.duplex.words import RequestPeek, kind_of
 
 UNKNOWN: Final = 404
 NOT_ALLOWED: Final = 405
@@ -32,19 +32,19 @@ _MOST_LOST: Final = 256
 
 
 class DuplexTransport:
-    """The transport to one server over lines. `is_stateless` tells whether the stateless era can be spoken over them.
+    """The transport to one server over lines. `is_modern` tells whether the modern era can be spoken over them.
 
     A session is for whoever its handshake is sent for, and a request without one for whoever it is sent for.
     """
 
-    def __init__(self, lines: Lines, *, is_stateless: bool = True) -> None:
+    def __init__(self, lines: ChannelProvider, *, is_modern: bool = True) -> None:
         self._lines = lines
-        self._is_stateless = is_stateless
-        self._companies: dict[Line, SharedBy] = {}
-        self._sessions: dict[str, Session] = {}
+        self._is_modern = is_modern
+        self._companies: dict[MessageChannel, SharedBy] = {}
+        self._sessions: dict[str, ChannelSession] = {}
         self._lost: dict[str, str] = {}
         self._survives = False
-        """Whether the server is known to survive a question that only servers of the stateless era need know."""
+        """Whether the server is known to survive a question that only servers of the modern era need know."""
         self._under_way = UnderWay()
 
     async def send(self, outgoing: Outgoing) -> Incoming:
@@ -73,29 +73,29 @@ class DuplexTransport:
         if outgoing.body is None:
             return Status(NOT_ALLOWED)
         asks = kind_of(outgoing.body)
-        if not isinstance(asks, Asks):
+        if not isinstance(asks, RequestPeek):
             return Status(UNKNOWN)
         try:
             if asks.method == INITIALIZE:
                 return await self._open(outgoing, asks, until)
-            if self._is_stateless and VERSION_HEADER in outgoing.headers:
+            if self._is_modern and VERSION_HEADER in outgoing.headers:
                 return await self._ask_once(outgoing, asks, until)
-        except NoLine as refusal:
+        except ChannelUnavailable as refusal:
             return Status(refusal.status)
         return Status(UNKNOWN)
 
-    # --- of the initialize era
+    # --- of the legacy era
 
-    async def _open(self, outgoing: Outgoing, asks: Asks, until: float | None) -> Incoming:
+    async def _open(self, outgoing: Outgoing, asks: RequestPeek, until: float | None) -> Incoming:
         assert outgoing.body is not None, "a request has a text"
         context = _context(outgoing)
         company = await self._taken(Wish(context, declared_in(outgoing.body), outgoing), until)
-        session = Session(token_hex(16), company.channel, context, self._end)
+        session = ChannelSession(token_hex(16), company.channel, context, self._end)
         company.sessions[session] = None
         self._sessions[session.id] = session
         return await session.begin(outgoing, asks, until)
 
-    def _end(self, session: Session) -> None:
+    def _end(self, session: ChannelSession) -> None:
         del self._sessions[session.id]
         if session.loss is not None:
             self._lost[session.id] = session.loss
@@ -113,14 +113,14 @@ class DuplexTransport:
             return Status(UNKNOWN)
         raise UpstreamFailed(UpstreamReason.SESSION_LOST, loss, dispatched=False)
 
-    # --- of the stateless era
+    # --- of the modern era
 
-    async def _ask_once(self, outgoing: Outgoing, asks: Asks, until: float | None) -> Incoming:
+    async def _ask_once(self, outgoing: Outgoing, asks: RequestPeek, until: float | None) -> Incoming:
         probes = asks.method == SERVER_DISCOVER and not self._survives
         context = _context(outgoing)
         channel = (await self._taken(Wish(context, None, outgoing, probes), until)).channel
         if not probes:
-            return await Errand(channel, outgoing, context, self._done).run(asks, until)
+            return await PendingRequest(channel, outgoing, context, self._done).run(asks, until)
         survived = False
 
         def over(channel: Channel) -> None:
@@ -129,7 +129,7 @@ class DuplexTransport:
             self._done(channel)
 
         try:
-            reply = await Errand(channel, outgoing, context, over).run(asks, until)
+            reply = await PendingRequest(channel, outgoing, context, over).run(asks, until)
         except UpstreamFailed as failure:
             if failure.reason == UpstreamReason.CLOSED.value and failure.dispatched:
                 raise failures.Unsurvived(str(failure)) from None
@@ -151,16 +151,16 @@ class DuplexTransport:
             line.listen(company.channel)
         return company
 
-    async def _taken_until(self, wish: Wish, until: float) -> Line:
+    async def _taken_until(self, wish: Wish, until: float) -> MessageChannel:
         try:
             async with asyncio.timeout_at(until):
                 return await self._lines.take(wish)
         except TimeoutError:
             raise failures.too_late(dispatched=False) from None
 
-    def _lose(self, line: Line) -> None:
+    def _lose(self, line: MessageChannel) -> None:
         del self._companies[line]
 
 
 def _context(outgoing: Outgoing) -> str:
-    return "" if outgoing.speaker is None else outgoing.speaker.context
+    return "" if outgoing.principal is None else outgoing.principal.context

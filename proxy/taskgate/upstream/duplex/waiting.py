@@ -11,19 +11,19 @@ from taskgate.domain.record import RequestId
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.duplex.given_up import STILL, GivenUp
 from taskgate.upstream.duplex.greeting import Greeting
-from taskgate.upstream.duplex.replies import Reply
+from taskgate.upstream.duplex.replies import ChannelReply
 
 _NO_WORK: Final = 0.0
 
 
-class Waiting:
+class RequestsInFlight:
     """Requests in flight, and those that were given up."""
 
     __slots__ = ("given_up", "greeting", "listening", "replies")
 
     def __init__(self) -> None:
         self.greeting = Greeting()
-        self.replies: dict[RequestId, Reply] = {}
+        self.replies: dict[RequestId, ChannelReply] = {}
         """What is in flight; streams that only listen among them."""
         self.listening: set[RequestId] = set()
         self.given_up = GivenUp()
@@ -32,19 +32,19 @@ class Waiting:
         """How many wait for an answer."""
         return len(self.replies) - len(self.listening) + len(self.greeting.waiting)
 
-    def answered(self, id: RequestId) -> Reply | None:
+    def answered(self, id: RequestId) -> ChannelReply | None:
         """The server is done with that request: who waited for it, if it is no handshake."""
         self.given_up.answered(id)
         self.listening.discard(id)
         return self.replies.pop(id, None)
 
-    def forget(self, reply: Reply) -> None:
+    def forget(self, reply: ChannelReply) -> None:
         """Nobody waits for the reply any more, and the server is done with it."""
         if self.replies.get(reply.id) is reply:
             del self.replies[reply.id]
             self.listening.discard(reply.id)
 
-    def give_up(self, reply: Reply) -> None:
+    def give_up(self, reply: ChannelReply) -> None:
         """Nobody waits for the reply any more; unless it came, the server may be at work at it for long."""
         if self.replies.get(reply.id) is reply and reply.was_sent:
             until = _NO_WORK if reply.id in self.listening else asyncio.get_running_loop().time() + STILL
@@ -88,5 +88,5 @@ class Waiting:
             reply.fail(failure)
         self.greeting.fails(failure)
 
-    def _at_work(self) -> list[Reply]:
+    def _at_work(self) -> list[ChannelReply]:
         return [reply for id_, reply in self.replies.items() if id_ not in self.listening]

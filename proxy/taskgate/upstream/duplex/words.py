@@ -31,20 +31,20 @@ class Tells(NamedTuple):
     token: RequestId
 
 
-class Asks(NamedTuple):
+class RequestPeek(NamedTuple):
     """A request of `method` under `id`."""
 
     id: RequestId
     method: str
 
 
-class Notes(NamedTuple):
+class NotificationPeek(NamedTuple):
     """Any other notification."""
 
     method: str
 
 
-Kind = Answers | Tells | Asks | Notes
+Kind = Answers | Tells | RequestPeek | NotificationPeek
 
 
 def kind_of(message: bytes) -> Kind | None:
@@ -54,7 +54,7 @@ def kind_of(message: bytes) -> Kind | None:
 
 def is_bounded(kind: Kind | None) -> bool:
     """Whether it is a notification that is passed over where it is large: one of a task may hold the task's result."""
-    return isinstance(kind, Tells) or (isinstance(kind, Notes) and kind.method != NOTE_TASKS)
+    return isinstance(kind, Tells) or (isinstance(kind, NotificationPeek) and kind.method != NOTE_TASKS)
 
 
 def kind_by_its_ends(message: bytes) -> Kind | None:
@@ -74,7 +74,7 @@ def kind_by_its_ends(message: bytes) -> Kind | None:
             return None
     if method is None:
         return Answers(_id(written))
-    return Notes(method.decode()) if written is None else Asks(_id(written), method.decode())
+    return NotificationPeek(method.decode()) if written is None else RequestPeek(_id(written), method.decode())
 
 
 def _read(message: bytes) -> Kind | None:
@@ -89,12 +89,12 @@ def _read(message: bytes) -> Kind | None:
         case Response(id=id_):
             return Answers(id_)
         case Request(id=id_, method=method):
-            return Asks(id_, method)
+            return RequestPeek(id_, method)
         case Notification(method=method, params=params) if method == NOTE_PROGRESS:
             token = value_of(params, "progressToken")
-            return Tells(token) if is_id(token) else Notes(method)
+            return Tells(token) if is_id(token) else NotificationPeek(method)
         case Notification(method=method):
-            return Notes(method)
+            return NotificationPeek(method)
     return None
 
 

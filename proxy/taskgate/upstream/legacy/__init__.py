@@ -1,1 +1,1 @@
-"""Sessions with servers of the initialize era."""
+"""Sessions with servers of the legacy era."""

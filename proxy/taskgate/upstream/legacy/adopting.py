@@ -11,9 +11,9 @@ from typing import NamedTuple
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.envelope import Response
 from taskgate.upstream import failures
-from taskgate.upstream.calls import Call, Errand, Means
+from taskgate.upstream.calls import Call, UpstreamContext, UpstreamRequest
 from taskgate.upstream.legacy.talk import Talk
-from taskgate.upstream.resting import Foothold, Resumed
+from taskgate.upstream.resume_points import Resumed, ResumePoint
 from taskgate.upstream.single import SingleFlight
 
 
@@ -59,14 +59,14 @@ class Adoptions:
     def __init__(self) -> None:
         self._shared: dict[_Key, Adopted] = {}
 
-    def take(self, resumed: Resumed, adopt: Callable[[Foothold], Talk]) -> Adopted:
+    def take(self, resumed: Resumed, adopt: Callable[[ResumePoint], Talk]) -> Adopted:
         """The session of a foothold, for one use. `adopt` makes it where nobody of the same context has it yet."""
-        session = resumed.foothold.session
+        session = resumed.resume_point.session
         # Who has no session id has nothing that could be shared.
         key = None if session is None else _Key(resumed.context, session)
         found = None if key is None else self._shared.get(key)
         if found is None:
-            found = Adopted(adopt(resumed.foothold), self, key)
+            found = Adopted(adopt(resumed.resume_point), self, key)
             if key is not None:
                 self._shared[key] = found
         found.use()
@@ -82,16 +82,21 @@ class Adopting:
     """What of that one session needs, which goes on with a call: `talk` has its conversation, `adopt` makes one."""
 
     def __init__(
-        self, means: Means, adoptions: Adoptions, *, talk: SingleFlight[Talk], adopt: Callable[[Foothold], Talk]
+        self,
+        upstream_context: UpstreamContext,
+        adoptions: Adoptions,
+        *,
+        talk: SingleFlight[Talk],
+        adopt: Callable[[ResumePoint], Talk],
     ) -> None:
-        self._means = means
+        self._upstream_context = upstream_context
         self._adoptions = adoptions
         self._talk = talk
         self._adopt = adopt
         self._adopted: Adopted | None = None
         self._resumed: Resumed | None = None
 
-    async def go_on(self, errand: Errand, resumed: Resumed) -> Response:
+    async def go_on(self, errand: UpstreamRequest, resumed: Resumed) -> Response:
         """The answer to a call that another process made. Raises UpstreamFailed: Gone where it is not there any more.
 
         `errand` is that call as this process would make it, which it does not.
@@ -107,7 +112,7 @@ class Adopting:
             self._adopted, self._resumed = self._adoptions.take(resumed, self._adopt), resumed
             self._talk.put(self._adopted.talk)
         talk = self._talk.value
-        if talk is None or talk.conversation.session != resumed.foothold.session:
+        if talk is None or talk.conversation.session != resumed.resume_point.session:
             raise failures.Gone
         return talk
 
@@ -125,23 +130,23 @@ class Adopting:
         await adopted.give_back(resumed)
         return True
 
-    async def _taken_up(self, errand: Errand, talk: Talk, resumed: Resumed) -> Response:
-        foothold = resumed.foothold
-        if foothold.event is None or foothold.request is None:
+    async def _taken_up(self, errand: UpstreamRequest, talk: Talk, resumed: Resumed) -> Response:
+        resume_point = resumed.resume_point
+        if resume_point.event is None or resume_point.request is None:
             raise failures.Gone
-        call = Call(foothold.request, errand.hearer, errand.bounds, speaker=errand.speaker)
+        call = Call(resume_point.request, errand.listener, errand.bounds, principal=errand.principal)
         call.is_lasting = True
         began = asyncio.get_running_loop().time()
         error: str | None = "cancelled"
         try:
-            response = await talk.conversation.take_up(call, foothold.event, resumed.asked)
+            response = await talk.conversation.take_up(call, resume_point.event, resumed.asked)
             error = None if response.error is None else str(response.error_code)
         except UpstreamFailed as failure:
             error = failure.reason
             raise
         finally:
-            self._means.observer.answered(errand.method, asyncio.get_running_loop().time() - began, error)
-        if self._means.dialect.visits(response, talk.conversation.host):
+            self._upstream_context.observer.answered(errand.method, asyncio.get_running_loop().time() - began, error)
+        if self._upstream_context.dialect.request_contexts(response, talk.conversation.host):
             # Nobody knows whether it was made again once its host had been there.
             raise failures.Gone
         return response

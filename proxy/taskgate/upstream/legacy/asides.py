@@ -9,7 +9,7 @@ from logging import getLogger
 from typing import Any, Final
 
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.upstream.speaker import Speaker
+from taskgate.upstream.principal import Principal
 
 MAX_ASIDES: Final = 64
 """Messages that may be on their way at once before what can be dropped is dropped."""
@@ -22,10 +22,10 @@ _AGAIN: Final = frozenset({408, 429, 500, 502, 503, 504})
 log = getLogger("taskgate.upstream")
 
 
-class Asides:
+class BackgroundPosts:
     """Messages that have no answer; whether one arrives is the server's affair. `send` sends one, for its status."""
 
-    def __init__(self, send: Callable[[str, Speaker | None], Coroutine[Any, Any, int]]) -> None:
+    def __init__(self, send: Callable[[str, Principal | None], Coroutine[Any, Any, int]]) -> None:
         self._send = send
         self._sending: set[asyncio.Task[None]] = set()
         self._answers = 0
@@ -39,10 +39,10 @@ class Asides:
         if not (droppable and len(self._sending) >= MAX_ASIDES):
             self._begin(self._say(message, insists=insists))
 
-    def answer(self, message: str, speaker: Speaker | None) -> None:
+    def answer(self, message: str, principal: Principal | None) -> None:
         """Send what the server waits for, for whom it is; again and again while it is only not taken for now."""
         self._answers += 1
-        self._begin(self._insist(message, speaker))
+        self._begin(self._insist(message, principal))
 
     def after_answers(self, about: int, tell: Callable[[], None]) -> None:
         """Call `tell` once the server has every answer that is on its way now; at once if none is.
@@ -72,9 +72,9 @@ class Asides:
         self._sending.add(aside)
         aside.add_done_callback(self._sending.discard)
 
-    async def _insist(self, message: str, speaker: Speaker | None) -> None:
+    async def _insist(self, message: str, principal: Principal | None) -> None:
         try:
-            if not await self._insist_on(message, speaker):
+            if not await self._insist_on(message, principal):
                 log.warning("an answer did not reach the server that waits for it")
         finally:
             self._answers -= 1
@@ -83,20 +83,20 @@ class Asides:
             for tell in waiting.values():
                 tell()
 
-    async def _insist_on(self, message: str, speaker: Speaker | None) -> bool:
+    async def _insist_on(self, message: str, principal: Principal | None) -> bool:
         """Whether it arrived in the end."""
         for pause in PAUSES:
-            if await self._arrived(message, speaker):
+            if await self._arrived(message, principal):
                 return True
             await asyncio.sleep(pause)
-        return await self._arrived(message, speaker)
+        return await self._arrived(message, principal)
 
     async def _say(self, message: str, *, insists: bool) -> None:
         await (self._insist_on(message, None) if insists else self._arrived(message, None))
 
-    async def _arrived(self, message: str, speaker: Speaker | None) -> bool:
+    async def _arrived(self, message: str, principal: Principal | None) -> bool:
         """Whether there is no reason to send it again."""
         try:
-            return await self._send(message, speaker) not in _AGAIN
+            return await self._send(message, principal) not in _AGAIN
         except UpstreamFailed as failure:
             return failure.reason == UpstreamReason.SESSION_LOST.value

@@ -10,9 +10,9 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from taskgate.domain.record import RequestId
-from taskgate.protocol.questions import Asked
+from taskgate.protocol.questions import ReceivedQuestion
 from taskgate.upstream.calls import Call
-from taskgate.upstream.legacy.followed import Followed, TaskCall
+from taskgate.upstream.legacy.followed import FollowedCalls, TaskCall
 from taskgate.upstream.legacy.questions import MAX_OPEN
 
 PATIENCE: Final = 2.0
@@ -25,11 +25,11 @@ class Hear(Protocol):
     `guessed` tells that it may be for another call as well.
     """
 
-    def __call__(self, asked: Asked, call: Call | None, *, came_aside: bool, guessed: bool) -> None: ...
+    def __call__(self, asked: ReceivedQuestion, call: Call | None, *, came_aside: bool, guessed: bool) -> None: ...
 
 
 class _Kept(NamedTuple):
-    asked: Asked
+    asked: ReceivedQuestion
     making: frozenset[int]
     patience: asyncio.TimerHandle
 
@@ -41,7 +41,7 @@ class Attribution:
     """
 
     def __init__(
-        self, calls: Mapping[int, Call], followed: Followed, hear: Hear, session_asks: Callable[[], bool]
+        self, calls: Mapping[int, Call], followed: FollowedCalls, hear: Hear, session_asks: Callable[[], bool]
     ) -> None:
         self._calls = calls
         self._followed = followed
@@ -49,7 +49,7 @@ class Attribution:
         self._session_asks = session_asks
         self._kept: dict[RequestId, _Kept] = {}
 
-    def take(self, asked: Asked, call: Call | None) -> None:
+    def take(self, asked: ReceivedQuestion, call: Call | None) -> None:
         """Have a question heard, now or in a moment; `call` is the one on whose stream it came, if any."""
         if call is None and self._will_be_told(asked.task) and len(self._kept) < MAX_OPEN:
             self._keep(asked)
@@ -86,7 +86,7 @@ class Attribution:
             self.withdraw(id_)
 
     def _hearing(self) -> list[Call]:
-        return [call for call in (*self._calls.values(), *self._followed) if call.hearer is not None]
+        return [call for call in (*self._calls.values(), *self._followed) if call.listener is not None]
 
     def _will_be_told(self, task: str | None) -> bool:
         """Whether an answer that is on its way may say whose task that is, and nothing else does."""
@@ -96,7 +96,7 @@ class Attribution:
         # The only call there is, is not kept waiting: its server may answer it only once it is told.
         return len(self._hearing()) > 1
 
-    def _keep(self, asked: Asked) -> None:
+    def _keep(self, asked: ReceivedQuestion) -> None:
         if asked.id not in self._kept:
             patience = asyncio.get_running_loop().call_later(PATIENCE, partial(self._let_go, asked.id))
             self._kept[asked.id] = _Kept(asked, self._followed.making, patience)
@@ -106,7 +106,7 @@ class Attribution:
         self.withdraw(id)
         self._tell(asked, None)
 
-    def _tell(self, asked: Asked, call: Call | None) -> None:
+    def _tell(self, asked: ReceivedQuestion, call: Call | None) -> None:
         found = self.of(call, asked.task)
         heard = self._hearing() if found is None and not self._session_asks() else []
         # All of them are of one caller, who is shown it with the newest rather than not at all.

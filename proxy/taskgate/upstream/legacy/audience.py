@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from taskgate.domain.versions import Peer
+from taskgate.upstream.call_listener import CallListener
 from taskgate.upstream.calls import Call
-from taskgate.upstream.hearer import Hearer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,11 +15,11 @@ class Audience:
     `host` is who can be asked. `catalogue_changed` is told of a change of the server's tools, besides whoever hears it.
     """
 
-    hearer: Hearer
+    listener: CallListener
     host: Peer | None
     catalogue_changed: Callable[[], None]
 
 
 def is_left(call: Call) -> bool:
     """Whether somebody else goes on with a call that is given up here."""
-    return call.hearer is not None and call.hearer.leaves
+    return call.listener is not None and call.listener.leaves

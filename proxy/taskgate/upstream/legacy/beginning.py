@@ -14,14 +14,14 @@ from taskgate.errors import UpstreamFailed
 from taskgate.protocol.base import Server
 from taskgate.protocol.vocabulary import INITIALIZE
 from taskgate.upstream import failures
-from taskgate.upstream.calls import Means
+from taskgate.upstream.calls import UpstreamContext
 from taskgate.upstream.lasting import Lasting
 from taskgate.upstream.legacy.audience import Audience
 from taskgate.upstream.legacy.conversation import Conversation
 from taskgate.upstream.legacy.handshake import Handshake
 from taskgate.upstream.legacy.listening import ServerStream
 from taskgate.upstream.legacy.talk import Talk
-from taskgate.upstream.resting import Foothold
+from taskgate.upstream.resume_points import ResumePoint
 
 STREAM_PATIENCE: Final = 0.1
 """Seconds that the first call waits for the server's own stream to stand: what is told before that is lost."""
@@ -36,7 +36,7 @@ class Beginnings:
 
     def __init__(
         self,
-        means: Means,
+        upstream_context: UpstreamContext,
         audience: Audience,
         *,
         clock: Clock,
@@ -45,7 +45,7 @@ class Beginnings:
         unwelcome: Callable[[], None],
         lost: Callable[[Conversation], None],
     ) -> None:
-        self._means = means
+        self._upstream_context = upstream_context
         self._audience = audience
         self._clock = clock
         self._lasting = lasting
@@ -55,14 +55,14 @@ class Beginnings:
 
     async def begin(self) -> Talk:
         """A new conversation, after its handshake. Raises UpstreamFailed."""
-        means = self._means
-        conversation, handshake = Conversation(means, self._audience), Handshake(means)
+        upstream_context = self._upstream_context
+        conversation, handshake = Conversation(upstream_context, self._audience), Handshake(upstream_context)
         began = self._clock.elapsed()
         try:
             await conversation.begin(handshake)
         except UpstreamFailed as failure:
             handshake.failed(failure)
-            means.observer.answered(INITIALIZE, self._clock.elapsed() - began, failure.reason)
+            upstream_context.observer.answered(INITIALIZE, self._clock.elapsed() - began, failure.reason)
             await conversation.end()
             if isinstance(failure, failures.Unwelcome):
                 self._unwelcome()
@@ -70,30 +70,30 @@ class Beginnings:
         except asyncio.CancelledError:
             await conversation.end()
             raise
-        means.observer.answered(INITIALIZE, self._clock.elapsed() - began, None)
+        upstream_context.observer.answered(INITIALIZE, self._clock.elapsed() - began, None)
         self._met(conversation.server)
-        talk = Talk(means, conversation, await self._listen(conversation))
+        talk = Talk(upstream_context, conversation, await self._listen(conversation))
         talk.ask_again(self._lasting)
         return talk
 
-    def adopt(self, foothold: Foothold) -> Talk:
+    def adopt(self, resume_point: ResumePoint) -> Talk:
         """A conversation in the session of a foothold, which stands already. Raises Gone where there can be none."""
-        revision = find_revision(foothold.revision)
+        revision = find_revision(resume_point.revision)
         if revision is None:
             raise failures.Gone
-        conversation = Conversation(self._means, self._audience)
-        conversation.adopt(foothold.session, revision)
-        return Talk(self._means, conversation, self._stream(conversation))
+        conversation = Conversation(self._upstream_context, self._audience)
+        conversation.adopt(resume_point.session, revision)
+        return Talk(self._upstream_context, conversation, self._stream(conversation))
 
     def _stream(self, conversation: Conversation) -> ServerStream | None:
         if conversation.session is None:
             return None
         return ServerStream(
-            self._means.transport,
+            self._upstream_context.transport,
             conversation.headers,
             hear=conversation.hear_aside,
             lost=partial(self._lost, conversation),
-            observer=self._means.observer,
+            observer=self._upstream_context.observer,
             clock=self._clock,
         )
 

@@ -14,12 +14,12 @@ from typing import Any, Final
 from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.base import (
-    Answered,
-    Asked,
+    CallAnswered,
     Noticed,
     ProgressTold,
     Question,
     Questioned,
+    ReceivedQuestion,
     Server,
     TaskShown,
     Withdrawn,
@@ -30,17 +30,17 @@ from taskgate.system.interruption import Interrupted
 from taskgate.system.offload import LARGE
 from taskgate.upstream import failures
 from taskgate.upstream.beside import heard_aside
-from taskgate.upstream.calls import Call, Means
-from taskgate.upstream.hearer import Hearer
-from taskgate.upstream.legacy.asides import Asides
+from taskgate.upstream.call_listener import CallListener
+from taskgate.upstream.calls import Call, UpstreamContext
+from taskgate.upstream.legacy.asides import BackgroundPosts
 from taskgate.upstream.legacy.attribution import Attribution
 from taskgate.upstream.legacy.audience import Audience, is_left
-from taskgate.upstream.legacy.exchanges import Exchanges
-from taskgate.upstream.legacy.followed import Followed, TaskCall
+from taskgate.upstream.legacy.exchanges import LegacyExchanges
+from taskgate.upstream.legacy.followed import FollowedCalls, TaskCall
 from taskgate.upstream.legacy.handshake import Handshake
 from taskgate.upstream.legacy.questions import Questions, asked_again
-from taskgate.upstream.resting import Foothold
-from taskgate.upstream.speaker import Speaker
+from taskgate.upstream.principal import Principal
+from taskgate.upstream.resume_points import ResumePoint
 
 FAREWELL: Final = 2.0
 """Seconds that a server has for what it is told last."""
@@ -51,17 +51,17 @@ UNWANTED: Final = "Nobody waits for the answer any more"
 class Conversation:
     """One session at a server."""
 
-    def __init__(self, means: Means, audience: Audience) -> None:
-        self._means = means
+    def __init__(self, upstream_context: UpstreamContext, audience: Audience) -> None:
+        self._upstream_context = upstream_context
         self._audience = audience
         self._calls: dict[int, Call] = {}
-        self._exchanges = Exchanges(means, self.hear, self._placed)
-        self._asides = Asides(self._exchanges.say)
-        self._questions = Questions(means.dialect, self.say, self._answer)
-        self.followed = Followed()
+        self._exchanges = LegacyExchanges(upstream_context, self.hear, self._placed)
+        self._asides = BackgroundPosts(self._exchanges.say)
+        self._questions = Questions(upstream_context.dialect, self.say, self._answer)
+        self.followed = FollowedCalls()
         """The calls that the server made tasks of, and that are followed in it now."""
         self._attribution = Attribution(
-            self._calls, self.followed, self._hear_question, lambda: audience.hearer.can_be_asked
+            self._calls, self.followed, self._hear_question, lambda: audience.listener.can_be_asked
         )
         self.cancels = 0
         """How many calls the server was told to give up: released ones end the whole session for it."""
@@ -94,7 +94,7 @@ class Conversation:
 
     async def begin(self, handshake: Handshake) -> None:
         """The handshake. Raises UpstreamFailed, or Unwelcome of them; `end` is still to be called then."""
-        dialect, settings = self._means.dialect, self._means.settings
+        dialect, settings = self._upstream_context.dialect, self._upstream_context.settings
         asks = handshake.asks(self._audience.host)
         self._server = handshake.read(await self.ask(handshake.call, asks, first_byte=settings.first_byte))
         self._exchanges.welcome(self._server.peer.revision)
@@ -137,7 +137,7 @@ class Conversation:
 
     async def _waited_for(self, call: Call, work: Coroutine[Any, Any, Response]) -> Response:
         self._calls[call.id] = call
-        call.begin(self._means.alarms, self._means.running)
+        call.begin(self._upstream_context.alarms, self._upstream_context.running)
         try:
             with call.wait:
                 return await work
@@ -161,20 +161,20 @@ class Conversation:
 
         `call` is the one on whose stream it came, None for the session's own (U-HTTP-3).
         """
-        hear, host = self._means.dialect.hear, self._audience.host
+        hear, host = self._upstream_context.dialect.hear, self._audience.host
         heard = hear(message, host) if len(message) <= LARGE else await heard_aside(partial(hear, message, host))
         match heard:
-            case Answered(response):
+            case CallAnswered(response):
                 return response
             case ProgressTold(token, notification):
                 self._hear_progress(token, notification)
             case Noticed(notification):
                 if notification.method == NOTE_TOOLS_CHANGED:
                     self._audience.catalogue_changed()
-                self._hearer_of(call).notice(notification)
+                self._hearer_of(call).on_notification(notification)
             case TaskShown(task):
                 self.followed.shows(task)
-            case Asked() as asked:
+            case ReceivedQuestion() as asked:
                 self._attribution.take(asked, call)
             case Withdrawn(id):
                 self._attribution.withdraw(id)
@@ -194,7 +194,7 @@ class Conversation:
             call.wake()
 
     def say(self, message: str, *, droppable: bool = False, insists: bool = False) -> None:
-        """Send a message whose answer nobody needs, in the background; see Asides."""
+        """Send a message whose answer nobody needs, in the background; see BackgroundPosts."""
         if not self._ended:
             self._asides.say(message, droppable=droppable, insists=insists)
 
@@ -220,16 +220,16 @@ class Conversation:
         if call is None:
             return False
         if not is_left(call):
-            call.hearer = None
+            call.listener = None
         return call.sent
 
     def hold(self, call: Call, **place: Any) -> None:
-        """The call can be gone on with from that place in the session by whoever comes there; see Foothold."""
-        if call.hearer is None or self._server is None or not self._means.outlives:
+        """The call can be gone on with from that place in the session by whoever comes there; see ResumePoint."""
+        if call.listener is None or self._server is None or not self._upstream_context.outlives:
             return
-        foothold = Foothold(self.session, self._server.peer.revision.value, request=call.id, **place)
+        resume_point = ResumePoint(self.session, self._server.peer.revision.value, request=call.id, **place)
         # Who goes on from there asks nothing again that was asked before it: the answers are to be there.
-        self._asides.after_answers(call.id, partial(call.hearer.hold_at, foothold))
+        self._asides.after_answers(call.id, partial(call.listener.on_checkpoint, resume_point))
 
     def leave(self) -> None:
         """Somebody else may go on in the session: its server is not told any more that it is over."""
@@ -273,14 +273,14 @@ class Conversation:
             return
         # The handshake must not be cancelled, and before its end there is nobody to tell.
         if call.sent and call.answer is None and self._server is not None:
-            self.say(self._means.dialect.cancel(call.id, UNWANTED))
+            self.say(self._upstream_context.dialect.cancel(call.id, UNWANTED))
             # What only the gateway wants to know is no call; to count it would be to ask for ever.
-            self.cancels += call.is_lasting or call.hearer is not None
+            self.cancels += call.is_lasting or call.listener is not None
             self.cancelled_at = asyncio.get_running_loop().time()
 
-    def _answer(self, message: str, speaker: Speaker | None) -> None:
+    def _answer(self, message: str, principal: Principal | None) -> None:
         if not self._ended:
-            self._asides.answer(message, speaker)
+            self._asides.answer(message, principal)
 
     def _placed(self, call: Call, event: str) -> None:
         if call.is_lasting:
@@ -292,19 +292,19 @@ class Conversation:
 
     # --- what the server says
 
-    def _hearer_of(self, call: Call | None) -> Hearer:
+    def _hearer_of(self, call: Call | None) -> CallListener:
         whole = None if call is None else self.followed.whole(call)
-        return self._audience.hearer if whole is None or whole.hearer is None else whole.hearer
+        return self._audience.listener if whole is None or whole.listener is None else whole.listener
 
     def _hear_progress(self, token: int, notification: Notification) -> None:
         call = self._calls.get(token) or self.followed.of_token(token)
         if call is not None:
             call.told = notification
             call.progressed()
-            if call.hearer is not None:
-                call.hearer.notice(notification)
+            if call.listener is not None:
+                call.listener.on_notification(notification)
 
-    def _hear_question(self, asked: Asked, call: Call | None, *, came_aside: bool, guessed: bool) -> None:
+    def _hear_question(self, asked: ReceivedQuestion, call: Call | None, *, came_aside: bool, guessed: bool) -> None:
         if self._ended:
             return
         question = self._questions.ask(asked, call, came_aside=came_aside, guessed=guessed)

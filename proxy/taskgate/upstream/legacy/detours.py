@@ -1,6 +1,6 @@
 """Visits to URLs that a server wants made before it does what it was asked for: each is a question to the host.
 
-A server of the initialize era refuses the request and names them (-32042); nobody waits at the server meanwhile. What
+A server of the legacy era refuses the request and names them (-32042); nobody waits at the server meanwhile. What
 must not live here: which errors mean that (a dialect), and how a request is made.
 """
 
@@ -14,9 +14,9 @@ from taskgate.protocol.base import UpstreamDialect
 from taskgate.protocol.envelope import Notification, Response
 from taskgate.protocol.questions import Answer, Question
 from taskgate.upstream import failures
-from taskgate.upstream.calls import Errand
-from taskgate.upstream.hearer import Hearer
-from taskgate.upstream.speaker import Speaker
+from taskgate.upstream.call_listener import CallListener
+from taskgate.upstream.calls import UpstreamRequest
+from taskgate.upstream.principal import Principal
 
 MAX_ROUNDS: Final = 4
 """How often one request is refused for another visit before the refusal is the answer."""
@@ -41,7 +41,7 @@ class Detour:
         """See ServerQuestion."""
         return self._decide is not None
 
-    def answer(self, answer: Answer, speaker: Speaker | None = None) -> None:
+    def answer(self, answer: Answer, principal: Principal | None = None) -> None:
         """See ServerQuestion."""
         self._end(answer)
 
@@ -84,30 +84,32 @@ class Detours:
         self._deciding: set[asyncio.Future[bool]] = set()
         self._ended = False
 
-    async def after(self, errand: Errand, response: Response, ask: Callable[[Errand], Awaitable[Response]]) -> Response:
+    async def after(
+        self, errand: UpstreamRequest, response: Response, ask: Callable[[UpstreamRequest], Awaitable[Response]]
+    ) -> Response:
         """The answer to a refused request, sent again by `ask` after what its server wanted to be done first (10.3)."""
-        if errand.hearer is None:
+        if errand.listener is None:
             return response
         loop = asyncio.get_running_loop()
         ends = loop.time() + errand.bounds.ceiling
         for _ in range(MAX_ROUNDS):
-            visits = self._dialect.visits(response, self._host)
-            if not visits or not await self._agreed_by(ends, visits, errand.hearer):
+            request_contexts = self._dialect.request_contexts(response, self._host)
+            if not request_contexts or not await self._agreed_by(ends, request_contexts, errand.listener):
                 break
             # The server refused before it acted, so this is the first time that it may.
             left = timedelta(seconds=ends - loop.time())
             response = await ask(errand._replace(bounds=errand.bounds.within(left)))
         return response
 
-    async def _agreed_by(self, ends: float, visits: Sequence[Question], hearer: Hearer) -> bool:
+    async def _agreed_by(self, ends: float, request_contexts: Sequence[Question], listener: CallListener) -> bool:
         try:
             async with asyncio.timeout_at(ends):
-                return not self._ended and await self._agreed(visits, hearer)
+                return not self._ended and await self._agreed(request_contexts, listener)
         except TimeoutError:
             raise failures.too_late(dispatched=False) from None
 
-    async def _agreed(self, questions: Sequence[Question], hearer: Hearer) -> bool:
-        """Whether `hearer` has every one of these agreed to; the first that is not decides.
+    async def _agreed(self, questions: Sequence[Question], listener: CallListener) -> bool:
+        """Whether `listener` has every one of these agreed to; the first that is not decides.
 
         What is still open when this ends, however it does, is withdrawn.
         """
@@ -127,7 +129,7 @@ class Detours:
         try:
             for detour in detours:
                 if not decided.done():
-                    hearer.asked(detour)
+                    listener.asked(detour)
             return await decided
         finally:
             self._deciding.discard(decided)

@@ -10,20 +10,20 @@ from typing import Any, Final
 
 from taskgate.domain.versions import Revision
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.protocol.base import Answered
+from taskgate.protocol.base import CallAnswered
 from taskgate.protocol.envelope import Response
 from taskgate.protocol.vocabulary import SESSION_HEADER, VERSION_HEADER
 from taskgate.system.offload import LARGE, aside
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
-from taskgate.upstream.calls import Call, Means
-from taskgate.upstream.legacy.resuming import Place, behind, end_of, go_on
-from taskgate.upstream.speaker import Speaker
+from taskgate.upstream.calls import Call, UpstreamContext
+from taskgate.upstream.legacy.resuming import EventPosition, behind, end_of, go_on
+from taskgate.upstream.principal import Principal
 
 _WITHOUT_VERSION_HEADER: Final = frozenset({Revision.R2024_11_05, Revision.R2025_03_26})
 
 
-class Exchanges:
+class LegacyExchanges:
     """The requests of one session. `hear` acts on a message that came on a call's stream, and hands responses back.
 
     `placed` is told up to which event that stream was heard.
@@ -31,11 +31,11 @@ class Exchanges:
 
     def __init__(
         self,
-        means: Means,
+        upstream_context: UpstreamContext,
         hear: Callable[[bytes, Call], Awaitable[Response | None]],
         placed: Callable[[Call, str], None],
     ) -> None:
-        self._means = means
+        self._upstream_context = upstream_context
         self._hear = hear
         self._placed = placed
         self.session: str | None = None
@@ -73,32 +73,34 @@ class Exchanges:
         finally:
             await incoming.release(answered=answered)
 
-    async def say(self, message: str, speaker: Speaker | None = None) -> int:
+    async def say(self, message: str, principal: Principal | None = None) -> int:
         """Send what has no answer; the HTTP status of what came back. Raises UpstreamFailed."""
-        incoming = await self._post(message, self._means.settings.first_byte, speaker=speaker)
+        incoming = await self._post(message, self._upstream_context.settings.first_byte, principal=principal)
         await incoming.release()
         return incoming.status
 
     async def part(self) -> None:
         """Tell the server that the session is over. Raises UpstreamFailed."""
-        incoming = await self._means.transport.send(Outgoing(verb="DELETE", headers=self.headers, follows=True))
+        incoming = await self._upstream_context.transport.send(
+            Outgoing(verb="DELETE", headers=self.headers, follows=True)
+        )
         await incoming.release()
 
     def _post(
-        self, message: str, first_byte: timedelta | None, call: Call | None = None, speaker: Speaker | None = None
+        self, message: str, first_byte: timedelta | None, call: Call | None = None, principal: Principal | None = None
     ) -> Coroutine[Any, Any, Incoming]:
         outgoing = Outgoing(
             verb="POST",
             headers=self._posting,
             body=message.encode(),
             first_byte=first_byte,
-            idle=self._means.settings.idle if call is None else call.bounds.idle,
-            speaker=speaker if call is None else call.speaker,
+            idle=self._upstream_context.settings.idle if call is None else call.bounds.idle,
+            principal=principal if call is None else call.principal,
             left=None if call is None else call.leave,
             follows=call is None,
-            placed=None if call is None or call.hearer is None else partial(self._placed, call),
+            placed=None if call is None or call.listener is None else partial(self._placed, call),
         )
-        return self._means.transport.send(outgoing)
+        return self._upstream_context.transport.send(outgoing)
 
     async def _answer(self, call: Call, incoming: Incoming) -> Response:
         if not 200 <= incoming.status < 300:
@@ -113,27 +115,29 @@ class Exchanges:
         await incoming.release()
         return await self._go_on(call, end_of(incoming), failures.broke_off)
 
-    def _go_on(self, call: Call, place: Place, gone: Callable[[], UpstreamFailed]) -> Coroutine[Any, Any, Response]:
+    def _go_on(
+        self, call: Call, place: EventPosition, gone: Callable[[], UpstreamFailed]
+    ) -> Coroutine[Any, Any, Response]:
         taking_up = Outgoing(
             verb="GET",
             headers=self.headers,
-            first_byte=self._means.settings.first_byte,
+            first_byte=self._upstream_context.settings.first_byte,
             idle=call.bounds.idle,
-            speaker=call.speaker,
+            principal=call.principal,
             only_listens=True,
-            placed=None if call.hearer is None else partial(self._placed, call),
+            placed=None if call.listener is None else partial(self._placed, call),
         )
-        return go_on(self._means.transport, taking_up, place, partial(self._read, call), gone=gone)
+        return go_on(self._upstream_context.transport, taking_up, place, partial(self._read, call), gone=gone)
 
     async def _read(self, call: Call, messages: AsyncIterator[bytes]) -> Response | None:
         """The answer on a stream of the call; None where that ends before it, however it does."""
-        self._means.observer.stream_opened("response")
+        self._upstream_context.observer.stream_opened("response")
         try:
             async for message in messages:
                 response = await self._hear(message, call)
                 if response is not None and response.id == call.id:
                     return response
-                clog = None if call.hearer is None else call.hearer.clog()
+                clog = None if call.listener is None else call.listener.clog()
                 if clog is not None:
                     # A host that reads slowly makes its server wait, not the gateway's memory grow.
                     await clog
@@ -141,14 +145,14 @@ class Exchanges:
             if failure.reason != UpstreamReason.CLOSED.value or isinstance(failure, failures.Severed):
                 raise
         finally:
-            self._means.observer.stream_ended("response")
+            self._upstream_context.observer.stream_ended("response")
         return None
 
     async def _document(self, call: Call, incoming: Incoming) -> Response:
         async for message in incoming.messages():
-            hear = self._means.dialect.hear
+            hear = self._upstream_context.dialect.hear
             heard = hear(message, None) if len(message) <= LARGE else await aside(partial(hear, message, None))
-            if isinstance(heard, Answered) and heard.response.id == call.id:
+            if isinstance(heard, CallAnswered) and heard.response.id == call.id:
                 return heard.response
         raise failures.malformed("its answer belongs to no request of ours")
 

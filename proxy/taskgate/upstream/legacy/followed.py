@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from taskgate.domain.record import TaskStatus
 from taskgate.protocol.progress import done_of, in_words
 from taskgate.protocol.server_tasks import ServerTask
-from taskgate.upstream.calls import Call, Errand
+from taskgate.upstream.calls import Call, UpstreamRequest
 
 
 class TaskCall(Call):
@@ -21,8 +21,8 @@ class TaskCall(Call):
 
     __slots__ = ("_said", "_tells", "_turn", "is_ahead", "stirs", "task")
 
-    def __init__(self, id: int, errand: Errand, task: ServerTask, *, tells: bool, spent: float = 0) -> None:
-        super().__init__(id, errand.hearer, errand.bounds, speaker=errand.speaker, spent=spent)
+    def __init__(self, id: int, errand: UpstreamRequest, task: ServerTask, *, tells: bool, spent: float = 0) -> None:
+        super().__init__(id, errand.listener, errand.bounds, principal=errand.principal, spent=spent)
         self.sent = True
         self.stirs = asyncio.Event()
         self.task = task._replace(message=None)
@@ -65,11 +65,11 @@ class TaskCall(Call):
         """Tell what the task says of itself, further than whatever was told in numbers."""
         self._turn += 1
         after = None if self.told is None else done_of(self.told)
-        if self._tells and self.hearer is not None:
-            self.hearer.notice(in_words(self.id, message, self._turn, after or 0.0))
+        if self._tells and self.listener is not None:
+            self.listener.on_notification(in_words(self.id, message, self._turn, after or 0.0))
 
 
-class Followed:
+class FollowedCalls:
     """The calls that are followed in one conversation, whether or not they were made in it."""
 
     def __init__(self) -> None:

@@ -16,13 +16,13 @@ from taskgate.protocol.server_tasks import ServerTask
 from taskgate.protocol.vocabulary import TASKS_GET, TASKS_RESULT
 from taskgate.system.offload import offloaded
 from taskgate.upstream import failures
-from taskgate.upstream.calls import Errand, Means
+from taskgate.upstream.calls import UpstreamContext, UpstreamRequest
 from taskgate.upstream.legacy.followed import TaskCall
 from taskgate.upstream.legacy.talk import Talk
 from taskgate.upstream.looks import Looks
-from taskgate.upstream.patience import Bounds, briefly
+from taskgate.upstream.patience import CallBounds, briefly
 
-Ask = Callable[[Errand], Coroutine[Any, Any, Response]]
+Ask = Callable[[UpstreamRequest], Coroutine[Any, Any, Response]]
 """Makes one request of a session, in whatever conversation stands."""
 
 _FOR_GOOD: Final = frozenset(
@@ -33,11 +33,13 @@ _ENDLESS: Final = timedelta(days=36_500).total_seconds()
 """What bounds a result that is waited for is the call that it is of."""
 
 
-class Following:
+class TaskFollower:
     """Follows one task. `talk` tells which conversation stands now, if any."""
 
-    def __init__(self, means: Means, call: TaskCall, *, ask: Ask, talk: Callable[[], Talk | None]) -> None:
-        self._means = means
+    def __init__(
+        self, upstream_context: UpstreamContext, call: TaskCall, *, ask: Ask, talk: Callable[[], Talk | None]
+    ) -> None:
+        self._upstream_context = upstream_context
         self._call = call
         self._ask = ask
         self._talk = talk
@@ -87,7 +89,7 @@ class Following:
                 self._stands_in.conversation.followed.has_part(id, call)
             return about(id)
 
-        errand = Errand(TASKS_RESULT, write, Bounds(_ENDLESS, _ENDLESS, call.bounds.idle))
+        errand = UpstreamRequest(TASKS_RESULT, write, CallBounds(_ENDLESS, _ENDLESS, call.bounds.idle))
         self._held = asyncio.get_running_loop().create_task(self._ask(errand))
         self._held.add_done_callback(lambda _: call.stirs.set())
 
@@ -123,7 +125,7 @@ class Following:
         return await self._read(response) if call.is_over() else None
 
     async def _read(self, response: Response) -> Response | None:
-        read = partial(self._means.dialect.native.came_of, self._call.task, response)
+        read = partial(self._upstream_context.dialect.native.came_of, self._call.task, response)
         try:
             return await offloaded(len(response.text), read)
         except UpstreamFailed as failure:
@@ -134,12 +136,12 @@ class Following:
             return None
 
     async def _look(self) -> None:
-        call, means = self._call, self._means
-        bounds = briefly(means.settings.first_byte)
+        call, upstream_context = self._call, self._upstream_context
+        bounds = briefly(upstream_context.settings.first_byte)
         try:
             # For whom the session speaks at all: whoever made the call may be gone long since, and their token too.
-            response = await self._ask(Errand(TASKS_GET, self._about(TASKS_GET), bounds))
-            shown = means.dialect.native.shown(call.task.id, response)
+            response = await self._ask(UpstreamRequest(TASKS_GET, self._about(TASKS_GET), bounds))
+            shown = upstream_context.dialect.native.shown(call.task.id, response)
         except UpstreamFailed as failure:
             self._stumble(failure)
             return
@@ -186,7 +188,7 @@ class Following:
         self._look_at = self._hold_at = now + pause
 
     def _about(self, method: str) -> Callable[[int], str]:
-        return partial(self._means.dialect.native.about, method=method, task=self._call.task.id)
+        return partial(self._upstream_context.dialect.native.about, method=method, task=self._call.task.id)
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

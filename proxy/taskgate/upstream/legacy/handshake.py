@@ -9,26 +9,28 @@ from taskgate.protocol.base import Server
 from taskgate.protocol.envelope import Response
 from taskgate.protocol.reading import value_of
 from taskgate.upstream import failures
-from taskgate.upstream.calls import Call, Means
+from taskgate.upstream.calls import Call, UpstreamContext
 from taskgate.upstream.failures import Unwelcome
 from taskgate.upstream.patience import briefly
-from taskgate.upstream.settings import Kind
+from taskgate.upstream.settings import TransportKind
 
 
 class Handshake:
     """One handshake; `call` is what waits for its answer."""
 
-    __slots__ = ("_means", "_said", "call")
+    __slots__ = ("_said", "_upstream_context", "call")
 
-    def __init__(self, means: Means) -> None:
-        self._means = means
+    def __init__(self, upstream_context: UpstreamContext) -> None:
+        self._upstream_context = upstream_context
         self._said = ""
-        self.call = Call(next(means.ids), None, briefly(means.settings.first_byte))
+        self.call = Call(next(upstream_context.ids), None, briefly(upstream_context.settings.first_byte))
 
     def asks(self, host: Peer | None) -> str:
         """The request, for what that host can be asked."""
-        means = self._means
-        return means.dialect.handshake(self.call.id, host, means.settings.revision or NEWEST_LEGACY)
+        upstream_context = self._upstream_context
+        return upstream_context.dialect.handshake(
+            self.call.id, host, upstream_context.settings.revision or NEWEST_LEGACY
+        )
 
     def read(self, response: Response) -> Server:
         """Who the server says that it is. Raises UpstreamFailed, Unwelcome where it refuses."""
@@ -37,15 +39,15 @@ class Handshake:
         named = (response.result.members or {}) if response.result is not None else {}
         revision = value_of(named, "protocolVersion")
         self._said = f"revision {revision}" if isinstance(revision, str) else ""
-        return self._means.dialect.read_welcome(response)
+        return self._upstream_context.dialect.read_welcome(response)
 
     def failed(self, failure: UpstreamFailed) -> None:
         """It came to nothing: have the operator know, where the server heard of it and its era does not explain it.
 
         Whether it does is found out by whoever finds the era, and told there.
         """
-        settings = self._means.settings
+        settings = self._upstream_context.settings
         # An event stream may be refused to us before anything can be said.
-        was_asked = self.call.sent or settings.transport is Kind.SSE
+        was_asked = self.call.sent or settings.transport is TransportKind.SSE
         if was_asked and not (isinstance(failure, Unwelcome) and settings.era is None):
-            self._means.reception.failed(settings, failure, self._said)
+            self._upstream_context.reception.failed(settings, failure, self._said)

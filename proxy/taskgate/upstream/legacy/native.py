@@ -21,14 +21,14 @@ from taskgate.protocol.server_tasks import ServerTask
 from taskgate.protocol.vocabulary import TASKS_CANCEL, TOOLS_CALL
 from taskgate.system.interruption import Interrupted
 from taskgate.upstream import failures
-from taskgate.upstream.calls import Errand, Means
+from taskgate.upstream.calls import UpstreamContext, UpstreamRequest
 from taskgate.upstream.legacy.adopting import Adopting
 from taskgate.upstream.legacy.audience import is_left
 from taskgate.upstream.legacy.conversation import Conversation
 from taskgate.upstream.legacy.followed import TaskCall
-from taskgate.upstream.legacy.following import Ask, Following
+from taskgate.upstream.legacy.following import Ask, TaskFollower
 from taskgate.upstream.legacy.talk import SIGN_OF_LIFE, Talk
-from taskgate.upstream.resting import Resumed
+from taskgate.upstream.resume_points import Resumed
 
 MUST_BE: Final = frozenset({TaskSupport.REQUIRED})
 """What its server says of a tool that is called as a task whoever calls it."""
@@ -45,7 +45,7 @@ class Reach(NamedTuple):
 
     ask: Callable[..., Coroutine[Any, Any, Response]]
     talk: Callable[[], Talk | None]
-    ready: Callable[[Errand], Awaitable[tuple[Talk, float]]]
+    ready: Callable[[UpstreamRequest], Awaitable[tuple[Talk, float]]]
     listed: Callable[[str], ListedTool | None]
     tools: Callable[[], Awaitable[Mapping[str, ListedTool]]]
 
@@ -53,8 +53,8 @@ class Reach(NamedTuple):
 class Natives:
     """The calls of one session that become tasks of its server."""
 
-    def __init__(self, means: Means, reach: Reach) -> None:
-        self._means = means
+    def __init__(self, upstream_context: UpstreamContext, reach: Reach) -> None:
+        self._upstream_context = upstream_context
         self._reach = reach
         self._calls: set[TaskCall] = set()
         self._asking: set[asyncio.Task[Response]] = set()
@@ -71,7 +71,9 @@ class Natives:
             return self._reach.ask
         return partial(self._ask, tool=tool, params=params, kinds=kinds)
 
-    async def _ask(self, errand: Errand, *, tool: str, params: Params, kinds: Collection[TaskSupport]) -> Response:
+    async def _ask(
+        self, errand: UpstreamRequest, *, tool: str, params: Params, kinds: Collection[TaskSupport]
+    ) -> Response:
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
@@ -83,7 +85,7 @@ class Natives:
         if is_native:
             return await self._call(errand, params, began)
         response = await self._reach.ask(errand, loop.time() - began)
-        if talk.makes_tasks and (task := self._means.dialect.native.created(response)) is not None:
+        if talk.makes_tasks and (task := self._upstream_context.dialect.native.created(response)) is not None:
             # No host is to hear of it (decisions 1), and nobody follows it.
             self._end(task.id)
             raise failures.malformed("it made a task of a call that it was not asked to")
@@ -97,12 +99,12 @@ class Natives:
                 listed = (await self._reach.tools()).get(tool)
         return None if listed is None else listed.support
 
-    async def _call(self, errand: Errand, params: Params, began: float) -> Response:
+    async def _call(self, errand: UpstreamRequest, params: Params, began: float) -> Response:
         """What a `tools/call` with these parameters comes to, as a task of the server or in any other way it answers.
 
         `errand` has what goes with it. Raises UpstreamFailed; to cancel it ends the task at the server.
         """
-        dialect = self._means.dialect
+        dialect = self._upstream_context.dialect
         wish = dialect.native.wanting(params, timedelta(seconds=errand.bounds.ceiling))
         beginning = _Beginning(errand, began, tells=params.tail is not None)
 
@@ -117,7 +119,7 @@ class Natives:
         """What a call comes to of which this is the first answer: it may be that there is a task."""
         task = None
         try:
-            task = self._means.dialect.native.created(response)
+            task = self._upstream_context.dialect.native.created(response)
         finally:
             if task is None:
                 beginning.over()
@@ -130,16 +132,19 @@ class Natives:
             raise failures.let_go(dispatched=True)
         return await self._see_through(call, task)
 
-    async def go_on(self, errand: Errand, resumed: Resumed, adopting: Adopting) -> Response:
+    async def go_on(self, errand: UpstreamRequest, resumed: Resumed, adopting: Adopting) -> Response:
         """What a call comes to that another process made, from its foothold on; Gone where it is not there any more.
 
         `errand` is that call as this process would make it, which it does not.
         """
-        foothold, beginning = resumed.foothold, _Beginning(errand, asyncio.get_running_loop().time(), tells=True)
-        id_ = next(self._means.ids) if foothold.request is None else foothold.request
+        resume_point, beginning = (
+            resumed.resume_point,
+            _Beginning(errand, asyncio.get_running_loop().time(), tells=True),
+        )
+        id_ = next(self._upstream_context.ids) if resume_point.request is None else resume_point.request
         beginning.leaves(id_, adopting.stand(resumed).conversation)
-        if foothold.task is not None:
-            task = ServerTask(foothold.task, TaskStatus.WORKING)
+        if resume_point.task is not None:
+            task = ServerTask(resume_point.task, TaskStatus.WORKING)
             return await self._see_through(beginning.call(task), None, resumed.asked)
         try:
             response = await adopting.go_on(errand, resumed)
@@ -196,17 +201,17 @@ class Natives:
         if asking.cancelled() or asking.exception() is not None:
             return
         with suppress(UpstreamFailed):
-            task = self._means.dialect.native.created(asking.result())
+            task = self._upstream_context.dialect.native.created(asking.result())
             if task is not None:
                 self._cancel(beginning.call(task))
 
     async def _see_through(
         self, call: TaskCall, task: ServerTask | None, asked: Mapping[str, Question] | None = None
     ) -> Response:
-        means = self._means
+        upstream_context = self._upstream_context
         self._calls.add(call)
-        call.begin(means.alarms, means.running)
-        following = Following(means, call, ask=self._reach.ask, talk=self._reach.talk)
+        call.begin(upstream_context.alarms, upstream_context.running)
+        following = TaskFollower(upstream_context, call, ask=self._reach.ask, talk=self._reach.talk)
         try:
             with call.wait:
                 if asked and (talk := self._reach.talk()) is not None:
@@ -231,8 +236,8 @@ class Natives:
     def _end(self, task: str) -> None:
         talk = self._reach.talk()
         if talk is not None:
-            native = self._means.dialect.native
-            talk.conversation.say(native.about(next(self._means.ids), TASKS_CANCEL, task), insists=True)
+            native = self._upstream_context.dialect.native
+            talk.conversation.say(native.about(next(self._upstream_context.ids), TASKS_CANCEL, task), insists=True)
 
 
 class _Beginning:
@@ -240,7 +245,7 @@ class _Beginning:
 
     __slots__ = ("_conversation", "_id", "_tells", "began", "errand")
 
-    def __init__(self, errand: Errand, began: float, *, tells: bool) -> None:
+    def __init__(self, errand: UpstreamRequest, began: float, *, tells: bool) -> None:
         self.errand = errand
         self.began = began
         self._tells = tells

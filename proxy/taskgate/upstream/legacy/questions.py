@@ -11,9 +11,9 @@ from typing import Final, Protocol
 from taskgate.domain.record import RequestId
 from taskgate.protocol.base import UpstreamDialect
 from taskgate.protocol.envelope import Notification
-from taskgate.protocol.questions import Answer, Asked, Question
+from taskgate.protocol.questions import Answer, Question, ReceivedQuestion
 from taskgate.upstream.calls import Call
-from taskgate.upstream.speaker import Speaker
+from taskgate.upstream.principal import Principal
 
 MAX_OPEN: Final = 64
 """Questions that one conversation may have open: more than any tool asks at once, and a bound for a mad one."""
@@ -25,7 +25,7 @@ class Say(Protocol):
     def __call__(self, message: str, *, droppable: bool = False) -> None: ...
 
 
-Reply = Callable[[str, Speaker | None], None]
+Reply = Callable[[str, Principal | None], None]
 """Sends an answer in the background, for whom it is."""
 
 
@@ -38,7 +38,7 @@ class OpenQuestion:
     )  # fmt: skip
 
     def __init__(
-        self, asked: Asked, questions: "Questions", call: Call | None, *, came_aside: bool, guessed: bool
+        self, asked: ReceivedQuestion, questions: "Questions", call: Call | None, *, came_aside: bool, guessed: bool
     ) -> None:
         self.asked = asked
         self.question = asked.question
@@ -57,12 +57,12 @@ class OpenQuestion:
         """See ServerQuestion."""
         return self._questions is not None
 
-    def answer(self, answer: Answer, speaker: Speaker | None = None) -> None:
+    def answer(self, answer: Answer, principal: Principal | None = None) -> None:
         """See ServerQuestion."""
         questions, self._questions = self._questions, None
         if questions is not None:
             self._forgets = []
-            questions.answered(self._id, answer, speaker)
+            questions.answered(self._id, answer, principal)
 
     def refuse(self) -> None:
         """See ServerQuestion."""
@@ -98,7 +98,9 @@ class Questions:
         self._reply = reply
         self._open: dict[RequestId, OpenQuestion] = {}
 
-    def ask(self, asked: Asked, call: Call | None, *, came_aside: bool, guessed: bool = False) -> OpenQuestion | None:
+    def ask(
+        self, asked: ReceivedQuestion, call: Call | None, *, came_aside: bool, guessed: bool = False
+    ) -> OpenQuestion | None:
         """A new question; None where it is asked already, and where it is one too many, which the server is told."""
         if asked.id in self._open:
             # Asked again, by a stream that was taken up again for one: it will be answered.
@@ -112,10 +114,10 @@ class Questions:
             call.asks(1)
         return question
 
-    def answered(self, id: RequestId, answer: Answer, speaker: Speaker | None) -> None:
+    def answered(self, id: RequestId, answer: Answer, principal: Principal | None) -> None:
         """Somebody answered: the server hears it."""
         self._taken(id)
-        self._reply(self._dialect.answer(id, answer), speaker)
+        self._reply(self._dialect.answer(id, answer), principal)
 
     def no_answer(self, method: str) -> Answer:
         """What stands for the answer to such a question where nobody gave any."""
@@ -138,13 +140,13 @@ class Questions:
                 question.call = whole
                 whole.asks(1)
 
-    def end_of(self, call: Call, *, is_left: bool) -> list[Asked]:
+    def end_of(self, call: Call, *, is_left: bool) -> list[ReceivedQuestion]:
         """That call is over here, and with it what was asked for it; what may be for another call is handed back.
 
         What came beside its stream may belong to more than the call: its server hears that nobody answers, unless the
         call is left for somebody else to go on with.
         """
-        others: list[Asked] = []
+        others: list[ReceivedQuestion] = []
         for id_, question in tuple(self._open.items()):
             if question.call is call:
                 self.withdraw(id_)
@@ -166,10 +168,10 @@ class Questions:
         return question
 
 
-def asked_again(asked: Mapping[str, Question]) -> Iterator[Asked]:
+def asked_again(asked: Mapping[str, Question]) -> Iterator[ReceivedQuestion]:
     """What a server asked another process, by the keys that it had there; what can be none is passed over."""
     for key, question in asked.items():
         with suppress(ValueError):
             id_ = json.loads(key)
             if isinstance(id_, str | int):
-                yield Asked(id_, question, None)
+                yield ReceivedQuestion(id_, question, None)

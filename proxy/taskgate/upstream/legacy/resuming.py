@@ -50,7 +50,7 @@ def wished(incoming: Incoming) -> float | None:
     return None if retry is None else min(max(retry.total_seconds(), PAUSE_LEAST), PAUSE_MOST)
 
 
-class Place(NamedTuple):
+class EventPosition(NamedTuple):
     """Up to where a stream was heard: its last event, None where it has no ids.
 
     It is taken up after a pause of so many seconds; `was_heard_here` unless a process before this one heard it.
@@ -61,14 +61,14 @@ class Place(NamedTuple):
     was_heard_here: bool = True
 
 
-def behind(event: str) -> Place:
+def behind(event: str) -> EventPosition:
     """A stream that another process heard up to that event, and that is taken up at once."""
-    return Place(event, PAUSE, was_heard_here=False)
+    return EventPosition(event, PAUSE, was_heard_here=False)
 
 
-def end_of(over: Incoming) -> Place:
+def end_of(over: Incoming) -> EventPosition:
     """Where a stream goes on that has ended."""
-    return Place(over.last_event, wished(over) or PAUSE)
+    return EventPosition(over.last_event, wished(over) or PAUSE)
 
 
 class UntilSilent:
@@ -108,7 +108,7 @@ class UntilSilent:
 async def go_on(
     transport: Transport,
     outgoing: Outgoing,
-    place: Place,
+    place: EventPosition,
     read: Callable[[AsyncIterator[bytes]], Awaitable[_Found | None]],
     *,
     gone: Callable[[], UpstreamFailed] = failures.broke_off,

@@ -22,9 +22,9 @@ from taskgate.protocol.evidence import era_of_refusal
 from taskgate.protocol.vocabulary import TASKS_RESULT, TOOLS_CALL, TOOLS_LIST
 from taskgate.system.offload import LARGE, aside
 from taskgate.upstream import failures
-from taskgate.upstream.calls import Call, Errand, Means
+from taskgate.upstream.call_listener import CallListener
+from taskgate.upstream.calls import Call, UpstreamContext, UpstreamRequest
 from taskgate.upstream.catalogue import read_catalogue, what_is_left
-from taskgate.upstream.hearer import Hearer
 from taskgate.upstream.last_welcomes import Welcome
 from taskgate.upstream.lasting import Lasting
 from taskgate.upstream.legacy.adopting import Adopting, Adoptions
@@ -35,9 +35,9 @@ from taskgate.upstream.legacy.detours import Detours
 from taskgate.upstream.legacy.native import MAY_BE, MUST_BE, Natives, Reach
 from taskgate.upstream.legacy.talk import Talk, is_strange
 from taskgate.upstream.legacy.told import ToldTools
-from taskgate.upstream.resting import NextRound, Resumes
+from taskgate.upstream.principal import Principal
+from taskgate.upstream.resume_points import NextRound, Resumes
 from taskgate.upstream.single import Abandoned, SingleFlight
-from taskgate.upstream.speaker import Speaker
 
 _TAKING_LONG: Final = frozenset({TOOLS_CALL, TASKS_RESULT})
 """Requests that may be answered long after they were made."""
@@ -49,13 +49,13 @@ class HttpSession:
     What of `lasting` is left from before is asked for again. `unwelcome` is told when the server may have left its era.
     """
 
-    era: Final = Era.INITIALIZE
+    era: Final = Era.LEGACY
 
     def __init__(
         self,
-        means: Means,
+        upstream_context: UpstreamContext,
         *,
-        hearer: Hearer,
+        listener: CallListener,
         host: Peer | None,
         clock: Clock,
         lasting: Lasting,
@@ -63,18 +63,18 @@ class HttpSession:
         welcome: Welcome,
         adoptions: Adoptions | None = None,
     ) -> None:
-        self._means = means
+        self._upstream_context = upstream_context
         self._host = host
         self._clock = clock
         self._catalogue = SingleFlight(self._read_catalogue)
-        self._told = ToldTools(means.dialect)
-        self._detours = Detours(means.dialect, host)
+        self._told = ToldTools(upstream_context.dialect)
+        self._detours = Detours(upstream_context.dialect, host)
         self._lasting = lasting
         self._unwelcome = unwelcome
         self._welcome = welcome
-        audience = Audience(hearer=hearer, host=host, catalogue_changed=self._forget_tools)
+        audience = Audience(listener=listener, host=host, catalogue_changed=self._forget_tools)
         beginnings = Beginnings(
-            means,
+            upstream_context,
             audience,
             clock=clock,
             lasting=lasting,
@@ -84,8 +84,8 @@ class HttpSession:
         )
         self._talk = SingleFlight(beginnings.begin)
         reach = Reach(self._ask, lambda: self._talk.value, self._made_ready, self.listed, self.tools)
-        self._natives = Natives(means, reach)
-        self._adopting = Adopting(means, adoptions or Adoptions(), talk=self._talk, adopt=beginnings.adopt)
+        self._natives = Natives(upstream_context, reach)
+        self._adopting = Adopting(upstream_context, adoptions or Adoptions(), talk=self._talk, adopt=beginnings.adopt)
         self._dropping: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -102,16 +102,16 @@ class HttpSession:
         method: str,
         params: Params | None,
         *,
-        hearer: Hearer,
+        listener: CallListener,
         tool: str | None = None,
-        speaker: Speaker | None = None,
+        principal: Principal | None = None,
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
     ) -> Response:
         """See UpstreamSession."""
-        write = self._means.dialect.call
-        bounds = self._means.patience.of(tool, method)
-        errand = Errand(method, lambda id_: write(id_, method, params), bounds, hearer, speaker, log_level)
+        write = self._upstream_context.dialect.call
+        bounds = self._upstream_context.patience.of(tool, method)
+        errand = UpstreamRequest(method, lambda id_: write(id_, method, params), bounds, listener, principal, log_level)
         ask = self._ask if tool is None or params is None else self._natives.way(tool, params, MUST_BE)
         response = await ask(errand)
         if response.error is not None:
@@ -119,7 +119,7 @@ class HttpSession:
         if response.error is None:
             self._lasting.note(method, params)
             if method == TOOLS_LIST:
-                what_is_left(self._means.settings.catalogue, response)
+                what_is_left(self._upstream_context.settings.catalogue, response)
                 await self._told.note(params, response)
         return response
 
@@ -129,8 +129,8 @@ class HttpSession:
         params: RawJson,
         *,
         within: timedelta,
-        hearer: Hearer,
-        speaker: Speaker | None = None,
+        listener: CallListener,
+        principal: Principal | None = None,
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
         resumes: Resumes | None = None,
@@ -138,12 +138,12 @@ class HttpSession:
         """See UpstreamSession."""
         if isinstance(resumes, NextRound):
             raise failures.no_rounds()
-        dialect = self._means.dialect
-        bounds = self._means.patience.of(tool).within(within)
+        dialect = self._upstream_context.dialect
+        bounds = self._upstream_context.patience.of(tool).within(within)
         track = dialect.tracked
         tracked = track(params) if len(params) <= LARGE else await aside(partial(track, params))
         write = partial(dialect.call, method=TOOLS_CALL, params=tracked)
-        errand = Errand(TOOLS_CALL, write, bounds, hearer, speaker, log_level)
+        errand = UpstreamRequest(TOOLS_CALL, write, bounds, listener, principal, log_level)
         if resumes is not None:
             return await self._natives.go_on(errand, resumes, self._adopting)
         ask = self._natives.way(tool, tracked, MAY_BE)
@@ -152,11 +152,11 @@ class HttpSession:
 
     def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
         """See UpstreamSession."""
-        return self._means.dialect.outcome(response)
+        return self._upstream_context.dialect.outcome(response)
 
     def tell(self, notification: Notification) -> None:
         """See UpstreamSession. What its server was not told to expect of the host is dropped too."""
-        talk, dialect = self._talk.value, self._means.dialect
+        talk, dialect = self._talk.value, self._upstream_context.dialect
         if talk is not None and dialect.passes(notification, self._host):
             talk.conversation.say(dialect.pass_on(notification), droppable=True)
 
@@ -204,15 +204,15 @@ class HttpSession:
         except Abandoned:
             raise failures.let_go(dispatched=False) from None
 
-    async def _ask(self, errand: Errand, spent: float = 0.0, *, is_again: bool = False) -> Response:
-        means, clock = self._means, self._clock
+    async def _ask(self, errand: UpstreamRequest, spent: float = 0.0, *, is_again: bool = False) -> Response:
+        upstream_context, clock = self._upstream_context, self._clock
         began, talk = clock.elapsed(), self._talk.value
         asked_at = asyncio.get_running_loop().time()
         if talk is None or self._closed or errand.log_level is not None or talk.conversation.cancels != talk.outlived:
             talk, more = await self._made_ready(errand)
             spent += more
-        first_byte = None if errand.method in _TAKING_LONG else means.settings.first_byte
-        call = Call(next(means.ids), errand.hearer, errand.bounds, speaker=errand.speaker, spent=spent)
+        first_byte = None if errand.method in _TAKING_LONG else upstream_context.settings.first_byte
+        call = Call(next(upstream_context.ids), errand.listener, errand.bounds, principal=errand.principal, spent=spent)
         call.is_lasting = errand.method == TOOLS_CALL
         error: str | None = "cancelled"
         try:
@@ -230,7 +230,7 @@ class HttpSession:
                 raise
             response = None
         finally:
-            means.observer.answered(errand.method, clock.elapsed() - began, error)
+            upstream_context.observer.answered(errand.method, clock.elapsed() - began, error)
         if response is None:
             # The server ended it a moment before, and saw nothing of the request.
             return await self._ask(errand, spent + asyncio.get_running_loop().time() - asked_at, is_again=True)
@@ -249,7 +249,7 @@ class HttpSession:
             self._unwelcome()
             raise failures.session_lost()
 
-    async def _made_ready(self, errand: Errand) -> tuple[Talk, float]:
+    async def _made_ready(self, errand: UpstreamRequest) -> tuple[Talk, float]:
         """A conversation that can take the request, and the seconds that it took to have one."""
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -260,25 +260,25 @@ class HttpSession:
                     self._lose(talk)
                     talk = await self._open()
                 if errand.log_level is not None:
-                    await talk.log_from(errand.log_level, errand.speaker)
+                    await talk.log_from(errand.log_level, errand.principal)
         except TimeoutError:
             raise failures.too_late(dispatched=False) from None
         return talk, loop.time() - began
 
     async def _read_catalogue(self) -> Mapping[str, ListedTool]:
         talk = self._talk.value
-        read = partial(read_catalogue, self._ask_for_page, self._means.dialect.read_tools)
+        read = partial(read_catalogue, self._ask_for_page, self._upstream_context.dialect.read_tools)
         try:
-            return await read(self._means.settings.catalogue)
+            return await read(self._upstream_context.settings.catalogue)
         except UpstreamFailed:
             if self._closed or talk is None or talk is self._talk.value:
                 raise
         # The server ended the conversation meanwhile; to have it say twice what it has harms nobody.
-        return await read(self._means.settings.catalogue)
+        return await read(self._upstream_context.settings.catalogue)
 
     def _ask_for_page(self, cursor: RawJson | None) -> Coroutine[Any, Any, Response]:
-        write = partial(self._means.dialect.list_tools, cursor=cursor)
-        return self._ask(Errand(TOOLS_LIST, write, self._means.patience.of()))
+        write = partial(self._upstream_context.dialect.list_tools, cursor=cursor)
+        return self._ask(UpstreamRequest(TOOLS_LIST, write, self._upstream_context.patience.of()))
 
     def _forget_tools(self) -> None:
         self._catalogue.forget()
@@ -297,7 +297,7 @@ class HttpSession:
         self._talk.forget()
         self._adopting.lost()
         self._forget_tools()
-        self._means.observer.session_lost()
+        self._upstream_context.observer.session_lost()
         dropping = asyncio.get_running_loop().create_task(talk.drop())
         self._dropping.add(dropping)
         dropping.add_done_callback(self._dropping.discard)

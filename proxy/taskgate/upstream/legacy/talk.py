@@ -11,15 +11,15 @@ from typing import Final
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.protocol.base import Params
 from taskgate.protocol.envelope import Response
-from taskgate.protocol.vocabulary import LOG_LEVELS, LOGGING_SET_LEVEL, PING, RESOURCES_SUBSCRIBE, STATELESS_ERRORS
-from taskgate.upstream.calls import Call, Means
+from taskgate.protocol.vocabulary import LOG_LEVELS, LOGGING_SET_LEVEL, MODERN_ERRORS, PING, RESOURCES_SUBSCRIBE
+from taskgate.upstream.calls import Call, UpstreamContext
 from taskgate.upstream.failures import Unwelcome
 from taskgate.upstream.lasting import Lasting, level_params, uri_params
 from taskgate.upstream.legacy.conversation import Conversation
 from taskgate.upstream.legacy.listening import ServerStream
 from taskgate.upstream.patience import briefly
+from taskgate.upstream.principal import Principal
 from taskgate.upstream.single import Abandoned, SingleFlight
-from taskgate.upstream.speaker import Speaker
 
 SIGN_OF_LIFE: Final = timedelta(seconds=2)
 """How long a server has to answer what nobody but the gateway wants to know."""
@@ -33,15 +33,25 @@ class Talk:
     """A conversation that stands; `stream` None where it has none of its own."""
 
     __slots__ = (
-        "_again", "_alive", "_level", "_levelling", "_means", "_outliving",
-        "conversation", "makes_tasks", "outlived", "stream",
+        "_again",
+        "_alive",
+        "_level",
+        "_levelling",
+        "_outliving",
+        "_upstream_context",
+        "conversation",
+        "makes_tasks",
+        "outlived",
+        "stream",
     )  # fmt: skip
 
-    def __init__(self, means: Means, conversation: Conversation, stream: ServerStream | None) -> None:
-        self._means = means
+    def __init__(
+        self, upstream_context: UpstreamContext, conversation: Conversation, stream: ServerStream | None
+    ) -> None:
+        self._upstream_context = upstream_context
         self.conversation = conversation
         self.stream = stream
-        self.makes_tasks = means.dialect.native.serves(conversation.server.peer)
+        self.makes_tasks = upstream_context.dialect.native.serves(conversation.server.peer)
         """Whether the server makes tasks of calls where it is asked to."""
         self._alive = SingleFlight(self._ping)
         self._outliving = SingleFlight(self._outlives)
@@ -52,7 +62,7 @@ class Talk:
         self._levelling = asyncio.Lock()
         self._again: asyncio.Task[None] | None = None
 
-    async def log_from(self, level: str, speaker: Speaker | None) -> None:
+    async def log_from(self, level: str, principal: Principal | None) -> None:
         """Have the server log what is as severe as that, or more, unless it was asked for as much before (10.3).
 
         It has a moment to agree, and whether it does is its own affair. A server without a log is asked nothing.
@@ -62,7 +72,7 @@ class Talk:
             return
         async with self._levelling:
             if place < self._level:
-                await self._answers(LOGGING_SET_LEVEL, level_params(level), speaker)
+                await self._answers(LOGGING_SET_LEVEL, level_params(level), principal)
                 self._level = place
 
     def ask_again(self, lasting: Lasting) -> None:
@@ -142,18 +152,20 @@ class Talk:
     async def _ping(self) -> bool:
         return await self._answers(PING, None)
 
-    async def _answers(self, method: str, params: Params | None, speaker: Speaker | None = None) -> bool:
+    async def _answers(self, method: str, params: Params | None, principal: Principal | None = None) -> bool:
         """Whether the server answers a request in the conversation, or at least does not end it again."""
         try:
-            await self._ask(method, params, speaker)
+            await self._ask(method, params, principal)
         except UpstreamFailed as failure:
             return failure.reason not in _OVER
         return True
 
-    async def _ask(self, method: str, params: Params | None, speaker: Speaker | None = None) -> tuple[Call, Response]:
-        means = self._means
-        call = Call(next(means.ids), None, briefly(SIGN_OF_LIFE), speaker=speaker)
-        message = means.dialect.call(call.id, method, params)
+    async def _ask(
+        self, method: str, params: Params | None, principal: Principal | None = None
+    ) -> tuple[Call, Response]:
+        upstream_context = self._upstream_context
+        call = Call(next(upstream_context.ids), None, briefly(SIGN_OF_LIFE), principal=principal)
+        message = upstream_context.dialect.call(call.id, method, params)
         return call, await self.conversation.ask(call, message, first_byte=SIGN_OF_LIFE)
 
     async def _ask_again(self, lasting: Lasting) -> None:
@@ -167,4 +179,4 @@ class Talk:
 
 def is_strange(call: Call, response: Response) -> bool:
     """Whether a server of this era would hardly answer like that: one of the other refuses by HTTP status and code."""
-    return response.error is not None and (call.was_refused or response.error_code in STATELESS_ERRORS)
+    return response.error is not None and (call.was_refused or response.error_code in MODERN_ERRORS)

@@ -1,1 +1,1 @@
-"""Sessions with servers of the stateless era, in the words of the initialize era."""
+"""Sessions with servers of the modern era, in the words of the legacy era."""

@@ -12,10 +12,10 @@ from taskgate.errors import UpstreamFailed
 from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.base import ListedTool, Server, ToolPage
 from taskgate.protocol.envelope import Response
-from taskgate.protocol.stateless_server import Written
+from taskgate.protocol.modern_server import WrittenRequest
 from taskgate.upstream.calls import Call
 from taskgate.upstream.catalogue import read_catalogue
-from taskgate.upstream.modern.means import StatelessMeans
+from taskgate.upstream.modern.context import ModernUpstreamContext
 from taskgate.upstream.modern.rounds import Mirrored
 from taskgate.upstream.single import Abandoned, SingleFlight
 
@@ -30,13 +30,13 @@ class Catalogue:
 
     def __init__(
         self,
-        means: StatelessMeans,
+        upstream_context: ModernUpstreamContext,
         host: Peer | None,
         *,
         open_: Callable[[], Awaitable[Server]],
-        ask: Callable[[Call, Written], Awaitable[Response]],
+        ask: Callable[[Call, WrittenRequest], Awaitable[Response]],
     ) -> None:
-        self._means = means
+        self._upstream_context = upstream_context
         self._host = host
         self._open = open_
         self._ask = ask
@@ -74,17 +74,17 @@ class Catalogue:
 
     async def _read(self) -> Mapping[str, ListedTool]:
         await self._open()
-        return await read_catalogue(self._ask_for_page, self._read_page, self._means.settings.catalogue)
+        return await read_catalogue(self._ask_for_page, self._read_page, self._upstream_context.settings.catalogue)
 
     def _ask_for_page(self, cursor: RawJson | None) -> Awaitable[Response]:
-        means = self._means
-        call = Call(next(means.ids), None, means.patience.of())
-        return self._ask(call, means.dialect.list_tools(call.id, cursor, self._host))
+        upstream_context = self._upstream_context
+        call = Call(next(upstream_context.ids), None, upstream_context.patience.of())
+        return self._ask(call, upstream_context.dialect.list_tools(call.id, cursor, self._host))
 
     def _read_page(self, response: Response) -> ToolPage:
-        means = self._means
-        read = means.dialect.read_tools(response)
+        upstream_context = self._upstream_context
+        read = upstream_context.dialect.read_tools(response)
         for name in read.refused[:MOST_NAMED]:
-            extra = {"upstream": means.settings.name, "tool": name}
+            extra = {"upstream": upstream_context.settings.name, "tool": name}
             log.warning("a tool is left out: its annotations for headers are not sound", extra=extra)
         return read.page

@@ -13,13 +13,13 @@ from taskgate.domain.versions import Peer
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.protocol.base import Server
 from taskgate.protocol.envelope import Response
-from taskgate.protocol.vocabulary import SERVER_DISCOVER, STATELESS_ERRORS, UNSUPPORTED_VERSION
+from taskgate.protocol.vocabulary import MODERN_ERRORS, SERVER_DISCOVER, UNSUPPORTED_VERSION
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call
 from taskgate.upstream.legacy.talk import SIGN_OF_LIFE
-from taskgate.upstream.modern.exchanges import Exchanges
-from taskgate.upstream.modern.means import StatelessMeans
-from taskgate.upstream.modern.waits import Waits
+from taskgate.upstream.modern.context import ModernUpstreamContext
+from taskgate.upstream.modern.exchanges import ModernExchanges
+from taskgate.upstream.modern.waits import RequestWaits
 from taskgate.upstream.patience import briefly
 from taskgate.upstream.single import Abandoned, SingleFlight
 
@@ -42,16 +42,16 @@ class Discovery:
 
     def __init__(
         self,
-        means: StatelessMeans,
+        upstream_context: ModernUpstreamContext,
         host: Peer | None,
         *,
-        exchanges: Exchanges,
-        waits: Waits,
+        exchanges: ModernExchanges,
+        waits: RequestWaits,
         met: Callable[[Server], Awaitable[None]],
         lost: Callable[[], None],
         clock: Clock,
     ) -> None:
-        self._means = means
+        self._upstream_context = upstream_context
         self._host = host
         self._exchanges = exchanges
         self._waits = waits
@@ -83,7 +83,7 @@ class Discovery:
 
     def doubt(self, response: Response) -> None:
         """Where a server of the other era answers like that, have the next request go to one that says who it is."""
-        if response.error is None or response.error_code in STATELESS_ERRORS:
+        if response.error is None or response.error_code in MODERN_ERRORS:
             return
         if self._clock.elapsed() - self._sure_since >= SURE_FOR:
             self._server.forget()
@@ -107,29 +107,29 @@ class Discovery:
         await self._server.close()
 
     async def _discover(self) -> Server:
-        means = self._means
-        first_byte = means.settings.first_byte
-        call = Call(next(means.ids), None, briefly(first_byte))
-        written = means.dialect.discover(call.id, self._host)
+        upstream_context = self._upstream_context
+        first_byte = upstream_context.settings.first_byte
+        call = Call(next(upstream_context.ids), None, briefly(first_byte))
+        written = upstream_context.dialect.discover(call.id, self._host)
         asked = self._exchanges.ask(call, written, first_byte, asks_who=True)
         try:
             answer = await self._waits.bounded(call, SERVER_DISCOVER, asked, self.expect_era)
-            server = means.dialect.read_discovery(answer)
+            server = upstream_context.dialect.read_discovery(answer)
         except UpstreamFailed as failure:
             tells = failure.reason in _OF_ANY_ERA or isinstance(failure, failures.Unwelcome)
             if tells and not self._closed:
-                means.era_lost()
+                upstream_context.era_lost()
             raise
         if server is None:
             raise self._other_era()
         self._sure_since = self._clock.elapsed()
-        self.serves_tasks = means.dialect.serves_tasks(server)
+        self.serves_tasks = upstream_context.dialect.serves_tasks(server)
         await self._met(server)
         return server
 
     def _other_era(self) -> UpstreamFailed:
         self._server.forget()
         self._lost()
-        self._means.era_lost()
+        self._upstream_context.era_lost()
         text = "The server speaks no revision of this era that the gateway knows"
         return UpstreamFailed(UpstreamReason.REFUSED, text, dispatched=False)

@@ -12,26 +12,26 @@ from typing import Any
 
 from taskgate.domain.versions import Peer
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.base import Answered, Noticed, ProgressTold
+from taskgate.protocol.base import CallAnswered, Noticed, ProgressTold
 from taskgate.protocol.envelope import Response
-from taskgate.protocol.stateless_server import Written
+from taskgate.protocol.modern_server import WrittenRequest
 from taskgate.system.offload import LARGE, aside, offloaded
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
 from taskgate.upstream.beside import heard_aside
 from taskgate.upstream.calls import Call
-from taskgate.upstream.modern.means import StatelessMeans
+from taskgate.upstream.modern.context import ModernUpstreamContext
 
 
-class Exchanges:
+class ModernExchanges:
     """The requests to one server."""
 
-    def __init__(self, means: StatelessMeans, host: Peer | None) -> None:
-        self._means = means
+    def __init__(self, upstream_context: ModernUpstreamContext, host: Peer | None) -> None:
+        self._upstream_context = upstream_context
         self._host = host
 
     def ask(
-        self, call: Call, written: Written, first_byte: timedelta | None, *, asks_who: bool = False
+        self, call: Call, written: WrittenRequest, first_byte: timedelta | None, *, asks_who: bool = False
     ) -> Coroutine[Any, Any, Response]:
         """The answer to a request that was written under the call's id. Raises UpstreamFailed.
 
@@ -40,26 +40,26 @@ class Exchanges:
         """
         return self._ask(call, self._outgoing(call, written, first_byte), asks_who=asks_who)
 
-    async def follow_up(self, call: Call, written: Written) -> Response:
+    async def follow_up(self, call: Call, written: WrittenRequest) -> Response:
         """The answer to a request about what the server has begun: it tells of it, is told more, or ends it."""
-        patience = self._means.settings.first_byte
+        patience = self._upstream_context.settings.first_byte
         outgoing = self._outgoing(call, written, patience)
         # Its answer is there already, and comes without a pause.
         return await self._ask(call, outgoing._replace(idle=patience, follows=True))
 
-    def _outgoing(self, call: Call, written: Written, first_byte: timedelta | None) -> Outgoing:
+    def _outgoing(self, call: Call, written: WrittenRequest, first_byte: timedelta | None) -> Outgoing:
         return Outgoing(
             verb="POST",
             headers={**POSTED, **written.headers},
             body=written.message.encode(),
             first_byte=first_byte,
             idle=call.bounds.idle,
-            speaker=call.speaker,
+            principal=call.principal,
             left=call.leave,
         )
 
     async def _ask(self, call: Call, outgoing: Outgoing, *, asks_who: bool = False) -> Response:
-        incoming = await self._means.transport.send(outgoing)
+        incoming = await self._upstream_context.transport.send(outgoing)
         answered = False
         try:
             if asks_who and failures.tells_nothing(incoming.status):
@@ -77,38 +77,38 @@ class Exchanges:
         return self._read(call, incoming) if incoming.streams else self._document(call, incoming)
 
     async def _read(self, call: Call, incoming: Incoming) -> Response:
-        self._means.observer.stream_opened("response")
+        self._upstream_context.observer.stream_opened("response")
         try:
             async for message in incoming.messages():
                 response = await self._hear(message, call)
                 if response is not None:
                     return response
-                clog = None if call.hearer is None else call.hearer.clog()
+                clog = None if call.listener is None else call.listener.clog()
                 if clog is not None:
                     # A host that reads slowly makes its server wait, not the gateway's memory grow.
                     await clog
         finally:
-            self._means.observer.stream_ended("response")
+            self._upstream_context.observer.stream_ended("response")
         raise failures.broke_off()
 
     async def _hear(self, message: bytes, call: Call) -> Response | None:
         """Act on a message of the call's stream; its response is handed back instead."""
-        hear = self._means.dialect.hear
+        hear = self._upstream_context.dialect.hear
         host = self._host
         match hear(message, host) if len(message) <= LARGE else await heard_aside(partial(hear, message, host)):
-            case Answered(response) if response.id == call.id:
+            case CallAnswered(response) if response.id == call.id:
                 return response
             case ProgressTold(token, notification) if token == call.id:
                 call.told = notification
                 call.progressed()
-                if call.hearer is not None:
-                    call.hearer.notice(notification)
-            case Noticed(notification) if call.hearer is not None:
-                call.hearer.notice(notification)
+                if call.listener is not None:
+                    call.listener.on_notification(notification)
+            case Noticed(notification) if call.listener is not None:
+                call.listener.on_notification(notification)
         return None
 
     async def _document(self, call: Call, incoming: Incoming) -> Response:
-        dialect = self._means.dialect
+        dialect = self._upstream_context.dialect
         async for message in incoming.messages():
             hear = partial(dialect.hear, message, self._host)
             try:
@@ -118,7 +118,7 @@ class Exchanges:
                 if refusal is None:
                     raise
                 return refusal
-            if isinstance(heard, Answered) and heard.response.id == call.id:
+            if isinstance(heard, CallAnswered) and heard.response.id == call.id:
                 return heard.response
         raise failures.malformed("its answer belongs to no request of ours")
 

@@ -11,11 +11,11 @@ from taskgate.domain.versions import Peer
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.envelope import Response
-from taskgate.protocol.stateless_server import Written
+from taskgate.protocol.modern_server import WrittenRequest
 from taskgate.protocol.vocabulary import TASKS_CANCEL, TASKS_GET, TASKS_UPDATE
 from taskgate.upstream.calls import Call
-from taskgate.upstream.modern.exchanges import Exchanges
-from taskgate.upstream.modern.means import StatelessMeans
+from taskgate.upstream.modern.context import ModernUpstreamContext
+from taskgate.upstream.modern.exchanges import ModernExchanges
 from taskgate.upstream.patience import briefly
 
 FOR_GOOD: Final = frozenset(
@@ -30,8 +30,10 @@ class FollowUps:
     Each raises UpstreamFailed.
     """
 
-    def __init__(self, means: StatelessMeans, exchanges: Exchanges, host: Peer | None, clock: Clock) -> None:
-        self._means = means
+    def __init__(
+        self, upstream_context: ModernUpstreamContext, exchanges: ModernExchanges, host: Peer | None, clock: Clock
+    ) -> None:
+        self._upstream_context = upstream_context
         self._exchanges = exchanges
         self._host = host
         self._clock = clock
@@ -39,22 +41,29 @@ class FollowUps:
     async def look(self, of: Call, task: str) -> Response:
         """What the server says of it."""
         call = self._call(of)
-        return await self._ask(TASKS_GET, call, self._means.dialect.look(call.id, task, self._host))
+        return await self._ask(TASKS_GET, call, self._upstream_context.dialect.look(call.id, task, self._host))
 
     async def bring(self, of: Call, task: str, answers: RawJson) -> Response:
         """What it says to the answers."""
         call = self._call(of)
-        return await self._ask(TASKS_UPDATE, call, self._means.dialect.update(call.id, task, answers, self._host))
+        return await self._ask(
+            TASKS_UPDATE, call, self._upstream_context.dialect.update(call.id, task, answers, self._host)
+        )
 
     async def end(self, of: Call, task: str) -> Response:
         """What it says to the wish that it ends."""
         call = self._call(of)
-        return await self._ask(TASKS_CANCEL, call, self._means.dialect.cancel(call.id, task, self._host))
+        return await self._ask(TASKS_CANCEL, call, self._upstream_context.dialect.cancel(call.id, task, self._host))
 
     def _call(self, of: Call) -> Call:
-        return Call(next(self._means.ids), None, briefly(self._means.settings.first_byte), speaker=of.speaker)
+        return Call(
+            next(self._upstream_context.ids),
+            None,
+            briefly(self._upstream_context.settings.first_byte),
+            principal=of.principal,
+        )
 
-    async def _ask(self, method: str, call: Call, written: Written) -> Response:
+    async def _ask(self, method: str, call: Call, written: WrittenRequest) -> Response:
         clock, began = self._clock, self._clock.elapsed()
         error: str | None = "cancelled"
         try:
@@ -64,5 +73,5 @@ class FollowUps:
             error = failure.reason
             raise
         finally:
-            self._means.observer.answered(method, clock.elapsed() - began, error)
+            self._upstream_context.observer.answered(method, clock.elapsed() - began, error)
         return response

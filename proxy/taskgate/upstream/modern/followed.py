@@ -28,12 +28,12 @@ from taskgate.system.offload import offloaded
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call
 from taskgate.upstream.looks import LEAST, Looks
+from taskgate.upstream.modern.context import ModernUpstreamContext
 from taskgate.upstream.modern.follow_ups import FOR_GOOD, FollowUps
-from taskgate.upstream.modern.listen_stream import ListenStream
-from taskgate.upstream.modern.means import StatelessMeans
-from taskgate.upstream.modern.task_news import TaskNews
+from taskgate.upstream.modern.listen_stream import SubscriptionStream
+from taskgate.upstream.modern.task_news import ServerTaskNews
 from taskgate.upstream.modern.task_questions import TaskQuestions
-from taskgate.upstream.resting import Foothold
+from taskgate.upstream.resume_points import ResumePoint
 
 _SPOKEN: Final = MODERN[-1].value
 
@@ -43,20 +43,25 @@ _UNKNOWN: Final = frozenset(
 """Errors by which a server says that it has no such task, or none of the kind."""
 
 
-class Followed:
+class FollowedTask:
     """The task that became of one call; `task` is how it was first told of, `questions` are its."""
 
     def __init__(
-        self, means: StatelessMeans, follow_ups: FollowUps, news: TaskNews, call: Call, task: ServerTask
+        self,
+        upstream_context: ModernUpstreamContext,
+        follow_ups: FollowUps,
+        news: ServerTaskNews,
+        call: Call,
+        task: ServerTask,
     ) -> None:
-        assert call.hearer is not None, "no request of our own becomes a task"
-        self._dialect = means.dialect
-        self._outlives = means.outlives
+        assert call.listener is not None, "no request of our own becomes a task"
+        self._dialect = upstream_context.dialect
+        self._outlives = upstream_context.outlives
         self._follow_ups = follow_ups
         self._news = news
-        self._stream: ListenStream | None = None
+        self._stream: SubscriptionStream | None = None
         self._call = call
-        self._hearer = call.hearer
+        self._listener = call.listener
         self._seen = task
         self._looks = Looks(task.id)
         self._words = 0
@@ -152,7 +157,7 @@ class Followed:
     def _look_later(self, failure: UpstreamFailed | None) -> None:
         if failure is not None and failure.reason == UpstreamReason.REFUSED.value:
             # Whose token has run out may have shown another one since.
-            self._call.speaker = None
+            self._call.principal = None
         # Who comes with another may do so for as long as the call has time.
         was_made = not isinstance(failure, failures.StaleToken)
         pause = self._looks.after_failure(self._seen.interval, self._looked, was_made=was_made)
@@ -184,11 +189,11 @@ class Followed:
         """From here on somebody else can go on with it, who has to bring no answer that was given before."""
         if self._outlives and not questions.given:
             self._is_held = True
-            self._hearer.hold_at(Foothold(revision=_SPOKEN, task=self.id))
+            self._listener.on_checkpoint(ResumePoint(revision=_SPOKEN, task=self.id))
 
     def _tell(self) -> None:
         message, told = self._seen.message, self._call.told
         if message is not None:
             self._words += 1
             after = None if told is None else done_of(told)
-            self._hearer.notice(in_words(self._call.id, message, self._words, after or 0.0))
+            self._listener.on_notification(in_words(self._call.id, message, self._words, after or 0.0))

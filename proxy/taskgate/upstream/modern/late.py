@@ -14,14 +14,14 @@ from taskgate.protocol.envelope import Response
 from taskgate.protocol.vocabulary import TOOLS_CALL
 from taskgate.upstream.calls import Call
 from taskgate.upstream.legacy.talk import SIGN_OF_LIFE
-from taskgate.upstream.modern.means import StatelessMeans
+from taskgate.upstream.modern.context import ModernUpstreamContext
 
 
 class Late:
     """Those of one session. `end` has the server end a task of a call, in the background."""
 
-    def __init__(self, means: StatelessMeans, end: Callable[[Call, str], None]) -> None:
-        self._means = means
+    def __init__(self, upstream_context: ModernUpstreamContext, end: Callable[[Call, str], None]) -> None:
+        self._upstream_context = upstream_context
         self._end = end
         self._answers: set[asyncio.Task[Response]] = set()
 
@@ -51,8 +51,8 @@ class Late:
         await self.over()
 
     def _outwait(self, call: Call, answer: asyncio.Task[Response]) -> None:
-        is_left = call.hearer is not None and call.hearer.leaves
-        call.hearer = None
+        is_left = call.listener is not None and call.listener.leaves
+        call.listener = None
         patience = asyncio.get_running_loop().call_later(SIGN_OF_LIFE.total_seconds(), answer.cancel)
         answer.add_done_callback(partial(self._came, call, patience))
         if is_left or not call.sent:
@@ -63,6 +63,6 @@ class Late:
         if answer.cancelled() or answer.exception() is not None:
             return
         with suppress(UpstreamFailed):
-            task = self._means.dialect.task_of(TOOLS_CALL, answer.result())
+            task = self._upstream_context.dialect.task_of(TOOLS_CALL, answer.result())
             if task is not None and not task.status.is_terminal:
                 self._end(call, task.id)

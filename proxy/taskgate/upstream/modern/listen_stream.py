@@ -14,24 +14,24 @@ from typing import Protocol
 from taskgate.clock import Clock
 from taskgate.domain.versions import Peer
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.protocol.base import Answered, Noticed
+from taskgate.protocol.base import CallAnswered, Noticed
 from taskgate.protocol.envelope import Notification
+from taskgate.protocol.modern_server import Listened, Said, Subscribed
 from taskgate.protocol.server_tasks import TaskTold
-from taskgate.protocol.stateless_server import Listened, Said, Subscribed
 from taskgate.system.offload import LARGE
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
 from taskgate.upstream.beside import heard_aside
-from taskgate.upstream.modern.means import StatelessMeans
+from taskgate.upstream.modern.context import ModernUpstreamContext
 from taskgate.upstream.pauses import FOR_NOW, PAUSE_FIRST, PAUSE_MOST, share
 
 
 class Stands(Protocol):
     """Told that a stream is heard; `again` where it was heard before, so that something may have been missed."""
 
-    def __call__(self, stream: "ListenStream", *, again: bool) -> None: ...
+    def __call__(self, stream: "SubscriptionStream", *, again: bool) -> None: ...
 
 
-class ListenStream:
+class SubscriptionStream:
     """Holds one stream open until it is stopped, or its server has none. What cannot be read is passed over.
 
     The ids of the requests tell streams apart: no two have the same. `hear` gets what is told of the server, `news` the
@@ -40,7 +40,7 @@ class ListenStream:
 
     def __init__(
         self,
-        means: StatelessMeans,
+        upstream_context: ModernUpstreamContext,
         wants: Listened,
         host: Peer | None,
         *,
@@ -49,7 +49,7 @@ class ListenStream:
         stands: Stands,
         clock: Clock,
     ) -> None:
-        self._means = means
+        self._upstream_context = upstream_context
         self._wants = wants
         self._host = host
         self._hear = hear
@@ -85,7 +85,7 @@ class ListenStream:
         """Whether it has ended, and is not asked for again."""
         return self._task.done()
 
-    def when_over(self, forget: Callable[["ListenStream"], None]) -> None:
+    def when_over(self, forget: Callable[["SubscriptionStream"], None]) -> None:
         """Call `forget` once it has ended."""
         self._task.add_done_callback(lambda _: forget(self))
 
@@ -103,7 +103,7 @@ class ListenStream:
         pause = PAUSE_FIRST
         for turn in count():
             began = self._clock.elapsed()
-            id_ = next(self._means.ids)
+            id_ = next(self._upstream_context.ids)
             try:
                 if not await self._hold(id_):
                     self.is_refused = True
@@ -122,15 +122,15 @@ class ListenStream:
 
     async def _hold(self, id: int) -> bool:
         """Hear one stream to its end; whether there may be another."""
-        written = self._means.dialect.listen(id, self._wants, self._host)
+        written = self._upstream_context.dialect.listen(id, self._wants, self._host)
         outgoing = Outgoing(
             verb="POST",
             headers={**POSTED, **written.headers},
             body=written.message.encode(),
-            first_byte=self._means.settings.first_byte,
+            first_byte=self._upstream_context.settings.first_byte,
             only_listens=True,
         )
-        incoming = await self._means.transport.send(outgoing)
+        incoming = await self._upstream_context.transport.send(outgoing)
         try:
             if incoming.status in FOR_NOW:
                 return True
@@ -142,16 +142,16 @@ class ListenStream:
             await incoming.release()
 
     async def _hear_all(self, incoming: Incoming, id: int) -> None:
-        self._means.observer.stream_opened("listen")
+        self._upstream_context.observer.stream_opened("listen")
         try:
             async for message in incoming.messages():
                 # Whatever cannot be read, it answers nothing: the stream is still good for the next message.
                 with suppress(UpstreamFailed):
-                    hear = partial(self._means.dialect.hear, message, self._host)
+                    hear = partial(self._upstream_context.dialect.hear, message, self._host)
                     if self._is_end(hear() if len(message) <= LARGE else await heard_aside(hear), id):
                         return
         finally:
-            self._means.observer.stream_ended("listen")
+            self._upstream_context.observer.stream_ended("listen")
 
     def _is_end(self, said: Said, id: int) -> bool:
         match said:
@@ -164,7 +164,7 @@ class ListenStream:
                 self._hear(notification)
             case TaskTold(task):
                 self._news(task)
-            case Answered(response) if response.id == id:
+            case CallAnswered(response) if response.id == id:
                 self._was_refused = response.error is not None
                 return True
         return False

@@ -13,16 +13,16 @@ from taskgate.clock import Clock
 from taskgate.domain.versions import Era, Peer, era_of
 from taskgate.protocol.base import Server
 from taskgate.protocol.envelope import Notification
-from taskgate.protocol.stateless_server import Listened
+from taskgate.protocol.modern_server import Listened
 from taskgate.upstream.lasting import MAX_URIS, Lasting
-from taskgate.upstream.modern.listen_stream import ListenStream
-from taskgate.upstream.modern.means import StatelessMeans
+from taskgate.upstream.modern.context import ModernUpstreamContext
+from taskgate.upstream.modern.listen_stream import SubscriptionStream
 
 STREAM_PATIENCE: Final = 0.1
 """Seconds that the first call waits for the stream to stand: what is told before that is lost."""
 
 
-class Listening:
+class SubscriptionListener:
     """The stream of one session. `hear` gets every notification; `resumed` is told when some may have been missed.
 
     The resources that are listened to are those of `lasting`.
@@ -30,7 +30,7 @@ class Listening:
 
     def __init__(
         self,
-        means: StatelessMeans,
+        upstream_context: ModernUpstreamContext,
         host: Peer | None,
         *,
         hear: Callable[[Notification], None],
@@ -38,15 +38,15 @@ class Listening:
         lasting: Lasting,
         clock: Clock,
     ) -> None:
-        self._means = means
+        self._upstream_context = upstream_context
         self._host = host
         self._hear = hear
         self._resumed = resumed
         self._clock = clock
         self._kinds = Listened()
         self._uris = lasting.uris
-        self._streams: set[ListenStream] = set()
-        self._newest: ListenStream | None = None
+        self._streams: set[SubscriptionStream] = set()
+        self._newest: SubscriptionStream | None = None
         self._closed = False
 
     async def begin(self, server: Server) -> None:
@@ -102,8 +102,8 @@ class Listening:
     def _filters(self, said: Mapping[str, Any]) -> tuple[str, ...]:
         if self._host is None:
             return ()
-        policy, era = self._means.settings.extensions, era_of(self._host.revision)
-        return tuple(sorted(policy.filters(said, era, Era.STATELESS)))
+        policy, era = self._upstream_context.settings.extensions, era_of(self._host.revision)
+        return tuple(sorted(policy.filters(said, era, Era.MODERN)))
 
     async def _tells_of(self, uri: str, within: float) -> bool:
         loop = asyncio.get_running_loop()
@@ -120,8 +120,8 @@ class Listening:
         wants = replace(self._kinds, uris=tuple(self._uris))
         self._newest = None
         if not wants.is_nothing and not self._closed:
-            stream = ListenStream(
-                self._means, wants, self._host, hear=self._hear, stands=self._took_over, clock=self._clock
+            stream = SubscriptionStream(
+                self._upstream_context, wants, self._host, hear=self._hear, stands=self._took_over, clock=self._clock
             )
             self._streams.add(stream)
             stream.when_over(self._streams.discard)
@@ -129,13 +129,13 @@ class Listening:
         # What is heard now is heard until the new one is.
         self._stop_all_but(lambda each: self._newest is not None and (each is self._newest or each.is_heard))
 
-    def _took_over(self, stream: ListenStream, *, again: bool) -> None:
+    def _took_over(self, stream: SubscriptionStream, *, again: bool) -> None:
         if stream is self._newest:
             self._stop_all_but(lambda each: each is stream)
         if again:
             self._resumed()
 
-    def _stop_all_but(self, stays: Callable[[ListenStream], bool]) -> None:
+    def _stop_all_but(self, stays: Callable[[SubscriptionStream], bool]) -> None:
         for stream in tuple(self._streams):
             if not stays(stream):
                 stream.stop()

@@ -1,4 +1,4 @@
-"""Requests of the initialize era that no server of this era knows, served in its place.
+"""Requests of the legacy era that no server of this era knows, served in its place.
 
 What must not live here: the stream that serves subscriptions (`listening`).
 """
@@ -17,8 +17,8 @@ from taskgate.protocol.vocabulary import (
     RESOURCES_UNSUBSCRIBE,
 )
 from taskgate.upstream.lasting import Lasting, level_of, uri_of
-from taskgate.upstream.modern.listening import Listening
-from taskgate.upstream.modern.means import StatelessMeans
+from taskgate.upstream.modern.context import ModernUpstreamContext
+from taskgate.upstream.modern.listening import SubscriptionListener
 
 _SUBSCRIPTIONS: Final = (RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE)
 SERVED_HERE: Final = frozenset({PING, LOGGING_SET_LEVEL, *_SUBSCRIPTIONS})
@@ -30,12 +30,12 @@ class LocalWords:
 
     def __init__(
         self,
-        means: StatelessMeans,
+        upstream_context: ModernUpstreamContext,
         open_: Callable[[], Awaitable[Server]],
-        listening: Listening,
+        listening: SubscriptionListener,
         lasting: Lasting,
     ) -> None:
-        self._means = means
+        self._upstream_context = upstream_context
         self._open = open_
         self._listening = listening
         self._lasting = lasting
@@ -71,12 +71,12 @@ class LocalWords:
         if method == RESOURCES_UNSUBSCRIBE:
             self._listening.unsubscribe(uri)
             return self._done()
-        if not await self._listening.subscribe(uri, self._means.settings.first_byte.total_seconds()):
+        if not await self._listening.subscribe(uri, self._upstream_context.settings.first_byte.total_seconds()):
             return self._refusal(INVALID_PARAMS, "The server does not tell of changes to this resource")
         return self._done()
 
     def _done(self) -> Response:
-        return self._means.dialect.done(next(self._means.ids))
+        return self._upstream_context.dialect.done(next(self._upstream_context.ids))
 
     def _refusal(self, code: int, text: str) -> Response:
-        return self._means.dialect.refusal(next(self._means.ids), code, text)
+        return self._upstream_context.dialect.refusal(next(self._upstream_context.ids), code, text)

@@ -20,14 +20,14 @@ from taskgate.protocol.server_tasks import ServerTask
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call
 from taskgate.upstream.legacy.talk import SIGN_OF_LIFE
-from taskgate.upstream.modern.exchanges import Exchanges
+from taskgate.upstream.modern.context import ModernUpstreamContext
+from taskgate.upstream.modern.exchanges import ModernExchanges
 from taskgate.upstream.modern.follow_ups import FOR_GOOD, FollowUps
-from taskgate.upstream.modern.followed import Followed
+from taskgate.upstream.modern.followed import FollowedTask
 from taskgate.upstream.modern.late import Late
-from taskgate.upstream.modern.means import StatelessMeans
-from taskgate.upstream.modern.task_news import TaskNews
+from taskgate.upstream.modern.task_news import ServerTaskNews
 from taskgate.upstream.modern.task_questions import TaskQuestions
-from taskgate.upstream.resting import Resumed
+from taskgate.upstream.resume_points import Resumed
 
 PAUSES: Final = (0.5, 2.0, 8.0)
 """Seconds before each further try to end a task: its server works at it for nobody until it hears."""
@@ -35,18 +35,20 @@ PAUSES: Final = (0.5, 2.0, 8.0)
 log = getLogger("taskgate.upstream")
 
 
-class NativeTasks:
+class ServerTasks:
     """The tasks that a server made of the calls of one session."""
 
-    def __init__(self, means: StatelessMeans, exchanges: Exchanges, host: Peer | None, clock: Clock) -> None:
-        self._means = means
+    def __init__(
+        self, upstream_context: ModernUpstreamContext, exchanges: ModernExchanges, host: Peer | None, clock: Clock
+    ) -> None:
+        self._upstream_context = upstream_context
         self._host = host
-        self._follow_ups = FollowUps(means, exchanges, host, clock)
-        self._news = TaskNews(means, host, clock)
+        self._follow_ups = FollowUps(upstream_context, exchanges, host, clock)
+        self._news = ServerTaskNews(upstream_context, host, clock)
         self._followed = 0
         self._left = asyncio.Event()
         self._ending: set[asyncio.Task[None]] = set()
-        self._late = Late(means, self._end)
+        self._late = Late(upstream_context, self._end)
 
     def asked(self, call: Call, asked: Coroutine[Any, Any, Response]) -> Coroutine[Any, Any, Response]:
         """The answer to a call that may become a task; one that becomes it when nobody waits any more is ended."""
@@ -58,14 +60,14 @@ class NativeTasks:
         Raises UpstreamFailed, dispatched. The server hears that nobody waits any more, unless somebody else goes on.
         """
         call.is_task = True
-        followed = Followed(self._means, self._follow_ups, self._news, call, task)
-        questions = TaskQuestions(self._means, self._host, call, followed.stir)
+        followed = FollowedTask(self._upstream_context, self._follow_ups, self._news, call, task)
+        questions = TaskQuestions(self._upstream_context, self._host, call, followed.stir)
         self._followed += 1
         is_left = False
         try:
             return await followed.response(questions, asked or {})
         except asyncio.CancelledError:
-            is_left = call.hearer is not None and call.hearer.leaves
+            is_left = call.listener is not None and call.listener.leaves
             raise
         except UpstreamFailed as failure:
             raise failures.sent(failure) from None
@@ -78,7 +80,7 @@ class NativeTasks:
     async def resume(self, call: Call, resumed: Resumed) -> Response:
         """What a call comes to that another process made, and its server a task of. Raises UpstreamFailed."""
         call.leave()
-        task = resumed.foothold.task
+        task = resumed.resume_point.task
         if task is None:
             raise failures.Gone
         return await self.follow(call, ServerTask(task, TaskStatus.WORKING), resumed.asked)
@@ -115,8 +117,8 @@ class NativeTasks:
                 if failure.reason in FOR_GOOD:
                     break
                 if failure.reason == UpstreamReason.REFUSED.value:
-                    call.speaker = None
+                    call.principal = None
             else:
                 return
-        name = self._means.settings.name
+        name = self._upstream_context.settings.name
         log.warning("a server was not told that nobody waits for its task", extra={"upstream": name})

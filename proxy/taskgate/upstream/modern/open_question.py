@@ -8,13 +8,13 @@ from typing import Protocol
 
 from taskgate.protocol.envelope import Notification
 from taskgate.protocol.questions import Answer, Question
-from taskgate.upstream.speaker import Speaker
+from taskgate.upstream.principal import Principal
 
 
 class Asker(Protocol):
     """Whoever waits for the answer."""
 
-    def answered(self, name: str, answer: Answer, speaker: Speaker | None) -> None:
+    def answered(self, name: str, answer: Answer, principal: Principal | None) -> None:
         """Somebody answered; told once."""
         ...
 
@@ -23,7 +23,7 @@ class Asker(Protocol):
         ...
 
 
-class OpenQuestion:
+class RoundQuestion:
     """One question, which its server calls `name`; see ServerQuestion.
 
     `lasts` is of a name that is good for more than the next request: by that another process can answer.
@@ -45,12 +45,12 @@ class OpenQuestion:
         """See ServerQuestion."""
         return self._asker is not None
 
-    def answer(self, answer: Answer, speaker: Speaker | None = None) -> None:
+    def answer(self, answer: Answer, principal: Principal | None = None) -> None:
         """See ServerQuestion."""
         asker, self._asker = self._asker, None
         if asker is not None:
             self._forgets = []
-            asker.answered(self._name, answer, speaker)
+            asker.answered(self._name, answer, principal)
 
     def refuse(self) -> None:
         """See ServerQuestion."""

@@ -8,30 +8,30 @@ import asyncio
 
 from taskgate.domain.versions import Peer
 from taskgate.jsontext.spans import RawJson
+from taskgate.protocol.modern_server import ModernServerDialect, ServerRound
 from taskgate.protocol.questions import Answer, Question
-from taskgate.protocol.stateless_server import ServerRound, StatelessServerDialect
+from taskgate.upstream.call_listener import Between
 from taskgate.upstream.calls import Call
-from taskgate.upstream.hearer import Between
-from taskgate.upstream.modern.open_question import OpenQuestion
-from taskgate.upstream.resting import Leave
-from taskgate.upstream.speaker import Speaker
+from taskgate.upstream.modern.open_question import RoundQuestion
+from taskgate.upstream.principal import Principal
+from taskgate.upstream.resume_points import Leave
 
 
 class OpenRound:
-    """The questions of one round of a call. `speaker` is who answered last, None for nobody in particular.
+    """The questions of one round of a call. `principal` is who answered last, None for nobody in particular.
 
     `leave` is there while somebody keeps what the next round takes.
     """
 
-    def __init__(self, dialect: StatelessServerDialect, call: Call, asked: ServerRound) -> None:
+    def __init__(self, dialect: ModernServerDialect, call: Call, asked: ServerRound) -> None:
         self._dialect = dialect
         self._call = call
         self._questions = asked.questions
         self._state = asked.state
         self._answers: dict[str, Answer] = {}
-        self._open: dict[str, OpenQuestion] = {}
+        self._open: dict[str, RoundQuestion] = {}
         self._over = asyncio.Event()
-        self.speaker: Speaker | None = None
+        self.principal: Principal | None = None
         self.leave: Leave | None = None
 
     async def gather(self, host: Peer | None) -> RawJson | None:
@@ -40,7 +40,9 @@ class OpenRound:
         What the host did not declare it is not asked: nobody answers that (L-INPUT-6).
         """
         unasked = {key for key, each in self._questions.items() if not self._dialect.declared(host, each)}
-        self._open = {key: OpenQuestion(key, each, self) for key, each in self._questions.items() if key not in unasked}
+        self._open = {
+            key: RoundQuestion(key, each, self) for key, each in self._questions.items() if key not in unasked
+        }
         self._call.asks(len(self._open))
         try:
             for key in unasked:
@@ -52,11 +54,11 @@ class OpenRound:
         asked = self._questions.items()
         return self._dialect.answers({key: (each, self._answers[key]) for key, each in asked if key in self._answers})
 
-    def answered(self, name: str, answer: Answer, speaker: Speaker | None) -> None:
+    def answered(self, name: str, answer: Answer, principal: Principal | None) -> None:
         """See Asker."""
         del self._open[name]
         self._call.asks(-1)
-        self.speaker = speaker or self.speaker
+        self.principal = principal or self.principal
         self._take(name, answer)
 
     def no_answer(self, question: Question) -> Answer:
@@ -64,16 +66,16 @@ class OpenRound:
         return self._dialect.no_answer(question)
 
     def _ask(self) -> None:
-        hearer = self._call.hearer
-        assert hearer is not None, "no request of our own can be answered with a round"
+        listener = self._call.listener
+        assert listener is not None, "no request of our own can be answered with a round"
         heard = dict(self._open)
         for question in heard.values():
             # Whoever heard the one before may have ended the round.
             if question.is_open and not self._over.is_set():
-                hearer.asked(question)
+                listener.asked(question)
         if not self._over.is_set():
             asked = {key: (each, heard.get(key)) for key, each in self._questions.items()}
-            self.leave = hearer.keep(Between(self._state, asked, self._answers))
+            self.leave = listener.keep(Between(self._state, asked, self._answers))
 
     def _take(self, key: str, answer: Answer) -> None:
         self._answers[key] = answer

@@ -13,16 +13,16 @@ from typing import Any, Final
 from taskgate.domain.versions import Peer
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.envelope import Response
-from taskgate.protocol.stateless_server import Saying, ServerRound
+from taskgate.protocol.modern_server import Saying, ServerRound
 from taskgate.protocol.vocabulary import HEADER_MISMATCH, TOOLS_CALL
 from taskgate.system.offload import LARGE, aside
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call
-from taskgate.upstream.modern.exchanges import Exchanges
-from taskgate.upstream.modern.means import StatelessMeans
-from taskgate.upstream.modern.native import NativeTasks
+from taskgate.upstream.modern.context import ModernUpstreamContext
+from taskgate.upstream.modern.exchanges import ModernExchanges
+from taskgate.upstream.modern.native import ServerTasks
 from taskgate.upstream.modern.questions import OpenRound
-from taskgate.upstream.resting import Leave, NextRound
+from taskgate.upstream.resume_points import Leave, NextRound
 
 MAX_ROUNDS: Final = 64
 """In one call: more than any tool needs, and an end for one that would go on for ever."""
@@ -40,7 +40,7 @@ MOST_NOTED: Final = 1024
 Mirrored = Mapping[str, tuple[str, ...]]
 
 
-class Rounds:
+class RoundRunner:
     """The calls to one server for one host. `mirrored_anew` reads again what headers of a tool's calls repeat.
 
     The extension is declared with a call that may become a task (`Saying.follows_tasks`), and with any call of a tool
@@ -49,14 +49,14 @@ class Rounds:
 
     def __init__(
         self,
-        means: StatelessMeans,
-        exchanges: Exchanges,
-        natives: NativeTasks,
+        upstream_context: ModernUpstreamContext,
+        exchanges: ModernExchanges,
+        natives: ServerTasks,
         host: Peer | None,
         mirrored_anew: Callable[[str], Awaitable[Mirrored]],
         serves_tasks: Callable[[], bool],
     ) -> None:
-        self._means = means
+        self._upstream_context = upstream_context
         self._exchanges = exchanges
         self._natives = natives
         self._host = host
@@ -69,23 +69,23 @@ class Rounds:
         if call.resumes is not None:
             resumed = await self._resumed(saying, call.resumes)
             if resumed is None:
-                return self._means.dialect.unanswered(call.id)
+                return self._upstream_context.dialect.unanswered(call.id)
             saying = resumed
         saying, response = await self._begun(call, saying, tool, first_byte)
         empty = 0
         for turn in count():
-            task = self._means.dialect.task_of(saying.method, response) if saying.follows_tasks else None
+            task = self._upstream_context.dialect.task_of(saying.method, response) if saying.follows_tasks else None
             if task is not None:
                 return await self._natives.follow(call, task)
-            asked = self._means.dialect.round_of(saying.method, call.id, response)
-            if asked is None or (call.hearer is not None and call.hearer.passes_rounds):
+            asked = self._upstream_context.dialect.round_of(saying.method, call.id, response)
+            if asked is None or (call.listener is not None and call.listener.passes_rounds):
                 return response
             if turn == MAX_ROUNDS:
                 break
             empty = 0 if asked.questions else empty + 1
             again = await self._answered(call, saying, asked, empty)
             if again is None:
-                return self._means.dialect.unanswered(call.id)
+                return self._upstream_context.dialect.unanswered(call.id)
             saying = again
             try:
                 response = await self._send_again(call, saying, first_byte)
@@ -115,7 +115,9 @@ class Rounds:
         return saying, response
 
     def _runs_only_as_task(self, response: Response) -> bool:
-        return response.error is not None and self._means.dialect.needs_tasks(response) and self._serves_tasks()
+        return (
+            response.error is not None and self._upstream_context.dialect.needs_tasks(response) and self._serves_tasks()
+        )
 
     async def _answered(self, call: Call, saying: Saying, asked: ServerRound, empty: int) -> Saying | None:
         """The request with what the server asked for; None where it gets no answer that it could be told (10.2)."""
@@ -124,10 +126,10 @@ class Rounds:
                 raise failures.malformed("it asks without an end")
             await asyncio.sleep(min(PAUSE_FIRST * 2 ** (empty - 1), PAUSE_MOST))
             return saying._replace(answers=None, state=asked.state)
-        open_round = OpenRound(self._means.dialect, call, asked)
+        open_round = OpenRound(self._upstream_context.dialect, call, asked)
         answers = await open_round.gather(self._host)
         # The newest token of whoever answers is as good as that of the call, and lasts longer.
-        call.speaker = open_round.speaker or call.speaker
+        call.principal = open_round.principal or call.principal
         if answers is None:
             return None
         if open_round.leave is not None:
@@ -136,7 +138,7 @@ class Rounds:
 
     async def _resumed(self, saying: Saying, resumes: NextRound) -> Saying | None:
         """As `_answered`, of a round that another process was asked."""
-        dialect = self._means.dialect
+        dialect = self._upstream_context.dialect
         given = {
             key: (asked, dialect.no_answer(asked) if answer is None else answer)
             for key, (asked, answer) in resumes.answers.items()
@@ -148,19 +150,19 @@ class Rounds:
         return saying._replace(answers=answers, state=resumes.state)
 
     async def _send_again(self, call: Call, saying: Saying, first_byte: timedelta | None) -> Response:
-        call.id = next(self._means.ids)
+        call.id = next(self._upstream_context.ids)
         return await self._send(call, saying, first_byte)
 
     def _send(self, call: Call, saying: Saying, first_byte: timedelta | None) -> Coroutine[Any, Any, Response]:
         if saying.params is not None and len(saying.params.head) > LARGE:
             asked = self._send_large(call, saying, first_byte)
         else:
-            written = self._means.dialect.request(call.id, saying, self._host)
+            written = self._upstream_context.dialect.request(call.id, saying, self._host)
             asked = self._exchanges.ask(call, written, first_byte)
         return self._natives.asked(call, asked) if saying.follows_tasks else asked
 
     async def _send_large(self, call: Call, saying: Saying, first_byte: timedelta | None) -> Response:
-        written = await aside(partial(self._means.dialect.request, call.id, saying, self._host))
+        written = await aside(partial(self._upstream_context.dialect.request, call.id, saying, self._host))
         return await self._exchanges.ask(call, written, first_byte)
 
 

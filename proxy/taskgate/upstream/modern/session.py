@@ -17,55 +17,55 @@ from taskgate.errors import UpstreamFailed
 from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.base import ListedTool, Params, Server
 from taskgate.protocol.envelope import Notification, Response
-from taskgate.protocol.stateless_server import Saying, Written
+from taskgate.protocol.modern_server import Saying, WrittenRequest
 from taskgate.protocol.vocabulary import NOTE_TOOLS_CHANGED, TOOLS_CALL, TOOLS_LIST
 from taskgate.system.offload import offloaded
 from taskgate.upstream import failures
+from taskgate.upstream.call_listener import CallListener
 from taskgate.upstream.calls import Call
 from taskgate.upstream.catalogue import what_is_left
-from taskgate.upstream.hearer import Hearer
 from taskgate.upstream.last_welcomes import Welcome
 from taskgate.upstream.lasting import Lasting
 from taskgate.upstream.modern.catalogue import Catalogue
+from taskgate.upstream.modern.context import ModernUpstreamContext
 from taskgate.upstream.modern.discovery import Discovery
-from taskgate.upstream.modern.exchanges import Exchanges
-from taskgate.upstream.modern.listening import Listening
+from taskgate.upstream.modern.exchanges import ModernExchanges
+from taskgate.upstream.modern.listening import SubscriptionListener
 from taskgate.upstream.modern.local import SERVED_HERE, LocalWords
-from taskgate.upstream.modern.means import StatelessMeans
-from taskgate.upstream.modern.native import NativeTasks
-from taskgate.upstream.modern.rounds import Rounds
-from taskgate.upstream.modern.waits import Waits
-from taskgate.upstream.resting import Resumed, Resumes
+from taskgate.upstream.modern.native import ServerTasks
+from taskgate.upstream.modern.rounds import RoundRunner
+from taskgate.upstream.modern.waits import RequestWaits
+from taskgate.upstream.principal import Principal
+from taskgate.upstream.resume_points import Resumed, Resumes
 from taskgate.upstream.single import Abandoned
-from taskgate.upstream.speaker import Speaker
 
 
-class StatelessSession:
+class ModernSession:
     """One session with one server; see UpstreamSession."""
 
-    era: Final = Era.STATELESS
+    era: Final = Era.MODERN
 
     def __init__(
         self,
-        means: StatelessMeans,
+        upstream_context: ModernUpstreamContext,
         *,
-        hearer: Hearer,
+        listener: CallListener,
         host: Peer | None,
         clock: Clock,
         lasting: Lasting,
         welcome: Welcome,
     ) -> None:
-        self._means = means
+        self._upstream_context = upstream_context
         self._welcome = welcome
-        self._hearer = hearer
-        self._exchanges = Exchanges(means, host)
-        self._waits = Waits(means, clock)
-        self._catalogue = Catalogue(means, host, open_=self.open, ask=self._ask_for_page)
-        self._listening = Listening(
-            means, host, hear=self._hear_aside, resumed=self._catalogue.forget, lasting=lasting, clock=clock
+        self._listener = listener
+        self._exchanges = ModernExchanges(upstream_context, host)
+        self._waits = RequestWaits(upstream_context, clock)
+        self._catalogue = Catalogue(upstream_context, host, open_=self.open, ask=self._ask_for_page)
+        self._listening = SubscriptionListener(
+            upstream_context, host, hear=self._hear_aside, resumed=self._catalogue.forget, lasting=lasting, clock=clock
         )
         self._discovery = Discovery(
-            means,
+            upstream_context,
             host,
             exchanges=self._exchanges,
             waits=self._waits,
@@ -73,11 +73,13 @@ class StatelessSession:
             lost=self._catalogue.forget,
             clock=clock,
         )
-        self._natives = NativeTasks(means, self._exchanges, host, clock)
+        self._natives = ServerTasks(upstream_context, self._exchanges, host, clock)
         serves = partial(getattr, self._discovery, "serves_tasks")
-        self._rounds = Rounds(means, self._exchanges, self._natives, host, self._catalogue.mirrored_anew, serves)
-        self._host_knows_tasks = means.dialect.knows_tasks(host)
-        self._local = LocalWords(means, self.open, self._listening, lasting)
+        self._rounds = RoundRunner(
+            upstream_context, self._exchanges, self._natives, host, self._catalogue.mirrored_anew, serves
+        )
+        self._host_knows_tasks = upstream_context.dialect.knows_tasks(host)
+        self._local = LocalWords(upstream_context, self.open, self._listening, lasting)
         self._closed = False
 
     def open(self) -> Coroutine[Any, Any, Server]:
@@ -93,9 +95,9 @@ class StatelessSession:
         method: str,
         params: Params | None,
         *,
-        hearer: Hearer,
+        listener: CallListener,
         tool: str | None = None,
-        speaker: Speaker | None = None,
+        principal: Principal | None = None,
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
     ) -> Coroutine[Any, Any, Response]:
@@ -105,8 +107,8 @@ class StatelessSession:
         level = log_level or self._local.log_level
         follows = method == TOOLS_CALL and self._host_knows_tasks
         saying = Saying(method=method, params=params, log_level=level, repeated=repeated, follows_tasks=follows)
-        bounds = self._means.patience.of(tool, method)
-        call = Call(next(self._means.ids), hearer, bounds, speaker=speaker)
+        bounds = self._upstream_context.patience.of(tool, method)
+        call = Call(next(self._upstream_context.ids), listener, bounds, principal=principal)
         return self._ask_for_tools(call, saying) if method == TOOLS_LIST else self._ask(call, saying, tool)
 
     async def run(
@@ -115,15 +117,15 @@ class StatelessSession:
         params: RawJson,
         *,
         within: timedelta,
-        hearer: Hearer,
-        speaker: Speaker | None = None,
+        listener: CallListener,
+        principal: Principal | None = None,
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
         resumes: Resumes | None = None,
     ) -> Response:
         """See UpstreamSession."""
-        bounds = self._means.patience.of(tool).within(within)
-        call = Call(next(self._means.ids), hearer, bounds, speaker=speaker)
+        bounds = self._upstream_context.patience.of(tool).within(within)
+        call = Call(next(self._upstream_context.ids), listener, bounds, principal=principal)
         if isinstance(resumes, Resumed):
             # Nothing is asked of the server before: it may need a moment to be there again, as this process did.
             resumed = self._natives.resume(call, resumes)
@@ -142,7 +144,7 @@ class StatelessSession:
 
     def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
         """See UpstreamSession."""
-        return self._means.dialect.outcome(response)
+        return self._upstream_context.dialect.outcome(response)
 
     def tell(self, notification: Notification) -> None:
         """See UpstreamSession. A server of this era is told nothing: it asks when it wants to know (H-MOD-12)."""
@@ -177,8 +179,8 @@ class StatelessSession:
 
     async def _ask_for_tools(self, call: Call, saying: Saying) -> Response:
         response = await self._ask(call, saying)
-        what_is_left(self._means.settings.catalogue, response)
-        return await offloaded(len(response.text), partial(self._means.dialect.sound, response))
+        what_is_left(self._upstream_context.settings.catalogue, response)
+        return await offloaded(len(response.text), partial(self._upstream_context.dialect.sound, response))
 
     async def _ask(self, call: Call, saying: Saying, tool: str | None = None) -> Response:
         asked = self._asked(call, saying, tool)
@@ -194,7 +196,7 @@ class StatelessSession:
         if self._discovery.value is None:
             return self._asked_when_met(call, saying, tool)
         if saying.method != TOOLS_CALL:
-            return self._rounds.ask(call, saying, None, self._means.settings.first_byte)
+            return self._rounds.ask(call, saying, None, self._upstream_context.settings.first_byte)
         if saying.follows_tasks and not self._discovery.serves_tasks:
             saying = saying._replace(follows_tasks=False)
         if tool is None:
@@ -214,8 +216,8 @@ class StatelessSession:
         said = saying._replace(mirrored=mirrored) if mirrored else saying
         return await self._rounds.ask(call, said, tool, None)
 
-    async def _ask_for_page(self, call: Call, written: Written) -> Response:
-        asked = self._exchanges.ask(call, written, self._means.settings.first_byte)
+    async def _ask_for_page(self, call: Call, written: WrittenRequest) -> Response:
+        asked = self._exchanges.ask(call, written, self._upstream_context.settings.first_byte)
         try:
             return await self._waits.bounded(call, TOOLS_LIST, asked, self._discovery.expect_era)
         except failures.Unwelcome:
@@ -229,4 +231,4 @@ class StatelessSession:
     def _hear_aside(self, notification: Notification) -> None:
         if notification.method == NOTE_TOOLS_CHANGED:
             self._catalogue.forget()
-        self._hearer.notice(notification)
+        self._listener.on_notification(notification)

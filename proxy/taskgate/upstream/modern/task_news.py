@@ -11,25 +11,25 @@ from typing import Final
 from taskgate.clock import Clock
 from taskgate.domain.versions import Peer
 from taskgate.protocol.envelope import Notification
-from taskgate.protocol.stateless_server import Listened
-from taskgate.upstream.modern.listen_stream import ListenStream
-from taskgate.upstream.modern.means import StatelessMeans
+from taskgate.protocol.modern_server import Listened
+from taskgate.upstream.modern.context import ModernUpstreamContext
+from taskgate.upstream.modern.listen_stream import SubscriptionStream
 
 RARE: Final = 2.0
 """Seconds between two looks from which on news are worth a connection."""
 
 
-class TaskNews:
+class ServerTaskNews:
     """The streams of one session. Where its server has none, or does not tell of tasks, it is asked for no other."""
 
-    def __init__(self, means: StatelessMeans, host: Peer | None, clock: Clock) -> None:
-        self._means = means
+    def __init__(self, upstream_context: ModernUpstreamContext, host: Peer | None, clock: Clock) -> None:
+        self._upstream_context = upstream_context
         self._host = host
         self._clock = clock
-        self._streams: set[ListenStream] = set()
+        self._streams: set[SubscriptionStream] = set()
         self._are_told = True
 
-    def listen(self, task: str, interval: float | None, tell: Callable[[], None]) -> ListenStream | None:
+    def listen(self, task: str, interval: float | None, tell: Callable[[], None]) -> SubscriptionStream | None:
         """A stream that calls `tell` for news of that task, to be stopped; None where there is no use in one.
 
         `interval` is how rarely it is looked at.
@@ -41,14 +41,14 @@ class TaskNews:
             if about == task:
                 tell()
 
-        def stands(stream: ListenStream, *, again: bool) -> None:
+        def stands(stream: SubscriptionStream, *, again: bool) -> None:
             if task not in stream.tasks:
                 self._are_told = False
                 stream.stop()
 
         wants = Listened(tasks=(task,))
-        stream = ListenStream(
-            self._means, wants, self._host, hear=_ignore, news=heard, stands=stands, clock=self._clock
+        stream = SubscriptionStream(
+            self._upstream_context, wants, self._host, hear=_ignore, news=heard, stands=stands, clock=self._clock
         )
         self._streams.add(stream)
         stream.when_over(self._end)
@@ -58,7 +58,7 @@ class TaskNews:
         """Listen to nothing any more."""
         await asyncio.gather(*(stream.close() for stream in tuple(self._streams)))
 
-    def _end(self, stream: ListenStream) -> None:
+    def _end(self, stream: SubscriptionStream) -> None:
         self._streams.discard(stream)
         if stream.is_refused:
             self._are_told = False

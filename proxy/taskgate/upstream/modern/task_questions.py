@@ -11,9 +11,9 @@ from taskgate.protocol.envelope import Response
 from taskgate.protocol.questions import Answer, Question
 from taskgate.protocol.vocabulary import INVALID_PARAMS
 from taskgate.upstream.calls import Call
-from taskgate.upstream.modern.means import StatelessMeans
-from taskgate.upstream.modern.open_question import OpenQuestion
-from taskgate.upstream.speaker import Speaker
+from taskgate.upstream.modern.context import ModernUpstreamContext
+from taskgate.upstream.modern.open_question import RoundQuestion
+from taskgate.upstream.principal import Principal
 
 TRIES: Final = 3
 """How often an answer is brought that the server does not take, for a reason that may be its own."""
@@ -22,13 +22,15 @@ TRIES: Final = 3
 class TaskQuestions:
     """The questions of one task, which is what became of `call`. `stir` is told when there is something to bring."""
 
-    def __init__(self, means: StatelessMeans, host: Peer | None, call: Call, stir: Callable[[], None]) -> None:
-        self._dialect = means.dialect
+    def __init__(
+        self, upstream_context: ModernUpstreamContext, host: Peer | None, call: Call, stir: Callable[[], None]
+    ) -> None:
+        self._dialect = upstream_context.dialect
         self._host = host
         self._call = call
         self._stir = stir
         self._asked: dict[str, Question] = {}
-        self._open: dict[str, OpenQuestion] = {}
+        self._open: dict[str, RoundQuestion] = {}
         self._given: dict[str, Answer] = {}
         self._brought: dict[str, Answer] = {}
         self._refusals: dict[str, list[Response]] = {}
@@ -77,12 +79,12 @@ class TaskQuestions:
 
     # --- see Asker
 
-    def answered(self, name: str, answer: Answer, speaker: Speaker | None) -> None:
+    def answered(self, name: str, answer: Answer, principal: Principal | None) -> None:
         """See Asker."""
         del self._open[name]
         self._call.asks(-1)
         # The newest token of whoever answers is as good as that of the call, and lasts longer.
-        self._call.speaker = speaker or self._call.speaker
+        self._call.principal = principal or self._call.principal
         self._take(name, answer)
 
     def no_answer(self, question: Question) -> Answer:
@@ -99,11 +101,11 @@ class TaskQuestions:
 
     def _hear(self, key: str, question: Question) -> None:
         self._asked[key] = question
-        hearer = self._call.hearer
-        assert hearer is not None, "no request of our own becomes a task"
-        self._open[key] = asked = OpenQuestion(key, question, self, lasts=True)
+        listener = self._call.listener
+        assert listener is not None, "no request of our own becomes a task"
+        self._open[key] = asked = RoundQuestion(key, question, self, lasts=True)
         self._call.asks(1)
-        hearer.asked(asked)
+        listener.asked(asked)
 
     def _take(self, key: str, answer: Answer) -> None:
         if self._dialect.answers({key: (self._asked[key], answer)}) is None:

@@ -12,14 +12,14 @@ from taskgate.protocol.envelope import Response
 from taskgate.system.interruption import Interrupted
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call
-from taskgate.upstream.modern.means import StatelessMeans
+from taskgate.upstream.modern.context import ModernUpstreamContext
 
 
-class Waits:
+class RequestWaits:
     """Those of one session."""
 
-    def __init__(self, means: StatelessMeans, clock: Clock) -> None:
-        self._means = means
+    def __init__(self, upstream_context: ModernUpstreamContext, clock: Clock) -> None:
+        self._upstream_context = upstream_context
         self._clock = clock
         self._calls: set[Call] = set()
 
@@ -33,7 +33,7 @@ class Waits:
         clock, began = self._clock, self._clock.elapsed()
         error: str | None = "cancelled"
         self._calls.add(call)
-        call.begin(self._means.alarms, self._means.running)
+        call.begin(self._upstream_context.alarms, self._upstream_context.running)
         try:
             with call.wait:
                 response = await asked
@@ -52,7 +52,7 @@ class Waits:
         finally:
             call.stop()
             self._calls.discard(call)
-            self._means.observer.answered(method, clock.elapsed() - began, error)
+            self._upstream_context.observer.answered(method, clock.elapsed() - began, error)
         return response
 
     def let_go(self) -> None:

@@ -10,7 +10,7 @@ from contextvars import Context
 from logging import getLogger
 from typing import Final
 
-from taskgate.upstream.redaction import Redaction
+from taskgate.upstream.redaction import SecretRedaction
 from taskgate.upstream.stdio.pipes import Reading
 
 log = getLogger("taskgate.upstream.stderr")
@@ -23,10 +23,10 @@ BYTES_A_SECOND: Final = 2**22
 _MESSAGES: Final = (b"{", b"[")
 
 
-class Told:
+class ProgramLog:
     """The log of one server's programs: how many of their lines are told counts over all of them."""
 
-    def __init__(self, upstream: str, redaction: Redaction) -> None:
+    def __init__(self, upstream: str, redaction: SecretRedaction) -> None:
         self._upstream = upstream
         self._redaction = redaction
         self._left = LINES_A_SECOND
@@ -83,7 +83,7 @@ class Told:
 class Chatter:
     """The standard error of one program. `ended` is told once that there is no more of it."""
 
-    def __init__(self, told: Told, ended: Callable[[], None]) -> None:
+    def __init__(self, told: ProgramLog, ended: Callable[[], None]) -> None:
         self._told = told
         self._ended = ended
         self.reading = Reading(self._received, self._end)

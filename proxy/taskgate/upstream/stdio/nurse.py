@@ -6,7 +6,7 @@ What must not live here: words with it (`nursing`).
 from collections.abc import Callable
 from logging import getLogger
 
-from taskgate.upstream.stdio.nursing import Child, NotStarted, Nursing, Order
+from taskgate.upstream.stdio.nursing import Child, Nursing, Order, ProgramNotStarted
 
 log = getLogger("taskgate.upstream")
 
@@ -27,7 +27,7 @@ class Nurse:
     async def start(self, order: Order, ended: Callable[[int], None]) -> Child:
         """Start a program in a session of its own; `ended` hears its status once, which may be before this returns.
 
-        Raises NotStarted. None of the streams is closed here. A program whose start is cancelled ends.
+        Raises ProgramNotStarted. None of the streams is closed here. A program whose start is cancelled ends.
         """
         return await self._present().start(order, ended)
 
@@ -39,13 +39,13 @@ class Nurse:
 
     def _present(self) -> Nursing:
         if self._closed:
-            raise NotStarted(0)
+            raise ProgramNotStarted(0)
         if self._nursing is None or self._nursing.is_over:
             if self._nursing is not None:
                 log.error("the nursery of servers' programs ended, and all of them with it: another is started")
             try:
                 self._nursing = Nursing()
             except OSError as refused:
-                raise NotStarted(refused.errno or 0) from None
+                raise ProgramNotStarted(refused.errno or 0) from None
             self._runs = [*(run for run in self._runs if not run.is_gone), self._nursing]
         return self._nursing

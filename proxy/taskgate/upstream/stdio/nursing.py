@@ -46,7 +46,7 @@ class Order(NamedTuple):
     streams: tuple[int, int, int]
 
 
-class NotStarted(Exception):
+class ProgramNotStarted(Exception):
     """The system did not start a program, for the reason `errno`, 0 where none is known; `cwd`: of its directory."""
 
     def __init__(self, errno: int, *, cwd: bool = False) -> None:
@@ -71,7 +71,7 @@ class Child:
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def started(self) -> None:
-        """Wait until it runs. Raises NotStarted. Whoever cancels that does not get it, and it ends."""
+        """Wait until it runs. Raises ProgramNotStarted. Whoever cancels that does not get it, and it ends."""
         try:
             await self._started
         except asyncio.CancelledError:
@@ -79,7 +79,7 @@ class Child:
             self.end(0, 0)
             raise
 
-    def settle(self, pid: int, refused: NotStarted | None = None) -> None:
+    def settle(self, pid: int, refused: ProgramNotStarted | None = None) -> None:
         """It runs now, or never will."""
         self.pid = pid
         if self._started.done():
@@ -127,7 +127,7 @@ class Nursing:
         try:
             asked = _written(self._last, order)
         except ValueError:
-            raise NotStarted(0) from None
+            raise ProgramNotStarted(0) from None
         child = self._children[self._last] = Child(self._last, self._say, ended)
         self._say(asked, order.streams)
         await child.started()
@@ -155,7 +155,7 @@ class Nursing:
                 child.settle(message["pid"])
             case words.FAILED:
                 del self._children[child.number]
-                child.settle(0, NotStarted(message["errno"], cwd=message["cwd"]))
+                child.settle(0, ProgramNotStarted(message["errno"], cwd=message["cwd"]))
             case words.EXITED:
                 del self._children[child.number]
                 child.ended(message["status"])
@@ -171,7 +171,7 @@ class Nursing:
                     os.killpg(child.pid, signal.SIGKILL)
                 child.ended(LOST)
             else:
-                child.settle(0, NotStarted(0))
+                child.settle(0, ProgramNotStarted(0))
         Context().run(self._look)
 
     def _look(self) -> None:

@@ -1,7 +1,7 @@
 """The gateway's ends of a program's standard streams, on the event loop.
 
-What must not live here: what is read (`line`, `chatter`). What holds: nothing that is ambient where a pipe is made or
-read on is ambient in what it tells; and nobody who writes holds up anybody else.
+What must not live here: what is read (`channel`, `chatter`). What holds: nothing that is ambient where a pipe is made
+or read on is ambient in what it tells; and nobody who writes holds up anybody else.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """The programs of one server: who gets which, how many there are, and when one is ended or started again.
 
-What must not live here: how a program is started (`starting`) and how it ends (`line`). What holds: whoever has another
-context never gets the same program, unless the server is declared to keep nothing of anybody; no more programs run than
-the operator said, but for one that probes; and nobody waits for another's program to start.
+What must not live here: how a program is started (`starting`) and how it ends (`channel`). What holds: whoever has
+another context never gets the same program, unless the server is declared to keep nothing of anybody; no more programs
+run than the operator said, but for one that probes; and nobody waits for another's program to start.
 """
 
 import asyncio
@@ -14,14 +14,14 @@ from typing import Final
 
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream import failures
-from taskgate.upstream.duplex.base import Line, Wish
+from taskgate.upstream.duplex.base import MessageChannel, Wish
 from taskgate.upstream.stdio import endings
+from taskgate.upstream.stdio.channel import HARD, SOFT, ProgramChannel
 from taskgate.upstream.stdio.endings import Cause, Ending
-from taskgate.upstream.stdio.line import HARD, SOFT, ProgramLine
 from taskgate.upstream.stdio.nurse import Nurse
 from taskgate.upstream.stdio.restarts import LIVES, Restarts
-from taskgate.upstream.stdio.room import Waiting, due, first_to_go, most_of_one, spreads_up_to
-from taskgate.upstream.stdio.slots import Slot
+from taskgate.upstream.stdio.room import RoomWaiter, due, first_to_go, most_of_one, spreads_up_to
+from taskgate.upstream.stdio.slots import ProgramSlot
 from taskgate.upstream.stdio.starting import Program, Starter
 
 log = getLogger("taskgate.upstream")
@@ -36,7 +36,7 @@ _LAST_WAIT: Final = SOFT + HARD + 2.0
 """Seconds that programs have to end before they are left to the nursery."""
 
 
-class StdioLines:
+class StdioChannels:
     """The lines to one server whose programs we start; see Lines."""
 
     def __init__(self, program: Program, nurse: Nurse) -> None:
@@ -49,17 +49,17 @@ class StdioLines:
         self._idle = settings.idle.total_seconds()
         self._starter = Starter(program, nurse)
         self._restarts = Restarts(settings.backoff.total_seconds(), settings.max_backoff.total_seconds())
-        self._slots: list[Slot] = []
-        self._of: dict[Line, Slot] = {}
+        self._slots: list[ProgramSlot] = []
+        self._of: dict[MessageChannel, ProgramSlot] = {}
         self._tickets = count()
-        self._waiting: dict[int, Waiting] = {}
+        self._waiting: dict[int, RoomWaiter] = {}
         self._looking: asyncio.TimerHandle | None = None
         self._empty: asyncio.Future[None] | None = None
         self._closed = False
 
     # --- Lines
 
-    async def take(self, wish: Wish) -> Line:
+    async def take(self, wish: Wish) -> MessageChannel:
         """See Lines."""
         slot = await self._slot(wish)
         slot.hold()
@@ -72,13 +72,13 @@ class StdioLines:
             self._let_go(slot)
             raise
 
-    def give_back(self, line: Line) -> None:
+    def give_back(self, line: MessageChannel) -> None:
         """See Lines."""
         slot = self._of.get(line)
         if slot is not None:
             self._let_go(slot)
 
-    def _let_go(self, slot: Slot) -> None:
+    def _let_go(self, slot: ProgramSlot) -> None:
         slot.let_go()
         if slot.holders:
             return
@@ -108,7 +108,7 @@ class StdioLines:
 
     # --- which program, and when there may be one
 
-    async def _slot(self, wish: Wish) -> Slot:
+    async def _slot(self, wish: Wish) -> ProgramSlot:
         """Where there is a program as wished for, or is about to be. Raises UpstreamFailed."""
         key = wish.declared if self._program.settings.shared else (wish.context, wish.declared)
         owner = self._owner(wish)
@@ -133,7 +133,7 @@ class StdioLines:
         """Wait until there may be room, and see to it. Raises UpstreamFailed where that takes too long."""
         loop, patience = asyncio.get_running_loop(), wish.outgoing.first_byte
         since = self._waiting[ticket].since if ticket in self._waiting else loop.time()
-        self._waiting[ticket] = Waiting(self._owner(wish), since, loop.create_future())
+        self._waiting[ticket] = RoomWaiter(self._owner(wish), since, loop.create_future())
         self._make_room()
         until = None if patience is None else since + patience.total_seconds() * _SHARE
         try:
@@ -143,7 +143,7 @@ class StdioLines:
             log.warning("all programs of a server are in use", extra={"upstream": self._program.name})
             raise endings.no_room() from None
 
-    def _present(self, key: Hashable, wish: Wish) -> Slot | None:
+    def _present(self, key: Hashable, wish: Wish) -> ProgramSlot | None:
         """What is there already; None where another is to be started. Raises UpstreamFailed where none may be."""
         fit = [slot for slot in self._slots if slot.key == key and not slot.probes and slot.may_be_given]
         least = min(fit, key=lambda slot: slot.load, default=None)
@@ -189,8 +189,8 @@ class StdioLines:
 
     # --- how many there are
 
-    def _start(self, key: Hashable, owner: Hashable, *, probes: bool) -> Slot:
-        slot = Slot(self, key, owner, probes=probes)
+    def _start(self, key: Hashable, owner: Hashable, *, probes: bool) -> ProgramSlot:
+        slot = ProgramSlot(self, key, owner, probes=probes)
         self._slots.append(slot)
         self._program.running(len(self._slots))
         slot.begin(self._begin)
@@ -198,7 +198,7 @@ class StdioLines:
         self._tell_waiting()
         return slot
 
-    async def _begin(self, slot: Slot) -> None:
+    async def _begin(self, slot: ProgramSlot) -> None:
         try:
             line = await self._starter.start(slot)
         except UpstreamFailed as failure:
@@ -217,7 +217,7 @@ class StdioLines:
         if not slot.holders:
             slot.rest(self._idle)
 
-    def _leave(self, slot: Slot) -> None:
+    def _leave(self, slot: ProgramSlot) -> None:
         self._slots.remove(slot)
         self._program.running(len(self._slots))
         self._tell_waiting()
@@ -250,12 +250,12 @@ class StdioLines:
 
     # --- what places tell; see Owner
 
-    def rested(self, slot: Slot) -> None:
+    def rested(self, slot: ProgramSlot) -> None:
         """See Owner."""
         if self._waiting and not self._closed:
             self._make_room()
 
-    def over(self, slot: Slot, line: ProgramLine, ending: Ending) -> None:
+    def over(self, slot: ProgramSlot, line: ProgramChannel, ending: Ending) -> None:
         """See Owner."""
         of = {"upstream": self._program.name, "pid": line.pid, "cause": ending.cause.value}
         now = _now()
@@ -273,13 +273,13 @@ class StdioLines:
         else:
             self._restarts.failed(slot.key, now, ending.cause)
 
-    def exited(self, slot: Slot, line: ProgramLine) -> None:
+    def exited(self, slot: ProgramSlot, line: ProgramChannel) -> None:
         """See Owner."""
         of = {"upstream": self._program.name, "pid": line.pid, "status": line.status}
         log.info("a server's program ended", extra=of)
         self._leave(slot)
 
-    def gone(self, slot: Slot) -> None:
+    def gone(self, slot: ProgramSlot) -> None:
         """See Owner."""
         if slot.line is not None:
             del self._of[slot.line]

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable
 from typing import Final, NamedTuple
 
-from taskgate.upstream.stdio.slots import Slot
+from taskgate.upstream.stdio.slots import ProgramSlot
 
 QUIET: Final = 1.0
 """Seconds without a word after which a program that is held may make room: between two requests it is not idle."""
@@ -23,7 +23,7 @@ _KEPT_BACK: Final = 8
 """Of so many programs one is for those who have none."""
 
 
-class Waiting(NamedTuple):
+class RoomWaiter(NamedTuple):
     """Somebody who waits for room, since a time of the loop, and how they are told that there may be some."""
 
     owner: Hashable
@@ -44,7 +44,9 @@ def spreads_up_to(most: int) -> int:
     return min(most_of_one(most), most - 1)
 
 
-def first_to_go(slots: Iterable[Slot], wants: Waiting, now: float, *, may_have_more: bool) -> Slot | None:
+def first_to_go(
+    slots: Iterable[ProgramSlot], wants: RoomWaiter, now: float, *, may_have_more: bool
+) -> ProgramSlot | None:
     """The idle program that makes room, now or soon; None where there is none.
 
     One that nobody holds goes first, then one of whoever has most, then the one that is idle for longest. It is taken
@@ -54,7 +56,7 @@ def first_to_go(slots: Iterable[Slot], wants: Waiting, now: float, *, may_have_m
     slots = tuple(slots)
     owned = Counter(slot.owner for slot in slots)
 
-    def may_go(slot: Slot) -> bool:
+    def may_go(slot: ProgramSlot) -> bool:
         if slot.owner == wants.owner:
             return True
         owed = slot.holders > 0 and owned[slot.owner] <= owned[wants.owner] and now - wants.since < STARVING
@@ -68,7 +70,7 @@ def first_to_go(slots: Iterable[Slot], wants: Waiting, now: float, *, may_have_m
     return min((each for each in idle if may_go(each[3])), key=lambda each: each[:3], default=_NOBODY)[3]
 
 
-def due(slot: Slot, wants: Waiting) -> float:
+def due(slot: ProgramSlot, wants: RoomWaiter) -> float:
     """The loop's time from which on an idle program may be ended for somebody."""
     since, line = slot.idle_since(), slot.line
     if not slot.holders or since is None or line is None:

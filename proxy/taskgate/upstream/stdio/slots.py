@@ -10,31 +10,31 @@ from typing import Any, Protocol
 
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.stdio import endings
+from taskgate.upstream.stdio.channel import ProgramChannel
 from taskgate.upstream.stdio.endings import Ending
-from taskgate.upstream.stdio.line import ProgramLine
 
 
 class Owner(Protocol):
     """Whom a place tells of itself. Nothing of it raises or waits."""
 
-    def rested(self, slot: "Slot") -> None:
+    def rested(self, slot: "ProgramSlot") -> None:
         """Nobody waits for an answer of its program now."""
         ...
 
-    def over(self, slot: "Slot", line: ProgramLine, ending: Ending) -> None:
+    def over(self, slot: "ProgramSlot", line: ProgramChannel, ending: Ending) -> None:
         """Its line ended."""
         ...
 
-    def exited(self, slot: "Slot", line: ProgramLine) -> None:
+    def exited(self, slot: "ProgramSlot", line: ProgramChannel) -> None:
         """Its program does not run any more."""
         ...
 
-    def gone(self, slot: "Slot") -> None:
+    def gone(self, slot: "ProgramSlot") -> None:
         """Nothing is left of its line."""
         ...
 
 
-class Slot:
+class ProgramSlot:
     """One place; `key` is who its program is for, and what they declared, `owner` whose it counts as.
 
     While it `probes`, it is nobody else's, and its end is no sign.
@@ -46,7 +46,7 @@ class Slot:
         self.owner = owner
         self.probes = probes
         self.holders = 0
-        self.line: ProgramLine | None = None
+        self.line: ProgramChannel | None = None
         self.failure: UpstreamFailed | None = None
         self.is_gone = False
         """Whether nothing is left of its line."""
@@ -55,7 +55,7 @@ class Slot:
 
     # --- its program
 
-    def begin(self, start: Callable[["Slot"], Coroutine[Any, Any, None]]) -> None:
+    def begin(self, start: Callable[["ProgramSlot"], Coroutine[Any, Any, None]]) -> None:
         """Start the program, which goes on whoever stops waiting for it."""
         self._starting = asyncio.get_running_loop().create_task(start(self), context=Context())
 
@@ -76,7 +76,7 @@ class Slot:
         """One of those has it no more."""
         self.holders -= 1
 
-    async def standing(self) -> ProgramLine:
+    async def standing(self) -> ProgramChannel:
         """The line to its program. Raises UpstreamFailed where that did not start, or has ended since."""
         if self.failure is not None:
             raise endings.again(self.failure)
@@ -134,20 +134,20 @@ class Slot:
 
     # --- what its line tells; see Keeper
 
-    def rested(self, line: ProgramLine) -> None:
+    def rested(self, line: ProgramChannel) -> None:
         """See Keeper."""
         self._keeper.rested(self)
 
-    def over(self, line: ProgramLine, ending: Ending) -> None:
+    def over(self, line: ProgramChannel, ending: Ending) -> None:
         """See Keeper."""
         self._rest_no_more()
         self._keeper.over(self, line, ending)
 
-    def exited(self, line: ProgramLine) -> None:
+    def exited(self, line: ProgramChannel) -> None:
         """See Keeper."""
         self._keeper.exited(self, line)
 
-    def gone(self, line: ProgramLine) -> None:
+    def gone(self, line: ProgramChannel) -> None:
         """See Keeper."""
         self.is_gone = True
         self._keeper.gone(self)

@@ -9,14 +9,14 @@ from logging import getLogger
 from typing import Final
 
 from taskgate.upstream.beside import LeftOut
-from taskgate.upstream.redaction import Redaction
+from taskgate.upstream.redaction import SecretRedaction
 from taskgate.upstream.stdio import endings
-from taskgate.upstream.stdio.chatter import Told
+from taskgate.upstream.stdio.channel import ChannelObserver, ProgramChannel
+from taskgate.upstream.stdio.chatter import ProgramLog
 from taskgate.upstream.stdio.endings import Cause
 from taskgate.upstream.stdio.environment import environment
-from taskgate.upstream.stdio.line import Keeper, ProgramLine
 from taskgate.upstream.stdio.nurse import Nurse
-from taskgate.upstream.stdio.nursing import NotStarted, Order
+from taskgate.upstream.stdio.nursing import Order, ProgramNotStarted
 from taskgate.upstream.stdio.settings import StdioSettings
 
 log = getLogger("taskgate.upstream")
@@ -44,15 +44,15 @@ class Starter:
     def __init__(self, program: Program, nurse: Nurse) -> None:
         self._program = program
         self._nurse = nurse
-        self._told = Told(program.name, Redaction(program.settings.env.values()))
+        self._told = ProgramLog(program.name, SecretRedaction(program.settings.env.values()))
         self._left_out = LeftOut(program.name)
 
-    async def start(self, keeper: Keeper) -> ProgramLine:
+    async def start(self, keeper: ChannelObserver) -> ProgramChannel:
         """A program that runs. Raises UpstreamFailed; then there is none. Not to be cancelled."""
-        line = ProgramLine(self._program.limit, self._told, keeper, self._left_out)
+        line = ProgramChannel(self._program.limit, self._told, keeper, self._left_out)
         try:
             await self._start(line)
-        except NotStarted as refused:
+        except ProgramNotStarted as refused:
             failure = endings.not_started(refused.errno, cwd=refused.cwd)
             error = os.strerror(refused.errno) if refused.errno else "unknown"
             if refused.cwd:
@@ -67,7 +67,7 @@ class Starter:
         await line.discard()
         raise failure
 
-    async def _start(self, line: ProgramLine) -> None:
+    async def _start(self, line: ProgramChannel) -> None:
         settings = self._program.settings
         (stdin, ours_in), (ours_out, stdout), (ours_err, stderr) = _pipes()
         try:
@@ -80,7 +80,7 @@ class Starter:
             for stream in (stdin, stdout, stderr):
                 os.close(stream)
 
-    def _of(self, line: ProgramLine) -> dict[str, object]:
+    def _of(self, line: ProgramChannel) -> dict[str, object]:
         # Of its arguments the number alone: they may hold secrets.
         command = self._program.settings.command
         return {
@@ -91,7 +91,7 @@ class Starter:
 
 
 def _pipes() -> list[tuple[int, int]]:
-    """Three, each as the end to read and the end to write. Raises NotStarted; then there is none."""
+    """Three, each as the end to read and the end to write. Raises ProgramNotStarted; then there is none."""
     made: list[tuple[int, int]] = []
     try:
         while len(made) < _STREAMS:
@@ -99,7 +99,7 @@ def _pipes() -> list[tuple[int, int]]:
     except OSError as refused:
         for end in (end for pipe in made for end in pipe):
             os.close(end)
-        raise NotStarted(refused.errno or 0) from None
+        raise ProgramNotStarted(refused.errno or 0) from None
     return made
 
 

@@ -20,7 +20,7 @@ from multidict import istr
 from taskgate.protocol.sse import EventDecoder, EventTooLarge
 from taskgate.protocol.vocabulary import SESSION_HEADER
 from taskgate.upstream import failures
-from taskgate.upstream.beside import SAID_A_SECOND, Beside, LeftOut
+from taskgate.upstream.beside import SAID_A_SECOND, LeftOut, NotificationBudget
 from taskgate.upstream.wire.connection import Connection
 
 _SESSION: Final = istr(SESSION_HEADER)
@@ -91,7 +91,7 @@ class HttpIncoming:
         self._ready: deque[bytes] | None = None
         self._rest = b""
         self._fed = 0
-        self._beside: Beside | None = None
+        self._beside: NotificationBudget | None = None
         self._left_out = left_out
         self._wait = 0.0
         self._fed_from = self._noise_from = -math.inf
@@ -151,7 +151,7 @@ class HttpIncoming:
         """What is handed out of what came in a turn, and when to go on; not asked before the first turn is over."""
         beside = self._beside
         if beside is None:
-            beside = self._beside = Beside(self._left_out)
+            beside = self._beside = NotificationBudget(self._left_out)
         now = asyncio.get_running_loop().time()
         self._wait = beside.wait(len(messages), now)
         return beside.heard(messages, now)

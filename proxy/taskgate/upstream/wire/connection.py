@@ -37,7 +37,7 @@ _SWITCHED: Final = 101
 _Head = asyncio.Future[tuple[RawResponseMessage, StreamReader]]
 
 
-class Keeper(Protocol):
+class ConnectionObserver(Protocol):
     """Whom a connection tells of itself."""
 
     def made(self, connection: "Connection") -> None:
@@ -62,7 +62,7 @@ class Connection(BaseProtocol):
 
     __slots__ = ("_body", "_came", "_head", "_keeper", "_lingering", "_reusable", "_unsent")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, keeper: Keeper) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, keeper: ConnectionObserver) -> None:
         super().__init__(loop)
         # Once for all answers: between two of them it has nothing to remember.
         self._parser = HttpResponseParser(

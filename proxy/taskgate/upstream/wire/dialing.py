@@ -16,7 +16,7 @@ from typing import Final
 from yarl import URL
 
 from taskgate.system import descriptors
-from taskgate.upstream.settings import TlsSettings
+from taskgate.upstream.settings import UpstreamTls
 from taskgate.upstream.wire.connection import Connection
 from taskgate.upstream.wire.trust import tls_context
 
@@ -24,12 +24,12 @@ NEXT_ADDRESS: Final = 0.25
 """Seconds that an address is tried before the next one is tried beside it."""
 
 
-class Way:
+class Dialer:
     """How to reach one origin, whose scheme is http or https. Raises TlsFileRefused."""
 
     __slots__ = ("_ceiling", "_host", "_name", "_port", "_tls")
 
-    def __init__(self, origin: URL, tls: TlsSettings) -> None:
+    def __init__(self, origin: URL, tls: UpstreamTls) -> None:
         assert origin.raw_host is not None, "a target has a host"
         assert origin.port is not None, "a target has a scheme of ours"
         self._host = origin.raw_host

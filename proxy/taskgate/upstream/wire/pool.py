@@ -13,9 +13,9 @@ from yarl import URL
 from taskgate.errors import UpstreamFailed
 from taskgate.system import descriptors
 from taskgate.upstream import failures
-from taskgate.upstream.settings import TlsSettings
+from taskgate.upstream.settings import UpstreamTls
 from taskgate.upstream.wire.connection import Connection
-from taskgate.upstream.wire.dialing import Way
+from taskgate.upstream.wire.dialing import Dialer
 
 
 class Pool:
@@ -24,8 +24,8 @@ class Pool:
     Raises TlsFileRefused.
     """
 
-    def __init__(self, origin: URL, *, connect: float, reuse_within: float, tls: TlsSettings) -> None:
-        self._way = Way(origin, tls)
+    def __init__(self, origin: URL, *, connect: float, reuse_within: float, tls: UpstreamTls) -> None:
+        self._way = Dialer(origin, tls)
         self._connect = connect
         self._reuse_within = reuse_within
         self._idle: dict[Connection, float] = {}

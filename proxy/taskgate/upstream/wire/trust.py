@@ -8,14 +8,14 @@ import ssl
 from pathlib import Path
 
 from taskgate.system.secret_files import ADVICE, is_exposed
-from taskgate.upstream.settings import TlsSettings
+from taskgate.upstream.settings import UpstreamTls
 
 
 class TlsFileRefused(Exception):
     """A file cannot be used; the text is for the operator: the key under `tls` that names it, no path, no content."""
 
 
-def tls_context(tls: TlsSettings) -> ssl.SSLContext:
+def tls_context(tls: UpstreamTls) -> ssl.SSLContext:
     """TLS 1.2 or newer, and HTTP/1.1 within it. Reads the files. Raises TlsFileRefused."""
     context = _trusting(tls.ca_file)
     context.set_alpn_protocols(["http/1.1"])

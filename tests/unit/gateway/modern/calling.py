@@ -6,18 +6,19 @@ from typing import Any
 from helpers.records import new_peer
 from taskgate.protocol.envelope import Notification
 from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.modern_requests import RequestMeta
 from taskgate.protocol.params import Params
 from taskgate.protocol.questions import Question
-from taskgate.protocol.stateless import Stateless
 from taskgate.streams.bytes_in_flight import BytesInFlight
-from taskgate.streams.messages import Feed, Inbound, Verb
-from taskgate.streams.trails import Opener
-from taskgate.upstream.hearer import ServerQuestion
-from taskgate.upstream.resting import Foothold
-from taskgate.upstream.speaker import Speaker
+from taskgate.streams.event_stream import EventStream
+from taskgate.streams.messages import Inbound, Verb
+from taskgate.streams.resumable import Opener
+from taskgate.upstream.call_listener import ServerQuestion
+from taskgate.upstream.principal import Principal
+from taskgate.upstream.resume_points import ResumePoint
 
 
-class Heard(Feed):
+class Heard(EventStream):
     """A stream that keeps what is said on it; `clogged` is what `clog` gives."""
 
     def __init__(self) -> None:
@@ -77,10 +78,10 @@ class Talk:
         for forget in self._forgets:
             forget()
 
-    def keep(self, trails: Opener) -> None:
+    def keep(self, resumable: Opener) -> None:
         raise AssertionError("no stream of this era is kept")
 
-    def resume(self, feed: Feed, missed: Sequence[bytes]) -> bool:
+    def resume(self, feed: EventStream, missed: Sequence[bytes]) -> bool:
         raise AssertionError("no stream of this era is taken up again")
 
 
@@ -98,7 +99,7 @@ class Wonder:
     def is_open(self) -> bool:
         return not self.replies and not self._is_withdrawn
 
-    def answer(self, answer: str, speaker: Speaker | None = None) -> None:
+    def answer(self, answer: str, principal: Principal | None = None) -> None:
         self.replies.append(answer)
 
     def refuse(self) -> None:
@@ -129,9 +130,9 @@ class Ear:
         self.notices: list[Notification] = []
         self.questions: list[ServerQuestion] = []
         self.lacks: list[Any] = []
-        self.footholds: list[Foothold] = []
+        self.footholds: list[ResumePoint] = []
 
-    def notice(self, notification: Notification) -> None:
+    def on_notification(self, notification: Notification) -> None:
         self.notices.append(notification)
 
     def asked(self, question: ServerQuestion) -> None:
@@ -140,8 +141,8 @@ class Ear:
     def refused(self, required: Any) -> None:
         self.lacks.append(required)
 
-    def hold_at(self, foothold: Foothold) -> None:
-        self.footholds.append(foothold)
+    def on_checkpoint(self, resume_point: ResumePoint) -> None:
+        self.footholds.append(resume_point)
 
     def keep(self, _: object) -> Any:
         return "a leave"
@@ -153,7 +154,7 @@ class Ear:
 class Words:
     """What of a dialect is needed to tell a host something: texts that a test can read."""
 
-    def notice(self, notification: Notification, token: object, id: object = None) -> str:
+    def on_notification(self, notification: Notification, token: object, id: object = None) -> str:
         named = "" if id is None else f" on {id}"
         return f"{notification.method} {notification.params_text} {token}{named}"
 
@@ -164,10 +165,10 @@ class Words:
         return level == "info"
 
 
-def said(**changes: Any) -> Stateless:
+def said(**changes: Any) -> RequestMeta:
     """What a request says of itself."""
     usual: dict[str, Any] = {"log_level": None, "progress_token": None, "declares_tasks": False}
-    return Stateless(**{"peer": new_peer(), **usual, **changes})
+    return RequestMeta(**{"peer": new_peer(), **usual, **changes})
 
 
 def noted(method: str, params: str = "{}") -> Notification:

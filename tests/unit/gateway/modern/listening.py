@@ -17,7 +17,7 @@ from taskgate.domain.events import CallSucceeded
 from taskgate.domain.record import TaskRecord
 from taskgate.domain.versions import Era, Revision
 from taskgate.errors import UpstreamFailed
-from taskgate.gateway.modern.lines import Line
+from taskgate.gateway.modern.session_pool import SharedSession
 from taskgate.gateway.modern.subscriptions import Subscriptions
 from taskgate.lifecycle.changes import Changes
 from taskgate.protocol.base import Server
@@ -25,9 +25,10 @@ from taskgate.protocol.envelope import Notification, Response
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.modern.downstream import ModernDownstream
-from taskgate.protocol.stateless import Listen, Subscription
-from taskgate.streams.line import Line as Wire
-from taskgate.streams.messages import Feed, Reply
+from taskgate.protocol.modern_requests import Listen, Subscription
+from taskgate.streams.event_stream import EventStream
+from taskgate.streams.messages import HttpReply
+from taskgate.streams.sse_connection import SseConnection as Wire
 from unit.lifecycle.asked import Asked
 from unit.lifecycle.facts import Facts
 from unit.lifecycle.guarding import Guard
@@ -48,15 +49,15 @@ class Listener(Asked):
     """A host that asked to listen; `wire` is its connection."""
 
     wire: Wire | None = None
-    feed: Feed | None = None
-    serving: "asyncio.Task[Reply] | None" = None
+    feed: EventStream | None = None
+    serving: "asyncio.Task[HttpReply] | None" = None
     has_left: bool = False
     leaving: list[Callable[[], None]] = field(default_factory=list)
 
-    def stream(self) -> Feed:
+    def stream(self) -> EventStream:
         if self.feed is None:
             self.wire = Wire()
-            self.feed = Feed(self.wire)
+            self.feed = EventStream(self.wire)
             if self.has_left:
                 self.feed.close()
         return self.feed
@@ -97,7 +98,7 @@ class Listener(Asked):
         await eventually(lambda: len(self.heard) >= count)
         return self.heard
 
-    async def end(self) -> Reply:
+    async def end(self) -> HttpReply:
         """What its request was answered in the end."""
         assert self.serving is not None
         async with bounded():
@@ -112,7 +113,7 @@ class Counterpart:
 
     def __init__(self) -> None:
         self.capabilities: dict[str, Any] = EVERYTHING
-        self.era = Era.STATELESS
+        self.era = Era.MODERN
         self.granted: frozenset[str] = frozenset()
         self.filters: list[frozenset[str]] = []
         self.refused: set[str] = set()
@@ -135,10 +136,10 @@ class Counterpart:
         self.filters.append(filters)
         return self.granted & filters
 
-    async def relay(self, method: str, params: Any, *, hearer: Any, speaker: Any = None) -> Response:
+    async def relay(self, method: str, params: Any, *, listener: Any, principal: Any = None) -> Response:
         uri = json.loads(params.with_token(""))["uri"]
         self.asked.append((method, uri))
-        self.spoke_for.append(speaker)
+        self.spoke_for.append(principal)
         await self.gate.wait()
         if self.failure is not None:
             raise self.failure
@@ -151,11 +152,11 @@ class Counterpart:
 
 def new_line(
     server: Counterpart, clock: ManualClock, caller: AuthContext = ANONYMOUS, extensions: ExtensionPolicy = USUAL
-) -> Line:
+) -> SharedSession:
     """A line to that server."""
     upstream = SimpleNamespace(session=lambda *_: server)
     mount: Any = SimpleNamespace(name=OWNER.mount, upstream=upstream, info=None, extensions=extensions)
-    return Line(mount, caller, new_peer(revision=Revision.R2026_07_28), clock)
+    return SharedSession(mount, caller, new_peer(revision=Revision.R2026_07_28), clock)
 
 
 def said(method: str, **params: Any) -> Notification:
@@ -192,7 +193,7 @@ class World:
         *,
         listener: Listener | None = None,
         id: str | int = ID,
-        line: Line | None = None,
+        line: SharedSession | None = None,
         **wants: Any,
     ) -> Listener:
         """A host listens."""

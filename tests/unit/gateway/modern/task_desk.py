@@ -19,8 +19,8 @@ from taskgate.lifecycle.changes import Changes
 from taskgate.lifecycle.task_service import TaskService
 from taskgate.protocol.intents import CancelTask, GetTask
 from taskgate.protocol.modern.downstream import ModernDownstream
-from taskgate.protocol.stateless import OfLegacyTask, UpdateTask
-from taskgate.streams.spoken import Spoken
+from taskgate.protocol.modern_requests import OfLegacyTask, UpdateTask
+from taskgate.streams.spoken import RpcReply
 from unit.lifecycle.asked import Asked
 from unit.lifecycle.facts import Facts
 from unit.lifecycle.guarding import Guard
@@ -128,7 +128,7 @@ class World:
         return shown(await self.requests.of_legacy(Asked(), caller, AT, OfLegacyTask(request=request)))
 
 
-def shown(spoken: Spoken) -> dict[str, Any]:
+def shown(spoken: RpcReply) -> dict[str, Any]:
     """The result that is told."""
     message = json.loads(spoken.message)
     assert message["id"] == 7

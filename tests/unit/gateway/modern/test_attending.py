@@ -7,13 +7,13 @@ import pytest
 
 from helpers.waiting import bounded, eventually
 from taskgate.errors import CutOff
-from taskgate.gateway.modern.attending import Attending
+from taskgate.gateway.modern.attending import ResponseWaiter
 from taskgate.system.interruption import Interrupted
 from unit.gateway.modern.calling import Talk, Words, said
 
 
-def attending(patience: float = 60) -> Attending:
-    return Attending(dialect=Words(), patience=timedelta(seconds=patience))  # type: ignore[arg-type]
+def attending(patience: float = 60) -> ResponseWaiter:
+    return ResponseWaiter(dialect=Words(), patience=timedelta(seconds=patience))  # type: ignore[arg-type]
 
 
 class Work:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from taskgate.gateway.modern.exchange_elsewhere import ExchangeElsewhere
+from taskgate.gateway.modern.remote_exchange import RemoteExchange
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.messages import UNKNOWN
 
@@ -13,11 +13,11 @@ def told() -> list[str]:
 
 
 @pytest.fixture
-async def exchange(told: list[str]) -> ExchangeElsewhere:
-    return ExchangeElsewhere(told.append, streams=True)
+async def exchange(told: list[str]) -> RemoteExchange:
+    return RemoteExchange(told.append, streams=True)
 
 
-async def test_what_is_said_on_its_stream_goes_to_its_host(exchange: ExchangeElsewhere, told: list[str]) -> None:
+async def test_what_is_said_on_its_stream_goes_to_its_host(exchange: RemoteExchange, told: list[str]) -> None:
     assert not exchange.streams
     feed = exchange.stream()
     assert exchange.streams
@@ -29,7 +29,7 @@ async def test_what_is_said_on_its_stream_goes_to_its_host(exchange: ExchangeEls
     assert feed.clog() is None
 
 
-async def test_once_the_host_has_left_nobody_hears_anything(exchange: ExchangeElsewhere, told: list[str]) -> None:
+async def test_once_the_host_has_left_nobody_hears_anything(exchange: RemoteExchange, told: list[str]) -> None:
     feed, forgotten = exchange.stream(), list[str]()
     exchange.when_gone(lambda: forgotten.append("before"))
     assert not feed.closed
@@ -45,7 +45,7 @@ async def test_once_the_host_has_left_nobody_hears_anything(exchange: ExchangeEl
 
 
 async def test_it_is_of_nobody_in_particular_and_cannot_be_read_nor_taken_up_again(
-    exchange: ExchangeElsewhere,
+    exchange: RemoteExchange,
 ) -> None:
     assert exchange.address == UNKNOWN
     assert exchange.inbound.accepts_stream
@@ -55,4 +55,4 @@ async def test_it_is_of_nobody_in_particular_and_cannot_be_read_nor_taken_up_aga
 
 
 async def test_a_host_that_takes_no_stream_is_known_for_that(told: list[str]) -> None:
-    assert not ExchangeElsewhere(told.append, streams=False).inbound.accepts_stream
+    assert not RemoteExchange(told.append, streams=False).inbound.accepts_stream

@@ -10,14 +10,14 @@ import pytest
 from helpers.waiting import bounded, eventually
 from taskgate.admission.rules import MAX_QUESTION
 from taskgate.errors import QueueFull
-from taskgate.gateway.modern.flights import Flight
+from taskgate.gateway.modern.flights import InflightCall
 from taskgate.system.background import Background
-from taskgate.upstream.hearer import Hearer
-from taskgate.upstream.resting import Foothold
-from taskgate.upstream.speaker import Speaker
+from taskgate.upstream.call_listener import CallListener
+from taskgate.upstream.principal import Principal
+from taskgate.upstream.resume_points import ResumePoint
 from unit.gateway.modern.calling import Ear, Wonder, noted
 
-SPEAKER = Speaker(context="c")
+SPEAKER = Principal(context="c")
 
 
 class Spot:
@@ -42,51 +42,51 @@ class Errand:
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.was_cancelled = False
 
-    async def __call__(self, hearer: Hearer) -> Any:
+    async def __call__(self, listener: CallListener) -> Any:
         try:
             return await self.answer
         except asyncio.CancelledError:
             self.was_cancelled = True
             raise
 
-    def begin(self, most: int = 2) -> Flight:
+    def begin(self, most: int = 2) -> InflightCall:
         """The call, on its way."""
-        flight = Flight(most=most)
+        flight = InflightCall(most=most)
         flight.leave(self.spot, self.flying, self)  # type: ignore[arg-type]
         return flight
 
 
 @pytest.fixture
-async def errand() -> Errand:
+async def outbound() -> Errand:
     return Errand()
 
 
-async def test_a_call_keeps_its_place_open_until_it_is_over(errand: Errand) -> None:
-    flight = errand.begin()
-    assert (errand.spot.held, flight.is_over) == (1, False)
-    errand.answer.set_result("r")
+async def test_a_call_keeps_its_place_open_until_it_is_over(outbound: Errand) -> None:
+    flight = outbound.begin()
+    assert (outbound.spot.held, flight.is_over) == (1, False)
+    outbound.answer.set_result("r")
     async with bounded():
         await flight.stirs(None)
     assert flight.is_over
     assert await flight.response() == "r"  # type: ignore[comparison-overlap]
-    await eventually(lambda: errand.spot.held == 0)
+    await eventually(lambda: outbound.spot.held == 0)
 
 
-async def test_what_the_server_says_is_for_the_host_that_waits_and_for_nobody_else(errand: Errand) -> None:
-    flight, ear = errand.begin(), Ear()
-    flight.notice(noted("notifications/message"))
+async def test_what_the_server_says_is_for_the_host_that_waits_and_for_nobody_else(outbound: Errand) -> None:
+    flight, ear = outbound.begin(), Ear()
+    flight.on_notification(noted("notifications/message"))
     assert flight.clog() is None
     flight.tell(ear)
-    flight.notice(noted("notifications/progress"))
+    flight.on_notification(noted("notifications/progress"))
     assert flight.clog() == "a wait"
     flight.tell(None)
-    flight.notice(noted("notifications/message"))
+    flight.on_notification(noted("notifications/message"))
     assert [each.method for each in ear.notices] == ["notifications/progress"]
     flight.close()
 
 
-async def test_a_question_wakes_whoever_waits_and_has_a_key_of_its_own(errand: Errand) -> None:
-    flight = errand.begin()
+async def test_a_question_wakes_whoever_waits_and_has_a_key_of_its_own(outbound: Errand) -> None:
+    flight = outbound.begin()
     waiting = asyncio.create_task(flight.stirs(None))
     first, second = Wonder(), Wonder()
     flight.asked(first)
@@ -99,16 +99,16 @@ async def test_a_question_wakes_whoever_waits_and_has_a_key_of_its_own(errand: E
     flight.close()
 
 
-async def test_a_wait_ends_when_its_time_is_over(errand: Errand) -> None:
-    flight = errand.begin()
+async def test_a_wait_ends_when_its_time_is_over(outbound: Errand) -> None:
+    flight = outbound.begin()
     async with bounded():
         await flight.stirs(0)
     assert not flight.is_over
     flight.close()
 
 
-async def test_a_question_that_was_withdrawn_is_not_waited_with(errand: Errand) -> None:
-    flight, question = errand.begin(), Wonder()
+async def test_a_question_that_was_withdrawn_is_not_waited_with(outbound: Errand) -> None:
+    flight, question = outbound.begin(), Wonder()
     flight.asked(question)
     question.withdraw()
     flight.asked(Wonder(is_withdrawn=True))
@@ -116,15 +116,15 @@ async def test_a_question_that_was_withdrawn_is_not_waited_with(errand: Errand) 
     waiting = asyncio.create_task(flight.stirs(None))
     await asyncio.sleep(0)
     assert not waiting.done()
-    errand.answer.set_result("r")
+    outbound.answer.set_result("r")
     async with bounded():
         await waiting
     flight.close()
 
 
 @pytest.mark.parametrize("sizes", [[1, 1, 1], [MAX_QUESTION, 1]], ids=["many", "large"])
-async def test_one_question_too_many_or_too_large_is_refused(errand: Errand, sizes: list[int]) -> None:
-    flight = errand.begin()
+async def test_one_question_too_many_or_too_large_is_refused(outbound: Errand, sizes: list[int]) -> None:
+    flight = outbound.begin()
     questions = [Wonder(size) for size in sizes]
     for question in questions:
         flight.asked(question)
@@ -135,22 +135,22 @@ async def test_one_question_too_many_or_too_large_is_refused(errand: Errand, siz
     flight.close()
 
 
-async def test_how_many_questions_are_refused_is_told_once(errand: Errand, caplog: pytest.LogCaptureFixture) -> None:
-    flight = errand.begin(most=0)
+async def test_how_many_questions_are_refused_is_told_once(outbound: Errand, caplog: pytest.LogCaptureFixture) -> None:
+    flight = outbound.begin(most=0)
     for _ in range(3):
         flight.asked(Wonder())
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     flight.close()
 
 
-async def test_a_task_that_takes_the_call_over_hears_it_and_first_what_is_still_open(errand: Errand) -> None:
-    flight, ear = errand.begin(), Ear()
+async def test_a_task_that_takes_the_call_over_hears_it_and_first_what_is_still_open(outbound: Errand) -> None:
+    flight, ear = outbound.begin(), Ear()
     open_one, later = Wonder(), Wonder()
     flight.asked(open_one)
     assert flight.passes_rounds
     flight.heard_by(ear)
     flight.asked(later)
-    flight.notice(noted("notifications/progress"))
+    flight.on_notification(noted("notifications/progress"))
     assert ear.questions == [open_one, later]
     assert len(ear.notices) == 1
     assert not flight.passes_rounds
@@ -158,60 +158,60 @@ async def test_a_task_that_takes_the_call_over_hears_it_and_first_what_is_still_
     flight.close()
 
 
-async def test_to_close_a_call_gives_it_up_once_and_nothing_more_is_heard(errand: Errand) -> None:
-    flight, ear = errand.begin(), Ear()
+async def test_to_close_a_call_gives_it_up_once_and_nothing_more_is_heard(outbound: Errand) -> None:
+    flight, ear = outbound.begin(), Ear()
     flight.tell(ear)
     await asyncio.sleep(0)
     flight.close()
     flight.close()
-    flight.notice(noted("notifications/message"))
+    flight.on_notification(noted("notifications/message"))
     assert ear.notices == []
-    await eventually(lambda: errand.was_cancelled)
+    await eventually(lambda: outbound.was_cancelled)
     assert flight.is_over
-    await eventually(lambda: errand.spot.held == 0)
+    await eventually(lambda: outbound.spot.held == 0)
 
 
-async def test_whoever_stops_waiting_for_the_response_has_given_the_call_up(errand: Errand) -> None:
-    flight = errand.begin()
+async def test_whoever_stops_waiting_for_the_response_has_given_the_call_up(outbound: Errand) -> None:
+    flight = outbound.begin()
     waiting = asyncio.create_task(flight.response())
     await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.wait([waiting])
-    assert errand.was_cancelled
+    assert outbound.was_cancelled
 
 
-async def test_a_failure_that_nobody_waits_for_is_no_error_of_ours(errand: Errand) -> None:
-    flight = errand.begin()
-    errand.answer.set_exception(RuntimeError("late"))
-    await eventually(lambda: errand.spot.held == 0)
+async def test_a_failure_that_nobody_waits_for_is_no_error_of_ours(outbound: Errand) -> None:
+    flight = outbound.begin()
+    outbound.answer.set_exception(RuntimeError("late"))
+    await eventually(lambda: outbound.spot.held == 0)
     flight.close()
 
 
-async def test_a_server_rests_when_it_has_asked_nothing_more_for_a_while(errand: Errand) -> None:
-    flight, loop = errand.begin(), asyncio.get_running_loop()
+async def test_a_server_rests_when_it_has_asked_nothing_more_for_a_while(outbound: Errand) -> None:
+    flight, loop = outbound.begin(), asyncio.get_running_loop()
     flight.asked(Wonder())
     began = loop.time()
     loop.call_later(0.1, flight.asked, Wonder())
     async with bounded():
-        await flight.rests(0.4)
+        await flight.checkpoints(0.4)
     assert loop.time() - began > 0.48
     assert len(flight.questions) == 2
     flight.close()
 
 
-async def test_a_server_that_has_answered_rests_at_once(errand: Errand) -> None:
-    flight = errand.begin()
-    resting = asyncio.create_task(flight.rests(3600))
-    errand.answer.set_result("r")
+async def test_a_server_that_has_answered_rests_at_once(outbound: Errand) -> None:
+    flight = outbound.begin()
+    resting = asyncio.create_task(flight.checkpoints(3600))
+    outbound.answer.set_result("r")
     async with bounded():
         await resting
-        await flight.rests(3600)
+        await flight.checkpoints(3600)
 
 
 async def test_what_its_server_was_refused_for_want_of_is_known_of_a_call_as_long_as_it_is_no_task(
-    errand: Errand,
+    outbound: Errand,
 ) -> None:
-    flight, heir = errand.begin(), Ear()
+    flight, heir = outbound.begin(), Ear()
     flight.refused({"roots": {}})
     flight.refused({"sampling": {}})
     flight.heard_by(heir)
@@ -221,19 +221,19 @@ async def test_what_its_server_was_refused_for_want_of_is_known_of_a_call_as_lon
     flight.close()
 
 
-async def test_its_slot_is_given_back_when_it_is_over(errand: Errand) -> None:
+async def test_its_slot_is_given_back_when_it_is_over(outbound: Errand) -> None:
     given_back: list[bool] = []
-    flight = Flight(most=1)
+    flight = InflightCall(most=1)
     ticket: Any = SimpleNamespace(close=lambda: given_back.append(True))
-    flight.leave(errand.spot, errand.flying, errand, ticket)  # type: ignore[arg-type]
-    errand.answer.set_result("r")
+    flight.leave(outbound.spot, outbound.flying, outbound, ticket)  # type: ignore[arg-type]
+    outbound.answer.set_result("r")
     await eventually(lambda: given_back == [True])
 
 
-async def test_one_that_did_not_come_to_its_turn_was_refused_and_no_other(errand: Errand) -> None:
-    flight = errand.begin()
+async def test_one_that_did_not_come_to_its_turn_was_refused_and_no_other(outbound: Errand) -> None:
+    flight = outbound.begin()
     assert (flight.was_refused, flight.is_adopted) == (False, False)
-    errand.answer.set_exception(QueueFull("full", retry_after=timedelta(seconds=1)))
+    outbound.answer.set_exception(QueueFull("full", retry_after=timedelta(seconds=1)))
     async with bounded():
         await flight.stirs(None)
     assert flight.was_refused
@@ -241,38 +241,38 @@ async def test_one_that_did_not_come_to_its_turn_was_refused_and_no_other(errand
     assert not flight.was_refused
 
 
-async def test_what_a_server_asks_of_one_that_goes_on_for_others_alone_is_refused(errand: Errand) -> None:
-    flight, question = errand.begin(), Wonder()
+async def test_what_a_server_asks_of_one_that_goes_on_for_others_alone_is_refused(outbound: Errand) -> None:
+    flight, question = outbound.begin(), Wonder()
     flight.close()
     flight.asked(question)
     assert question.replies == ["refused"]
 
 
-async def test_where_a_call_was_before_it_became_a_task_is_the_first_that_its_task_knows(errand: Errand) -> None:
-    flight, heir = errand.begin(), Ear()
-    flight.hold_at(Foothold(event="1"))
-    flight.hold_at(Foothold(event="2"))
+async def test_where_a_call_was_before_it_became_a_task_is_the_first_that_its_task_knows(outbound: Errand) -> None:
+    flight, heir = outbound.begin(), Ear()
+    flight.on_checkpoint(ResumePoint(event="1"))
+    flight.on_checkpoint(ResumePoint(event="2"))
     flight.heard_by(heir)
-    flight.hold_at(Foothold(event="3"))
+    flight.on_checkpoint(ResumePoint(event="3"))
     assert [each.event for each in heir.footholds] == ["2", "3"]
     flight.close()
-    await errand.flying.close()
+    await outbound.flying.close()
 
 
-async def test_a_call_whose_task_goes_on_elsewhere_is_left_also_when_its_end_comes_late(errand: Errand) -> None:
-    flight, heir = errand.begin(), Ear()
+async def test_a_call_whose_task_goes_on_elsewhere_is_left_also_when_its_end_comes_late(outbound: Errand) -> None:
+    flight, heir = outbound.begin(), Ear()
     assert not flight.leaves
     flight.heard_by(heir)
     assert not flight.leaves
     heir.leaves = True
     flight.close()
     assert flight.leaves
-    await errand.flying.close()
+    await outbound.flying.close()
 
 
-async def test_a_call_that_is_no_task_is_never_left(errand: Errand) -> None:
-    flight = errand.begin()
-    flight.hold_at(Foothold(event="1"))
+async def test_a_call_that_is_no_task_is_never_left(outbound: Errand) -> None:
+    flight = outbound.begin()
+    flight.on_checkpoint(ResumePoint(event="1"))
     flight.close()
     assert not flight.leaves
-    await errand.flying.close()
+    await outbound.flying.close()

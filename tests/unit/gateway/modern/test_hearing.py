@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from helpers.stateless_schema import SUBSCRIPTION
+from helpers.modern_schema import SUBSCRIPTION
 from requirements import covers
-from taskgate.gateway.modern.hearing import Telling
+from taskgate.gateway.modern.hearing import RequestListener
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.progress import in_words
 from unit.gateway.modern.calling import Talk, Wonder, Words, noted, said
@@ -14,9 +14,9 @@ from unit.gateway.modern.calling import Talk, Wonder, Words, noted, said
 PROGRESS = "notifications/progress"
 
 
-def telling(talk: Talk, **more: object) -> Telling:
+def telling(talk: Talk, **more: object) -> RequestListener:
     """Who hears a request that says this of itself."""
-    return Telling(talk, Words(), said(**more))  # type: ignore[arg-type]
+    return RequestListener(talk, Words(), said(**more))  # type: ignore[arg-type]
 
 
 def progress(done: object) -> str:
@@ -35,28 +35,28 @@ def progress(done: object) -> str:
 )
 def test_progress_grows_with_every_message(server: list[object], host: list[object]) -> None:
     talk = Talk()
-    hearer = telling(talk, progress_token="p")
+    listener = telling(talk, progress_token="p")
     for done in server:
-        hearer.notice(noted(PROGRESS, progress(done)))
+        listener.on_notification(noted(PROGRESS, progress(done)))
     assert talk.said == [f"{PROGRESS} {progress(done)} p" for done in host]
 
 
 def test_without_a_token_no_progress_is_told_and_there_is_no_stream() -> None:
     talk = Talk()
-    telling(talk).notice(noted(PROGRESS, progress(1)))
+    telling(talk).on_notification(noted(PROGRESS, progress(1)))
     assert talk.feed is None
 
 
 @pytest.mark.parametrize(("level", "heard"), [("info", 1), (None, 0)])
 def test_a_log_line_is_told_where_it_is_loud_enough(level: str | None, heard: int) -> None:
     talk = Talk()
-    telling(talk, log_level=level).notice(noted("notifications/message"))
+    telling(talk, log_level=level).on_notification(noted("notifications/message"))
     assert len(talk.said) == heard
 
 
 def test_what_is_not_about_the_request_is_dropped() -> None:
     talk = Talk()
-    telling(talk, log_level="info", progress_token="p").notice(noted("notifications/tools/list_changed"))
+    telling(talk, log_level="info", progress_token="p").on_notification(noted("notifications/tools/list_changed"))
     assert talk.feed is None
 
 
@@ -65,16 +65,18 @@ def test_what_is_not_about_the_request_is_dropped() -> None:
 def test_what_is_said_of_an_extension_is_told_under_the_id_of_its_request(token: str | None, level: str | None) -> None:
     # X-EXT-23.
     talk = Talk()
-    hearer = Telling(talk, Words(), said(progress_token=token, log_level=level), "h")  # type: ignore[arg-type]
-    hearer.notice(noted("notifications/events/active", '{"cursor":null}'))
+    listener = RequestListener(talk, Words(), said(progress_token=token, log_level=level), "h")  # type: ignore[arg-type]
+    listener.on_notification(noted("notifications/events/active", '{"cursor":null}'))
     assert talk.said == ['notifications/events/active {"cursor":null} None on h']
 
 
 @pytest.mark.parametrize("id", ["h", 7])
 def test_a_stream_of_an_extension_is_named_by_its_request_and_not_by_ours(id: str | int) -> None:
     talk = Talk()
-    hearer = Telling(talk, ModernDownstream("1"), said(progress_token="p"), id)  # type: ignore[arg-type]
-    hearer.notice(noted("notifications/events/active", f'{{"_meta":{{"{SUBSCRIPTION}": 3 ,"a/b":1.0}},"cursor":"c"}}'))
+    listener = RequestListener(talk, ModernDownstream("1"), said(progress_token="p"), id)  # type: ignore[arg-type]
+    listener.on_notification(
+        noted("notifications/events/active", f'{{"_meta":{{"{SUBSCRIPTION}": 3 ,"a/b":1.0}},"cursor":"c"}}')
+    )
     (text,) = talk.said
     params = f'{{"_meta":{{"{SUBSCRIPTION}": {json.dumps(id)} ,"a/b":1.0}},"cursor":"c"}}'
     assert text == f'{{"jsonrpc":"2.0","method":"notifications/events/active","params":{params}}}'
@@ -82,47 +84,47 @@ def test_a_stream_of_an_extension_is_named_by_its_request_and_not_by_ours(id: st
 
 def test_what_is_said_of_an_extension_is_a_sign_of_life() -> None:
     talk = Talk()
-    hearer = Telling(talk, Words(), said(progress_token="p"), "h")  # type: ignore[arg-type]
-    hearer.notice(noted("notifications/events/heartbeat"))
-    hearer.live()
-    hearer.live()
+    listener = RequestListener(talk, Words(), said(progress_token="p"), "h")  # type: ignore[arg-type]
+    listener.on_notification(noted("notifications/events/heartbeat"))
+    listener.live()
+    listener.live()
     assert talk.said == ["notifications/events/heartbeat {} None on h", "alive 0.0 p"]
 
 
 def test_a_host_that_takes_no_stream_is_told_nothing_of_an_extension_either() -> None:
     talk = Talk(accepts_stream=False)
-    Telling(talk, Words(), said(), "h").notice(noted("notifications/events/active"))  # type: ignore[arg-type]
+    RequestListener(talk, Words(), said(), "h").on_notification(noted("notifications/events/active"))  # type: ignore[arg-type]
     assert talk.feed is None
 
 
 def test_a_host_that_takes_no_stream_is_told_nothing() -> None:
     talk = Talk(accepts_stream=False)
-    telling(talk, progress_token="p").notice(noted(PROGRESS, progress(1)))
+    telling(talk, progress_token="p").on_notification(noted(PROGRESS, progress(1)))
     assert talk.feed is None
 
 
 def test_signs_of_life_grow_as_progress_does_and_come_only_into_silence() -> None:
     talk = Talk()
-    hearer = telling(talk, progress_token="p")
-    hearer.live()
-    hearer.live()
-    hearer.notice(noted(PROGRESS, progress(0)))
-    hearer.notice(noted(PROGRESS, progress(7)))
-    hearer.live()
-    hearer.live()
+    listener = telling(talk, progress_token="p")
+    listener.live()
+    listener.live()
+    listener.on_notification(noted(PROGRESS, progress(0)))
+    listener.on_notification(noted(PROGRESS, progress(7)))
+    listener.live()
+    listener.live()
     assert talk.said == ["alive 0.0 p", "alive 1e-06 p", f"{PROGRESS} {progress(7)} p", "alive 7.000001 p"]
 
 
 @covers("M-PROG-1")
 def test_what_a_server_says_in_words_is_told_after_signs_of_life_too() -> None:
     talk = Talk()
-    hearer = telling(talk, progress_token="p")
+    listener = telling(talk, progress_token="p")
     for _ in range(3):
-        hearer.live()
-    hearer.notice(in_words(4, "half of it", 1))
-    hearer.notice(in_words(4, "most of it", 2, after=1))
+        listener.live()
+    listener.on_notification(in_words(4, "half of it", 1))
+    listener.on_notification(in_words(4, "most of it", 2, after=1))
     assert talk.said[3:] == ["half of it 3e-06 p", f"{PROGRESS} {in_words(4, 'most of it', 2, after=1).params_text} p"]
-    telling(other := Talk()).notice(in_words(4, "half of it", 1))
+    telling(other := Talk()).on_notification(in_words(4, "half of it", 1))
     assert other.feed is None
 
 
@@ -135,11 +137,11 @@ def test_without_a_token_the_stream_itself_is_the_sign_of_life() -> None:
 
 def test_a_server_is_listened_to_as_fast_as_its_host_reads() -> None:
     talk = Talk()
-    hearer = telling(talk)
-    assert hearer.clog() is None
+    listener = telling(talk)
+    assert listener.clog() is None
     assert not talk.streams
     talk.stream().clogged = "a wait"
-    assert hearer.clog() == "a wait"
+    assert listener.clog() == "a wait"
 
 
 def test_a_question_is_refused() -> None:
@@ -149,8 +151,8 @@ def test_a_question_is_refused() -> None:
 
 
 def test_what_the_server_was_refused_for_want_of_is_kept() -> None:
-    hearer = telling(Talk())
-    assert hearer.missing == {}
-    hearer.refused({"roots": {}})
-    hearer.refused({"sampling": {}})
-    assert hearer.missing == {"roots": {}, "sampling": {}}
+    listener = telling(Talk())
+    assert listener.missing == {}
+    listener.refused({"roots": {}})
+    listener.refused({"sampling": {}})
+    assert listener.missing == {"roots": {}, "sampling": {}}

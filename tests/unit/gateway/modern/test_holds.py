@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from helpers.manual_clock import ManualClock, SeededEntropy
-from taskgate.admission.rules import Bounds
+from taskgate.admission.rules import QuestionBounds
 from taskgate.domain.record import OwnerKey
 from taskgate.errors import InvalidParams
 from taskgate.gateway.modern import holds as module
-from taskgate.gateway.modern.holds import Held, Holds
+from taskgate.gateway.modern.holds import Held, HeldCalls
 from unit.admission.live_rules import live
 
 ALICE, BOB = OwnerKey("alice", "reports"), OwnerKey("bob", "reports")
@@ -23,8 +23,8 @@ class Call:
     def __init__(self) -> None:
         self.told: list[str] = []
 
-    def tell(self, hearer: object) -> None:
-        assert hearer is None, "nobody is there while a call waits"
+    def tell(self, listener: object) -> None:
+        assert listener is None, "nobody is there while a call waits"
         self.told.append("away")
 
     def refuse(self) -> None:
@@ -49,15 +49,15 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def holds(clock: ManualClock) -> Holds:
-    return Holds(live=live(questions=Bounds(WAIT, 2)), clock=clock, entropy=SeededEntropy())
+def holds(clock: ManualClock) -> HeldCalls:
+    return HeldCalls(live=live(questions=QuestionBounds(WAIT, 2)), clock=clock, entropy=SeededEntropy())
 
 
-def place(holds: Holds, owner: OwnerKey = ALICE) -> Held | None:
+def place(holds: HeldCalls, owner: OwnerKey = ALICE) -> Held | None:
     return holds.new(Line(owner), Call())  # type: ignore[arg-type]
 
 
-def waiting(holds: Holds, owner: OwnerKey = ALICE) -> Held:
+def waiting(holds: HeldCalls, owner: OwnerKey = ALICE) -> Held:
     """A call whose host is away."""
     held = place(holds, owner)
     assert held is not None
@@ -71,18 +71,18 @@ def told(held: Held) -> list[str]:
     return call.told
 
 
-def test_ids_are_not_to_be_guessed(holds: Holds) -> None:
+def test_ids_are_not_to_be_guessed(holds: HeldCalls) -> None:
     held = waiting(holds)
     assert (len(held.id), held.id.isascii()) == (32, True)
     assert held.id != waiting(holds).id
 
 
-def test_a_call_is_found_by_its_owner_under_any_of_their_keys(holds: Holds) -> None:
+def test_a_call_is_found_by_its_owner_under_any_of_their_keys(holds: HeldCalls) -> None:
     held = waiting(holds)
     assert holds.find((BOB, ALICE), held.id, 0) is held
 
 
-def test_a_call_is_found_by_nobody_else_and_for_no_other_round(holds: Holds) -> None:
+def test_a_call_is_found_by_nobody_else_and_for_no_other_round(holds: HeldCalls) -> None:
     held = waiting(holds)
     for owners, id_, round_ in (((BOB,), held.id, 0), ((ALICE,), held.id, 1), ((ALICE,), "other", 0)):
         with pytest.raises(InvalidParams, match=r"^Invalid requestState$"):
@@ -90,7 +90,7 @@ def test_a_call_is_found_by_nobody_else_and_for_no_other_round(holds: Holds) -> 
     assert told(held) == ["away"]
 
 
-def test_a_round_that_was_taken_is_over_and_the_next_one_counts_on(holds: Holds) -> None:
+def test_a_round_that_was_taken_is_over_and_the_next_one_counts_on(holds: HeldCalls) -> None:
     held = waiting(holds)
     holds.take(held)
     with pytest.raises(InvalidParams):
@@ -101,7 +101,7 @@ def test_a_round_that_was_taken_is_over_and_the_next_one_counts_on(holds: Holds)
         holds.find((ALICE,), held.id, 0)
 
 
-def test_a_context_has_so_many_places_and_another_one_its_own(holds: Holds) -> None:
+def test_a_context_has_so_many_places_and_another_one_its_own(holds: HeldCalls) -> None:
     first = waiting(holds)
     waiting(holds)
     assert place(holds) is None
@@ -112,7 +112,7 @@ def test_a_context_has_so_many_places_and_another_one_its_own(holds: Holds) -> N
     assert place(holds) is None
 
 
-def test_that_there_is_no_place_is_told_once_until_there_is(holds: Holds, caplog: pytest.LogCaptureFixture) -> None:
+def test_that_there_is_no_place_is_told_once_until_there_is(holds: HeldCalls, caplog: pytest.LogCaptureFixture) -> None:
     held = [waiting(holds), waiting(holds)]
     assert [place(holds), place(holds)] == [None, None]
     assert len(caplog.records) == 1
@@ -122,7 +122,7 @@ def test_that_there_is_no_place_is_told_once_until_there_is(holds: Holds, caplog
     assert len(caplog.records) == 2
 
 
-def test_there_are_only_so_many_places(holds: Holds, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_are_only_so_many_places(holds: HeldCalls, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_HELD", 2)
     waiting(holds)
     waiting(holds, BOB)
@@ -130,7 +130,7 @@ def test_there_are_only_so_many_places(holds: Holds, monkeypatch: pytest.MonkeyP
 
 
 def test_a_call_whose_host_does_not_come_back_is_given_up_after_its_server_was_refused(
-    holds: Holds, clock: ManualClock
+    holds: HeldCalls, clock: ManualClock
 ) -> None:
     held, back = waiting(holds), waiting(holds)
     holds.take(back)
@@ -143,7 +143,7 @@ def test_a_call_whose_host_does_not_come_back_is_given_up_after_its_server_was_r
     assert place(holds) is not None
 
 
-def test_a_host_that_comes_back_too_late_finds_nothing(holds: Holds, clock: ManualClock) -> None:
+def test_a_host_that_comes_back_too_late_finds_nothing(holds: HeldCalls, clock: ManualClock) -> None:
     held = waiting(holds)
     clock.advance(WAIT)
     with pytest.raises(InvalidParams):
@@ -151,7 +151,7 @@ def test_a_host_that_comes_back_too_late_finds_nothing(holds: Holds, clock: Manu
     assert told(held) == ["away", "refused", "closed"]
 
 
-def test_at_the_end_all_that_wait_are_given_up_and_no_other_begins_to(holds: Holds) -> None:
+def test_at_the_end_all_that_wait_are_given_up_and_no_other_begins_to(holds: HeldCalls) -> None:
     held, back = waiting(holds), waiting(holds, BOB)
     holds.take(back)
     holds.stop()
@@ -162,7 +162,7 @@ def test_at_the_end_all_that_wait_are_given_up_and_no_other_begins_to(holds: Hol
 # --- where other processes hold calls, too -------------------------------------------------------------------------
 
 
-def test_the_id_of_a_held_call_leads_to_the_process_that_holds_it(holds: Holds) -> None:
+def test_the_id_of_a_held_call_leads_to_the_process_that_holds_it(holds: HeldCalls) -> None:
     holds.mark = "here"
     mine = waiting(holds).id
     assert holds.holder_elsewhere(mine) is None
@@ -170,7 +170,7 @@ def test_the_id_of_a_held_call_leads_to_the_process_that_holds_it(holds: Holds) 
     assert holds.holder_elsewhere(mine) == "here"
 
 
-def test_alone_it_leads_nowhere_else(holds: Holds) -> None:
+def test_alone_it_leads_nowhere_else(holds: HeldCalls) -> None:
     mine = waiting(holds).id
     assert "." not in mine
     for id_ in (mine, f"elsewhere.{mine}"):

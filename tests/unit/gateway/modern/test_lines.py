@@ -16,12 +16,12 @@ from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import InvalidParams
 from taskgate.gateway.denied_extensions import DeniedExtensions
-from taskgate.gateway.modern.lines import MAX_IDLE, MOST_KEPT, Line, Lines
+from taskgate.gateway.modern.session_pool import MAX_IDLE, MOST_KEPT, SessionPool, SharedSession
 from taskgate.protocol.envelope import Notification
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.reading import MAX_CAPABILITIES
 from taskgate.upstream.base import Upstream
-from taskgate.upstream.speaker import Speaks
+from taskgate.upstream.principal import PrincipalSource
 from unit.admission.test_callers import MOUNT
 from unit.auth.identities import identity
 from unit.lifecycle.facts import Facts
@@ -34,7 +34,7 @@ CHANGED = cast(Notification, parse(b'{"jsonrpc":"2.0","method":"notifications/to
 class Session:
     """A session with a server, as far as a line has to do with it."""
 
-    speaks: Speaks
+    principal_source: PrincipalSource
     host: Peer | None
     gate: asyncio.Event
     closed: int = 0
@@ -52,8 +52,8 @@ class Server:
     sessions: list[Session] = field(default_factory=list)
     gate: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def session(self, hearer: Any, speaks: Speaks, host: Peer | None = None) -> Session:
-        self.sessions.append(Session(speaks, host, self.gate))
+    def session(self, listener: Any, principal_source: PrincipalSource, host: Peer | None = None) -> Session:
+        self.sessions.append(Session(principal_source, host, self.gate))
         return self.sessions[-1]
 
 
@@ -71,8 +71,8 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def lines(clock: ManualClock) -> Lines:
-    return Lines(clock=clock, idle=IDLE, denied=DeniedExtensions(Facts()))
+def lines(clock: ManualClock) -> SessionPool:
+    return SessionPool(clock=clock, idle=IDLE, denied=DeniedExtensions(Facts()))
 
 
 @pytest.fixture
@@ -100,13 +100,13 @@ async def closed(server: Server) -> list[int]:
 ALICE, BOB = AuthContext(key="alice"), AuthContext(key="bob")
 
 
-def test_requests_that_declare_the_same_share_a_line_however_they_write_it(lines: Lines, at: Mount) -> None:
+def test_requests_that_declare_the_same_share_a_line_however_they_write_it(lines: SessionPool, at: Mount) -> None:
     first = lines.take(at, ALICE, peer(sampling={}, elicitation={"url": {}, "form": {}}))
     assert lines.take(at, ALICE, peer("other", elicitation={"form": {}, "url": {}}, sampling={})) is first
 
 
-def test_no_host_is_taken_for_one_that_is_gone(lines: Lines, at: Mount) -> None:
-    found: dict[int, Line] = {}
+def test_no_host_is_taken_for_one_that_is_gone(lines: SessionPool, at: Mount) -> None:
+    found: dict[int, SharedSession] = {}
     for number in range(3 * MOST_KEPT):
         host = peer(sampling={"n": number % 3})
         assert lines.take(at, ALICE, host) is found.setdefault(number % 3, lines.take(at, ALICE, host))
@@ -122,18 +122,18 @@ def test_no_host_is_taken_for_one_that_is_gone(lines: Lines, at: Mount) -> None:
         pytest.param(ALICE, {"elicitation": {}}, id="other"),
     ],
 )
-def test_nobody_else_shares_it(lines: Lines, at: Mount, caller: AuthContext, declared: dict[str, Any]) -> None:
+def test_nobody_else_shares_it(lines: SessionPool, at: Mount, caller: AuthContext, declared: dict[str, Any]) -> None:
     # I-ISO-1, V-META-4.
     assert lines.take(at, caller, peer(**declared)) is not lines.take(at, ALICE, peer(sampling={}))
 
 
-def test_without_authentication_what_hosts_declare_tells_them_apart(lines: Lines, at: Mount) -> None:
+def test_without_authentication_what_hosts_declare_tells_them_apart(lines: SessionPool, at: Mount) -> None:
     asks, mute = lines.take(at, ANONYMOUS, peer(elicitation={})), lines.take(at, ANONYMOUS, peer())
     assert asks is not mute
     assert lines.take(at, ANONYMOUS, peer()) is mute
 
 
-def test_capabilities_out_of_all_proportion_are_refused(lines: Lines, at: Mount, server: Server) -> None:
+def test_capabilities_out_of_all_proportion_are_refused(lines: SessionPool, at: Mount, server: Server) -> None:
     most = {"a": "x" * (MAX_CAPABILITIES - len('{"a":""}'))}
     lines.take(at, ALICE, peer(**most))
     with pytest.raises(InvalidParams):
@@ -141,7 +141,7 @@ def test_capabilities_out_of_all_proportion_are_refused(lines: Lines, at: Mount,
     assert len(server.sessions) == 1
 
 
-def test_each_mount_has_lines_of_its_own(lines: Lines, at: Mount) -> None:
+def test_each_mount_has_lines_of_its_own(lines: SessionPool, at: Mount) -> None:
     # I-ISO-6.
     other = mount(Server(), "other")
     first, second = lines.take(at, ALICE, peer()), lines.take(other, ALICE, peer())
@@ -149,24 +149,26 @@ def test_each_mount_has_lines_of_its_own(lines: Lines, at: Mount) -> None:
     assert (first.owner, second.owner) == (ALICE.owner("reports"), ALICE.owner("other"))
 
 
-def test_a_server_is_told_what_the_host_declared_and_not_who_it_is(lines: Lines, at: Mount, server: Server) -> None:
+def test_a_server_is_told_what_the_host_declared_and_not_who_it_is(
+    lines: SessionPool, at: Mount, server: Server
+) -> None:
     # V-META-4: the next request over the line may be of another host.
     line = lines.take(at, ALICE, peer("mine", roots={}))
     assert line.peer == Peer(revision=Revision.R2026_07_28, capabilities={"roots": {}}, info={})
     assert [session.host for session in server.sessions] == [line.peer]
 
 
-def test_a_line_speaks_with_the_newest_token_of_its_caller(lines: Lines, at: Mount, server: Server) -> None:
+def test_a_line_speaks_with_the_newest_token_of_its_caller(lines: SessionPool, at: Mount, server: Server) -> None:
     lines.take(at, replace(ALICE, identity=identity(), token="old"), peer())
     lines.take(at, replace(ALICE, identity=identity(), token="new"), peer())
-    assert [session.speaks().token for session in server.sessions] == ["new"]
+    assert [session.principal_source().token for session in server.sessions] == ["new"]
 
 
 # --- how long it is kept -------------------------------------------------------------------------------------------
 
 
 async def test_a_line_is_let_go_when_nothing_went_over_it_for_long(
-    lines: Lines, at: Mount, server: Server, clock: ManualClock
+    lines: SessionPool, at: Mount, server: Server, clock: ManualClock
 ) -> None:
     with lines.take(at, ALICE, peer()) as first:
         clock.advance(IDLE)
@@ -180,15 +182,17 @@ async def test_a_line_is_let_go_when_nothing_went_over_it_for_long(
 
 
 @pytest.mark.parametrize(
-    ("begin", "end"), [(Line.__enter__, lambda line: line.__exit__()), (Line.hold, Line.release)], ids=["use", "hold"]
+    ("begin", "end"),
+    [(SharedSession.__enter__, lambda line: line.__exit__()), (SharedSession.hold, SharedSession.release)],
+    ids=["use", "hold"],
 )
 async def test_a_line_in_use_is_kept_and_its_idleness_begins_with_the_end_of_that(
-    lines: Lines,
+    lines: SessionPool,
     at: Mount,
     server: Server,
     clock: ManualClock,
-    begin: Callable[[Line], Any],
-    end: Callable[[Line], None],
+    begin: Callable[[SharedSession], Any],
+    end: Callable[[SharedSession], None],
 ) -> None:
     line = lines.take(at, ALICE, peer())
     begin(line)
@@ -206,7 +210,7 @@ async def test_a_line_in_use_is_kept_and_its_idleness_begins_with_the_end_of_tha
 
 
 async def test_of_too_many_idle_lines_of_a_caller_the_one_goes_that_was_not_asked_for_the_longest(
-    lines: Lines, at: Mount, server: Server
+    lines: SessionPool, at: Mount, server: Server
 ) -> None:
     kept = lines.take(at, BOB, peer())
     for number in range(MAX_IDLE):
@@ -219,13 +223,13 @@ async def test_of_too_many_idle_lines_of_a_caller_the_one_goes_that_was_not_aske
     assert lines.take(at, ALICE, peer(roots={"n": 0})).upstream is cast(Any, server.sessions[1])
 
 
-async def test_no_line_in_use_goes_for_another(lines: Lines, at: Mount, server: Server) -> None:
+async def test_no_line_in_use_goes_for_another(lines: SessionPool, at: Mount, server: Server) -> None:
     for number in range(2 * MAX_IDLE):
         lines.take(at, ALICE, peer(roots={"n": number})).hold()
     assert await closed(server) == []
 
 
-async def test_what_was_in_use_counts_among_the_idle_afterwards(lines: Lines, at: Mount, server: Server) -> None:
+async def test_what_was_in_use_counts_among_the_idle_afterwards(lines: SessionPool, at: Mount, server: Server) -> None:
     used = [lines.take(at, ALICE, peer(roots={"n": number})) for number in range(MAX_IDLE)]
     for line in used:
         line.hold()
@@ -236,7 +240,9 @@ async def test_what_was_in_use_counts_among_the_idle_afterwards(lines: Lines, at
     assert await closed(server) == [0, 1]
 
 
-async def test_at_the_end_every_line_is_closed_whatever_goes_over_it(lines: Lines, at: Mount, server: Server) -> None:
+async def test_at_the_end_every_line_is_closed_whatever_goes_over_it(
+    lines: SessionPool, at: Mount, server: Server
+) -> None:
     server.gate.clear()
     for caller in (ALICE, BOB):
         lines.take(at, caller, peer()).hold()
@@ -250,7 +256,7 @@ async def test_at_the_end_every_line_is_closed_whatever_goes_over_it(lines: Line
 
 
 async def test_a_line_that_was_let_go_is_waited_for_at_the_end(
-    lines: Lines, at: Mount, server: Server, clock: ManualClock
+    lines: SessionPool, at: Mount, server: Server, clock: ManualClock
 ) -> None:
     server.gate.clear()
     lines.take(at, ALICE, peer())
@@ -267,20 +273,20 @@ async def test_a_line_that_was_let_go_is_waited_for_at_the_end(
 # --- what is heard over it -----------------------------------------------------------------------------------------
 
 
-def test_whoever_listens_hears_what_the_server_says_of_no_call(lines: Lines, at: Mount) -> None:
+def test_whoever_listens_hears_what_the_server_says_of_no_call(lines: SessionPool, at: Mount) -> None:
     line = lines.take(at, ALICE, peer())
     heard: list[tuple[str, Notification]] = []
     ears = [lambda note, name=name: heard.append((name, note)) for name in "ab"]
-    line.notice(CHANGED)
+    line.on_notification(CHANGED)
     for ear in ears:
         line.listen(ear)
-    line.notice(CHANGED)
+    line.on_notification(CHANGED)
     line.unlisten(ears[0])
-    line.notice(CHANGED)
+    line.on_notification(CHANGED)
     assert heard == [("a", CHANGED), ("b", CHANGED), ("b", CHANGED)]
 
 
-def test_whoever_stops_to_listen_while_something_is_told_keeps_it_from_nobody(lines: Lines, at: Mount) -> None:
+def test_whoever_stops_to_listen_while_something_is_told_keeps_it_from_nobody(lines: SessionPool, at: Mount) -> None:
     line = lines.take(at, ALICE, peer())
     heard: list[Notification] = []
 
@@ -289,16 +295,16 @@ def test_whoever_stops_to_listen_while_something_is_told_keeps_it_from_nobody(li
 
     line.listen(once)
     line.listen(heard.append)
-    line.notice(CHANGED)
+    line.on_notification(CHANGED)
     assert heard == [CHANGED]
 
 
-def test_a_question_that_belongs_to_no_call_is_refused(lines: Lines, at: Mount) -> None:
+def test_a_question_that_belongs_to_no_call_is_refused(lines: SessionPool, at: Mount) -> None:
     # H-MOD-8: nobody of this era can be asked but in the answer to a request.
     lines.take(at, ALICE, peer()).asked(question := Mock(spec=["refuse"]))
     question.refuse.assert_called_once_with()
 
 
-def test_no_server_is_held_up_for_what_belongs_to_no_call(lines: Lines, at: Mount) -> None:
+def test_no_server_is_held_up_for_what_belongs_to_no_call(lines: SessionPool, at: Mount) -> None:
     line = lines.take(at, ALICE, peer())
     assert (line.clog(), line.passes_rounds) == (None, False)

@@ -14,7 +14,7 @@ from helpers.waiting import bounded, eventually
 from taskgate.auth.context import ANONYMOUS
 from taskgate.domain.versions import Peer, Revision
 from taskgate.gateway.denied_extensions import DeniedExtensions
-from taskgate.gateway.modern.lines import LONGEST_INFO, Lines
+from taskgate.gateway.modern.session_pool import LONGEST_INFO, SessionPool
 from taskgate.protocol.base import Server
 from taskgate.protocol.extensions import ExtensionPolicy
 from unit.lifecycle.facts import Facts
@@ -41,13 +41,13 @@ def mounted(server: Any, info: str | None = None) -> Any:
 
 
 @pytest.fixture
-async def lines() -> AsyncIterator[Lines]:
-    lines = Lines(clock=ManualClock(), idle=timedelta(minutes=5), denied=DeniedExtensions(Facts()))
+async def lines() -> AsyncIterator[SessionPool]:
+    lines = SessionPool(clock=ManualClock(), idle=timedelta(minutes=5), denied=DeniedExtensions(Facts()))
     yield lines
     await lines.close()
 
 
-async def test_a_line_to_the_same_server_goes_on_at_the_new_mount(lines: Lines) -> None:
+async def test_a_line_to_the_same_server_goes_on_at_the_new_mount(lines: SessionPool) -> None:
     one = server()
     old, new = mounted(one), mounted(one)
     line = lines.take(old, ANONYMOUS, new_peer())
@@ -55,13 +55,13 @@ async def test_a_line_to_the_same_server_goes_on_at_the_new_mount(lines: Lines) 
     assert line.mount is new
 
 
-async def test_an_idle_line_to_a_server_that_is_spoken_to_in_another_way_ends_at_once(lines: Lines) -> None:
+async def test_an_idle_line_to_a_server_that_is_spoken_to_in_another_way_ends_at_once(lines: SessionPool) -> None:
     line: Any = lines.take(mounted(server()), ANONYMOUS, new_peer())
     assert lines.take(mounted(server()), ANONYMOUS, new_peer()) is not line
     await eventually(lambda: line.upstream.closed)
 
 
-async def test_a_busy_one_is_not_cut_and_ends_when_nothing_goes_over_it(lines: Lines) -> None:
+async def test_a_busy_one_is_not_cut_and_ends_when_nothing_goes_over_it(lines: SessionPool) -> None:
     line: Any = lines.take(mounted(server()), ANONYMOUS, new_peer())
     with line:
         other = lines.take(mounted(server()), ANONYMOUS, new_peer())
@@ -76,7 +76,7 @@ async def test_a_busy_one_is_not_cut_and_ends_when_nothing_goes_over_it(lines: L
     assert not other.upstream.closed  # type: ignore[attr-defined]
 
 
-async def test_at_the_end_what_is_still_busy_is_closed_too(lines: Lines) -> None:
+async def test_at_the_end_what_is_still_busy_is_closed_too(lines: SessionPool) -> None:
     line: Any = lines.take(mounted(server()), ANONYMOUS, new_peer())
     line.hold()
     lines.take(mounted(server()), ANONYMOUS, new_peer())
@@ -94,7 +94,7 @@ def who(revision: Revision, info: str | None) -> Server:
     return Server(peer=peer, capabilities="{}", instructions=None, info=info)
 
 
-async def test_a_line_tells_who_a_server_of_sessions_is_once_that_is_known(lines: Lines) -> None:
+async def test_a_line_tells_who_a_server_of_sessions_is_once_that_is_known(lines: SessionPool) -> None:
     line = lines.take(mounted(server()), ANONYMOUS, new_peer())
     assert line.info is None
     line.met(who(Revision.R2025_06_18, "{1}"))
@@ -107,7 +107,7 @@ async def test_a_line_tells_who_a_server_of_sessions_is_once_that_is_known(lines
     "said", [(Revision.R2026_07_28, "{1}"), (Revision.R2025_11_25, "x" * (LONGEST_INFO + 1))], ids=["says", "long"]
 )
 async def test_a_line_tells_nothing_of_a_server_that_says_so_itself_or_says_much(
-    lines: Lines, said: tuple[Revision, str]
+    lines: SessionPool, said: tuple[Revision, str]
 ) -> None:
     line = lines.take(mounted(server()), ANONYMOUS, new_peer())
     line.met(who(Revision.R2025_11_25, "x" * LONGEST_INFO))
@@ -116,7 +116,7 @@ async def test_a_line_tells_nothing_of_a_server_that_says_so_itself_or_says_much
     assert line.info is None
 
 
-async def test_a_line_tells_what_its_mount_tells_first(lines: Lines) -> None:
+async def test_a_line_tells_what_its_mount_tells_first(lines: SessionPool) -> None:
     one = server()
     line = lines.take(mounted(one, "ours"), ANONYMOUS, new_peer())
     line.met(who(Revision.R2025_11_25, "theirs"))

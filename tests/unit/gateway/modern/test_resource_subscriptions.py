@@ -120,7 +120,7 @@ async def test_lines_do_not_share_what_they_subscribe_to(world: World) -> None:
     await world.joining()
     assert await world.resources.join(other, "a://1", ALICE)
     assert world.server.asked == [SUBSCRIBE, SUBSCRIBE]
-    assert [None if speaker is None else speaker.token for speaker in world.server.spoke_for] == [None, "alices"]
+    assert [None if principal is None else principal.token for principal in world.server.spoke_for] == [None, "alices"]
 
 
 async def test_an_old_end_takes_nothing_from_who_came_after_it(world: World) -> None:

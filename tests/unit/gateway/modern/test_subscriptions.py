@@ -10,8 +10,8 @@ import pytest
 
 from helpers.failing_store import FailingStore, HoldingStore
 from helpers.manual_clock import EPOCH
+from helpers.modern_schema import SUBSCRIPTION
 from helpers.records import new_record
-from helpers.stateless_schema import SUBSCRIPTION
 from helpers.waiting import bounded, eventually
 from taskgate.auth.context import AuthContext
 from taskgate.errors import (
@@ -48,14 +48,14 @@ NOTICES = {
 async def test_only_those_kinds_of_lists_are_told_of_that_were_asked_for(world: World, kind: str) -> None:
     listener = world.listen(**{kind: True})
     await listener.hears(1)
-    for notice in NOTICES.values():
-        world.line.notice(notice)
+    for on_notification in NOTICES.values():
+        world.line.on_notification(on_notification)
     assert [message["method"] for message in listener.heard[1:]] == [NOTICES[kind].method]
     assert listener.heard[1]["params"]["_meta"] == {SUBSCRIPTION: ID}
 
 
 @pytest.mark.parametrize(
-    "notice",
+    "on_notification",
     [
         said("notifications/message", level="error", data="x"),
         said("notifications/progress", progressToken=1, progress=1),
@@ -65,12 +65,12 @@ async def test_only_those_kinds_of_lists_are_told_of_that_were_asked_for(world: 
         said("notifications/resources/updated", uri="a://12"),
         said("notifications/resources/updated", uri="a://"),
     ],
-    ids=lambda notice: notice.params_text,
+    ids=lambda on_notification: on_notification.params_text,
 )
-async def test_nothing_else_that_a_server_says_is_told(world: World, notice: Any) -> None:
+async def test_nothing_else_that_a_server_says_is_told(world: World, on_notification: Any) -> None:
     listener = world.listen(tools=True, prompts=True, resources=True, resource_uris=("a://1",))
     await listener.hears(1)
-    world.line.notice(notice)
+    world.line.on_notification(on_notification)
     assert len(listener.heard) == 1
 
 
@@ -78,7 +78,7 @@ async def test_nothing_else_that_a_server_says_is_told(world: World, notice: Any
 async def test_a_resource_and_its_parts_are_told_of(world: World, uri: str) -> None:
     listener = world.listen(resource_uris=("a://1", "b://2/"))
     await listener.hears(1)
-    world.line.notice(said("notifications/resources/updated", uri=uri))
+    world.line.on_notification(said("notifications/resources/updated", uri=uri))
     assert [message["params"].get("uri") for message in listener.heard[1:]] == [uri]
 
 
@@ -86,8 +86,8 @@ async def test_two_streams_are_told_what_each_asked_for(world: World) -> None:
     one, other = world.listen(id=1, tools=True), world.listen(id=2, prompts=True)
     await one.hears(1)
     await other.hears(1)
-    for notice in NOTICES.values():
-        world.line.notice(notice)
+    for on_notification in NOTICES.values():
+        world.line.on_notification(on_notification)
     assert [message["method"] for message in one.heard[1:]] == [NOTICES["tools"].method]
     assert [message["method"] for message in other.heard[1:]] == [NOTICES["prompts"].method]
 
@@ -168,7 +168,7 @@ async def test_nothing_is_told_after_the_end_of_the_token_even_where_that_was_no
     listener = world.listen(ALICE, tools=True)
     await listener.hears(1)
     world.clock.advance(timedelta(hours=1))
-    world.line.notice(NOTICES["tools"])
+    world.line.on_notification(NOTICES["tools"])
     await listener.end()
     assert len(listener.heard) == 1
 

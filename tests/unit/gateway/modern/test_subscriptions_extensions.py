@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from helpers.failing_store import HoldingStore
-from helpers.stateless_schema import SUBSCRIPTION
+from helpers.modern_schema import SUBSCRIPTION
 from taskgate.domain.versions import Era
 from taskgate.protocol.extensions import BUILT_IN, EVENTS, Extension, ExtensionPolicy
 from taskgate.stores.open import open_store
@@ -47,7 +47,7 @@ async def told_of(world: World, listener: Listener, *methods: str) -> list[str]:
     """What of those notifications of the server a host is told that listens."""
     await listener.hears(1)
     for method in methods:
-        world.line.notice(said(method))
+        world.line.on_notification(said(method))
     return [message["method"] for message in listener.heard[1:]]
 
 
@@ -79,14 +79,14 @@ async def test_nothing_is_granted_that_was_not_asked_for(world: World) -> None:
 
 async def test_of_a_server_of_the_other_era_that_is_granted_which_crosses_between_them(world: World) -> None:
     # X-EXT-7.
-    world.server.era = Era.INITIALIZE
+    world.server.era = Era.LEGACY
     assert await granted(world, *ASKED) == {"widgetsChanged": True}
 
 
 async def test_news_of_an_extension_come_under_the_id_of_the_stream(world: World) -> None:
     listener = world.listen(filters=ASKED)
     await listener.hears(1)
-    world.line.notice(said(CHANGED, a=1, _meta={SUBSCRIPTION: "theirs", "b": 2}))
+    world.line.on_notification(said(CHANGED, a=1, _meta={SUBSCRIPTION: "theirs", "b": 2}))
     assert listener.heard[1]["method"] == CHANGED
     assert listener.heard[1]["params"] == {"a": 1, "_meta": {SUBSCRIPTION: ID, "b": 2}}
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from helpers.failing_store import HoldingStore
+from helpers.modern_schema import SUBSCRIPTION
 from helpers.records import OWNER, new_call, new_record
-from helpers.stateless_schema import SUBSCRIPTION
 from helpers.waiting import eventually
 from taskgate.auth.authorization import AccessRule, Effect
 from taskgate.auth.context import AuthContext

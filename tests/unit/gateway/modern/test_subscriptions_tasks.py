@@ -196,7 +196,7 @@ async def test_large_news_of_a_server_do_not_pile_up_before_a_host_that_does_not
     await listener.hears(1)
     huge = said("notifications/tools/list_changed", much=2**21 * "x")
     for _ in range(4):
-        world.line.notice(huge)
+        world.line.on_notification(huge)
     assert listener.wire is not None
     assert sum(len(piece) for piece, _ in listener.wire._waiting) < 5 * 2**21
     assert (await listener.end()).body is not None

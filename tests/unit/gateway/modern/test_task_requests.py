@@ -1,4 +1,4 @@
-"""What hosts of the stateless era ask of tasks: their own alone, and of either era."""
+"""What hosts of the modern era ask of tasks: their own alone, and of either era."""
 
 from datetime import timedelta
 from typing import Any
@@ -114,7 +114,7 @@ BOTH: Any = pytest.mark.parametrize("request_of", [GetTask, CancelTask])
 
 
 @BOTH
-@pytest.mark.parametrize("which", ["of the stateless era", "foreign", "unknown"])
+@pytest.mark.parametrize("which", ["of the modern era", "foreign", "unknown"])
 async def test_without_the_extension_every_other_task_is_the_same_refusal(
     world: World, request_of: Any, which: str
 ) -> None:
@@ -127,14 +127,14 @@ async def test_without_the_extension_every_other_task_is_the_same_refusal(
     assert (await world.store._inner.load(owner, record.id, now=world.clock.now())).status is TaskStatus.WORKING
 
 
-async def test_a_task_of_the_initialize_era_is_read_without_the_extension(world: World) -> None:
+async def test_a_task_of_the_legacy_era_is_read_without_the_extension(world: World) -> None:
     record = await world.keep(after(new_record(), DONE))
     result = await world.of_legacy(GetTask(id=7, task=record.id))
     assert (result["status"], result["resultType"]) == ("completed", "complete")
     assert "result" in result
 
 
-async def test_a_task_of_the_initialize_era_is_cancelled_without_the_extension(world: World) -> None:
+async def test_a_task_of_the_legacy_era_is_cancelled_without_the_extension(world: World) -> None:
     record = await world.keep(new_record())
     assert is_acknowledgement(await world.of_legacy(CancelTask(id=7, task=record.id)))
     assert (await world.now(record)).status is TaskStatus.CANCELLED

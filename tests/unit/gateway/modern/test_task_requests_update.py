@@ -1,4 +1,4 @@
-"""Answers of hosts of the stateless era to what their tasks wait with."""
+"""Answers of hosts of the modern era to what their tasks wait with."""
 
 import asyncio
 from dataclasses import replace
@@ -12,12 +12,12 @@ from taskgate.auth.context import ANONYMOUS
 from taskgate.domain.events import InputClaimed, InputKept
 from taskgate.domain.record import TaskStatus
 from taskgate.errors import InvalidParams
-from taskgate.lifecycle.news import TaskNews
-from taskgate.lifecycle.offers import Offers
+from taskgate.lifecycle.news import StatusNotifier
+from taskgate.lifecycle.offers import InputDelivery
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.stores.open import open_store
-from taskgate.streams.feed import Feed
-from taskgate.streams.line import Line
+from taskgate.streams.event_stream import EventStream
+from taskgate.streams.sse_connection import SseConnection
 from unit.gateway.modern.task_desk import (
     ACCEPT,
     DECLINE,
@@ -117,11 +117,11 @@ async def test_an_answer_while_the_call_ends_leaves_the_end_as_it_is(world: Worl
 
 async def test_a_question_on_a_stream_of_the_other_era_is_answered_and_taken_back_there(world: World) -> None:
     record = await world.asking(call=new_call(host_session="session-1"))
-    line = Line()
+    line = SseConnection()
     dialect = LegacyDownstream("1")
-    offers = Offers(holder="here", changes=world.changes, dialect=dialect)
+    offers = InputDelivery(holder="here", changes=world.changes, dialect=dialect)
     nowhere: Any = type("Nowhere", (), {"asking": lambda *_: None, "tell_session": lambda *_: False})()
-    news = TaskNews(
+    news = StatusNotifier(
         store=world.store,
         streams=nowhere,
         offers=offers,
@@ -130,7 +130,7 @@ async def test_a_question_on_a_stream_of_the_other_era_is_answered_and_taken_bac
         clock=world.clock,
     )
     session: Any = type("Session", (), {"id": "session-1"})()
-    await offers.offer(await world.now(record), Feed(line), new_peer())
+    await offers.offer(await world.now(record), EventStream(line), new_peer())
     assert (await world.now(record)).inputs[0].claimed_by is not None
     news.attend(OWNER, session)
     await eventually(lambda: world.store._inner._journal.waiters)

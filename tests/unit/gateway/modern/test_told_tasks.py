@@ -17,7 +17,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.gateway.modern import told_tasks as module
 from taskgate.gateway.modern.told_tasks import ToldTasks
 from taskgate.protocol.modern.downstream import ModernDownstream
-from taskgate.stores.base import Change, News, OwnerWatch, Store, Watch
+from taskgate.stores.base import News, OwnerWatch, RecordChange, Store, Watch
 from taskgate.stores.open import open_store
 
 DONE = CallSucceeded(result='{"content":[]}', tool_error=False, message=None)
@@ -122,7 +122,7 @@ async def test_changes_of_other_tasks_of_the_owner_are_not_looked_at(world: Worl
     await world.begin(mine)
     await eventually(lambda: world.told)
     world.store.unreadable = {other.id}
-    world.store.news.put_nowait(News(place=2, changes=(Change(other.id, 1),)))
+    world.store.news.put_nowait(News(place=2, changes=(RecordChange(other.id, 1),)))
     await eventually(lambda: len(world.store.watches) == 3)
     assert world.store.watches[-1][1] == module.PATIENCE
 
@@ -135,7 +135,7 @@ async def test_a_watch_that_fails_goes_on(world: World, monkeypatch: pytest.Monk
     await eventually(lambda: world.told)
     await world.swap(record, DONE)
     world.store.news.put_nowait(StoreUnavailable("as the test wants"))
-    world.store.news.put_nowait(News(place=2, changes=(Change(record.id, 2),)))
+    world.store.news.put_nowait(News(place=2, changes=(RecordChange(record.id, 2),)))
     await eventually(telling.done)
     assert world.told[1:] == [(record.id, "completed")]
 

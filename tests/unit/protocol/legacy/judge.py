@@ -1,7 +1,7 @@
-"""The published schema of each revision of the initialize era as a judge of what its hosts are shown.
+"""The published schema of each revision of the legacy era as a judge of what its hosts are shown.
 
 A check takes JSON as text or parsed, fails the test with the place of the fault, and skips it where there are no
-schemas. It adds that nothing of the stateless era is left, and that no object repeats a key.
+schemas. It adds that nothing of the modern era is left, and that no object repeats a key.
 """
 
 import json

@@ -98,14 +98,14 @@ def test_what_only_the_newest_revision_has_is_cut_for_older_hosts(revision: Revi
     assert told == (plain | {"elicitation": {}} if revision is MIDDLE else plain)
 
 
-STATELESS = Revision.R2026_07_28
+MODERN_REVISION = Revision.R2026_07_28
 
 
 @covers("L-HOST-1")
-def test_of_a_host_of_the_stateless_era_only_what_a_server_may_ask_is_declared() -> None:
+def test_of_a_host_of_the_modern_era_only_what_a_server_may_ask_is_declared() -> None:
     # 10.3: on that wire no host could tell of changes, or keeps tasks for anybody.
     everything = host(
-        STATELESS,
+        MODERN_REVISION,
         roots={"listChanged": True},
         sampling={"tools": {}, "context": {"x": 1}, "y": {}},
         elicitation={"form": {}, "url": {}},
@@ -115,8 +115,8 @@ def test_of_a_host_of_the_stateless_era_only_what_a_server_may_ask_is_declared()
     )
     parts = {"sampling": {"tools": {}, "context": {}}, "elicitation": {"form": {}, "url": {}}}
     assert declared(everything) == {"roots": {}, **parts}
-    assert declared(host(STATELESS, elicitation={})) == {"elicitation": {}}
-    assert declared(host(STATELESS, roots=True, sampling=[], elicitation=None)) == {}
+    assert declared(host(MODERN_REVISION, elicitation={})) == {"elicitation": {}}
+    assert declared(host(MODERN_REVISION, roots=True, sampling=[], elicitation=None)) == {}
 
 
 @covers("M-MRTR-2")
@@ -136,11 +136,11 @@ def test_of_a_host_of_the_stateless_era_only_what_a_server_may_ask_is_declared()
         ({}, ROOTS, "", False),
     ],
 )
-def test_a_host_of_the_stateless_era_is_asked_what_it_declared(
+def test_a_host_of_the_modern_era_is_asked_what_it_declared(
     capabilities: dict[str, Any], method: str, params: str, asked: bool
 ) -> None:
     # An elicitation that names no mode is a form.
-    asking = host(STATELESS, **capabilities)
+    asking = host(MODERN_REVISION, **capabilities)
     assert allows(asking, method, params) is asked
     assert not hosts_tasks_of(asking, method)
     assert not may_tell(asking, "notifications/roots/list_changed")

@@ -209,7 +209,7 @@ def test_a_request_of_a_carried_extension_is_relayed_at_mounts_without_tasks_too
 
 
 def test_a_request_of_an_extension_that_does_not_cross_is_unknown() -> None:
-    modern = Extension(methods=frozenset({"thing/do"}), eras=frozenset({Era.STATELESS}))
+    modern = Extension(methods=frozenset({"thing/do"}), eras=frozenset({Era.MODERN}))
     for extensions in (ExtensionPolicy(allowed={"com.example/thing": modern}), ExtensionPolicy(allowed={})):
         for method in ("thing/do", "skills/get"):
             with pytest.raises(UnknownMethod, match=r"^Method not found$"):

@@ -155,7 +155,7 @@ PROGRESS = (
 
 @pytest.mark.parametrize(("token", "told"), IDS)
 def test_progress_comes_under_the_hosts_own_token(token: int | str, told: str) -> None:
-    text = DIALECT.notice(notification(PROGRESS.replace("@", "41")), token)
+    text = DIALECT.on_notification(notification(PROGRESS.replace("@", "41")), token)
     assert text == PROGRESS.replace("@", told)
     check_server_message(text, request_method="tools/call")
 
@@ -173,7 +173,7 @@ UNCHANGED = {
 
 @pytest.mark.parametrize(("text", "token"), UNCHANGED.values(), ids=UNCHANGED)
 def test_any_other_notification_passes_as_it_came(text: str, token: str | None) -> None:
-    told = DIALECT.notice(notification(text), token)
+    told = DIALECT.on_notification(notification(text), token)
     assert told == text
     check_server_message(told, request_method=None)
 

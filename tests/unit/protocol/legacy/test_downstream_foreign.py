@@ -1,4 +1,4 @@
-"""What servers and hosts of the stateless era leave behind is shown to a host of this one in its own words."""
+"""What servers and hosts of the modern era leave behind is shown to a host of this one in its own words."""
 
 import json
 from collections.abc import Callable
@@ -38,7 +38,7 @@ FOREIGN = f'{{"resultType":"complete","content":[],"structuredContent":[1],{THEI
 
 @covers("B-CONV-1", "B-CONV-3")
 @EVERY_HOST
-def test_an_answer_of_the_stateless_era_is_made_to_fit(host: Revision) -> None:
+def test_an_answer_of_the_modern_era_is_made_to_fit(host: Revision) -> None:
     given = response(f'{{"jsonrpc":"2.0","id":3,"result":{FOREIGN}}}')
     assert DIALECT.answer(4, given, Foreign("tools/call", host)) == f'{{"jsonrpc":"2.0","id":4,"result":{CLEAN}}}'
     check(CLEAN, "CallToolResult", host)
@@ -48,9 +48,7 @@ def test_an_answer_of_the_stateless_era_is_made_to_fit(host: Revision) -> None:
 @covers("B-CONV-2", "T-29")
 @EVERY_HOST
 @pytest.mark.parametrize("shows", [None, lambda tool: tool == "t"], ids=["all", "some"])
-def test_a_page_of_tools_of_the_stateless_era_is_made_to_fit(
-    host: Revision, shows: Callable[[str], bool] | None
-) -> None:
+def test_a_page_of_tools_of_the_modern_era_is_made_to_fit(host: Revision, shows: Callable[[str], bool] | None) -> None:
     hidden = "" if shows is None else ',{"name":"h","inputSchema":{"type":"object"}}'
     tool = '{"name":"t","inputSchema":{"type":"object","properties":{"a":true}},"outputSchema":{"type":"array"}}'
     page = f'{{"resultType":"complete","ttlMs":9,"cacheScope":"public","tools":[{tool}{hidden}]}}'
@@ -62,7 +60,7 @@ def test_a_page_of_tools_of_the_stateless_era_is_made_to_fit(
     check(told, "ListToolsResult", host)
 
 
-def test_what_is_no_page_of_the_stateless_era_is_the_servers_fault() -> None:
+def test_what_is_no_page_of_the_modern_era_is_the_servers_fault() -> None:
     foreign = Foreign("tools/list", Revision.R2025_11_25)
     for result in ("[]", '{"resultType":"input_required","requestState":"s"}'):
         given = response(f'{{"jsonrpc":"2.0","id":3,"result":{result}}}')
@@ -73,7 +71,7 @@ def test_what_is_no_page_of_the_stateless_era_is_the_servers_fault() -> None:
 
 
 @covers("B-CONV-1", "B-CONV-3", "B-CONV-8")
-def test_an_outcome_of_a_server_of_the_stateless_era_is_made_to_fit(make_record: RecordMaker) -> None:
+def test_an_outcome_of_a_server_of_the_modern_era_is_made_to_fit(make_record: RecordMaker) -> None:
     done = make_record(status=TaskStatus.COMPLETED, outcome=Succeeded(result=FOREIGN, tool_error=False))
     text = DIALECT.task_outcome(8, done)
     related = f',"_meta":{{"{RELATED_TASK}":{{"taskId":"{done.id}"}}}}}}'
@@ -98,7 +96,7 @@ def test_a_large_outcome_is_told_as_a_small_one(make_record: RecordMaker, code: 
         assert joined(DIALECT.task_outcome(8, large)) == DIALECT.task_outcome(8, small)
 
 
-def of_a_stateless_host(make_record: RecordMaker, **changes: Any) -> TaskRecord:
+def of_a_modern_host(make_record: RecordMaker, **changes: Any) -> TaskRecord:
     peer = Peer(revision=Revision.R2026_07_28, capabilities={"extensions": {}}, info={})
     call = ToolCall(tool="t", peer=peer, host_session=None, progress_token=None, params=None)
     return make_record(call=call, **changes)
@@ -138,11 +136,11 @@ OF_THE_OTHER_ERA: dict[str, tuple[dict[str, Any], str]] = {
 
 @covers("L-LIST-3")
 @pytest.mark.parametrize(("changes", "status"), OF_THE_OTHER_ERA.values(), ids=OF_THE_OTHER_ERA)
-def test_a_task_of_the_stateless_era_is_shown_in_the_words_of_this_one(
+def test_a_task_of_the_modern_era_is_shown_in_the_words_of_this_one(
     make_record: RecordMaker, changes: dict[str, Any], status: str
 ) -> None:
     # AMB-7: what a look shows, a list shows too.
-    record = of_a_stateless_host(make_record, **changes)
+    record = of_a_modern_host(make_record, **changes)
     state, page = DIALECT.task_state(1, record), DIALECT.task_page(1, [listed(record)], None)
     assert json.loads(state)["result"]["status"] == status
     assert json.loads(page)["result"] == {"tasks": [json.loads(state)["result"]]}

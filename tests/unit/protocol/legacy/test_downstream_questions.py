@@ -73,7 +73,9 @@ def test_what_concerns_a_task_names_it(make_record: RecordMaker) -> None:
     # L-PROG-1; the shapes are with `questions`.
     record = make_record()
     related = {RELATED_TASK: {"taskId": record.id}}
-    noticed = DIALECT.notice(note("notifications/progress", '{"progressToken":41,"progress":1}'), "p", record.id)
+    noticed = DIALECT.on_notification(
+        note("notifications/progress", '{"progressToken":41,"progress":1}'), "p", record.id
+    )
     assert json.loads(noticed)["params"] == {"progress": 1, "progressToken": "p", "_meta": related}
     told = DIALECT.progress("p", 2.0, "m", record.id)
     assert json.loads(told)["params"] == {"progressToken": "p", "progress": 2.0, "message": "m", "_meta": related}

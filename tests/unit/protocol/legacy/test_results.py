@@ -1,4 +1,4 @@
-"""What a server of the stateless era answers is valid in this era, and its payload is the server's own text."""
+"""What a server of the modern era answers is valid in this era, and its payload is the server's own text."""
 
 import pytest
 
@@ -243,7 +243,7 @@ def test_codes_of_an_extension_stay_for_its_methods(code: int, told: int) -> Non
 # --- outcomes of tasks ---------------------------------------------------------------------------------------------
 
 OUTCOMES: dict[str, tuple[str, str]] = {
-    "of a server of the stateless era": (
+    "of a server of the modern era": (
         f'{{"resultType":"complete","content":[],"structuredContent":[1],"_meta":{{{INFO},"x":1}}}}',
         '{"content":[{"type":"text","text":"[1]"}],"_meta":{"x":1}}',
     ),

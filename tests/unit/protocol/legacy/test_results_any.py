@@ -1,4 +1,4 @@
-"""Whatever a server of the stateless era writes: its host gets JSON with the same values, less what is of that era."""
+"""Whatever a server of the modern era writes: its host gets JSON with the same values, less what is of that era."""
 
 from hypothesis import given
 from hypothesis import strategies as st

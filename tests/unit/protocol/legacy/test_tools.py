@@ -203,7 +203,7 @@ def test_a_page_beyond_the_bound_is_not_remembered(beyond: int, times: int) -> N
     assert len(calls) == times
 
 
-# --- pages of servers of the stateless era -------------------------------------------------------------------------
+# --- pages of servers of the modern era -------------------------------------------------------------------------
 
 SCHEMA = '"inputSchema":{"type":"object"}'
 ARRAY, OBJECT = '{"type":"array","items":{}}', '{"type":"object"}'
@@ -248,7 +248,7 @@ FOREIGN: dict[str, tuple[str, str]] = {
 @covers("B-CONV-1", "B-CONV-2", "T-29")
 @EVERY_HOST
 @pytest.mark.parametrize(("listed", "seen"), FOREIGN.values(), ids=FOREIGN)
-def test_a_tool_of_the_stateless_era_is_one_of_this(listed: str, seen: str, host: Revision) -> None:
+def test_a_tool_of_the_modern_era_is_one_of_this(listed: str, seen: str, host: Revision) -> None:
     head = '"resultType":"complete","ttlMs":5000,"cacheScope":"public",'
     meta = '"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"o"},"x":1},'
     page = f'{{{head}{meta} "tools" : [{listed} , {listed}],"nextCursor":"\\u0063" }}'

@@ -74,11 +74,11 @@ def test_the_handshake_offers_another_revision_where_that_is_wanted(revision: Re
 
 
 def test_a_visit_that_a_server_wants_first_is_a_question_to_a_host_of_the_other_era() -> None:
-    visit = {"mode": "url", "elicitationId": "e", "url": "https://x.example.com", "message": "Pay"}
-    refused = {"code": -32042, "message": "Not yet", "data": {"elicitations": [visit]}}
+    request_context = {"mode": "url", "elicitationId": "e", "url": "https://x.example.com", "message": "Pay"}
+    refused = {"code": -32042, "message": "Not yet", "data": {"elicitations": [request_context]}}
     host = Peer(revision=Revision.R2026_07_28, capabilities={"elicitation": {"url": {}}}, info={})
-    (asked,) = DIALECT.visits(response(json.dumps({"jsonrpc": "2.0", "id": 1, "error": refused})), host)
-    assert (asked.method, asked.params and json.loads(asked.params.head)) == ("elicitation/create", visit)
+    (asked,) = DIALECT.request_contexts(response(json.dumps({"jsonrpc": "2.0", "id": 1, "error": refused})), host)
+    assert (asked.method, asked.params and json.loads(asked.params.head)) == ("elicitation/create", request_context)
     assert DIALECT.agrees('{"result":{"action":"accept"}}')
 
 

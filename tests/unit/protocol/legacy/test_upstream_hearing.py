@@ -9,7 +9,7 @@ from taskgate.domain.events import CallFaulted, CallSucceeded
 from taskgate.domain.record import FaultReason
 from taskgate.domain.versions import Era, Peer, Revision
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.base import Answered, Noticed, ProgressTold, Questioned
+from taskgate.protocol.base import CallAnswered, Noticed, ProgressTold, Questioned
 from taskgate.protocol.envelope import Notification, Response
 from taskgate.protocol.extensions import Extension, ExtensionPolicy
 from taskgate.protocol.jsonrpc import parse
@@ -33,7 +33,7 @@ def response(text: str) -> Response:
 def test_an_answer_is_told_by_our_id_and_kept_as_text(member: str, id_: str) -> None:
     text = f'{{ "jsonrpc":"2.0", "id" : {id_}, {member} }}'
     heard = DIALECT.hear(text.encode(), None)
-    assert isinstance(heard, Answered)
+    assert isinstance(heard, CallAnswered)
     assert (heard.response.id, heard.response.text) == (json.loads(id_), text)
 
 

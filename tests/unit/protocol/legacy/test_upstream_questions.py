@@ -7,7 +7,7 @@ import pytest
 
 from requirements import covers
 from taskgate.domain.versions import Peer, Revision
-from taskgate.protocol.base import Asked, Params, Question, Questioned, Withdrawn
+from taskgate.protocol.base import Params, Question, Questioned, ReceivedQuestion, Withdrawn
 from taskgate.protocol.envelope import Notification
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.jsonrpc import parse
@@ -42,12 +42,12 @@ def said(text: str) -> Notification:
 def test_a_question_that_the_host_can_be_asked_is_asked(id_: str, read: Any) -> None:
     params = '{ "message": "Name?",  "requestedSchema": {"a":1,"a":2} }'
     heard = hear("elicitation/create", params, id_=id_)
-    assert heard == Asked(read, Question("elicitation/create", Params(params)), None)
+    assert heard == ReceivedQuestion(read, Question("elicitation/create", Params(params)), None)
     assert type(heard.id) is type(read)
 
 
 def test_a_question_without_parameters_is_asked_without() -> None:
-    assert hear("roots/list") == Asked("q", Question("roots/list", None), None)
+    assert hear("roots/list") == ReceivedQuestion("q", Question("roots/list", None), None)
 
 
 @pytest.mark.parametrize(("written", "token"), [("7", 7), ('"t"', "t")])

@@ -1,4 +1,4 @@
-"""What a host of the stateless era is asked where a server refuses until somebody has been to a URL."""
+"""What a host of the modern era is asked where a server refuses until somebody has been to a URL."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ from taskgate.domain.versions import LEGACY, Peer, Revision
 from taskgate.protocol.base import Params, Question
 from taskgate.protocol.envelope import Response
 from taskgate.protocol.jsonrpc import parse
-from taskgate.protocol.legacy.url_elicitation import MOST_SAID, agrees, visits
+from taskgate.protocol.legacy.url_elicitation import MOST_SAID, agrees, request_contexts
 
 VISIT = {"mode": "url", "elicitationId": "e-1", "url": "https://pay.example.com/1", "message": "Pay é"}
 BOTH_MODES = {"elicitation": {"form": {}, "url": {}}}
@@ -29,20 +29,20 @@ def refused(*named: Any, code: int = -32042, **changes: Any) -> Response:
 def test_a_host_is_asked_for_every_url_that_the_server_names() -> None:
     # Ledger 10.3.
     other = VISIT | {"elicitationId": "e-2", "url": "https://x.example.com"}
-    asked = visits(refused(VISIT, other), host())
+    asked = request_contexts(refused(VISIT, other), host())
     assert [question.method for question in asked] == ["elicitation/create"] * 2
     assert [json.loads(question.params.head) for question in asked if question.params] == [VISIT, other]
 
 
 def test_what_else_the_server_says_of_a_visit_is_not_passed_on() -> None:
-    asked = visits(refused(VISIT | {"task": {"ttl": 1}, "_meta": {"progressToken": 1}}), host())
-    assert asked == visits(refused(VISIT), host())
+    asked = request_contexts(refused(VISIT | {"task": {"ttl": 1}, "_meta": {"progressToken": 1}}), host())
+    assert asked == request_contexts(refused(VISIT), host())
     assert all(isinstance(question, Question) and isinstance(question.params, Params) for question in asked)
 
 
 def test_a_long_url_is_passed_on_whole() -> None:
     long = VISIT | {"url": "https://x.example.com/" + "a" * 50_000}
-    (question,) = visits(refused(long), host())
+    (question,) = request_contexts(refused(long), host())
     assert question.params is not None
     assert json.loads(question.params.head) == long
 
@@ -67,28 +67,28 @@ NO_VISITS = {
 
 @pytest.mark.parametrize("response", NO_VISITS.values(), ids=NO_VISITS)
 def test_an_error_that_is_not_all_visits_is_for_the_host_as_it_is(response: Response) -> None:
-    assert visits(response, host()) == ()
+    assert request_contexts(response, host()) == ()
 
 
 def test_an_error_that_names_nothing_asks_nothing() -> None:
-    assert visits(refused(), host()) == ()
+    assert request_contexts(refused(), host()) == ()
 
 
 def test_a_result_asks_nothing() -> None:
     message = parse(b'{"jsonrpc":"2.0","id":1,"result":{"code":-32042}}', max_depth=64)
     assert isinstance(message, Response)
-    assert visits(message, host()) == ()
+    assert request_contexts(message, host()) == ()
 
 
 @pytest.mark.parametrize("capabilities", [{}, {"elicitation": {}}, {"elicitation": {"form": {}}}, {"elicitation": 1}])
 def test_a_host_that_takes_no_visits_is_not_asked(capabilities: dict[str, Any]) -> None:
-    assert visits(refused(VISIT), host(capabilities)) == ()
+    assert request_contexts(refused(VISIT), host(capabilities)) == ()
 
 
 @pytest.mark.parametrize("peer", [None, *(host(revision=revision) for revision in LEGACY)])
 def test_a_host_that_knows_the_error_gets_it(peer: Peer | None) -> None:
     # T-24 is about hosts of the other era alone.
-    assert visits(refused(VISIT), peer) == ()
+    assert request_contexts(refused(VISIT), peer) == ()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""How a server of the stateless era fails the gateway."""
+"""How a server of the modern era fails the gateway."""
 
 from taskgate.protocol.modern.breaches import broke, refused
 

@@ -1,4 +1,4 @@
-"""What servers of the stateless era are told of hosts of either, and what they may ask by it."""
+"""What servers of the modern era are told of hosts of either, and what they may ask by it."""
 
 from typing import Any
 

@@ -14,18 +14,18 @@ from taskgate.protocol.intents import CallTool, CancelTask, GetTask, Relay
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.modern.words import IN_ROUNDS, RELAYED
-from taskgate.protocol.params import Params
-from taskgate.protocol.reading import meta_of, value_of
-from taskgate.protocol.stateless import (
+from taskgate.protocol.modern_requests import (
     Discover,
     Listen,
+    ModernIntent,
     OfLegacyTask,
+    RequestMeta,
     Retry,
-    Stateless,
-    StatelessIntent,
     Subscription,
     UpdateTask,
 )
+from taskgate.protocol.params import Params
+from taskgate.protocol.reading import meta_of, value_of
 
 DIALECT = ModernDownstream("0.1.0")
 ID = "7Qm2vX0cJ9rYw4LkT1eZ8A-_7Qm2vX0c"
@@ -44,11 +44,11 @@ def decode(
     *,
     offers_tasks: bool = True,
     extensions: ExtensionPolicy = ExtensionPolicy(),  # noqa: B008 - a value
-) -> StatelessIntent:
+) -> ModernIntent:
     sent = parse(text.encode(), max_depth=64)
     assert isinstance(sent, Request)
     declared = EXTENSION if capabilities is None else capabilities
-    said = Stateless(
+    said = RequestMeta(
         peer=Peer(revision=Revision.R2026_07_28, capabilities=declared, info={}),
         log_level=None,
         progress_token=value_of(meta_of(sent.params), "progressToken"),

@@ -14,9 +14,9 @@ from taskgate.protocol.extensions import BUILT_IN, SKILLS, ExtensionPolicy
 from taskgate.protocol.intents import Relay
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.modern.downstream import ModernDownstream
+from taskgate.protocol.modern_requests import Retry, Round, Subscription
 from taskgate.protocol.params import Params
 from taskgate.protocol.questions import Question
-from taskgate.protocol.stateless import Retry, Round, Subscription
 from unit.protocol.modern.judge import INFO, TOLD, check, check_task, read
 
 RecordMaker = Callable[..., TaskRecord]
@@ -91,7 +91,7 @@ def test_an_answer_of_a_server_to_a_method_of_an_extension(era: Era) -> None:
 @pytest.mark.parametrize(("shows", "shown"), [(None, ["a", "b"]), (lambda name: name != "b", ["a"])])
 def test_a_page_of_tools(shows: Callable[[str], bool] | None, shown: list[str]) -> None:
     page = response(f'"result":{{"tools":[{TOOLS}],"nextCursor":"n"}}')
-    found = result_of(DIALECT.tools("h", page, Era.INITIALIZE, shows, INFO))
+    found = result_of(DIALECT.tools("h", page, Era.LEGACY, shows, INFO))
     assert [tool["name"] for tool in found["tools"]] == shown
     assert all(tool.keys() == {"name", "inputSchema"} for tool in found["tools"])
     assert (found["ttlMs"], found["cacheScope"], found["nextCursor"]) == (0, "private", "n")
@@ -104,7 +104,7 @@ def test_a_page_of_tools_of_a_server_of_this_era(shows: Callable[[str], bool] | 
     listed = own if shows is None else own.split(" , ", maxsplit=1)[0]
     kept = '"resultType":"complete","ttlMs":9,"cacheScope":@,"nextCursor":"\\u006e"'
     page = response(f'"result":{{"tools":[{OWN_TOOLS}],{kept.replace("@", PUBLIC)}}}')
-    text = DIALECT.tools("h", page, Era.STATELESS, shows)
+    text = DIALECT.tools("h", page, Era.MODERN, shows)
     found = result_of(text, None)
     assert [tool["name"] for tool in found["tools"]] == shown
     assert f'"tools":[{listed}],{kept.replace("@", PRIVATE)}' in text
@@ -117,7 +117,7 @@ def test_a_refusal_to_list_tools() -> None:
         assert error_of(DIALECT.tools("h", refused, era)) == {"code": -32601, "message": "no"}
         assert error_of(DIALECT.tools("h", response('"result":[]'), era))["code"] == -32603
     round_ = response('"result":{"resultType":"input_required","requestState":"s"}')
-    assert error_of(DIALECT.tools("h", round_, Era.STATELESS))["code"] == -32603
+    assert error_of(DIALECT.tools("h", round_, Era.MODERN))["code"] == -32603
 
 
 def test_a_question_of_a_call_that_is_held() -> None:
@@ -155,10 +155,10 @@ def test_a_request_that_is_sent_again_is_another_than_the_first() -> None:
 
 def test_what_is_told_while_a_request_is_served() -> None:
     progress = note("progress", '{"progressToken":3,"progress":1}')
-    assert read(DIALECT.notice(progress, "h"))["params"] == {"progressToken": "h", "progress": 1}
+    assert read(DIALECT.on_notification(progress, "h"))["params"] == {"progressToken": "h", "progress": 1}
     assert read(DIALECT.progress("h", 0.5, "half"))["params"]["message"] == "half"
     event = note("events/active", f'{{"_meta":{{"{SUBSCRIPTION}":3}}}}')
-    assert read(DIALECT.notice(event, None, "h"))["params"] == {"_meta": {SUBSCRIPTION: "h"}}
+    assert read(DIALECT.on_notification(event, None, "h"))["params"] == {"_meta": {SUBSCRIPTION: "h"}}
     line = note("message", '{"level":"error","data":1}')
     assert DIALECT.is_loud_enough(line, "warning")
     assert not DIALECT.is_loud_enough(line, None)

@@ -14,10 +14,10 @@ from taskgate.protocol.headers import NAMED_BY, RequestHeaders, encode_value
 from taskgate.protocol.intents import CallTool, Relay
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.modern.downstream import ModernDownstream
+from taskgate.protocol.modern_requests import RequestMeta, Retry
 from taskgate.protocol.reading import value_of
-from taskgate.protocol.stateless import Retry, Stateless
 from taskgate.protocol.vocabulary import MODERN_METHODS
-from unit.protocol.stateless import MODERN, classified
+from unit.protocol.modern_messages import MODERN, classified
 
 DIALECT = ModernDownstream("0.1.0")
 P = "io.modelcontextprotocol/"
@@ -58,7 +58,7 @@ def test_a_request_is_understood_or_refused(method: str, sent: str, offers_tasks
         message = parse(text.encode(), max_depth=256)
         assert isinstance(message, Request)
         said = classified(message, headers_of(message), offers_tasks=offers_tasks)
-        assert isinstance(said, Stateless)
+        assert isinstance(said, RequestMeta)
         intent = DIALECT.decode(message, said, offers_tasks=offers_tasks, extensions=ExtensionPolicy())
     except DownstreamError:
         return

@@ -1,4 +1,4 @@
-"""Questions of servers as this era asks them, and what hosts answer as servers of the initialize era hear it."""
+"""Questions of servers as this era asks them, and what hosts answer as servers of the legacy era hear it."""
 
 import json
 

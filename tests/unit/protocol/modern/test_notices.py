@@ -8,7 +8,7 @@ from requirements import covers
 from taskgate.protocol.envelope import Notification
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.modern import notices
-from taskgate.protocol.stateless import Subscription
+from taskgate.protocol.modern_requests import Subscription
 from unit.protocol.modern.judge import EXTENSION, INFO, INFO_KEY, RELATED, check, read
 
 KEY = "io.modelcontextprotocol/subscriptionId"
@@ -24,7 +24,7 @@ def note(method: str, params: str | None = None) -> Notification:
 @pytest.mark.parametrize(("token", "written"), [(7, "7"), ('h"', '"h\\""')])
 def test_progress_goes_out_under_the_hosts_own_token(token: str | int, written: str) -> None:
     told = note("progress", f'{{"progressToken": 42 ,"progress":1.0,"_meta":{{"{RELATED}":{{}},"x":1}}}}')
-    text = notices.notice(told, token)
+    text = notices.on_notification(told, token)
     assert text == (
         '{"jsonrpc":"2.0","method":"notifications/progress",'
         f'"params":{{"progressToken": {written} ,"progress":1.0,"_meta":{{"x":1}}}}}}'
@@ -33,7 +33,7 @@ def test_progress_goes_out_under_the_hosts_own_token(token: str | int, written: 
 
 
 def test_a_log_message_goes_out_as_it_came() -> None:
-    text = notices.notice(note("message", '{"level":"info","data":[1e999]}'), None)
+    text = notices.on_notification(note("message", '{"level":"info","data":[1e999]}'), None)
     assert text == '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":[1e999]}}'
     check(text, "LoggingMessageNotification")
 
@@ -56,12 +56,12 @@ def test_a_notification_that_names_its_stream_names_the_hosts_own(
     id_: str | int | None, written: str, told: str
 ) -> None:
     # X-EXT-23.
-    text = notices.notice(note("events/active", written), None, id_)
+    text = notices.on_notification(note("events/active", written), None, id_)
     assert text == f'{{"jsonrpc":"2.0","method":"notifications/events/active","params":{told}}}'
 
 
 def test_a_token_is_told_with_progress_alone() -> None:
-    text = notices.notice(note("events/active", '{"progressToken":3}'), "h", "h")
+    text = notices.on_notification(note("events/active", '{"progressToken":3}'), "h", "h")
     assert read(text)["params"] == {"progressToken": 3}
 
 

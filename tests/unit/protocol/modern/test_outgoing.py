@@ -1,4 +1,4 @@
-"""Requests to servers of the stateless era: their text, and the headers that repeat it."""
+"""Requests to servers of the modern era: their text, and the headers that repeat it."""
 
 import json
 from typing import Any
@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from helpers.json_texts import objects, scalars
 from requirements import covers
-from taskgate.protocol.amending import Change, changed
+from taskgate.protocol.amending import ObjectEdit, changed
 from taskgate.protocol.envelope import Request
 from taskgate.protocol.headers import check_headers, check_params, encode_value, read_headers
 from taskgate.protocol.jsonrpc import parse, request_text
 from taskgate.protocol.modern import outgoing
+from taskgate.protocol.modern_server import Listened, Saying
 from taskgate.protocol.params import Params
-from taskgate.protocol.stateless_server import Listened, Saying
 from unit.protocol.modern.judge import INFO, check, read
 
 CAPABILITIES = '{"elicitation":{"form":{}}}'
@@ -100,7 +100,7 @@ plain = objects(scalars, repeats=False)
 )
 def test_what_is_put_into_parameters_that_are_not_walked_is_what_a_walk_puts_there(text: str) -> None:
     message, _ = outgoing.request(7, Saying(method="tools/list", params=Params(text)), CAPABILITIES, INFO)
-    assert message == request_text(7, "tools/list", changed(text, Change(meta_put=TOLD)))
+    assert message == request_text(7, "tools/list", changed(text, ObjectEdit(meta_put=TOLD)))
 
 
 # --- tasks of the server's own

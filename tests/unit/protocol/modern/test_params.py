@@ -11,8 +11,8 @@ from taskgate.protocol.envelope import Request
 from taskgate.protocol.extensions import BUILT_IN, EVENTS, Extension, ExtensionPolicy
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.modern import params
+from taskgate.protocol.modern_requests import Subscription
 from taskgate.protocol.params import Params
-from taskgate.protocol.stateless import Subscription
 
 P = "io.modelcontextprotocol/"
 OURS = f'"{P}protocolVersion":"2026-07-28","{P}clientCapabilities":{{"roots":{{}}}},"{P}clientInfo":{{}}'

@@ -1,4 +1,4 @@
-"""What a server of the initialize era answers is valid in this era, and its payload is the server's own text."""
+"""What a server of the legacy era answers is valid in this era, and its payload is the server's own text."""
 
 import json
 from typing import Any
@@ -26,7 +26,7 @@ from taskgate.protocol.modern.results import (
 from taskgate.protocol.modern.words import CACHEABLE, RELAYED
 from unit.protocol.modern.judge import INFO, INFO_KEY, RELATED, TOLD, check, read
 
-L, M = Era.INITIALIZE, Era.STATELESS
+L, M = Era.LEGACY, Era.MODERN
 P = "io.modelcontextprotocol/"
 ROUND = '{"resultType":"input_required","requestState":"s"}'
 BLOCK = '{"type":"text","text":"\\u00e9\\ud800 done"}'

@@ -15,9 +15,9 @@ from taskgate.protocol.envelope import Response
 from taskgate.protocol.intents import CallTool, Relay
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.modern.rounds import again, digest, lacking_for, passed_round, round_of
+from taskgate.protocol.modern_requests import Retry, Round
 from taskgate.protocol.params import Params
 from taskgate.protocol.repeats import LONG
-from taskgate.protocol.stateless import Retry, Round
 from unit.protocol.modern.judge import INFO, INFO_KEY, RELATED, check, read
 
 ASKED = '"inputRequests":{ "k":{"method":"roots/list","params":{"_meta":{"x":1e999}}} }'

@@ -1,4 +1,4 @@
-"""Rounds of questions of servers of the stateless era, and the answers to them."""
+"""Rounds of questions of servers of the modern era, and the answers to them."""
 
 import json
 from typing import Any
@@ -11,9 +11,9 @@ from taskgate.protocol.envelope import Response
 from taskgate.protocol.extensions import Extension
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.modern import server_rounds
+from taskgate.protocol.modern_server import ServerRound
 from taskgate.protocol.params import Params
 from taskgate.protocol.questions import Question
-from taskgate.protocol.stateless_server import ServerRound
 from unit.protocol.modern.judge import check, read
 
 ELICIT = {"method": "elicitation/create", "params": {"message": "Which?", "requestedSchema": {"type": "object"}}}
@@ -134,7 +134,7 @@ def test_questions_that_repeat_a_key_break_the_protocol(requests: str) -> None:
         of_text(f'{{"resultType":"input_required","inputRequests":{requests}}}')
 
 
-# --- questions in the words of the initialize era
+# --- questions in the words of the legacy era
 
 
 def test_questions_with_very_many_members_together_break_the_protocol() -> None:
@@ -162,7 +162,7 @@ def test_what_belongs_to_this_era_or_to_this_hop_alone_is_cut_out() -> None:
     assert params_of(found.questions["a"]) == {"messages": [], "_meta": {"io.modelcontextprotocol/x": 1, "keep": 1}}
 
 
-def test_a_page_to_visit_gets_the_id_that_the_initialize_era_wants() -> None:
+def test_a_page_to_visit_gets_the_id_that_the_legacy_era_wants() -> None:
     page = {"method": "elicitation/create", "params": {"mode": "url", "message": "Go", "url": "https://a.example"}}
     found = round_of(asked(a=page, b=page, c=ELICIT))
     assert found is not None

@@ -1,4 +1,4 @@
-"""Tasks that servers of the stateless era make: what they are asked, and what they show."""
+"""Tasks that servers of the modern era make: what they are asked, and what they show."""
 
 import json
 from typing import Any
@@ -191,7 +191,7 @@ def test_a_task_that_works_or_was_cancelled_shows_nothing_else(status: str) -> N
 
 
 @covers("B-CONV-6")
-def test_a_task_shows_all_that_it_waits_for_in_the_words_of_the_initialize_era() -> None:
+def test_a_task_shows_all_that_it_waits_for_in_the_words_of_the_legacy_era() -> None:
     page = {"method": "elicitation/create", "params": {"mode": "url", "message": "Go", "url": "https://a.example"}}
     found = shown("input_required", inputRequests={"a": {"method": "roots/list"}, "b": page})
     assert list(found.questions) == ["a", "b"]

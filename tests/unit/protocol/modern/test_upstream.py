@@ -1,4 +1,4 @@
-"""The translator for servers of the stateless era."""
+"""The translator for servers of the modern era."""
 
 import json
 from dataclasses import replace
@@ -11,17 +11,17 @@ from taskgate.domain.events import CallSucceeded
 from taskgate.domain.record import TaskStatus
 from taskgate.domain.versions import Era, Peer, Revision
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.base import Answered, Noticed, ProgressTold
+from taskgate.protocol.base import CallAnswered, Noticed, ProgressTold
 from taskgate.protocol.envelope import Response
 from taskgate.protocol.extensions import BUILT_IN, EVENTS, Extension, ExtensionPolicy
 from taskgate.protocol.extensions import UI as UI_EXTENSION
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.modern import outgoing
 from taskgate.protocol.modern.upstream import ModernUpstream
+from taskgate.protocol.modern_server import Listened, Saying, Subscribed
 from taskgate.protocol.params import Params
 from taskgate.protocol.questions import Question
 from taskgate.protocol.server_tasks import ServerTask, TaskTold
-from taskgate.protocol.stateless_server import Listened, Saying, Subscribed
 from unit.protocol.modern.judge import check, check_task, read
 
 DIALECT = ModernUpstream("0.1.0", ExtensionPolicy())
@@ -158,7 +158,7 @@ def test_the_next_page_is_asked_for_by_its_cursor() -> None:
 
 def test_a_response_is_the_answer_to_what_it_names() -> None:
     found = DIALECT.hear(b'{"jsonrpc":"2.0","id":3,"result":{}}', HOST)
-    assert isinstance(found, Answered)
+    assert isinstance(found, CallAnswered)
     assert found.response.id == 3
 
 

@@ -1,4 +1,4 @@
-"""What servers of the stateless era say about themselves."""
+"""What servers of the modern era say about themselves."""
 
 import json
 from typing import Any

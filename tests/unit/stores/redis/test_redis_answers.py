@@ -14,7 +14,7 @@ from taskgate.domain.caps import Cap, CapScope
 from taskgate.domain.events import CallSucceeded
 from taskgate.domain.record import TaskStatus
 from taskgate.errors import StoreUnavailable, TooManyBytes
-from taskgate.stores.base import Change, OwnerWatch
+from taskgate.stores.base import OwnerWatch, RecordChange
 from taskgate.stores.redis.options import RedisOptions
 from taskgate.stores.redis.records.tasks import RedisStore
 
@@ -94,7 +94,7 @@ async def test_a_change_that_nobody_knows_of_sends_whoever_waits_to_look(
         with pytest.raises(StoreUnavailable):
             await store.swap(after(record, ENDED), expected=0)
         heard = await store.changed(OwnerWatch(owner=OWNER, since=since), timeout=LONG)
-    assert heard.changes == (Change(record.id, 1),)
+    assert heard.changes == (RecordChange(record.id, 1),)
 
 
 async def test_a_change_that_is_done_after_all_is_told_when_it_is(
@@ -110,7 +110,7 @@ async def test_a_change_that_is_done_after_all_is_told_when_it_is(
     async with bounded():
         await connection.run_unsent()
         heard = await store.changed(OwnerWatch(owner=OWNER, since=since), timeout=LONG)
-    assert heard.changes == (Change(record.id, 1),)
+    assert heard.changes == (RecordChange(record.id, 1),)
 
 
 async def test_what_comes_too_late_is_not_inserted(shared_options: RedisOptions) -> None:

@@ -13,7 +13,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.stores.redis.growth import Growth
 from taskgate.stores.redis.records.withdrawals import Withdrawals
 from taskgate.stores.redis.wires import health as module
-from taskgate.stores.redis.wires.health import Health
+from taskgate.stores.redis.wires.health import RedisHealth
 
 REQUEST: ContextVar[str | None] = ContextVar("REQUEST", default=None)
 FULL = OutOfMemoryError("command not allowed")
@@ -21,13 +21,13 @@ OVER = "The task store does again what it refused: command not allowed"
 
 
 @pytest.fixture
-def health(monkeypatch: pytest.MonkeyPatch) -> Health:
+def health(monkeypatch: pytest.MonkeyPatch) -> RedisHealth:
     """Of a server that calms down at once."""
     monkeypatch.setattr(module, "_CALM", 0.0)
 
     async def look() -> None: ...
 
-    return Health(look)
+    return RedisHealth(look)
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -35,7 +35,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 async def test_that_it_does_again_what_it_refused_is_told_once(
-    health: Health, caplog: pytest.LogCaptureFixture
+    health: RedisHealth, caplog: pytest.LogCaptureFixture
 ) -> None:
     health.complain(FULL, "insert")
     health.complain(FULL, "insert")
@@ -46,14 +46,14 @@ async def test_that_it_does_again_what_it_refused_is_told_once(
     assert len(told(caplog)) == 3
 
 
-async def test_what_was_never_refused_tells_nothing(health: Health, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_was_never_refused_tells_nothing(health: RedisHealth, caplog: pytest.LogCaptureFixture) -> None:
     health.complain(FULL, "insert")
     health.done("load")
     assert OVER not in told(caplog)
 
 
 async def test_it_is_not_over_while_it_refuses_others_of_the_same_kind(
-    health: Health, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    health: RedisHealth, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_CALM", 3600.0)
     health.complain(FULL, "insert")
@@ -67,7 +67,7 @@ async def test_that_it_can_be_used_again_is_told_in_nobody_s_name() -> None:
     async def look() -> None:
         named.append(REQUEST.get())
 
-    health = Health(look)
+    health = RedisHealth(look)
     REQUEST.set("the first that met it")
     health.lose(ConnectionError())
     async with bounded():

@@ -12,7 +12,7 @@ from redis.exceptions import ConnectionError, NoPermissionError
 from helpers.records import OWNER
 from helpers.waiting import bounded
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.base import Change, News, OwnerWatch, TaskWatch
+from taskgate.stores.base import News, OwnerWatch, RecordChange, TaskWatch
 from taskgate.stores.redis.records import rows
 from taskgate.stores.redis.records.news import Newsfeed
 
@@ -95,7 +95,7 @@ async def place(news: Newsfeed) -> int:
 async def test_what_others_say_is_news(news: Newsfeed, wires: list[Wire]) -> None:
     since = await place(news)
     wires[0].tell(3, "task", holder="p")
-    assert (await heard(news, since)).changes == (Change("task", 3),)
+    assert (await heard(news, since)).changes == (RecordChange("task", 3),)
     assert wires[0].subscribed == ("channel",)
 
 
@@ -109,9 +109,9 @@ async def test_what_this_process_said_itself_is_no_news_unless_it_is_in_doubt(
     wires[0].tell(2, "task", mark=doubted)
     wires[0].tell(3, "another", mark="me")
     told = set(changes := (await heard(news, since)).changes)
-    while Change("another", 3) not in told:
+    while RecordChange("another", 3) not in told:
         told.update(changes := (await heard(news, since)).changes)
-    assert changes == (Change("task", 2), Change("another", 3))
+    assert changes == (RecordChange("task", 2), RecordChange("another", 3))
 
 
 async def test_a_connection_that_breaks_is_made_anew_and_everything_before_is_forgotten(
@@ -170,7 +170,7 @@ async def test_a_place_of_before_a_new_connection_is_not_remembered(news: Newsfe
     wires[0].said.put_nowait({"type": "subscribe"})
     assert await heard(news, since) == News(place=since + 1, complete=False)
     wires[0].tell(1, "task")
-    assert (await heard(news, since + 1)).changes == (Change("task", 1),)
+    assert (await heard(news, since + 1)).changes == (RecordChange("task", 1),)
 
 
 async def test_who_watches_one_task_looks_again_after_a_while(news: Newsfeed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +188,7 @@ async def test_what_comes_during_the_look_ends_the_wait(news: Newsfeed, wires: l
 
     async with bounded():
         told = await news.changed(TaskWatch(id="task", revision=0), timeout=LONG, look=slow_look)
-    assert told.changes == (Change("task", 1),)
+    assert told.changes == (RecordChange("task", 1),)
 
 
 async def test_nobody_listens_where_there_is_no_server(caplog: pytest.LogCaptureFixture) -> None:
@@ -264,7 +264,7 @@ async def test_what_cannot_be_read_is_dropped_and_told_once(
     for garbage in (b"\xff\xfe", b"too\0few", b"m\0one\0o\0h\0id"):
         wires[0].said.put_nowait({"type": "message", "data": garbage})
     wires[0].tell(1, "task")
-    assert await heard(news, since) == News(changes=(Change("task", 1),), place=since + 1)
+    assert await heard(news, since) == News(changes=(RecordChange("task", 1),), place=since + 1)
     assert (len(wires), len(caplog.records)) == (1, 1)
 
 
@@ -278,7 +278,7 @@ async def test_what_nobody_has_foreseen_is_met_as_a_connection_that_breaks(
         since = await place(news)
         assert wires[number].closed
     wires[2].tell(1, "task")
-    assert (await heard(news, since)).changes == (Change("task", 1),)
+    assert (await heard(news, since)).changes == (RecordChange("task", 1),)
     assert caplog.text.count("Listening to the news from the task store failed") == 1
     assert "never thought of" in caplog.text
 

@@ -17,7 +17,7 @@ from taskgate.domain.events import CallSucceeded, Dispatched, Progressed
 from taskgate.domain.listing import OrderBy, TaskFilter, TaskOrder, TaskState
 from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.base import Change, OwnerWatch, TaskWatch
+from taskgate.stores.base import OwnerWatch, RecordChange, TaskWatch
 from taskgate.stores.codec import as_head
 from taskgate.stores.redis.connection import Value
 from taskgate.stores.redis.options import RedisOptions
@@ -256,7 +256,7 @@ async def test_a_cluster_keeps_all_of_it_in_one_slot(tmp_path: Path) -> None:
                 assert await here.insert(record, caps=CAPS) == record.id
                 assert await there.insert(new_record(repeat_key="key"), caps=CAPS) == record.id
                 heard = await there.changed(OwnerWatch(owner=OWNER, since=since), timeout=LONG)
-                assert heard.changes == (Change(record.id, 0),)
+                assert heard.changes == (RecordChange(record.id, 0),)
             assert await there.load(OWNER, record.id, now=EPOCH, bodies=True) == record
             await there.renew(HOLDER, frozenset({record.id}), LATER)
             moved = after(record, Dispatched(), ENDED)

@@ -18,7 +18,7 @@ from taskgate.telemetry.auditlog.keys import KeyRing
 from taskgate.telemetry.auditlog.log import AuditLog
 from taskgate.telemetry.auditlog.rendering import own_part
 from taskgate.telemetry.auditlog.settings import AuditSettings, SinkSettings
-from taskgate.telemetry.auditlog.verifying import Verdict, Verification
+from taskgate.telemetry.auditlog.verifying import ChainVerdict, Verification
 from taskgate.telemetry.auditlog.witnesses import witnesses_in
 
 KEY: Final = b"k" * 32
@@ -133,7 +133,7 @@ def names(file: Path) -> list[str]:
 
 def verified(
     *files: Path, ring: KeyRing = RING, elsewhere: Iterable[Path] = (), expected: int | None = None
-) -> Verdict:
+) -> ChainVerdict:
     """The verdict on files, in their order."""
     witnesses = [each for file in elsewhere for each in witnesses_in(file.name, file.read_bytes().splitlines())]
     verification = Verification(ring, witnesses)

@@ -7,7 +7,7 @@ import pytest
 from requirements import covers
 from taskgate.telemetry.auditlog import texts
 from taskgate.telemetry.auditlog.events import UNREAD, asked_in, lightened
-from taskgate.telemetry.auditlog.rendering import Renderer, Telling
+from taskgate.telemetry.auditlog.rendering import LineOptions, Renderer
 from unit.telemetry.auditlog.told_facts import (
     ANSWERED,
     CALL,
@@ -87,7 +87,7 @@ def test_arguments_of_very_many_values_are_not_searched(count: int, is_shown: bo
 
 def test_what_was_let_go_for_want_of_memory_is_said_to_be() -> None:
     [event] = events_of(ANSWERED, new_visit())
-    line = Renderer(Telling(), key=KEY, node="gw-1")(lightened(event))
+    line = Renderer(LineOptions(), key=KEY, node="gw-1")(lightened(event))
     assert line["args"] == {"keys": ["city", "year"], "bytes": None, "hmac": None, "omitted": "memory"}
 
 
@@ -97,7 +97,7 @@ def test_the_keys_of_long_arguments_are_looked_for_where_the_line_is_made() -> N
     asked = asked_in(event.origin)
     assert asked.arguments is not None
     assert asked.arguments.keys is UNREAD
-    render = Renderer(Telling(), key=KEY, node="gw-1")
+    render = Renderer(LineOptions(), key=KEY, node="gw-1")
     assert render(event)["args"]["keys"] == [f"k{each}" for each in range(32)]
     assert render(lightened(event))["args"] == {"keys": None, "bytes": None, "hmac": None, "omitted": "memory"}
 

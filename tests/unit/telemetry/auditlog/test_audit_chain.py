@@ -22,7 +22,7 @@ from taskgate.telemetry.auditlog.chain import (
 )
 from taskgate.telemetry.auditlog.events import note
 from taskgate.telemetry.auditlog.keys import Ed25519Signer, HmacSigner, KeyRing, SigningKeyRefused, signer_of
-from taskgate.telemetry.auditlog.rendering import Renderer, Telling
+from taskgate.telemetry.auditlog.rendering import LineOptions, Renderer
 
 KEY = b"k" * 32
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -30,7 +30,7 @@ FORMATS = ["native", "ocsf", "ecs"]
 
 
 def rendered(name: str = "gateway.started", form: Any = "native", **data: Any) -> dict[str, Any]:
-    return Renderer(Telling(format=form), key=KEY, node="gw-1")(note(name, NOW, data=data))
+    return Renderer(LineOptions(format=form), key=KEY, node="gw-1")(note(name, NOW, data=data))
 
 
 def new_pem(*, public: bool = False) -> bytes:
@@ -98,7 +98,7 @@ def test_what_the_log_says_of_itself_is_signed(form: str, name: str) -> None:
 
 def test_an_event_that_several_sinks_get_is_signed_for_each() -> None:
     event = note("audit.checkpoint", NOW, data={"sink": "file", "seq": 1, "head": "x"})
-    render = Renderer(Telling(), key=KEY, node="gw-1")
+    render = Renderer(LineOptions(), key=KEY, node="gw-1")
     lines = [Chain(Head(seq, GENESIS), HmacSigner(KEY)).add(render(event)) for seq in (1, 2)]
     assert event.data == {"sink": "file", "seq": 1, "head": "x"}
     signatures = {signed[2] for line in lines if (signed := unsigned(line[:-1]))}

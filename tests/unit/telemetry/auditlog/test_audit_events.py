@@ -12,10 +12,10 @@ from taskgate.domain.record import Faulted, FaultReason, TaskStatus
 from taskgate.protocol.envelope import Request
 from taskgate.telemetry import audit
 from taskgate.telemetry.auditlog.catalogue import EVENTS, matching
-from taskgate.telemetry.auditlog.events import Event, Origin, asked_in, lightened, note
-from taskgate.telemetry.auditlog.rendering import Telling
+from taskgate.telemetry.auditlog.events import AuditEvent, EventOrigin, asked_in, lightened, note
+from taskgate.telemetry.auditlog.rendering import LineOptions
 from taskgate.telemetry.auditlog.table import EventTable
-from taskgate.telemetry.visit import Visit, client_of
+from taskgate.telemetry.request_context import RequestContext, client_of
 from unit.telemetry.auditlog.told_facts import (
     ANSWERED,
     CALL,
@@ -40,14 +40,14 @@ FOR_METRICS_ALONE = {
 }  # fmt: skip
 
 
-def said_by(events: tuple[Event, ...]) -> tuple[Said, ...]:
+def said_by(events: tuple[AuditEvent, ...]) -> tuple[Said, ...]:
     return tuple(Said(each.name, each.outcome, each.reason, each.severity) for each in events)
 
 
 @covers("O-AUD-1", "O-AUD-2")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.said[0].name}-{case.said[0].reason}")
 def test_a_fact_becomes_its_events(case: Case) -> None:
-    assert said_by(events_of(case.fact, case.visit)) == case.said
+    assert said_by(events_of(case.fact, case.request_context)) == case.said
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.said[0].name}-{case.said[0].reason}")
@@ -73,18 +73,18 @@ def test_what_is_no_news_is_not_told(fact: audit.Fact) -> None:
 def test_every_other_fact_is_for_metrics_alone() -> None:
     told = {type(case.fact) for case in CASES} | {type(fact) for fact in UNTOLD}
     assert set(get_args(audit.Fact)) - told == FOR_METRICS_ALONE
-    assert set(EventTable(Telling()).tellers) == told
+    assert set(EventTable(LineOptions()).tellers) == told
 
 
 def test_an_event_happened_when_it_is_said_to_have() -> None:
-    assert {event.time for case in CASES for event in events_of(case.fact, case.visit)} == {NOW}
+    assert {event.time for case in CASES for event in events_of(case.fact, case.request_context)} == {NOW}
 
 
 # --- servers, which are told of when they change ---------------------------------------------------------------------
 
 
 def test_a_server_that_stays_as_it_is_is_told_of_once() -> None:
-    table = EventTable(Telling())
+    table = EventTable(LineOptions())
     states = [True, True, None, True, False, False, True]
     tell, sought = table.tellers[audit.HealthChecked], table.tellers[audit.ProgramSought]
     told = [tell(audit.HealthChecked("reports", True, up), None, NOW) for up in states]
@@ -96,7 +96,7 @@ def test_a_server_that_stays_as_it_is_is_told_of_once() -> None:
 
 
 def test_servers_are_told_apart_and_another_of_the_same_name_is_new() -> None:
-    table = EventTable(Telling())
+    table = EventTable(LineOptions())
     tell = table.tellers[audit.HealthChecked]
     for mount in ("reports", "search"):
         assert tell(audit.HealthChecked(mount, True, True), None, NOW) != ()
@@ -115,9 +115,9 @@ def test_what_is_no_request_has_no_line_of_one(fact: audit.Fact) -> None:
 
 
 def test_an_event_is_of_the_visit_as_it_was_then() -> None:
-    visit = new_visit(caller=None)
-    [event] = events_of(audit.RateJudged("calls", "ip", "shadow"), visit)
-    visit.caller, visit.status = new_visit().caller, 500
+    request_context = new_visit(caller=None)
+    [event] = events_of(audit.RateJudged("calls", "ip", "shadow"), request_context)
+    request_context.caller, request_context.status = new_visit().caller, 500
     assert event.origin is not None
     assert (event.origin.caller, event.origin.status) == (None, None)
 
@@ -155,33 +155,33 @@ def test_a_task_that_expired_has_one_end() -> None:
 
 def test_an_event_keeps_neither_message_nor_record_but_for_the_last_of_a_visit() -> None:
     for case in CASES:
-        for event in events_of(case.fact, case.visit):
-            if type(event.origin) is Visit:
+        for event in events_of(case.fact, case.request_context):
+            if type(event.origin) is RequestContext:
                 assert type(case.fact) in (audit.HttpAnswered, audit.PartAnswered)
                 kept: list[object] = [*event._replace(origin=None)]
             else:
                 kept = [*event, *(event.origin or ()), *(event.subject or ())]
-            assert not [each for each in kept if isinstance(each, Visit | Request | type(of_task()))]
+            assert not [each for each in kept if isinstance(each, RequestContext | Request | type(of_task()))]
 
 
 def test_a_visit_is_kept_until_its_last_event_is_a_line_where_nothing_in_it_is_large() -> None:
-    def answer_of(visit: Visit) -> Event:
-        [event] = events_of(ANSWERED, visit)
+    def answer_of(request_context: RequestContext) -> AuditEvent:
+        [event] = events_of(ANSWERED, request_context)
         return event
 
-    visit = new_visit()
-    assert answer_of(visit).origin is visit
+    request_context = new_visit()
+    assert answer_of(request_context).origin is request_context
     # Its text, and that of its parameters, which is most of it.
-    assert answer_of(visit).weight > 1.5 * len(CALL)
+    assert answer_of(request_context).weight > 1.5 * len(CALL)
     longer = message_text("tools/call", name="t", arguments={"text": "x" * 1024})
     for other in (new_visit(longer), new_visit(agent="x" * 513), new_visit(refusal="rate")):
-        assert type(answer_of(other).origin) is Origin
+        assert type(answer_of(other).origin) is EventOrigin
 
 
 def test_what_is_kept_of_a_visit_is_let_go_as_arguments_are() -> None:
     [event] = events_of(ANSWERED, new_visit())
     light = lightened(event)
-    assert (type(light.origin), light.weight) == (Origin, 0)
+    assert (type(light.origin), light.weight) == (EventOrigin, 0)
     kept, asked = asked_in(event.origin), asked_in(light.origin)
     assert kept.arguments is not None
     assert asked == kept._replace(arguments=kept.arguments._replace(text=None))
@@ -218,24 +218,24 @@ def test_keys_of_arguments_are_kept_as_far_as_they_are_told() -> None:
 def test_words_of_peers_are_kept_up_to_a_length() -> None:
     long = "x" * 100_000
     call = message_text("tools/call", name=long, arguments={long: 1})
-    visits = [
+    request_contexts = [
         new_visit(call, client=client_of({"name": long, "version": long}), agent=long),
         new_visit(message_text(long)),
         new_visit(message_text("tasks/get", taskId=long)),
         new_visit(f'{{"jsonrpc":"2.0","method":"{long}"}}'.encode()),
         new_visit(f'{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"reason":"{long}"}}}}'.encode()),
     ]
-    for visit in visits:
-        [event] = events_of(ANSWERED, visit)
+    for request_context in request_contexts:
+        [event] = events_of(ANSWERED, request_context)
         assert len(repr(lightened(event))) < 5_000
 
 
 def test_arguments_that_are_not_told_are_not_kept() -> None:
-    telling = Telling(arguments="none")
+    telling = LineOptions(arguments="none")
     for fact in (ANSWERED, audit.TaskCreated(of_task(), None)):
         [event] = events_of(fact, new_visit(), telling)
         assert event.weight == 0
-        assert type(event.origin) is Origin
+        assert type(event.origin) is EventOrigin
         assert event.origin.asked.arguments is None
 
 
@@ -243,7 +243,7 @@ def test_arguments_are_told_where_a_request_ends_and_where_a_task_is_made() -> N
     with_arguments = {
         event.name
         for case in CASES
-        for event in events_of(case.fact, case.visit)
+        for event in events_of(case.fact, case.request_context)
         if asked_in(event.origin).arguments is not None
     }
     assert with_arguments == {"rpc.call", "rpc.rejected", "task.created"}
@@ -251,13 +251,13 @@ def test_arguments_are_told_where_a_request_ends_and_where_a_task_is_made() -> N
 
 def test_a_result_is_kept_only_to_be_hashed() -> None:
     fact = audit.TaskFinished(DONE, TaskStatus.COMPLETED, "ok", timedelta(0), 14)
-    weights = [events_of(fact, None, Telling(results=how))[0].weight for how in ("none", "size", "hash")]  # type: ignore[arg-type]
+    weights = [events_of(fact, None, LineOptions(results=how))[0].weight for how in ("none", "size", "hash")]  # type: ignore[arg-type]
     assert weights == [0, 0, getsizeof('{"content":[]}')]
-    [event] = events_of(fact, None, Telling(results="hash"))
+    [event] = events_of(fact, None, LineOptions(results="hash"))
     assert (event.result, lightened(event).result) == ('{"content":[]}', None)
     for nothing in (None, Faulted(error="{}", reason=FaultReason.TIMEOUT)):
         other = replace(fact, task=replace(DONE, outcome=nothing))
-        assert events_of(other, None, Telling(results="hash"))[0].result is None
+        assert events_of(other, None, LineOptions(results="hash"))[0].result is None
 
 
 def test_an_event_that_keeps_nothing_is_light_as_it_is() -> None:

@@ -86,10 +86,10 @@ def test_all_that_the_catalogue_names_is_told() -> None:
 @pytest.mark.parametrize("is_request", [True, False])
 def test_why_a_host_cancels_is_told_of_that_note_alone(method: str, is_request: bool) -> None:
     text = message_text(method, reason="r")
-    visit = new_visit(text if is_request else text.replace(b'"id": 7, ', b""))
-    assert isinstance(visit.message, Request) is is_request
+    request_context = new_visit(text if is_request else text.replace(b'"id": 7, ', b""))
+    assert isinstance(request_context.message, Request) is is_request
     is_told = method == "notifications/cancelled" and not is_request
-    assert ("stated_reason" in line_of(ANSWERED, visit)["data"]) is is_told
+    assert ("stated_reason" in line_of(ANSWERED, request_context)["data"]) is is_told
 
 
 def test_who_was_accepted_is_told_before_the_visit_knows() -> None:

@@ -10,12 +10,12 @@ from taskgate.telemetry.auditlog.chain import NOTHING, Head, digest_of
 from taskgate.telemetry.auditlog.files import FileSink
 from taskgate.telemetry.auditlog.recollection import Gap
 from taskgate.telemetry.auditlog.settings import AuditUnavailable
-from taskgate.telemetry.auditlog.sinks import Found
+from taskgate.telemetry.auditlog.sinks import OpenedSink
 from unit.telemetry.auditlog.kept_files import Lines, Sinks, beside, write_and_close
 
 
 def test_a_new_file_has_no_past_and_is_for_its_owner_and_group_alone(sinks: Sinks, path: Path) -> None:
-    assert sinks().open() == Found(NOTHING)
+    assert sinks().open() == OpenedSink(NOTHING)
     assert path.stat().st_mode & 0o137 == 0
     assert beside(path, ".head").stat().st_mode & 0o177 == 0
 
@@ -23,7 +23,7 @@ def test_a_new_file_has_no_past_and_is_for_its_owner_and_group_alone(sinks: Sink
 def test_a_chain_goes_on_where_it_ended(sinks: Sinks, lines: Lines, path: Path) -> None:
     write_and_close(sinks(), lines(3), lines.head)
     again = sinks()
-    assert again.open() == Found(lines.head)
+    assert again.open() == OpenedSink(lines.head)
     before = path.read_bytes()
     again.put(lines())
     assert path.read_bytes().startswith(before)
@@ -32,7 +32,7 @@ def test_a_chain_goes_on_where_it_ended(sinks: Sinks, lines: Lines, path: Path) 
 def test_a_very_long_last_line_is_found_as_well(sinks: Sinks, lines: Lines) -> None:
     text = lines() + lines.chain.add({"v": 1, "event": "rpc.call", "data": {"a": "x" * 200_000}})
     write_and_close(sinks(), text, lines.head)
-    assert sinks().open() == Found(lines.head)
+    assert sinks().open() == OpenedSink(lines.head)
 
 
 def test_lines_that_came_after_the_head_was_kept_are_no_gap(sinks: Sinks, lines: Lines) -> None:
@@ -43,21 +43,21 @@ def test_lines_that_came_after_the_head_was_kept_are_no_gap(sinks: Sinks, lines:
     sink.sync(lines.head)
     sink.put(lines(2))
     sink.close()
-    assert sinks().open() == Found(lines.head)
+    assert sinks().open() == OpenedSink(lines.head)
 
 
 def test_half_a_line_is_cut_off_and_kept_beside(sinks: Sinks, lines: Lines, path: Path) -> None:
     write_and_close(sinks(), lines(2), lines.head)
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"half')
-    assert sinks().open() == Found(lines.head, (Gap("torn", bytes=6),))
+    assert sinks().open() == OpenedSink(lines.head, (Gap("torn", bytes=6),))
     assert path.read_bytes() == whole
     assert beside(path, ".torn").read_bytes() == b'{"half\n'
 
 
 def test_a_file_of_half_a_line_begins_anew(sinks: Sinks, path: Path) -> None:
     path.write_bytes(b'{"half')
-    assert sinks().open() == Found(NOTHING, (Gap("torn", bytes=6),))
+    assert sinks().open() == OpenedSink(NOTHING, (Gap("torn", bytes=6),))
     assert path.read_bytes() == b""
 
 
@@ -66,7 +66,7 @@ def test_a_file_that_lost_lines_is_told_and_numbers_never_go_back(sinks: Sinks, 
     kept = path.read_bytes().splitlines(keepends=True)[:3]
     path.write_bytes(b"".join(kept))
     gap = Gap("truncated", lines=2, head=lines.head)
-    assert sinks().open() == Found(Head(5, digest_of(kept[-1][:-1])), (gap,))
+    assert sinks().open() == OpenedSink(Head(5, digest_of(kept[-1][:-1])), (gap,))
 
 
 def test_a_last_line_that_is_another_is_told(sinks: Sinks, lines: Lines, path: Path) -> None:
@@ -74,20 +74,20 @@ def test_a_last_line_that_is_another_is_told(sinks: Sinks, lines: Lines, path: P
     text = path.read_bytes().replace(b'"data":{}', b'"data":[]')
     path.write_bytes(text)
     digest = digest_of(text.splitlines()[-1])
-    assert sinks().open() == Found(Head(5, digest), (Gap("replaced", head=lines.head),))
+    assert sinks().open() == OpenedSink(Head(5, digest), (Gap("replaced", head=lines.head),))
 
 
 def test_a_file_that_is_gone_is_told_and_the_chain_goes_on(sinks: Sinks, lines: Lines, path: Path) -> None:
     write_and_close(sinks(), lines(5), lines.head)
     path.unlink()
-    assert sinks().open() == Found(lines.head, (Gap("missing", head=lines.head),))
+    assert sinks().open() == OpenedSink(lines.head, (Gap("missing", head=lines.head),))
 
 
 def test_what_is_no_log_is_put_aside_whole(sinks: Sinks, lines: Lines, path: Path) -> None:
     write_and_close(sinks(), lines(2), lines.head)
     path.write_bytes(path.read_bytes() + b"somebody else's\n")
     found = sinks().open()
-    assert found == Found(lines.head, (Gap("unreadable"), Gap("missing", head=lines.head)))
+    assert found == OpenedSink(lines.head, (Gap("unreadable"), Gap("missing", head=lines.head)))
     assert beside(path, ".unreadable").read_bytes().endswith(b"somebody else's\n")
     assert path.read_bytes() == b""
 
@@ -100,7 +100,7 @@ def test_what_is_no_log_is_put_aside_whole(sinks: Sinks, lines: Lines, path: Pat
 def test_a_head_that_cannot_be_read_is_none(sinks: Sinks, lines: Lines, path: Path, kept: bytes) -> None:
     write_and_close(sinks(), lines(2), lines.head)
     beside(path, ".head").write_bytes(kept)
-    assert sinks().open() == Found(lines.head)
+    assert sinks().open() == OpenedSink(lines.head)
 
 
 def test_no_head_is_kept_before_there_is_a_line(sinks: Sinks, path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from taskgate.telemetry.auditlog.chain import NOTHING
 from taskgate.telemetry.auditlog.recollection import Gap
-from taskgate.telemetry.auditlog.sinks import Found, StreamSink
+from taskgate.telemetry.auditlog.sinks import OpenedSink, StreamSink
 from unit.telemetry.auditlog.kept_files import Lines, Sinks, aside, beside
 from unit.telemetry.auditlog.kept_logs import ScriptedOs
 
@@ -74,10 +74,10 @@ def test_what_ended_while_a_file_was_put_aside_is_no_gap(sinks: Sinks, lines: Li
     sink.rotate(lines.head)
     sink.close()
     again = sinks()
-    assert again.open() == Found(lines.head)
+    assert again.open() == OpenedSink(lines.head)
     again.close()
     path.unlink()
-    assert sinks().open() == Found(lines.head)
+    assert sinks().open() == OpenedSink(lines.head)
 
 
 def test_a_file_that_cannot_be_put_aside_is_written_on(sinks: Sinks, lines: Lines, path: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_stream_is_given_what_it_did_not_take_and_nothing_twice() -> None:
     os.set_blocking(writing, False)
     sink, payload, found = StreamSink(writing), os.urandom(200_000), b""
     try:
-        assert sink.open() == Found(NOTHING)
+        assert sink.open() == OpenedSink(NOTHING)
         with pytest.raises(BlockingIOError):
             sink.put(payload)
         is_put = False

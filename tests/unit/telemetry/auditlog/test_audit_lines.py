@@ -14,8 +14,8 @@ from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.telemetry import audit
 from taskgate.telemetry.auditlog.digests import task_ref
 from taskgate.telemetry.auditlog.events import note
-from taskgate.telemetry.auditlog.rendering import Renderer, Telling
-from taskgate.telemetry.visit import client_of
+from taskgate.telemetry.auditlog.rendering import LineOptions, Renderer
+from taskgate.telemetry.request_context import client_of
 from unit.telemetry.auditlog.told_facts import (
     ANSWERED,
     CALLER,
@@ -164,11 +164,11 @@ def test_no_line_has_a_token_an_id_of_a_task_or_a_value_of_an_argument(format: s
 def test_words_of_peers_are_printable_and_short() -> None:
     nasty = "a\n\x1b[31m\u202e" + "b" * 1000
     client = client_of({"name": nasty, "version": ["no text"]})
-    visit = new_visit(
+    request_context = new_visit(
         message_text("tools/call", name=nasty, arguments={nasty: 1}).replace(b'"id": 7', b'"id": "x\\ny"'),
         agent=nasty, client=client, path=f"/{nasty}", revision=nasty, verb=nasty,
     )  # fmt: skip
-    line = line_of(ANSWERED, visit)
+    line = line_of(ANSWERED, request_context)
     assert line["mcp"]["client"] == {"name": "a[31m" + "b" * 120 + "…", "version": None}
     assert line["mcp"]["request_id"] == "xy"
     texts = [line["mcp"]["tool"], line["args"]["keys"][0], line["http"]["user_agent"], line["http"]["path"]]
@@ -193,12 +193,14 @@ def test_ids_and_tokens_that_a_host_puts_where_they_do_not_belong_are_withheld(f
     call = message_text("tools/call", name=words, arguments={words: 1}).replace(
         b'"id": 7', b'"id": "%s"' % TASK_ID.encode()
     )
-    visits = [
+    request_contexts = [
         new_visit(call, agent=words, client=client_of({"name": words, "version": words}), error="-32602"),
         new_visit(message_text(words)),
         new_visit(orjson.dumps({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"reason": words}})),
     ]
-    written = "".join(orjson.dumps(line_of(ANSWERED, visit, format=format)).decode() for visit in visits)
+    written = "".join(
+        orjson.dumps(line_of(ANSWERED, request_context, format=format)).decode() for request_context in request_contexts
+    )
     assert written.count("of [withheld]: [withheld]") >= 7
     assert TASK_ID not in written
     assert "eyJ" not in written
@@ -226,7 +228,7 @@ def test_a_path_is_told_where_something_is_served_and_never_with_a_query() -> No
 
 def test_times_are_told_in_universal_time_with_all_digits() -> None:
     there = datetime(2026, 11, 21, 2, 0, 0, tzinfo=timezone(timedelta(hours=2)))
-    render = Renderer(Telling(), key=KEY, node="gw-1")
+    render = Renderer(LineOptions(), key=KEY, node="gw-1")
     assert render(note("audit.gap", there))["time"] == "2026-11-21T00:00:00.000000Z"
     assert render(note("audit.gap", NOW))["time"] == "2026-11-21T01:22:03.123456Z"
 

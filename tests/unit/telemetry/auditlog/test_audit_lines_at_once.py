@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from taskgate.telemetry import visit as visits
+from taskgate.telemetry import request_context as request_contexts
 from taskgate.telemetry.auditlog import book as books
 from taskgate.telemetry.auditlog.book import Book
-from taskgate.telemetry.auditlog.events import Event, note
+from taskgate.telemetry.auditlog.events import AuditEvent, note
 from taskgate.telemetry.auditlog.lane import SLICE
 from taskgate.telemetry.auditlog.log import AuditLog
 from taskgate.telemetry.auditlog.moulds import Moulds
-from taskgate.telemetry.auditlog.rendering import Renderer, Telling
+from taskgate.telemetry.auditlog.rendering import LineOptions, Renderer
 from taskgate.telemetry.auditlog.sinks import StreamSink
 from unit.telemetry.auditlog.kept_logs import (
     ScriptedOs,
@@ -33,26 +33,26 @@ from unit.telemetry.auditlog.kept_logs import (
 from unit.telemetry.auditlog.told_facts import ANSWERED, KEY, NOW, events_of, new_visit
 
 
-def usual() -> Event:
+def usual() -> AuditEvent:
     [event] = events_of(ANSWERED, new_visit())
     return event
 
 
-def unusual() -> Event:
+def unusual() -> AuditEvent:
     return note("gateway.started", NOW)
 
 
 def answer(log: AuditLog, count: int) -> None:
     """Have so many usual requests told."""
     for _ in range(count):
-        with visits.within(new_visit()):
+        with request_contexts.within(new_visit()):
             log.record(ANSWERED)
 
 
 @contextmanager
 def new_book(sink: type[StreamSink] = StreamSink) -> Iterator[Book]:
     with open(os.devnull, "wb") as nowhere:
-        render = Renderer(Telling(), key=KEY, node="gw-1")
+        render = Renderer(LineOptions(), key=KEY, node="gw-1")
         yield Book("file", sink(nowhere.fileno()), render=render, signer=None, to_disk=False)
 
 
@@ -101,7 +101,7 @@ async def test_the_thread_makes_no_usual_line_and_the_event_loop_few_at_a_time(
     turn = 0
     line = Moulds.line
 
-    def noted(moulds: Moulds, event: Event, seq: int, prev: bytes) -> bytes | None:
+    def noted(moulds: Moulds, event: AuditEvent, seq: int, prev: bytes) -> bytes | None:
         made.append((threading.get_ident(), turn))
         return line(moulds, event, seq, prev)
 

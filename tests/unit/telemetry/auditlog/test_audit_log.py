@@ -13,10 +13,10 @@ import pytest
 from taskgate.telemetry import audit
 from taskgate.telemetry.audit import AuditNoted, AuditWritten
 from taskgate.telemetry.auditlog import queueing
-from taskgate.telemetry.auditlog.events import Event
+from taskgate.telemetry.auditlog.events import AuditEvent
 from taskgate.telemetry.auditlog.native import Native
 from taskgate.telemetry.auditlog.settings import ChainSettings, SinkSettings
-from taskgate.telemetry.visit import within
+from taskgate.telemetry.request_context import within
 from unit.telemetry.auditlog.kept_logs import (
     Heard,
     ScriptedOs,
@@ -223,7 +223,7 @@ async def test_an_event_that_cannot_be_told_in_full_is_told_in_short(
 ) -> None:
     whole = Native.document
 
-    def breaks(native: Native, event: Event) -> dict[str, Any]:
+    def breaks(native: Native, event: AuditEvent) -> dict[str, Any]:
         if event.name == "gateway.stopping" and "unrendered" not in (event.data or {}):
             raise KeyError("halfway")
         return whole(native, event)

@@ -6,7 +6,7 @@ from pathlib import Path
 from taskgate.telemetry.audit import AuditDropped, AuditNoted
 from taskgate.telemetry.auditlog.log import AuditLog
 from taskgate.telemetry.auditlog.settings import SinkSettings
-from taskgate.telemetry.visit import within
+from taskgate.telemetry.request_context import within
 from unit.telemetry.auditlog.kept_logs import (
     Heard,
     ScriptedOs,

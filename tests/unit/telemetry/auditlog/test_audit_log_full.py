@@ -18,7 +18,7 @@ from taskgate.telemetry.auditlog import log as logs
 from taskgate.telemetry.auditlog.book import Book
 from taskgate.telemetry.auditlog.events import note
 from taskgate.telemetry.auditlog.log import AuditLog
-from taskgate.telemetry.auditlog.rendering import Renderer, Telling
+from taskgate.telemetry.auditlog.rendering import LineOptions, Renderer
 from taskgate.telemetry.auditlog.settings import ChainSettings, SinkSettings
 from taskgate.telemetry.auditlog.sinks import StreamSink
 from unit.telemetry.auditlog.kept_logs import (
@@ -280,7 +280,7 @@ def test_events_are_let_go_of_before_the_sink_is_waited_for(tmp_path: Path) -> N
             raise OSError
 
     events = [note("gateway.started", NOW)]
-    book = Book("file", Stuck(), render=Renderer(Telling(), key=KEY, node="gw-1"), signer=None, to_disk=False)
+    book = Book("file", Stuck(), render=Renderer(LineOptions(), key=KEY, node="gw-1"), signer=None, to_disk=False)
     with pytest.raises(OSError):
         book.keep(events, NOW)
 
@@ -293,7 +293,7 @@ def test_the_thread_stands_aside_after_every_millisecond_of_lines(monkeypatch: p
     monkeypatch.setattr(books, "sleep", naps.append)
     with open(os.devnull, "wb") as nowhere:
         sink = StreamSink(nowhere.fileno())
-        book = Book("file", sink, render=Renderer(Telling(), key=KEY, node="gw-1"), signer=None, to_disk=False)
+        book = Book("file", sink, render=Renderer(LineOptions(), key=KEY, node="gw-1"), signer=None, to_disk=False)
         book.keep([note("gateway.started", NOW)] * 12, NOW)
     assert len(naps) == 4
     assert set(naps) == {50e-6}

@@ -14,10 +14,10 @@ from taskgate.auth.context import ANONYMOUS
 from taskgate.telemetry import audit
 from taskgate.telemetry.auditlog import moulds
 from taskgate.telemetry.auditlog.chain import canonical
-from taskgate.telemetry.auditlog.events import Event
+from taskgate.telemetry.auditlog.events import AuditEvent
 from taskgate.telemetry.auditlog.native import rounded
-from taskgate.telemetry.auditlog.rendering import Renderer, Telling
-from taskgate.telemetry.visit import Visit, client_of
+from taskgate.telemetry.auditlog.rendering import LineOptions, Renderer
+from taskgate.telemetry.request_context import RequestContext, client_of
 from unit.telemetry.auditlog.told_facts import (
     ANSWERED,
     CALLER,
@@ -36,17 +36,17 @@ WORDS = st.text(max_size=40) | st.sampled_from(["%", "%b%d%%", "\0", "\\", '"', 
 
 
 def new_renderer(**telling: Any) -> Renderer:
-    return Renderer(Telling(**telling), key=KEY, node="gw-1")
+    return Renderer(LineOptions(**telling), key=KEY, node="gw-1")
 
 
-def written_of(render: Renderer, event: Event, seq: int = 7, prev: bytes = PREV) -> bytes:
+def written_of(render: Renderer, event: AuditEvent, seq: int = 7, prev: bytes = PREV) -> bytes:
     """The line as it is written of the document."""
     tied = None if prev == b"null" else prev[1:-1].decode()
     return canonical({**render(event), "seq": seq, "prev": tied})
 
 
-def last_of(visit: Visit, **changes: Any) -> Event:
-    [event] = events_of(ANSWERED._replace(**changes), visit)
+def last_of(request_context: RequestContext, **changes: Any) -> AuditEvent:
+    [event] = events_of(ANSWERED._replace(**changes), request_context)
     return event
 
 
@@ -59,7 +59,7 @@ def test_whatever_is_told_a_line_is_the_same_or_is_written_of_its_document(
 ) -> None:
     render = new_renderer(arguments=arguments, results=results, identity=identity)
     for case in (*CASES, *CASES):
-        for event in events_of(case.fact, case.visit, Telling(arguments=arguments)):  # type: ignore[arg-type]
+        for event in events_of(case.fact, case.request_context, LineOptions(arguments=arguments)):  # type: ignore[arg-type]
             line = render.usual_line(event, 7, PREV)
             assert line in (None, written_of(render, event))
 
@@ -96,8 +96,8 @@ def test_whatever_peers_say_a_line_is_the_same(
     if second.result_bytes is not None:
         second.result_bytes += 1
     other = new_visit(body, **{**said, "path": f"{said['path']}%s"})
-    for visit, took in ((first, 0.5), (second, seconds), (other, seconds)):
-        event = last_of(visit, seconds=took)
+    for request_context, took in ((first, 0.5), (second, seconds), (other, seconds)):
+        event = last_of(request_context, seconds=took)
         assert RENDER.usual_line(event, *tie) in (None, written_of(RENDER, event, *tie))
 
 
@@ -120,13 +120,13 @@ def test_lines_of_usual_requests_are_filled_in() -> None:
     render = new_renderer()
     bodies = [message_text("tools/call", name="t", arguments={}), message_text("tools/list"), message_text("ping")]
     bodies.append(message_text("tasks/get", taskId=TASK_ID))
-    for visit in (new_visit(), new_visit(error="tool_error"), *map(new_visit, bodies)):
-        event = last_of(visit)
+    for request_context in (new_visit(), new_visit(error="tool_error"), *map(new_visit, bodies)):
+        event = last_of(request_context)
         assert render.usual_line(event, 7, PREV) == written_of(render, event)
 
 
 @pytest.mark.parametrize(
-    "visit",
+    "request_context",
     [
         new_visit(span=SetSpan()),
         new_visit(parts=2),
@@ -136,8 +136,8 @@ def test_lines_of_usual_requests_are_filled_in() -> None:
         new_visit(agent="x" * 600),
     ],
 )
-def test_other_lines_are_written_of_their_documents(visit: Visit) -> None:
-    assert new_renderer().usual_line(last_of(visit), 7, PREV) is None
+def test_other_lines_are_written_of_their_documents(request_context: RequestContext) -> None:
+    assert new_renderer().usual_line(last_of(request_context), 7, PREV) is None
 
 
 @pytest.mark.parametrize("telling", [{"arguments": "full"}, {"arguments": "keys"}, {"format": "ocsf"}])

@@ -6,7 +6,7 @@ from datetime import timedelta
 from helpers.waiting import bounded
 from taskgate.telemetry.auditlog.events import note
 from taskgate.telemetry.auditlog.queueing import Queue
-from taskgate.telemetry.auditlog.room import Room
+from taskgate.telemetry.auditlog.room import QueueRoom
 from unit.telemetry.auditlog.told_facts import NOW
 
 EVENT = note("gateway.started", NOW)
@@ -19,13 +19,13 @@ def filled(count: int, size: int = 16) -> Queue:
     return queue
 
 
-def room_in(*queues: Queue, timeout: timedelta = timedelta(minutes=5)) -> Room:
-    room = Room()
+def room_in(*queues: Queue, timeout: timedelta = timedelta(minutes=5)) -> QueueRoom:
+    room = QueueRoom()
     room.adopt(queues, "block", timeout)
     return room
 
 
-async def begun(room: Room, count: int) -> list["asyncio.Task[bool]"]:
+async def begun(room: QueueRoom, count: int) -> list["asyncio.Task[bool]"]:
     waiting = [asyncio.create_task(room.wait()) for _ in range(count)]
     await asyncio.sleep(0)
     return waiting

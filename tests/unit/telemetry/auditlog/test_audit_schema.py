@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 from taskgate.telemetry import audit
 from taskgate.telemetry.auditlog.catalogue import KINDS
 from taskgate.telemetry.auditlog.events import lightened, note
-from taskgate.telemetry.auditlog.rendering import Renderer, Telling, own_part
+from taskgate.telemetry.auditlog.rendering import LineOptions, Renderer, own_part
 from taskgate.telemetry.auditlog.schema import schema, schema_text
 from unit.telemetry.auditlog.told_facts import ANSWERED, KEY, NOW, SetSpan, events_of, line_of, lines, new_visit
 
@@ -37,7 +37,7 @@ def test_every_line_of_every_format_keeps_to_it(format: str, arguments: str, res
 
 
 def test_lines_keep_to_it_whatever_else_they_have() -> None:
-    render = Renderer(Telling(), key=KEY, node="gw-1")
+    render = Renderer(LineOptions(), key=KEY, node="gw-1")
     [event] = events_of(ANSWERED, new_visit(span=SetSpan(), parts=2))
     assert faults(render(lightened(event))) == []
     assert faults({**render(event), "seq": 1, "prev": None}) == []
@@ -56,7 +56,7 @@ def test_lines_keep_to_it_whatever_else_they_have() -> None:
     ],
 )  # fmt: skip
 def test_what_the_log_says_of_itself_keeps_to_it(name: str, outcome: str, told: dict[str, Any]) -> None:
-    line = Renderer(Telling(), key=KEY, node="gw-1")(note(name, NOW, outcome=outcome, data=told))
+    line = Renderer(LineOptions(), key=KEY, node="gw-1")(note(name, NOW, outcome=outcome, data=told))
     assert faults(line) == []
     assert line["data"] == told
 
@@ -64,7 +64,7 @@ def test_what_the_log_says_of_itself_keeps_to_it(name: str, outcome: str, told: 
 def test_data_is_told_of_its_event_alone() -> None:
     for kind in KINDS:
         outcome = next(iter(kind.severities))
-        bare = Renderer(Telling(), key=KEY, node="gw-1")(note(kind.name, NOW, outcome=outcome))
+        bare = Renderer(LineOptions(), key=KEY, node="gw-1")(note(kind.name, NOW, outcome=outcome))
         assert faults(bare) == []
         assert faults({**bare, "data": {"unheard_of": 1}}) != []
 

@@ -9,8 +9,8 @@ import pytest
 from taskgate.telemetry.auditlog.chain import CHAIN_STARTED, Chain, Head, digest_of
 from taskgate.telemetry.auditlog.events import note
 from taskgate.telemetry.auditlog.keys import HmacSigner, KeyRing
-from taskgate.telemetry.auditlog.rendering import Renderer, Telling
-from taskgate.telemetry.auditlog.verifying import Verdict, Verification
+from taskgate.telemetry.auditlog.rendering import LineOptions, Renderer
+from taskgate.telemetry.auditlog.verifying import ChainVerdict, Verification
 from taskgate.telemetry.auditlog.witnesses import Witness, witnesses_in
 from unit.telemetry.auditlog.told_facts import ANSWERED, events_of, new_visit
 from unit.telemetry.auditlog.written_logs import KEY, NOW, RING, forge, found, judge, rewrite, write
@@ -21,7 +21,7 @@ from unit.telemetry.auditlog.written_logs import KEY, NOW, RING, forge, found, j
 def test_a_log_that_is_as_it_was_has_nothing_wrong() -> None:
     lines, elsewhere = write()
     verdict = judge(lines, elsewhere=elsewhere)
-    assert verdict == Verdict(lines=11, first=1, last=11, findings=(), doubts=(), sinks=("file on gw-1",))
+    assert verdict == ChainVerdict(lines=11, first=1, last=11, findings=(), doubts=(), sinks=("file on gw-1",))
 
 
 def test_a_changed_line_is_named() -> None:
@@ -159,7 +159,7 @@ def test_what_is_behind_the_last_signature_is_said() -> None:
     lines = write().lines
     chain = Chain(Head(11, digest_of(lines[-1][:-1])), None)
     (event,) = events_of(ANSWERED, new_visit())
-    added = chain.add(Renderer(Telling(), key=KEY, node="gw-1")(event))
+    added = chain.add(Renderer(LineOptions(), key=KEY, node="gw-1")(event))
     lines.append(forge(added, prev=digest_of(lines[-1][:-1])))
     verdict = judge(lines, expected=1)
     assert verdict.findings == ()
@@ -170,7 +170,7 @@ def test_what_is_behind_the_last_signature_is_said() -> None:
 
 def test_what_came_before_is_said() -> None:
     lines = write().lines
-    render = Renderer(Telling(), key=KEY, node="gw-1")
+    render = Renderer(LineOptions(), key=KEY, node="gw-1")
     chain = Chain(Head(11, digest_of(lines[-1][:-1])), HmacSigner(KEY))
     said = {"sink": "file", "seq": 11, "head": chain.head.digest}
     verdict = judge([chain.add(render(note(CHAIN_STARTED, NOW, data=said)))], elsewhere=write().elsewhere)

@@ -13,10 +13,10 @@ from taskgate.errors import AuthReason
 from taskgate.protocol.jsonrpc import parse
 from taskgate.telemetry import audit
 from taskgate.telemetry.auditlog.catalogue import EVENTS
-from taskgate.telemetry.auditlog.events import Event, note
-from taskgate.telemetry.auditlog.rendering import Renderer, Telling
+from taskgate.telemetry.auditlog.events import AuditEvent, note
+from taskgate.telemetry.auditlog.rendering import LineOptions, Renderer
 from taskgate.telemetry.auditlog.table import EventTable
-from taskgate.telemetry.visit import Client, Visit
+from taskgate.telemetry.request_context import Client, RequestContext
 
 NOW: Final = datetime(2026, 11, 21, 1, 22, 3, 123456, tzinfo=UTC)
 KEY: Final = b"k" * 32
@@ -50,15 +50,20 @@ def message_text(method: str, **params: Any) -> bytes:
 CALL: Final = message_text("tools/call", name="build_report", arguments={"city": "Oslo", "year": 2026})
 
 
-def new_visit(body: bytes | None = CALL, **changes: Any) -> Visit:
+def new_visit(body: bytes | None = CALL, **changes: Any) -> RequestContext:
     """The visit of a request that was answered well, but for the changes."""
-    visit = Visit("abcdefgh-1", "203.0.113.9", "POST", "/reports/mcp", "host/1.0")
-    visit.status, visit.mount, visit.caller, visit.revision = 200, "reports", CALLER, "2026-07-28"
-    visit.client = Client("host", "1.0")
-    visit.message = None if body is None else parse(body, max_depth=64)
+    request_context = RequestContext("abcdefgh-1", "203.0.113.9", "POST", "/reports/mcp", "host/1.0")
+    request_context.status, request_context.mount, request_context.caller, request_context.revision = (
+        200,
+        "reports",
+        CALLER,
+        "2026-07-28",
+    )
+    request_context.client = Client("host", "1.0")
+    request_context.message = None if body is None else parse(body, max_depth=64)
     for name, value in changes.items():
-        setattr(visit, name, value)
-    return visit
+        setattr(request_context, name, value)
+    return request_context
 
 
 def of_task(**changes: Any) -> TaskRecord:
@@ -79,12 +84,14 @@ class Case(NamedTuple):
     """A fact, the visit that it happened in, and what is said of it."""
 
     fact: audit.Fact
-    visit: Visit | None
+    request_context: RequestContext | None
     said: tuple[Said, ...]
 
 
-def _case(fact: audit.Fact, visit: Visit | None, name: str, outcome: str, reason: str | None, severity: str) -> Case:
-    return Case(fact, visit, (Said(name, outcome, reason, severity),))
+def _case(
+    fact: audit.Fact, request_context: RequestContext | None, name: str, outcome: str, reason: str | None, severity: str
+) -> Case:
+    return Case(fact, request_context, (Said(name, outcome, reason, severity),))
 
 
 FIRST_USE: Final = audit.TokenJudged("corp", "ok", False, CALLER)
@@ -250,25 +257,29 @@ UNTOLD: Final[Sequence[audit.Fact]] = (
 """Of a fact that is told of at other times."""
 
 
-def events_of(fact: audit.Fact, visit: Visit | None, telling: Telling = Telling()) -> tuple[Event, ...]:  # noqa: B008
+def events_of(
+    fact: audit.Fact,
+    request_context: RequestContext | None,
+    telling: LineOptions = LineOptions(),  # noqa: B008
+) -> tuple[AuditEvent, ...]:
     """By a table that knows nothing yet."""
-    return EventTable(telling).tellers[type(fact)](fact, visit, NOW)
+    return EventTable(telling).tellers[type(fact)](fact, request_context, NOW)
 
 
-def line_of(fact: audit.Fact, visit: Visit | None, **telling: Any) -> dict[str, Any]:
+def line_of(fact: audit.Fact, request_context: RequestContext | None, **telling: Any) -> dict[str, Any]:
     """The first event as a document."""
-    chosen = Telling(**telling)
-    return Renderer(chosen, key=KEY, node="gw-1")(events_of(fact, visit, chosen)[0])
+    chosen = LineOptions(**telling)
+    return Renderer(chosen, key=KEY, node="gw-1")(events_of(fact, request_context, chosen)[0])
 
 
 def lines(**telling: Any) -> list[dict[str, Any]]:
     """A document of each event of each case."""
-    chosen = Telling(**telling)
+    chosen = LineOptions(**telling)
     render = Renderer(chosen, key=KEY, node="gw-1")
-    return [render(event) for case in CASES for event in events_of(case.fact, case.visit, chosen)]
+    return [render(event) for case in CASES for event in events_of(case.fact, case.request_context, chosen)]
 
 
 def of_the_log(format: str) -> list[dict[str, Any]]:
     """What the log says of itself."""
-    render = Renderer(Telling(format=format), key=KEY, node="gw-1")  # type: ignore[arg-type]
+    render = Renderer(LineOptions(format=format), key=KEY, node="gw-1")  # type: ignore[arg-type]
     return [render(note(name, NOW, data={"sink": "file"})) for name, kind in EVENTS.items() if kind.topic == "audit"]

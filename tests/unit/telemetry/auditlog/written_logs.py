@@ -9,8 +9,8 @@ import orjson
 from taskgate.telemetry.auditlog.chain import CHAIN_STARTED, CHECKPOINT, NOTHING, Chain, canonical, digest_of
 from taskgate.telemetry.auditlog.events import note
 from taskgate.telemetry.auditlog.keys import HmacSigner, KeyRing
-from taskgate.telemetry.auditlog.rendering import Renderer, Telling, own_part
-from taskgate.telemetry.auditlog.verifying import Verdict, Verification
+from taskgate.telemetry.auditlog.rendering import LineOptions, Renderer, own_part
+from taskgate.telemetry.auditlog.verifying import ChainVerdict, Verification
 from taskgate.telemetry.auditlog.witnesses import witnesses_in
 from unit.telemetry.auditlog.told_facts import ANSWERED, events_of, new_visit
 
@@ -29,7 +29,7 @@ class Written(NamedTuple):
 
 def write(form: Any = "native", *, count: int = 8, chained: bool = True) -> Written:
     """A log of so many events between its beginning and its last checkpoint, with one more checkpoint halfway."""
-    render = Renderer(Telling(format=form), key=KEY, node="gw-1")
+    render = Renderer(LineOptions(format=form), key=KEY, node="gw-1")
     signer = HmacSigner(KEY) if chained else None
     chain, other = Chain(NOTHING, signer), Chain(NOTHING, signer)
     (event,) = events_of(ANSWERED, new_visit())
@@ -52,7 +52,7 @@ def write(form: Any = "native", *, count: int = 8, chained: bool = True) -> Writ
 
 def judge(
     lines: list[bytes], *, ring: KeyRing = RING, elsewhere: list[bytes] | None = None, expected: int | None = None
-) -> Verdict:
+) -> ChainVerdict:
     verification = Verification(ring, witnesses_in("stdout", elsewhere or []))
     verification.read("log", lines)
     return verification.verdict(expected=expected)

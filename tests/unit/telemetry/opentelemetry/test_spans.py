@@ -12,7 +12,7 @@ from helpers.manual_clock import EPOCH, ManualClock
 from taskgate.protocol.envelope import Request
 from taskgate.protocol.jsonrpc import parse
 from taskgate.telemetry.opentelemetry.tracer import OpenTelemetryTracing
-from taskgate.telemetry.visit import Visit, within
+from taskgate.telemetry.request_context import RequestContext, within
 
 Ended = Callable[[], list[ReadableSpan]]
 Make = Callable[..., OpenTelemetryTracing]
@@ -96,24 +96,24 @@ def test_what_went_well_has_no_status(make: Make, ended: Ended) -> None:
 
 
 def test_at_its_end_it_tells_what_its_visit_knows(make: Make, ended: Ended) -> None:
-    visit = Visit("v", "127.0.0.1", "POST", "/")
-    with within(visit):
-        visit.span = begun(make())
-        visit.revision, visit.refusal = "2026-07-28", "rate"
-        visit.span.finish("429")
+    request_context = RequestContext("v", "127.0.0.1", "POST", "/")
+    with within(request_context):
+        request_context.span = begun(make())
+        request_context.revision, request_context.refusal = "2026-07-28", "rate"
+        request_context.span.finish("429")
     attributes = ended()[0].attributes or {}
     assert (attributes["mcp.protocol.version"], attributes["taskgate.refusal"]) == ("2026-07-28", "rate")
 
 
 def test_and_nothing_that_another_visit_knows(make: Make, ended: Ended) -> None:
-    visit = Visit("v", "127.0.0.1", "POST", "/")
-    visit.revision, visit.refusal = "2026-07-28", "rate"
-    with within(visit):
+    request_context = RequestContext("v", "127.0.0.1", "POST", "/")
+    request_context.revision, request_context.refusal = "2026-07-28", "rate"
+    with within(request_context):
         begun(make()).finish()
-    visit.revision = "made up"
-    with within(visit):
-        visit.span = begun(make())
-        visit.span.finish()
+    request_context.revision = "made up"
+    with within(request_context):
+        request_context.span = begun(make())
+        request_context.span.finish()
     for span in ended():
         assert "mcp.protocol.version" not in (span.attributes or {})
 

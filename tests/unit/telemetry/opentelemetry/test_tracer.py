@@ -12,8 +12,8 @@ from opentelemetry.trace import SpanKind
 from taskgate.protocol.envelope import Request
 from taskgate.protocol.jsonrpc import parse
 from taskgate.telemetry.opentelemetry.tracer import LONGEST, OpenTelemetryTracing
+from taskgate.telemetry.request_context import RequestContext, within
 from taskgate.telemetry.tracing import past
-from taskgate.telemetry.visit import Visit, within
 
 Ended = Callable[[], list[ReadableSpan]]
 Make = Callable[..., OpenTelemetryTracing]
@@ -85,12 +85,12 @@ def test_a_method_of_an_extension_names_a_span_while_it_is_configured(make: Make
 
 
 def test_it_says_whose_request_it_is_as_the_audit_log_does(make: Make, ended: Ended) -> None:
-    visit = Visit("v-1", "127.0.0.1", "POST", "/reports/mcp")
-    visit.caller = Caller("k3y")
-    with within(visit):
+    request_context = RequestContext("v-1", "127.0.0.1", "POST", "/reports/mcp")
+    request_context.caller = Caller("k3y")
+    with within(request_context):
         serve(make(), request("tools/list", "{}")).finish()
-    visit.caller = None
-    with within(visit):
+    request_context.caller = None
+    with within(request_context):
         serve(make(), request("tools/list", "{}")).finish()
     known, unknown = ended()
     assert (known.attributes or {})["taskgate.context"] == "c_k3y"

@@ -11,8 +11,8 @@ from helpers.exchange_server import ExchangeServer, Terms
 from helpers.scripted_upstream import ScriptedServer, status
 from helpers.waiting import eventually
 from taskgate.upstream.credentials.speaking import written
+from taskgate.upstream.principal import Principal
 from taskgate.upstream.settings import FixedHeader, GrantKind, IdentityHeaders
-from taskgate.upstream.speaker import Speaker
 from unit.upstream.offices import Office, exchange, failure, relay, shown, somebody
 
 NewOffice = Callable[..., Office]
@@ -52,8 +52,8 @@ async def test_the_gateways_own_token_is_one_for_everybody(
 ) -> None:
     endpoint.terms = Terms(grant_type="client_credentials", resource="https://reports.internal/mcp")
     house = office(exchange(endpoint, GrantKind.CLIENT_CREDENTIALS))
-    for speaker in (somebody(), somebody("bob"), Speaker(context="anonymous")):
-        await house.call(speaker)
+    for principal in (somebody(), somebody("bob"), Principal(context="anonymous")):
+        await house.call(principal)
     assert (endpoint.asked, endpoint.refusals) == (1, [])
     assert shown(server) == ["Bearer issued-1.for_taskgate"]
     assert house.got == [True]
@@ -192,14 +192,14 @@ async def test_a_server_is_told_for_whom_in_signs_that_can_do_no_harm(
     server: ScriptedServer, office: NewOffice, subject: str, seen: str
 ) -> None:
     house = office(identity=IdentityHeaders(context="X-Context", subject="X-Subject"))
-    await house.call(Speaker(context="the-context", subject=subject))
+    await house.call(Principal(context="the-context", subject=subject))
     assert shown(server, "x-subject") == [seen] == [written(subject)]
     assert shown(server, "x-context") == ["the-context"]
     assert shown(server, "x-admin") == shown(server) == [None]
 
 
 async def test_a_subject_that_is_not_known_is_left_out(server: ScriptedServer, office: NewOffice) -> None:
-    await office(identity=IdentityHeaders(subject="X-Subject")).call(Speaker(context="c"))
+    await office(identity=IdentityHeaders(subject="X-Subject")).call(Principal(context="c"))
     assert shown(server, "x-subject") == [None]
 
 

@@ -1,4 +1,4 @@
-"""A token that is refused while a session listens to a server of the stateless era."""
+"""A token that is refused while a session listens to a server of the modern era."""
 
 from collections.abc import AsyncIterator
 
@@ -6,8 +6,8 @@ import pytest
 from aiohttp import web
 
 from helpers.exchange_server import ExchangeServer
+from helpers.modern_server import ModernServer
 from helpers.scripted_upstream import Turn, status
-from helpers.stateless_server import StatelessServer
 from helpers.waiting import eventually
 from taskgate.domain.versions import Revision
 from unit.upstream.conftest import settings_for
@@ -17,22 +17,20 @@ LISTEN = "subscriptions/listen"
 
 
 @pytest.fixture
-async def modern() -> AsyncIterator[StatelessServer]:
-    async with StatelessServer() as server:
+async def modern() -> AsyncIterator[ModernServer]:
+    async with ModernServer() as server:
         yield server
 
 
 @pytest.fixture
-async def house(modern: StatelessServer, endpoint: ExchangeServer) -> AsyncIterator[Office]:
+async def house(modern: ModernServer, endpoint: ExchangeServer) -> AsyncIterator[Office]:
     shows = {"credentials": exchange(endpoint), "revision": Revision.R2026_07_28}
     house = Office(settings_for(modern.url, **shows))
     yield house
     await house.close()
 
 
-async def test_a_stream_whose_token_is_refused_is_listened_to_with_another(
-    modern: StatelessServer, house: Office
-) -> None:
+async def test_a_stream_whose_token_is_refused_is_listened_to_with_another(modern: ModernServer, house: Office) -> None:
     shown: list[str] = []
 
     async def once_refused(turn: Turn) -> web.StreamResponse:
@@ -46,7 +44,7 @@ async def test_a_stream_whose_token_is_refused_is_listened_to_with_another(
 
 
 async def test_a_listen_that_is_always_refused_is_asked_for_twice_and_no_more(
-    modern: StatelessServer, house: Office
+    modern: ModernServer, house: Office
 ) -> None:
     modern.methods[LISTEN] = status(401)
     session = house.session(somebody())

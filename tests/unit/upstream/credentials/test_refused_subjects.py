@@ -13,8 +13,8 @@ from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream import failures
 from taskgate.upstream.credentials.grants import Granted, SubjectRefused
 from taskgate.upstream.credentials.tokens import Tokens
+from taskgate.upstream.principal import Principal
 from taskgate.upstream.settings import GrantKind
-from taskgate.upstream.speaker import Speaker
 from unit.upstream.offices import Office, exchange, somebody
 
 NewOffice = Callable[..., Office]
@@ -30,13 +30,13 @@ def refusing(endpoint: ExchangeServer, code: str, status: int = 400) -> None:
     endpoint.instead = refuse
 
 
-async def together(endpoint: ExchangeServer, house: Office, *speakers: Speaker) -> list[bool]:
+async def together(endpoint: ExchangeServer, house: Office, *speakers: Principal) -> list[bool]:
     """Whether each got a token, who all asked while the endpoint was busy with the first."""
     endpoint.gate = asyncio.Event()
     asking = [asyncio.create_task(house.upstream._credentials.token(speakers[0]))]
     async with bounded():
         await endpoint.begun.wait()
-        asking += [asyncio.create_task(house.upstream._credentials.token(speaker)) for speaker in speakers[1:]]
+        asking += [asyncio.create_task(house.upstream._credentials.token(principal)) for principal in speakers[1:]]
         await asyncio.sleep(0)
         endpoint.gate.set()
         got = await asyncio.gather(*asking, return_exceptions=True)
@@ -93,7 +93,7 @@ async def test_a_token_that_expired_meanwhile_is_nobody_elses_loss(endpoint: Exc
     expired = somebody(turn=1, good_until=house.clock.now())
     credentials = house.upstream._credentials
     got = await asyncio.gather(
-        *(credentials.token(speaker) for speaker in (expired, somebody(turn=2), expired)), return_exceptions=True
+        *(credentials.token(principal) for principal in (expired, somebody(turn=2), expired)), return_exceptions=True
     )
     assert [isinstance(each, str) for each in got] == [False, True, False]
     assert (endpoint.asked, endpoint.refusals) == (1, [])
@@ -103,8 +103,8 @@ async def test_whoever_asks_again_is_told_when_all_ends() -> None:
     begun, gate = asyncio.Event(), asyncio.Event()
     asked: list[str | None] = []
 
-    async def ask(speaker: Speaker) -> Granted:
-        asked.append(speaker.token)
+    async def ask(principal: Principal) -> Granted:
+        asked.append(principal.token)
         if len(asked) == 1:
             await gate.wait()
             raise SubjectRefused(failures.no_credentials(UpstreamReason.REFUSED))

@@ -13,8 +13,8 @@ from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.credentials.grants import Granted
 from taskgate.upstream.credentials.tokens import Tokens
+from taskgate.upstream.principal import Principal
 from taskgate.upstream.settings import IdentityHeaders
-from taskgate.upstream.speaker import Speaker
 from unit.upstream.offices import CALL, Deaf, Office, exchange, failure, relay, shown, somebody
 
 NewOffice = Callable[..., Office]
@@ -133,10 +133,10 @@ async def test_nothing_is_asked_without_a_token_of_the_caller(
     house = office(exchange(endpoint))
     await house.call(somebody())
     before = len(server.requests)
-    unknown = Speaker(context="context-of-alice")
+    unknown = Principal(context="context-of-alice")
     expired = somebody("bob", good_until=house.clock.now())
-    for speaker in (unknown, expired):
-        refused = await failure(house.session(speaker))
+    for principal in (unknown, expired):
+        refused = await failure(house.session(principal))
         assert refused.reason == "refused"
         assert str(refused) == (
             "The gateway could not get credentials for the server without a valid token of the caller"
@@ -168,7 +168,7 @@ async def test_a_call_has_no_more_time_for_having_to_ask(
     session = office(exchange(endpoint)).session(somebody())
     with pytest.raises(UpstreamFailed) as failed:
         async with bounded():
-            await session.run("echo", CALL.head, within=timedelta(milliseconds=50), hearer=Deaf())
+            await session.run("echo", CALL.head, within=timedelta(milliseconds=50), listener=Deaf())
     assert (failed.value.reason, failed.value.dispatched) == ("timeout", False)
 
 
@@ -181,23 +181,23 @@ class Asked:
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    async def __call__(self, speaker: Speaker) -> Granted:
-        self.names.append(speaker.context)
-        return Granted(f"{speaker.context}-{len(self.names)}", 300)
+    async def __call__(self, principal: Principal) -> Granted:
+        self.names.append(principal.context)
+        return Granted(f"{principal.context}-{len(self.names)}", 300)
 
 
 async def test_only_so_many_tokens_are_kept_and_those_that_are_used() -> None:
     asked = Asked()
     tokens = Tokens(asked, clock=ManualClock(), most=2)
     for name in ("a", "b", "a", "c", "a", "b"):
-        await tokens.get(name, Speaker(context=name))
+        await tokens.get(name, Principal(context=name))
     assert asked.names == ["a", "b", "c", "b"]
 
 
 async def test_a_token_that_came_after_the_refused_one_stays() -> None:
     asked = Asked()
     tokens = Tokens(asked, clock=ManualClock())
-    alice = Speaker(context="alice")
+    alice = Principal(context="alice")
     first = await tokens.get("key", alice)
     tokens.drop("key", first)
     second = await tokens.get("key", alice)
@@ -209,12 +209,12 @@ async def test_a_token_that_came_after_the_refused_one_stays() -> None:
 async def test_who_waits_for_a_token_when_all_ends_is_told() -> None:
     begun = asyncio.Event()
 
-    async def never(_: Speaker) -> Granted:
+    async def never(_: Principal) -> Granted:
         begun.set()
         return await asyncio.get_running_loop().create_future()
 
     tokens = Tokens(never, clock=ManualClock())
-    waiting = asyncio.create_task(tokens.get("key", Speaker(context="alice")))
+    waiting = asyncio.create_task(tokens.get("key", Principal(context="alice")))
     async with bounded():
         await begun.wait()
         await tokens.close()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from helpers.scripted_lines import STATELESS, ScriptedProgram
+from helpers.scripted_lines import MODERN_REVISION, ScriptedProgram
 from taskgate.upstream.duplex.transport import DuplexTransport
 from unit.upstream.conftest import settings_for
 from unit.upstream.houses import House
@@ -29,7 +29,7 @@ async def new_house() -> AsyncIterator[Callable[..., House]]:
 
 @pytest.fixture
 def program() -> ScriptedProgram:
-    """A server of the initialize era."""
+    """A server of the legacy era."""
     return ScriptedProgram()
 
 
@@ -41,8 +41,8 @@ def house(program: ScriptedProgram, new_house: Callable[..., House]) -> House:
 
 @pytest.fixture
 def modern() -> ScriptedProgram:
-    """A server of the stateless era."""
-    return ScriptedProgram(STATELESS)
+    """A server of the modern era."""
+    return ScriptedProgram(MODERN_REVISION)
 
 
 @pytest.fixture

@@ -2,20 +2,20 @@
 
 from typing import Any
 
-from helpers.scripted_lines import STATELESS
+from helpers.scripted_lines import MODERN_REVISION
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
 from taskgate.upstream.duplex.transport import DuplexTransport
-from taskgate.upstream.speaker import Speaker
+from taskgate.upstream.principal import Principal
 
 HELLO = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}'
 CALL = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo"}}'
-MODERN = {"MCP-Protocol-Version": STATELESS}
+MODERN = {"MCP-Protocol-Version": MODERN_REVISION}
 
 
 def post(body: bytes, session: str | None = None, **more: Any) -> Outgoing:
     headers = POSTED if session is None else {**POSTED, "Mcp-Session-Id": session}
     headers = {**headers, **more.pop("headers", {})}
-    return Outgoing(verb="POST", headers=headers, body=body, speaker=Speaker(context="alice"), **more)
+    return Outgoing(verb="POST", headers=headers, body=body, principal=Principal(context="alice"), **more)
 
 
 def stream(session: str, verb: str = "GET") -> Outgoing:

@@ -153,13 +153,13 @@ async def test_a_session_at_work_does_not_end_for_being_unheard(
 ) -> None:
     monkeypatch.setattr(session, "UNHEARD", 0.01)
     looks: list[None] = []
-    look = session.Session._give_up
+    look = session.ChannelSession._give_up
 
-    def seen(each: session.Session) -> None:
+    def seen(each: session.ChannelSession) -> None:
         looks.append(None)
         look(each)
 
-    monkeypatch.setattr(session.Session, "_give_up", seen)
+    monkeypatch.setattr(session.ChannelSession, "_give_up", seen)
     id_ = await begun(transport)
     program.silent.add("tools/call")
     sending = asyncio.create_task(transport.send(post(CALL % 2, id_)))
@@ -189,8 +189,8 @@ async def test_the_end_of_the_lines_fails_what_is_under_way(
     assert (failed.value.reason, failed.value.dispatched) == ("closed", True)
 
 
-async def test_lines_of_the_other_era_alone_know_nothing_of_the_stateless_one(program: ScriptedProgram) -> None:
-    transport = DuplexTransport(program, is_stateless=False)
+async def test_lines_of_the_other_era_alone_know_nothing_of_the_modern_one(program: ScriptedProgram) -> None:
+    transport = DuplexTransport(program, is_modern=False)
     discover = b'{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{}}'
     assert (await transport.send(post(discover, headers=MODERN))).status == 404
     assert not program.lines

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from helpers.scripted_lines import STATELESS, ScriptedProgram
+from helpers.scripted_lines import MODERN_REVISION, ScriptedProgram
 from helpers.waiting import bounded, eventually
 from taskgate.domain.versions import Era
 from taskgate.protocol.extensions import ExtensionPolicy
@@ -18,7 +18,7 @@ from unit.upstream.houses import House
 
 
 def complete(asked: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
-    """An answer of the stateless era."""
+    """An answer of the modern era."""
     return {"jsonrpc": "2.0", "id": asked["id"], "result": {"resultType": "complete", **result}}
 
 
@@ -27,12 +27,12 @@ def finder() -> EraFinder:
     return EraFinder(ModernUpstream("1.0", ExtensionPolicy()))
 
 
-async def test_a_server_that_refuses_the_question_is_of_the_initialize_era(
+async def test_a_server_that_refuses_the_question_is_of_the_legacy_era(
     house: House, program: ScriptedProgram, finder: EraFinder
 ) -> None:
     async with bounded():
         assert (await house.of_any_era(finder).call()).error is None
-    assert finder.era is Era.INITIALIZE
+    assert finder.era is Era.LEGACY
     assert [line.methods() for line in program.lines] == [
         ["initialize", "notifications/initialized", "tools/call"],
         ["server/discover"],
@@ -48,7 +48,7 @@ async def test_a_server_that_ends_of_the_question_is_too_and_is_asked_once(
     async with bounded():
         for _ in range(2):
             assert (await house.of_any_era(finder).call()).error is None
-    assert finder.era is Era.INITIALIZE
+    assert finder.era is Era.LEGACY
     assert [method for line in program.lines for method in line.methods()].count("server/discover") == 1
 
 
@@ -59,7 +59,7 @@ async def test_a_server_that_does_not_answer_the_question_is_too(
     program.silent.add("server/discover")
     async with bounded():
         assert (await new_house(program).of_any_era(finder).call()).error is None
-    assert finder.era is Era.INITIALIZE
+    assert finder.era is Era.LEGACY
     await eventually(lambda: program.lines[1].is_lost)
 
 
@@ -68,7 +68,7 @@ async def test_a_server_that_takes_long_to_start_has_as_long_again_to_say_what_i
 ) -> None:
     monkeypatch.setattr(era, "PATIENCE", seconds(0.001))
     loop = asyncio.get_running_loop()
-    discovered = ScriptedProgram(STATELESS)._welcome() | {"capabilities": {"tools": {}}}
+    discovered = ScriptedProgram(MODERN_REVISION)._welcome() | {"capabilities": {"tools": {}}}
 
     def later(result: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
         def answer(asked: dict[str, Any]) -> None:
@@ -82,7 +82,7 @@ async def test_a_server_that_takes_long_to_start_has_as_long_again_to_say_what_i
     program.methods["tools/list"] = lambda asked: complete(asked, {"tools": [], "ttlMs": 0, "cacheScope": "private"})
     async with bounded():
         assert (await new_house(program).of_any_era(finder).call()).error is None
-    assert finder.era is Era.STATELESS
+    assert finder.era is Era.MODERN
 
 
 async def test_a_server_of_an_older_revision_is_not_asked(new_house: Callable[..., House], finder: EraFinder) -> None:
@@ -92,14 +92,14 @@ async def test_a_server_of_an_older_revision_is_not_asked(new_house: Callable[..
     assert [line.methods()[0] for line in program.lines] == ["initialize"]
 
 
-async def test_a_server_that_refuses_to_be_greeted_and_answers_is_stateless(
+async def test_a_server_that_refuses_to_be_greeted_and_answers_is_modern(
     new_house: Callable[..., House], finder: EraFinder
 ) -> None:
-    program = ScriptedProgram(STATELESS)
+    program = ScriptedProgram(MODERN_REVISION)
     program.capabilities = {"tools": {}}
     async with bounded():
         assert (await new_house(program).of_any_era(finder).call()).error is None
-    assert finder.era is Era.STATELESS
+    assert finder.era is Era.MODERN
     assert [line.methods() for line in program.lines] == [
         ["initialize"],
         ["server/discover", "server/discover", "tools/list", "tools/call"],

@@ -1,4 +1,4 @@
-"""Sessions with a server of the initialize era over lines, as their users know them."""
+"""Sessions with a server of the legacy era over lines, as their users know them."""
 
 import asyncio
 from typing import Any

@@ -9,7 +9,7 @@ from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.duplex import transport as module
-from taskgate.upstream.duplex.base import NoLine
+from taskgate.upstream.duplex.base import ChannelUnavailable
 from taskgate.upstream.duplex.transport import DuplexTransport
 from unit.upstream.duplex.conftest import seconds
 from unit.upstream.duplex.sent import CALL, HELLO, begun, post, read, stream
@@ -174,7 +174,7 @@ async def test_a_refusal_of_the_handshake_gives_no_session(
 async def test_a_line_that_is_refused_with_a_status_is_answered_with_it(
     transport: DuplexTransport, program: ScriptedProgram
 ) -> None:
-    program.refuses = NoLine(401)
+    program.refuses = ChannelUnavailable(401)
     incoming = await transport.send(post(HELLO))
     assert (incoming.status, incoming.session, await read(incoming)) == (401, None, [])
 

@@ -18,7 +18,7 @@ from taskgate.upstream.duplex.contents import (
     task_shown_in,
     uri_in,
 )
-from taskgate.upstream.duplex.words import Answers, Asks, Notes, Tells, kind_of
+from taskgate.upstream.duplex.words import Answers, NotificationPeek, RequestPeek, Tells, kind_of
 
 KINDS: dict[bytes, Any] = {
     b'{"jsonrpc":"2.0","id":5,"result":{}}': Answers(5),
@@ -35,12 +35,14 @@ KINDS: dict[bytes, Any] = {
     b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":5,"progress":1}}': Tells(5),
     b'{"method":"notifications/progress","params":{"progressToken":"t","progress":1},"jsonrpc":"2.0"}': Tells("t"),
     b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":5}}': Tells(5),
-    b'{"jsonrpc":"2.0","method":"notifications/progress","params":{}}': Notes("notifications/progress"),
-    b'{"jsonrpc":"2.0","id":0,"method":"ping"}': Asks(0, "ping"),
-    b'{"method":"ping","jsonrpc":"2.0","id":0}': Asks(0, "ping"),
-    b'{"method":"roots/list","params":{"id":3},"id":"r","jsonrpc":"2.0"}': Asks("r", "roots/list"),
-    b'{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"x"}}': Notes("notifications/message"),
-    b'{"method":"notifications/initialized","jsonrpc":"2.0"}': Notes("notifications/initialized"),
+    b'{"jsonrpc":"2.0","method":"notifications/progress","params":{}}': NotificationPeek("notifications/progress"),
+    b'{"jsonrpc":"2.0","id":0,"method":"ping"}': RequestPeek(0, "ping"),
+    b'{"method":"ping","jsonrpc":"2.0","id":0}': RequestPeek(0, "ping"),
+    b'{"method":"roots/list","params":{"id":3},"id":"r","jsonrpc":"2.0"}': RequestPeek("r", "roots/list"),
+    b'{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"x"}}': NotificationPeek(
+        "notifications/message"
+    ),
+    b'{"method":"notifications/initialized","jsonrpc":"2.0"}': NotificationPeek("notifications/initialized"),
 }
 
 
@@ -121,13 +123,13 @@ def test_whatever_is_read_from_the_ends_the_whole_message_says_too(message: byte
         case Answers(id_):
             assert isinstance(read, Response)
             assert read.id == id_
-        case Asks(id_, method):
+        case RequestPeek(id_, method):
             assert isinstance(read, Request)
             assert (read.id, read.method) == (id_, method)
         case Tells(token):
             assert isinstance(read, Notification)
             assert read.params["progressToken"].value == token
-        case Notes(method):
+        case NotificationPeek(method):
             assert isinstance(read, Notification)
             assert read.method == method
         case None:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from helpers.modern_server import ModernServer
 from helpers.scripted_upstream import note
-from helpers.stateless_server import StatelessServer
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.envelope import Response
-from taskgate.upstream.hearer import ServerQuestion
+from taskgate.upstream.call_listener import ServerQuestion
 from unit.upstream.modern.conftest import Ear, Guest
 
 ELICIT = {
@@ -57,7 +57,7 @@ class Questioned:
             return await self.call
 
 
-def told(server: StatelessServer) -> list[tuple[Any, Any]]:
+def told(server: ModernServer) -> list[tuple[Any, Any]]:
     """The answers and the state of every call."""
     found = [each["params"] for each in server.heard("tools/call")]
     return [(params.get("inputResponses"), params.get("requestState")) for params in found]

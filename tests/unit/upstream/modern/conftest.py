@@ -1,4 +1,4 @@
-"""A scripted server of the stateless era, and sessions with it that hear everything.
+"""A scripted server of the modern era, and sessions with it that hear everything.
 
 Whatever the sessions say in a test is judged at its end, by the schema and against its headers.
 """
@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from helpers import stateless_schema
-from helpers.stateless_requests import check_client_message
-from helpers.stateless_server import StatelessServer
+from helpers import modern_schema
+from helpers.modern_requests import check_client_message
+from helpers.modern_server import ModernServer
 from helpers.welcomes import unheard_welcome
 from taskgate.clock import SystemClock
 from taskgate.domain.versions import Peer, Revision
@@ -21,23 +21,23 @@ from taskgate.protocol.base import Params, Server
 from taskgate.protocol.envelope import Notification, Response
 from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.system.alarms import Alarms
-from taskgate.upstream.hearer import ServerQuestion
+from taskgate.upstream.call_listener import ServerQuestion
 from taskgate.upstream.http import HttpTransport
 from taskgate.upstream.lasting import Lasting
 from taskgate.upstream.modern import listen_stream
-from taskgate.upstream.modern.means import StatelessMeans
-from taskgate.upstream.modern.session import StatelessSession
+from taskgate.upstream.modern.context import ModernUpstreamContext
+from taskgate.upstream.modern.session import ModernSession
 from taskgate.upstream.patience import Patience
-from taskgate.upstream.resting import Foothold
+from taskgate.upstream.principal import Principal
+from taskgate.upstream.resume_points import ResumePoint
 from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
-from taskgate.upstream.speaker import Speaker
 
 LEGACY_HOST = Peer(
     revision=Revision.R2025_11_25,
     capabilities={"roots": {"listChanged": True}, "sampling": {}, "elicitation": {}, "tasks": {"list": {}}},
     info={"name": "host", "version": "1"},
 )
-"""A host of the initialize era that can be asked whatever there is but for pages to visit."""
+"""A host of the legacy era that can be asked whatever there is but for pages to visit."""
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Ear:
     passes_rounds: bool = False
     leaves: bool = False
     can_be_asked: bool = True
-    footholds: list[Foothold] = field(default_factory=list)
+    footholds: list[ResumePoint] = field(default_factory=list)
     notices: list[Notification] = field(default_factory=list)
     questions: list[ServerQuestion] = field(default_factory=list)
     lacks: list[Mapping[str, Any]] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Ear:
     def met(self, server: Server) -> None:
         self.servers.append(server)
 
-    def notice(self, notification: Notification) -> None:
+    def on_notification(self, notification: Notification) -> None:
         self.notices.append(notification)
 
     def clog(self) -> Any:
@@ -69,8 +69,8 @@ class Ear:
         self.kept.append(between)
         return self.leave
 
-    def hold_at(self, foothold: Foothold) -> None:
-        self.footholds.append(foothold)
+    def on_checkpoint(self, resume_point: ResumePoint) -> None:
+        self.footholds.append(resume_point)
 
     def asked(self, question: ServerQuestion) -> None:
         self.questions.append(question)
@@ -92,12 +92,17 @@ class Guest:
         self.ear, self.aside = Ear(), Ear()
         self.alarms = Alarms(20.0)
         self.transport = HttpTransport(settings)
-        self.means = self._means(settings)
-        self.session = StatelessSession(
-            self.means, hearer=self.aside, host=host, clock=clock, lasting=Lasting(), welcome=unheard_welcome()
+        self.upstream_context = self._upstream_context(settings)
+        self.session = ModernSession(
+            self.upstream_context,
+            listener=self.aside,
+            host=host,
+            clock=clock,
+            lasting=Lasting(),
+            welcome=unheard_welcome(),
         )
 
-    def _means(self, settings: UpstreamSettings) -> StatelessMeans:
+    def _upstream_context(self, settings: UpstreamSettings) -> ModernUpstreamContext:
         def lose() -> None:
             self.eras_lost += 1
 
@@ -107,7 +112,7 @@ class Guest:
             stream_opened=lambda kind: self.streams.append(f"{kind} opened"),
             stream_ended=lambda kind: self.streams.append(f"{kind} ended"),
         )
-        return StatelessMeans(
+        return ModernUpstreamContext(
             transport=self.transport,
             settings=settings,
             dialect=ModernUpstream("1.0", settings.extensions),
@@ -121,18 +126,18 @@ class Guest:
     async def call(self, tool: str = "echo", arguments: str = "{}", *, ear: Ear | None = None, **more: Any) -> Response:
         """Relay a `tools/call` that wants no progress."""
         params = Params(f'{{"name":"{tool}","arguments":{arguments}}}')
-        return await self.session.relay("tools/call", params, hearer=ear or self.ear, tool=tool, **more)
+        return await self.session.relay("tools/call", params, listener=ear or self.ear, tool=tool, **more)
 
     async def run(self, tool: str = "echo", *, within: float = 60, ear: Ear | None = None, **more: Any) -> Response:
         """Run a `tools/call` as a task does."""
         span = timedelta(seconds=within)
         params = f'{{"name":"{tool}","arguments":{{}}}}'
-        return await self.session.run(tool, params, within=span, hearer=ear or self.ear, **more)
+        return await self.session.run(tool, params, within=span, listener=ear or self.ear, **more)
 
     async def ask(self, method: str, params: str | None = None, **more: Any) -> Response:
         """Relay any other request."""
         found = None if params is None else Params(params)
-        return await self.session.relay(method, found, hearer=self.ear, **more)
+        return await self.session.relay(method, found, listener=self.ear, **more)
 
     async def close(self) -> None:
         await self.session.close()
@@ -144,19 +149,19 @@ NewGuest = Callable[..., Guest]
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[StatelessServer]:
+async def server() -> AsyncIterator[ModernServer]:
     """A server that does as the protocol says until it is told otherwise; what it was sent is judged in the end."""
-    async with StatelessServer() as server:
+    async with ModernServer() as server:
         server.capabilities = {"tools": {}}
         yield server
-        if stateless_schema.available():
+        if modern_schema.available():
             for request in server.requests:
                 check_client_message(request.message, serves_tasks=server.serves_tasks)
         assert "mcp-session-id" not in {name for request in server.requests for name in request.headers}
 
 
 @pytest.fixture
-async def new_guest(server: StatelessServer) -> AsyncIterator[NewGuest]:
+async def new_guest(server: ModernServer) -> AsyncIterator[NewGuest]:
     """Makes sessions with the server; they are closed in the end."""
     guests: list[Guest] = []
 
@@ -171,7 +176,7 @@ async def new_guest(server: StatelessServer) -> AsyncIterator[NewGuest]:
 
 @pytest.fixture
 def guest(new_guest: NewGuest) -> Guest:
-    """A session of a host of the initialize era that can be asked things."""
+    """A session of a host of the legacy era that can be asked things."""
     return new_guest()
 
 
@@ -181,6 +186,6 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listen_stream, "PAUSE_FIRST", 0.0)
 
 
-def somebody(name: str) -> Speaker:
+def somebody(name: str) -> Principal:
     """Somebody to speak for."""
-    return Speaker(context=name, subject=name)
+    return Principal(context=name, subject=name)

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from helpers.modern_server import ModernServer
 from helpers.native_tasks import NativeTask, NativeTasks, TaskTool
-from helpers.stateless_server import StatelessServer
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.envelope import Response
 from taskgate.upstream import looks
-from taskgate.upstream.hearer import ServerQuestion
+from taskgate.upstream.call_listener import ServerQuestion
 from unit.upstream.modern.conftest import Ear, Guest
 
 DONE = {"content": [{"type": "text", "text": "done"}]}
@@ -53,7 +53,7 @@ class Following:
 
 
 @pytest.fixture
-def natives(server: StatelessServer, monkeypatch: pytest.MonkeyPatch) -> NativeTasks:
+def natives(server: ModernServer, monkeypatch: pytest.MonkeyPatch) -> NativeTasks:
     """The tasks of the server, which are looked at as often as it wants."""
     monkeypatch.setattr(looks, "LEAST", 0.001)
     monkeypatch.setattr(looks, "USUAL", 0.02)

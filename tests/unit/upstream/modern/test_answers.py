@@ -1,4 +1,4 @@
-"""What comes back for a request to a server of the stateless era, and what it means."""
+"""What comes back for a request to a server of the modern era, and what it means."""
 
 import asyncio
 from datetime import timedelta
@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from aiohttp import web
 
+from helpers.modern_server import ModernServer
 from helpers.scripted_upstream import (
     Hold,
     Turn,
@@ -18,7 +19,6 @@ from helpers.scripted_upstream import (
     status,
     stream,
 )
-from helpers.stateless_server import StatelessServer
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.domain.events import CallSucceeded
@@ -27,7 +27,7 @@ from unit.upstream.modern.conftest import Guest
 
 
 @pytest.mark.parametrize("code", [200, 400, 404])
-async def test_an_error_is_the_answer_under_whatever_status(server: StatelessServer, guest: Guest, code: int) -> None:
+async def test_an_error_is_the_answer_under_whatever_status(server: ModernServer, guest: Guest, code: int) -> None:
     server.script["echo"] = error(-32602, "no such tool", status=code)
     assert (await guest.call()).error.value["code"] == -32602
     assert (guest.answered[-1], guest.eras_lost) == (("tools/call", "-32602"), 0)
@@ -36,7 +36,7 @@ async def test_an_error_is_the_answer_under_whatever_status(server: StatelessSer
 @pytest.mark.parametrize("code", [200, 400])
 @pytest.mark.parametrize("id", ["", '"id":null,'], ids=["without an id", "under null"])
 async def test_an_error_that_names_no_request_answers_the_one_it_came_for(
-    server: StatelessServer, guest: Guest, id: str, code: int
+    server: ModernServer, guest: Guest, id: str, code: int
 ) -> None:
     text = f'{{"jsonrpc":"2.0",{id}"error":{{"code":-32602,"message":"unread","data":[ 1e400]}}}}'
     server.script["echo"] = raw(text.encode(), status=code)
@@ -48,7 +48,7 @@ async def test_an_error_that_names_no_request_answers_the_one_it_came_for(
 
 @covers("H-MOD-7")
 async def test_a_header_that_was_refused_unread_has_the_catalogue_read_anew(
-    server: StatelessServer, guest: Guest, monkeypatch
+    server: ModernServer, guest: Guest, monkeypatch
 ) -> None:
     await guest.session.tools()
     unread = raw(b'{"jsonrpc":"2.0","error":{"code":-32020,"message":"unread"}}', status=400)
@@ -66,12 +66,12 @@ async def test_a_header_that_was_refused_unread_has_the_catalogue_read_anew(
 
 @covers("V-META-7")
 @pytest.mark.parametrize("kind", ["task", "later", None, 1])
-async def test_an_answer_of_an_unknown_kind_fails_the_call(server: StatelessServer, guest: Guest, kind) -> None:
+async def test_an_answer_of_an_unknown_kind_fails_the_call(server: ModernServer, guest: Guest, kind) -> None:
     server.script["echo"] = result({"resultType": kind, "content": []})
     assert await failure_of(guest.call()) == ("malformed", True)
 
 
-async def test_an_answer_means_to_a_task_what_it_says(server: StatelessServer, guest: Guest) -> None:
+async def test_an_answer_means_to_a_task_what_it_says(server: ModernServer, guest: Guest) -> None:
     server.script["echo"] = result({"content": [], "isError": True})
     outcome = guest.session.outcome(await guest.run())
     assert isinstance(outcome, CallSucceeded)
@@ -79,7 +79,7 @@ async def test_an_answer_means_to_a_task_what_it_says(server: StatelessServer, g
 
 
 @pytest.mark.parametrize("code", [400, 404, 405])
-async def test_a_status_that_means_another_era_is_reported(server: StatelessServer, guest: Guest, code: int) -> None:
+async def test_a_status_that_means_another_era_is_reported(server: ModernServer, guest: Guest, code: int) -> None:
     await guest.call()
     server.methods |= {"tools/call": status(code), "server/discover": status(code)}
     assert await failure_of(guest.call()) == ("refused", False)
@@ -90,7 +90,7 @@ async def test_a_status_that_means_another_era_is_reported(server: StatelessServ
 @pytest.mark.parametrize("code", [400, 404, 405])
 @pytest.mark.parametrize("method", ["tools/call", "tools/list"])
 async def test_a_server_that_refuses_without_a_word_and_still_says_who_it_is_stays_in_its_era(
-    server: StatelessServer, guest: Guest, method: str, code: int
+    server: ModernServer, guest: Guest, method: str, code: int
 ) -> None:
     await guest.session.open()
     server.methods[method] = status(code)
@@ -99,9 +99,7 @@ async def test_a_server_that_refuses_without_a_word_and_still_says_who_it_is_sta
     assert (guest.eras_lost, len(server.heard("server/discover"))) == (0, 2)
 
 
-async def test_calls_that_are_refused_together_have_the_server_asked_once(
-    server: StatelessServer, guest: Guest
-) -> None:
+async def test_calls_that_are_refused_together_have_the_server_asked_once(server: ModernServer, guest: Guest) -> None:
     await guest.call()
     server.methods |= {"tools/call": status(400), "server/discover": (hold := Hold())}
     calls = [asyncio.create_task(failure_of(guest.call())) for _ in range(5)]
@@ -114,7 +112,7 @@ async def test_calls_that_are_refused_together_have_the_server_asked_once(
 
 
 async def test_a_server_that_is_silent_when_it_is_doubted_keeps_no_host_waiting(
-    server: StatelessServer, guest: Guest, monkeypatch
+    server: ModernServer, guest: Guest, monkeypatch
 ) -> None:
     await guest.call()
     monkeypatch.setattr("taskgate.upstream.modern.discovery.SIGN_OF_LIFE", timedelta())
@@ -125,7 +123,7 @@ async def test_a_server_that_is_silent_when_it_is_doubted_keeps_no_host_waiting(
 
 @pytest.mark.parametrize(("code", "acted"), [(401, False), (403, False), (429, False), (503, True)])
 async def test_a_status_that_means_nothing_of_eras_is_only_a_refusal(
-    server: StatelessServer, guest: Guest, code: int, acted: bool
+    server: ModernServer, guest: Guest, code: int, acted: bool
 ) -> None:
     server.script["echo"] = status(code)
     assert await failure_of(guest.call()) == ("refused", acted)
@@ -133,7 +131,7 @@ async def test_a_status_that_means_nothing_of_eras_is_only_a_refusal(
 
 
 async def test_a_server_that_takes_the_revision_no_more_is_asked_anew_who_it_is(
-    server: StatelessServer, guest: Guest
+    server: ModernServer, guest: Guest
 ) -> None:
     await guest.call()
     server.versions = ["2031-01-01"]
@@ -146,7 +144,7 @@ async def test_a_server_that_takes_the_revision_no_more_is_asked_anew_who_it_is(
 
 @covers("V-ERA-7")
 async def test_a_server_that_names_no_revision_we_know_is_no_server_of_this_era(
-    server: StatelessServer, guest: Guest
+    server: ModernServer, guest: Guest
 ) -> None:
     server.methods["server/discover"] = result({"supportedVersions": ["2025-11-25"], "capabilities": {}})
     assert await failure_of(guest.call()) == ("refused", False)
@@ -180,7 +178,7 @@ async def test_a_server_that_names_no_revision_we_know_is_no_server_of_this_era(
     ],
 )
 @covers("H-MOD-11")
-async def test_a_call_that_fails_is_not_made_again(server: StatelessServer, guest: Guest, reply, found) -> None:
+async def test_a_call_that_fails_is_not_made_again(server: ModernServer, guest: Guest, reply, found) -> None:
     server.script["echo"] = reply
     assert await failure_of(guest.call()) == found
     assert len(server.heard("tools/call")) == 1
@@ -188,13 +186,13 @@ async def test_a_call_that_fails_is_not_made_again(server: StatelessServer, gues
     assert guest.answered[-1] == ("tools/call", found[0])
 
 
-async def test_what_goes_before_a_call_and_fails_has_not_run_it(server: StatelessServer, guest: Guest) -> None:
+async def test_what_goes_before_a_call_and_fails_has_not_run_it(server: ModernServer, guest: Guest) -> None:
     server.methods["server/discover"] = resets()
     assert await failure_of(guest.call()) == ("closed", False)
     assert await failure_of(guest.session.tools()) == ("closed", False)
 
 
-async def test_an_answer_to_something_else_is_passed_over(server: StatelessServer, guest: Guest) -> None:
+async def test_an_answer_to_something_else_is_passed_over(server: ModernServer, guest: Guest) -> None:
     other = {"jsonrpc": "2.0", "id": 4711, "result": {"content": [{"type": "text", "text": "other"}]}}
     server.script["echo"] = stream({"content": []}, before=[other])
     assert value_of(await guest.call())["content"] == []

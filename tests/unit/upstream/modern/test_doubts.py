@@ -1,12 +1,12 @@
-"""A server of the stateless era that answers like one of the other is asked again who it is, now and then."""
+"""A server of the modern era that answers like one of the other is asked again who it is, now and then."""
 
 from datetime import timedelta
 
 import pytest
 
 from helpers.manual_clock import ManualClock
+from helpers.modern_server import ModernServer
 from helpers.scripted_upstream import error, note
-from helpers.stateless_server import StatelessServer
 from helpers.waiting import eventually
 from requirements import covers
 from taskgate.upstream.modern.discovery import SURE_FOR
@@ -30,7 +30,7 @@ def doubting(new_guest: NewGuest, clock: ManualClock) -> Guest:
 @covers("V-ERA-8")
 @pytest.mark.parametrize("code", [-32600, -32601, -32602, -32000])
 async def test_a_server_whose_answers_may_be_of_the_other_era_is_found_out_in_time(
-    server: StatelessServer, doubting: Guest, clock: ManualClock, code: int
+    server: ModernServer, doubting: Guest, clock: ManualClock, code: int
 ) -> None:
     await doubting.call()
     server.methods |= {"tools/call": error(code, "no"), "server/discover": error(-32601, "no")}
@@ -42,7 +42,7 @@ async def test_a_server_whose_answers_may_be_of_the_other_era_is_found_out_in_ti
 
 
 async def test_a_server_that_says_again_who_it_is_is_believed_for_a_while(
-    server: StatelessServer, doubting: Guest, clock: ManualClock
+    server: ModernServer, doubting: Guest, clock: ManualClock
 ) -> None:
     server.methods["tools/call"] = error(-32602, "no")
     for _ in range(3):
@@ -57,7 +57,7 @@ async def test_a_server_that_says_again_who_it_is_is_believed_for_a_while(
 
 @pytest.mark.parametrize("code", [-32020, -32021])
 async def test_an_error_of_this_era_is_no_reason_to_doubt(
-    server: StatelessServer, doubting: Guest, clock: ManualClock, code: int
+    server: ModernServer, doubting: Guest, clock: ManualClock, code: int
 ) -> None:
     await doubting.call()
     server.methods["tools/call"] = error(code, "no")
@@ -68,7 +68,7 @@ async def test_an_error_of_this_era_is_no_reason_to_doubt(
 
 
 async def test_a_stream_that_stands_goes_on_when_its_server_was_doubted(
-    server: StatelessServer, doubting: Guest, clock: ManualClock
+    server: ModernServer, doubting: Guest, clock: ManualClock
 ) -> None:
     server.capabilities = ALL_KINDS
     server.methods["tools/call"] = error(-32602, "no")

@@ -1,4 +1,4 @@
-"""How calls of a server of the stateless era end before their answer, and what a server is told then: nothing."""
+"""How calls of a server of the modern era end before their answer, and what a server is told then: nothing."""
 
 import asyncio
 from dataclasses import replace
@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from aiohttp import web
 
+from helpers.modern_server import ModernServer
 from helpers.scripted_upstream import (
     Hold,
     Turn,
@@ -15,7 +16,6 @@ from helpers.scripted_upstream import (
     progress_note,
     stream,
 )
-from helpers.stateless_server import StatelessServer
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.protocol.jsonrpc import notification_text, parse
@@ -28,7 +28,7 @@ META = "io.modelcontextprotocol/"
 @covers("H-MOD-10")
 @pytest.mark.parametrize("way", ["call", "run"])
 async def test_a_cancelled_call_closes_its_stream_and_says_nothing(
-    server: StatelessServer, guest: Guest, way: str
+    server: ModernServer, guest: Guest, way: str
 ) -> None:
     server.script["slow"] = hold = Hold()
     calling = asyncio.create_task(getattr(guest, way)("slow"))
@@ -42,14 +42,14 @@ async def test_a_cancelled_call_closes_its_stream_and_says_nothing(
     assert guest.answered[-1] == ("tools/call", "cancelled")
 
 
-async def test_a_call_is_over_when_its_time_is(server: StatelessServer, guest: Guest) -> None:
+async def test_a_call_is_over_when_its_time_is(server: ModernServer, guest: Guest) -> None:
     server.script["slow"] = hold = Hold()
     assert await failure_of(guest.run("slow", within=0.05)) == ("timeout", True)
     async with bounded():
         await hold.left.wait()
 
 
-async def test_progress_gives_a_call_more_time(server: StatelessServer, new_guest: NewGuest) -> None:
+async def test_progress_gives_a_call_more_time(server: ModernServer, new_guest: NewGuest) -> None:
     guest = new_guest(call=timedelta(seconds=0.4))
     goes_on = asyncio.Event()
 
@@ -69,7 +69,7 @@ async def test_progress_gives_a_call_more_time(server: StatelessServer, new_gues
 
 
 async def test_a_tool_may_take_longer_to_begin_its_answer_than_anything_else(
-    server: StatelessServer, new_guest: NewGuest
+    server: ModernServer, new_guest: NewGuest
 ) -> None:
     guest = new_guest(first_byte=timedelta(seconds=0.3))
     await guest.session.tools()
@@ -80,13 +80,13 @@ async def test_a_tool_may_take_longer_to_begin_its_answer_than_anything_else(
         assert (await calling).error is None
 
 
-async def test_a_discovery_that_takes_too_long_has_sent_no_call(server: StatelessServer, new_guest: NewGuest) -> None:
+async def test_a_discovery_that_takes_too_long_has_sent_no_call(server: ModernServer, new_guest: NewGuest) -> None:
     server.methods["server/discover"] = Hold()
     guest = new_guest(first_byte=timedelta(seconds=0.05))
     assert await failure_of(guest.call()) == ("timeout", False)
 
 
-async def test_calls_that_run_when_the_session_is_closed_end(server: StatelessServer, guest: Guest) -> None:
+async def test_calls_that_run_when_the_session_is_closed_end(server: ModernServer, guest: Guest) -> None:
     server.script["slow"] = hold = Hold()
     calling = asyncio.create_task(guest.call("slow"))
     async with bounded():
@@ -97,7 +97,7 @@ async def test_calls_that_run_when_the_session_is_closed_end(server: StatelessSe
     assert await failure_of(guest.session.tools()) == ("closed", False)
 
 
-async def test_a_session_closed_while_it_opens_has_sent_no_call(server: StatelessServer, guest: Guest) -> None:
+async def test_a_session_closed_while_it_opens_has_sent_no_call(server: ModernServer, guest: Guest) -> None:
     server.methods["server/discover"] = hold = Hold()
     calling, reading = asyncio.create_task(guest.call()), asyncio.create_task(guest.session.tools())
     async with bounded():
@@ -107,7 +107,7 @@ async def test_a_session_closed_while_it_opens_has_sent_no_call(server: Stateles
     assert await failure_of(reading) == ("closed", False)
 
 
-async def test_a_host_that_reads_slowly_makes_its_server_wait(server: StatelessServer, guest: Guest) -> None:
+async def test_a_host_that_reads_slowly_makes_its_server_wait(server: ModernServer, guest: Guest) -> None:
     opens = asyncio.get_running_loop().create_future()
     ear = Ear(clogs=[opens])
     server.script["slow"] = stream({"content": []}, progress=2)
@@ -122,7 +122,7 @@ async def test_a_host_that_reads_slowly_makes_its_server_wait(server: StatelessS
 
 
 @covers("H-MOD-12")
-async def test_a_server_of_this_era_is_told_nothing_of_a_host(server: StatelessServer, guest: Guest) -> None:
+async def test_a_server_of_this_era_is_told_nothing_of_a_host(server: ModernServer, guest: Guest) -> None:
     await guest.session.open()
     guest.session.tell(parse(notification_text("notifications/roots/list_changed").encode(), max_depth=9))
     await guest.call()
@@ -130,7 +130,7 @@ async def test_a_server_of_this_era_is_told_nothing_of_a_host(server: StatelessS
 
 
 async def test_a_server_may_ask_nothing_of_a_host_that_declared_nothing(
-    server: StatelessServer, new_guest: NewGuest
+    server: ModernServer, new_guest: NewGuest
 ) -> None:
     guest = new_guest(replace(LEGACY_HOST, capabilities={}))
     await guest.call()

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from helpers.modern_server import ModernServer
 from helpers.native_tasks import NativeTasks, TaskTool
 from helpers.scripted_upstream import Hold, raw, result
-from helpers.stateless_server import StatelessServer
 from helpers.waiting import bounded
 from requirements import covers
 from taskgate.upstream.modern import late
@@ -21,7 +21,7 @@ __all__ = ["natives", "slow"]
 
 @covers("M-CANCEL-3")
 async def test_the_task_of_a_call_that_was_cancelled_before_it_was_known_is_ended(
-    server: StatelessServer, guest: Guest, slow: TaskTool
+    server: ModernServer, guest: Guest, slow: TaskTool
 ) -> None:
     slow.handles.clear()
     async with Following(guest, slow) as following:
@@ -60,7 +60,7 @@ async def test_a_session_that_ends_waits_a_moment_for_a_task_that_is_not_known_y
 @covers("H-MOD-10")
 @pytest.mark.parametrize("how", ["a cancel", "the end of the session"])
 async def test_a_server_that_does_not_answer_is_left_soon(
-    server: StatelessServer, guest: Guest, natives: NativeTasks, monkeypatch: pytest.MonkeyPatch, how: str
+    server: ModernServer, guest: Guest, natives: NativeTasks, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     monkeypatch.setattr(late, "SIGN_OF_LIFE", timedelta(seconds=0.05))
     server.script["holds"] = hold = Hold()
@@ -74,7 +74,7 @@ async def test_a_server_that_does_not_answer_is_left_soon(
 
 
 async def test_a_call_that_somebody_else_has_now_is_left_at_once(
-    server: StatelessServer, guest: Guest, natives: NativeTasks, monkeypatch: pytest.MonkeyPatch
+    server: ModernServer, guest: Guest, natives: NativeTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(late, "SIGN_OF_LIFE", timedelta(hours=1))
     server.script["holds"] = hold = Hold()
@@ -87,7 +87,7 @@ async def test_a_call_that_somebody_else_has_now_is_left_at_once(
 
 @pytest.mark.parametrize("reply", [result({"content": []}), raw(b"{"), result({"resultType": "task", "taskId": ""})])
 async def test_what_comes_too_late_and_is_no_task_is_nothing(
-    server: StatelessServer, guest: Guest, natives: NativeTasks, reply: Any
+    server: ModernServer, guest: Guest, natives: NativeTasks, reply: Any
 ) -> None:
     begun, goes_on = asyncio.Event(), asyncio.Event()
 
@@ -109,7 +109,7 @@ async def test_what_comes_too_late_and_is_no_task_is_nothing(
 
 
 async def test_a_task_that_was_over_when_it_was_made_is_not_ended(
-    server: StatelessServer, guest: Guest, natives: NativeTasks
+    server: ModernServer, guest: Guest, natives: NativeTasks
 ) -> None:
     quick = natives.tool("slow", status="completed")
     quick.handles.clear()

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from helpers.modern_server import ModernServer
 from helpers.scripted_upstream import Hold, note
-from helpers.stateless_server import StatelessServer
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from unit.upstream.modern.asking import ALL_KINDS, CHANGED, LISTEN, subscribe, updated
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("impatient")
 
 @covers("M-SUB-2")
 async def test_a_session_listens_from_its_first_request_on_to_what_the_server_declares(
-    server: StatelessServer, guest: Guest
+    server: ModernServer, guest: Guest
 ) -> None:
     server.capabilities = {"tools": {"listChanged": True}, "prompts": {"listChanged": False}, "resources": {}}
     await guest.session.open()
@@ -29,20 +29,20 @@ async def test_a_session_listens_from_its_first_request_on_to_what_the_server_de
     assert guest.streams[0] == "listen opened"
 
 
-async def test_all_kinds_are_listened_to_on_one_stream(server: StatelessServer, guest: Guest) -> None:
+async def test_all_kinds_are_listened_to_on_one_stream(server: ModernServer, guest: Guest) -> None:
     server.capabilities = ALL_KINDS
     await guest.session.open()
     names = ("toolsListChanged", "promptsListChanged", "resourcesListChanged")
     assert server.wishes == [dict.fromkeys(names, True)]
 
 
-async def test_a_server_that_tells_of_nothing_is_not_listened_to(server: StatelessServer, guest: Guest) -> None:
+async def test_a_server_that_tells_of_nothing_is_not_listened_to(server: ModernServer, guest: Guest) -> None:
     server.capabilities = {"tools": {}, "prompts": True, "resources": {"subscribe": True}}
     await guest.call()
     assert server.heard(LISTEN) == []
 
 
-async def test_a_change_of_tools_forgets_the_catalogue(server: StatelessServer, guest: Guest) -> None:
+async def test_a_change_of_tools_forgets_the_catalogue(server: ModernServer, guest: Guest) -> None:
     server.capabilities = ALL_KINDS
     assert set(await guest.session.tools()) == {"echo"}
     server.tools = [{"name": "other", "inputSchema": {"type": "object"}}]
@@ -54,7 +54,7 @@ async def test_a_change_of_tools_forgets_the_catalogue(server: StatelessServer, 
     assert set(await guest.session.tools()) == {"other"}
 
 
-async def test_a_resource_is_heard_of_until_nobody_wants_it(server: StatelessServer, guest: Guest) -> None:
+async def test_a_resource_is_heard_of_until_nobody_wants_it(server: ModernServer, guest: Guest) -> None:
     server.capabilities = ALL_KINDS
     await subscribe(guest, "a:b")
     await subscribe(guest, "a:b")
@@ -68,7 +68,7 @@ async def test_a_resource_is_heard_of_until_nobody_wants_it(server: StatelessSer
 
 
 async def test_nothing_is_missed_while_one_stream_takes_the_place_of_another(
-    server: StatelessServer, guest: Guest
+    server: ModernServer, guest: Guest
 ) -> None:
     server.capabilities = ALL_KINDS
     await guest.session.open()
@@ -81,7 +81,7 @@ async def test_nothing_is_missed_while_one_stream_takes_the_place_of_another(
     subscribing.cancel()
 
 
-async def test_there_is_one_stream_after_many_changes(server: StatelessServer, guest: Guest) -> None:
+async def test_there_is_one_stream_after_many_changes(server: ModernServer, guest: Guest) -> None:
     server.capabilities = ALL_KINDS
     for turn in range(4):
         await subscribe(guest, f"a:{turn}")

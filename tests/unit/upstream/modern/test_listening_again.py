@@ -7,8 +7,8 @@ import pytest
 from aiohttp import web
 
 from helpers.manual_clock import ManualClock
+from helpers.modern_server import ModernServer
 from helpers.scripted_upstream import Hold, Turn, breaks_off, event, note, open_stream, redirect, status
-from helpers.stateless_server import StatelessServer
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.clock import SystemClock
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("impatient")
 
 @covers("M-SUB-2")
 @pytest.mark.parametrize("way", ["its end", "a break", "a moment's refusal", "a reset"])
-async def test_a_stream_that_ends_is_asked_for_again(server: StatelessServer, guest: Guest, way: str) -> None:
+async def test_a_stream_that_ends_is_asked_for_again(server: ModernServer, guest: Guest, way: str) -> None:
     server.capabilities = ALL_KINDS
     if way in ("its end", "a break"):
         await guest.session.open()
@@ -43,7 +43,7 @@ async def test_a_stream_that_ends_is_asked_for_again(server: StatelessServer, gu
     await eventually(lambda: guest.aside.notices)
 
 
-async def test_the_catalogue_is_read_again_after_a_stream_was_lost(server: StatelessServer, guest: Guest) -> None:
+async def test_the_catalogue_is_read_again_after_a_stream_was_lost(server: ModernServer, guest: Guest) -> None:
     server.capabilities = ALL_KINDS
     await guest.session.tools()
     server.end_listens()
@@ -56,7 +56,7 @@ async def test_the_catalogue_is_read_again_after_a_stream_was_lost(server: State
 @pytest.mark.parametrize(
     "reply", [status(404), status(200), redirect(307, "http://127.0.0.1:1/")], ids=["404", "200", "307"]
 )
-async def test_a_server_that_has_no_such_stream_is_left_alone(server: StatelessServer, guest: Guest, reply) -> None:
+async def test_a_server_that_has_no_such_stream_is_left_alone(server: ModernServer, guest: Guest, reply) -> None:
     server.capabilities = ALL_KINDS
     server.methods[LISTEN] = reply
     await guest.call()
@@ -65,7 +65,7 @@ async def test_a_server_that_has_no_such_stream_is_left_alone(server: StatelessS
 
 
 async def test_a_server_that_refuses_to_be_listened_to_on_a_stream_is_left_alone(
-    server: StatelessServer, guest: Guest
+    server: ModernServer, guest: Guest
 ) -> None:
     server.capabilities = ALL_KINDS
 
@@ -83,7 +83,7 @@ async def test_a_server_that_refuses_to_be_listened_to_on_a_stream_is_left_alone
 
 
 async def test_a_resource_that_the_server_does_not_tell_of_cannot_be_subscribed_to(
-    server: StatelessServer, guest: Guest
+    server: ModernServer, guest: Guest
 ) -> None:
     server.capabilities = ALL_KINDS
 
@@ -96,15 +96,13 @@ async def test_a_resource_that_the_server_does_not_tell_of_cannot_be_subscribed_
     await eventually(lambda: len(server.heard(LISTEN)) == 3)
 
 
-async def test_a_resource_cannot_be_subscribed_to_where_there_is_no_stream(
-    server: StatelessServer, guest: Guest
-) -> None:
+async def test_a_resource_cannot_be_subscribed_to_where_there_is_no_stream(server: ModernServer, guest: Guest) -> None:
     server.capabilities = {"resources": {"subscribe": True}}
     server.methods[LISTEN] = status(404)
     assert (await subscribe(guest, "a:b")).error.value["code"] == -32602
 
 
-async def test_a_subscription_stands_as_soon_as_its_stream_does(server: StatelessServer, guest: Guest) -> None:
+async def test_a_subscription_stands_as_soon_as_its_stream_does(server: ModernServer, guest: Guest) -> None:
     """A server that is away for a moment is no reason to refuse."""
     server.capabilities = {"resources": {"subscribe": True}}
     server.methods[LISTEN] = status(503)
@@ -115,7 +113,7 @@ async def test_a_subscription_stands_as_soon_as_its_stream_does(server: Stateles
     await eventually(lambda: guest.aside.notices)
 
 
-async def test_what_cannot_be_read_on_the_stream_is_passed_over(server: StatelessServer, guest: Guest) -> None:
+async def test_what_cannot_be_read_on_the_stream_is_passed_over(server: ModernServer, guest: Guest) -> None:
     server.capabilities = ALL_KINDS
 
     async def speaks_oddly(turn: Turn) -> web.StreamResponse:
@@ -138,7 +136,7 @@ async def test_what_cannot_be_read_on_the_stream_is_passed_over(server: Stateles
 
 
 async def test_the_first_call_does_not_wait_for_a_stream_that_does_not_come(
-    server: StatelessServer, guest: Guest, monkeypatch
+    server: ModernServer, guest: Guest, monkeypatch
 ) -> None:
     monkeypatch.setattr(listening, "STREAM_PATIENCE", 0.01)
     server.capabilities = ALL_KINDS
@@ -148,7 +146,7 @@ async def test_the_first_call_does_not_wait_for_a_stream_that_does_not_come(
 
 
 async def test_streams_that_last_are_asked_for_again_soon(
-    server: StatelessServer, new_guest: NewGuest, monkeypatch
+    server: ModernServer, new_guest: NewGuest, monkeypatch
 ) -> None:
     pauses: list[float] = []
     plain = asyncio.sleep
@@ -174,7 +172,7 @@ async def test_streams_that_last_are_asked_for_again_soon(
 
 
 async def test_a_stream_is_over_with_its_result_though_the_server_keeps_it_open(
-    server: StatelessServer, guest: Guest
+    server: ModernServer, guest: Guest
 ) -> None:
     async def ends_and_stays(turn: Turn) -> web.StreamResponse:
         response = await open_stream(turn.request)
@@ -188,7 +186,7 @@ async def test_a_stream_is_over_with_its_result_though_the_server_keeps_it_open(
     await eventually(lambda: len(server.heard(LISTEN)) > 1)
 
 
-async def test_a_stream_that_is_not_heard_makes_way_at_once(server: StatelessServer, guest: Guest) -> None:
+async def test_a_stream_that_is_not_heard_makes_way_at_once(server: ModernServer, guest: Guest) -> None:
     server.capabilities = ALL_KINDS
     await guest.session.open()
     server.methods[LISTEN] = hold = Hold()
@@ -201,7 +199,7 @@ async def test_a_stream_that_is_not_heard_makes_way_at_once(server: StatelessSer
     subscribing.cancel()
 
 
-async def test_a_subscription_that_is_waited_for_ends_with_the_session(server: StatelessServer, guest: Guest) -> None:
+async def test_a_subscription_that_is_waited_for_ends_with_the_session(server: ModernServer, guest: Guest) -> None:
     server.capabilities = {"resources": {"subscribe": True}}
     server.methods[LISTEN] = hold = Hold()
     subscribing = asyncio.create_task(subscribe(guest, "a:b"))
@@ -214,7 +212,7 @@ async def test_a_subscription_that_is_waited_for_ends_with_the_session(server: S
     assert len(server.heard(LISTEN)) == 1
 
 
-async def test_a_closed_session_listens_no_more(server: StatelessServer, guest: Guest) -> None:
+async def test_a_closed_session_listens_no_more(server: ModernServer, guest: Guest) -> None:
     server.capabilities = ALL_KINDS
     await guest.session.open()
     async with bounded():
@@ -224,10 +222,15 @@ async def test_a_closed_session_listens_no_more(server: StatelessServer, guest: 
     assert len(server.heard(LISTEN)) == 1
 
 
-async def test_what_is_wanted_after_the_end_is_not_asked_for(server: StatelessServer, guest: Guest) -> None:
+async def test_what_is_wanted_after_the_end_is_not_asked_for(server: ModernServer, guest: Guest) -> None:
     """Whoever waited for the session to open may go on when it is closed already."""
-    closed = listening.Listening(
-        guest.means, None, hear=guest.aside.notice, resumed=lambda: None, lasting=Lasting(), clock=SystemClock()
+    closed = listening.SubscriptionListener(
+        guest.upstream_context,
+        None,
+        hear=guest.aside.on_notification,
+        resumed=lambda: None,
+        lasting=Lasting(),
+        clock=SystemClock(),
     )
     await closed.close()
     assert not await closed.subscribe("a:b", 0.0)

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from helpers.modern_schema import SUBSCRIPTION
+from helpers.modern_server import ModernServer
 from helpers.scripted_replies import event, open_stream
 from helpers.scripted_upstream import Hold, Turn, note
-from helpers.stateless_schema import SUBSCRIPTION
-from helpers.stateless_server import StatelessServer
 from helpers.waiting import bounded, eventually
 from taskgate.domain.versions import Era, Peer, Revision
 from taskgate.protocol.extensions import Extension, ExtensionPolicy
@@ -29,7 +29,7 @@ FILTER = frozenset({"widgetsChanged"})
 
 
 @pytest.fixture
-def guest(server: StatelessServer, new_guest: NewGuest) -> Guest:
+def guest(server: ModernServer, new_guest: NewGuest) -> Guest:
     """A session of a host of the other era, to a server that has widgets, which carry."""
     server.capabilities = DECLARED
     return new_guest(extensions=BRIDGED)
@@ -45,7 +45,7 @@ async def acknowledges(turn: Turn, granted: dict[str, Any]) -> web.StreamRespons
 
 
 async def test_a_session_listens_to_what_the_server_declares_of_carried_extensions(
-    server: StatelessServer, guest: Guest
+    server: ModernServer, guest: Guest
 ) -> None:
     # X-EXT-24.
     assert guest.session.grants(FILTER) == frozenset()
@@ -66,7 +66,7 @@ async def test_a_session_listens_to_what_the_server_declares_of_carried_extensio
     ids=["not declared", "not carried", "for nobody", "for a host of the other era"],
 )
 async def test_a_session_does_not_listen_to_what_does_not_cross(
-    server: StatelessServer,
+    server: ModernServer,
     new_guest: NewGuest,
     declared: dict[str, Any],
     extensions: ExtensionPolicy,
@@ -81,7 +81,7 @@ async def test_a_session_does_not_listen_to_what_does_not_cross(
 
 @pytest.mark.parametrize("granted", [{}, {"widgetsChanged": False}, {"widgetsChanged": 1}, {"toolsListChanged": True}])
 async def test_what_the_server_does_not_grant_is_not_granted(
-    server: StatelessServer, guest: Guest, granted: dict[str, Any]
+    server: ModernServer, guest: Guest, granted: dict[str, Any]
 ) -> None:
     server.methods[LISTEN] = lambda turn: acknowledges(turn, granted)
     async with bounded():
@@ -95,7 +95,7 @@ async def test_what_the_server_does_not_grant_is_not_granted(
     ids=["legacy", "newest"],
 )
 async def test_news_of_an_extension_are_heard_beside_all_others(
-    server: StatelessServer, new_guest: NewGuest, revision: Revision, names_stream: bool
+    server: ModernServer, new_guest: NewGuest, revision: Revision, names_stream: bool
 ) -> None:
     # X-EXT-23.
     server.capabilities = DECLARED
@@ -109,7 +109,7 @@ async def test_news_of_an_extension_are_heard_beside_all_others(
     assert ("subscriptionId" in heard.text) is names_stream
 
 
-async def test_news_of_an_extension_in_an_answer_are_heard_by_who_asked(server: StatelessServer, guest: Guest) -> None:
+async def test_news_of_an_extension_in_an_answer_are_heard_by_who_asked(server: ModernServer, guest: Guest) -> None:
     async def changes(turn: Turn) -> web.StreamResponse:
         response = await open_stream(turn.request)
         for method in (CHANGED, "notifications/other/changed"):
@@ -127,7 +127,7 @@ async def test_news_of_an_extension_in_an_answer_are_heard_by_who_asked(server: 
 
 
 async def test_what_is_granted_stays_so_while_one_stream_takes_the_place_of_another(
-    server: StatelessServer, guest: Guest
+    server: ModernServer, guest: Guest
 ) -> None:
     server.capabilities = {**DECLARED, "resources": {"subscribe": True}}
     await guest.session.open()

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from helpers.modern_server import ModernServer
 from helpers.native_tasks import NativeTasks, TaskTool
 from helpers.scripted_upstream import raw, status
-from helpers.stateless_server import StatelessServer
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.upstream.modern import native
@@ -20,7 +20,7 @@ __all__ = ["natives", "slow"]
 
 
 @covers("H-MOD-10", "M-CANCEL-3")
-async def test_a_call_that_is_cancelled_cancels_its_task(server: StatelessServer, guest: Guest, slow: TaskTool) -> None:
+async def test_a_call_that_is_cancelled_cancels_its_task(server: ModernServer, guest: Guest, slow: TaskTool) -> None:
     async with Following(guest, slow) as following:
         await following.task.looked()
         following.call.cancel()
@@ -31,7 +31,7 @@ async def test_a_call_that_is_cancelled_cancels_its_task(server: StatelessServer
 
 
 async def test_a_call_that_somebody_else_goes_on_with_cancels_nothing(
-    server: StatelessServer, guest: Guest, slow: TaskTool
+    server: ModernServer, guest: Guest, slow: TaskTool
 ) -> None:
     await left(guest, slow)
     await guest.close()
@@ -40,7 +40,7 @@ async def test_a_call_that_somebody_else_goes_on_with_cancels_nothing(
 
 @pytest.mark.parametrize("end", ["completed", "failed", "cancelled", "lost"])
 async def test_a_task_that_is_over_is_not_cancelled(
-    server: StatelessServer, guest: Guest, slow: TaskTool, natives: NativeTasks, end: str
+    server: ModernServer, guest: Guest, slow: TaskTool, natives: NativeTasks, end: str
 ) -> None:
     async with Following(guest, slow) as following:
         following.task.complete(DONE)
@@ -72,7 +72,7 @@ async def test_a_session_that_ends_has_cancelled_the_tasks_of_its_calls(guest: G
 
 
 async def test_a_session_that_ends_does_not_wait_long_for_a_server(
-    server: StatelessServer, guest: Guest, slow: TaskTool, monkeypatch: pytest.MonkeyPatch
+    server: ModernServer, guest: Guest, slow: TaskTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(native, "SIGN_OF_LIFE", timedelta(seconds=0.05))
     server.methods["tasks/cancel"] = status(503)
@@ -84,7 +84,7 @@ async def test_a_session_that_ends_does_not_wait_long_for_a_server(
 
 
 async def test_a_cancel_that_does_not_arrive_is_tried_again(
-    server: StatelessServer, guest: Guest, slow: TaskTool, monkeypatch: pytest.MonkeyPatch
+    server: ModernServer, guest: Guest, slow: TaskTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(native, "PAUSES", (0.0, 0.05))
     end, server.methods["tasks/cancel"] = server.methods["tasks/cancel"], status(503)
@@ -98,7 +98,7 @@ async def test_a_cancel_that_does_not_arrive_is_tried_again(
 
 @pytest.mark.parametrize(("trouble", "tries"), [(status(503), 2), (raw(b"x"), 1)])
 async def test_a_cancel_that_never_arrives_is_told_to_the_operator(
-    server: StatelessServer,
+    server: ModernServer,
     guest: Guest,
     slow: TaskTool,
     monkeypatch: pytest.MonkeyPatch,

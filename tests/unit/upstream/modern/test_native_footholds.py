@@ -6,22 +6,22 @@ from typing import Any
 
 import pytest
 
+from helpers.modern_server import ModernServer
 from helpers.native_tasks import NativeTasks, TaskTool
 from helpers.scripted_upstream import status
-from helpers.stateless_server import StatelessServer
 from helpers.waiting import bounded, eventually
 from taskgate.domain.versions import Peer, Revision
 from taskgate.protocol.params import Params
 from taskgate.protocol.questions import Question
 from taskgate.upstream import failures
-from taskgate.upstream.resting import Foothold, Resumed
+from taskgate.upstream.resume_points import Resumed, ResumePoint
 from unit.upstream.modern.asking import ACCEPTED, ELICIT, SAMPLE
 from unit.upstream.modern.conftest import Ear, Guest, NewGuest
 from unit.upstream.modern.natives import DONE, Following, left, natives, slow
 
 __all__ = ["natives", "slow"]
 
-HERE = Foothold(task="native-1", revision="2026-07-28")
+HERE = ResumePoint(task="native-1", revision="2026-07-28")
 QUESTION = Question("elicitation/create", Params(json.dumps(ELICIT["params"])))
 
 
@@ -47,7 +47,7 @@ async def test_whoever_hears_a_call_knows_when_all_answers_have_arrived(guest: G
 
 
 async def test_nothing_is_said_of_answers_while_some_have_not_arrived(
-    server: StatelessServer, guest: Guest, slow: TaskTool
+    server: ModernServer, guest: Guest, slow: TaskTool
 ) -> None:
     async with Following(guest, slow) as following:
         following.task.ask(a=ELICIT)
@@ -59,7 +59,7 @@ async def test_nothing_is_said_of_answers_while_some_have_not_arrived(
 
 
 async def test_an_answer_that_came_while_another_was_brought_has_not_arrived(
-    server: StatelessServer, guest: Guest, slow: TaskTool
+    server: ModernServer, guest: Guest, slow: TaskTool
 ) -> None:
     update, first, go_on = server.methods["tasks/update"], asyncio.Event(), asyncio.Event()
 
@@ -85,7 +85,7 @@ async def test_an_answer_that_came_while_another_was_brought_has_not_arrived(
 async def test_nobody_can_go_on_with_a_task_of_a_server_that_ends_with_this_process(
     guest: Guest, slow: TaskTool
 ) -> None:
-    object.__setattr__(guest.means, "outlives", False)
+    object.__setattr__(guest.upstream_context, "outlives", False)
     async with Following(guest, slow) as following:
         await following.task.looked(2)
         assert following.ear.footholds == []
@@ -95,7 +95,7 @@ async def test_nobody_can_go_on_with_a_task_of_a_server_that_ends_with_this_proc
 
 
 async def test_a_call_goes_on_from_its_task_and_is_not_made_again(
-    server: StatelessServer, guest: Guest, new_guest: NewGuest, slow: TaskTool
+    server: ModernServer, guest: Guest, new_guest: NewGuest, slow: TaskTool
 ) -> None:
     task = await left(guest, slow)
     other, ear = new_guest(), Ear()
@@ -187,11 +187,11 @@ async def test_a_task_that_is_gone_is_a_call_of_which_nobody_knows(guest: Guest,
     with pytest.raises(failures.Gone):
         await guest.run("slow", resumes=Resumed(HERE, {}))
     with pytest.raises(failures.Gone):
-        await guest.run("slow", resumes=Resumed(Foothold(session="s", revision="2025-11-25"), {}))
+        await guest.run("slow", resumes=Resumed(ResumePoint(session="s", revision="2025-11-25"), {}))
 
 
 async def test_a_server_that_is_not_back_yet_is_waited_for(
-    server: StatelessServer, guest: Guest, new_guest: NewGuest, slow: TaskTool
+    server: ModernServer, guest: Guest, new_guest: NewGuest, slow: TaskTool
 ) -> None:
     task = await left(guest, slow)
     other, handle = new_guest(), server.methods["tasks/get"]

@@ -4,7 +4,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from helpers.stateless_server import StatelessServer
+from helpers.modern_server import ModernServer
 from helpers.waiting import eventually
 from taskgate.upstream.base import Incoming, Outgoing
 from taskgate.upstream.http import HttpTransport
@@ -17,7 +17,7 @@ REQUEST: ContextVar[str] = ContextVar("request", default="nobody's")
 
 @pytest.mark.usefixtures("impatient")
 async def test_the_stream_that_tells_of_resources(
-    server: StatelessServer, guest: Guest, monkeypatch: pytest.MonkeyPatch
+    server: ModernServer, guest: Guest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.capabilities = ALL_KINDS
     await guest.session.open()

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from helpers.modern_server import ModernServer
 from helpers.native_tasks import NativeTasks, TaskTool
 from helpers.scripted_upstream import error, note, status
-from helpers.stateless_server import StatelessServer
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.clock import SystemClock
 from taskgate.upstream.modern import followed, native
-from taskgate.upstream.modern.task_news import TaskNews
+from taskgate.upstream.modern.task_news import ServerTaskNews
 from unit.upstream.modern.asking import LISTEN
 from unit.upstream.modern.conftest import Guest
 from unit.upstream.modern.natives import DONE, Following, natives
@@ -26,22 +26,22 @@ SELDOM = 60_000
 
 
 @pytest.fixture
-async def streams(server: StatelessServer, natives: NativeTasks, guest: Guest) -> AsyncIterator[TaskNews]:
+async def streams(server: ModernServer, natives: NativeTasks, guest: Guest) -> AsyncIterator[ServerTaskNews]:
     """The streams of one session that are for tasks, of which the server tells."""
     server.tells_of_tasks = True
-    found = TaskNews(guest.means, None, SystemClock())
+    found = ServerTaskNews(guest.upstream_context, None, SystemClock())
     yield found
     await found.close()
 
 
 @pytest.fixture
-def seldom(server: StatelessServer, natives: NativeTasks) -> TaskTool:
+def seldom(server: ModernServer, natives: NativeTasks) -> TaskTool:
     """A tool whose tasks are to be looked at once a minute, and told of besides."""
     server.tells_of_tasks = True
     return natives.tool("slow", interval=SELDOM)
 
 
-def listened(server: StatelessServer) -> list[Any]:
+def listened(server: ModernServer) -> list[Any]:
     """The tasks that were listened for, stream by stream."""
     return [each["params"]["notifications"].get("taskIds") for each in server.heard(LISTEN)]
 
@@ -52,7 +52,7 @@ def news(task: str) -> Any:
 
 @covers("M-SUB-2")
 async def test_a_task_is_looked_at_when_its_server_tells_of_it(
-    server: StatelessServer, guest: Guest, seldom: TaskTool
+    server: ModernServer, guest: Guest, seldom: TaskTool
 ) -> None:
     async with Following(guest, seldom) as following:
         await server.listening()
@@ -68,7 +68,7 @@ async def test_a_task_is_looked_at_when_its_server_tells_of_it(
 
 
 async def test_a_task_that_is_told_of_without_end_is_not_looked_at_without_end(
-    server: StatelessServer, guest: Guest, seldom: TaskTool, monkeypatch: pytest.MonkeyPatch
+    server: ModernServer, guest: Guest, seldom: TaskTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(followed, "LEAST", 0.2)
     async with Following(guest, seldom) as following:
@@ -82,7 +82,7 @@ async def test_a_task_that_is_told_of_without_end_is_not_looked_at_without_end(
     assert all(later - sooner > 0.15 for sooner, later in pairwise(times))
 
 
-async def test_news_of_another_task_are_none_of_this_one(server: StatelessServer, streams: TaskNews) -> None:
+async def test_news_of_another_task_are_none_of_this_one(server: ModernServer, streams: ServerTaskNews) -> None:
     told: list[bool] = []
     stream = streams.listen("native-1", SELDOM, lambda: told.append(True))
     assert stream is not None
@@ -95,7 +95,7 @@ async def test_news_of_another_task_are_none_of_this_one(server: StatelessServer
 
 
 async def test_nobody_listens_for_what_is_looked_at_often(
-    server: StatelessServer, guest: Guest, natives: NativeTasks
+    server: ModernServer, guest: Guest, natives: NativeTasks
 ) -> None:
     server.tells_of_tasks = True
     async with Following(guest, natives.tool("slow", interval=1_000)) as following:
@@ -111,7 +111,7 @@ async def test_nobody_listens_for_what_is_looked_at_often(
 
 @pytest.mark.parametrize("how", ["grants nothing", status(404), error(-32601, "no such method", status=404)])
 async def test_a_server_that_does_not_tell_of_its_tasks_is_not_asked_again(
-    server: StatelessServer, streams: TaskNews, how: Any
+    server: ModernServer, streams: ServerTaskNews, how: Any
 ) -> None:
     server.tells_of_tasks = False
     if how != "grants nothing":
@@ -124,7 +124,9 @@ async def test_a_server_that_does_not_tell_of_its_tasks_is_not_asked_again(
     assert listened(server) == [["native-1"]]
 
 
-async def test_a_stream_that_was_let_go_is_no_reason_not_to_listen(server: StatelessServer, streams: TaskNews) -> None:
+async def test_a_stream_that_was_let_go_is_no_reason_not_to_listen(
+    server: ModernServer, streams: ServerTaskNews
+) -> None:
     stream = streams.listen("native-1", SELDOM, print)
     assert stream is not None
     await server.listening()
@@ -132,7 +134,7 @@ async def test_a_stream_that_was_let_go_is_no_reason_not_to_listen(server: State
     assert streams.listen("native-2", SELDOM, print) is not None
 
 
-async def test_a_server_that_is_only_away_for_now_is_asked_again(server: StatelessServer, streams: TaskNews) -> None:
+async def test_a_server_that_is_only_away_for_now_is_asked_again(server: ModernServer, streams: ServerTaskNews) -> None:
     server.methods[LISTEN] = status(503)
     streams.listen("native-1", SELDOM, print)
     await eventually(lambda: listened(server))
@@ -143,7 +145,7 @@ async def test_a_server_that_is_only_away_for_now_is_asked_again(server: Statele
 
 
 async def test_a_call_goes_on_where_its_server_tells_nothing(
-    server: StatelessServer, guest: Guest, seldom: TaskTool
+    server: ModernServer, guest: Guest, seldom: TaskTool
 ) -> None:
     server.methods[LISTEN] = status(404)
     async with Following(guest, seldom) as following:
@@ -152,7 +154,7 @@ async def test_a_call_goes_on_where_its_server_tells_nothing(
 
 
 async def test_nothing_is_listened_to_any_more_when_a_session_has_ended_however_little_time_there_is(
-    server: StatelessServer, guest: Guest, seldom: TaskTool, monkeypatch: pytest.MonkeyPatch
+    server: ModernServer, guest: Guest, seldom: TaskTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(native, "SIGN_OF_LIFE", timedelta())
     async with Following(guest, seldom), bounded():

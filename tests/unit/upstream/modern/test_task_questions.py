@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from helpers.modern_server import ModernServer
 from helpers.native_tasks import NativeTasks, TaskTool
 from helpers.scripted_upstream import error, status
-from helpers.stateless_server import StatelessServer
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.upstream.modern.task_questions import TRIES
@@ -25,7 +25,7 @@ ANSWER = {"action": "accept", "content": {"a": 1}}
 
 @covers("M-NEG-8")
 async def test_what_a_task_waits_for_is_asked_under_the_servers_key_and_brought(
-    server: StatelessServer, guest: Guest, slow: TaskTool
+    server: ModernServer, guest: Guest, slow: TaskTool
 ) -> None:
     async with Following(guest, slow) as following:
         following.task.ask(**{"native-1:q 1": ELICIT})
@@ -132,7 +132,7 @@ async def test_an_answer_that_a_task_still_waits_for_is_brought_again(guest: Gue
 
 @pytest.mark.parametrize("trouble", [status(503), error(-32603, "not now")])
 async def test_an_answer_that_does_not_arrive_is_brought_again(
-    server: StatelessServer, guest: Guest, slow: TaskTool, trouble: Any
+    server: ModernServer, guest: Guest, slow: TaskTool, trouble: Any
 ) -> None:
     async with Following(guest, slow) as following:
         following.task.ask(a=ELICIT)
@@ -146,7 +146,7 @@ async def test_an_answer_that_does_not_arrive_is_brought_again(
 
 @pytest.mark.parametrize(("code", "tries"), [(-32602, 1), (-32603, TRIES)])
 async def test_an_answer_that_a_task_does_not_take_ends_the_call_with_what_the_server_says_of_it(
-    server: StatelessServer, guest: Guest, slow: TaskTool, code: int, tries: int
+    server: ModernServer, guest: Guest, slow: TaskTool, code: int, tries: int
 ) -> None:
     async with Following(guest, slow) as following:
         following.task.ask(a=ELICIT)
@@ -158,7 +158,7 @@ async def test_an_answer_that_a_task_does_not_take_ends_the_call_with_what_the_s
 
 
 async def test_an_answer_that_was_refused_after_it_was_taken_ends_nothing(
-    server: StatelessServer, guest: Guest, slow: TaskTool
+    server: ModernServer, guest: Guest, slow: TaskTool
 ) -> None:
     async with Following(guest, slow) as following:
         following.task.ask(a=ELICIT)
@@ -172,7 +172,7 @@ async def test_an_answer_that_was_refused_after_it_was_taken_ends_nothing(
 
 
 async def test_an_answer_that_cannot_be_read_breaks_the_protocol(
-    server: StatelessServer, guest: Guest, slow: TaskTool
+    server: ModernServer, guest: Guest, slow: TaskTool
 ) -> None:
     async with Following(guest, slow) as following:
         following.task.ask(a=ELICIT)
@@ -234,12 +234,12 @@ async def test_an_answer_is_brought_for_whoever_gave_it(guest: Guest, slow: Task
     send = guest.transport.send
 
     async def noted(outgoing: Any) -> Any:
-        speakers.append((outgoing.headers["Mcp-Method"], outgoing.speaker))
+        speakers.append((outgoing.headers["Mcp-Method"], outgoing.principal))
         return await send(outgoing)
 
     guest.transport.send = noted  # type: ignore[method-assign]
     caller, other = somebody("caller"), somebody("other")
-    async with Following(guest, slow, speaker=caller) as following:
+    async with Following(guest, slow, principal=caller) as following:
         following.task.ask(a=ELICIT)
         (await following.asked())[0].answer(ACCEPTED, other)
         await following.task.brought()
@@ -251,19 +251,19 @@ async def test_an_answer_is_brought_for_whoever_gave_it(guest: Guest, slow: Task
 
 
 async def test_a_look_whose_token_is_no_good_is_made_for_whom_the_session_speaks(
-    server: StatelessServer, guest: Guest, slow: TaskTool
+    server: ModernServer, guest: Guest, slow: TaskTool
 ) -> None:
     speakers: list[Any] = []
     send = guest.transport.send
 
     async def noted(outgoing: Any) -> Any:
         if outgoing.headers["Mcp-Method"] == "tasks/get":
-            speakers.append(outgoing.speaker)
+            speakers.append(outgoing.principal)
         return await send(outgoing)
 
     guest.transport.send = noted  # type: ignore[method-assign]
     caller = somebody("caller")
-    async with Following(guest, slow, speaker=caller) as following:
+    async with Following(guest, slow, principal=caller) as following:
         show, server.methods["tasks/get"] = server.methods["tasks/get"], status(401)
         await eventually(lambda: len(speakers) >= 2)
         server.methods["tasks/get"] = show

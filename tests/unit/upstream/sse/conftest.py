@@ -7,8 +7,8 @@ import pytest
 
 from helpers.event_server import EventServer
 from taskgate.upstream.duplex.transport import DuplexTransport
-from taskgate.upstream.settings import Kind
-from taskgate.upstream.sse.lines import SseLines
+from taskgate.upstream.settings import TransportKind
+from taskgate.upstream.sse.provider import SseChannelProvider
 from unit.upstream.conftest import settings_for
 from unit.upstream.houses import Guest, House
 
@@ -26,8 +26,8 @@ async def new_house() -> AsyncIterator[Callable[..., House]]:
     houses: list[House] = []
 
     def make(url: str, **changes: Any) -> House:
-        settings = settings_for(url, transport=Kind.SSE, **changes)
-        houses.append(House(DuplexTransport(SseLines(settings), is_stateless=False), settings))
+        settings = settings_for(url, transport=TransportKind.SSE, **changes)
+        houses.append(House(DuplexTransport(SseChannelProvider(settings), is_modern=False), settings))
         return houses[-1]
 
     yield make

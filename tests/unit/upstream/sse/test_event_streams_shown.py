@@ -10,7 +10,7 @@ from helpers.event_server import EventServer
 from helpers.exchange_server import ExchangeServer
 from helpers.waiting import bounded
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.settings import FixedHeader, IdentityHeaders, TlsSettings
+from taskgate.upstream.settings import FixedHeader, IdentityHeaders, UpstreamTls
 from unit.upstream.houses import Guest, House
 from unit.upstream.offices import exchange, somebody
 from unit.upstream.raw_server import RawServer
@@ -97,6 +97,6 @@ async def test_a_token_that_the_stream_is_refused_for_is_renewed_for_the_next_ca
 async def test_the_server_is_recognised_as_over_http(new_house: NewHouse, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     async with EventServer(tls=authority.server_context("127.0.0.1")) as server:
-        assert await works(new_house(server.url, tls=TlsSettings(ca_file=authority.ca_file)).guest())
+        assert await works(new_house(server.url, tls=UpstreamTls(ca_file=authority.ca_file)).guest())
         stranger = new_house(server.url).guest()
         assert await failure_of(stranger) == ("unreachable", False, "The server could not be reached")

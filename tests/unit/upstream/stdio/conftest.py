@@ -16,12 +16,12 @@ import pytest
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.base import Outgoing
-from taskgate.upstream.duplex.base import Line, Wish
+from taskgate.upstream.duplex.base import MessageChannel, Wish
+from taskgate.upstream.stdio.channel import ProgramChannel
 from taskgate.upstream.stdio.endings import Cause
-from taskgate.upstream.stdio.line import ProgramLine
 from taskgate.upstream.stdio.nurse import Nurse
 from taskgate.upstream.stdio.nursing import Order
-from taskgate.upstream.stdio.pool import StdioLines
+from taskgate.upstream.stdio.pool import StdioChannels
 from taskgate.upstream.stdio.settings import StdioSettings
 from taskgate.upstream.stdio.starting import Program
 from unit.upstream.stdio.programs import program, runs
@@ -68,7 +68,7 @@ class Recorder:
 class Taken:
     """A line, who hears it, and how to speak on it."""
 
-    line: ProgramLine
+    line: ProgramChannel
     ears: Recorder
 
     async def tell(self, **message: Any) -> int:
@@ -100,7 +100,7 @@ class Yard:
         settings.setdefault("backoff", timedelta(milliseconds=50))
         self.restarts: list[Cause] = []
         self.counts: list[int] = []
-        self.lines = StdioLines(
+        self.lines = StdioChannels(
             Program(
                 name="reports",
                 settings=StdioSettings(**settings),
@@ -111,14 +111,14 @@ class Yard:
             ),
             nurse,
         )
-        self._taken: dict[Line, Taken] = {}
+        self._taken: dict[MessageChannel, Taken] = {}
 
     async def take(self, context: str = "alice", declared: bytes | None = b"{}", **wish: Any) -> Taken:
         """A line for somebody."""
         more = {key: wish.pop(key) for key in ("first_byte", "only_listens") if key in wish}
         async with bounded():
             line = await self.lines.take(Wish(context, declared, outgoing(b"{}", **more), **wish))
-        assert isinstance(line, ProgramLine)
+        assert isinstance(line, ProgramChannel)
         if line not in self._taken:
             self._taken[line] = Taken(line, Recorder())
             line.listen(self._taken[line].ears)

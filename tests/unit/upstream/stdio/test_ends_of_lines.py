@@ -9,7 +9,7 @@ import pytest
 
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.stdio import line
+from taskgate.upstream.stdio import channel
 from taskgate.upstream.stdio.nurse import Nurse
 from taskgate.upstream.stdio.nursing import Child, Order
 from unit.upstream.stdio.conftest import Taken, Yard
@@ -55,7 +55,7 @@ async def test_what_it_said_before_its_end_is_heard_before_that(yard: Yard) -> N
 async def test_what_it_said_before_its_end_is_heard_also_after_a_pause(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(line, "MOMENT", 0.05)
+    monkeypatch.setattr(channel, "MOMENT", 0.05)
     taken = await yard.take()
     taken.line.pause()
     await taken.do("[say({'text': 'x' * 1000}) for _ in range(60)]; os._exit(1)")
@@ -117,7 +117,7 @@ async def test_after_it_was_dropped_nothing_is_heard(yard: Yard) -> None:
 
 
 async def test_a_program_ends_by_itself_when_its_input_does(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line, "SOFT", 20)
+    monkeypatch.setattr(channel, "SOFT", 20)
     taken = await yard.take()
     taken.line.drop()
     await eventually(lambda: taken.line.status == 0)
@@ -125,7 +125,7 @@ async def test_a_program_ends_by_itself_when_its_input_does(yard: Yard, monkeypa
 
 async def test_and_may_say_much_before(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where it was not listened to when it was ended: it is read on, for nobody."""
-    monkeypatch.setattr(line, "SOFT", 20)
+    monkeypatch.setattr(channel, "SOFT", 20)
     taken = await yard.take()
     await taken.do("sys.stdin.read(); print('x' * 1000000, flush=True); sys.exit(7)")
     taken.line.pause()
@@ -148,8 +148,8 @@ async def test_whoever_meets_a_program_that_has_just_ended_hears_how(
     nurse: Nurse, yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which the nursery tells a moment after the pipes do."""
-    monkeypatch.setattr(line, "REASON", 20.0)
-    monkeypatch.setattr(line, "MOMENT", 20.0)
+    monkeypatch.setattr(channel, "REASON", 20.0)
+    monkeypatch.setattr(channel, "MOMENT", 20.0)
     taken = await yard.take()
     assert nurse.pid is not None
     os.kill(nurse.pid, signal.SIGSTOP)
@@ -165,7 +165,7 @@ async def test_whoever_meets_a_program_that_has_just_ended_hears_how(
 
 
 async def test_so_does_whoever_it_was_started_for(new_yard: NewYard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line, "REASON", 20.0)
+    monkeypatch.setattr(channel, "REASON", 20.0)
     begin = Nurse.start
 
     async def start(nurse: Nurse, order: Order, ended: Callable[[int], None]) -> Child:

@@ -12,7 +12,7 @@ import pytest
 import taskgate
 from helpers.waiting import bounded, eventually
 from taskgate.upstream.stdio.nurse import Nurse
-from taskgate.upstream.stdio.nursing import LOST, NotStarted
+from taskgate.upstream.stdio.nursing import LOST, ProgramNotStarted
 from unit.upstream.stdio.programs import is_there, program, runs
 from unit.upstream.stdio.started import DAEMON, STUBBORN, Start
 
@@ -25,7 +25,7 @@ async def test_to_close_ends_whatever_runs_and_the_nursery(nurse: Nurse, start: 
         await nurse.close()
     assert (await rude.status(), await daemon.status()) == (-9, -15)
     assert not any(runs(pid) for pid in pids if pid is not None)
-    with pytest.raises(NotStarted):
+    with pytest.raises(ProgramNotStarted):
         await start()
 
 
@@ -66,7 +66,7 @@ async def test_where_it_is_killed_what_waits_for_a_start_is_told(nurse: Nurse, s
     await asyncio.wait((starting,), timeout=0.05)
     os.kill(first, signal.SIGKILL)
     async with bounded():
-        with pytest.raises(NotStarted):
+        with pytest.raises(ProgramNotStarted):
             await starting
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.stdio import line, room
+from taskgate.upstream.stdio import channel, room
 from unit.upstream.stdio.conftest import Taken, Yard
 from unit.upstream.stdio.programs import program, runs
 
@@ -19,8 +19,8 @@ NewYard = Callable[..., Yard]
 def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "QUIET", 0.2)
     monkeypatch.setattr(room, "SETTLING", 0.0)
-    monkeypatch.setattr(line, "SOFT", 0.2)
-    monkeypatch.setattr(line, "HARD", 0.2)
+    monkeypatch.setattr(channel, "SOFT", 0.2)
+    monkeypatch.setattr(channel, "HARD", 0.2)
 
 
 async def busy(yard: Yard, name: str) -> Taken:

@@ -87,11 +87,11 @@ async def test_a_program_that_is_at_work_is_not_ended_for_being_held_by_nobody(n
     slot = yard.lines._of[taken.line]
     rest = slot.rest
 
-    def rests(seconds: float) -> None:
+    def checkpoints(seconds: float) -> None:
         looks.append(1)
         rest(seconds)
 
-    slot.rest = rests  # type: ignore[method-assign]
+    slot.rest = checkpoints  # type: ignore[method-assign]
     yard.give_back(taken)
     await eventually(lambda: len(looks) >= 3)
     assert not taken.ears.failures

@@ -10,7 +10,7 @@ import pytest
 
 from helpers.waiting import eventually
 from taskgate.upstream.stdio.nurse import Nurse
-from taskgate.upstream.stdio.nursing import NotStarted
+from taskgate.upstream.stdio.nursing import ProgramNotStarted
 from unit.upstream.stdio.programs import children, is_there, program, runs
 from unit.upstream.stdio.started import DAEMON, STUBBORN, Start
 
@@ -62,7 +62,7 @@ async def test_what_cannot_be_started_says_why(
     for name, text, mode in (("plain", "", 0o600), ("broken", "\x7fELF", 0o700), ("orphan", "#!/nowhere\n", 0o700)):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(mode)
-    with pytest.raises(NotStarted) as refused:
+    with pytest.raises(ProgramNotStarted) as refused:
         await start(command=command, cwd=None if cwd is None else tmp_path / cwd)
     assert (refused.value.errno, refused.value.cwd) == (number, of_cwd)
     # And whoever asks next is served.

@@ -93,14 +93,14 @@ async def test_an_address_that_does_not_answer_is_soon_overtaken(
 
 def finish_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the ways to both addresses end at the same turn of the loop."""
-    both, reach = asyncio.Barrier(2), dialing.Way._reach
+    both, reach = asyncio.Barrier(2), dialing.Dialer._reach
 
-    async def reach_together(self: dialing.Way, address: str, new: Any) -> Any:
+    async def reach_together(self: dialing.Dialer, address: str, new: Any) -> Any:
         connection = await reach(self, address, new)
         await both.wait()
         return connection
 
-    monkeypatch.setattr(dialing.Way, "_reach", reach_together)
+    monkeypatch.setattr(dialing.Dialer, "_reach", reach_together)
 
 
 @pytest.mark.parametrize("together", [True, False], ids=["at the same turn", "one after the other"])

@@ -14,7 +14,7 @@ from helpers.waiting import bounded
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.http import HttpTransport
-from taskgate.upstream.settings import TlsSettings
+from taskgate.upstream.settings import UpstreamTls
 from taskgate.upstream.wire.trust import TlsFileRefused, tls_context
 from unit.upstream.raw_server import RawServer
 
@@ -49,7 +49,7 @@ async def test_a_server_of_the_configured_authority_is_trusted(
     authority: Authority, transport_to: NewTransport
 ) -> None:
     async with RawServer(tls=authority.server_context("127.0.0.1")) as server:
-        transport = transport_to(server.url("https"), tls=TlsSettings(ca_file=authority.ca_file))
+        transport = transport_to(server.url("https"), tls=UpstreamTls(ca_file=authority.ca_file))
         assert await peer_of(server, transport) is None
 
 
@@ -58,7 +58,7 @@ async def test_a_server_of_another_authority_is_sent_nothing(
 ) -> None:
     other = Authority(tmp_path, "other")
     async with RawServer(tls=authority.server_context("127.0.0.1")) as server:
-        for tls in (TlsSettings(), TlsSettings(ca_file=other.ca_file)):
+        for tls in (UpstreamTls(), UpstreamTls(ca_file=other.ca_file)):
             assert await refusal(transport_to(server.url("https"), tls=tls)) == ("unreachable", False)
 
 
@@ -66,23 +66,23 @@ async def test_a_server_by_another_name_is_sent_nothing_unless_that_is_the_one_t
     authority: Authority, transport_to: NewTransport
 ) -> None:
     async with RawServer(tls=authority.server_context("reports.internal")) as server:
-        wrong = transport_to(server.url("https"), tls=TlsSettings(ca_file=authority.ca_file))
+        wrong = transport_to(server.url("https"), tls=UpstreamTls(ca_file=authority.ca_file))
         assert await refusal(wrong) == ("unreachable", False)
-        tls = TlsSettings(ca_file=authority.ca_file, server_name="reports.internal")
+        tls = UpstreamTls(ca_file=authority.ca_file, server_name="reports.internal")
         assert await peer_of(server, transport_to(server.url("https"), tls=tls)) is None
 
 
 async def test_the_gateway_shows_its_certificate(authority: Authority, transport_to: NewTransport) -> None:
     own = authority.issue("gateway.internal")
     async with RawServer(tls=authority.server_context("127.0.0.1", client_auth=True)) as server:
-        tls = TlsSettings(ca_file=authority.ca_file, cert_file=own.cert_file, key_file=own.key_file)
+        tls = UpstreamTls(ca_file=authority.ca_file, cert_file=own.cert_file, key_file=own.key_file)
         shown = await peer_of(server, transport_to(server.url("https"), tls=tls))
     assert shown["subjectAltName"] == (("DNS", "gateway.internal"),)
 
 
 async def test_a_server_that_wants_one_gets_nothing_without(authority: Authority, transport_to: NewTransport) -> None:
     async with RawServer(tls=authority.server_context("127.0.0.1", client_auth=True)) as server:
-        transport = transport_to(server.url("https"), tls=TlsSettings(ca_file=authority.ca_file))
+        transport = transport_to(server.url("https"), tls=UpstreamTls(ca_file=authority.ca_file))
         reason, _ = await refusal(transport)
         assert reason in ("unreachable", "closed")
         assert server.accepted == [], "no handshake came to its end"
@@ -90,7 +90,7 @@ async def test_a_server_that_wants_one_gets_nothing_without(authority: Authority
 
 async def test_any_server_will_do_where_nothing_is_verified(authority: Authority, transport_to: NewTransport) -> None:
     async with RawServer(tls=authority.server_context("somebody.else")) as server:
-        transport = transport_to(server.url("https"), tls=TlsSettings(insecure_skip_verify=True))
+        transport = transport_to(server.url("https"), tls=UpstreamTls(insecure_skip_verify=True))
         assert await peer_of(server, transport) is None
 
 
@@ -98,16 +98,16 @@ async def test_any_server_will_do_where_nothing_is_verified(authority: Authority
 async def test_that_nothing_is_verified_is_said_at_each_start(
     new_caller_of: Callable[..., Any], caplog: pytest.LogCaptureFixture, skips: bool
 ) -> None:
-    new_caller_of("https://127.0.0.1:1/mcp", tls=TlsSettings(insecure_skip_verify=skips))
+    new_caller_of("https://127.0.0.1:1/mcp", tls=UpstreamTls(insecure_skip_verify=skips))
     told = [(record.levelno, record.getMessage(), record.upstream) for record in caplog.records]
     assert told == [(logging.WARNING, "the certificate of a server is not verified", "reports")] * skips
 
 
 def test_old_versions_are_not_spoken() -> None:
-    context = tls_context(TlsSettings(insecure_skip_verify=True))
+    context = tls_context(UpstreamTls(insecure_skip_verify=True))
     assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
-    assert tls_context(TlsSettings()).verify_mode is ssl.CERT_REQUIRED
-    assert tls_context(TlsSettings()).check_hostname
+    assert tls_context(UpstreamTls()).verify_mode is ssl.CERT_REQUIRED
+    assert tls_context(UpstreamTls()).check_hostname
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ NO_PAIR = "tls.cert_file, tls.key_file: hold no certificate in PEM form with its
 def test_a_file_that_will_not_do_is_told_by_its_key_without_its_path(
     files: dict[str, Path], new_settings: Callable[..., Any], named: dict[str, str], told: str
 ) -> None:
-    tls = TlsSettings(**{key: files[name] for key, name in named.items()})
+    tls = UpstreamTls(**{key: files[name] for key, name in named.items()})
     with pytest.raises(TlsFileRefused) as refused:
         HttpTransport(new_settings("https://127.0.0.1:1/mcp", tls=tls))
     assert str(refused.value) == told

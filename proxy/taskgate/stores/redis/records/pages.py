@@ -10,7 +10,7 @@ from taskgate.domain.listing import STATES, ListedTask, OrderBy, Page, Position,
 from taskgate.domain.record import OwnerKey
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.codec import pack_text, pack_time, unpack_listed, unpack_text, unpack_time
-from taskgate.stores.redis.connection import Connection, Value
+from taskgate.stores.redis.connection import RedisConnection, Value
 from taskgate.stores.redis.records import rows
 
 _MOST: Final = 10**rows.TIME_WIDTH
@@ -29,7 +29,7 @@ class _Bounds(NamedTuple):
 class Pages:
     """Reads pages of what lies under one root."""
 
-    def __init__(self, connection: Connection, root: str) -> None:
+    def __init__(self, connection: RedisConnection, root: str) -> None:
         self._connection = connection
         self._root = root
 

@@ -23,8 +23,8 @@ from taskgate.stores.base import (
 )
 from taskgate.stores.codec import as_head, pack_head, pack_text, pack_time, unpack_head, unpack_text
 from taskgate.stores.journal import GONE
-from taskgate.stores.redis.connection import Connection, Script, Value
-from taskgate.stores.redis.keys import Keys
+from taskgate.stores.redis.connection import RedisConnection, Script, Value
+from taskgate.stores.redis.keys import KeyNames
 from taskgate.stores.redis.records import heads, rows
 from taskgate.stores.redis.records.heads import Heads
 from taskgate.stores.redis.records.news import Newsfeed
@@ -50,8 +50,8 @@ class RedisStore:
 
     def __init__(
         self,
-        connection: Connection,
-        keys: Keys,
+        connection: RedisConnection,
+        keys: KeyNames,
         *,
         sessions: SessionStore,
         news: Newsfeed,

@@ -10,7 +10,7 @@ from typing import Final
 
 from taskgate.domain.record import TaskId
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.redis.connection import Connection
+from taskgate.stores.redis.connection import RedisConnection
 from taskgate.stores.redis.records import rows
 from taskgate.stores.redis.records.news import Newsfeed
 
@@ -27,7 +27,7 @@ _MOST: Final = 4096
 class Withdrawals:
     """What is to be removed. Belongs to one event loop."""
 
-    def __init__(self, connection: Connection, root: str, news: Newsfeed) -> None:
+    def __init__(self, connection: RedisConnection, root: str, news: Newsfeed) -> None:
         self._connection = connection
         self._root = root
         self._news = news

@@ -24,8 +24,8 @@ from redis.exceptions import (
 )
 
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.redis.wires.health import Health
-from taskgate.stores.redis.wires.pool import Pool
+from taskgate.stores.redis.wires.health import RedisHealth
+from taskgate.stores.redis.wires.pool import RedisPool
 from taskgate.stores.redis.wires.wire import Wires
 
 UNUSABLE: Final = (AuthenticationError, BusyLoadingError, ClusterDownError, MasterDownError, ReadOnlyError, MovedError)
@@ -47,7 +47,7 @@ class _Asked(NamedTuple):
 class Bundles:
     """Sends what is asked over connections of a pool. Belongs to one event loop."""
 
-    def __init__(self, pool: Pool, wires: Wires, health: Health) -> None:
+    def __init__(self, pool: RedisPool, wires: Wires, health: RedisHealth) -> None:
         self._pool = pool
         self._wires = wires
         self._health = health

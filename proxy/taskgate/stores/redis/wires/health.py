@@ -39,7 +39,7 @@ class _Refusals:
         self.told = float("-inf")
 
 
-class Health:
+class RedisHealth:
     """Open, or closed by a failure until a look at the server succeeds. Belongs to one event loop.
 
     `quiet` is for one of several of a process: the operator is told once.

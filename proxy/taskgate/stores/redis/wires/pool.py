@@ -19,7 +19,7 @@ _LONGEST_IDLE: Final = 45.0
 """Seconds: what lay unused for longer may have been forgotten by something on the way, without a word."""
 
 
-class Pool:
+class RedisPool:
     """Lends connections, the one that was used last first. Belongs to one event loop."""
 
     def __init__(self, make: Callable[[], redis.Connection], *, limit: int, wait: timedelta) -> None:

@@ -14,14 +14,14 @@ from redis.crc import key_slot
 from redis.exceptions import AuthenticationError, ConnectionError, RedisError
 
 
-class Place(NamedTuple):
+class ServerAddress(NamedTuple):
     """Where a server listens."""
 
     host: str
     port: int
 
 
-Dial = Callable[[Place, bool], redis.Connection]
+Dial = Callable[[ServerAddress, bool], redis.Connection]
 """A connection to a server, not yet open; whether with the credentials."""
 
 _NODES: Final = 64
@@ -31,15 +31,15 @@ _NODES: Final = 64
 class Whereabouts(Protocol):
     """Finds the server; what was found is remembered until somebody says that it is there no more."""
 
-    async def find(self) -> Place:
+    async def find(self) -> ServerAddress:
         """Where it is. Raises what the library raises where nobody can tell."""
         ...
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: ServerAddress) -> None:
         """It is not there any more, as far as somebody saw; nothing where another place was found since."""
         ...
 
-    def move(self, place: Place) -> None:
+    def move(self, place: ServerAddress) -> None:
         """It is there now: who was there before says so."""
         ...
 
@@ -47,17 +47,17 @@ class Whereabouts(Protocol):
 class Fixed:
     """One server that is always in its place."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ServerAddress) -> None:
         self._place = place
 
-    async def find(self) -> Place:
+    async def find(self) -> ServerAddress:
         """See Whereabouts.find."""
         return self._place
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: ServerAddress) -> None:
         """See Whereabouts.leave."""
 
-    def move(self, place: Place) -> None:
+    def move(self, place: ServerAddress) -> None:
         """See Whereabouts.move."""
 
 
@@ -68,9 +68,9 @@ class _Asked:
         self._dial = dial
         self._within = within
         self._lock = asyncio.Lock()
-        self._found: Place | None = None
+        self._found: ServerAddress | None = None
 
-    async def find(self) -> Place:
+    async def find(self) -> ServerAddress:
         """See Whereabouts.find."""
         if self._found is None:
             async with self._lock:
@@ -78,19 +78,19 @@ class _Asked:
                     self._found = await self._look()
         return self._found
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: ServerAddress) -> None:
         """See Whereabouts.leave."""
         if self._found == place:
             self._found = None
 
-    def move(self, place: Place) -> None:
+    def move(self, place: ServerAddress) -> None:
         """See Whereabouts.move."""
         self._found = place
 
-    async def _look(self) -> Place:
+    async def _look(self) -> ServerAddress:
         raise NotImplementedError
 
-    async def _ask(self, place: Place, *question: str, known: bool = True) -> Any:
+    async def _ask(self, place: ServerAddress, *question: str, known: bool = True) -> Any:
         """What a server answers; `known` gives it the credentials at once, and otherwise when it asks for them."""
         try:
             return await self._exchange(self._dial(place, known), question)
@@ -112,12 +112,12 @@ class _Asked:
 class Elected(_Asked):
     """The primary that the sentinels name."""
 
-    def __init__(self, sentinels: Sequence[Place], service: str, dial: Dial, within: float) -> None:
+    def __init__(self, sentinels: Sequence[ServerAddress], service: str, dial: Dial, within: float) -> None:
         super().__init__(dial, within)
         self._sentinels = list(sentinels)
         self._service = service
 
-    async def _look(self) -> Place:
+    async def _look(self) -> ServerAddress:
         failed: Exception = ConnectionError("no sentinel is configured")
         for sentinel in tuple(self._sentinels):
             try:
@@ -131,27 +131,27 @@ class Elected(_Asked):
             # Who answered is asked first the next time.
             self._sentinels.remove(sentinel)
             self._sentinels.insert(0, sentinel)
-            return Place(named[0].decode(), int(named[1]))
+            return ServerAddress(named[0].decode(), int(named[1]))
         raise failed
 
 
 class Slotted(_Asked):
     """The node of a cluster that has the slot of a key."""
 
-    def __init__(self, first: Place, key: str, dial: Dial, within: float) -> None:
+    def __init__(self, first: ServerAddress, key: str, dial: Dial, within: float) -> None:
         super().__init__(dial, within)
         self._first = first
         self._slot = key_slot(key.encode())
-        self._nodes: list[Place] = []
+        self._nodes: list[ServerAddress] = []
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: ServerAddress) -> None:
         """See Whereabouts.leave. It is asked last the next time."""
         super().leave(place)
         with suppress(ValueError):
             self._nodes.remove(place)
             self._nodes.append(place)
 
-    async def _look(self) -> Place:
+    async def _look(self) -> ServerAddress:
         failed: Exception = ConnectionError("the slot is nobody's")
         for node in (*self._nodes, *(() if self._first in self._nodes else (self._first,))):
             try:
@@ -163,12 +163,12 @@ class Slotted(_Asked):
                 return found
         raise failed
 
-    def _remember(self, ranges: Sequence[Any], asked: Place) -> Place | None:
+    def _remember(self, ranges: Sequence[Any], asked: ServerAddress) -> ServerAddress | None:
         """Who has the slot. A node that does not know a name for itself is where it was asked."""
-        found: Place | None = None
+        found: ServerAddress | None = None
         nodes = [asked]
         for first, last, *servers in ranges:
-            places = [Place(server[0].decode() if server[0] else asked.host, server[1]) for server in servers]
+            places = [ServerAddress(server[0].decode() if server[0] else asked.host, server[1]) for server in servers]
             if first <= self._slot <= last:
                 found = places[0]
             nodes += places

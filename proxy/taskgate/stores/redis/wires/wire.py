@@ -16,10 +16,10 @@ from redis.exceptions import ConnectionError, MovedError, NoPermissionError, Rea
 
 from taskgate.clock import SharedClock
 from taskgate.stores.codec import unpack_time
-from taskgate.stores.redis.keys import Keys
+from taskgate.stores.redis.keys import KeyNames
 from taskgate.stores.redis.options import RedisOptions
 from taskgate.stores.redis.wires.health import Unfit, log
-from taskgate.stores.redis.wires.whereabouts import Elected, Fixed, Place, Slotted, Whereabouts
+from taskgate.stores.redis.wires.whereabouts import Elected, Fixed, ServerAddress, Slotted, Whereabouts
 
 _OLDEST: Final = 7
 """The first version of Redis that has all that is used. Valkey says that it is a later one."""
@@ -36,7 +36,7 @@ class Wires:
         self.within = options.command_timeout.total_seconds()
         self._options = options
         self._connecting = options.connect_timeout.total_seconds()
-        keys = Keys(options.key_prefix)
+        keys = KeyNames(options.key_prefix)
         self._any = keys.of("any")
         self._channels = keys.of("news"), keys.of("grown", "any")
         self._warned = False
@@ -45,7 +45,7 @@ class Wires:
 
     def make(self) -> redis.Connection:
         """A connection that is still to be opened."""
-        return self._dial(Place("", 0))
+        return self._dial(ServerAddress("", 0))
 
     async def open(self, wire: redis.Connection) -> None:
         """Connect to where the server is now; what it raises is the library's."""
@@ -61,12 +61,12 @@ class Wires:
 
     async def drop(self, wire: redis.Connection) -> None:
         """Close a connection over which something failed: the server may be elsewhere by now."""
-        self._whereabouts.leave(Place(wire.host, wire.port))
+        self._whereabouts.leave(ServerAddress(wire.host, wire.port))
         await wire.disconnect(nowait=True)
 
     def moved(self, wire: redis.Connection, error: MovedError) -> None:
         """The server that was asked says who is to be asked instead."""
-        self._whereabouts.move(Place(error.host or wire.host, error.port))
+        self._whereabouts.move(ServerAddress(error.host or wire.host, error.port))
 
     async def vet(self) -> None:
         """Whether the server is there, and fit to keep something; raises what the library does, or Unfit."""
@@ -132,15 +132,17 @@ class Wires:
 
     def _find_out(self) -> Whereabouts:
         options = self._options
-        place = Place(options.host, options.port)
+        place = ServerAddress(options.host, options.port)
         if options.mode == "standalone":
             return Fixed(place)
         if options.mode == "cluster":
             return Slotted(place, self._any, self._dial, self._connecting)
         assert options.service is not None, "sentinels watch a service"
-        return Elected([Place(*each) for each in options.sentinels], options.service, self._dial, self._connecting)
+        return Elected(
+            [ServerAddress(*each) for each in options.sentinels], options.service, self._dial, self._connecting
+        )
 
-    def _dial(self, place: Place, known: bool = True) -> redis.Connection:
+    def _dial(self, place: ServerAddress, known: bool = True) -> redis.Connection:
         kept = self._kept if known else {**self._kept, "username": None, "password": None, "db": 0}
         return self._class(host=place.host, port=place.port, **kept)
 

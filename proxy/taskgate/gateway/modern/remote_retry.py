@@ -1,0 +1,251 @@
+"""Requests that come back for held calls (decisions 18) which another process holds: brought there, answered here.
+
+Whoever holds the call does all that it would do for a host of its own; what it tells goes out here. Either side shows
+that it lives, and gives the errand up when the other does not any more. What must not live here: what becomes of the
+call (`calls`), and how words travel.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from logging import getLogger
+from typing import Any, Final, NamedTuple
+
+from taskgate.auth.context import AuthContext
+from taskgate.clock import Entropy
+from taskgate.cluster import messages
+from taskgate.cluster.bus import ClusterBus
+from taskgate.cluster.failures import pack, unpack
+from taskgate.cluster.messages import Word
+from taskgate.domain.record import FaultReason, OwnerKey, RequestId
+from taskgate.domain.states import HeldCall
+from taskgate.domain.versions import Peer, Revision
+from taskgate.errors import GatewayError, InvalidParams
+from taskgate.gateway.modern.attending import ResponseWaiter
+from taskgate.gateway.modern.holds import Held, HeldCalls
+from taskgate.gateway.modern.outbound_calls import OutboundCall
+from taskgate.gateway.modern.remote_exchange import RemoteExchange
+from taskgate.gateway.modern.session_pool import SharedSession
+from taskgate.gateway.resuming import LOST
+from taskgate.jsontext.large import joined
+from taskgate.protocol.envelope import Request
+from taskgate.protocol.faults import call_ended
+from taskgate.protocol.intents import CallTool, Relay
+from taskgate.protocol.jsonrpc import error_text, parse
+from taskgate.protocol.modern_requests import ModernDialect, RequestMeta, Retry
+from taskgate.protocol.vocabulary import INTERNAL_ERROR
+from taskgate.streams.messages import Exchange
+from taskgate.streams.spoken import RpcReply
+from taskgate.system.background import Background
+from taskgate.system.interruption import Interrupted
+from taskgate.system.offload import offloaded
+
+LIFE: Final = 2.0
+"""Seconds between two signs of life."""
+
+FIRST: Final = 2 * LIFE
+SILENCE: Final = 3 * LIFE
+"""Seconds without one after which nobody is there, or not any more."""
+
+NAME_BYTES: Final = 16
+DEPTH: Final = 1_000
+"""How deep a request may nest that another process has read before."""
+
+log = getLogger("taskgate.stateless")
+
+LetIn = Callable[[Exchange, AuthContext, SharedSession, RequestMeta, CallTool | Relay], Awaitable[OutboundCall]]
+Resume = Callable[[Held, OutboundCall, Retry], Awaitable[RpcReply]]
+
+
+class _ForwardedRequest:
+    """A request of this process that another one serves."""
+
+    __slots__ = ("answer", "exchange", "heard", "holder", "is_taken")
+
+    def __init__(self, exchange: Exchange, holder: str) -> None:
+        loop = asyncio.get_running_loop()
+        self.exchange = exchange
+        self.holder = holder
+        self.answer: asyncio.Future[RpcReply | GatewayError] = loop.create_future()
+        self.heard = loop.time()
+        self.is_taken = False
+
+    def show_life(self) -> None:
+        self.heard = asyncio.get_running_loop().time()
+        self.is_taken = True
+
+    def settle(self, answer: RpcReply | GatewayError) -> None:
+        if not self.answer.done():
+            self.answer.set_result(answer)
+
+
+class RetryServices(NamedTuple):
+    """What it works with, of the calls of this process: where they wait, and how one goes on; see Calls."""
+
+    holds: HeldCalls
+    attending: ResponseWaiter
+    dialect: ModernDialect
+    let_in: LetIn
+    resume: Resume
+
+
+class RemoteRetries:
+    """Brings requests to other processes, and serves what they bring."""
+
+    def __init__(self, *, bus: ClusterBus, entropy: Entropy, mates: RetryServices) -> None:
+        self._bus = bus
+        self._entropy = entropy
+        self._mates = mates
+        self._attending = mates.attending
+        self._brought: dict[str, _ForwardedRequest] = {}
+        self._served: dict[str, RemoteExchange] = {}
+        self._background = Background()
+        bus.hear(messages.Brought, self._begin)
+        bus.hear(messages.Lives, self._lives)
+        bus.hear(messages.Told, self._told)
+        bus.hear(messages.Spoke, self._spoke)
+        bus.hear(messages.Refused, self._refused)
+        bus.hear(messages.Departed, self._departed)
+
+    async def bring(self, outbound: OutboundCall, intent: Retry, call: HeldCall, holder: str) -> RpcReply:
+        """The answer to a request for a call that `holder` holds; raises as `Calls.retry`.
+
+        InvalidParams where it is not there any more, as where the call is not held. Where it goes meanwhile, the answer
+        says that the call is lost.
+        """
+        exchange, said, mount = outbound.exchange, outbound.said, outbound.line.mount.name
+        name = self._entropy.token(NAME_BYTES).hex()
+        contexts = [owner.context for owner in outbound.caller.owners(mount)]
+        streams = exchange.inbound.accepts_stream
+        brought = self._brought[name] = _ForwardedRequest(exchange, holder)
+        self._bus.say(
+            messages.Brought(name, mount, contexts, call.id, call.round, intent.text, _packed(said), streams), to=holder
+        )
+        try:
+            # How far the call is the other process tells, also where there is nothing to tell.
+            with self._attending.telling(exchange, said._replace(progress_token=None)):
+                answer = await self._attending.wait(exchange, self._answer(name, brought, outbound.request.id))
+        finally:
+            del self._brought[name]
+            if not brought.answer.done():
+                self._bus.say(messages.Departed(name), to=holder)
+        if isinstance(answer, GatewayError):
+            raise answer
+        return answer
+
+    async def close(self) -> None:
+        """Serve nobody any more."""
+        await self._background.close()
+
+    async def _answer(self, name: str, brought: _ForwardedRequest, id: RequestId) -> RpcReply | GatewayError:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.wait((brought.answer,), timeout=LIFE)
+            if brought.answer.done():
+                return brought.answer.result()
+            silent = loop.time() - brought.heard
+            if not brought.is_taken and silent >= FIRST:
+                return InvalidParams("Invalid requestState")
+            if silent >= SILENCE:
+                fault = call_ended(FaultReason.CALL_LOST, LOST, dispatched=True)
+                return RpcReply(error_text(id, fault.error), str(INTERNAL_ERROR))
+            self._bus.say(messages.Lives(name), to=brought.holder)
+
+    # --- what is said of what was brought, by either side ---------------------------------------------------------
+
+    def _lives(self, word: messages.Lives, sender: str) -> None:
+        brought, served = self._brought.get(word.errand), self._served.get(word.errand)
+        if brought is not None:
+            brought.show_life()
+        if served is not None:
+            served.heard = asyncio.get_running_loop().time()
+
+    def _told(self, word: messages.Told, sender: str) -> None:
+        brought = self._brought.get(word.errand)
+        if brought is not None:
+            brought.show_life()
+            brought.exchange.stream().put(word.message)
+
+    def _spoke(self, word: messages.Spoke, sender: str) -> None:
+        brought = self._brought.get(word.errand)
+        if brought is not None:
+            headers = tuple((name, value) for name, value in word.headers)
+            brought.settle(RpcReply(word.message, word.error, headers))
+
+    def _refused(self, word: messages.Refused, sender: str) -> None:
+        brought = self._brought.get(word.errand)
+        if brought is not None:
+            brought.settle(unpack(word.failure))
+
+    def _departed(self, word: messages.Departed, sender: str) -> None:
+        served = self._served.get(word.errand)
+        if served is not None:
+            served.leave()
+
+    # --- what others brought ----------------------------------------------------------------------------------------
+
+    def _begin(self, word: messages.Brought, sender: str) -> None:
+        self._background.run(partial(self._serve, word, sender))
+
+    async def _serve(self, word: messages.Brought, sender: str) -> None:
+        def say(answer: Word) -> None:
+            self._bus.say(answer, to=sender)
+
+        name = word.errand
+        exchange = RemoteExchange(lambda message: say(messages.Told(name, message)), streams=word.streams)
+        self._served[name] = exchange
+        living = self._background.begin(partial(self._show_life, name, exchange, sender))
+        try:
+            spoken = await self._carried(word, exchange)
+            say(messages.Spoke(name, joined(spoken.message), spoken.error, [[*header] for header in spoken.headers]))
+        except Interrupted:
+            # Nobody waits for an answer.
+            pass
+        except Exception as error:
+            if not isinstance(error, GatewayError):
+                log.error("A request of another replica failed in a way that was not foreseen", exc_info=error)
+            say(messages.Refused(name, pack(error)))
+        finally:
+            living.cancel()
+            del self._served[name]
+
+    async def _show_life(self, name: str, exchange: RemoteExchange, sender: str) -> None:
+        loop = asyncio.get_running_loop()
+        while loop.time() - exchange.heard < SILENCE:
+            self._bus.say(messages.Lives(name), to=sender)
+            await asyncio.sleep(LIFE)
+        exchange.leave()
+
+    async def _carried(self, word: messages.Brought, exchange: Exchange) -> RpcReply:
+        holds, _, dialect, let_in, resume = self._mates
+        owners = [OwnerKey(context, word.mount) for context in word.contexts]
+        line = holds.find(owners, word.hold, word.round).line
+        read = partial(parse, word.request.encode(), max_depth=DEPTH)
+        said, request = _said(word.said), await offloaded(len(word.request), read)
+        assert isinstance(request, Request), "nothing else comes back for a call"
+        intent = dialect.decode(request, said, offers_tasks=line.mount.offers_tasks, extensions=line.mount.extensions)
+        assert isinstance(intent, Retry), "the state was read in it"
+        with line:
+            # No token travels: the server is told for the same caller, as they were when the call was made.
+            outbound = await let_in(exchange, line.caller, line, said, intent.request)
+            # Nothing is waited for from here until it is taken: it counts once.
+            return await resume(holds.find(owners, word.hold, word.round), outbound, intent)
+
+
+def _packed(said: RequestMeta) -> dict[str, Any]:
+    peer = said.peer
+    return {
+        "revision": peer.revision.value,
+        "capabilities": peer.capabilities,
+        "info": peer.info,
+        "log_level": said.log_level,
+        "progress_token": said.progress_token,
+        "declares_tasks": said.declares_tasks,
+        "repeated": dict(said.repeated),
+    }
+
+
+def _said(packed: Mapping[str, Any]) -> RequestMeta:
+    peer = Peer(revision=Revision(packed["revision"]), capabilities=packed["capabilities"], info=packed["info"])
+    token, level = packed["progress_token"], packed["log_level"]
+    return RequestMeta(peer, level, token, packed["declares_tasks"], packed["repeated"])

@@ -1,0 +1,73 @@
+"""The answers that a round waits for which another process began: heard from the record, where hosts put them.
+
+What must not live here: how a round is kept (`round_checkpoints`), and how its call goes on (`continuing`).
+"""
+
+import asyncio
+from datetime import timedelta
+from functools import partial
+
+from taskgate.domain.events import InputWithdrawn, Settled
+from taskgate.domain.record import TaskRecord
+from taskgate.lifecycle.changes import Changes
+from taskgate.lifecycle.checkpoints import RoundCheckpoint
+from taskgate.lifecycle.round_checkpoints import left
+from taskgate.protocol.questions import Answer, Question
+
+
+class RoundWaiter:
+    """The round `rest` of a task; its questions have as long as others, from now on."""
+
+    __slots__ = ("_changes", "_over", "_record", "_wait", "is_kept", "rest")
+
+    def __init__(self, record: TaskRecord, rest: RoundCheckpoint, *, changes: Changes, wait: timedelta) -> None:
+        self.rest = rest
+        self.is_kept = True
+        """Whether another process can go on with the call as it is now."""
+        self._record = record
+        self._changes = changes
+        self._wait = wait
+        self._over = asyncio.Event()
+
+    def obey(self, record: TaskRecord) -> None:
+        """Hear of the newest record."""
+        if record.revision >= self._record.revision:
+            self._record = record
+        if not self._outstanding():
+            self._over.set()
+
+    async def answers(self) -> dict[str, tuple[Question, Answer | None]]:
+        """All of them, by the server's keys; None for a question that nobody answered, or nobody could be asked."""
+        # What was answered before this was there to hear of it.
+        await self._look()
+        try:
+            async with asyncio.timeout(self._wait.total_seconds()):
+                await self._over.wait()
+        except TimeoutError:
+            await self._expire()
+        given: dict[str | None, Answer] = {}
+        if self._record.kept is not None:
+            given.update(self._record.kept.given)
+        given.update(self._record.answers)
+        return {each.key: (Question(each.method, None), given.get(each.input)) for each in self.rest.asked}
+
+    async def leave(self) -> bool:
+        """See Leave."""
+        self.is_kept = False
+        return await left(self._changes, self._record.owner, self._record.id)
+
+    async def _expire(self) -> None:
+        for key in self._outstanding():
+            await self._changes.insist(self._record.owner, self._record.id, partial(_withdrawn, key))
+        await self._look()
+
+    async def _look(self) -> None:
+        await self._changes.insist(self._record.owner, self._record.id, self.obey)
+
+    def _outstanding(self) -> list[str]:
+        asked = {each.input for each in self.rest.asked}
+        return [request.key for request in self._record.inputs if request.key in asked]
+
+
+def _withdrawn(key: str, _: TaskRecord) -> InputWithdrawn:
+    return InputWithdrawn(key=key, settled=Settled.EXPIRED)

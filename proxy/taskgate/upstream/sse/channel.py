@@ -1,0 +1,179 @@
+"""One event stream with the address for messages: a line that is a session at the server (U-SSE-1).
+
+What must not live here: how the stream is had (`provider`), and whose a message is. What holds: what came before the
+stream ended is heard before its end is, and nothing is sent anywhere but where the server's own origin said.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextvars import Context
+from logging import getLogger
+from typing import Final
+
+from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.protocol.vocabulary import SESSION_HEADER, VERSION_HEADER
+from taskgate.system.offload import LARGE
+from taskgate.upstream import failures
+from taskgate.upstream.base import Outgoing
+from taskgate.upstream.duplex.base import Ears
+from taskgate.upstream.sse import trouble
+from taskgate.upstream.wire.answer import HttpIncoming
+from taskgate.upstream.wire.origin import REDIRECTS, Origin, seconds
+from taskgate.upstream.wire.target import Target
+
+ENDPOINT: Final = b"endpoint"
+_OURS: Final = frozenset({SESSION_HEADER.lower(), VERSION_HEADER.lower()})
+"""Headers that sessions carry for the gateway itself; servers of this kind know neither."""
+
+log = getLogger("taskgate.upstream")
+
+
+class SseChannel:
+    """The line; see Line. `place` finds the address that a reference of the server's names, or raises UpstreamFailed.
+
+    `gone` is told once that nothing is left of it.
+    """
+
+    acknowledges: Final = True
+
+    def __init__(
+        self,
+        origin: Origin,
+        stream: HttpIncoming,
+        place: Callable[[bytes], Target],
+        gone: Callable[["SseChannel"], None],
+    ) -> None:
+        self._origin = origin
+        self._stream = stream
+        self._place = place
+        self._gone = gone
+        self._ears: Ears | None = None
+        self._going = asyncio.Event()
+        self._failure: UpstreamFailed | None = None
+        self._was_dropped = False
+        self._told_junk = False
+        loop = asyncio.get_running_loop()
+        self._target: asyncio.Future[Target] = loop.create_future()
+        self._over: asyncio.Future[None] = loop.create_future()
+        # It serves whoever has the line next, and not whoever it was made for alone.
+        self._reading = loop.create_task(self._read(), context=Context())
+        self._reading.add_done_callback(self._ended)
+
+    async def ready(self, within: float) -> None:
+        """Wait until it is known where messages go, no longer than `within` seconds. Raises UpstreamFailed."""
+        try:
+            async with asyncio.timeout(within):
+                await asyncio.shield(self._target)
+        except TimeoutError:
+            raise trouble.no_endpoint() from None
+
+    # --- Line
+
+    def listen(self, ears: Ears) -> None:
+        """See Line."""
+        self._ears = ears
+        if self._failure is not None:
+            self._tell_soon(self._failure)
+        self._going.set()
+
+    async def send(self, outgoing: Outgoing) -> int:
+        """See Line. Any status that is a success will do."""
+        if self._failure is not None or not self._target.done():
+            raise trouble.ended(dispatched=False)
+        headers = {name: value for name, value in outgoing.headers.items() if name.lower() not in _OURS}
+        outgoing = outgoing._replace(headers=headers)
+        patience = seconds(outgoing.first_byte)
+        until = None if patience is None else asyncio.get_running_loop().time() + patience
+        target = self._target.result()
+        answer = await self._origin.request(outgoing, target, until)
+        if answer[1].code in REDIRECTS:
+            answer, _ = await self._origin.follow(outgoing, answer, target, until)
+        connection, message, _ = answer
+        # Whatever it says there, the answer comes on the stream.
+        connection.release(linger=True)
+        return message.code
+
+    def pause(self) -> None:
+        """See Line."""
+        self._going.clear()
+
+    def resume(self) -> None:
+        """See Line."""
+        self._going.set()
+
+    def answered(self, size: int) -> None:
+        """See Line."""
+        self._stream.answered(size)
+
+    def drop(self) -> None:
+        """See Line."""
+        self._was_dropped = True
+        self._reading.cancel()
+
+    async def over(self) -> None:
+        """Wait until nothing is left of it, and everybody knows."""
+        await asyncio.shield(self._over)
+
+    # --- what it hears
+
+    async def _read(self) -> None:
+        try:
+            async for message in self._stream.messages(self._hear_other):
+                await self._going.wait()
+                await self._hear(message)
+            raise trouble.ended(dispatched=True)
+        finally:
+            await self._stream.release()
+
+    async def _hear(self, message: bytes) -> None:
+        ears = self._ears
+        assert ears is not None, "nothing is read for nobody"
+        was_message = ears.heard(message) if len(message) <= LARGE else await ears.heard_large(message)
+        if not was_message and not self._told_junk:
+            self._told_junk = True
+            log.warning("a server said what is no message; it is passed over, and so is the like")
+
+    def _hear_other(self, type: bytes, data: bytes) -> None:
+        # The first one counts: to follow another would be to have the session moved.
+        if type == ENDPOINT and not self._target.done():
+            try:
+                self._target.set_result(self._place(data))
+            except UpstreamFailed as failure:
+                self._target.set_exception(failure)
+
+    # --- its end
+
+    def _ended(self, reading: "asyncio.Task[None]") -> None:
+        failure = self._failure = self._why(reading)
+        if not self._target.done():
+            self._target.set_exception(self._why_at_once(failure))
+        # Nobody may have waited for it.
+        self._target.exception()
+        self._gone(self)
+        if self._ears is None:
+            self._over.set_result(None)
+        else:
+            self._tell_soon(failure)
+
+    def _tell_soon(self, failure: UpstreamFailed) -> None:
+        asyncio.get_running_loop().call_soon(self._tell, failure, context=Context())
+
+    def _tell(self, failure: UpstreamFailed) -> None:
+        assert self._ears is not None, "somebody listens"
+        self._ears.lost(failure)
+        if not self._over.done():
+            self._over.set_result(None)
+
+    def _why(self, reading: "asyncio.Task[None]") -> UpstreamFailed:
+        if reading.cancelled():
+            return trouble.given_up(dispatched=True)
+        failure = reading.exception()
+        if not isinstance(failure, UpstreamFailed):
+            log.error("an event stream could not be read", exc_info=failure)
+            return failures.malformed("its event stream cannot be read")
+        return trouble.ended(dispatched=True) if failure.reason == UpstreamReason.CLOSED.value else failure
+
+    def _why_at_once(self, failure: UpstreamFailed) -> UpstreamFailed:
+        if failure.reason == UpstreamReason.CLOSED.value and not self._was_dropped:
+            return trouble.ended_at_once()
+        return failures.unsent(failure)

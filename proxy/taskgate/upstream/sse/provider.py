@@ -1,0 +1,104 @@
+"""Event streams of one server, made when a session is wanted, one for each and given to nobody else.
+
+What must not live here: what is said and heard on one (`channel`). What holds: a stream is had by the headers of
+whoever wants it, and where messages go is of the server's own origin, or nobody is asked.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from taskgate.upstream import failures
+from taskgate.upstream.base import POSTED, Outgoing
+from taskgate.upstream.beside import LeftOut
+from taskgate.upstream.duplex.base import ChannelUnavailable, MessageChannel, Wish
+from taskgate.upstream.settings import UpstreamSettings
+from taskgate.upstream.sse import trouble
+from taskgate.upstream.sse.channel import SseChannel
+from taskgate.upstream.wire.answer import HttpIncoming
+from taskgate.upstream.wire.origin import REDIRECTS, Origin, seconds
+from taskgate.upstream.wire.target import Target
+
+LONGEST: Final = 4096
+"""Bytes of an address that is believed to be one."""
+
+
+class SseChannelProvider:
+    """The lines to one server; see Lines. `retried` is told the reason of every further try. Raises TlsFileRefused.
+
+    A stream has the time of a connection to say where messages go, once it stands.
+    """
+
+    def __init__(self, settings: UpstreamSettings, retried: Callable[[str], None] = lambda reason: None) -> None:
+        self._left_out = LeftOut(settings.name)
+        self._origin = Origin(settings, retried)
+        self._limit = settings.max_result
+        self._within = settings.connect.total_seconds()
+        self._lines: set[SseChannel] = set()
+        self._closed = False
+
+    async def take(self, wish: Wish) -> SseChannel:
+        """A line of its own; see Lines."""
+        if self._closed:
+            raise failures.let_go(dispatched=False)
+        if wish.outgoing.only_listens:
+            # Nothing else is on a line of its own.
+            raise failures.unreachable()
+        stream, seen_at = await self._opened(wish.outgoing)
+        if not 200 <= stream.status < 300:
+            await stream.release()
+            raise ChannelUnavailable(stream.status)
+        if not stream.streams:
+            await stream.release()
+            raise trouble.no_stream()
+        line = SseChannel(self._origin, stream, partial(self._place, seen_at), self._lines.discard)
+        self._lines.add(line)
+        try:
+            await line.ready(self._within)
+        except BaseException:
+            line.drop()
+            raise
+        return line
+
+    def give_back(self, line: MessageChannel) -> None:
+        """See Lines: it was nobody else's."""
+        line.drop()
+
+    async def close(self) -> None:
+        """See Lines."""
+        self._closed = True
+        lines = tuple(self._lines)
+        for line in lines:
+            line.drop()
+        for line in lines:
+            await line.over()
+        await self._origin.close()
+
+    async def _opened(self, wanted: Outgoing) -> tuple[HttpIncoming, Target]:
+        """The answer to a GET for a stream, and whose it is."""
+        headers = {name: value for name, value in wanted.headers.items() if name not in POSTED}
+        headers["Accept"] = "text/event-stream"
+        asking = Outgoing(verb="GET", headers=headers, checks=wanted.checks)
+        patience = seconds(wanted.first_byte)
+        until = None if patience is None else asyncio.get_running_loop().time() + patience
+        target = self._origin.configured
+        answer = await self._origin.request(asking, target, until)
+        if answer[1].code in REDIRECTS:
+            answer, target = await self._origin.follow(asking, answer, target, until)
+        connection, message, body = answer
+        try:
+            limit, left_out = self._limit, self._left_out
+            return HttpIncoming(connection, message, body, limit=limit, idle=None, left_out=left_out), target
+        except ValueError:
+            connection.drop()
+            raise trouble.no_stream() from None
+
+    def _place(self, seen_at: Target, reference: bytes) -> Target:
+        written = reference.decode(errors="replace").strip()
+        if not written or len(reference) > LONGEST or "\ufffd" in written:
+            raise failures.unsent(failures.malformed("the place that it wants messages sent to is none"))
+        place = self._origin.inside(written, seen_at)
+        if place is None:
+            raise trouble.elsewhere()
+        return place

@@ -1,0 +1,57 @@
+"""How messages get to one server and back: the transport that its settings ask for, with what it is made from.
+
+What must not live here: what a transport does.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from taskgate.upstream.base import Transport
+from taskgate.upstream.duplex.transport import DuplexTransport
+from taskgate.upstream.remembered import RememberedTransport
+from taskgate.upstream.settings import TransportKind, UpstreamObserver, UpstreamSettings
+from taskgate.upstream.sse.provider import SseChannelProvider
+from taskgate.upstream.stdio.nurse import Nurse
+from taskgate.upstream.stdio.pool import StdioChannels
+from taskgate.upstream.stdio.settings import StdioSettings
+from taskgate.upstream.stdio.starting import Program
+from taskgate.upstream.wire.transport import HttpTransport
+
+
+def _nobody_knows() -> bool | None:
+    return None
+
+
+class TransportChoice(NamedTuple):
+    """The way to one server. `asks_whose` tells that it has to know of what is sent whose it is.
+
+    `up` tells what is known of the server without asking it.
+    """
+
+    transport: Transport
+    asks_whose: bool = False
+    up: Callable[[], bool | None] = _nobody_knows
+
+
+def choose_transport(settings: UpstreamSettings, observer: UpstreamObserver, nurse: Nurse) -> TransportChoice:
+    """The way to the server of these settings; programs are started by `nurse`. Raises TlsFileRefused."""
+    if settings.stdio is not None:
+        return _to_program(settings, settings.stdio, observer, nurse)
+    if settings.transport is TransportKind.SSE:
+        return TransportChoice(DuplexTransport(SseChannelProvider(settings, observer.retried), is_modern=False))
+    return TransportChoice(HttpTransport(settings, observer.retried))
+
+
+def _to_program(
+    settings: UpstreamSettings, stdio: StdioSettings, observer: UpstreamObserver, nurse: Nurse
+) -> TransportChoice:
+    program = Program(
+        name=settings.name,
+        settings=stdio,
+        limit=settings.max_result,
+        connect=settings.connect,
+        restarted=lambda cause: observer.restarted(cause.value),
+        running=observer.programs,
+    )
+    transport = RememberedTransport(DuplexTransport(StdioChannels(program, nurse)), observer.sought)
+    return TransportChoice(transport, asks_whose=True, up=lambda: transport.up)

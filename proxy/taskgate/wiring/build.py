@@ -1,0 +1,337 @@
+"""From a GatewayConfig to the objects it means: built here, opened and closed by `app`.
+
+Names every implementation but the metrics, which `app` shares between both listeners. What a simulation must own
+(clock, entropy, store, transports) can be handed in, so the same gateway runs in one. What must not live here: opening,
+closing, rules of any floor.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from taskgate import __version__
+from taskgate.admission.joining import RequestCoalescer
+from taskgate.admission.lookups import Lookups
+from taskgate.admission.memory_pressure import MemoryPressure, memory_limit, resident
+from taskgate.admission.outcomes import Outcomes
+from taskgate.admission.penalties import Penalties
+from taskgate.admission.polls import Polls
+from taskgate.admission.rules import RuntimeConfig
+from taskgate.admission.standing import QuotaSubjects
+from taskgate.clock import Clock, Entropy, SharedClock, SystemClock, SystemEntropy
+from taskgate.config import GatewayConfig
+from taskgate.config.parts import listener_settings, redis_options, sqlite_options
+from taskgate.config.rules import rules_of
+from taskgate.gateway.extension_requests import ExtensionRequests
+from taskgate.gateway.legacy import InSessionMessages, LegacyServices
+from taskgate.gateway.listen import GetStreams
+from taskgate.gateway.modern.calls import Calls, HoldTimes
+from taskgate.gateway.modern.requests import ModernRequests
+from taskgate.gateway.modern.session_pool import SessionPool
+from taskgate.gateway.modern.subscriptions import Subscriptions
+from taskgate.gateway.modern.task_requests import TaskRequests
+from taskgate.gateway.notes import ClientNotifications
+from taskgate.gateway.pipeline import Gateway, GatewayRules
+from taskgate.gateway.relay import PlainCallProxy
+from taskgate.gateway.resuming import Resuming
+from taskgate.gateway.session_messages import SessionMessageHandler
+from taskgate.gateway.sweeper import HostWaits, Sweeper
+from taskgate.lifecycle.following import ResultWaiter
+from taskgate.lifecycle.offers import InputDelivery
+from taskgate.lifecycle.runner import Runner
+from taskgate.lifecycle.unfetched import Unfetched
+from taskgate.listener.listener import PublicListener
+from taskgate.protocol.legacy.upstream import LegacyUpstream
+from taskgate.protocol.modern.downstream import ModernDownstream
+from taskgate.protocol.modern.upstream import ModernUpstream
+from taskgate.sessions.registry import HostSessions
+from taskgate.sessions.traced import traced
+from taskgate.stores.base import Store
+from taskgate.stores.open import open_shared, open_store
+from taskgate.stores.sharing import Shared
+from taskgate.streams.bytes_in_flight import BytesInFlight
+from taskgate.upstream.base import Upstream
+from taskgate.upstream.http import HttpUpstream, UpstreamObserver, UpstreamSettings
+from taskgate.upstream.stdio.nurse import Nurse
+from taskgate.upstream.transport_choice import choose_transport
+from taskgate.wiring.authentication import build_penalties, metadata_documents
+from taskgate.wiring.core import Cluster, Core, Dependencies, build_core
+from taskgate.wiring.mounting import MakeUpstream, UpstreamRegistry
+from taskgate.wiring.observation import TelemetryPipeline
+from taskgate.wiring.reloadable_authenticator import ReloadableAuthenticator, SealedStates
+
+
+def upstream_maker(nurse: Nurse, entropy: Entropy) -> MakeUpstream:
+    """What makes servers of either era, spoken to as their settings say; programs are started by `nurse`."""
+
+    def made(settings: UpstreamSettings, observer: UpstreamObserver, clock: Clock) -> Upstream:
+        extensions = settings.extensions
+        legacy, modern = LegacyUpstream(__version__, extensions), ModernUpstream(__version__, extensions)
+        way = choose_transport(settings, observer, nurse)
+        return HttpUpstream(
+            settings, dialect=legacy, modern=modern, observer=observer, clock=clock, entropy=entropy, way=way
+        )
+
+    return made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """What the gateway does not make itself. A store that is handed in is closed together with the gateway.
+
+    `make_upstream` None makes servers as they are configured.
+    """
+
+    clock: Clock = field(default_factory=SystemClock)
+    entropy: Entropy = field(default_factory=SystemEntropy)
+    store: Store | Shared | None = None
+    make_upstream: MakeUpstream | None = None
+    pressure: MemoryPressure = field(default_factory=lambda: MemoryPressure(limit=memory_limit(), resident=resident))
+
+
+class Kept(NamedTuple):
+    """What is kept where: `store` may be that of `shared`, and then `clock` is its time."""
+
+    store: Store
+    shared: Shared | None
+    clock: Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """The parts of one gateway that have a beginning and an end."""
+
+    live: RuntimeConfig
+    nurse: Nurse
+    company: Cluster
+    callers: ReloadableAuthenticator
+    penalties: Penalties | None
+    mounting: UpstreamRegistry
+    sessions: HostSessions
+    lines: SessionPool
+    lookups: Lookups
+    polls: Polls
+    unfetched: Unfetched
+    runner: Runner
+    sweeper: Sweeper
+    listening: GetStreams
+    offers: InputDelivery
+    relaying: PlainCallProxy
+    following: ResultWaiter
+    joining: RequestCoalescer
+    calls: Calls
+    subscriptions: Subscriptions
+    gateway: Gateway
+
+
+async def open_configured_store(
+    config: GatewayConfig, data_directory: Path | None, clock: SharedClock
+) -> Store | Shared:
+    """The configured store, open; `clock` becomes that of one that is shared. Raises StoreUnavailable."""
+    if config.store.backend == "memory":
+        return await open_store("memory", None)
+    if config.store.backend == "redis":
+        return await open_shared(redis_options(config), clock)
+    return await open_store("sqlite", sqlite_options(config, data_directory))
+
+
+def build_listener(
+    config: GatewayConfig, runtime: Runtime, port: int, sight: TelemetryPipeline, around: Environment
+) -> PublicListener:
+    """The public listener of a house, that is bound to `port`."""
+    return PublicListener(
+        listener_settings(config, port),
+        answer=runtime.gateway.answer,
+        documents=metadata_documents(config, port),
+        is_mount=runtime.mounting.mounts.serve,
+        audit=sight.audit,
+        trail=sight.trail,
+        clock=around.clock,
+        entropy=around.entropy,
+    )
+
+
+async def build_runtime(
+    config: GatewayConfig,
+    kept: Kept,
+    callers: ReloadableAuthenticator,
+    sight: TelemetryPipeline,
+    around: Environment,
+    port: int,
+) -> Runtime:
+    """Every part over what is `kept`, for `callers`; none has begun yet. `port` is the public listener's.
+
+    Raises TlsFileRefused.
+    """
+    (store, shared, clock), audit, rules = kept, sight.audit, rules_of(config)
+    live, nurse = RuntimeConfig(rules), Nurse()
+    make = around.make_upstream or upstream_maker(nurse, around.entropy)
+    standings = QuotaSubjects(live)
+    make = traced(make, sight.tracing)
+    mounting = UpstreamRegistry(live=live, standings=standings, make=make, audit=audit, clock=clock, port=port)
+    prepared = await mounting.prepare(config, rules)
+    penalties = build_penalties(config)
+    in_flight = BytesInFlight(lambda: live.now.in_flight)
+    outcomes = Outcomes(store=store, clock=clock, in_flight=in_flight, pressure=around.pressure)
+    mounts, entropy = mounting.mounts, around.entropy
+    base = Dependencies(
+        config, live, standings, store, shared, callers, penalties, mounts, audit, clock, entropy, outcomes
+    )
+    core = build_core(base)
+    in_session, relaying, listening, following = _build_in_session(base, core)
+    lines = SessionPool(clock=clock, idle=config.server.session_idle, denied=core.denied)
+    modern = _build_modern(base, core, lines)
+    mounting.switch(prepared)
+    sweeper = _build_sweeper(base, core, HostWaits(core.sessions, lines, modern.calls))
+    gateway = Gateway(
+        mounts=mounting.mounts.by_path,
+        callers=callers,
+        gate=core.admission.gate,
+        rules=_gateway_rules(config, live, in_flight, around.pressure),
+        in_session=in_session,
+        modern=modern,
+        audit=audit,
+        clock=clock,
+    )
+    gateway.trace(sight.tracing)
+    return Runtime(
+        live=live,
+        nurse=nurse,
+        company=core.company,
+        callers=callers,
+        penalties=base.penalties,
+        mounting=mounting,
+        sessions=core.sessions,
+        lines=lines,
+        lookups=core.lookups,
+        polls=core.admission.polls,
+        unfetched=core.changes.retrievals.unfetched,
+        runner=core.runner,
+        sweeper=sweeper,
+        listening=listening,
+        offers=core.offers,
+        relaying=relaying,
+        following=following,
+        joining=core.admission.joining,
+        calls=modern.calls,
+        subscriptions=modern.subscriptions,
+        gateway=gateway,
+    )
+
+
+def _gateway_rules(
+    config: GatewayConfig, live: RuntimeConfig, in_flight: BytesInFlight, pressure: MemoryPressure
+) -> GatewayRules:
+    return GatewayRules(
+        max_depth=config.server.max_json_depth,
+        max_members=config.server.max_json_members,
+        strict_names=config.server.require_task_name,
+        live=live,
+        in_flight=in_flight,
+        pressure=pressure,
+    )
+
+
+def _build_sweeper(base: Dependencies, core: Core, waiting: HostWaits) -> Sweeper:
+    return Sweeper(
+        store=base.store,
+        runner=core.runner,
+        waiting=waiting,
+        mounts=base.mounts.by_name,
+        audit=base.audit,
+        clock=base.clock,
+        interval=base.config.store.purge_interval,
+        leasing=core.company.leasing,
+    )
+
+
+def _build_in_session(
+    base: Dependencies, core: Core
+) -> tuple[InSessionMessages, PlainCallProxy, GetStreams, ResultWaiter]:
+    dialect, admission, clock = core.dialect, core.admission, base.clock
+    following = ResultWaiter(
+        store=base.store,
+        changes=core.changes,
+        lookups=core.lookups,
+        access=core.access,
+        streams=core.streams,
+        offers=core.offers,
+        dialect=dialect,
+        clock=clock,
+    )
+    relaying = PlainCallProxy(
+        dialect=dialect, patience=base.config.server.sse_keepalive, joining=admission.joining, audit=base.audit
+    )
+    bus = core.company.bus
+    if bus is not None:
+        session_messages = SessionMessageHandler(
+            sessions=core.sessions, relaying=relaying, runner=core.runner, dialect=dialect
+        )
+        session_messages.hear(bus)
+    listening = GetStreams(news=core.news, offers=core.offers, clock=clock)
+    rooms = LegacyServices(
+        sessions=core.sessions,
+        gate=admission.gate,
+        streams=admission.streams,
+        access=core.access,
+        lookups=core.lookups,
+        tasks=core.tasks,
+        following=following,
+        notes=ClientNotifications(
+            following=following,
+            relaying=relaying,
+            runner=core.runner,
+            dialect=dialect,
+            bus=bus,
+        ),
+        relaying=relaying,
+        extensions=ExtensionRequests(streams=admission.streams, clock=base.clock),
+        denied=core.denied,
+        resuming=Resuming(listening=listening, following=following, shared=core.company.shared_resumable),
+    )
+    return InSessionMessages(rooms=rooms, dialect=dialect, audit=base.audit), relaying, listening, following
+
+
+def _build_modern(base: Dependencies, core: Core, lines: SessionPool) -> ModernRequests:
+    store, lookups, access, clock = base.store, core.lookups, core.access, base.clock
+    dialect, polls = ModernDownstream(__version__, base.mounts.names_server), core.admission.polls
+    calls = Calls(
+        dialect=dialect,
+        tasks=core.tasks,
+        states=SealedStates(base.callers),
+        waits=HoldTimes(base.live, base.config.server.sse_keepalive),
+        joining=core.admission.joining,
+        audit=base.audit,
+        clock=clock,
+        entropy=base.entropy,
+    )
+    if core.company.bus is not None:
+        calls.correspond(core.company.bus, base.entropy)
+    tasks = TaskRequests(
+        dialect=dialect,
+        tasks=core.tasks,
+        lookups=lookups,
+        changes=core.changes,
+        runner=core.runner,
+    )
+    return ModernRequests(
+        dialect=dialect,
+        gate=core.admission.gate,
+        streams=core.admission.streams,
+        access=access,
+        lines=lines,
+        calls=calls,
+        runner=core.runner,
+        tasks=tasks,
+        extensions=ExtensionRequests(streams=core.admission.streams, clock=clock),
+        denied=core.denied,
+        subscriptions=Subscriptions(
+            dialect=dialect,
+            store=store,
+            lookups=lookups,
+            access=access,
+            polls=polls,
+            changes=core.changes,
+            clock=clock,
+        ),
+    )

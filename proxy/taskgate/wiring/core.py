@@ -1,0 +1,223 @@
+"""What hosts of both eras stand on: tasks, sessions, and who may use how much; built here, once, for `build`.
+
+What must not live here: what is one era's alone, what has to do with sockets, and rules of any floor.
+"""
+
+from typing import NamedTuple
+
+from taskgate import __version__
+from taskgate.admission.access import Access
+from taskgate.admission.incidents import Incidents
+from taskgate.admission.joining import RequestCoalescer
+from taskgate.admission.lookups import Lookups
+from taskgate.admission.misses import Misses
+from taskgate.admission.mounts import Mounts
+from taskgate.admission.outcomes import Outcomes
+from taskgate.admission.penalties import Penalties
+from taskgate.admission.polls import Polls
+from taskgate.admission.rates import RateLimiter
+from taskgate.admission.rules import RuntimeConfig
+from taskgate.admission.shared_rates import SharedRates
+from taskgate.admission.sieve import LocalRateCache
+from taskgate.admission.standing import QuotaSubjects
+from taskgate.admission.streams import OpenStreams
+from taskgate.clock import Clock, Entropy, SharedClock
+from taskgate.cluster.bus import ClusterBus
+from taskgate.cluster.numbers import name_of_numbered
+from taskgate.cluster.seals import ReportedSeals
+from taskgate.config import GatewayConfig
+from taskgate.gateway.denied_extensions import DeniedExtensions
+from taskgate.lifecycle.changes import Changes
+from taskgate.lifecycle.checkpoints import CheckpointSeals
+from taskgate.lifecycle.hearing import TaskListeners
+from taskgate.lifecycle.leasing import LeaseRules, Leasing
+from taskgate.lifecycle.measured import MeasuredLeases, MeasuredRates
+from taskgate.lifecycle.news import StatusNotifier
+from taskgate.lifecycle.offers import InputDelivery
+from taskgate.lifecycle.remote_notifications import RemoteNotifications
+from taskgate.lifecycle.runner import Runner
+from taskgate.lifecycle.task_service import TaskService
+from taskgate.lifecycle.task_streams import TaskStreams
+from taskgate.lifecycle.terms import TaskTerms
+from taskgate.protocol.legacy.downstream import LegacyDownstream
+from taskgate.sessions.host_session import SessionServices
+from taskgate.sessions.registry import HostSessions
+from taskgate.stores.base import Store
+from taskgate.stores.rates import MemoryRateStore
+from taskgate.stores.sharing import Shared
+from taskgate.streams.event_log import EventBudget
+from taskgate.streams.shared_resumable import SharedResumableStreams
+from taskgate.telemetry.audit import Audit
+from taskgate.wiring.reloadable_authenticator import ReloadableAuthenticator, SealedCursors, SealedRests, SealedWords
+
+
+class Dependencies(NamedTuple):
+    """What everything is built from. `store` is the one of `shared`, where that is there; then `clock` is its time."""
+
+    config: GatewayConfig
+    live: RuntimeConfig
+    standings: QuotaSubjects
+    store: Store
+    shared: Shared | None
+    callers: ReloadableAuthenticator
+    penalties: Penalties | None
+    mounts: Mounts
+    audit: Audit
+    clock: Clock
+    entropy: Entropy
+    outcomes: Outcomes
+
+
+class Cluster(NamedTuple):
+    """What a process has that serves the same hosts as others; `holder` is what it is called among them."""
+
+    holder: str
+    leasing: Leasing | None = None
+    bus: ClusterBus | None = None
+    shared_resumable: SharedResumableStreams | None = None
+
+    @property
+    def processes(self) -> int:
+        """How many were alive a moment ago, this one included."""
+        return 1 if self.leasing is None else self.leasing.processes
+
+
+class Admission(NamedTuple):
+    """Who may use how much: what both eras ask before they do something."""
+
+    standings: QuotaSubjects
+    gate: RateLimiter
+    streams: OpenStreams
+    polls: Polls
+    joining: RequestCoalescer
+
+
+def _company(base: Dependencies) -> Cluster:
+    shared, holder = base.shared, name_of_numbered(base.entropy)
+    if shared is None:
+        return Cluster(holder)
+    assert isinstance(base.clock, SharedClock), "who shares a store goes by its time"
+    lease = base.config.store.lease
+    leasing = Leasing(
+        holder=holder,
+        leases=MeasuredLeases(shared.leases, audit=base.audit, clock=base.clock),
+        apart=shared.apart,
+        rules=LeaseRules(lease.ttl, lease.heartbeat),
+        clock=base.clock,
+        audit=base.audit,
+    )
+    bus = ClusterBus(
+        post=shared.post,
+        seals=ReportedSeals(SealedWords(base.callers), base.clock.elapsed),
+        holder=holder,
+        entropy=base.entropy,
+        now=base.clock.now,
+        company=lambda: leasing.processes > 1,
+    )
+    shared_resumable = SharedResumableStreams(log=shared.streams, company=bus, clock=base.clock)
+    return Cluster(holder, leasing, bus, shared_resumable)
+
+
+def _rate_gate(base: Dependencies, standings: QuotaSubjects, company: Cluster) -> RateLimiter:
+    live, audit, clock = base.live, base.audit, base.clock
+    if base.shared is None:
+        return RateLimiter(live=live, standings=standings, store=MemoryRateStore(), audit=audit, clock=clock)
+    asked = MeasuredRates(base.shared.rates, audit=audit, clock=clock)
+    rates = SharedRates(asked, live=live, processes=lambda: company.processes, audit=audit, clock=clock)
+    return RateLimiter(live=live, standings=standings, store=rates, audit=audit, clock=clock, sieve=LocalRateCache())
+
+
+def _admission(base: Dependencies, company: Cluster) -> Admission:
+    live, audit, clock, entropy = base.live, base.audit, base.clock, base.entropy
+    standings = base.standings
+    return Admission(
+        standings=standings,
+        gate=_rate_gate(base, standings, company),
+        streams=OpenStreams(live=live, audit=audit),
+        polls=Polls(live=live, utilization=base.mounts.utilization, audit=audit, clock=clock, entropy=entropy),
+        joining=RequestCoalescer(store=base.store, audit=audit, clock=clock),
+    )
+
+
+class Core(NamedTuple):
+    """What both eras stand on: the tasks, whoever asked for them, and the sessions of those who have any."""
+
+    company: Cluster
+    admission: Admission
+    dialect: LegacyDownstream
+    access: Access
+    sessions: HostSessions
+    changes: Changes
+    streams: TaskStreams
+    offers: InputDelivery
+    runner: Runner
+    news: StatusNotifier
+    lookups: Lookups
+    tasks: TaskService
+    denied: DeniedExtensions
+
+
+def build_core(base: Dependencies) -> Core:
+    """All of it; none has begun yet."""
+    company = _company(base)
+    admission, leasing = _admission(base, company), company.leasing
+    config, live, store, audit = base.config, base.live, base.store, base.audit
+    clock, entropy = base.clock, base.entropy
+    holder, access = company.holder, Access(live, audit)
+    dialect = LegacyDownstream(__version__, lists=config.auth.mode == "required")
+    events = EventBudget(lambda: live.now.events)
+    services = SessionServices(dialect, live, clock, entropy, events, company.bus, company.shared_resumable)
+    sessions = HostSessions(
+        store=store, services=services, entropy=entropy, idle=config.server.session_idle, audit=audit
+    )
+    changes = Changes(store=store, audit=audit, clock=clock)
+    afar = None
+    if company.shared_resumable is not None:
+        company.shared_resumable.serve(sessions.peek)
+        afar = RemoteNotifications(company.shared_resumable, clock=clock)
+    streams = TaskStreams(sessions=sessions, access=access, open=admission.streams, afar=afar)
+    offers = InputDelivery(holder=holder, changes=changes, dialect=dialect)
+    of_runs = changes if leasing is None else changes.of_runs(leasing)
+    checkpoints = CheckpointSeals(SealedRests(base.callers))
+    outlives = base.shared is not None or config.store.backend != "memory"
+    hearing = TaskListeners(
+        changes=of_runs, streams=streams, dialect=dialect, live=live, checkpoints=checkpoints, outlives=outlives
+    )
+    runner = Runner(
+        holder=holder, store=store, sessions=sessions, hearing=hearing, audit=audit, clock=clock, leasing=leasing
+    )
+    news = StatusNotifier(
+        store=store, streams=streams, offers=offers, polls=admission.polls, dialect=dialect, clock=clock
+    )
+    lookups = Lookups(
+        store=store,
+        outcomes=base.outcomes,
+        access=access,
+        cursors=SealedCursors(base.callers),
+        misses=Misses(
+            penalties=base.penalties, gate=admission.gate, incidents=Incidents(clock), audit=audit, clock=clock
+        ),
+        polls=admission.polls,
+        clock=clock,
+        met=news.met,
+    )
+    tasks = TaskService(
+        store=store,
+        lookups=lookups,
+        runner=runner,
+        terms=TaskTerms(
+            live=live,
+            standings=admission.standings,
+            clock=clock,
+            entropy=entropy,
+            lease=None if leasing is None else leasing.rules.length,
+        ),
+        polls=admission.polls,
+        joining=admission.joining,
+        audit=audit,
+        clock=clock,
+    )
+    denied = DeniedExtensions(audit)
+    return Core(
+        company, admission, dialect, access, sessions, changes, streams, offers, runner, news, lookups, tasks, denied
+    )

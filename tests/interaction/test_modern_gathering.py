@@ -1,0 +1,106 @@
+"""Servers that ask several things at once: their host is sent for all the answers together."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from helpers.modern_host import ModernHost, called
+from helpers.scripted_upstream import ScriptedServer, progress_note
+from helpers.talking_tool import TalkingTool
+from helpers.waiting import bounded
+from helpers.whole_gateway import WholeGateway, configuration, running
+from interaction.holding import CAPABLE, back, everything
+from interaction.questioning import ASKED, DONE, ELICIT, ROOTS, SAMPLE
+from requirements import covers
+from taskgate.gateway.modern import calls
+
+ASKABLE = {**CAPABLE, "elicitation": {}}
+
+
+@pytest.fixture
+async def gateway(server: ScriptedServer) -> AsyncIterator[WholeGateway]:
+    """A gateway that makes no tasks."""
+    tasks = {"upgrade": [{"tool": "*", "mode": "sync"}]}
+    async with running(configuration({"reports": server.url}, tasks=tasks)) as gateway:
+        yield gateway
+
+
+@pytest.fixture
+def host(gateway: WholeGateway) -> ModernHost:
+    """A host that can be asked everything."""
+    return gateway.modern(capabilities=ASKABLE, tasks=False)
+
+
+async def heard(asked: Any, tool: TalkingTool, count: int) -> None:
+    """Whatever the server said before has been heard by the gateway."""
+    await tool.say(progress_note(tool.called.token, count))
+    async with bounded():
+        while len(asked.heard) < count:
+            await asyncio.sleep(0)
+
+
+@covers("M-MRTR-3")
+async def test_what_is_asked_one_right_after_the_other_is_asked_in_one_round(
+    host: ModernHost, tool: TalkingTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "QUIET", 0.5)
+    async with host.asking("tools/call", called("report"), meta={"progressToken": "p"}) as asked:
+        await tool.ask("q-1")
+        await heard(asked, tool, 1)
+        await tool.ask("q-2", SAMPLE, ASKED)
+        await heard(asked, tool, 2)
+        await tool.ask("q-3", ROOTS, {})
+        result = (await asked.answer()).result
+    assert {each["method"] for each in result["inputRequests"].values()} == {ELICIT, SAMPLE, ROOTS}
+
+
+async def test_a_question_that_is_withdrawn_meanwhile_leaves_nothing_to_ask(
+    host: ModernHost, tool: TalkingTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "QUIET", 0.2)
+    async with host.asking("tools/call", called("report"), meta={"progressToken": "p"}) as asked:
+        await tool.ask("q-1")
+        await heard(asked, tool, 1)
+        await tool.withdraw("q-1")
+        await tool.ask("q-2", SAMPLE, ASKED)
+        await heard(asked, tool, 2)
+        await tool.withdraw("q-2")
+        await asyncio.wait([asked.answering], timeout=0.5)  # type: ignore[list-item]
+        await tool.finish(DONE)
+        assert (await asked.answer()).result["content"] == DONE["content"]
+
+
+async def test_a_call_that_ends_meanwhile_is_answered_at_once(
+    host: ModernHost, tool: TalkingTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "QUIET", 3600.0)
+    calling = asyncio.create_task(host.call("report"))
+    await tool.ask("q-1")
+    await tool.finish(DONE)
+    async with bounded():
+        assert (await calling).result["content"] == DONE["content"]
+
+
+async def test_a_host_that_leaves_meanwhile_has_cancelled_its_call(
+    server: ScriptedServer, host: ModernHost, tool: TalkingTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "QUIET", 3600.0)
+    async with host.asking("tools/call", called("report"), meta={"progressToken": "p"}) as asked:
+        await tool.ask("q-1")
+        await heard(asked, tool, 1)
+        await asked.leave()
+    async with bounded():
+        while server.cancelled != [tool.called.id]:
+            await asyncio.sleep(0)
+
+
+async def test_what_came_while_the_host_was_away_is_asked_together_too(host: ModernHost, tool: TalkingTool) -> None:
+    calling = asyncio.create_task(host.call("report"))
+    await tool.ask("q-1")
+    first = (await calling).result
+    await tool.ask("q-2", SAMPLE, ASKED)
+    await tool.ask("q-3", ROOTS, {})
+    second = (await back(host, first, everything(first))).result
+    assert {each["method"] for each in second["inputRequests"].values()} == {SAMPLE, ROOTS}

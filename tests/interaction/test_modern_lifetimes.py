@@ -1,0 +1,33 @@
+"""How long a task of the modern era can be reached."""
+
+from datetime import timedelta
+
+from helpers.manual_clock import ManualClock
+from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.waiting import bounded
+from helpers.whole_gateway import configuration, running
+from interaction.refusing import refused
+from requirements import covers
+from taskgate.wiring.build import Environment
+
+ALWAYS = {"upgrade": [{"tool": "*", "mode": "always"}]}
+
+
+@covers("M-TTL-1", "M-TTL-2", "M-GET-4")
+async def test_a_task_is_there_for_its_whole_ttl_and_then_gone_whatever_its_state(server: ScriptedServer) -> None:
+    server.script["report"] = hold = Hold()
+    clock = ManualClock()
+    async with running(configuration({"reports": server.url}, tasks=ALWAYS), Environment(clock=clock)) as gateway:
+        host = gateway.modern()
+        ended, running_ = [await host.start(tool) for tool in ("echo", "report")]
+        async with bounded():
+            await hold.begun.wait()
+        await host.until(ended["taskId"], "completed")
+        for task in (ended, running_):
+            assert (await host.get(task["taskId"]))["ttlMs"] == task["ttlMs"]
+        clock.advance(timedelta(milliseconds=ended["ttlMs"] - 1_000))
+        assert (await host.get(ended["taskId"]))["status"] == "completed"
+        clock.advance(timedelta(seconds=2))
+        for task in (ended, running_):
+            refused(await host.ask("tasks/get", {"taskId": task["taskId"]}), 200, -32602)
+            refused(await host.cancel(task["taskId"]), 200, -32602)

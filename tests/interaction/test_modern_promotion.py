@@ -1,0 +1,255 @@
+"""Calls of the modern era that become tasks: once their grace is over, or at once, as the operator wants."""
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from helpers.failing_store import FailingStore, HoldingStore
+from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.waiting import bounded, eventually
+from helpers.whole_gateway import WholeGateway, configuration, running
+from interaction.questioning import DONE
+from interaction.refusing import NEEDED, refused
+from requirements import covers
+from taskgate.clock import SystemClock
+from taskgate.domain.record import OwnerKey
+from taskgate.gateway.modern.flights import InflightCall
+from taskgate.gateway.modern.hearing import RequestListener
+from taskgate.gateway.modern.outbound_calls import OutboundCall
+from taskgate.lifecycle.hearing import TaskListener
+from taskgate.lifecycle.task_runs import TaskRun
+from taskgate.stores.open import open_store
+from taskgate.wiring.build import Environment
+
+ASKABLE = {"elicitation": {}}
+AT_ONCE, NEVER = {"inline_grace": "0s"}, {"inline_grace": "1h"}
+MODERN = {"protocol_version": "2026-07-28"}
+
+
+def rules(mode: str, **more: Any) -> dict[str, Any]:
+    """The tasks section with one mode for all tools."""
+    return {"upgrade": [{"tool": "*", "mode": mode}], **more}
+
+
+@pytest.fixture
+async def gateway(server: ScriptedServer) -> AsyncIterator[WholeGateway]:
+    """A gateway that makes a task of every call that is not over at once."""
+    async with running(configuration({"reports": server.url}, tasks=AT_ONCE)) as gateway:
+        yield gateway
+
+
+@pytest.fixture
+async def patient(server: ScriptedServer) -> AsyncIterator[WholeGateway]:
+    """A gateway that gives every call an hour until it becomes a task."""
+    async with running(configuration({"reports": server.url}, tasks=NEVER)) as gateway:
+        yield gateway
+
+
+# --- after the grace -------------------------------------------------------------------------------------------------
+
+
+@covers("M-CREATE-1")
+async def test_a_call_that_is_quick_enough_is_answered_and_makes_no_task(patient: WholeGateway) -> None:
+    answer = await patient.modern().call("echo", {"a": 1})
+    assert (answer.result["resultType"], answer.result["structuredContent"]) == ("complete", {"a": 1})
+    assert not answer.streamed
+    assert await patient.count("taskgate_tasks_started_total") == 0
+    assert await patient.count("taskgate_tool_calls_total", tool="echo", disposition="inline") == 1
+
+
+@covers("M-CREATE-1", "M-CREATE-2")
+async def test_a_call_that_takes_longer_than_the_grace_is_the_call_of_a_task(
+    server: ScriptedServer, gateway: WholeGateway
+) -> None:
+    server.script["report"] = hold = Hold()
+    host = gateway.modern()
+    task = await host.start("report", {"year": 2026})
+    assert task["status"] == "working"
+    assert (await host.get(task["taskId"]))["status"] == "working"
+    hold.release(DONE)
+    assert (await host.until(task["taskId"], "completed"))["result"]["content"] == DONE["content"]
+    assert len(server.heard("tools/call")) == 1
+    assert await gateway.count("taskgate_tool_calls_total", tool="report", disposition="task") == 1
+
+
+@covers("M-CREATE-3")
+async def test_a_handle_leaves_only_after_its_task_is_stored(server: ScriptedServer) -> None:
+    server.script["report"] = Hold()
+    store = HoldingStore(await open_store("memory", None))
+    config = configuration({"reports": server.url}, tasks=AT_ONCE)
+    async with running(config, Environment(store=store)) as gateway:  # type: ignore[arg-type]
+        host = gateway.modern()
+        with store.holding("insert") as inserting:
+            starting = asyncio.create_task(host.start("report"))
+            async with bounded():
+                await inserting.wait()
+            await gateway.metrics()
+            assert not starting.done()
+        async with bounded():
+            await host.cancel((await starting)["taskId"])
+
+
+async def test_what_ends_while_its_task_is_being_stored_is_the_end_of_that_task(server: ScriptedServer) -> None:
+    server.script["report"] = hold = Hold()
+    store = HoldingStore(await open_store("memory", None))
+    config = configuration({"reports": server.url}, tasks=AT_ONCE)
+    async with running(config, Environment(store=store)) as gateway:  # type: ignore[arg-type]
+        host = gateway.modern()
+        with store.holding("insert") as inserting:
+            starting = asyncio.create_task(host.start("report"))
+            async with bounded():
+                await inserting.wait()
+            hold.release(DONE)
+            await eventually(lambda: len(hold.turns) == 1)
+            await gateway.metrics()
+        async with bounded():
+            task = await starting
+        assert (await host.until(task["taskId"], "completed"))["result"]["content"] == DONE["content"]
+
+
+@covers("M-CREATE-3", "M-PROG-1")
+async def test_what_is_stored_says_that_the_call_has_left_and_nothing_of_its_request(server: ScriptedServer) -> None:
+    server.script["report"] = Hold()
+    store = await open_store("memory", None)
+    async with running(configuration({"reports": server.url}, tasks=AT_ONCE), Environment(store=store)) as gateway:
+        task = await gateway.modern().start("report", meta={"progressToken": "p"})
+        owner = OwnerKey("anonymous", "reports")
+        record = await store.load(owner, task["taskId"], now=SystemClock().now())
+        assert record is not None
+        # Should this process die, nobody runs the call again.
+        assert record.dispatched
+        assert (record.call.progress_token, record.call.host_session) == (None, None)
+
+
+async def test_a_call_that_was_a_task_is_gone_at_once(gateway: WholeGateway) -> None:
+    host = gateway.modern()
+    kinds = {InflightCall, TaskRun, TaskListener, OutboundCall, RequestListener}
+    await host.until((await host.start("echo"))["taskId"], "completed")
+    gc.collect()
+
+    def alive() -> set[int]:
+        return {id(each) for each in gc.get_objects() if type(each) in kinds}
+
+    # What other tests have left behind is theirs.
+    others = alive()
+    gc.disable()
+    try:
+        await host.until((await host.start("echo"))["taskId"], "completed")
+        await eventually(lambda: alive() <= others)
+    finally:
+        gc.enable()
+
+
+@covers("R-RES-6")
+async def test_a_call_above_the_cap_goes_on_without_a_task(server: ScriptedServer) -> None:
+    server.script["report"] = hold = Hold()
+    limits = {"concurrency": {"tasks_per_context": 1}}
+    async with running(configuration({"reports": server.url}, tasks=AT_ONCE, limits=limits)) as gateway:
+        host = gateway.modern()
+        await host.start("report")
+        second = asyncio.create_task(host.call("report"))
+        await eventually(lambda: len(hold.turns) == 2)
+        hold.release(DONE)
+        async with bounded():
+            assert (await second).result["resultType"] == "complete"
+        assert await gateway.count("taskgate_tasks_started_total") == 1
+
+
+@covers("R-RES-6")
+async def test_a_call_goes_on_without_a_task_while_the_store_fails(server: ScriptedServer) -> None:
+    server.script["report"] = hold = Hold()
+    store = FailingStore(await open_store("memory", None))
+    config = configuration({"reports": server.url}, tasks=AT_ONCE)
+    async with running(config, Environment(store=store)) as gateway:  # type: ignore[arg-type]
+        store.failing = {"insert"}
+        calling = asyncio.create_task(gateway.modern().call("report"))
+        await eventually(lambda: store.refused)
+        hold.release(DONE)
+        async with bounded():
+            assert (await calling).result["content"] == DONE["content"]
+        assert len(server.heard("tools/call")) == 1
+
+
+async def test_a_tool_that_its_server_calls_a_task_of_its_own_is_the_operators_to_decide_on(
+    server: ScriptedServer, gateway: WholeGateway
+) -> None:
+    server.tools[1]["execution"] = {"taskSupport": "required"}
+    server.script["report"] = hold = Hold()
+    async with bounded():
+        assert (await gateway.modern().call("report")).result["resultType"] == "task"
+        await hold.begun.wait()
+    hold.release(DONE)
+
+
+@covers("M-CREATE-1")
+async def test_a_host_without_the_extension_is_never_given_a_task(
+    server: ScriptedServer, gateway: WholeGateway
+) -> None:
+    server.script["report"] = hold = Hold()
+    calling = asyncio.create_task(gateway.modern(tasks=False).call("report"))
+    async with bounded():
+        await hold.begun.wait()
+    hold.release(DONE)
+    async with bounded():
+        assert (await calling).result["resultType"] == "complete"
+
+
+# --- what the operator wants -----------------------------------------------------------------------------------------
+
+
+async def test_a_tool_that_is_never_a_task_is_waited_for(server: ScriptedServer) -> None:
+    server.script["report"] = hold = Hold()
+    async with running(configuration({"reports": server.url}, tasks=rules("sync", **AT_ONCE))) as gateway:
+        calling = asyncio.create_task(gateway.modern().call("report"))
+        async with bounded():
+            await hold.begun.wait()
+        hold.release(DONE)
+        async with bounded():
+            assert (await calling).result["resultType"] == "complete"
+
+
+@pytest.mark.parametrize("mode", ["always", "required"])
+async def test_a_tool_that_is_always_a_task_is_one_before_it_is_called(server: ScriptedServer, mode: str) -> None:
+    async with running(configuration({"reports": server.url}, tasks=rules(mode, **NEVER))) as gateway:
+        host = gateway.modern()
+        task = await host.start("echo", {"a": 1})
+        ended = await host.until(task["taskId"], "completed")
+        assert ended["result"]["structuredContent"] == {"a": 1}
+        assert await gateway.count("taskgate_tool_calls_total", tool="echo", disposition="task") == 1
+
+
+@pytest.mark.parametrize("answers", [{}, {"a": {"action": "accept", "content": {}}}], ids=["none", "one"])
+@pytest.mark.parametrize("mode", ["always", "required"])
+async def test_answers_to_what_nobody_asked_let_no_call_past_its_task(
+    server: ScriptedServer, mode: str, answers: dict[str, Any]
+) -> None:
+    async with running(configuration({"reports": server.url}, tasks=rules(mode, **NEVER))) as gateway:
+        task = await gateway.modern().start("echo", params={"inputResponses": answers})
+        assert task["resultType"] == "task"
+
+
+async def test_a_tool_that_is_only_a_task_is_refused_to_hosts_without_tasks(server: ScriptedServer) -> None:
+    async with running(configuration({"reports": server.url}, tasks=rules("required"))) as gateway:
+        error = refused(await gateway.modern(tasks=False).call("echo"), 400, -32021)
+        assert error["data"] == NEEDED
+        assert server.heard("tools/call") == []
+        assert await gateway.count("taskgate_tool_calls_total", tool="echo", disposition="rejected") == 1
+
+
+async def test_a_task_that_is_made_at_once_is_refused_above_the_cap(server: ScriptedServer) -> None:
+    server.script["report"] = Hold()
+    limits = {"concurrency": {"tasks_per_context": 1}}
+    async with running(configuration({"reports": server.url}, tasks=rules("always"), limits=limits)) as gateway:
+        host = gateway.modern()
+        await host.start("report")
+        refused(await host.call("report"), 200, 429)
+        assert await gateway.count("taskgate_tool_calls_total", tool="report", disposition="rejected") == 1
+
+
+async def test_a_tool_that_is_not_listed_is_for_its_server_to_refuse(server: ScriptedServer) -> None:
+    async with running(configuration({"reports": server.url}, tasks=rules("always"))) as gateway:
+        answer = await gateway.modern().call("unlisted", {"a": 1})
+        assert answer.result["structuredContent"] == {"a": 1}
