@@ -4,7 +4,7 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ from aiohttp import web
 from example.processes import Child, running
 
 from helpers.balancers import KINDS, Kind, balanced
+from helpers.commit_before import commit_before
 from helpers.gateway_process import GatewayProcess, gateway_process, write_configuration
 from helpers.mcp_host import McpHost
 from helpers.ports import free_port
@@ -24,6 +25,8 @@ from helpers.scripted_upstream import Reply, ScriptedServer, Turn, result
 from helpers.several_gateways import key_file
 from helpers.shared_store import SharedServer
 from helpers.waiting import bounded, eventually
+
+__all__ = ["commit_before"]
 
 SDK_HOST = Path(__file__).with_name("steady_sdk_host.py")
 CALLERS = 4
@@ -138,8 +141,10 @@ async def loaded(address: str) -> AsyncIterator[Load]:
 class Replica:
     """One gateway that is started again and again, at the same address."""
 
-    def __init__(self, number: int, folder: Path, listen: str) -> None:
+    def __init__(self, number: int, folder: Path, listen: str, begins_as: Mapping[str, str] | None = None) -> None:
+        """`begins_as` is the environment of its first start alone."""
         self.listen = listen
+        self._environment = begins_as or {}
         self._number = number
         self._folder = folder
         self._starts = 0
@@ -152,7 +157,7 @@ class Replica:
         starting = gateway_process(
             ["--config", self._folder / "taskgate.yaml"],
             log=self._folder / f"gateway-{self._number}-{self._starts}.log",
-            environment={"LISTEN": self.listen},
+            environment={"LISTEN": self.listen, **self._environment},
         )
         self._process = await self._life.enter_async_context(starting)
 
@@ -162,6 +167,7 @@ class Replica:
         self._process.ask(signal.SIGTERM)
         assert await self._process.exit_status() == 0
         await self._life.aclose()
+        self._environment = {}
         await self.start()
 
     async def stop(self) -> None:
@@ -220,21 +226,20 @@ async def steady(address: str, folder: Path) -> AsyncIterator[Child]:
     assert status == 0, (folder / "sdk-host.log").read_text()[-3000:]
 
 
-@pytest.mark.alone
-@pytest.mark.timeout(150)
-@pytest.mark.parametrize("kind", KINDS)
-async def test_a_rolling_restart_fails_no_request(kind: Kind, valkey_server: SharedServer, tmp_path: Path) -> None:
+async def restart_under_load(
+    kind: Kind, valkey: SharedServer, folder: Path, begins_as: Mapping[str, str] | None = None
+) -> None:
     port = free_port()
     async with ScriptedServer() as server, AsyncExitStack() as stack:
         server.tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("echo", "slow", "long")]
         server.script |= {"slow": taking(0.4), "long": taking(LONG)}
-        configured(tmp_path, server.url, valkey_server, f"127.0.0.1:{port}")
-        replicas = [Replica(number, tmp_path, f"127.0.0.1:{free_port()}") for number in (1, 2)]
+        configured(folder, server.url, valkey, f"127.0.0.1:{port}")
+        replicas = [Replica(number, folder, f"127.0.0.1:{free_port()}", begins_as) for number in (1, 2)]
         for replica in replicas:
             stack.push_async_callback(replica.stop)
             await replica.start()
-        address = await stack.enter_async_context(balanced(kind, [each.listen for each in replicas], tmp_path, port))
-        async with steady(address, tmp_path) as sdk_host, loaded(address) as load:
+        address = await stack.enter_async_context(balanced(kind, [each.listen for each in replicas], folder, port))
+        async with steady(address, folder) as sdk_host, loaded(address) as load:
             await load.more()
             for replica in replicas:
                 await replica.restart()
@@ -244,3 +249,19 @@ async def test_a_rolling_restart_fails_no_request(kind: Kind, valkey_server: Sha
             # Ours leaves connections where they are, so it may well have come to one gateway alone.
             assert kind == "ours" or all([await replica.answered() for replica in replicas]), "not both have served"
         assert load.failures == []
+
+
+@pytest.mark.alone
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_rolling_restart_fails_no_request(kind: Kind, valkey_server: SharedServer, tmp_path: Path) -> None:
+    await restart_under_load(kind, valkey_server, tmp_path)
+
+
+@pytest.mark.alone
+@pytest.mark.timeout(150)
+async def test_no_request_fails_while_gateways_of_the_commit_before_give_way_to_these(
+    valkey_server: SharedServer, commit_before: Mapping[str, str], tmp_path: Path
+) -> None:
+    """Each goes on with sessions, tasks and streams of the other, in either direction, while one of each runs."""
+    await restart_under_load("nginx", valkey_server, tmp_path, commit_before)
