@@ -6,7 +6,7 @@ PY = .venv/bin/python
 STAMP = .venv/made-from-pyproject
 DEBIAN = On Debian 12 or newer: apt-get install python3 python3-venv
 
-.PHONY: help setup run test environments provider peers attacks chaos fuzz mutants check bench dashboards fmt clean
+.PHONY: help setup run test unit environments provider peers attacks chaos fuzz mutants check bench dashboards pages fmt clean
 
 help:
 	@echo 'make setup   what all others need: .venv with taskgate in it'
@@ -16,6 +16,7 @@ help:
 	@echo '             REPLICAS=3: three of taskgate that share a Valkey, behind nginx if it is here (Debian: apt-get install nginx-light)'
 	@echo "             UPSTREAM='npx -y some-server', or a URL: before a server of your own, whose tools are listed"
 	@echo 'make test    every test'
+	@echo 'make unit    the unit and contract tests alone'
 	@echo 'make attacks what hostile hosts and servers do to a gateway in a process of its own, with what was measured;'
 	@echo '             SHUTDOWNS=50 for more ends of a gateway in a storm of connections'
 	@echo 'make chaos   gateways that share a store, and much that goes wrong; SEEDS=1,2,3 and SECONDS=60 for other runs, or longer ones'
@@ -24,6 +25,7 @@ help:
 	@echo 'make check   ruff, mypy, the import contracts, and a report on the shape of the package'
 	@echo 'make bench   the benchmarks'
 	@echo 'make dashboards  writes grafana/dashboards anew'
+	@echo 'make pages  writes docs/requirements.md and the index of decisions anew'
 	@echo 'make fmt     formats the code'
 	@echo 'make clean   removes all that was made here'
 
@@ -67,6 +69,11 @@ test: $(STAMP) environments provider peers
 	$(PY) -m pytest -m alone || status=$$?; \
 	exit $$status
 
+# Without the environments of other SDKs: what to run while one works.
+unit: export PYTHONDONTWRITEBYTECODE =
+unit: $(STAMP)
+	$(PY) -m pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder -m 'not alone' tests/unit tests/contract
+
 # Part of `make test`, where what they measure is not printed. SHUTDOWNS=50 ends a gateway that often under a storm.
 SHUTDOWNS ?= 4
 attacks: $(STAMP)
@@ -101,6 +108,9 @@ bench: $(STAMP)
 
 dashboards: $(STAMP)
 	$(PY) -m grafana.src
+
+pages: $(STAMP)
+	$(PY) tests/house/pages.py
 
 fmt: $(STAMP)
 	.venv/bin/ruff check --fix-only .

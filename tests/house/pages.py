@@ -1,0 +1,108 @@
+"""Pages of `docs/` that are written by a program: `make pages` writes them, and a test compares.
+
+`docs/requirements.md` has what the gateway is held to, and the tests that show it; `docs/decisions/README.md` is the
+index of the decisions.
+"""
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+CHECKOUT: Final = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(CHECKOUT), str(CHECKOUT / "tests")]
+
+from house.test_requirements import covering  # noqa: E402
+from requirements import REQUIREMENTS  # noqa: E402
+
+AREAS: Final = {
+    "V": "versions and eras",
+    "H": "HTTP between hosts and the gateway",
+    "U": "transports to servers",
+    "L": "tasks of the legacy era",
+    "M": "tasks and requests of the modern era",
+    "F": "filters of lists",
+    "B": "bridges between the eras",
+    "X": "extensions",
+    "I": "isolation of callers",
+    "A": "authentication and authorization",
+    "R": "rates, caps and other limits",
+    "S": "what servers may ask and see",
+    "O": "what operators see",
+    "T": "threats, answered in [security.md](security.md)",
+}
+"""What the first letter of an id stands for, in the order of the page."""
+
+REQUIREMENTS_HEAD: Final = """# Requirements
+
+What the gateway is held to, as far as it is built. Each line has an id, a sentence, and the tests that show it.
+Code and tests name the ids. `make pages` writes this page from the tables in `tests/requirements*.py` and
+`tests/threats.py`; a test fails when a requirement has no test, or a test names an unknown id.
+"""
+DECISIONS_HEAD: Final = """# Decisions
+
+Why the code is as it is: one page for each choice that a reader would ask about, with its context and its price.
+A new decision takes the next number. Its title is what one would search for. `make pages` writes this index.
+
+| number | decision | date | status |
+|---|---|---|---|
+"""
+
+
+class Decision(NamedTuple):
+    """The head of one page; `status` is in the words before the date."""
+
+    number: str
+    title: str
+    date: str
+    status: str
+
+
+def requirements_page(covering: Mapping[str, frozenset[str]]) -> str:
+    """The text of `docs/requirements.md`; `covering` has the tests of each id."""
+    lines = [REQUIREMENTS_HEAD]
+    for letter, area in AREAS.items():
+        lines.append(f"## {letter}: {area}\n")
+        for id, sentence in REQUIREMENTS.items():
+            if id[0] == letter:
+                lines += [f"- **{id}**: {sentence}.", *(f"  - `{test}`" for test in sorted(covering[id]))]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def decision_of(file: Path) -> Decision:
+    """The head of the page in that file. Raises ValueError for one that has none."""
+    text = file.read_text()
+    title = re.match(r"# (\d{4}): (.+)\n", text)
+    status = re.search(r"^\*\*Status\.\*\* (\w[\w ]*), (\d{4}-\d\d-\d\d)", text, flags=re.MULTILINE)
+    if title is None or status is None or not file.name.startswith(title[1]):
+        raise ValueError(f"{file.name} does not begin with its number, title, status and date")
+    return Decision(title[1], title[2], status[2], status[1])
+
+
+def decisions() -> Iterator[tuple[Path, Decision]]:
+    """Each page, in order."""
+    for file in sorted((CHECKOUT / "docs" / "decisions").glob("[0-9]*.md")):
+        yield file, decision_of(file)
+
+
+def decisions_page() -> str:
+    """The text of `docs/decisions/README.md`."""
+    rows = (
+        f"| {each.number} | [{each.title}]({file.name}) | {each.date} | {each.status} |" for file, each in decisions()
+    )
+    return DECISIONS_HEAD + "\n".join(rows) + "\n"
+
+
+def pages() -> dict[Path, str]:
+    """Each page, with the text that it is to have."""
+    return {
+        CHECKOUT / "docs" / "requirements.md": requirements_page(covering()),
+        CHECKOUT / "docs" / "decisions" / "README.md": decisions_page(),
+    }
+
+
+if __name__ == "__main__":
+    for file, text in pages().items():
+        file.write_text(text)
