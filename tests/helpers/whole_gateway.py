@@ -1,4 +1,8 @@
-"""The whole gateway in this process, on free ports, in front of whatever server a test gives it."""
+"""The whole gateway in this process, on free ports, in front of whatever server a test gives it.
+
+The suites in `tests/interaction` come to the gateway through here: a configuration, clock, entropy, store and
+transports go in, and bytes come out. What they need of the package for that is in `__all__`.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -13,9 +17,34 @@ import aiohttp
 from helpers.mcp_host import McpHost
 from helpers.modern_host import ModernHost
 from helpers.secrets import SHORTEST, noted
+from taskgate.clock import SystemClock, SystemEntropy
 from taskgate.config.models import GatewayConfig
-from taskgate.wiring.app import Service
-from taskgate.wiring.build import Environment
+from taskgate.errors import StoreFault, StoreUnavailable
+from taskgate.stores.base import Store
+from taskgate.stores.open import SqliteOptions, open_store
+from taskgate.wiring.app import NOT_NOW, ConfigSource, Service
+from taskgate.wiring.build import Environment, upstream_maker
+from taskgate.wiring.reload import Reloaded
+
+__all__ = [
+    "NOT_NOW",
+    "ConfigSource",
+    "Environment",
+    "GatewayConfig",
+    "Reloaded",
+    "Service",
+    "SqliteOptions",
+    "Store",
+    "StoreFault",
+    "StoreUnavailable",
+    "SystemClock",
+    "SystemEntropy",
+    "WholeGateway",
+    "configuration",
+    "open_store",
+    "running",
+    "upstream_maker",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

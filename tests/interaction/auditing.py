@@ -8,10 +8,8 @@ from typing import Any, Final
 
 from jsonschema import Draft202012Validator
 
-from helpers.whole_gateway import WholeGateway, running
-from taskgate.config.models import GatewayConfig
+from helpers.whole_gateway import Environment, GatewayConfig, WholeGateway, running
 from taskgate.telemetry.auditlog.schema import schema
-from taskgate.wiring.build import Environment
 
 JUDGE: Final = Draft202012Validator(schema())
 REQUESTS: Final = ("rpc.call", "rpc.request", "rpc.rejected")

@@ -10,9 +10,8 @@ from aiohttp import web
 from helpers.modern_requests import check_client_message
 from helpers.modern_server import ModernServer
 from helpers.scripted_upstream import Reply, Turn
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from interaction.questioning import URL
-from taskgate.wiring.build import Environment
 
 ALWAYS = {"upgrade": [{"tool": "*", "mode": "always"}]}
 DONE = {"content": [{"type": "text", "text": "done"}]}

@@ -12,10 +12,8 @@ import pytest
 from helpers.lasting_tool import LastingCall, LastingTool
 from helpers.scripted_upstream import ScriptedServer
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import GatewayConfig, SystemClock, WholeGateway, configuration, running
 from interaction.test_restarts import leave_behind
-from taskgate.clock import SystemClock
-from taskgate.config.models import GatewayConfig
 from taskgate.domain.record import Lease, OwnerKey, TaskRecord
 from taskgate.lifecycle import checkpoint_writer, checkpoints
 from taskgate.upstream.legacy import resuming

@@ -12,8 +12,7 @@ from helpers.mcp_host import Answer, McpHost
 from helpers.modern_host import ModernHost
 from helpers.scripted_upstream import ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
-from helpers.whole_gateway import WholeGateway, configuration, running
-from taskgate.wiring.build import Environment
+from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 
 Opens = Callable[..., AbstractAsyncContextManager[WholeGateway]]
 Host = McpHost | ModernHost

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import helpers
-from helpers.whole_gateway import configuration
-from taskgate.config.models import GatewayConfig
+from helpers.whole_gateway import GatewayConfig, configuration
 
 TALKING = str(Path(helpers.__file__).parent / "talking_program.py")
 

@@ -3,9 +3,7 @@
 from typing import Any
 
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway
-from taskgate.config.models import GatewayConfig
-from taskgate.wiring.reload import Reloaded
+from helpers.whole_gateway import GatewayConfig, Reloaded, WholeGateway
 
 SUCCESS = Reloaded(result="success")
 DONE: dict[str, Any] = {"content": []}

@@ -11,7 +11,7 @@ from helpers.manual_clock import ManualClock
 from helpers.scripted_upstream import Hold, ScriptedServer, error
 from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import configuration
+from helpers.whole_gateway import Environment, configuration
 from interaction.auditing import audited, kept, lines, of, said
 from interaction.conftest import Told
 from interaction.questioning import ACCEPTED, DONE, ELICIT, capable
@@ -19,7 +19,6 @@ from interaction.repeating import KEY, YEAR
 from interaction.test_restarts import leave_behind, unfinished
 from requirements import covers
 from taskgate.telemetry.audit import InputSettled, TaskExpired, TaskFinished, TaskPurged, TaskRecovered
-from taskgate.wiring.build import Environment
 
 
 @covers("O-AUD-1")

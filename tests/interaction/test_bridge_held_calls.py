@@ -11,12 +11,11 @@ from helpers.modern_host import ModernHost, called
 from helpers.scripted_upstream import ScriptedServer
 from helpers.talking_tool import FORM, TalkingTool
 from helpers.waiting import eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from interaction.bridging import requiring
 from interaction.questioning import ACCEPTED, ASKED, DONE, ELICIT, ROOTS, SAID, SAMPLE, URL
 from interaction.refusing import refused
 from requirements import covers
-from taskgate.wiring.build import Environment
 
 ABLE = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 ROOTS_OF_NONE = {"roots": []}

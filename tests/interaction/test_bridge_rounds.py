@@ -12,12 +12,11 @@ from helpers.modern_server import ModernServer, Rounds
 from helpers.scripted_upstream import Hold, Turn
 from helpers.token_issuer import TokenIssuer
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway
+from helpers.whole_gateway import Environment, WholeGateway
 from interaction.bridging import ALWAYS, DONE, FORM, ROOTS, before, bridge, modern
 from interaction.questioning import ACCEPTED
 from interaction.refusing import refused
 from requirements import covers
-from taskgate.wiring.build import Environment
 
 __all__ = ["bridge", "modern"]
 

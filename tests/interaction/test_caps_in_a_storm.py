@@ -13,10 +13,9 @@ from helpers.manual_clock import ManualClock
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import running
+from helpers.whole_gateway import Environment, running
 from interaction.storming import CAPS, DORA, KEPT, MOUNTS, Ledger, Storm
 from requirements import covers
-from taskgate.wiring.build import Environment
 
 LIVES = (200, 40, 12)
 """How much happens at once in each."""

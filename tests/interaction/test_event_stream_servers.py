@@ -11,10 +11,9 @@ from helpers.scripted_lines import asks, progress
 from helpers.secrets import noted
 from helpers.talking_tool import FORM
 from helpers.waiting import eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import GatewayConfig, WholeGateway, configuration, running
 from interaction.questioning import ACCEPTED, ELICIT, capable, status
 from requirements import covers
-from taskgate.config.models import GatewayConfig
 
 ENDED = "The server's event stream ended"
 

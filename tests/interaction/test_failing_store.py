@@ -9,11 +9,8 @@ from helpers.failing_store import FailingStore
 from helpers.records import new_record
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
-from taskgate.clock import SystemClock
+from helpers.whole_gateway import Environment, SystemClock, WholeGateway, configuration, open_store, running
 from taskgate.domain.record import OwnerKey
-from taskgate.stores.open import open_store
-from taskgate.wiring.build import Environment
 
 EVERYTHING = {"insert", "load", "swap", "put", "find", "touch", "drop", "census", "purge", "purge_sessions"}
 DONE = {"content": [{"type": "text", "text": "done"}]}

@@ -13,11 +13,9 @@ from helpers.manual_clock import ManualClock
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import Environment, WholeGateway, configuration, open_store, running
 from interaction.questioning import DONE
 from interaction.repeating import ERAS, KEY, YEAR, calls, completed, new_host, upgrade
-from taskgate.stores.open import open_store
-from taskgate.wiring.build import Environment
 
 ANOTHER = "The idempotency key was used for another call"
 

@@ -12,9 +12,7 @@ from helpers.mcp_host import McpHost
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
-from taskgate.stores.open import open_store
-from taskgate.wiring.build import Environment
+from helpers.whole_gateway import Environment, WholeGateway, configuration, open_store, running
 
 LONG = timedelta(hours=1, minutes=1)
 DONE: dict[str, object] = {"content": []}

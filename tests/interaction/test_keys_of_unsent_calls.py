@@ -8,10 +8,9 @@ import pytest
 from helpers.manual_clock import ManualClock
 from helpers.scripted_upstream import ScriptedServer, resets, result
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from interaction.queueing import DONE, OneByOne, narrowly
 from interaction.repeating import ERAS, KEY, YEAR, calls, completed, new_host, upgrade
-from taskgate.wiring.build import Environment
 
 
 @pytest.fixture

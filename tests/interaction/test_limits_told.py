@@ -11,10 +11,9 @@ from helpers.manual_clock import ManualClock
 from helpers.mcp_host import McpHost
 from helpers.modern_host import ModernHost
 from helpers.scripted_upstream import Hold, ScriptedServer
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from interaction.conftest import Told
 from taskgate.telemetry.audit import HttpRefused
-from taskgate.wiring.build import Environment
 
 Opens = Callable[..., AbstractAsyncContextManager[WholeGateway]]
 Host = McpHost | ModernHost

@@ -7,9 +7,8 @@ import pytest
 
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.waiting import eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from taskgate.admission.memory_pressure import MemoryPressure
-from taskgate.wiring.build import Environment
 
 
 class Memory:

@@ -12,12 +12,11 @@ from helpers.raw_http import raw_host, request_head
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from interaction.repeating import OfSession, upgrade
 from requirements import covers
 from taskgate.explain.series import series_bound
 from taskgate.protocol.vocabulary import METHODS_OF_HOSTS
-from taskgate.wiring.build import Environment
 
 METRICS = {"max_tools": 3, "tool_histograms": True}
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28", "2031-01-01", "")

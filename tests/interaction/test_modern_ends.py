@@ -11,12 +11,10 @@ from helpers.failing_store import FailingStore, HoldingStore
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import Environment, WholeGateway, configuration, open_store, running
 from interaction.questioning import ACCEPTED, DONE
 from interaction.refusing import refused
 from requirements import covers
-from taskgate.stores.open import open_store
-from taskgate.wiring.build import Environment
 
 AT_ONCE = {"upgrade": [{"tool": "*", "mode": "always"}]}
 NEVER = {"upgrade": [{"tool": "*", "mode": "sync"}]}

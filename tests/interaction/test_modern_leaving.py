@@ -11,13 +11,10 @@ from helpers.failing_store import HoldingStore
 from helpers.modern_host import ModernHost, called
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import Environment, Store, WholeGateway, configuration, open_store, running
 from interaction.questioning import DONE
 from requirements import covers
 from taskgate.lifecycle.task_service import TaskService
-from taskgate.stores.base import Store
-from taskgate.stores.open import open_store
-from taskgate.wiring.build import Environment
 
 ALWAYS = {"upgrade": [{"tool": "*", "mode": "always"}]}
 AT_ONCE = {"inline_grace": "0s"}

@@ -5,10 +5,9 @@ from datetime import timedelta
 from helpers.manual_clock import ManualClock
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.waiting import bounded
-from helpers.whole_gateway import configuration, running
+from helpers.whole_gateway import Environment, configuration, running
 from interaction.refusing import refused
 from requirements import covers
-from taskgate.wiring.build import Environment
 
 ALWAYS = {"upgrade": [{"tool": "*", "mode": "always"}]}
 

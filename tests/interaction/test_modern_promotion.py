@@ -10,19 +10,16 @@ import pytest
 from helpers.failing_store import FailingStore, HoldingStore
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import Environment, SystemClock, WholeGateway, configuration, open_store, running
 from interaction.questioning import DONE
 from interaction.refusing import NEEDED, refused
 from requirements import covers
-from taskgate.clock import SystemClock
 from taskgate.domain.record import OwnerKey
 from taskgate.gateway.modern.flights import InflightCall
 from taskgate.gateway.modern.hearing import RequestListener
 from taskgate.gateway.modern.outbound_calls import OutboundCall
 from taskgate.lifecycle.hearing import TaskListener
 from taskgate.lifecycle.task_runs import TaskRun
-from taskgate.stores.open import open_store
-from taskgate.wiring.build import Environment
 
 ASKABLE = {"elicitation": {}}
 AT_ONCE, NEVER = {"inline_grace": "0s"}, {"inline_grace": "1h"}

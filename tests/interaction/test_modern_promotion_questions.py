@@ -14,12 +14,9 @@ from helpers.modern_server import ModernServer, Rounds
 from helpers.scripted_upstream import Hold, Reply, ScriptedServer, Turn
 from helpers.talking_tool import FORM, TalkingTool
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import Environment, GatewayConfig, WholeGateway, configuration, open_store, running
 from interaction.questioning import ACCEPTED, DONE, ELICIT
 from requirements import covers
-from taskgate.config.models import GatewayConfig
-from taskgate.stores.open import open_store
-from taskgate.wiring.build import Environment
 
 ASKABLE = {"elicitation": {}}
 AT_ONCE, NEVER = {"inline_grace": "0s"}, {"inline_grace": "1h"}

@@ -10,10 +10,9 @@ from helpers.modern_server import ModernServer, Rounds
 from helpers.records import new_call, new_peer, new_record
 from helpers.scripted_upstream import ScriptedServer
 from helpers.talking_tool import FORM, TalkingTool
-from helpers.whole_gateway import configuration, running
+from helpers.whole_gateway import SystemClock, SystemEntropy, configuration, running
 from interaction.questioning import ACCEPTED, DONE, ELICIT
 from interaction.test_restarts import LOST, leave_behind
-from taskgate.clock import SystemClock, SystemEntropy
 from taskgate.domain.record import Lease, OwnerKey, TaskRecord
 from taskgate.domain.versions import Revision
 

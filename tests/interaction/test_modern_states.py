@@ -13,11 +13,10 @@ from helpers.scripted_upstream import ScriptedServer
 from helpers.talking_tool import TalkingTool
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from interaction.questioning import ACCEPTED, DONE
 from interaction.refusing import refused
 from requirements import covers
-from taskgate.wiring.build import Environment
 
 ASKABLE = {"elicitation": {}}
 ARGUMENTS = {"quarter": "Q2"}

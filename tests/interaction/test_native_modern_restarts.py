@@ -14,13 +14,12 @@ from helpers.modern_server import ModernServer
 from helpers.native_tasks import NativeTasks, TaskTool
 from helpers.scripted_upstream import status
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway
+from helpers.whole_gateway import SystemClock, WholeGateway
 from interaction.bridging import ALWAYS, DONE, FORM, before, modern
 from interaction.native_modern import ASKABLE, OFTEN, natives, report
 from interaction.questioning import ACCEPTED, capable
 from interaction.test_restarts import LOST, returned
 from requirements import covers
-from taskgate.clock import SystemClock
 from taskgate.domain.record import OwnerKey
 
 __all__ = ["modern", "natives", "report"]

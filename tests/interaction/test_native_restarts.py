@@ -14,13 +14,12 @@ import pytest
 from helpers.scripted_tasks import ScriptedTasks
 from helpers.scripted_upstream import ScriptedServer
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import configuration, running
+from helpers.whole_gateway import SystemClock, configuration, running
 from interaction.footholding import record_of
 from interaction.native_tasks import ASKED, tasks
 from interaction.questioning import ACCEPTED, DONE, ELICIT, RELATED, capable, status
 from interaction.test_restarts import LOST, leave_behind, returned
 from requirements import covers
-from taskgate.clock import SystemClock
 from taskgate.domain.record import Lease
 
 __all__ = ["tasks"]

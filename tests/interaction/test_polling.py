@@ -12,12 +12,11 @@ from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.talking_tool import TalkingTool
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from interaction.questioning import DONE
 from interaction.repeating import ERAS, completed, new_host, upgrade
 from requirements import covers
 from taskgate.admission.polls import BURST
-from taskgate.wiring.build import Environment
 
 EVEN = {"poll_interval": {"jitter": 0}}
 FIELD = {"initialize": "pollInterval", "stateless": "pollIntervalMs"}

@@ -7,10 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import Reloaded, WholeGateway, configuration, running
 from interaction.programs import program, who, with_program
 from interaction.reloading import SUCCESS, reloaded
-from taskgate.wiring.reload import Reloaded
 
 
 @pytest.fixture

@@ -12,16 +12,12 @@ from helpers.modern_host import ModernHost
 from helpers.scripted_upstream import Hold, ScriptedServer, error
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import Environment, Store, SystemClock, WholeGateway, configuration, open_store, running
 from interaction.conftest import Told
 from interaction.questioning import DONE
 from requirements import covers
-from taskgate.clock import SystemClock
 from taskgate.domain.record import OwnerKey, TaskRecord
-from taskgate.stores.base import Store
-from taskgate.stores.open import open_store
 from taskgate.telemetry.audit import WouldPromote
-from taskgate.wiring.build import Environment
 
 NEVER = {"inline_grace": "1h"}
 both_eras = pytest.mark.parametrize("era", ["initialize", "stateless"])

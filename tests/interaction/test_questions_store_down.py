@@ -11,16 +11,20 @@ from helpers.mcp_host import McpHost, Stream
 from helpers.scripted_upstream import ScriptedServer
 from helpers.talking_tool import TalkingTool
 from helpers.waiting import eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import (
+    Environment,
+    StoreUnavailable,
+    SystemClock,
+    WholeGateway,
+    configuration,
+    open_store,
+    running,
+)
 from interaction.questioning import ACCEPTED, DONE, ELICIT, capable, status
-from taskgate.clock import SystemClock
 from taskgate.domain.events import Progressed
 from taskgate.domain.machine import advance
 from taskgate.domain.record import OwnerKey
-from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle import changes, news
-from taskgate.stores.open import open_store
-from taskgate.wiring.build import Environment
 
 ANYBODY = OwnerKey("anonymous", "reports")
 STATUS = "notifications/tasks/status"

@@ -20,13 +20,18 @@ from aiohttp import web
 from helpers.mcp_host import McpHost
 from helpers.scripted_upstream import ScriptedServer, Turn, error, resets, result, status
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import (
+    Environment,
+    GatewayConfig,
+    SystemEntropy,
+    WholeGateway,
+    configuration,
+    running,
+    upstream_maker,
+)
 from interaction.queueing import bulkhead
-from taskgate.clock import SystemEntropy
-from taskgate.config.models import GatewayConfig
 from taskgate.upstream.settings import UpstreamSettings
 from taskgate.upstream.stdio.nurse import Nurse
-from taskgate.wiring.build import Environment, upstream_maker
 
 STEPS = 120
 WIDEST = 4

@@ -10,14 +10,19 @@ import pytest
 from helpers.records import keep, new_record
 from helpers.scripted_upstream import ScriptedServer
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import configuration, running
+from helpers.whole_gateway import (
+    Environment,
+    SqliteOptions,
+    SystemClock,
+    SystemEntropy,
+    configuration,
+    open_store,
+    running,
+)
 from interaction.queueing import DONE, OneByOne, bulkhead, expect_all_given_back, narrow, narrowly, queued
 from requirements import covers
 from taskgate.admission import bulkhead as turns
-from taskgate.clock import SystemClock, SystemEntropy
 from taskgate.domain.record import Lease, OwnerKey, TaskRecord
-from taskgate.stores.open import SqliteOptions, open_store
-from taskgate.wiring.build import Environment
 
 ALWAYS: dict[str, Any] = {"upgrade": [{"tool": "*", "mode": "always"}]}
 

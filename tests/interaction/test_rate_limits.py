@@ -9,7 +9,7 @@ from helpers.manual_clock import ManualClock
 from helpers.modern_host import ModernHost
 from helpers.scripted_upstream import ScriptedServer
 from helpers.token_issuer import TokenIssuer
-from helpers.whole_gateway import configuration, running
+from helpers.whole_gateway import Environment, configuration, running
 from interaction.limiting import (
     CALLS,
     Opens,
@@ -18,7 +18,6 @@ from interaction.limiting import (
     passes,
 )
 from requirements import covers
-from taskgate.wiring.build import Environment
 
 # --- refused, and let in again ---------------------------------------------------------------------------------------
 

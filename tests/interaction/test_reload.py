@@ -8,13 +8,11 @@ from helpers.mcp_host import McpHost
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import GatewayConfig, Reloaded, WholeGateway, configuration, running
 from interaction.asking import ask, seen
 from interaction.conftest import Told
 from interaction.reloading import DONE, SUCCESS, echoed, refused, reloaded, with_paths
-from taskgate.config.models import GatewayConfig
 from taskgate.telemetry.audit import ConfigReloaded
-from taskgate.wiring.reload import Reloaded
 
 # --- rules ---------------------------------------------------------------------------------------------------------
 

@@ -13,11 +13,9 @@ import pytest
 from helpers.secrets import noted
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import configuration
-from taskgate.config import GatewayConfig, load
-from taskgate.wiring.app import NOT_NOW, ConfigSource, Service
+from helpers.whole_gateway import NOT_NOW, ConfigSource, GatewayConfig, Reloaded, Service, configuration
+from taskgate.config import load
 from taskgate.wiring.authentication import KEY_FILE
-from taskgate.wiring.reload import Reloaded
 
 SECRET = "a-secret-that-nobody-is-told"
 

@@ -8,9 +8,8 @@ import pytest
 from helpers.mcp_host import McpHost
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import GatewayConfig, WholeGateway, configuration, running
 from interaction.reloading import DONE, SUCCESS, echoed, reloaded, with_paths
-from taskgate.config.models import GatewayConfig
 
 # --- servers -------------------------------------------------------------------------------------------------------
 

@@ -15,11 +15,17 @@ from helpers.mcp_host import McpHost
 from helpers.records import keep, new_record
 from helpers.scripted_upstream import Hold, ScriptedServer, result
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import (
+    SqliteOptions,
+    SystemClock,
+    SystemEntropy,
+    WholeGateway,
+    configuration,
+    open_store,
+    running,
+)
 from requirements import covers
-from taskgate.clock import SystemClock, SystemEntropy
 from taskgate.domain.record import Lease, OwnerKey, TaskRecord
-from taskgate.stores.open import SqliteOptions, open_store
 
 DONE = {"content": [{"type": "text", "text": "done"}]}
 LOST = {"origin": "gateway", "reason": "call_lost", "dispatched": True}

@@ -17,11 +17,10 @@ from helpers.modern_server import ModernServer, Rounds
 from helpers.scripted_upstream import Hold, Turn, result
 from helpers.several_gateways import key_file
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway
+from helpers.whole_gateway import SystemClock, WholeGateway
 from interaction.bridging import ALWAYS, DONE, FORM, ROOTS, SAMPLE, before, modern
 from interaction.questioning import ACCEPTED
 from interaction.test_restarts import LOST, leave_behind
-from taskgate.clock import SystemClock
 from taskgate.domain.events import InputAnswered, RoundLeft, TaskEvent
 from taskgate.domain.machine import advance
 from taskgate.domain.record import Lease, OwnerKey, TaskRecord

@@ -17,13 +17,12 @@ from helpers.mcp_host import Answer, McpHost
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from interaction.conftest import Told
 from requirements import covers
 from taskgate.auth.context import ANONYMOUS
 from taskgate.sessions import registry as sessions_module
 from taskgate.telemetry.audit import CapRefused, HttpRefused
-from taskgate.wiring.build import Environment
 
 Opens = Callable[..., AbstractAsyncContextManager[WholeGateway]]
 

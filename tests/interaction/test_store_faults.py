@@ -14,11 +14,8 @@ from helpers.mcp_host import McpHost
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.small_disk import small_disk
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway, configuration, running
-from taskgate.errors import StoreFault
+from helpers.whole_gateway import Environment, StoreFault, WholeGateway, configuration, open_store, running
 from taskgate.lifecycle import store_health
-from taskgate.stores.open import open_store
-from taskgate.wiring.build import Environment
 
 DONE = {"content": [{"type": "text", "text": "done " * 10_000}]}
 LARGE = {"text": "x" * 60_000}

@@ -13,12 +13,11 @@ from helpers.modern_host import ModernHost
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from interaction.conftest import Told
 from interaction.questioning import DONE
 from requirements import covers
 from taskgate.telemetry.audit import CapRefused
-from taskgate.wiring.build import Environment
 
 ALWAYS = {"upgrade": [{"tool": "*", "mode": "always"}]}
 AT_ONCE = {"upgrade": [{"tool": "*", "mode": "auto"}], "inline_grace": "0s"}

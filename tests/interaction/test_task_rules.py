@@ -10,10 +10,9 @@ from helpers.mcp_host import McpHost
 from helpers.scripted_upstream import Hold, ScriptedServer, error, status
 from helpers.told import Told
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from requirements import covers
 from taskgate.telemetry.audit import TaskDenied
-from taskgate.wiring.build import Environment
 
 MODES = {"sync": "forbidden", "auto": "optional", "always": "optional", "required": "required"}
 

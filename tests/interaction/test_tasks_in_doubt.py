@@ -9,13 +9,9 @@ import pytest
 from helpers.modern_host import called
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import Environment, Store, StoreUnavailable, WholeGateway, configuration, open_store, running
 from interaction.questioning import DONE
-from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle import runner
-from taskgate.stores.base import Store
-from taskgate.stores.open import open_store
-from taskgate.wiring.build import Environment
 
 
 class LosingStore:

@@ -14,10 +14,9 @@ from helpers.records import keep, new_record
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.traced_gateway import traced
 from helpers.waiting import bounded
+from helpers.whole_gateway import SqliteOptions, SystemClock, SystemEntropy, open_store
 from interaction.tracing import META, PARENT, THEIRS, TRACE, heard_by, place
-from taskgate.clock import SystemClock, SystemEntropy
 from taskgate.domain.record import Lease
-from taskgate.stores.open import SqliteOptions, open_store
 
 DONE = {"content": [{"type": "text", "text": "done"}]}
 

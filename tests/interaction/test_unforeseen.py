@@ -6,10 +6,8 @@ from typing import Any
 import pytest
 
 from helpers.scripted_upstream import ScriptedServer
-from helpers.whole_gateway import configuration, running
-from taskgate.clock import SystemEntropy
+from helpers.whole_gateway import Environment, SystemEntropy, configuration, running, upstream_maker
 from taskgate.upstream.stdio.nurse import Nurse
-from taskgate.wiring.build import Environment, upstream_maker
 
 PLANTED = "s3cret of the fault"
 

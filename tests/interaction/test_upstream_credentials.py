@@ -14,12 +14,9 @@ from helpers.records import keep, new_record
 from helpers.scripted_upstream import Hold, ScriptedServer, raw, status
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway, running
+from helpers.whole_gateway import GatewayConfig, SqliteOptions, SystemClock, WholeGateway, open_store, running
 from requirements import covers
-from taskgate.clock import SystemClock
-from taskgate.config.models import GatewayConfig
 from taskgate.domain.record import Lease, OwnerKey
-from taskgate.stores.open import SqliteOptions, open_store
 
 TOLD = {"context": "X-Taskgate-Context", "subject": "X-Taskgate-Subject"}
 NO_TOKEN = "The gateway could not get credentials for the server without a valid token of the caller"

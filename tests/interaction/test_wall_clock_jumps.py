@@ -14,9 +14,8 @@ from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
 from helpers.wandering_clock import WanderingClock
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from requirements import covers
-from taskgate.wiring.build import Environment
 
 DONE = {"content": [{"type": "text", "text": "done"}]}
 JUMPS = [timedelta(days=400), timedelta(days=-400)]

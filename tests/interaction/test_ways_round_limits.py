@@ -8,15 +8,13 @@ from helpers.failing_store import HoldingStore
 from helpers.manual_clock import ManualClock
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import configuration, running
+from helpers.whole_gateway import Environment, configuration, open_store, running
 from interaction.conftest import Told
 from interaction.limiting import CALLS, Opens, passes
 from interaction.questioning import DONE
 from interaction.reloading import SUCCESS, reloaded
 from interaction.repeating import KEY, YEAR, calls, upgrade
-from taskgate.stores.open import open_store
 from taskgate.telemetry.audit import TaskDenied
-from taskgate.wiring.build import Environment
 
 # --- what is owed of a rate ------------------------------------------------------------------------------------------
 

@@ -11,11 +11,10 @@ from helpers.manual_clock import ManualClock
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from interaction.questioning import ACCEPTED, ASKED, DONE, ELICIT, ROOTS, SAMPLE, capable, status
 from interaction.queueing import narrow
 from interaction.repeating import upgrade
-from taskgate.wiring.build import Environment
 
 DELIVERED = "taskgate_task_delivery_delay_seconds"
 UNDELIVERED = "taskgate_tasks_undelivered_total"
