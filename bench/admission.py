@@ -31,7 +31,7 @@ from taskgate.domain.versions import Peer, Revision
 from taskgate.protocol.intents import CallTool
 from taskgate.stores.rates import MemoryRateStore
 from taskgate.streams.messages import Exchange
-from taskgate.telemetry.metrics.prometheus import PrometheusAudit
+from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.settings import Configured
 
 GOAL: Final = 30.0
@@ -137,18 +137,18 @@ class Checks:
         self.live = RuntimeConfig(rules_of(config))
         clock = _Hurrying()
         names = [policy.name for policy in self.live.now.rates.policies]
-        self.audit = PrometheusAudit(
+        self.event_sink = PrometheusRecorder(
             Configured(backend="memory", upstreams={"reports": "reports"}, policies=names), clock=clock
         )
         self.standings = QuotaSubjects(self.live)
         self.gate = RateLimiter(
-            live=self.live, standings=self.standings, store=MemoryRateStore(), audit=self.audit, clock=clock
+            live=self.live, standings=self.standings, store=MemoryRateStore(), event_sink=self.event_sink, clock=clock
         )
-        self.bulkhead = Bulkhead("reports", bulkhead_settings(config, "reports"), audit=self.audit)
+        self.bulkhead = Bulkhead("reports", bulkhead_settings(config, "reports"), event_sink=self.event_sink)
         self.polls = Polls(
             live=self.live,
             utilization=lambda _: self.bulkhead.utilization,
-            audit=self.audit,
+            event_sink=self.event_sink,
             clock=clock,
             entropy=SystemEntropy(),
         )

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from bench import serving
 from bench.processes import Program, ended, free_port, python
 from taskgate.config.models import GatewayConfig
-from taskgate.telemetry.audit import RpcAnswered, UpstreamAnswered
+from taskgate.telemetry.events import RpcAnswered, UpstreamAnswered
 from taskgate.wiring.app import Service
 
 SERIES: Final = 7_000
@@ -77,12 +77,12 @@ async def _serve(admin_port: int, servers: int) -> None:
     """Be the gateway, and tell on stdout how late the probe came at worst since the last line on stdin."""
     service = Service(_configuration(admin_port, servers), data_directory=None)
     await service.start()
-    record = service._sight.record
+    emit = service._sight.emit
     for number in range(servers):
         for method in _METHODS:
             for error in _ERRORS:
-                record(RpcAnswered(f"server-{number}", method, "2025-11-25", 0.01, error))
-                record(UpstreamAnswered(f"server-{number}", method, 0.01, error))
+                emit(RpcAnswered(f"server-{number}", method, "2025-11-25", 0.01, error))
+                emit(UpstreamAnswered(f"server-{number}", method, 0.01, error))
     probe, orders = _Probe(), asyncio.Queue[str]()
     asyncio.get_running_loop().add_reader(sys.stdin, lambda: orders.put_nowait(sys.stdin.readline()))
     order = "begin"

@@ -123,17 +123,17 @@ class _Ear(logging.Handler):
 
 def _put_up_an_ear_for_facts() -> None:
     metrics = sys.modules.get("taskgate.telemetry.metrics.prometheus")
-    if metrics is None or hasattr(metrics.PrometheusAudit.record, "__wrapped__"):
+    if metrics is None or hasattr(metrics.PrometheusRecorder.emit, "__wrapped__"):
         return
-    record = metrics.PrometheusAudit.record
+    emit = metrics.PrometheusRecorder.emit
 
-    @wraps(record)
-    def recording(audit: Any, fact: Any) -> None:
-        _now.audits[id(audit)] = audit
+    @wraps(emit)
+    def recording(recorder: Any, fact: Any) -> None:
+        _now.audits[id(recorder)] = recorder
         _now.facts.append(fact)
-        record(audit, fact)
+        emit(recorder, fact)
 
-    metrics.PrometheusAudit.record = recording
+    metrics.PrometheusRecorder.emit = recording
 
 
 def _put_up_an_ear_for_audit_lines() -> None:

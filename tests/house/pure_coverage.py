@@ -1,18 +1,17 @@
 """Which lines and branches of a pure module the tests of its folder leave out.
 
-The tests are the files in the folder of `tests/unit` with the name of the module's top folder. They run in a process
-of their own, on few examples that are the same in every run: neither luck nor tests of other folders count. All
-folders are measured together at first. What seems to be left out then is measured alone: a test of another folder may
-have filled a cache.
+The tests are the files in the folder of `tests/unit` with the name of the module's top folder; where that folder is not
+pure as a whole, those that begin with the module's name. Each folder is measured in a process of its own, on few
+examples that are the same in every run: neither luck nor tests of other folders count.
 """
 
 import ast
 import json
 import os
-import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 
 import coverage
@@ -22,6 +21,8 @@ PACKAGES = CHECKOUT / "proxy"
 UNIT = CHECKOUT / "tests" / "unit"
 PATIENCE = 240
 """Seconds."""
+_WHOLE = {"auth", "domain", "jsontext", "protocol"}
+"""The folders whose tests stand for all their modules."""
 _CONTRACT = "Pure floors do no I/O and know no time"
 
 # No pragma is heard here: what cannot be reached does not belong into a pure module. A bare `...` is a Protocol's.
@@ -44,36 +45,46 @@ def pure_modules() -> list[Path]:
 
 
 def own_tests(module: Path) -> list[Path]:
-    """The test files of the folder that a module of the package is in."""
-    return sorted((UNIT / module.relative_to(PACKAGES / "taskgate").parts[0]).rglob("test_*.py"))
+    """The test files that stand for a module of the package."""
+    place = module.relative_to(PACKAGES / "taskgate")
+    folder = UNIT / place.parts[0]
+    if place.parts[0] in _WHOLE:
+        return sorted(folder.rglob("test_*.py"))
+    return sorted((UNIT / place.parent).glob(f"test_{place.stem}*.py"))
 
 
-def left_out(module: Path, tests: list[Path], scratch: Path) -> str:
-    """What `tests` leave out of `module`: "" for nothing, else places, or the output of tests that fail."""
+def left_out(modules: Iterable[Path], tests: Iterable[Path], scratch: Path) -> dict[Path, str]:
+    """What `tests` leave out of each module: "" for nothing, else places, or the output of tests that fail."""
+    modules, tests = [*modules], [*tests]
     if not tests:
-        return "it has no tests of its own"
-    data = scratch / "-".join(module.relative_to(PACKAGES).with_suffix(".data").parts)
-    failed = _measured([module], tests, data)
-    return failed or _gaps(module, [module, *tests], data)
+        return dict.fromkeys(modules, "it has no tests of its own")
+    data = scratch / "measured.data"
+    failed = _measured(modules, tests, data)
+    return {module: failed or _gaps(module, data) for module in modules}
 
 
-def left_out_of_each(tests: dict[Path, list[Path]], scratch: Path) -> dict[Path, str]:
-    """What its tests leave out of each module; see `left_out`."""
-    data = scratch / "together.data"
-    failed = _measured(list(tests), sorted({file for files in tests.values() for file in files}), data)
-    found = {module: failed or _gaps(module, [module, *files], data) for module, files in tests.items()}
-    return {module: seems and left_out(module, tests[module], scratch) for module, seems in found.items()}
+def left_out_of_each(modules: Iterable[Path], scratch: Path) -> dict[Path, str]:
+    """The same of all of them, by their own tests."""
+    by_tests: dict[tuple[Path, ...], list[Path]] = {}
+    for module in modules:
+        by_tests.setdefault(tuple(own_tests(module)), []).append(module)
+    found: dict[Path, str] = {}
+    for number, (tests, theirs) in enumerate(by_tests.items()):
+        folder = scratch / str(number)
+        folder.mkdir()
+        found |= left_out(theirs, tests, folder)
+    return found
 
 
 def _measured(modules: list[Path], tests: list[Path], data: Path) -> str:
     """Has the tests run, and keeps what of the modules they ran in `data`; what they said, if they failed."""
     configuration = data.with_suffix(".ini")
     configuration.write_text(_CONFIGURATION.format("".join(f"\n  {module}" for module in modules)))
-    pytest = ["-c", str(CHECKOUT / "pyproject.toml"), "--rootdir", str(CHECKOUT), "-p", "no:cacheprovider"]
+    coverage = [sys.executable, "-P", "-m", "coverage", "run", f"--rcfile={configuration}", f"--data-file={data}"]
+    pytest = ["-m", "pytest", "-c", CHECKOUT / "pyproject.toml", "--rootdir", CHECKOUT, "-p", "no:cacheprovider"]
     # Plugins that nothing here needs, and every start would pay for; anyio's came with the SDK.
     options = ["-q", "-p", "no:anyio", "-p", "no:xdist", "--hypothesis-profile=few"]
-    measure = [sys.executable, "-P", str(Path(__file__).with_name("measured_together.py")), configuration, data]
-    command = [*measure, *pytest, *options, *tests]
+    command = [*coverage, *pytest, *options, *tests]
     run = subprocess.run(
         command, cwd=CHECKOUT, env=_environment(), capture_output=True, text=True, timeout=PATIENCE, check=False
     )
@@ -85,13 +96,12 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
 
 
-def _gaps(module: Path, by: list[Path], data: Path) -> str:
-    """What nothing of `by` ran of the module."""
+def _gaps(module: Path, data: Path) -> str:
+    """What no test ran of the module."""
     measured = coverage.Coverage(data_file=data, config_file=str(data.with_suffix(".ini")))
     measured.load()
     report = data.with_suffix(".json")
-    contexts = [f"^{re.escape(str(one))}$" for one in by]
-    measured.json_report(morfs=[str(module)], outfile=str(report), contexts=contexts)
+    measured.json_report(morfs=[str(module)], outfile=str(report))
     (found,) = json.loads(report.read_text())["files"].values()
     lines, branches = found["missing_lines"], found["missing_branches"]
     return f"lines {lines}, branches {branches}" if lines or branches else ""

@@ -26,9 +26,9 @@ from helpers.leaks import no_task_left_behind, nothing_left_behind
 from helpers.mcp_host import McpHost
 from helpers.records import new_record
 from helpers.told import MARKER, now, told
-from taskgate.telemetry import audit
+from taskgate.telemetry import events
 from taskgate.telemetry.auditlog.chain import NOTHING, Chain
-from taskgate.telemetry.metrics.prometheus import PrometheusAudit
+from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.settings import Configured
 
 ID = "q7Zr0_XbV3mKtY9-hLwPs5Dc8NfGj2Ae"
@@ -117,7 +117,7 @@ def test_leaks_by_the_cause_of_an_exception(secret):
 
 @SECRETS
 def test_leaks_by_a_fact(secret):
-    PrometheusAudit(Configured(backend="memory")).record(audit.HttpRefused(secret))
+    PrometheusRecorder(Configured(backend="memory")).emit(events.HttpRefused(secret))
 
 @SECRETS
 def test_leaks_by_a_line_of_an_audit_log(secret):
@@ -125,8 +125,8 @@ def test_leaks_by_a_line_of_an_audit_log(secret):
 
 @SECRETS
 def test_leaks_by_a_label(secret, monkeypatch):
-    counter = PrometheusAudit(Configured(backend="memory", upstreams={secret: secret}))
-    counter.record(audit.SessionLost(secret))
+    counter = PrometheusRecorder(Configured(backend="memory", upstreams={secret: secret}))
+    counter.emit(events.SessionLost(secret))
     now().facts.clear()
 
 @SECRETS
@@ -161,7 +161,7 @@ def test_a_library_is_not_ours():
     logging.getLogger("library").warning(JWT)
 
 def test_a_fact_holds_the_record_that_it_is_about():
-    PrometheusAudit(Configured(backend="memory")).record(audit.TaskPurged(new_record(id=ID)))
+    PrometheusRecorder(Configured(backend="memory")).emit(events.TaskPurged(new_record(id=ID)))
 
 def test_ids_of_traces_are_told():
     log.info("asked", extra={"trace_id": "0af7651916cd43dd8448eb211c80319c"})

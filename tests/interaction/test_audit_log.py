@@ -15,7 +15,7 @@ from helpers.whole_gateway import WholeGateway, configuration
 from interaction.auditing import JUDGE, REQUESTS, audited, kept, lines, of, said, text
 from interaction.conftest import Told
 from requirements import covers
-from taskgate.telemetry.audit import HttpAnswered, TaskRetrieved
+from taskgate.telemetry.events import HttpAnswered, TaskRetrieved
 
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "echo", "arguments": {"a": 1}}}
 WITH_TASKS = {"name": "calls", "scope": "context", "rate": "1/m", "burst": 2, "methods": ["tools/call"]}

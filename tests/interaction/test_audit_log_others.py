@@ -15,7 +15,7 @@ from interaction.test_reload_refused import filed
 from interaction.test_server_vitals import NOWHERE, OFTEN
 from interaction.test_upstream_credentials import exchanging, known
 from requirements import covers
-from taskgate.telemetry.audit import CircuitMoved, CredentialsGot, HealthChecked, KeysFetched, SessionLost
+from taskgate.telemetry.events import CircuitMoved, CredentialsGot, HealthChecked, KeysFetched, SessionLost
 
 BEARER = "operators-own-token-operators-own-token"
 

@@ -18,7 +18,7 @@ from interaction.questioning import ACCEPTED, DONE, ELICIT, capable
 from interaction.repeating import KEY, YEAR
 from interaction.test_restarts import leave_behind, unfinished
 from requirements import covers
-from taskgate.telemetry.audit import InputSettled, TaskExpired, TaskFinished, TaskPurged, TaskRecovered
+from taskgate.telemetry.events import InputSettled, TaskExpired, TaskFinished, TaskPurged, TaskRecovered
 
 
 @covers("O-AUD-1")

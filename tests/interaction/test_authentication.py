@@ -17,7 +17,7 @@ from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.asking import DENIED, SCOPES, ask, challenge
 from interaction.conftest import Told
 from requirements import covers
-from taskgate.telemetry.audit import HttpRefused, StoreUsed, TokenJudged
+from taskgate.telemetry.events import HttpRefused, StoreUsed, TokenJudged
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from helpers.whole_gateway import WholeGateway, running
 from interaction.asking import DENIED, SCOPES, challenge
 from interaction.conftest import Told
 from requirements import covers
-from taskgate.telemetry.audit import HttpAnswered, HttpRefused, RpcAnswered, TokenJudged
+from taskgate.telemetry.events import HttpAnswered, HttpRefused, RpcAnswered, TokenJudged
 
 LARGE = str(3 * 1024 * 1024)
 HELLO = json.dumps(

@@ -17,7 +17,7 @@ from interaction.asking import DENIED
 from interaction.conftest import Told
 from interaction.resuming import heard, last_id
 from requirements import covers
-from taskgate.telemetry.audit import StreamOpened, TaskFinished
+from taskgate.telemetry.events import StreamOpened, TaskFinished
 
 JSON: Final = "application/json"
 STATUS: Final = "notifications/tasks/status"

@@ -12,7 +12,7 @@ from helpers.waiting import eventually
 from helpers.whole_gateway import running
 from interaction.asking import ask
 from interaction.conftest import Told
-from taskgate.telemetry.audit import HttpRefused, TokenJudged
+from taskgate.telemetry.events import HttpRefused, TokenJudged
 
 HASTY = {"refresh": "1h", "cooldown": "20ms", "timeout": "5s"}
 

@@ -13,7 +13,7 @@ from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.asking import SCOPES, WELL_KNOWN, ask, seen
 from interaction.conftest import Told
 from requirements import covers
-from taskgate.telemetry.audit import TokenJudged
+from taskgate.telemetry.events import TokenJudged
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.conftest import Told
 from requirements import covers
-from taskgate.telemetry.audit import AccessRefused, HttpRefused, ToolCalled
+from taskgate.telemetry.events import AccessRefused, HttpRefused, ToolCalled
 
 Opens = Callable[..., AbstractAsyncContextManager[WholeGateway]]
 WRITING = {"tool": "write_*", "require_scopes": ["reports.write", "reports.read"]}

@@ -13,7 +13,7 @@ from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, running
 from interaction.conftest import Told
 from requirements import covers
-from taskgate.telemetry.audit import AccessRefused, StreamOpened, TaskFinished
+from taskgate.telemetry.events import AccessRefused, StreamOpened, TaskFinished
 
 REPORTING: Final = {"tool": "report", "require_scopes": ["reports.write"]}
 STATUS: Final = "notifications/tasks/status"

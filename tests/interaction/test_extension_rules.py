@@ -17,7 +17,7 @@ from interaction.limiting import both_eras
 from interaction.reloading import SUCCESS, refused, reloaded
 from interaction.test_extensions_cross import WIDGETS, Host, between
 from requirements import covers
-from taskgate.telemetry.audit import AccessRefused, RateJudged
+from taskgate.telemetry.events import AccessRefused, RateJudged
 
 OURS = "com.example/widgets"
 LIST, GET = "skills/list", "skills/get"

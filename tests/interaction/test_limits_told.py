@@ -13,7 +13,7 @@ from helpers.modern_host import ModernHost
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from interaction.conftest import Told
-from taskgate.telemetry.audit import HttpRefused
+from taskgate.telemetry.events import HttpRefused
 
 Opens = Callable[..., AbstractAsyncContextManager[WholeGateway]]
 Host = McpHost | ModernHost

@@ -17,7 +17,7 @@ from interaction.conftest import Told
 from interaction.questioning import DONE
 from requirements import covers
 from taskgate.domain.record import OwnerKey, TaskRecord
-from taskgate.telemetry.audit import WouldPromote
+from taskgate.telemetry.events import WouldPromote
 
 NEVER = {"inline_grace": "1h"}
 both_eras = pytest.mark.parametrize("era", ["initialize", "stateless"])

@@ -16,7 +16,7 @@ from interaction.limiting import (
     passes,
 )
 from requirements import covers
-from taskgate.telemetry.audit import HttpRefused
+from taskgate.telemetry.events import HttpRefused
 
 # --- before it is known who asks -------------------------------------------------------------------------------------
 

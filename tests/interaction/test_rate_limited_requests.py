@@ -17,7 +17,7 @@ from interaction.limiting import (
     is_refused,
     passes,
 )
-from taskgate.telemetry.audit import HttpRefused, RateJudged
+from taskgate.telemetry.events import HttpRefused, RateJudged
 
 
 @both_eras

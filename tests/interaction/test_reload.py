@@ -12,7 +12,7 @@ from helpers.whole_gateway import GatewayConfig, Reloaded, WholeGateway, configu
 from interaction.asking import ask, seen
 from interaction.conftest import Told
 from interaction.reloading import DONE, SUCCESS, echoed, refused, reloaded, with_paths
-from taskgate.telemetry.audit import ConfigReloaded
+from taskgate.telemetry.events import ConfigReloaded
 
 # --- rules ---------------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from interaction.conftest import Told
 from requirements import covers
 from taskgate.auth.context import ANONYMOUS
 from taskgate.sessions import registry as sessions_module
-from taskgate.telemetry.audit import CapRefused, HttpRefused
+from taskgate.telemetry.events import CapRefused, HttpRefused
 
 Opens = Callable[..., AbstractAsyncContextManager[WholeGateway]]
 

@@ -17,7 +17,7 @@ from helpers.whole_gateway import WholeGateway, running
 from interaction.limiting import Opens, both_eras, come
 from requirements import covers
 from taskgate.admission.polls import BURST
-from taskgate.telemetry.audit import SuspicionRaised, TaskDenied
+from taskgate.telemetry.events import SuspicionRaised, TaskDenied
 
 UNKNOWN = "U" * 32
 MINUTE = timedelta(minutes=1)

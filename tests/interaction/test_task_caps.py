@@ -17,7 +17,7 @@ from helpers.whole_gateway import Environment, WholeGateway, configuration, runn
 from interaction.conftest import Told
 from interaction.questioning import DONE
 from requirements import covers
-from taskgate.telemetry.audit import CapRefused
+from taskgate.telemetry.events import CapRefused
 
 ALWAYS = {"upgrade": [{"tool": "*", "mode": "always"}]}
 AT_ONCE = {"upgrade": [{"tool": "*", "mode": "auto"}], "inline_grace": "0s"}

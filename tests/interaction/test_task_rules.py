@@ -12,7 +12,7 @@ from helpers.told import Told
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from requirements import covers
-from taskgate.telemetry.audit import TaskDenied
+from taskgate.telemetry.events import TaskDenied
 
 MODES = {"sync": "forbidden", "auto": "optional", "always": "optional", "required": "required"}
 

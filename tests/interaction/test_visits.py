@@ -13,7 +13,7 @@ from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway
 from interaction.limiting import both_eras, come
 from interaction.visiting import Visits
-from taskgate.telemetry.audit import (
+from taskgate.telemetry.events import (
     HttpAnswered,
     RpcAnswered,
     SlotsUsed,

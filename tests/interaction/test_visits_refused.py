@@ -13,7 +13,7 @@ from helpers.whole_gateway import WholeGateway, running
 from interaction.limiting import CALLS, Opens, both_eras, come
 from interaction.visiting import Visits
 from requirements import covers
-from taskgate.telemetry.audit import ToolCalled
+from taskgate.telemetry.events import ToolCalled
 
 HEAD = {"Content_Type": "application/json", "Accept": ACCEPT}
 

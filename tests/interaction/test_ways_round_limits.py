@@ -14,7 +14,7 @@ from interaction.limiting import CALLS, Opens, passes
 from interaction.questioning import DONE
 from interaction.reloading import SUCCESS, reloaded
 from interaction.repeating import KEY, YEAR, calls, upgrade
-from taskgate.telemetry.audit import TaskDenied
+from taskgate.telemetry.events import TaskDenied
 
 # --- what is owed of a rate ------------------------------------------------------------------------------------------
 

@@ -8,8 +8,8 @@ import pytest
 
 from helpers.scripted_upstream import ScriptedServer
 from helpers.whole_gateway import WholeGateway, configuration, running
-from taskgate.telemetry.audit import HttpAnswered, PartAnswered
-from taskgate.telemetry.metrics.prometheus import PrometheusAudit
+from taskgate.telemetry.events import HttpAnswered, PartAnswered
+from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.request_context import RequestContext, current
 
 
@@ -55,14 +55,14 @@ class Visits:
 @contextmanager
 def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[Visits]:
     """Listen for the length of a block; to be begun before the gateway."""
-    request_contexts, record = Visits(), PrometheusAudit.record
+    request_contexts, emit = Visits(), PrometheusRecorder.emit
 
-    def recording(audit: Any, fact: Any) -> None:
+    def recording(recorder: Any, fact: Any) -> None:
         request_contexts.all.append((fact, current()))
-        record(audit, fact)
+        emit(recorder, fact)
 
     with monkeypatch.context() as patch:
-        patch.setattr(PrometheusAudit, "record", recording)
+        patch.setattr(PrometheusRecorder, "emit", recording)
         yield request_contexts
 
 

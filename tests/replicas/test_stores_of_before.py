@@ -57,7 +57,7 @@ class Site:
             self.reports.url,
             upstreams=f"{{{', '.join(mounts)}}}",
             auth=f'{{mode: none, context: {{key_file: "{key_file(self.folder)}"}}}}',
-            tasks='{inline_grace: 0s, upgrade: [{tool: "*", mode: always}]}',
+            tasks='{inline_grace: 0s, early_poll: {reject_above: 1000}, upgrade: [{tool: "*", mode: always}]}',
             audit="{enabled: false}",
             store=self.store,
         )

@@ -13,7 +13,7 @@ from taskgate.auth.context import AuthContext
 from taskgate.errors import Forbidden, InsufficientScope
 from taskgate.protocol.vocabulary import TOOLS_CALL
 from taskgate.system.log_throttle import ThrottledLog
-from taskgate.telemetry.audit import AccessRefused, Audit
+from taskgate.telemetry.events import AccessRefused, EventSink
 
 _PAUSE: Final = 1.0
 """Seconds between two lines about one rule: callers who are refused decide how often."""
@@ -24,9 +24,9 @@ log = getLogger("taskgate.access")
 class Access:
     """What callers may do by the rules as they are now."""
 
-    def __init__(self, live: RuntimeConfig, audit: Audit) -> None:
+    def __init__(self, live: RuntimeConfig, event_sink: EventSink) -> None:
         self._live = live
-        self._audit = audit
+        self._event_sink = event_sink
         # A rule of one mount, in shadow or not: as many as the configuration has.
         self._lines: dict[tuple[str, str | None, bool], ThrottledLog] = {}
 
@@ -50,7 +50,7 @@ class Access:
         raise Forbidden("Not allowed")
 
     def _tell(self, refused: AccessRefused) -> None:
-        self._audit.record(refused)
+        self._event_sink.emit(refused)
         which = refused.mount, refused.rule, refused.shadow
         line = self._lines.get(which)
         if line is None:

@@ -13,7 +13,7 @@ from typing import Final
 from taskgate.auth.context import AuthContext
 from taskgate.domain.fairness import FairPermits, kept_of
 from taskgate.errors import QueueFull
-from taskgate.telemetry.audit import Audit, QueueRefused, SlotsUsed
+from taskgate.telemetry.events import EventSink, QueueRefused, SlotsUsed
 from taskgate.telemetry.request_context import nobody
 
 MOVED_EVERY: Final = 1.0
@@ -64,11 +64,13 @@ class Bulkhead:
     `share` knows the callers who have a share of their own.
     """
 
-    def __init__(self, name: str, settings: BulkheadSettings, *, audit: Audit, share: "OwnShare | None" = None) -> None:
+    def __init__(
+        self, name: str, settings: BulkheadSettings, *, event_sink: EventSink, share: "OwnShare | None" = None
+    ) -> None:
         self.name = name
         self._settings = settings
         self._share = share
-        self._audit = audit
+        self._event_sink = event_sink
         # Tickets close without a call of ours, as long as none waits: `permits` and `noting` are for them, too.
         self.permits: FairPermits[Ticket] = FairPermits(
             settings.concurrency, settings.queue, share=settings.share, kept=settings.kept
@@ -147,7 +149,7 @@ class Bulkhead:
     def overdue(self, ticket: "Ticket") -> QueueFull:
         """That one has waited for too long; it leaves the queue."""
         ticket.close()
-        self._audit.record(QueueRefused(self.name, "timeout"))
+        self._event_sink.emit(QueueRefused(self.name, "timeout"))
         return QueueFull(TOO_LONG, retry_after=self._advice(len(self.permits) + 1))
 
     def look(self) -> None:
@@ -159,7 +161,7 @@ class Bulkhead:
     def _enqueue(self, ticket: "Ticket", caller: AuthContext | None, must: bool) -> None:
         share = None if caller is None or self._share is None else self._share(caller)
         if not self.permits.enqueue(ticket.context, ticket, share=share, must=must):
-            self._audit.record(QueueRefused(self.name, "full"))
+            self._event_sink.emit(QueueRefused(self.name, "full"))
             raise QueueFull(FULL if self._settings.queue else NO_QUEUE, retry_after=self._advice(1))
         if self._last_turn is None:
             self._last_turn = asyncio.get_running_loop().time()
@@ -197,7 +199,7 @@ class Bulkhead:
 
     def _note(self) -> None:
         self.noting = None
-        self._audit.record(SlotsUsed(self.name, self.in_use, self._settings.concurrency, len(self.permits)))
+        self._event_sink.emit(SlotsUsed(self.name, self.in_use, self._settings.concurrency, len(self.permits)))
 
 
 class Ticket:

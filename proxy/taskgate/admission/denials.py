@@ -16,7 +16,7 @@ from taskgate.domain.record import OwnerKey, TaskId
 from taskgate.errors import StoreUnavailable
 from taskgate.protocol.envelope import Request
 from taskgate.system.background import Background
-from taskgate.telemetry.audit import Audit, TaskDenied
+from taskgate.telemetry.events import EventSink, TaskDenied
 from taskgate.telemetry.request_context import RequestContext, current, nobody, within
 
 LATER: Final = 0.25
@@ -48,9 +48,9 @@ class _Waiting(NamedTuple):
 class Denials:
     """Tells of them, each in the visit that it was part of."""
 
-    def __init__(self, audit: Audit, clock: Clock, *, most: int = MOST) -> None:
-        self._audit = audit
-        self._suspicions = Suspicions(audit, clock)
+    def __init__(self, event_sink: EventSink, clock: Clock, *, most: int = MOST) -> None:
+        self._event_sink = event_sink
+        self._suspicions = Suspicions(event_sink, clock)
         self._most = most
         self._waiting: list[_Waiting] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -59,7 +59,7 @@ class Denials:
     def tell(self, caller: AuthContext, missed: Missed) -> None:
         """The caller did not find a task: tell why, later."""
         if len(self._waiting) >= self._most:
-            self._audit.record(_denied(missed, "not_found", None))
+            self._event_sink.emit(_denied(missed, "not_found", None))
             return
         self._waiting.append(_Waiting(missed, caller, _kept(current())))
         if self._timer is None:
@@ -89,7 +89,7 @@ class Denials:
     def _tell(self, waiting: _Waiting, owner: OwnerKey | None) -> None:
         missed, caller, _ = waiting
         reason = _reason(missed.mount, caller, owner)
-        self._audit.record(_denied(missed, reason, owner))
+        self._event_sink.emit(_denied(missed, reason, owner))
         if reason == _FOREIGN:
             self._suspicions.raise_once("cross_context_access", caller.key, missed.mount)
 

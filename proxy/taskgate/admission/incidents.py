@@ -1,6 +1,6 @@
 """Log lines about hosts that were not let in, or that look for what is not theirs, and the address they came from.
 
-What must not live here: counting for metrics (`telemetry/audit`), and what a host is told. What holds: nothing of a
+What must not live here: counting for metrics (`telemetry/events`), and what a host is told. What holds: nothing of a
 request but its address is in a line; a flood of one kind is one line a second, which says how many it stands for.
 """
 

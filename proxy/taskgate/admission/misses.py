@@ -15,22 +15,28 @@ from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.errors import Penalized
 from taskgate.streams.messages import Exchange
-from taskgate.telemetry.audit import Audit, SuspicionRaised
+from taskgate.telemetry.events import EventSink, SuspicionRaised
 
 
 class Misses:
     """Hears of every look-up that failed. `penalties` is None where callers are all one."""
 
     def __init__(
-        self, *, penalties: Penalties | None, gate: RateLimiter, incidents: Incidents, audit: Audit, clock: Clock
+        self,
+        *,
+        penalties: Penalties | None,
+        gate: RateLimiter,
+        incidents: Incidents,
+        event_sink: EventSink,
+        clock: Clock,
     ) -> None:
         self._penalties = penalties
         self._gate = gate
         self._incidents = incidents
-        self._audit = audit
+        self._event_sink = event_sink
         self._clock = clock
-        self._suspicions = Suspicions(audit, clock)
-        self._denials = Denials(audit, clock)
+        self._suspicions = Suspicions(event_sink, clock)
+        self._denials = Denials(event_sink, clock)
 
     def expect_no_penalty(self, caller: AuthContext) -> None:
         """Raises Penalized while the caller is in the penalty box."""
@@ -48,7 +54,7 @@ class Misses:
         self._denials.tell(caller, missed)
         had_room = await self._gate.failed_lookup(caller, exchange, mount)
         if self._penalties is not None and self._penalties.failed(caller.key, self._clock.elapsed()):
-            self._audit.record(SuspicionRaised("enumeration_suspected", mount))
+            self._event_sink.emit(SuspicionRaised("enumeration_suspected", mount))
             self._incidents.enumerating(exchange, mount)
         if not had_room:
             await self._gate.before_lookups(caller, exchange, mount)

@@ -16,7 +16,7 @@ from taskgate.domain.listing import ListedTask
 from taskgate.domain.polling import Polling, advise
 from taskgate.domain.record import TaskId, TaskRecord, altered
 from taskgate.errors import RateLimited
-from taskgate.telemetry.audit import Audit, PollAdvised, PollsCounted, TaskPolled
+from taskgate.telemetry.events import EventSink, PollAdvised, PollsCounted, TaskPolled
 
 POLICY: Final = "polling"
 """What a host is told refuses it; the name of no rate of the operator's."""
@@ -53,14 +53,14 @@ class Polls:
         *,
         live: RuntimeConfig,
         utilization: Callable[[str], float],
-        audit: Audit,
+        event_sink: EventSink,
         clock: Clock,
         entropy: Entropy,
         size: int = REMEMBERED,
     ) -> None:
         self._live = live
         self._utilization = utilization
-        self._audit = audit
+        self._event_sink = event_sink
         self._clock = clock
         self._entropy = entropy
         self._size = size
@@ -74,7 +74,7 @@ class Polls:
             return record
         seen, mount = self._remember(record.id), record.owner.mount
         interval = self._advise(seen, record, mount, self._clock.now(), self._clock.elapsed())
-        self._audit.record(PollAdvised(mount, interval))
+        self._event_sink.emit(PollAdvised(mount, interval))
         return record if interval == record.poll_interval else altered(record, poll_interval=interval)
 
     def interval(self, task: TaskId) -> timedelta:
@@ -102,11 +102,11 @@ class Polls:
         else:
             verdict, seen.arrival = gcra(seen.arrival, now, RateLimit(every=every, burst=BURST))
             if not verdict.allowed:
-                self._audit.record(TaskPolled(mount, "limited"))
+                self._event_sink.emit(TaskPolled(mount, "limited"))
                 # Not sooner than the task itself advises, though less would do.
                 raise RateLimited(timedelta(seconds=max(verdict.retry_after, interval)), POLICY)
         is_early = seen.polled_at is not None and now - seen.polled_at < interval * polling.tolerance
-        self._audit.record(TaskPolled(mount, "early" if is_early else _result(record, seen.revision)))
+        self._event_sink.emit(TaskPolled(mount, "early" if is_early else _result(record, seen.revision)))
         seen.polled_at, seen.revision = now, record.revision
         if seen.polls is not None:
             self._count(seen, record, seen.polls + 1)
@@ -116,7 +116,7 @@ class Polls:
         seen.polls = polls
         if record.status.is_terminal:
             seen.polls = None
-            self._audit.record(PollsCounted(record.owner.mount, polls))
+            self._event_sink.emit(PollsCounted(record.owner.mount, polls))
 
     def _listed(self, task: ListedTask, mount: str, now: datetime, elapsed: float) -> ListedTask:
         seen = self._remember(task.id)

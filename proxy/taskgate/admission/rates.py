@@ -24,7 +24,7 @@ from taskgate.protocol.vocabulary import NOTE_CANCELLED, NOTE_INITIALIZED
 from taskgate.stores.base import Judgement, RateStepMode, RateStore, Step
 from taskgate.stores.rates import refuses
 from taskgate.streams.messages import Exchange
-from taskgate.telemetry.audit import Audit, RateJudged
+from taskgate.telemetry.events import EventSink, RateJudged
 
 Quota = tuple[tuple[str, str], ...]
 """HTTP fields that tell what is left; none where the operator does not want that told."""
@@ -59,17 +59,17 @@ class RateLimiter:
         live: RuntimeConfig,
         standings: QuotaSubjects,
         store: RateStore,
-        audit: Audit,
+        event_sink: EventSink,
         clock: Clock,
         sieve: LocalRateCache | None = None,
     ) -> None:
         self._live = live
         self._standings = standings
         self._store = store
-        self._audit = audit
+        self._event_sink = event_sink
         self._clock = clock
         self._sieve = sieve
-        self._suspicions = Suspicions(audit, clock)
+        self._suspicions = Suspicions(event_sink, clock)
         # With a sieve: what exchanges that it let through have yet to take, by their identity, until they depart.
         self._due: dict[int, tuple[Step, ...]] = {}
 
@@ -207,12 +207,12 @@ class RateLimiter:
         """Tell what each policy said; of one that was only looked at, what it refuses."""
         if way is RateStepMode.NOTE:
             return
-        record = self._audit.record
+        emit = self._event_sink.emit
         for (_, _, _, policy), verdict in zip(demands, verdicts, strict=True):
             if not verdict.allowed:
-                record(RateJudged(policy.name, policy.scope, "shadow" if policy.shadow else "rejected"))
+                emit(RateJudged(policy.name, policy.scope, "shadow" if policy.shadow else "rejected"))
             elif way is RateStepMode.TAKE:
-                record(RateJudged(policy.name, policy.scope, told_as))
+                emit(RateJudged(policy.name, policy.scope, told_as))
 
 
 def _is_known() -> bool:

@@ -14,7 +14,7 @@ from taskgate.domain.rates import Demand
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import Judgement, RateStore, Step
 from taskgate.stores.rates import MemoryRateStore
-from taskgate.telemetry.audit import Audit, RatesFellBack
+from taskgate.telemetry.events import EventSink, RatesFellBack
 
 PAUSE: Final = 60.0
 """Seconds after which it is told again that the store is not asked."""
@@ -27,12 +27,18 @@ class SharedRates:
     """
 
     def __init__(
-        self, store: RateStore, *, live: RuntimeConfig, processes: Callable[[], int], audit: Audit, clock: Clock
+        self,
+        store: RateStore,
+        *,
+        live: RuntimeConfig,
+        processes: Callable[[], int],
+        event_sink: EventSink,
+        clock: Clock,
     ) -> None:
         self._store = store
         self._live = live
         self._processes = processes
-        self._audit = audit
+        self._event_sink = event_sink
         self._clock = clock
         self._own = MemoryRateStore()
         self._told = -inf
@@ -56,7 +62,7 @@ class SharedRates:
         now = self._clock.elapsed()
         if now - self._told >= PAUSE:
             self._told = now
-            self._audit.record(RatesFellBack(rule.value))
+            self._event_sink.emit(RatesFellBack(rule.value))
 
 
 def _open(demand: Demand) -> RateVerdict:

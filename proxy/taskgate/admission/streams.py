@@ -9,15 +9,15 @@ from typing import Final
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext
 from taskgate.errors import TooManyTasks
-from taskgate.telemetry.audit import Audit, CapRefused
+from taskgate.telemetry.events import CapRefused, EventSink
 
 
 class OpenStreams:
     """Counts them. A caller who has none is not remembered."""
 
-    def __init__(self, *, live: RuntimeConfig, audit: Audit) -> None:
+    def __init__(self, *, live: RuntimeConfig, event_sink: EventSink) -> None:
         self._live = live
-        self._audit = audit
+        self._event_sink = event_sink
         self._streams: Counter[str] = Counter()
         self._waits: Counter[str] = Counter()
         self._of_extensions: Counter[str] = Counter()
@@ -63,7 +63,7 @@ class OpenStreams:
         return len((self._streams.keys() | self._waits.keys()) - {_ALL})
 
     def _refused(self, what: str, scope: str, limit: int) -> TooManyTasks:
-        self._audit.record(CapRefused(what, scope))
+        self._event_sink.emit(CapRefused(what, scope))
         return TooManyTasks(limit, _WORDS[what], scope=scope)
 
 

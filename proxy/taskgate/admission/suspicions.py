@@ -7,7 +7,7 @@ from collections import OrderedDict
 from typing import Final
 
 from taskgate.clock import Clock
-from taskgate.telemetry.audit import Audit, SuspicionRaised
+from taskgate.telemetry.events import EventSink, SuspicionRaised
 
 PAUSE: Final = 60.0
 """Seconds within which the same of the same one is told once."""
@@ -18,8 +18,8 @@ REMEMBERED: Final = 4096
 class Suspicions:
     """Tells of them. Whoever can suspect has one of its own, of the kinds that it alone notices."""
 
-    def __init__(self, audit: Audit, clock: Clock, *, size: int = REMEMBERED) -> None:
-        self._audit = audit
+    def __init__(self, event_sink: EventSink, clock: Clock, *, size: int = REMEMBERED) -> None:
+        self._event_sink = event_sink
         self._clock = clock
         self._size = size
         # When each was told of, the one longest ago in front.
@@ -38,4 +38,4 @@ class Suspicions:
             self._told.popitem(last=False)
         self._told[about] = now
         self._told.move_to_end(about)
-        self._audit.record(SuspicionRaised(kind, mount))
+        self._event_sink.emit(SuspicionRaised(kind, mount))

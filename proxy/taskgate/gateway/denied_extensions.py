@@ -11,7 +11,7 @@ from typing import Final
 
 from taskgate.admission.mounts import Mount
 from taskgate.domain.versions import Peer, era_of
-from taskgate.telemetry.audit import Audit, ExtensionDenied
+from taskgate.telemetry.events import EventSink, ExtensionDenied
 
 MOST_OF_ONE: Final = 32
 """Identifiers of one declaration that are counted."""
@@ -28,8 +28,8 @@ log = getLogger("taskgate.extensions")
 class DeniedExtensions:
     """Counts them at each declaration, and logs the first declaration of each identifier at a mount."""
 
-    def __init__(self, audit: Audit) -> None:
-        self._audit = audit
+    def __init__(self, event_sink: EventSink) -> None:
+        self._event_sink = event_sink
         # The side that declared it first, by mount and identifier.
         self._logged: dict[str, dict[str, str]] = {}
 
@@ -53,7 +53,7 @@ class DeniedExtensions:
     def _report(self, mount: Mount, side: str, denied: Collection[str]) -> None:
         for identifier in islice(denied, MOST_OF_ONE):
             shown = identifier[:LONGEST]
-            self._audit.record(ExtensionDenied(mount.name, shown))
+            self._event_sink.emit(ExtensionDenied(mount.name, shown))
             logged = self._logged.setdefault(mount.name, {})
             if shown not in logged and sum(each == side for each in logged.values()) < MOST_LOGGED:
                 logged[shown] = side

@@ -46,7 +46,7 @@ from taskgate.streams.entries import About
 from taskgate.streams.messages import Exchange, HttpReply, Verb
 from taskgate.streams.spoken import HandledRequest, RpcReply, error_of, revision_of
 from taskgate.system.offload import LARGE, aside, offloaded
-from taskgate.telemetry.audit import Audit, ToolCalled
+from taskgate.telemetry.events import EventSink, ToolCalled
 from taskgate.telemetry.request_context import client_of
 
 
@@ -71,10 +71,10 @@ class LegacyServices:
 class InSessionMessages:
     """Does what hosts of the legacy era ask."""
 
-    def __init__(self, *, rooms: LegacyServices, dialect: DownstreamDialect, audit: Audit) -> None:
+    def __init__(self, *, rooms: LegacyServices, dialect: DownstreamDialect, event_sink: EventSink) -> None:
         self._rooms = rooms
         self._dialect = dialect
-        self._audit = audit
+        self._event_sink = event_sink
 
     async def takes_batches(self, exchange: Exchange, mount: Mount, caller: AuthContext) -> bool:
         """Whether the body may be several messages: in sessions of the one revision that has those."""
@@ -197,7 +197,7 @@ class InSessionMessages:
             except GatewayError:
                 self._count_refused(host_session, intent.tool)
                 raise
-            self._audit.record(ToolCalled(host_session.mount.name, intent.tool, "task"))
+            self._event_sink.emit(ToolCalled(host_session.mount.name, intent.tool, "task"))
             decision = tasks.decided(host_session, intent.tool) or await tasks.decide(host_session, intent.tool)
             return RpcReply(self._dialect.task_created(intent.id, record, decision.immediate_response))
         decision = tasks.decided(host_session, intent.tool) or await tasks.decide(host_session, intent.tool)
@@ -219,7 +219,7 @@ class InSessionMessages:
 
     def _count_refused(self, host_session: HostSession, tool: str) -> None:
         is_listed = host_session.upstream.listed(tool) is not None
-        self._audit.record(ToolCalled(host_session.mount.name, tool if is_listed else None, "rejected"))
+        self._event_sink.emit(ToolCalled(host_session.mount.name, tool if is_listed else None, "rejected"))
 
     async def _relay(
         self, exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: Relay

@@ -56,7 +56,7 @@ from taskgate.streams.messages import Exchange, HttpReply, Inbound, ListenerRefu
 from taskgate.streams.spoken import TOOL_ERROR, HandledRequest
 from taskgate.system import offload
 from taskgate.system.interruption import Interrupted
-from taskgate.telemetry.audit import Audit, CapRefused, HttpRefused, PartAnswered, RpcAnswered, TaskDenied
+from taskgate.telemetry.events import CapRefused, EventSink, HttpRefused, PartAnswered, RpcAnswered, TaskDenied
 from taskgate.telemetry.request_context import LARGE, RequestContext, client_of, within
 from taskgate.telemetry.tracing import UNTRACED, Tracing
 
@@ -90,7 +90,7 @@ class Gateway:
         rules: GatewayRules,
         in_session: InSessionMessages,
         modern: ModernRequests,
-        audit: Audit,
+        event_sink: EventSink,
         clock: Clock,
     ) -> None:
         self._mounts = mounts
@@ -100,12 +100,12 @@ class Gateway:
         self._in_session = in_session
         self._modern = modern
         self._rejections = Rejections(rules.live, modern.dialect)
-        self._audit = audit
+        self._event_sink = event_sink
         self._clock = clock
         self._in_flight = rules.in_flight
         self._pressure = rules.pressure
         self._tracing: Tracing = UNTRACED
-        self._suspicions = Suspicions(audit, clock)
+        self._suspicions = Suspicions(event_sink, clock)
         self._draining: timedelta | None = None
         self._read_now: dict[str | None, set[asyncio.Future[Message]]] = {}
         """The large messages of each session that are being read."""
@@ -278,7 +278,7 @@ class Gateway:
                 seen.refusal, seen.error = refused_for(error), str(code)
                 return None if reply.body is None else joined(reply.body)
             finally:
-                self._audit.record(PartAnswered())
+                self._event_sink.emit(PartAnswered())
                 if not isinstance(part, GatewayError) and len(part.text) > LARGE:
                     seen.lighten()
         return joined(reply.body) if isinstance(message, Request) and reply.body is not None else None
@@ -289,7 +289,7 @@ class Gateway:
         if refused is None:
             exchange.hold(len(body))
         else:
-            self._audit.record(CapRefused("bytes", refused.scope))
+            self._event_sink.emit(CapRefused("bytes", refused.scope))
         return refused
 
     # --- the steps, in the order of `answer` ------------------------------------------------------------------------
@@ -335,7 +335,7 @@ class Gateway:
             # Its stream ends without a word, so that the host comes back, is told 401, and gets another token.
             reply = HttpReply()
         if reply.status != 200 and not exchange.streams:
-            self._audit.record(HttpRefused(type(error).reason if isinstance(error, GatewayError) else "internal"))
+            self._event_sink.emit(HttpRefused(type(error).reason if isinstance(error, GatewayError) else "internal"))
         if isinstance(message, Request):
             self._count(mount, message, exchange.inbound.revision, begun, str(code))
         return reply
@@ -349,7 +349,7 @@ class Gateway:
             if not is_task_id(asked):
                 # Nobody looked for it: no store has what can be no id.
                 task = asked[:LENGTH_OF_ID] if isinstance(asked, str) else ""
-                self._audit.record(TaskDenied(mount.name, message.method, "malformed_id", task, None))
+                self._event_sink.emit(TaskDenied(mount.name, message.method, "malformed_id", task, None))
 
     def _give_up(self, mount: Mount, message: Message, begun: float) -> None:
         seen = present()
@@ -359,7 +359,7 @@ class Gateway:
 
     def _count(self, mount: Mount, message: Request, revision: str | None, begun: float, error: str | None) -> None:
         seconds = self._clock.elapsed() - begun
-        self._audit.record(RpcAnswered(mount.name, message.method, revision, seconds, error))
+        self._event_sink.emit(RpcAnswered(mount.name, message.method, revision, seconds, error))
 
 
 def _begins(message: Message) -> bool:

@@ -29,7 +29,7 @@ from taskgate.streams.messages import Exchange
 from taskgate.streams.pulse import Pulse
 from taskgate.system.alarms import Alarms
 from taskgate.system.interruption import Interrupted, Interruptible
-from taskgate.telemetry.audit import Audit, ToolCalled, WouldPromote
+from taskgate.telemetry.events import EventSink, ToolCalled, WouldPromote
 from taskgate.upstream.call_listener import ServerQuestion, UnsavedCallListener
 
 STEP: Final = 1e-6
@@ -60,13 +60,13 @@ class PlainCallProxy:
     """Carries plain calls. `patience` is the time after which a silent answer becomes a stream."""
 
     def __init__(
-        self, *, dialect: DownstreamDialect, patience: timedelta, joining: RequestCoalescer, audit: Audit
+        self, *, dialect: DownstreamDialect, patience: timedelta, joining: RequestCoalescer, event_sink: EventSink
     ) -> None:
         self._dialect = dialect
         self._patience = patience.total_seconds()
         self._alarms = Alarms(self._patience)
         self._joining = joining
-        self._audit = audit
+        self._event_sink = event_sink
         self._running: set[Interruptible] = set()
         self._stopping = False
 
@@ -83,7 +83,7 @@ class PlainCallProxy:
         """
         # Where nothing but a shadow would make tasks, the session has none.
         if decision.would_promote and host_session.peer.revision.has_tasks:
-            self._audit.record(WouldPromote(host_session.mount.name))
+            self._event_sink.emit(WouldPromote(host_session.mount.name))
         asked = RelayedRequest(intent.id, TOOLS_CALL, intent.params, intent.progress_token, intent.tool)
         asking = None
         if intent.repeat_key is not None or decision.join_retries is not None:
@@ -190,7 +190,7 @@ class PlainCallProxy:
     def _count(self, host_session: HostSession, tool: str | None, disposition: str) -> None:
         if tool is not None:
             is_listed = host_session.upstream.listed(tool) is not None
-            self._audit.record(ToolCalled(host_session.mount.name, tool if is_listed else None, disposition))
+            self._event_sink.emit(ToolCalled(host_session.mount.name, tool if is_listed else None, disposition))
 
     def stop(self) -> None:
         """Give up what is still carried, or begins to be: hosts are told so."""

@@ -19,7 +19,7 @@ from taskgate.lifecycle.reports import report_unanswered
 from taskgate.lifecycle.runner import Runner
 from taskgate.sessions.registry import HostSessions
 from taskgate.stores.base import Store
-from taskgate.telemetry.audit import Audit, StoreCounted, TaskExpired, TaskFinished, TaskPurged
+from taskgate.telemetry.events import EventSink, StoreCounted, TaskExpired, TaskFinished, TaskPurged
 
 BATCH: Final = 200
 MAX_TTL: Final = timedelta(days=36_500)
@@ -59,7 +59,7 @@ class Sweeper:
         runner: Runner,
         waiting: HostWaits,
         mounts: Mapping[str, Mount],
-        audit: Audit,
+        event_sink: EventSink,
         clock: Clock,
         interval: timedelta,
         leasing: Leasing | None = None,
@@ -69,7 +69,7 @@ class Sweeper:
         self._runner = runner
         self._waiting = waiting
         self._mounts = mounts
-        self._audit = audit
+        self._event_sink = event_sink
         self._clock = clock
         self._interval = interval
         self._rounds: list[asyncio.Task[None]] = []
@@ -177,7 +177,7 @@ class Sweeper:
     async def count(self) -> None:
         """Set the gauges that describe the store."""
         census = await self._store.census()
-        self._audit.record(StoreCounted(census.tasks, census.size))
+        self._event_sink.emit(StoreCounted(census.tasks, census.size))
 
     async def compare_clocks(self) -> None:
         """Tell that the wall clock was set, which tasks do not heed until a restart."""
@@ -189,10 +189,10 @@ class Sweeper:
 
     def _report(self, record: TaskRecord) -> None:
         if not record.status.is_terminal:
-            report_unanswered(self._audit, record)
-            self._audit.record(TaskExpired(record, record.status.value if record.dispatched else "queued"))
-            self._audit.record(TaskFinished(record, TaskStatus.FAILED, "expired", record.ttl, None))
-        self._audit.record(TaskPurged(record))
+            report_unanswered(self._event_sink, record)
+            self._event_sink.emit(TaskExpired(record, record.status.value if record.dispatched else "queued"))
+            self._event_sink.emit(TaskFinished(record, TaskStatus.FAILED, "expired", record.ttl, None))
+        self._event_sink.emit(TaskPurged(record))
 
     async def _repeat(self, step: Callable[[], Awaitable[None]], every: timedelta) -> None:
         while True:

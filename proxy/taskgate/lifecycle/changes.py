@@ -17,7 +17,7 @@ from taskgate.errors import IllegalTransition, StoreUnavailable
 from taskgate.lifecycle.reports import report
 from taskgate.lifecycle.retrievals import Retrievals
 from taskgate.stores.base import TaskStore
-from taskgate.telemetry.audit import Audit
+from taskgate.telemetry.events import EventSink
 
 RETRY_FIRST: Final = 0.1
 RETRY_MOST: Final = 5.0
@@ -53,18 +53,18 @@ class Hold(Protocol):
 class Changes:
     """Makes events happen to stored records."""
 
-    def __init__(self, *, store: TaskStore, audit: Audit, clock: Clock, hold: Hold | None = None) -> None:
+    def __init__(self, *, store: TaskStore, event_sink: EventSink, clock: Clock, hold: Hold | None = None) -> None:
         self._store = store
-        self._audit = audit
+        self._event_sink = event_sink
         self._clock = clock
         self._hold = hold
-        self._suspicions = Suspicions(audit, clock)
-        self.retrievals = Retrievals(store=store, audit=audit, clock=clock)
+        self._suspicions = Suspicions(event_sink, clock)
+        self.retrievals = Retrievals(store=store, event_sink=event_sink, clock=clock)
         """The one change that nobody waits for."""
 
     def of_runs(self, hold: Hold) -> "Changes":
         """The same, for those that run the tasks: what another process holds, or took over, is not changed."""
-        changes = Changes(store=self._store, audit=self._audit, clock=self._clock, hold=hold)
+        changes = Changes(store=self._store, event_sink=self._event_sink, clock=self._clock, hold=hold)
         changes._suspicions, changes.retrievals = self._suspicions, self.retrievals
         return changes
 
@@ -91,7 +91,7 @@ class Changes:
             if await self._store.swap(changed, expected=record.revision):
                 if self._hold is not None:
                     self._hold.wrote(changed)
-                report(self._audit, record, event, changed)
+                report(self._event_sink, record, event, changed)
                 return changed
 
     async def insist(self, owner: OwnerKey, task: TaskId, choose: Choose) -> TaskRecord | None:

@@ -17,7 +17,7 @@ from taskgate.lifecycle.changes import RETRY_FIRST, RETRY_MOST, Hold
 from taskgate.lifecycle.reports import report
 from taskgate.protocol.faults import call_ended
 from taskgate.stores.base import TaskStore
-from taskgate.telemetry.audit import Audit, LateAnswerDropped, TaskFinished
+from taskgate.telemetry.events import EventSink, LateAnswerDropped, TaskFinished
 
 MAX_WAITING: Final = 64 * 1024 * 1024
 """Characters of results that may wait, all together, for a store that does not take them."""
@@ -30,9 +30,9 @@ Written = Callable[[int], None]
 class Completions:
     """Writes the ends of tasks. With a `hold`, only a cancel ends one that another process holds."""
 
-    def __init__(self, *, store: TaskStore, audit: Audit, clock: Clock, hold: Hold | None = None) -> None:
+    def __init__(self, *, store: TaskStore, event_sink: EventSink, clock: Clock, hold: Hold | None = None) -> None:
         self._store = store
-        self._audit = audit
+        self._event_sink = event_sink
         self._clock = clock
         self._hold = hold
         self._waiting = 0
@@ -74,7 +74,7 @@ class Completions:
             if await self._hold.healed(task, record):
                 return None
             if record is not None and not _may_end(self._hold, record, event):
-                self._audit.record(LateAnswerDropped(owner.mount))
+                self._event_sink.emit(LateAnswerDropped(owner.mount))
                 return False
         if record is None:
             # Expired: the sweeper reports it when it removes the record.
@@ -82,15 +82,15 @@ class Completions:
         try:
             ended = advance(record, event, now)
         except IllegalTransition:
-            self._audit.record(LateAnswerDropped(owner.mount))
+            self._event_sink.emit(LateAnswerDropped(owner.mount))
             return False
         written(ended.revision)
         if not await self._store.swap(ended, expected=record.revision):
             return None
         if self._hold is not None:
             self._hold.wrote(ended)
-        report(self._audit, record, event, ended)
-        self._audit.record(_finished(ended, event))
+        report(self._event_sink, record, event, ended)
+        self._event_sink.emit(_finished(ended, event))
         return True
 
 

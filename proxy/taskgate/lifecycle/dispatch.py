@@ -21,7 +21,7 @@ from taskgate.lifecycle.task_runs import TaskRun
 from taskgate.protocol.faults import call_ended
 from taskgate.stores.base import TaskStore
 from taskgate.system.interruption import Interrupted
-from taskgate.telemetry.audit import Audit, TaskDispatched
+from taskgate.telemetry.events import EventSink, TaskDispatched
 
 SHUT_DOWN_UNSENT: Final = "The gateway shut down before the call was sent"
 NO_STORE: Final = "The call was not sent: the task store was not available"
@@ -31,11 +31,11 @@ class Dispatcher:
     """Lets calls of tasks leave."""
 
     def __init__(
-        self, *, store: TaskStore, changes: Changes, audit: Audit, clock: Clock, hold: Hold | None = None
+        self, *, store: TaskStore, changes: Changes, event_sink: EventSink, clock: Clock, hold: Hold | None = None
     ) -> None:
         self._store = store
         self._changes = changes
-        self._audit = audit
+        self._event_sink = event_sink
         self._clock = clock
         self._hold = hold
 
@@ -64,7 +64,7 @@ class Dispatcher:
         if self._hold is not None and self._hold.overslept(since):
             # The process stood still in between: another may have read the mark already, and said what it means.
             raise Interrupted
-        self._audit.record(TaskDispatched(marked, self._clock.now() - record.created_at))
+        self._event_sink.emit(TaskDispatched(marked, self._clock.now() - record.created_at))
         return None
 
     async def _wait(self, run: TaskRun, record: TaskRecord, ticket: Ticket) -> None:
@@ -106,7 +106,7 @@ class Dispatcher:
             return None
         if self._hold is not None:
             self._hold.wrote(marked)
-        report(self._audit, record, leaving, marked)
+        report(self._event_sink, record, leaving, marked)
         return marked
 
     async def _mark(self, run: TaskRun) -> TaskRecord:

@@ -24,7 +24,7 @@ from taskgate.lifecycle.leasing import Leasing
 from taskgate.lifecycle.takeovers import Takeovers
 from taskgate.lifecycle.task_runs import TaskRun
 from taskgate.system.interruption import Interrupted
-from taskgate.telemetry.audit import Audit, CallsRunning
+from taskgate.telemetry.events import CallsRunning, EventSink
 from taskgate.upstream.failures import Gone
 
 
@@ -37,14 +37,14 @@ class TaskExecutor:
         dispatcher: Dispatcher,
         completions: Completions,
         takeovers: Takeovers,
-        audit: Audit,
+        event_sink: EventSink,
         clock: Clock,
         leasing: Leasing | None,
     ) -> None:
         self._dispatcher = dispatcher
         self._completions = completions
         self._takeovers = takeovers
-        self._audit = audit
+        self._event_sink = event_sink
         self._clock = clock
         self._leasing = leasing
         self._counts: Counter[str] = Counter()
@@ -132,4 +132,4 @@ class TaskExecutor:
 
     def _count(self, mount: str, change: int) -> None:
         self._counts[mount] += change
-        self._audit.record(CallsRunning(mount, self._counts[mount]))
+        self._event_sink.emit(CallsRunning(mount, self._counts[mount]))

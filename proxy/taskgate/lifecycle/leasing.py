@@ -26,7 +26,7 @@ from taskgate.lifecycle.restoring import Restoring
 from taskgate.lifecycle.task_runs import TaskRun
 from taskgate.stores.sharing import Apart, Beat, Leases
 from taskgate.system.background import Background
-from taskgate.telemetry.audit import Audit, LeaseLost
+from taskgate.telemetry.events import EventSink, LeaseLost
 
 STEADY_BEATS: Final = 2
 """For how many heartbeats the store has to be there before anything is taken over: by then all others were heard."""
@@ -61,13 +61,13 @@ class Leasing:
         apart: Apart,
         rules: LeaseRules,
         clock: SharedClock,
-        audit: Audit,
+        event_sink: EventSink,
     ) -> None:
         self.holder = holder
         self.rules = rules
         self._leases = leases
         self._clock = clock
-        self._audit = audit
+        self._event_sink = event_sink
         self._runs: dict[TaskId, TaskRun] = {}
         self._kept = Holdings(BEATS * rules.heartbeat.total_seconds())
         self._restoring = Restoring(self._kept, leases, holder=holder, length=rules.length, clock=clock)
@@ -157,7 +157,7 @@ class Leasing:
     def lose(self, run: TaskRun) -> None:
         """Another process has, or had, the task: its call is given up, if it still runs, and that is told once."""
         if not run.is_lost:
-            self._audit.record(LeaseLost("task"))
+            self._event_sink.emit(LeaseLost("task"))
             run.lose()
             self._kept.end(run.id, forget=True)
 

@@ -16,7 +16,7 @@ from taskgate.errors import StoreFault, StoreUnavailable
 from taskgate.lifecycle.store_health import StoreHealth
 from taskgate.stores.base import Census, Judgement, News, RateStore, SessionRecord, Step, Store, Watch
 from taskgate.stores.sharing import Beat, Leases
-from taskgate.telemetry.audit import Audit, StoreUsed
+from taskgate.telemetry.events import EventSink, StoreUsed
 
 T = TypeVar("T")
 
@@ -24,11 +24,11 @@ T = TypeVar("T")
 class MeasuredStore:
     """Hands everything to `inner` and every duration to `audit`; a wait for news is no operation and is not timed."""
 
-    def __init__(self, inner: Store, *, audit: Audit, clock: Clock) -> None:
+    def __init__(self, inner: Store, *, event_sink: EventSink, clock: Clock) -> None:
         self._inner = inner
-        self._audit = audit
+        self._event_sink = event_sink
         self._clock = clock
-        self._health = StoreHealth(audit=audit, clock=clock)
+        self._health = StoreHealth(event_sink=event_sink, clock=clock)
 
     @property
     def fault(self) -> StoreFault | None:
@@ -150,51 +150,51 @@ class MeasuredStore:
         return done
 
     def _worked(self, operation: str, begun: float) -> None:
-        self._audit.record(StoreUsed(operation, self._clock.elapsed() - begun, True))
+        self._event_sink.emit(StoreUsed(operation, self._clock.elapsed() - begun, True))
 
     def _failed(self, operation: str, begun: float, error: StoreUnavailable) -> None:
-        self._audit.record(StoreUsed(operation, self._clock.elapsed() - begun, False))
+        self._event_sink.emit(StoreUsed(operation, self._clock.elapsed() - begun, False))
         self._health.failed(error)
 
 
 class MeasuredRates:
     """The same of the rates that processes share."""
 
-    def __init__(self, inner: RateStore, *, audit: Audit, clock: Clock) -> None:
+    def __init__(self, inner: RateStore, *, event_sink: EventSink, clock: Clock) -> None:
         self._inner = inner
-        self._audit = audit
+        self._event_sink = event_sink
         self._clock = clock
 
     async def judge(self, steps: Sequence[Step], *, now: float) -> Judgement:
-        return await _timed("judge", self._inner.judge(steps, now=now), self._audit, self._clock)
+        return await _timed("judge", self._inner.judge(steps, now=now), self._event_sink, self._clock)
 
 
 class MeasuredLeases:
     """The same of signs of life, and of what is put back; what comes from another thread is not to be given to this."""
 
-    def __init__(self, inner: Leases, *, audit: Audit, clock: Clock) -> None:
+    def __init__(self, inner: Leases, *, event_sink: EventSink, clock: Clock) -> None:
         self._inner = inner
-        self._audit = audit
+        self._event_sink = event_sink
         self._clock = clock
 
     async def beat(self, holder: str, held: Mapping[TaskId, int], *, lease: timedelta) -> Beat:
-        return await _timed("beat", self._inner.beat(holder, held, lease=lease), self._audit, self._clock)
+        return await _timed("beat", self._inner.beat(holder, held, lease=lease), self._event_sink, self._clock)
 
     async def restore(self, record: TaskRecord) -> bool:
-        return await _timed("restore", self._inner.restore(record), self._audit, self._clock)
+        return await _timed("restore", self._inner.restore(record), self._event_sink, self._clock)
 
     async def part(self, holder: str) -> None:
         await self._inner.part(holder)
 
 
-async def _timed(operation: str, work: Awaitable[T], audit: Audit, clock: Clock) -> T:
+async def _timed(operation: str, work: Awaitable[T], event_sink: EventSink, clock: Clock) -> T:
     begun = clock.elapsed()
     try:
         done = await work
     except StoreUnavailable:
-        audit.record(StoreUsed(operation, clock.elapsed() - begun, False))
+        event_sink.emit(StoreUsed(operation, clock.elapsed() - begun, False))
         raise
-    audit.record(StoreUsed(operation, clock.elapsed() - begun, True))
+    event_sink.emit(StoreUsed(operation, clock.elapsed() - begun, True))
     return done
 
 

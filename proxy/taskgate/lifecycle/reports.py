@@ -12,7 +12,7 @@ from taskgate.domain.events import InputAnswered, InputRequested, InputWithdrawn
 from taskgate.domain.record import InputRequest, TaskRecord
 from taskgate.protocol import vocabulary as words
 from taskgate.protocol.refusing import is_declined
-from taskgate.telemetry.audit import Audit, InputAsked, InputSettled, InputWaited, TaskMoved
+from taskgate.telemetry.events import EventSink, InputAsked, InputSettled, InputWaited, TaskMoved
 
 _KINDS: Final[Mapping[str, str]] = MappingProxyType(
     {words.ELICITATION_CREATE: "elicitation", words.SAMPLING_CREATE: "sampling", words.ROOTS_LIST: "roots"}
@@ -20,34 +20,34 @@ _KINDS: Final[Mapping[str, str]] = MappingProxyType(
 """What else a server asks is about tasks of the host's own, and no question to anybody."""
 
 
-def report(audit: Audit, before: TaskRecord, event: TaskEvent, after: TaskRecord) -> None:
+def report(event_sink: EventSink, before: TaskRecord, event: TaskEvent, after: TaskRecord) -> None:
     """Tell what `event` changed, which has been written."""
     if after.status is not before.status:
-        audit.record(TaskMoved(after, before.status))
+        event_sink.emit(TaskMoved(after, before.status))
         if before.waiting_since is not None:
-            audit.record(InputWaited(after, max(after.updated_at, before.waiting_since) - before.waiting_since))
+            event_sink.emit(InputWaited(after, max(after.updated_at, before.waiting_since) - before.waiting_since))
     if after.inputs is not before.inputs:
-        _report_inputs(audit, before, event, after)
+        _report_inputs(event_sink, before, event, after)
 
 
-def report_unanswered(audit: Audit, record: TaskRecord) -> None:
+def report_unanswered(event_sink: EventSink, record: TaskRecord) -> None:
     """Tell that a task expired with questions that nobody answered, if it had any."""
     if record.waiting_since is not None:
-        audit.record(InputWaited(record, record.expires_at - record.waiting_since))
+        event_sink.emit(InputWaited(record, record.expires_at - record.waiting_since))
     for asked in record.inputs:
-        _settled(audit, record, asked, Settled.EXPIRED)
+        _settled(event_sink, record, asked, Settled.EXPIRED)
 
 
-def _report_inputs(audit: Audit, before: TaskRecord, event: TaskEvent, after: TaskRecord) -> None:
+def _report_inputs(event_sink: EventSink, before: TaskRecord, event: TaskEvent, after: TaskRecord) -> None:
     if isinstance(event, InputRequested):
         kind = _KINDS.get(event.request.method)
         if kind is not None:
-            audit.record(InputAsked(after, event.request.key, kind))
+            event_sink.emit(InputAsked(after, event.request.key, kind))
         return
     left = {asked.key for asked in after.inputs}
     for asked in before.inputs:
         if asked.key not in left:
-            _settled(audit, after, asked, _how(event, asked))
+            _settled(event_sink, after, asked, _how(event, asked))
 
 
 def _how(event: TaskEvent, asked: InputRequest) -> Settled:
@@ -60,7 +60,7 @@ def _how(event: TaskEvent, asked: InputRequest) -> Settled:
     return Settled.SUPERSEDED
 
 
-def _settled(audit: Audit, record: TaskRecord, asked: InputRequest, settled: Settled) -> None:
+def _settled(event_sink: EventSink, record: TaskRecord, asked: InputRequest, settled: Settled) -> None:
     kind = _KINDS.get(asked.method)
     if kind is not None:
-        audit.record(InputSettled(record, asked.key, kind, settled.value))
+        event_sink.emit(InputSettled(record, asked.key, kind, settled.value))

@@ -15,7 +15,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle.unfetched import Unfetched
 from taskgate.stores.base import TaskStore
 from taskgate.system.background import Background
-from taskgate.telemetry.audit import Audit, TaskRetrieved
+from taskgate.telemetry.events import EventSink, TaskRetrieved
 from taskgate.telemetry.request_context import nobody
 
 AT_ONCE: Final = 1024
@@ -28,9 +28,9 @@ REMEMBERED: Final = 4096
 class Retrievals:
     """Keeps account of them, for all tasks."""
 
-    def __init__(self, *, store: TaskStore, audit: Audit, clock: Clock) -> None:
+    def __init__(self, *, store: TaskStore, event_sink: EventSink, clock: Clock) -> None:
         self._store = store
-        self._audit = audit
+        self._event_sink = event_sink
         self._clock = clock
         self._told: dict[TaskId, None] = {}
         self._writing = 0
@@ -47,10 +47,12 @@ class Retrievals:
             return
         self.unfetched.given(record.id)
         if record.retrieved:
-            self._audit.record(TaskRetrieved(record, None))
+            self._event_sink.emit(TaskRetrieved(record, None))
             return
         now, is_first = self._clock.now(), record.id not in self._told
-        self._audit.record(TaskRetrieved(record, max(now, record.updated_at) - record.updated_at if is_first else None))
+        self._event_sink.emit(
+            TaskRetrieved(record, max(now, record.updated_at) - record.updated_at if is_first else None)
+        )
         if is_first:
             self._remember(record.id)
         if self._writing < AT_ONCE:

@@ -31,7 +31,7 @@ from taskgate.sessions.call_sites import CallSite, OngoingCall, TaskCreation
 from taskgate.sessions.registry import HostSessions
 from taskgate.stores.base import TaskStore
 from taskgate.system.background import Background
-from taskgate.telemetry.audit import Audit, TaskRecovered
+from taskgate.telemetry.events import EventSink, TaskRecovered
 from taskgate.telemetry.request_context import within
 from taskgate.upstream.call_listener import ServerQuestion
 from taskgate.upstream.principal import Principal
@@ -59,7 +59,7 @@ class Runner:
         store: TaskStore,
         sessions: HostSessions,
         hearing: TaskListeners,
-        audit: Audit,
+        event_sink: EventSink,
         clock: Clock,
         leasing: Leasing | None = None,
     ) -> None:
@@ -67,17 +67,17 @@ class Runner:
         self._store = store
         self._sessions = sessions
         self._hearing = hearing
-        self._audit = audit
+        self._event_sink = event_sink
         self._clock = clock
         self._runs: dict[TaskId, TaskRun] = {}
         self._leasing = leasing
-        dispatcher = Dispatcher(store=store, changes=hearing.changes, audit=audit, clock=clock, hold=leasing)
-        self._completions = Completions(store=store, audit=audit, clock=clock, hold=leasing)
+        dispatcher = Dispatcher(store=store, changes=hearing.changes, event_sink=event_sink, clock=clock, hold=leasing)
+        self._completions = Completions(store=store, event_sink=event_sink, clock=clock, hold=leasing)
         self._lookout = RecordWatcher(holder=holder, store=store, runs=self._runs, clock=clock, hold=leasing)
         self._takeovers = Takeovers(
             store=store,
             completions=self._completions,
-            audit=audit,
+            event_sink=event_sink,
             clock=clock,
             hold=leasing,
             checkpoints=hearing.checkpoints,
@@ -86,7 +86,7 @@ class Runner:
             dispatcher=dispatcher,
             completions=self._completions,
             takeovers=self._takeovers,
-            audit=audit,
+            event_sink=event_sink,
             clock=clock,
             leasing=leasing,
         )
@@ -167,7 +167,7 @@ class Runner:
         else:
             course = self._executor.run(begun, record, way)
         self._launch(begun, course, part)
-        self._audit.record(TaskRecovered(record, "retried"))
+        self._event_sink.emit(TaskRecovered(record, "retried"))
 
     def _way(self, run: TaskRun, record: TaskRecord, mount: Mount) -> tuple[CallRoute, Callable[[], None]]:
         """A way of its own for a call that was taken over, and what is to be done at its end."""

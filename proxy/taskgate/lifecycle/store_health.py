@@ -9,7 +9,7 @@ from typing import Final
 
 from taskgate.clock import Clock
 from taskgate.errors import StoreFault, StoreUnavailable
-from taskgate.telemetry.audit import Audit, StoreFaulted
+from taskgate.telemetry.events import EventSink, StoreFaulted
 
 CALM: Final = 6.0
 """Seconds without a failure before the store is checked: longer than the pause between two tries of one ending."""
@@ -32,8 +32,8 @@ log = getLogger("taskgate.stores")
 class StoreHealth:
     """What is known of one store. For one thread."""
 
-    def __init__(self, *, audit: Audit, clock: Clock) -> None:
-        self._audit = audit
+    def __init__(self, *, event_sink: EventSink, clock: Clock) -> None:
+        self._event_sink = event_sink
         self._clock = clock
         self._failed_at = 0.0
         self._logged: dict[StoreFault, float] = {}
@@ -69,4 +69,4 @@ class StoreHealth:
 
     def _set(self, fault: StoreFault | None) -> None:
         self.fault = fault
-        self._audit.record(StoreFaulted(fault))
+        self._event_sink.emit(StoreFaulted(fault))

@@ -18,7 +18,7 @@ from taskgate.lifecycle.completions import Completions
 from taskgate.lifecycle.task_runs import TaskRun
 from taskgate.protocol.faults import call_ended
 from taskgate.stores.base import TaskStore
-from taskgate.telemetry.audit import Audit, TaskRecovered
+from taskgate.telemetry.events import EventSink, TaskRecovered
 
 OUTCOME_UNKNOWN: Final = "The gateway stopped while the call was running; it may or may not have completed"
 _UNFINISHED: Final = frozenset(TaskState(status) for status in TaskStatus if not status.is_terminal)
@@ -35,14 +35,14 @@ class Takeovers:
         *,
         store: TaskStore,
         completions: Completions,
-        audit: Audit,
+        event_sink: EventSink,
         clock: Clock,
         hold: Hold | None = None,
         checkpoints: CheckpointSeals = UNSEALED,
     ) -> None:
         self._store = store
         self._completions = completions
-        self._audit = audit
+        self._event_sink = event_sink
         self._clock = clock
         self._hold = hold
         self._checkpoints = checkpoints
@@ -106,4 +106,4 @@ class Takeovers:
         text = OUTCOME_UNKNOWN if record.dispatched else NEVER_SENT
         lost = call_ended(FaultReason.CALL_LOST, text, dispatched=record.dispatched)
         await self._completions.settle(record.owner, record.id, lost)
-        self._audit.record(TaskRecovered(record, "failed"))
+        self._event_sink.emit(TaskRecovered(record, "failed"))

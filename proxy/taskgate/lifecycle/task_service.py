@@ -34,10 +34,10 @@ from taskgate.protocol.base import CallTool
 from taskgate.sessions.call_sites import CallSite, OngoingCall, asked_of
 from taskgate.stores.base import TaskStore
 from taskgate.streams.messages import Exchange
-from taskgate.telemetry.audit import (
-    Audit,
+from taskgate.telemetry.events import (
     CallJoined,
     CapRefused,
+    EventSink,
     TaskCancelAsked,
     TaskCreated,
     TaskDispatched,
@@ -58,7 +58,7 @@ class TaskService:
         terms: TaskTerms,
         polls: Polls,
         joining: RequestCoalescer,
-        audit: Audit,
+        event_sink: EventSink,
         clock: Clock,
     ) -> None:
         self._store = store
@@ -67,7 +67,7 @@ class TaskService:
         self._terms = terms
         self._polls = polls
         self._joining = joining
-        self._audit = audit
+        self._event_sink = event_sink
         self._clock = clock
 
     def decided(self, place: CallSite, tool: str) -> PromotionDecision | None:
@@ -143,16 +143,16 @@ class TaskService:
         while True:
             record = await self.get(exchange, caller, mount, task, method)
             if record.status.is_terminal:
-                self._audit.record(TaskCancelAsked(record, "already_terminal"))
+                self._event_sink.emit(TaskCancelAsked(record, "already_terminal"))
                 raise TaskAlreadyFinished("The task has already ended")
             now = self._clock.now()
             asked = CancelRequested()
             cancelled = advance(record, asked, now)
             if await self._store.swap(cancelled, expected=record.revision):
                 break
-        self._audit.record(TaskCancelAsked(record, "propagated"))
-        report(self._audit, record, asked, cancelled)
-        self._audit.record(TaskFinished(cancelled, cancelled.status, "client", now - record.created_at, None))
+        self._event_sink.emit(TaskCancelAsked(record, "propagated"))
+        report(self._event_sink, record, asked, cancelled)
+        self._event_sink.emit(TaskFinished(cancelled, cancelled.status, "client", now - record.created_at, None))
         return cancelled
 
     def _once(
@@ -195,7 +195,7 @@ class TaskService:
     async def _adopted(self, draft: Draft, place: CallSite, underway: OngoingCall) -> TaskRecord:
         record = await self._kept(draft)
         if record.id == draft.record.id:
-            self._audit.record(TaskDispatched(record, timedelta()))
+            self._event_sink.emit(TaskDispatched(record, timedelta()))
             self._runner.adopt(record, underway, place)
         return record
 
@@ -211,10 +211,10 @@ class TaskService:
                 raise
             except (TooManyTasks, TooManyBytes) as refusal:
                 cap = "tasks" if isinstance(refusal, TooManyTasks) else "bytes"
-                self._audit.record(CapRefused(cap, refusal.scope))
+                self._event_sink.emit(CapRefused(cap, refusal.scope))
                 raise
             if id == record.id:
-                self._audit.record(TaskCreated(record, _adjustment(draft.intent.ttl, record.ttl)))
+                self._event_sink.emit(TaskCreated(record, _adjustment(draft.intent.ttl, record.ttl)))
                 return record
             # It may be purged meanwhile, or have ended unsent; then there is none that has the key.
             stands = await self._named(record.owner, id, record.created_at)
@@ -242,7 +242,7 @@ class TaskService:
 
     async def _joined(self, record: TaskRecord, intent: CallTool) -> TaskRecord:
         await check_repeat(record, intent)
-        self._audit.record(CallJoined(record.owner.mount, "key"))
+        self._event_sink.emit(CallJoined(record.owner.mount, "key"))
         return record
 
 

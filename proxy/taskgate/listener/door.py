@@ -16,7 +16,7 @@ from multidict import CIMultiDictProxy, istr
 from taskgate.domain.versions import find_modern_revision
 from taskgate.protocol.vocabulary import SESSION_HEADER, VERSION_HEADER
 from taskgate.streams.messages import ListenerRefused, Verb
-from taskgate.telemetry import audit
+from taskgate.telemetry import events
 
 Headers = CIMultiDictProxy[str]
 
@@ -57,7 +57,7 @@ WRONG_MEDIA: Final = Rejection(status=415, reason="media_type", text="The body m
 NOT_ACCEPTABLE: Final = Rejection(
     status=406, reason="not_acceptable", text="Accept application/json or text/event-stream, for GET the latter\n"
 )
-NO_ROOM: Final = Rejection(status=503, reason=audit.NO_ROOM, text="The audit log has no room for the request\n")
+NO_ROOM: Final = Rejection(status=503, reason=events.NO_ROOM, text="The audit log has no room for the request\n")
 NO_BYTES: Final = Rejection(status=429, reason="bytes", text="Too many bytes of requests are in flight\n", close=True)
 SENT_TWICE: Final = Rejection(status=400, reason="header_mismatch", text="A header was sent twice\n")
 

@@ -32,7 +32,7 @@ from taskgate.listener.request_contexts import NO_VERB, RequestContexts
 from taskgate.listener.stream import ExchangeTerms, HostExchange
 from taskgate.streams.messages import Answer, HttpReply, Inbound, ListenerRefused, Verb
 from taskgate.telemetry import request_context
-from taskgate.telemetry.audit import Audit, HttpAnswered, HttpRefused, NoTrail, Trail
+from taskgate.telemetry.events import EventSink, HttpAnswered, HttpRefused, NoTrail, Trail
 from taskgate.telemetry.request_context import LARGE, RequestContext
 
 _EMPTY: Final = CIMultiDict({hdrs.SERVER: SERVER_NAME})
@@ -51,7 +51,7 @@ class Endpoint:
     documents: Documents
     engine: Answer
     request_contexts: RequestContexts
-    audit: Audit
+    event_sink: EventSink
     clock: Clock
     max_header: int
     terms: ExchangeTerms
@@ -131,7 +131,7 @@ class Endpoint:
     def _note_refusal(self, seen: RequestContext, refusal: Rejection) -> None:
         seen.refusal = refusal.reason or f"status_{refusal.status}"
         if refusal.reason is not None:
-            self.audit.record(HttpRefused(refusal.reason))
+            self.event_sink.emit(HttpRefused(refusal.reason))
 
     def _note_answer(self, seen: RequestContext, route: str, status: int, began: float) -> None:
         seen.status = status
@@ -139,7 +139,7 @@ class Endpoint:
 
     def _record(self, route: str, method: str, status: int, began: float) -> None:
         verb = method if method in _VERBS else NO_VERB
-        self.audit.record(HttpAnswered(route, verb, status, self.clock.elapsed() - began))
+        self.event_sink.emit(HttpAnswered(route, verb, status, self.clock.elapsed() - began))
 
     def _check_head(self, http: web.BaseRequest, connection: HostConnection) -> None:
         # Only where more than a head's worth of bytes came at once; else the head cannot be too large.

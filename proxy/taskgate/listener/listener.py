@@ -27,7 +27,7 @@ from taskgate.listener.stream import ExchangeTerms
 from taskgate.listener.tls import Certificates, TlsSettings
 from taskgate.listener.wire import TlsWire
 from taskgate.streams.messages import Answer
-from taskgate.telemetry.audit import Audit, NoTrail, Trail
+from taskgate.telemetry.events import EventSink, NoTrail, Trail
 
 _LAST_ANSWERS = 1.0
 """Seconds in which an answer that is known by now reaches its host, before that is sent elsewhere for it."""
@@ -61,7 +61,7 @@ class PublicListener:
         answer: Answer,
         documents: Mapping[str, bytes],
         is_mount: Callable[[str], bool],
-        audit: Audit,
+        event_sink: EventSink,
         clock: Clock,
         entropy: Entropy | None = None,
         trail: Trail | None = None,
@@ -89,12 +89,12 @@ class PublicListener:
             request_contexts=RequestContexts(
                 Peers(settings.trusted_proxies, settings.forwarded_header), entropy or SystemEntropy()
             ),
-            audit=audit,
+            event_sink=event_sink,
             trail=trail or NoTrail(),
             clock=clock,
             max_header=settings.max_header,
             terms=ExchangeTerms(
-                audit=audit,
+                event_sink=event_sink,
                 bodies=Bodies(max_body=settings.max_body, read_timeout=settings.read_timeout),
                 silence=settings.sse_keepalive.total_seconds(),
             ),

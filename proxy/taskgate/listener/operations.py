@@ -18,8 +18,8 @@ import orjson
 from aiohttp import web
 
 from taskgate.listener.patience import ConnectionBounds, HeadWatch
-from taskgate.telemetry.audit import Audit, OperatorAsked
-from taskgate.telemetry.metrics.prometheus import PrometheusAudit
+from taskgate.telemetry.events import EventSink, OperatorAsked
+from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 
 _log = logging.getLogger(__name__)
 
@@ -73,16 +73,16 @@ class OperatorsListener:
     def __init__(
         self,
         *,
-        metrics: PrometheusAudit,
+        metrics: PrometheusRecorder,
         ready: Ready,
         servers: Servers,
         reload: Reload,
-        audit: Audit,
+        event_sink: EventSink,
         end: End | None = None,
         replicas: Replicas = lambda: None,
     ) -> None:
         self._metrics = metrics
-        self._audit = audit
+        self._event_sink = event_sink
         self._ready = ready
         self._servers = servers
         self._reload = reload
@@ -173,7 +173,7 @@ class OperatorsListener:
         answer = await act() if (refused := self._refused(received)) is None else refused
         # `remote` is None for whoever has left meanwhile.
         address = received.remote or ""
-        self._audit.record(OperatorAsked(received.method, received.path, answer.status, address))
+        self._event_sink.emit(OperatorAsked(received.method, received.path, answer.status, address))
         return answer
 
     def _refused(self, received: web.BaseRequest) -> web.Response | None:

@@ -26,7 +26,7 @@ from taskgate.streams.messages import UNKNOWN, Inbound, Verb
 from taskgate.streams.resumable import Opener
 from taskgate.streams.sse_connection import SseConnection
 from taskgate.telemetry import request_context
-from taskgate.telemetry.audit import Audit, StreamEnded, StreamOpened
+from taskgate.telemetry.events import EventSink, StreamEnded, StreamOpened
 
 _HEADERS: Final = CIMultiDict(
     {
@@ -47,7 +47,7 @@ _log = logging.getLogger("taskgate.listener")
 class ExchangeTerms:
     """What is the same for all exchanges of a listener; `silence` is how many seconds a stream may say nothing."""
 
-    audit: Audit
+    event_sink: EventSink
     bodies: Bodies
     silence: float
 
@@ -249,7 +249,7 @@ class HostExchange:
         if connection.leaving or self._http.version != HttpVersion11:
             response.force_close()
         with request_context.within(self._request_context):
-            self._terms.audit.record(StreamOpened("downstream", self._kind))
+            self._terms.event_sink.emit(StreamOpened("downstream", self._kind))
             self._writer = asyncio.get_running_loop().create_task(self._write_while_read(response, line))
             self._writer.add_done_callback(self._ended)
 
@@ -301,7 +301,7 @@ class HostExchange:
 
     def _ended(self, writer: asyncio.Task[None]) -> None:
         self._part()
-        self._terms.audit.record(StreamEnded("downstream", self._kind))
+        self._terms.event_sink.emit(StreamEnded("downstream", self._kind))
         error = None if writer.cancelled() else writer.exception()
         if error is not None:
             _log.error("a stream failed", extra={"error": type(error).__name__})

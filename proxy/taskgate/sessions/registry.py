@@ -23,7 +23,7 @@ from taskgate.protocol.base import OpenSession, Params, Server
 from taskgate.sessions.host_session import MAX_STREAMS, HostSession, SessionServices
 from taskgate.stores.base import SessionRecord, SessionStore
 from taskgate.system.background import Background
-from taskgate.telemetry.audit import Audit, CapRefused
+from taskgate.telemetry.events import CapRefused, EventSink
 from taskgate.upstream.base import UpstreamSession
 
 __all__ = ["MAX_STREAMS", "HostSession", "HostSessions", "SessionServices"]
@@ -50,14 +50,20 @@ class HostSessions:
     """All sessions of this process. Those of the store that nobody used since it started are not counted."""
 
     def __init__(
-        self, *, store: SessionStore, services: SessionServices, entropy: Entropy, idle: timedelta, audit: Audit
+        self,
+        *,
+        store: SessionStore,
+        services: SessionServices,
+        entropy: Entropy,
+        idle: timedelta,
+        event_sink: EventSink,
     ) -> None:
         self._store = store
         self._services = services
         self._clock = services.clock
         self._entropy = entropy
         self._idle = idle
-        self._audit = audit
+        self._event_sink = event_sink
         # The one that was not asked for the longest in front. A plain dict would have to search for its front.
         self._live: OrderedDict[str, HostSession] = OrderedDict()
         # Of each context, with those that are being opened.
@@ -225,7 +231,7 @@ class HostSessions:
     def _expect_room(self, caller: AuthContext, mount: Mount) -> None:
         limit = self._services.live.now.sessions
         if sum(self._counts[owner.context] for owner in caller.owners(mount.name)) >= limit:
-            self._audit.record(CapRefused("sessions", "context"))
+            self._event_sink.emit(CapRefused("sessions", "context"))
             raise TooManyTasks(limit, "sessions")
 
     def _uncount(self, owner: OwnerKey) -> None:

@@ -1,1 +1,1 @@
-"""What operators see: facts reported by the floors above, as metrics and as log lines."""
+"""What operators see: events reported by the floors above, as metrics and as log lines."""

@@ -1,7 +1,7 @@
 """The account of one request: who asks what from where, and what came of it, for whoever tells operators of it.
 
 One is opened where a request enters the house and filled in on its way. It goes along by itself (`current`), with
-everything that the request sets off, so that a fact recorded deep below is known to be of that request. What must not
+everything that the request sets off, so that an event recorded deep below is known to be of that request. What must not
 live here: what is told of it. What holds: nothing decides by what stands here, and what many requests share, such as a
 connection to a server, is begun outside of any (`nobody`).
 """

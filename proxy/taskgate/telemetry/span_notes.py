@@ -1,4 +1,4 @@
-"""What spans are told of what happens during their request: out of the facts that metrics and the audit log get.
+"""What spans are told of what happens during their request: out of the events that metrics and the audit log get.
 
 What must not live here: how a span says it (`opentelemetry`).
 """
@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, Final
 
-from taskgate.telemetry.audit import Audit, Fact, TaskCreated, TaskDispatched, ToolCalled
+from taskgate.telemetry.events import Event, EventSink, TaskCreated, TaskDispatched, ToolCalled
 from taskgate.telemetry.request_context import current
 from taskgate.telemetry.tracing import Span
 
@@ -24,13 +24,13 @@ waited = _WAITED.get
 
 
 class SpanNotes:
-    """Tells the span of the present request; see Audit."""
+    """Tells the span of the present request; see EventSink."""
 
-    def record(self, fact: Fact) -> None:
-        """See Audit."""
-        take = _TAKERS.get(type(fact))
+    def emit(self, event: Event) -> None:
+        """See EventSink."""
+        take = _TAKERS.get(type(event))
         if take is not None:
-            take(fact)
+            take(event)
 
 
 def _called(called: ToolCalled) -> None:
@@ -60,4 +60,4 @@ def _present() -> Span | None:
 _TAKERS: Final[Mapping[type, Callable[[Any], None]]] = MappingProxyType(
     {ToolCalled: _called, TaskCreated: _created, TaskDispatched: _dispatched}
 )
-_: type[Audit] = SpanNotes
+_: type[EventSink] = SpanNotes

@@ -84,7 +84,7 @@ class Service:
             ready=self._ready,
             servers=self._servers,
             reload=self._report_reread,
-            audit=self._sight,
+            event_sink=self._sight,
             end=end,
             replicas=self._replicas,
         )
@@ -208,10 +208,10 @@ class Service:
         await sight.open(config)
         closers.callback(sight.end)
         time = SteadyClock(clock) if shared is None else theirs
-        self._store = MeasuredStore(store, audit=sight.audit, clock=clock)
+        self._store = MeasuredStore(store, event_sink=sight.event_sink, clock=clock)
         entropy = self._around.entropy
         keys = deployment_keys(config, self._data_directory, entropy)
-        gate = ReloadableAuthenticator(build_authenticator(config, keys, sight.audit, clock, entropy))
+        gate = ReloadableAuthenticator(build_authenticator(config, keys, sight.event_sink, clock, entropy))
         closers.add(gate.close)
         gate.open()
         port = bound.getsockname()[1]

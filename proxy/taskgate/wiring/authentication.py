@@ -31,7 +31,7 @@ from taskgate.config.access import issuer_settings
 from taskgate.domain.cursors import CursorKeys
 from taskgate.domain.states import StateKeys
 from taskgate.system.secret_files import ADVICE, is_exposed
-from taskgate.telemetry.audit import Audit, KeysFetched, TokenJudged
+from taskgate.telemetry.events import EventSink, KeysFetched, TokenJudged
 
 KEY_FILE: Final = "context.key"
 _SHORTEST_TOKEN, _LONGEST_TOKEN = 16, 4096
@@ -121,7 +121,7 @@ def operators_token(config: GatewayConfig) -> bytes | None:
 def build_authenticator(
     config: GatewayConfig,
     deployment: DeploymentKeys | None,
-    audit: Audit,
+    event_sink: EventSink,
     clock: Clock,
     entropy: Entropy,
     *,
@@ -143,18 +143,18 @@ def build_authenticator(
     assert deployment is not None, "who asks for tokens binds tasks to callers"
     bind, cache = config.auth.context.bind, config.auth.token_cache
     heard = asyncio.Event() if before is None else before.heard
-    issuers = _issuers(config, before, _Heard(audit, heard), clock)
+    issuers = _issuers(config, before, _Heard(event_sink, heard), clock)
     verifier = Verifier(
         [(issuer.settings, issuer.keys) for issuer in issuers],
         bind=ContextKeys(deployment.current, deployment.previous, bind).bind,
         bound=bind,
         clock=clock,
-        heard=lambda *judged: audit.record(TokenJudged(*judged)),
+        heard=lambda *judged: event_sink.emit(TokenJudged(*judged)),
         cache_size=cache.size,
         cache_ttl=cache.max_ttl,
     )
     return Authenticator(
-        callers=Bearers(verifier, lambda reason: audit.record(TokenJudged(OTHER, reason.value)), Incidents(clock)),
+        callers=Bearers(verifier, lambda reason: event_sink.emit(TokenJudged(OTHER, reason.value)), Incidents(clock)),
         cursors=CursorKeys(*_keys_for(_LISTING, deployment)),
         states=StateKeys(*_keys_for(_ROUNDS, deployment)),
         words=WordKeys(*_keys_for(_WORDS, deployment)),
@@ -228,11 +228,11 @@ def _issuers(config: GatewayConfig, before: Authenticator | None, heard: "_Heard
 
 @dataclass(frozen=True, slots=True)
 class _Heard:
-    audit: Audit
+    event_sink: EventSink
     event: asyncio.Event
 
     def refreshed(self, issuer: str, outcome: str, keys: int) -> None:
-        self.audit.record(KeysFetched(issuer, outcome, keys))
+        self.event_sink.emit(KeysFetched(issuer, outcome, keys))
         self.event.set()
 
 

@@ -144,7 +144,7 @@ def build_listener(
         answer=runtime.gateway.answer,
         documents=metadata_documents(config, port),
         is_mount=runtime.mounting.mounts.serve,
-        audit=sight.audit,
+        event_sink=sight.event_sink,
         trail=sight.trail,
         clock=around.clock,
         entropy=around.entropy,
@@ -163,19 +163,21 @@ async def build_runtime(
 
     Raises TlsFileRefused.
     """
-    (store, shared, clock), audit, rules = kept, sight.audit, rules_of(config)
+    (store, shared, clock), event_sink, rules = kept, sight.event_sink, rules_of(config)
     live, nurse = RuntimeConfig(rules), Nurse()
     make = around.make_upstream or upstream_maker(nurse, around.entropy)
     standings = QuotaSubjects(live)
     make = traced(make, sight.tracing)
-    mounting = UpstreamRegistry(live=live, standings=standings, make=make, audit=audit, clock=clock, port=port)
+    mounting = UpstreamRegistry(
+        live=live, standings=standings, make=make, event_sink=event_sink, clock=clock, port=port
+    )
     prepared = await mounting.prepare(config, rules)
     penalties = build_penalties(config)
     in_flight = BytesInFlight(lambda: live.now.in_flight)
     outcomes = Outcomes(store=store, clock=clock, in_flight=in_flight, pressure=around.pressure)
     mounts, entropy = mounting.mounts, around.entropy
     base = Dependencies(
-        config, live, standings, store, shared, callers, penalties, mounts, audit, clock, entropy, outcomes
+        config, live, standings, store, shared, callers, penalties, mounts, event_sink, clock, entropy, outcomes
     )
     core = build_core(base)
     in_session, relaying, listening, following = _build_in_session(base, core)
@@ -190,7 +192,7 @@ async def build_runtime(
         rules=_gateway_rules(config, live, in_flight, around.pressure),
         in_session=in_session,
         modern=modern,
-        audit=audit,
+        event_sink=event_sink,
         clock=clock,
     )
     gateway.trace(sight.tracing)
@@ -238,7 +240,7 @@ def _build_sweeper(base: Dependencies, core: Core, waiting: HostWaits) -> Sweepe
         runner=core.runner,
         waiting=waiting,
         mounts=base.mounts.by_name,
-        audit=base.audit,
+        event_sink=base.event_sink,
         clock=base.clock,
         interval=base.config.store.purge_interval,
         leasing=core.company.leasing,
@@ -260,7 +262,10 @@ def _build_in_session(
         clock=clock,
     )
     relaying = PlainCallProxy(
-        dialect=dialect, patience=base.config.server.sse_keepalive, joining=admission.joining, audit=base.audit
+        dialect=dialect,
+        patience=base.config.server.sse_keepalive,
+        joining=admission.joining,
+        event_sink=base.event_sink,
     )
     bus = core.company.bus
     if bus is not None:
@@ -289,7 +294,7 @@ def _build_in_session(
         denied=core.denied,
         resuming=Resuming(listening=listening, following=following, shared=core.company.shared_resumable),
     )
-    return InSessionMessages(rooms=rooms, dialect=dialect, audit=base.audit), relaying, listening, following
+    return InSessionMessages(rooms=rooms, dialect=dialect, event_sink=base.event_sink), relaying, listening, following
 
 
 def _build_modern(base: Dependencies, core: Core, lines: SessionPool) -> ModernRequests:
@@ -301,7 +306,7 @@ def _build_modern(base: Dependencies, core: Core, lines: SessionPool) -> ModernR
         states=SealedStates(base.callers),
         waits=HoldTimes(base.live, base.config.server.sse_keepalive),
         joining=core.admission.joining,
-        audit=base.audit,
+        event_sink=base.event_sink,
         clock=clock,
         entropy=base.entropy,
     )

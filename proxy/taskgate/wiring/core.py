@@ -47,7 +47,7 @@ from taskgate.stores.rates import MemoryRateStore
 from taskgate.stores.sharing import Shared
 from taskgate.streams.event_log import EventBudget
 from taskgate.streams.shared_resumable import SharedResumableStreams
-from taskgate.telemetry.audit import Audit
+from taskgate.telemetry.events import EventSink
 from taskgate.wiring.reloadable_authenticator import ReloadableAuthenticator, SealedCursors, SealedRests, SealedWords
 
 
@@ -62,7 +62,7 @@ class Dependencies(NamedTuple):
     callers: ReloadableAuthenticator
     penalties: Penalties | None
     mounts: Mounts
-    audit: Audit
+    event_sink: EventSink
     clock: Clock
     entropy: Entropy
     outcomes: Outcomes
@@ -100,11 +100,11 @@ def _company(base: Dependencies) -> Cluster:
     lease = base.config.store.lease
     leasing = Leasing(
         holder=holder,
-        leases=MeasuredLeases(shared.leases, audit=base.audit, clock=base.clock),
+        leases=MeasuredLeases(shared.leases, event_sink=base.event_sink, clock=base.clock),
         apart=shared.apart,
         rules=LeaseRules(lease.ttl, lease.heartbeat),
         clock=base.clock,
-        audit=base.audit,
+        event_sink=base.event_sink,
     )
     bus = ClusterBus(
         post=shared.post,
@@ -119,23 +119,27 @@ def _company(base: Dependencies) -> Cluster:
 
 
 def _rate_gate(base: Dependencies, standings: QuotaSubjects, company: Cluster) -> RateLimiter:
-    live, audit, clock = base.live, base.audit, base.clock
+    live, event_sink, clock = base.live, base.event_sink, base.clock
     if base.shared is None:
-        return RateLimiter(live=live, standings=standings, store=MemoryRateStore(), audit=audit, clock=clock)
-    asked = MeasuredRates(base.shared.rates, audit=audit, clock=clock)
-    rates = SharedRates(asked, live=live, processes=lambda: company.processes, audit=audit, clock=clock)
-    return RateLimiter(live=live, standings=standings, store=rates, audit=audit, clock=clock, sieve=LocalRateCache())
+        return RateLimiter(live=live, standings=standings, store=MemoryRateStore(), event_sink=event_sink, clock=clock)
+    asked = MeasuredRates(base.shared.rates, event_sink=event_sink, clock=clock)
+    rates = SharedRates(asked, live=live, processes=lambda: company.processes, event_sink=event_sink, clock=clock)
+    return RateLimiter(
+        live=live, standings=standings, store=rates, event_sink=event_sink, clock=clock, sieve=LocalRateCache()
+    )
 
 
 def _admission(base: Dependencies, company: Cluster) -> Admission:
-    live, audit, clock, entropy = base.live, base.audit, base.clock, base.entropy
+    live, event_sink, clock, entropy = base.live, base.event_sink, base.clock, base.entropy
     standings = base.standings
     return Admission(
         standings=standings,
         gate=_rate_gate(base, standings, company),
-        streams=OpenStreams(live=live, audit=audit),
-        polls=Polls(live=live, utilization=base.mounts.utilization, audit=audit, clock=clock, entropy=entropy),
-        joining=RequestCoalescer(store=base.store, audit=audit, clock=clock),
+        streams=OpenStreams(live=live, event_sink=event_sink),
+        polls=Polls(
+            live=live, utilization=base.mounts.utilization, event_sink=event_sink, clock=clock, entropy=entropy
+        ),
+        joining=RequestCoalescer(store=base.store, event_sink=event_sink, clock=clock),
     )
 
 
@@ -161,16 +165,16 @@ def build_core(base: Dependencies) -> Core:
     """All of it; none has begun yet."""
     company = _company(base)
     admission, leasing = _admission(base, company), company.leasing
-    config, live, store, audit = base.config, base.live, base.store, base.audit
+    config, live, store, event_sink = base.config, base.live, base.store, base.event_sink
     clock, entropy = base.clock, base.entropy
-    holder, access = company.holder, Access(live, audit)
+    holder, access = company.holder, Access(live, event_sink)
     dialect = LegacyDownstream(__version__, lists=config.auth.mode == "required")
     events = EventBudget(lambda: live.now.events)
     services = SessionServices(dialect, live, clock, entropy, events, company.bus, company.shared_resumable)
     sessions = HostSessions(
-        store=store, services=services, entropy=entropy, idle=config.server.session_idle, audit=audit
+        store=store, services=services, entropy=entropy, idle=config.server.session_idle, event_sink=event_sink
     )
-    changes = Changes(store=store, audit=audit, clock=clock)
+    changes = Changes(store=store, event_sink=event_sink, clock=clock)
     afar = None
     if company.shared_resumable is not None:
         company.shared_resumable.serve(sessions.peek)
@@ -184,7 +188,13 @@ def build_core(base: Dependencies) -> Core:
         changes=of_runs, streams=streams, dialect=dialect, live=live, checkpoints=checkpoints, outlives=outlives
     )
     runner = Runner(
-        holder=holder, store=store, sessions=sessions, hearing=hearing, audit=audit, clock=clock, leasing=leasing
+        holder=holder,
+        store=store,
+        sessions=sessions,
+        hearing=hearing,
+        event_sink=event_sink,
+        clock=clock,
+        leasing=leasing,
     )
     news = StatusNotifier(
         store=store, streams=streams, offers=offers, polls=admission.polls, dialect=dialect, clock=clock
@@ -195,7 +205,11 @@ def build_core(base: Dependencies) -> Core:
         access=access,
         cursors=SealedCursors(base.callers),
         misses=Misses(
-            penalties=base.penalties, gate=admission.gate, incidents=Incidents(clock), audit=audit, clock=clock
+            penalties=base.penalties,
+            gate=admission.gate,
+            incidents=Incidents(clock),
+            event_sink=event_sink,
+            clock=clock,
         ),
         polls=admission.polls,
         clock=clock,
@@ -214,10 +228,10 @@ def build_core(base: Dependencies) -> Core:
         ),
         polls=admission.polls,
         joining=admission.joining,
-        audit=audit,
+        event_sink=event_sink,
         clock=clock,
     )
-    denied = DeniedExtensions(audit)
+    denied = DeniedExtensions(event_sink)
     return Core(
         company, admission, dialect, access, sessions, changes, streams, offers, runner, news, lookups, tasks, denied
     )

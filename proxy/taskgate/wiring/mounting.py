@@ -25,11 +25,11 @@ from taskgate.domain.policy import TaskSupport
 from taskgate.protocol.welcomes import gateway_info
 from taskgate.sessions.counted import CountedUpstream, RequestCounter
 from taskgate.system.background import Background
-from taskgate.telemetry.audit import (
-    Audit,
+from taskgate.telemetry.events import (
     CircuitMoved,
     CredentialsGot,
-    Fact,
+    Event,
+    EventSink,
     HealthChecked,
     ProgramRestarted,
     ProgramSought,
@@ -50,20 +50,20 @@ from taskgate.wiring.authentication import metadata_url, resource_of
 MakeUpstream = Callable[[UpstreamSettings, UpstreamObserver, Clock], Upstream]
 
 _STATES: Final = (SlotsUsed, CircuitMoved, HealthChecked, ProgramSought, ProgramsRun)
-"""Facts that say how something is now: of what was replaced, nobody is to take them for its successor's."""
+"""Events that say how something is now: of what was replaced, nobody is to take them for its successor's."""
 
 
 class UpstreamReport:
     """What is told of one server, until another has its name: then only what is counted."""
 
-    def __init__(self, audit: Audit) -> None:
-        self._audit = audit
+    def __init__(self, event_sink: EventSink) -> None:
+        self._event_sink = event_sink
         self.replaced = False
 
-    def record(self, fact: Fact) -> None:
-        """See Audit."""
-        if not (self.replaced and isinstance(fact, _STATES)):
-            self._audit.record(fact)
+    def emit(self, event: Event) -> None:
+        """See EventSink."""
+        if not (self.replaced and isinstance(event, _STATES)):
+            self._event_sink.emit(event)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +113,7 @@ class UpstreamRegistry:
         live: RuntimeConfig,
         standings: QuotaSubjects,
         make: MakeUpstream,
-        audit: Audit,
+        event_sink: EventSink,
         clock: Clock,
         port: int,
     ) -> None:
@@ -123,7 +123,7 @@ class UpstreamRegistry:
         self._live = live
         self._standings = standings
         self._make = make
-        self._audit = audit
+        self._event_sink = event_sink
         self._clock = clock
         self._port = port
         self._berths: Mapping[str, _Berth] = {}
@@ -184,7 +184,7 @@ class UpstreamRegistry:
         files, known = _files(settings.tls), self._berths.get(name)
         if known is not None and (known.server.settings, known.server.files) == (settings, files):
             return known.server
-        report = UpstreamReport(self._audit)
+        report = UpstreamReport(self._event_sink)
         try:
             upstream = self._make(settings, _observer(name, report), self._clock)
         except TlsFileRefused as refused:
@@ -196,9 +196,9 @@ class UpstreamRegistry:
         place = server.settings.place
         turns = self._parted.get((name, place)) if known is None or known.turns.place != place else known.turns
         if turns is None:
-            report = UpstreamReport(self._audit)
+            report = UpstreamReport(self._event_sink)
             settings = bulkhead_settings(config, name)
-            turns = _Turns(place, Bulkhead(name, settings, audit=report, share=self._standings.calls), report)
+            turns = _Turns(place, Bulkhead(name, settings, event_sink=report, share=self._standings.calls), report)
         resource = resource_of(config, self._port, section.path)
         mount = Mount(
             name=name,
@@ -280,18 +280,18 @@ def _stamp(path: Path | None) -> tuple[int, int, int] | None:
     return None if found is None else (found.st_ino, found.st_size, found.st_mtime_ns)
 
 
-def _observer(name: str, audit: Audit) -> UpstreamObserver:
+def _observer(name: str, event_sink: EventSink) -> UpstreamObserver:
     return UpstreamObserver(
-        begun=lambda: audit.record(UpstreamBegun(name)),
-        answered=lambda method, seconds, error: audit.record(UpstreamAnswered(name, method, seconds, error)),
-        session_lost=lambda: audit.record(SessionLost(name)),
-        stream_opened=lambda kind: audit.record(StreamOpened("upstream", kind)),
-        stream_ended=lambda kind: audit.record(StreamEnded("upstream", kind)),
-        credentials_got=lambda seconds, ok: audit.record(CredentialsGot(name, seconds, ok)),
-        retried=lambda reason: audit.record(UpstreamRetried(name, reason)),
-        circuit=lambda state: audit.record(CircuitMoved(name, state)),
-        health=lambda ok, up: audit.record(HealthChecked(name, ok, up)),
-        restarted=lambda cause: audit.record(ProgramRestarted(name, cause)),
-        sought=lambda up: audit.record(ProgramSought(name, up)),
-        programs=lambda count: audit.record(ProgramsRun(name, count)),
+        begun=lambda: event_sink.emit(UpstreamBegun(name)),
+        answered=lambda method, seconds, error: event_sink.emit(UpstreamAnswered(name, method, seconds, error)),
+        session_lost=lambda: event_sink.emit(SessionLost(name)),
+        stream_opened=lambda kind: event_sink.emit(StreamOpened("upstream", kind)),
+        stream_ended=lambda kind: event_sink.emit(StreamEnded("upstream", kind)),
+        credentials_got=lambda seconds, ok: event_sink.emit(CredentialsGot(name, seconds, ok)),
+        retried=lambda reason: event_sink.emit(UpstreamRetried(name, reason)),
+        circuit=lambda state: event_sink.emit(CircuitMoved(name, state)),
+        health=lambda ok, up: event_sink.emit(HealthChecked(name, ok, up)),
+        restarted=lambda cause: event_sink.emit(ProgramRestarted(name, cause)),
+        sought=lambda up: event_sink.emit(ProgramSought(name, up)),
+        programs=lambda count: event_sink.emit(ProgramsRun(name, count)),
     )

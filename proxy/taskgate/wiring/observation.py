@@ -16,11 +16,11 @@ from taskgate.config.measuring import measured
 from taskgate.config.servers import carried_methods
 from taskgate.config.tracing_models import tracing_settings
 from taskgate.protocol.extensions import KNOWN_METHODS
-from taskgate.telemetry.audit import Audit, Fact, GatewayMoved, Listeners
 from taskgate.telemetry.auditlog.digests import task_ref
 from taskgate.telemetry.auditlog.log import AuditLog, PreparedSinks
 from taskgate.telemetry.auditlog.settings import AuditSettings
-from taskgate.telemetry.metrics.prometheus import PrometheusAudit
+from taskgate.telemetry.events import Event, EventSink, GatewayMoved, Listeners
+from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.store_families import AUDIT_QUEUE_DEPTH, AUDIT_SEQUENCE
 from taskgate.telemetry.opentelemetry.opening import open_tracing
 from taskgate.telemetry.span_notes import SpanNotes
@@ -49,9 +49,9 @@ class TelemetryPipeline:
         self._has_begun = False
         self._log: AuditLog | None = None
         self._methods = _methods_of(config)
-        self.metrics = PrometheusAudit(measured(config), clock=clock)
+        self.metrics = PrometheusRecorder(measured(config), clock=clock)
         self.tracing: Tracing = UNTRACED
-        self.audit: Audit = self.metrics
+        self.event_sink: EventSink = self.metrics
 
     @property
     def trail(self) -> AuditLog | None:
@@ -73,7 +73,7 @@ class TelemetryPipeline:
             methods=lambda: self._methods,
         )
         notes = () if self.tracing is UNTRACED else (SpanNotes(),)
-        self.audit = Listeners(self.metrics, log_, *notes)
+        self.event_sink = Listeners(self.metrics, log_, *notes)
         self.metrics.watch(AUDIT_QUEUE_DEPTH, log_.depths)
         self.metrics.watch(AUDIT_SEQUENCE, log_.sequences)
 
@@ -93,9 +93,9 @@ class TelemetryPipeline:
         if self._has_begun:
             self._tell("stopped")
 
-    def record(self, fact: Fact) -> None:
-        """See Audit."""
-        self.audit.record(fact)
+    def emit(self, event: Event) -> None:
+        """See EventSink."""
+        self.event_sink.emit(event)
 
     async def prepare(self, config: GatewayConfig) -> Next:
         """What is seen under that configuration. Raises KeyFileRefused or AuditUnavailable; then nothing is changed."""
@@ -128,7 +128,7 @@ class TelemetryPipeline:
             await self._log.close()
 
     def _tell(self, phase: str) -> None:
-        self.audit.record(GatewayMoved(phase, __version__, self._fingerprint))
+        self.event_sink.emit(GatewayMoved(phase, __version__, self._fingerprint))
 
     def _audit_settings(self, config: GatewayConfig) -> AuditSettings:
         return audit_settings(config, self._data_directory, self._entropy, before=self._settings)

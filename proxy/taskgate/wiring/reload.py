@@ -16,8 +16,8 @@ from taskgate.config import ConfigurationError, GatewayConfig
 from taskgate.config.reloading import fingerprint, restart_needed, with_kept
 from taskgate.config.rules import rules_of
 from taskgate.listener.listener import PublicListener
-from taskgate.telemetry.audit import ConfigReloaded
 from taskgate.telemetry.auditlog.settings import AuditUnavailable
+from taskgate.telemetry.events import ConfigReloaded
 from taskgate.upstream.wire.trust import TlsFileRefused
 from taskgate.wiring.authentication import Authenticator, build_authenticator, deployment_keys, metadata_documents
 from taskgate.wiring.build import Environment, Runtime
@@ -80,7 +80,7 @@ class Reload:
             return self.fail(error)
         self._mark, self._refused = mark, ()
         result = NEEDS_RESTART if waits else SUCCESS if changed else UNCHANGED
-        self._stage.sight.record(ConfigReloaded(result, mark, waits=waits))
+        self._stage.sight.emit(ConfigReloaded(result, mark, waits=waits))
         log.info("configuration read again", extra={"result": result})
         if waits:
             log.warning("keys that changed need a restart", extra={"keys": ", ".join(waits)})
@@ -95,7 +95,7 @@ class Reload:
             for problem in problems:
                 log.warning("the configuration stays as it was", extra={"problem": problem})
         self._refused = problems
-        self._stage.sight.record(ConfigReloaded(INVALID, self._mark, problems=problems))
+        self._stage.sight.emit(ConfigReloaded(INVALID, self._mark, problems=problems))
         return Reloaded(result=INVALID, problems=problems)
 
     def fail(self, error: Exception) -> Reloaded:
@@ -152,7 +152,7 @@ class Reload:
         if config.auth == self._config.auth and keys == present.deployment:
             return None
         authenticator = build_authenticator(
-            config, keys, stage.sight.audit, stage.around.clock, entropy, before=present
+            config, keys, stage.sight.event_sink, stage.around.clock, entropy, before=present
         )
         try:
             await opened(authenticator, present)

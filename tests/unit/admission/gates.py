@@ -36,7 +36,7 @@ class Gate:
             live=self.live,
             standings=QuotaSubjects(self.live),
             store=MemoryRateStore(),
-            audit=self.facts,
+            event_sink=self.facts,
             clock=self.clock,
         )
 

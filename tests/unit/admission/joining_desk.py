@@ -49,7 +49,7 @@ class World:
 
     def __init__(self, store: HoldingStore, **more: Any) -> None:
         self.store, self.clock, self.facts = store, ManualClock(), Facts()
-        self.joining = RequestCoalescer(store=store, audit=self.facts, clock=self.clock, **more)
+        self.joining = RequestCoalescer(store=store, event_sink=self.facts, clock=self.clock, **more)
         self.runs: list[asyncio.Future[Any]] = []
         self.waiting: list[asyncio.Task[Any]] = []
 

@@ -11,7 +11,7 @@ from taskgate.auth.context import AuthContext
 from taskgate.domain.listing import EVERY, NEWEST_FIRST, ListedTask, TaskFilter, TaskOrder
 from taskgate.domain.record import OwnerKey, TaskRecord
 from taskgate.stores.base import Store
-from taskgate.telemetry.audit import Fact
+from taskgate.telemetry.events import Event
 from unit.auth.identities import identity
 from unit.lifecycle.asked import Asked
 from unit.lifecycle.facts import Facts
@@ -54,7 +54,7 @@ class Desk:
     async def find(self, caller: AuthContext, task: str, mount: str = "reports") -> str:
         return (await self.lookups.find(Asked(), caller, mount, task, "tasks/get")).id
 
-    async def told(self) -> list[Fact]:
+    async def told(self) -> list[Event]:
         """What is reported, with why tasks were not found."""
         await self.lookups.close()
         return self.facts.all

@@ -9,7 +9,7 @@ from taskgate.auth.authorization import AccessPolicy, AccessRule, Effect
 from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.errors import Forbidden, InsufficientScope
 from taskgate.system import log_throttle
-from taskgate.telemetry.audit import AccessRefused
+from taskgate.telemetry.events import AccessRefused
 from unit.admission.live_rules import live
 from unit.admission.live_rules import rules as generation
 from unit.auth.identities import identity

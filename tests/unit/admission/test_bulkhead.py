@@ -11,7 +11,7 @@ from taskgate.admission import bulkhead as module
 from taskgate.admission.bulkhead import Bulkhead, BulkheadSettings, Ticket
 from taskgate.auth.context import AuthContext
 from taskgate.errors import QueueFull
-from taskgate.telemetry.audit import QueueRefused, SlotsUsed
+from taskgate.telemetry.events import QueueRefused, SlotsUsed
 from taskgate.telemetry.request_context import RequestContext, current, within
 from unit.lifecycle.facts import Facts
 
@@ -32,7 +32,7 @@ async def facts() -> Facts:
 
 @pytest.fixture
 async def bulkhead(facts: Facts) -> AsyncIterator[Bulkhead]:
-    bulkhead = Bulkhead("reports", settings(), audit=facts)
+    bulkhead = Bulkhead("reports", settings(), event_sink=facts)
     yield bulkhead
     assert (bulkhead.in_use, bulkhead.queued) == (0, 0)
 
@@ -108,7 +108,7 @@ async def test_a_caller_may_have_a_share_of_its_own_which_is_asked_for_where_it_
         asked.append(caller)
         return 3 if caller.key == "gold" else None
 
-    bulkhead = Bulkhead("reports", settings(4, share=1), audit=facts, share=share)
+    bulkhead = Bulkhead("reports", settings(4, share=1), event_sink=facts, share=share)
     gold, usual = AuthContext(key="gold"), AuthContext(key="usual")
     tickets = [bulkhead.ask(each.key, each) for each in (gold, gold, usual, usual)]
     assert asked == []
@@ -310,7 +310,7 @@ async def test_what_is_noted_of_slots_belongs_to_nobodys_request(
     monkeypatch.setattr(module, "NOTED_EVERY", 0.001)
     monkeypatch.setattr(module, "MOVED_EVERY", 0.001)
     told_in: list[RequestContext | None] = []
-    monkeypatch.setattr(facts, "record", lambda _: told_in.append(current()))
+    monkeypatch.setattr(facts, "emit", lambda _: told_in.append(current()))
     moved_in, look = list[RequestContext | None](), Bulkhead._tell_moved
 
     def tell_moved(this: Bulkhead) -> None:

@@ -22,7 +22,7 @@ def settings(concurrency: int, queue: int) -> BulkheadSettings:
 
 @pytest.fixture
 async def bulkhead() -> AsyncIterator[Bulkhead]:
-    bulkhead = Bulkhead("reports", settings(1, 8), audit=Facts())
+    bulkhead = Bulkhead("reports", settings(1, 8), event_sink=Facts())
     yield bulkhead
     assert (bulkhead.in_use, bulkhead.queued) == (0, 0)
 

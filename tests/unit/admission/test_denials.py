@@ -14,7 +14,7 @@ from taskgate.auth.context import AuthContext
 from taskgate.domain.record import OwnerKey
 from taskgate.errors import StoreUnavailable
 from taskgate.protocol.jsonrpc import parse
-from taskgate.telemetry.audit import Fact, SuspicionRaised, TaskDenied
+from taskgate.telemetry.events import Event, SuspicionRaised, TaskDenied
 from taskgate.telemetry.request_context import RequestContext, client_of, current, within
 
 ALICE = AuthContext(key="alice", earlier="alice-before")
@@ -25,13 +25,13 @@ class Told:
     """An audit that remembers facts, with the visit that each belongs to."""
 
     def __init__(self) -> None:
-        self.all: list[tuple[Fact, RequestContext | None]] = []
+        self.all: list[tuple[Event, RequestContext | None]] = []
 
-    def record(self, fact: Fact) -> None:
+    def emit(self, fact: Event) -> None:
         self.all.append((fact, current()))
 
     @property
-    def facts(self) -> list[Fact]:
+    def facts(self) -> list[Event]:
         return [fact for fact, _ in self.all]
 
 

@@ -17,7 +17,7 @@ from taskgate.protocol.intents import CallTool
 from taskgate.protocol.params import Params
 from taskgate.stores.open import open_store
 from taskgate.system.offload import LARGE
-from taskgate.telemetry.audit import CallJoined
+from taskgate.telemetry.events import CallJoined
 from unit.admission.joining_desk import ANOTHER, WINDOW, World, call, ended, keyed, left, retried
 
 

@@ -11,7 +11,7 @@ from helpers.records import OWNER, after, keep, new_record
 from helpers.waiting import bounded
 from taskgate.admission.joining import CoalesceKey
 from taskgate.stores.open import open_store
-from taskgate.telemetry.audit import CallJoined
+from taskgate.telemetry.events import CallJoined
 from unit.admission.joining_desk import DONE, WINDOW, World, call, ended, keyed, retried
 
 

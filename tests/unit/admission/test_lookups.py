@@ -14,7 +14,7 @@ from taskgate.domain.record import TaskRecord
 from taskgate.errors import InsufficientScope, Penalized, RateLimited, TaskNotFound
 from taskgate.stores.base import Store
 from taskgate.stores.open import SqliteOptions, open_store
-from taskgate.telemetry.audit import AccessRefused, PollAdvised, SuspicionRaised, TaskDenied, TaskPolled
+from taskgate.telemetry.events import AccessRefused, PollAdvised, SuspicionRaised, TaskDenied, TaskPolled
 from unit.admission.lookup_desk import ADMIN_ONLY, ALICE, BOB, ROTATED, Desk
 from unit.lifecycle.asked import Asked
 

@@ -12,7 +12,7 @@ from taskgate.domain.events import CallSucceeded, Progressed
 from taskgate.domain.listing import listed
 from taskgate.domain.record import TaskRecord
 from taskgate.errors import RateLimited
-from taskgate.telemetry.audit import PollAdvised, PollsCounted, TaskPolled
+from taskgate.telemetry.events import PollAdvised, PollsCounted, TaskPolled
 from unit.admission.live_rules import live
 from unit.lifecycle.facts import Facts
 from unit.lifecycle.guarding import Guard, new_polls

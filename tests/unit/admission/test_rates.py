@@ -10,7 +10,7 @@ from taskgate.auth.context import AuthContext
 from taskgate.domain.gcra import RateLimit
 from taskgate.domain.overrides import Override, Overrides
 from taskgate.domain.rates import RateEvent, RatePolicies, Scope
-from taskgate.telemetry.audit import RateJudged
+from taskgate.telemetry.events import RateJudged
 from unit.admission.gates import ALICE, BOB, HERE, THERE, Gate, policy
 from unit.admission.live_rules import rules
 from unit.auth.identities import identity

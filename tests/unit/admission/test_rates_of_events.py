@@ -9,7 +9,7 @@ from taskgate.domain.gcra import RateLimit
 from taskgate.domain.overrides import Override, Overrides
 from taskgate.domain.rates import RateEvent, RatePolicies, Scope
 from taskgate.errors import RateLimited
-from taskgate.telemetry.audit import RateJudged, SuspicionRaised
+from taskgate.telemetry.events import RateJudged, SuspicionRaised
 from unit.admission.gates import ALICE, BOB, HERE, THERE, Gate, policy
 from unit.admission.live_rules import rules
 

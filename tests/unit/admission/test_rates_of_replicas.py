@@ -13,7 +13,7 @@ from taskgate.domain.rates import RateEvent, RatePolicies, RatePolicy, Scope
 from taskgate.errors import RateLimited, StoreUnavailable
 from taskgate.stores.base import Judgement, Step
 from taskgate.stores.rates import MemoryRateStore
-from taskgate.telemetry.audit import RateJudged, SuspicionRaised
+from taskgate.telemetry.events import RateJudged, SuspicionRaised
 from unit.admission.gates import ALICE, BOB, policy
 from unit.admission.live_rules import live
 from unit.lifecycle.asked import Asked
@@ -47,7 +47,7 @@ class Replica:
             live=self.live,
             standings=QuotaSubjects(self.live),
             store=store,
-            audit=self.facts,
+            event_sink=self.facts,
             clock=self.clock,
             sieve=LocalRateCache(),
         )

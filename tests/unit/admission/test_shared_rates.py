@@ -12,7 +12,7 @@ from taskgate.domain.rates import Demand
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import Judgement, RateStepMode, Step
 from taskgate.stores.rates import MemoryRateStore
-from taskgate.telemetry.audit import RatesFellBack
+from taskgate.telemetry.events import RatesFellBack
 from unit.admission.gates import policy
 from unit.admission.live_rules import live
 from unit.lifecycle.facts import Facts
@@ -37,7 +37,7 @@ class Sharing:
         self.store, self.facts, self.clock, self.processes = Failing(), Facts(), ManualClock(), processes
         self.live = live(on_store_error=rule)
         self.rates = SharedRates(
-            self.store, live=self.live, processes=lambda: self.processes, audit=self.facts, clock=self.clock
+            self.store, live=self.live, processes=lambda: self.processes, event_sink=self.facts, clock=self.clock
         )
         self.store.is_there = False
 

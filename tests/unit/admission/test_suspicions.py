@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from helpers.manual_clock import ManualClock
 from taskgate.admission.suspicions import PAUSE, Suspicions
-from taskgate.telemetry.audit import SuspicionRaised
+from taskgate.telemetry.events import SuspicionRaised
 from unit.lifecycle.facts import Facts
 
 MISMATCH = SuspicionRaised("header_mismatch", "reports")

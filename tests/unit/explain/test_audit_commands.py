@@ -73,7 +73,7 @@ async def test_files_are_one_log_whatever_their_order(tmp_path: Path, key: Path)
         for _ in range(5):
             before = log.sequences()["file",]
             for fact in many(6):
-                log.record(fact)
+                log.emit(fact)
             await turns(lambda before=before: log.sequences()["file",] >= before + 6)
     given = sorted(tmp_path.glob("audit.jsonl*"))
     assert len(given) > 3

@@ -11,7 +11,7 @@ from taskgate.domain.versions import Peer, Revision
 from taskgate.gateway.denied_extensions import LONGEST, MOST_LOGGED, MOST_OF_ONE, DeniedExtensions
 from taskgate.protocol.extensions import ALLOWED_BY_DEFAULT, EVENTS, SKILLS, UI, Extension, ExtensionPolicy
 from taskgate.protocol.vocabulary import TASKS_EXTENSION
-from taskgate.telemetry.audit import ExtensionDenied
+from taskgate.telemetry.events import ExtensionDenied
 from unit.admission.test_callers import MOUNT
 from unit.lifecycle.facts import Facts
 

@@ -77,7 +77,7 @@ class World:
     def __init__(self, streams: int = 1) -> None:
         self.clock, self.facts = ManualClock(), Facts()
         self.requests = ExtensionRequests(
-            streams=OpenStreams(live=live(streams=streams), audit=self.facts), clock=self.clock
+            streams=OpenStreams(live=live(streams=streams), event_sink=self.facts), clock=self.clock
         )
 
     def hold(

@@ -36,7 +36,7 @@ class Silent:
 
 
 def new_relaying() -> PlainCallProxy:
-    return PlainCallProxy(dialect=None, patience=timedelta(seconds=60), joining=None, audit=Facts())  # type: ignore[arg-type]
+    return PlainCallProxy(dialect=None, patience=timedelta(seconds=60), joining=None, event_sink=Facts())  # type: ignore[arg-type]
 
 
 async def test_a_call_that_begins_after_the_others_were_given_up_is_cut_off_too() -> None:

@@ -11,7 +11,7 @@ from taskgate.domain.events import CallSucceeded, CancelRequested, Dispatched, I
 from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.gateway.sweeper import Sweeper
 from taskgate.stores.open import open_store
-from taskgate.telemetry.audit import InputSettled, InputWaited, TaskExpired, TaskFinished, TaskPurged
+from taskgate.telemetry.events import InputSettled, InputWaited, TaskExpired, TaskFinished, TaskPurged
 from unit.lifecycle.facts import Facts
 
 HOUR = timedelta(hours=1)
@@ -27,7 +27,7 @@ async def purged(record: TaskRecord) -> tuple[TaskRecord, list[Any]]:
         runner=nothing,  # type: ignore[arg-type]
         waiting=nothing,  # type: ignore[arg-type]
         mounts={},
-        audit=facts,
+        event_sink=facts,
         clock=clock,
         interval=HOUR,
     )

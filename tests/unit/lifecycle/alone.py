@@ -28,7 +28,7 @@ class Alone:
             apart=self.apart,
             rules=RULES,
             clock=SharedClock(self.clock),
-            audit=self.facts,
+            event_sink=self.facts,
         )
 
     @asynccontextmanager

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, field
 
-from taskgate.telemetry.audit import Fact
+from taskgate.telemetry.events import Event
 
 
 @dataclass
 class Facts:
     """What was reported, in order."""
 
-    all: list[Fact] = field(default_factory=list)
+    all: list[Event] = field(default_factory=list)
 
-    def record(self, fact: Fact) -> None:
+    def emit(self, fact: Event) -> None:
         self.all.append(fact)

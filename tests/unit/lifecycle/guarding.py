@@ -47,13 +47,13 @@ class Guard:
         self.polled = Facts()
         self.polls = new_polls(self.live, clock, self.polled, self.busy)
         self.gate = RateLimiter(
-            live=self.live, standings=QuotaSubjects(self.live), store=MemoryRateStore(), audit=facts, clock=clock
+            live=self.live, standings=QuotaSubjects(self.live), store=MemoryRateStore(), event_sink=facts, clock=clock
         )
         misses = Misses(
             penalties=None if threshold is None else Penalties(threshold),
             gate=self.gate,
             incidents=Incidents(clock),
-            audit=facts,
+            event_sink=facts,
             clock=clock,
         )
         self.pressure = MemoryPressure(limit=1, resident=lambda: 0)
@@ -86,7 +86,7 @@ def new_polls(
     return Polls(
         live=rules,
         utilization=lambda mount: used.get(mount, 0.0),
-        audit=facts,
+        event_sink=facts,
         clock=clock,
         entropy=SeededEntropy(),
         **more,

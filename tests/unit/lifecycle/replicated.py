@@ -73,7 +73,7 @@ class Replica:
         dialect, bus = LegacyDownstream("1"), None if alone else self.said
         services = SessionServices(dialect, live(), clock, SeededEntropy(), EventBudget(), bus)  # type: ignore[arg-type]
         self.sessions = HostSessions(
-            store=store, services=services, entropy=SeededEntropy(), idle=IDLE, audit=_NoAudit()
+            store=store, services=services, entropy=SeededEntropy(), idle=IDLE, event_sink=_NoAudit()
         )
         session_messages = SessionMessageHandler(sessions=self.sessions, relaying=self, runner=self, dialect=dialect)  # type: ignore[arg-type]
         session_messages.hear(self.said)  # type: ignore[arg-type]
@@ -107,7 +107,7 @@ class Replica:
 
 
 class _NoAudit:
-    def record(self, fact: object) -> None:
+    def emit(self, fact: object) -> None:
         pass
 
 

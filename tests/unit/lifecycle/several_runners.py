@@ -59,8 +59,8 @@ class World:
         leases: Any = Gated(self, self.leases)
         nothing: Any = None
         clock, facts = SharedClock(self.clock), Facts()
-        leasing = Leasing(holder=name, leases=leases, apart=nothing, rules=RULES, clock=clock, audit=facts)
-        changes = Changes(store=store, audit=facts, clock=clock).of_runs(leasing)
+        leasing = Leasing(holder=name, leases=leases, apart=nothing, rules=RULES, clock=clock, event_sink=facts)
+        changes = Changes(store=store, event_sink=facts, clock=clock).of_runs(leasing)
         streams: Any = SimpleNamespace(speak=lambda task: None, fall_silent=lambda task: None)
         rules = live(questions=QuestionBounds(timedelta(hours=1), 8))
         sessions: Any = SimpleNamespace(discard=lambda session: None)
@@ -69,13 +69,13 @@ class World:
             store=store,
             sessions=sessions,
             hearing=TaskListeners(changes=changes, streams=streams, dialect=LegacyDownstream("1"), live=rules),
-            audit=facts,
+            event_sink=facts,
             clock=clock,
             leasing=leasing,
         )
         bounds = BulkheadSettings(concurrency=2, queue=50, max_wait=timedelta(hours=1))
         mount: Any = SimpleNamespace(
-            bulkhead=Bulkhead("reports", bounds, audit=facts),
+            bulkhead=Bulkhead("reports", bounds, event_sink=facts),
             upstream=SimpleNamespace(session=lambda *_: self.server),
         )
         sweeper = Sweeper(
@@ -83,7 +83,7 @@ class World:
             runner=runner,
             waiting=nothing,
             mounts={"reports": mount},
-            audit=facts,
+            event_sink=facts,
             clock=clock,
             interval=timedelta(hours=1),
             leasing=leasing,

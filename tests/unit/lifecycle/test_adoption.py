@@ -64,7 +64,7 @@ class House:
 
     def __init__(self, store: Store) -> None:
         self.clock, self.store = ManualClock(), store
-        changes = Changes(store=store, audit=Facts(), clock=self.clock)
+        changes = Changes(store=store, event_sink=Facts(), clock=self.clock)
         streams = SimpleNamespace(speak=lambda task: None, fall_silent=lambda task: None)
         dialect, rules = LegacyDownstream("1"), live(questions=QuestionBounds(timedelta(hours=1), 8))
         hearing = TaskListeners(changes=changes, streams=streams, dialect=dialect, live=rules)  # type: ignore[arg-type]
@@ -73,7 +73,7 @@ class House:
             store=store,
             sessions=object(),  # type: ignore[arg-type]
             hearing=hearing,
-            audit=Facts(),
+            event_sink=Facts(),
             clock=self.clock,
         )
 

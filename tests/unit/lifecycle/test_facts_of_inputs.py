@@ -17,7 +17,7 @@ from taskgate.lifecycle.offers import InputDelivery
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.questions import AnswerInput
 from taskgate.stores.open import open_store
-from taskgate.telemetry.audit import InputAsked, InputSettled, SuspicionRaised, TaskRetrieved
+from taskgate.telemetry.events import InputAsked, InputSettled, SuspicionRaised, TaskRetrieved
 from unit.lifecycle.asked import Asked as Exchange
 from unit.lifecycle.facts import Facts
 from unit.lifecycle.guarding import Guard
@@ -32,7 +32,7 @@ class Desk(World):
     def __init__(self, store: SecretiveStore) -> None:
         super().__init__(store, after(new_record(), Dispatched()))
         self.facts, dialect = Facts(), LegacyDownstream("1")
-        self.changes = Changes(store=store, audit=self.facts, clock=self.clock)  # type: ignore[arg-type]
+        self.changes = Changes(store=store, event_sink=self.facts, clock=self.clock)  # type: ignore[arg-type]
         guard, nothing = Guard(store, self.clock, Facts()), None
         self.following = ResultWaiter(
             store=store,  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from taskgate.admission.bulkhead import Ticket
 from taskgate.domain.events import CallSucceeded, InputRequested
 from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.telemetry.audit import (
+from taskgate.telemetry.events import (
     InputSettled,
     InputWaited,
     TaskDispatched,

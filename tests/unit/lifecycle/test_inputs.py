@@ -82,7 +82,7 @@ class World:
 
     def __init__(self, store: SecretiveStore, record: TaskRecord) -> None:
         self.store, self.record, self.clock = store, record, ManualClock()
-        self.changes = Changes(store=store, audit=Facts(), clock=self.clock)
+        self.changes = Changes(store=store, event_sink=Facts(), clock=self.clock)
 
     def inputs(self, wait: float = 20, outstanding: int = 8) -> TaskInputs:
         bounds = QuestionBounds(timedelta(seconds=wait), outstanding)

@@ -15,7 +15,7 @@ from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.lifecycle.leasing import _Sign
 from taskgate.lifecycle.task_runs import TaskRun
 from taskgate.stores.sharing import Beat
-from taskgate.telemetry.audit import LeaseLost
+from taskgate.telemetry.events import LeaseLost
 from unit.lifecycle.alone import Alone
 from unit.lifecycle.gated import Replica
 from unit.lifecycle.several_runners import RULES, World

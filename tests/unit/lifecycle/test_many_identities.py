@@ -98,7 +98,7 @@ def permits(_: pytest.MonkeyPatch) -> Visit:
 
 
 def streams(_: pytest.MonkeyPatch) -> Visit:
-    open_ones = OpenStreams(live=live(), audit=Facts())
+    open_ones = OpenStreams(live=live(), event_sink=Facts())
 
     def visited(n: int) -> None:
         with open_ones.one(AuthContext(key=f"caller {n}")), open_ones.wait(AuthContext(key=f"caller {n}")):
@@ -110,7 +110,7 @@ def streams(_: pytest.MonkeyPatch) -> Visit:
 class Nobody:
     """Hears facts, and keeps none."""
 
-    def record(self, fact: object) -> None:
+    def emit(self, fact: object) -> None:
         pass
 
 

@@ -12,7 +12,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle.measured import MeasuredLeases, MeasuredRates
 from taskgate.stores.base import Judgement, Step
 from taskgate.stores.sharing import Beat
-from taskgate.telemetry.audit import StoreUsed
+from taskgate.telemetry.events import StoreUsed
 from unit.lifecycle.facts import Facts
 
 WHILE = timedelta(seconds=0.25)
@@ -59,8 +59,8 @@ async def test_it_is_answered_as_ever_and_told_how_long_it_took_and_whether_it_w
     facts, clock = Facts(), ManualClock()
     slow = Slow(clock)
     rates, leases = (
-        MeasuredRates(slow, audit=facts, clock=clock),
-        MeasuredLeases(slow, audit=facts, clock=clock),
+        MeasuredRates(slow, event_sink=facts, clock=clock),
+        MeasuredLeases(slow, event_sink=facts, clock=clock),
     )
     assert await ask(operation, rates, leases) is ANSWER
     slow.is_there = False
@@ -72,5 +72,5 @@ async def test_it_is_answered_as_ever_and_told_how_long_it_took_and_whether_it_w
 
 async def test_that_a_process_parts_is_no_operation() -> None:
     facts, clock = Facts(), ManualClock()
-    await MeasuredLeases(Slow(clock), audit=facts, clock=clock).part("me")
+    await MeasuredLeases(Slow(clock), event_sink=facts, clock=clock).part("me")
     assert facts.all == []

@@ -86,7 +86,7 @@ class World:
     def __init__(self, store: ToldStore) -> None:
         self.store, self.clock, self.session, self.line = store, ManualClock(), Session(), SseConnection()
         dialect = LegacyDownstream("1")
-        changes = Changes(store=store, audit=Facts(), clock=self.clock)
+        changes = Changes(store=store, event_sink=Facts(), clock=self.clock)
         self.offers = InputDelivery(holder="here", changes=changes, dialect=dialect)
         streams = Streams(self.session, EventStream(self.line))
         self.news = StatusNotifier(

@@ -56,7 +56,7 @@ class World:
         self.store = store
         self.record = record
         self.clock = ManualClock()
-        self.changes = Changes(store=store, audit=Facts(), clock=self.clock)
+        self.changes = Changes(store=store, event_sink=Facts(), clock=self.clock)
         self.offers = InputDelivery(holder="here", changes=self.changes, dialect=LegacyDownstream("1"))
 
     async def now(self) -> TaskRecord:

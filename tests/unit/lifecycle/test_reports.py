@@ -26,7 +26,7 @@ from taskgate.domain.events import (
 from taskgate.domain.machine import advance
 from taskgate.domain.record import FaultReason, TaskRecord, TaskStatus
 from taskgate.lifecycle.reports import report, report_unanswered
-from taskgate.telemetry.audit import InputAsked, InputSettled, InputWaited, TaskMoved
+from taskgate.telemetry.events import InputAsked, InputSettled, InputWaited, TaskMoved
 from unit.lifecycle.facts import Facts
 
 SECOND = timedelta(seconds=1)

@@ -11,7 +11,7 @@ from helpers.records import after, new_lease
 from taskgate.domain.events import Progressed
 from taskgate.domain.record import Succeeded, TaskRecord, TaskStatus, altered
 from taskgate.lifecycle import holdings
-from taskgate.telemetry.audit import LeaseLost
+from taskgate.telemetry.events import LeaseLost
 from unit.lifecycle.gated import Replica
 from unit.lifecycle.several_runners import RULES, World
 

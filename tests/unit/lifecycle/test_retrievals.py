@@ -15,7 +15,7 @@ from taskgate.domain.record import FaultReason, Succeeded, TaskRecord
 from taskgate.lifecycle import retrievals as module
 from taskgate.lifecycle.retrievals import Retrievals
 from taskgate.stores.open import open_store
-from taskgate.telemetry.audit import TaskRetrieved
+from taskgate.telemetry.events import TaskRetrieved
 from taskgate.telemetry.request_context import RequestContext, current, within
 from unit.lifecycle.facts import Facts
 
@@ -30,7 +30,7 @@ class Desk:
     def __init__(self, store: FailingStore) -> None:
         self.failing, self.clock, self.facts = store, ManualClock(), Facts()
         self.store = HoldingStore(store)  # type: ignore[arg-type]
-        self.retrievals = Retrievals(store=self.store, audit=self.facts, clock=self.clock)  # type: ignore[arg-type]
+        self.retrievals = Retrievals(store=self.store, event_sink=self.facts, clock=self.clock)  # type: ignore[arg-type]
 
     async def ended(self, event: TaskEvent = DONE) -> TaskRecord:
         """A task that has ended now, as it is read for its owner."""
@@ -176,7 +176,7 @@ async def test_it_is_told_in_the_visit_of_who_was_given_it_and_written_in_none(d
         return await swap(record, expected=expected)
 
     desk.failing._inner.swap = watched  # type: ignore[method-assign]
-    desk.facts.record = lambda _: told_in.append(current())  # type: ignore[method-assign]
+    desk.facts.emit = lambda _: told_in.append(current())  # type: ignore[method-assign]
     request_context = RequestContext("v", "address", "POST", "/mcp")
     with within(request_context):
         desk.retrievals.note(record)

@@ -10,7 +10,7 @@ from taskgate.admission.bulkhead import Ticket
 from taskgate.domain.events import InputAnswered, InputRequested
 from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.errors import QueueFull, StoreUnavailable, UpstreamFailed, UpstreamReason
-from taskgate.telemetry.audit import TaskRecovered
+from taskgate.telemetry.events import TaskRecovered
 from unit.lifecycle.turning import House, fault, house, slot
 
 __all__ = ["house", "slot"]

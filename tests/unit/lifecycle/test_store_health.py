@@ -10,7 +10,7 @@ from taskgate.errors import StoreFault, StoreUnavailable
 from taskgate.lifecycle.measured import MeasuredStore
 from taskgate.lifecycle.store_health import CALM, QUIET, StoreHealth
 from taskgate.stores.memory import MemoryStore
-from taskgate.telemetry.audit import StoreFaulted, StoreUsed
+from taskgate.telemetry.events import StoreFaulted, StoreUsed
 from unit.lifecycle.facts import Facts
 
 FULL = StoreUnavailable("no", fault=StoreFault.DISK_FULL)
@@ -22,7 +22,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.facts, self.clock = Facts(), ManualClock()
-        self.health = StoreHealth(audit=self.facts, clock=self.clock)
+        self.health = StoreHealth(event_sink=self.facts, clock=self.clock)
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_a_refusal_without_a_fault_changes_nothing(scene: Scene, caplog: pytest.
 
 async def test_a_store_that_never_failed_is_looked_at_and_not_written_to(scene: Scene) -> None:
     inner = FailingStore(MemoryStore())
-    store = MeasuredStore(inner, audit=scene.facts, clock=scene.clock)  # type: ignore[arg-type]
+    store = MeasuredStore(inner, event_sink=scene.facts, clock=scene.clock)  # type: ignore[arg-type]
     inner.failing, inner.fault = {"check"}, StoreFault.FILE_GONE
     await store.check()
     assert (store.fault, scene.facts.all) == (None, [])

@@ -11,7 +11,7 @@ import pytest
 
 from helpers.waiting import bounded
 from taskgate.domain.record import TaskStatus
-from taskgate.telemetry.audit import LeaseLost, TaskRecovered
+from taskgate.telemetry.events import LeaseLost, TaskRecovered
 from unit.lifecycle.gated import Gates
 from unit.lifecycle.several_runners import World
 

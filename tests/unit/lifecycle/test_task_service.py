@@ -28,7 +28,7 @@ from taskgate.lifecycle.terms import TaskTerms
 from taskgate.protocol.catalogue import ListedTool
 from taskgate.protocol.intents import CallTool
 from taskgate.stores.open import open_store
-from taskgate.telemetry.audit import CallJoined, CapRefused, TaskCreated, TaskDispatched
+from taskgate.telemetry.events import CallJoined, CapRefused, TaskCreated, TaskDispatched
 from unit.admission.joining_desk import call
 from unit.admission.live_rules import live, rules
 from unit.lifecycle.facts import Facts
@@ -44,11 +44,11 @@ class House:
         self.store, self.clock, self.facts = store, ManualClock(), Facts()
         self.live = live(policy=self.policy(), caps=Caps(tasks_per_context=2))
         settings = BulkheadSettings(concurrency=1, queue=1, max_wait=timedelta(seconds=60))
-        self.bulkhead = Bulkhead("reports", settings, audit=Facts())
+        self.bulkhead = Bulkhead("reports", settings, event_sink=Facts())
         self.started: list[tuple[TaskRecord, Ticket]] = []
         self.adopted: list[TaskRecord] = []
         self.disowned: list[str] = []
-        self.joining = RequestCoalescer(store=store, audit=self.facts, clock=self.clock)  # type: ignore[arg-type]
+        self.joining = RequestCoalescer(store=store, event_sink=self.facts, clock=self.clock)  # type: ignore[arg-type]
         runner = SimpleNamespace(
             holder="p",
             expecting=lambda place: nullcontext(),
@@ -64,7 +64,7 @@ class House:
             terms=TaskTerms(live=self.live, standings=standings, clock=self.clock, entropy=SeededEntropy()),
             polls=SimpleNamespace(advised=lambda record: record),  # type: ignore[arg-type]
             joining=self.joining,
-            audit=self.facts,
+            event_sink=self.facts,
             clock=self.clock,
         )
         self.place: Any = SimpleNamespace(

@@ -19,7 +19,7 @@ from taskgate.gateway.modern.flights import InflightCall
 from taskgate.protocol.envelope import Message
 from taskgate.protocol.jsonrpc import parse
 from taskgate.stores.open import open_store
-from taskgate.telemetry.audit import Fact, TaskCreated
+from taskgate.telemetry.events import Event, TaskCreated
 from taskgate.telemetry.request_context import RequestContext, current, within
 from unit.admission.joining_desk import call
 from unit.admission.live_rules import rules
@@ -50,9 +50,9 @@ class Overheard:
     """An audit that remembers in whose visit it was told of what."""
 
     def __init__(self) -> None:
-        self.all: list[tuple[type[Fact], RequestContext | None]] = []
+        self.all: list[tuple[type[Event], RequestContext | None]] = []
 
-    def record(self, fact: Fact) -> None:
+    def emit(self, fact: Event) -> None:
         self.all.append((type(fact), current()))
 
     def of(self, kind: type[Any]) -> list[RequestContext | None]:
@@ -106,7 +106,7 @@ async def test_a_task_that_equal_calls_share_is_made_by_the_first_of_them(servic
     """Though the second waits for it as well, and the first may leave meanwhile."""
     service.live.now = rules(policy=service.policy(join_retries=making.timedelta(seconds=30)))
     told, first, second = Overheard(), visiting(trace=TRACE), visiting()
-    service.tasks._audit = told
+    service.tasks._event_sink = told
 
     async def create(request_context: RequestContext) -> TaskRecord:
         with within(request_context):

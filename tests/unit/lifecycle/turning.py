@@ -70,7 +70,7 @@ class House:
 
     def __init__(self, store: Store) -> None:
         self.clock, self.store, self.facts = ManualClock(), store, Facts()
-        changes = Changes(store=store, audit=Facts(), clock=self.clock)
+        changes = Changes(store=store, event_sink=Facts(), clock=self.clock)
         self.retrievals = changes.retrievals
         rules = live(questions=QuestionBounds(timedelta(hours=1), 8))
         streams = SimpleNamespace(speak=lambda task: None, fall_silent=lambda task: None)
@@ -80,11 +80,11 @@ class House:
             store=store,
             sessions=SimpleNamespace(discard=lambda session: None),  # type: ignore[arg-type]
             hearing=hearing,
-            audit=self.facts,
+            event_sink=self.facts,
             clock=self.clock,
         )
         self.server = Server()
-        self.server.bulkhead = self.bulkhead = Bulkhead("reports", self.bounds(), audit=Facts())  # type: ignore[attr-defined]
+        self.server.bulkhead = self.bulkhead = Bulkhead("reports", self.bounds(), event_sink=Facts())  # type: ignore[attr-defined]
 
     @staticmethod
     def bounds(max_wait: timedelta = timedelta(minutes=5)) -> BulkheadSettings:

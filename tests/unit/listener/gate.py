@@ -13,7 +13,7 @@ from helpers.waiting import bounded
 from taskgate.listener.listener import ListenerSettings, PublicListener
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.messages import Exchange, HttpReply, Inbound
-from taskgate.telemetry.audit import Fact, HttpAnswered, HttpRefused, Trail
+from taskgate.telemetry.events import Event, HttpAnswered, HttpRefused, Trail
 from taskgate.telemetry.request_context import RequestContext, current
 
 PLANTED: Final = "planted-7f3a91"
@@ -50,10 +50,10 @@ class ScriptedEngine:
 class Facts:
     """An audit that remembers; `visits` are those that the facts were told in, each with its fact."""
 
-    all: list[Fact] = field(default_factory=list)
-    request_contexts: list[tuple[Fact, RequestContext | None]] = field(default_factory=list)
+    all: list[Event] = field(default_factory=list)
+    request_contexts: list[tuple[Event, RequestContext | None]] = field(default_factory=list)
 
-    def record(self, fact: Fact) -> None:
+    def emit(self, fact: Event) -> None:
         self.all.append(fact)
         self.request_contexts.append((fact, current()))
 
@@ -121,7 +121,7 @@ def new_listener(
         answer=(engine or ScriptedEngine()).answer,
         documents=documents or {},
         is_mount={"/mcp", "/other/mcp"}.__contains__,
-        audit=facts or Facts(),
+        event_sink=facts or Facts(),
         clock=ManualClock(),
         entropy=SeededEntropy(),
         trail=trail,

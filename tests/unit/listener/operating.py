@@ -11,8 +11,8 @@ import pytest
 from helpers.raw_http import RawAnswer, raw_host, request_head
 from helpers.waiting import bounded
 from taskgate.listener.operations import OperatorsListener
-from taskgate.telemetry.audit import Fact
-from taskgate.telemetry.metrics.prometheus import PrometheusAudit
+from taskgate.telemetry.events import Event
+from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.settings import Configured
 
 TOKEN = "operators-token-0123456789"
@@ -34,14 +34,14 @@ class Operated:
     replicas: int | None = None
 
     def __post_init__(self) -> None:
-        self.metrics = PrometheusAudit(CONFIGURED)
-        self.noted: list[Fact] = []
+        self.metrics = PrometheusRecorder(CONFIGURED)
+        self.noted: list[Event] = []
         self.listener = OperatorsListener(
             metrics=self.metrics,
             ready=self._ready,
             servers=lambda: SERVERS,
             reload=self._reload,
-            audit=self,
+            event_sink=self,
             end=self._end,
             replicas=lambda: self.replicas,
         )
@@ -51,7 +51,7 @@ class Operated:
         async with raw_host(self.address) as host:
             return await host.ask(request_head(method, path, Host="localhost", **headers))
 
-    def record(self, fact: Fact) -> None:
+    def emit(self, fact: Event) -> None:
         """See Audit."""
         self.noted.append(fact)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from helpers.waiting import bounded
-from taskgate.telemetry.audit import OperatorAsked
+from taskgate.telemetry.events import OperatorAsked
 from unit.listener.operating import SERVERS, TOKEN, Operated, told
 
 # --- how each server does -----------------------------------------------------------------------------------------

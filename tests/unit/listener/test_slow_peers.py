@@ -9,7 +9,7 @@ from helpers.raw_http import RawHost, get, post
 from helpers.waiting import eventually
 from taskgate.listener import protocol
 from taskgate.streams.messages import Exchange, HttpReply
-from taskgate.telemetry.audit import StreamEnded
+from taskgate.telemetry.events import StreamEnded
 from unit.listener.gate import MOMENT, PLANTED, Gate, opened
 
 LARGE = '{"result":"' + "x" * 2**24 + '"}'

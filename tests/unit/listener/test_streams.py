@@ -10,7 +10,7 @@ from helpers.waiting import bounded, eventually
 from taskgate.streams.event_stream import EventStream
 from taskgate.streams.messages import Exchange, HttpReply
 from taskgate.streams.sse_connection import SseConnection
-from taskgate.telemetry.audit import HttpAnswered, StreamEnded, StreamOpened
+from taskgate.telemetry.events import HttpAnswered, StreamEnded, StreamOpened
 from unit.listener.gate import PLANTED, Gate, opened
 
 KEEP_ALIVE = b": keep-alive\n\n"

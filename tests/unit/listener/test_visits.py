@@ -13,7 +13,7 @@ from helpers.waiting import bounded, eventually
 from taskgate.listener.protocol import HostConnection
 from taskgate.listener.request_contexts import RequestContexts
 from taskgate.streams.messages import Exchange, HttpReply
-from taskgate.telemetry.audit import HttpAnswered, HttpRefused, StreamEnded, StreamOpened
+from taskgate.telemetry.events import HttpAnswered, HttpRefused, StreamEnded, StreamOpened
 from taskgate.telemetry.request_context import RequestContext, current
 from unit.listener.gate import Gate, opened
 

@@ -12,7 +12,7 @@ from helpers.certificates import Authority
 from helpers.raw_http import RawHost, get, post
 from helpers.waiting import bounded, eventually
 from taskgate.streams.messages import Exchange, HttpReply
-from taskgate.telemetry.audit import StreamEnded
+from taskgate.telemetry.events import StreamEnded
 from unit.listener.gate import MOMENT, PLANTED, Gate
 from unit.listener.secure import Papers, papers
 

@@ -24,11 +24,11 @@ def test_what_is_offered_is_there_and_stands_in_order() -> None:
 def test_what_a_server_can_mean_is_something_or_nothing() -> None:
     told = set(get_args(base.Heard))
     assert told == {
-        base.Answered,
+        base.CallAnswered,
         base.ProgressTold,
         base.Noticed,
         base.TaskShown,
-        base.Asked,
+        base.ReceivedQuestion,
         base.Withdrawn,
         base.Questioned,
         type(None),

@@ -17,7 +17,7 @@ from taskgate.lifecycle.hearing import NOBODY
 from taskgate.protocol.base import Params
 from taskgate.protocol.envelope import Response
 from taskgate.sessions.traced import TracedUpstream, traced
-from taskgate.telemetry.audit import TaskDispatched
+from taskgate.telemetry.events import TaskDispatched
 from taskgate.telemetry.request_context import RequestContext, within
 from taskgate.telemetry.span_notes import SpanNotes
 from taskgate.telemetry.tracing import UNTRACED
@@ -105,7 +105,7 @@ async def test_the_call_of_a_task_points_at_the_request_that_made_it(
     behind.task = "task-1"
     more: dict[str, Any] = {"listener": NOBODY, "principal": None, "log_level": None, "repeated": None, "resumes": None}
     with within(behind):
-        SpanNotes().record(TaskDispatched(new_record(), timedelta(seconds=1.5)))
+        SpanNotes().emit(TaskDispatched(new_record(), timedelta(seconds=1.5)))
         await session.run("add", '{"name":"add"}', within=timedelta(seconds=9), **more)
     (span,) = tracing.spans
     assert (span.parent, span.links, span.tasks) == (None, [around.traceparent], ["task-1"])

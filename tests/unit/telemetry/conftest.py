@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from taskgate.telemetry.metrics.prometheus import PrometheusAudit
+from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.settings import Configured
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -42,12 +42,12 @@ def clock() -> SetClock:
 
 
 @pytest.fixture
-def metrics(clock: SetClock) -> PrometheusAudit:
+def metrics(clock: SetClock) -> PrometheusRecorder:
     """Fresh metrics of a gateway with the mounts `m` and `n`, whose upstreams are `reports` and `search`.
 
     Its issuers are `corp` and `partner`, its rate policies `calls` and `polls`, its audit log has the sink `file`.
     """
-    return PrometheusAudit(CONFIGURED, revision="abc123", clock=clock)
+    return PrometheusRecorder(CONFIGURED, revision="abc123", clock=clock)
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def configured() -> Configured:
 
 
 @pytest.fixture
-def samples(metrics: PrometheusAudit) -> Callable[[], Samples]:
+def samples(metrics: PrometheusRecorder) -> Callable[[], Samples]:
     """What the page says now, without what the interpreter says of itself: values by name and sorted labels."""
 
     def scrape() -> Samples:

@@ -2,7 +2,7 @@
 
 from taskgate.domain.record import TaskStatus
 from taskgate.errors import AuthReason, StoreFault
-from taskgate.telemetry import audit
+from taskgate.telemetry import events
 from unit.telemetry.task_fact_table import TASK, TASK_FACTS, UP, observed, seconds
 
 __all__ = ["FACTS", "KEYS_AT", "SUSPICIONS", "TASK", "UNFINISHED", "UP"]
@@ -15,32 +15,32 @@ KEYS_AT = "taskgate_jwks_last_success_timestamp_seconds{issuer=corp}"
 SUSPICIONS = ("enumeration_suspected", "cross_context_access", "excessive_polling", "header_mismatch",
               "auth_bruteforce", "input_key_unknown")  # fmt: skip
 
-FACTS: list[tuple[audit.Fact, dict[str, float]]] = [
+FACTS: list[tuple[events.Event, dict[str, float]]] = [
     (
-        audit.HttpAnswered("mcp", "POST", 200, 0.5),
+        events.HttpAnswered("mcp", "POST", 200, 0.5),
         observed(
             "http_server_request_duration_seconds",
             "http_request_method=POST,http_response_status_code=200,http_route=mcp",
             0.5,
         ),
     ),
-    (audit.HttpRefused("bad_host"), {"taskgate_http_rejections_total{reason=bad_host}": 1}),
-    (audit.HttpRefused("header_mismatch"), {"taskgate_http_rejections_total{reason=header_mismatch}": 1}),
-    (audit.HttpRefused("unauthenticated"), {"taskgate_http_rejections_total{reason=unauthenticated}": 1}),
-    (audit.HttpRefused("insufficient_scope"), {"taskgate_http_rejections_total{reason=insufficient_scope}": 1}),
-    (audit.HttpRefused("jwks_unavailable"), {"taskgate_http_rejections_total{reason=jwks_unavailable}": 1}),
+    (events.HttpRefused("bad_host"), {"taskgate_http_rejections_total{reason=bad_host}": 1}),
+    (events.HttpRefused("header_mismatch"), {"taskgate_http_rejections_total{reason=header_mismatch}": 1}),
+    (events.HttpRefused("unauthenticated"), {"taskgate_http_rejections_total{reason=unauthenticated}": 1}),
+    (events.HttpRefused("insufficient_scope"), {"taskgate_http_rejections_total{reason=insufficient_scope}": 1}),
+    (events.HttpRefused("jwks_unavailable"), {"taskgate_http_rejections_total{reason=jwks_unavailable}": 1}),
     (
-        audit.HttpAnswered("mcp", "POST", 401, 0.5),
+        events.HttpAnswered("mcp", "POST", 401, 0.5),
         observed(
             "http_server_request_duration_seconds",
             "http_request_method=POST,http_response_status_code=401,http_route=mcp",
             0.5,
         ),
     ),
-    (audit.StreamOpened("downstream", "get"), {"taskgate_streams{kind=get,side=downstream}": 1}),
-    (audit.StreamEnded("upstream", "response"), {"taskgate_streams{kind=response,side=upstream}": -1}),
+    (events.StreamOpened("downstream", "get"), {"taskgate_streams{kind=get,side=downstream}": 1}),
+    (events.StreamEnded("upstream", "response"), {"taskgate_streams{kind=response,side=upstream}": -1}),
     (
-        audit.RpcAnswered("m", "tools/call", "2025-11-25", 2.0, None),
+        events.RpcAnswered("m", "tools/call", "2025-11-25", 2.0, None),
         observed(
             "mcp_server_operation_duration_seconds",
             f"error_type=,gen_ai_tool_name=,mcp_method_name=tools/call,{UP}",
@@ -49,7 +49,7 @@ FACTS: list[tuple[audit.Fact, dict[str, float]]] = [
         | {"taskgate_requests_by_protocol_total{mcp_protocol_version=2025-11-25}": 1},
     ),
     (
-        audit.RpcAnswered("m", "tasks/get", "2025-06-18", 0.25, "-32602"),
+        events.RpcAnswered("m", "tasks/get", "2025-06-18", 0.25, "-32602"),
         observed(
             "mcp_server_operation_duration_seconds",
             f"error_type=-32602,gen_ai_tool_name=,mcp_method_name=tasks/get,{UP}",
@@ -58,7 +58,7 @@ FACTS: list[tuple[audit.Fact, dict[str, float]]] = [
         | {"taskgate_requests_by_protocol_total{mcp_protocol_version=2025-06-18}": 1},
     ),
     (
-        audit.RpcAnswered("m", "tasks/list", "2025-11-25", 0.25, "403"),
+        events.RpcAnswered("m", "tasks/list", "2025-11-25", 0.25, "403"),
         observed(
             "mcp_server_operation_duration_seconds",
             f"error_type=403,gen_ai_tool_name=,mcp_method_name=tasks/list,{UP}",
@@ -67,19 +67,22 @@ FACTS: list[tuple[audit.Fact, dict[str, float]]] = [
         | {"taskgate_requests_by_protocol_total{mcp_protocol_version=2025-11-25}": 1},
     ),
     (
-        audit.UpstreamAnswered("m", "tools/list", 4.0, "timeout"),
+        events.UpstreamAnswered("m", "tools/list", 4.0, "timeout"),
         observed("mcp_client_operation_duration_seconds", f"error_type=timeout,mcp_method_name=tools/list,{UP}", 4.0),
     ),
-    (audit.ToolCalled("m", "sum", "task"), {f"taskgate_tool_calls_total{{disposition=task,tenant=,tool=sum,{UP}}}": 1}),
     (
-        audit.ToolCalled("m", None, "rejected"),
+        events.ToolCalled("m", "sum", "task"),
+        {f"taskgate_tool_calls_total{{disposition=task,tenant=,tool=sum,{UP}}}": 1},
+    ),
+    (
+        events.ToolCalled("m", None, "rejected"),
         {f"taskgate_tool_calls_total{{disposition=rejected,tenant=,tool=_OTHER,{UP}}}": 1},
     ),
     *TASK_FACTS,
-    (audit.TokenJudged("corp", "ok"), {"taskgate_auth_requests_total{issuer=corp,reason=,result=accepted}": 1}),
+    (events.TokenJudged("corp", "ok"), {"taskgate_auth_requests_total{issuer=corp,reason=,result=accepted}": 1}),
     *(
         (
-            audit.TokenJudged("corp", "ok", known=known),
+            events.TokenJudged("corp", "ok", known=known),
             {
                 "taskgate_auth_requests_total{issuer=corp,reason=,result=accepted}": 1.0,
                 f"taskgate_token_cache_lookups_total{{result={result}}}": 1.0,
@@ -88,18 +91,18 @@ FACTS: list[tuple[audit.Fact, dict[str, float]]] = [
         for known, result in ((True, "hit"), (False, "miss"))
     ),
     (
-        audit.TokenJudged("partner", "jwks_unavailable"),
+        events.TokenJudged("partner", "jwks_unavailable"),
         {"taskgate_auth_requests_total{issuer=partner,reason=jwks_unavailable,result=rejected}": 1},
     ),
     *(
         (
-            audit.TokenJudged("_OTHER", reason.value),
+            events.TokenJudged("_OTHER", reason.value),
             {f"taskgate_auth_requests_total{{issuer=_OTHER,reason={reason.value},result=rejected}}": 1.0},
         )
         for reason in AuthReason
     ),
     (
-        audit.KeysFetched("corp", "ok", 3),
+        events.KeysFetched("corp", "ok", 3),
         {
             "taskgate_jwks_refreshes_total{issuer=corp,result=ok}": 1,
             "taskgate_jwks_keys{issuer=corp}": 3,
@@ -107,49 +110,49 @@ FACTS: list[tuple[audit.Fact, dict[str, float]]] = [
         },
     ),
     (
-        audit.KeysFetched("corp", "stale", 2),
+        events.KeysFetched("corp", "stale", 2),
         {"taskgate_jwks_refreshes_total{issuer=corp,result=stale}": 1, "taskgate_jwks_keys{issuer=corp}": 2},
     ),
-    (audit.KeysFetched("corp", "failed", 0), {"taskgate_jwks_refreshes_total{issuer=corp,result=failed}": 1}),
+    (events.KeysFetched("corp", "failed", 0), {"taskgate_jwks_refreshes_total{issuer=corp,result=failed}": 1}),
     (
-        audit.AccessRefused("m", "tools/call", shadow=False),
+        events.AccessRefused("m", "tools/call", shadow=False),
         {f"taskgate_access_refusals_total{{mcp_method_name=tools/call,mode=enforced,{UP}}}": 1},
     ),
     (
-        audit.AccessRefused("m", "tasks/get", shadow=True),
+        events.AccessRefused("m", "tasks/get", shadow=True),
         {f"taskgate_access_refusals_total{{mcp_method_name=tasks/get,mode=shadow,{UP}}}": 1},
     ),
     (
-        audit.CredentialsGot("m", 0.25, True),
+        events.CredentialsGot("m", 0.25, True),
         observed("taskgate_token_exchange_duration_seconds", f"result=ok,{UP}", 0.25),
     ),
     (
-        audit.CredentialsGot("m", 0.25, False),
+        events.CredentialsGot("m", 0.25, False),
         observed("taskgate_token_exchange_duration_seconds", f"result=error,{UP}", 0.25),
     ),
     *(
-        (audit.SuspicionRaised(kind, "m"), {f"taskgate_security_events_total{{type={kind}}}": 1.0})
+        (events.SuspicionRaised(kind, "m"), {f"taskgate_security_events_total{{type={kind}}}": 1.0})
         for kind in SUSPICIONS
     ),
-    (audit.PartAnswered(), {}),
-    (audit.OperatorAsked("POST", "/-/reload", 200, "192.0.2.7"), {}),
-    (audit.GatewayMoved("started", "1.0", 77), {}),
-    (audit.RatesFellBack("local"), {}),
+    (events.PartAnswered(), {}),
+    (events.OperatorAsked("POST", "/-/reload", 200, "192.0.2.7"), {}),
+    (events.GatewayMoved("started", "1.0", 77), {}),
+    (events.RatesFellBack("local"), {}),
     (
-        audit.AuditNoted("task.created", "success"),
+        events.AuditNoted("task.created", "success"),
         {"taskgate_audit_events_total{event=task.created,outcome=success}": 1},
     ),
     (
-        audit.AuditWritten("file", 0.125, 5, 0),
+        events.AuditWritten("file", 0.125, 5, 0),
         observed("taskgate_audit_write_duration_seconds", "sink=file", 0.125),
     ),
     (
-        audit.AuditDropped("file", "queue_full", 3),
+        events.AuditDropped("file", "queue_full", 3),
         {"taskgate_audit_dropped_total{reason=queue_full,sink=file}": 3},
     ),
-    (audit.HttpRefused("audit"), {"taskgate_http_rejections_total{reason=audit}": 1}),
+    (events.HttpRefused("audit"), {"taskgate_http_rejections_total{reason=audit}": 1}),
     (
-        audit.HttpAnswered("prm", "GET", 200, 0.5),
+        events.HttpAnswered("prm", "GET", 200, 0.5),
         observed(
             "http_server_request_duration_seconds",
             "http_request_method=GET,http_response_status_code=200,http_route=prm",
@@ -158,50 +161,50 @@ FACTS: list[tuple[audit.Fact, dict[str, float]]] = [
     ),
     *(
         (
-            audit.ToolCalled("m", "sum", how),
+            events.ToolCalled("m", "sum", how),
             {f"taskgate_tool_calls_total{{disposition={how},tenant=,tool=sum,{UP}}}": 1.0},
         )
         for how in ("inline", "direct")
     ),
-    (audit.LateAnswerDropped("m"), {f"taskgate_task_late_answers_total{{{UP}}}": 1}),
-    (audit.LeaseLost("task"), {"taskgate_leases_lost_total{kind=task}": 1}),
-    (audit.SessionLost("m"), {f"taskgate_upstream_sessions_lost_total{{{UP}}}": 1}),
+    (events.LateAnswerDropped("m"), {f"taskgate_task_late_answers_total{{{UP}}}": 1}),
+    (events.LeaseLost("task"), {"taskgate_leases_lost_total{kind=task}": 1}),
+    (events.SessionLost("m"), {f"taskgate_upstream_sessions_lost_total{{{UP}}}": 1}),
     (
-        audit.StoreUsed("load", 0.125, True),
+        events.StoreUsed("load", 0.125, True),
         observed("taskgate_store_operation_duration_seconds", f"{_STORE}ok", 0.125)
         | {"taskgate_store_up{backend=sqlite}": 1},
     ),
     (
-        audit.StoreUsed("load", 0.125, False),
+        events.StoreUsed("load", 0.125, False),
         observed("taskgate_store_operation_duration_seconds", f"{_STORE}error", 0.125),
     ),
     (
-        audit.StoreFaulted(StoreFault.READ_ONLY),
+        events.StoreFaulted(StoreFault.READ_ONLY),
         {"taskgate_store_fault{backend=sqlite,fault=read_only}": 1},
     ),
     (
-        audit.StoreCounted({TaskStatus.WORKING: 3}, 4096),
+        events.StoreCounted({TaskStatus.WORKING: 3}, 4096),
         {
             "taskgate_store_tasks{status=working}": 3,
             "taskgate_store_size_bytes{backend=sqlite}": 4096,
             UNFINISHED: 3,
         },
     ),
-    (audit.StoreCounted({TaskStatus.FAILED: 1}, None), {"taskgate_store_tasks{status=failed}": 1}),
-    (audit.CallsRunning("m", 7), {f"taskgate_tasks_running{{{UP}}}": 7}),
+    (events.StoreCounted({TaskStatus.FAILED: 1}, None), {"taskgate_store_tasks{status=failed}": 1}),
+    (events.CallsRunning("m", 7), {f"taskgate_tasks_running{{{UP}}}": 7}),
     *(
-        (audit.HttpRefused(reason), {f"taskgate_http_rejections_total{{reason={reason}}}": 1.0})
+        (events.HttpRefused(reason), {f"taskgate_http_rejections_total{{reason={reason}}}": 1.0})
         for reason in ("rate", "concurrency", "queue", "bytes", "penalty")
     ),
     (
-        audit.TaskFinished(TASK, TaskStatus.FAILED, "queue", seconds(8), None),
+        events.TaskFinished(TASK, TaskStatus.FAILED, "queue", seconds(8), None),
         {f"taskgate_tasks_finished_total{{reason=queue,status=failed,{UP}}}": 1}
         | observed("taskgate_task_duration_seconds", f"status=failed,{UP}", 8),
     ),
-    (audit.StreamOpened("upstream", "listen"), {"taskgate_streams{kind=listen,side=upstream}": 1}),
+    (events.StreamOpened("upstream", "listen"), {"taskgate_streams{kind=listen,side=upstream}": 1}),
     *(
         (
-            audit.RateJudged("calls", scope, decision),
+            events.RateJudged("calls", scope, decision),
             {f"taskgate_rate_limit_decisions_total{{decision={decision},policy=calls,scope={scope}}}": 1.0},
         )
         for scope, decision in (
@@ -214,43 +217,43 @@ FACTS: list[tuple[audit.Fact, dict[str, float]]] = [
     ),
     *(
         (
-            audit.CapRefused(cap, scope),
+            events.CapRefused(cap, scope),
             {f"taskgate_concurrency_rejections_total{{policy={cap},scope={scope}}}": 1.0},
         )
         for cap, scope in (("tasks", "tenant"), ("bytes", "global"), ("sessions", "context"), ("streams", "context"))
     ),
-    (audit.WouldPromote("m"), {f"taskgate_shadow_promotions_total{{{UP}}}": 1}),
-    (audit.CallJoined("m", "key"), {f"taskgate_calls_joined_total{{how=key,{UP}}}": 1}),
+    (events.WouldPromote("m"), {f"taskgate_shadow_promotions_total{{{UP}}}": 1}),
+    (events.CallJoined("m", "key"), {f"taskgate_calls_joined_total{{how=key,{UP}}}": 1}),
     (
-        audit.SlotsUsed("m", 3, 32, 5),
+        events.SlotsUsed("m", 3, 32, 5),
         {
             f"taskgate_concurrency_in_use{{scope=upstream,{UP}}}": 3,
             f"taskgate_concurrency_limit{{scope=upstream,{UP}}}": 32,
             f"taskgate_queue_depth{{{UP}}}": 5,
         },
     ),
-    (audit.QueueRefused("m", "timeout"), {f"taskgate_queue_rejections_total{{reason=timeout,{UP}}}": 1}),
-    (audit.TaskPolled("m", "early"), {f"taskgate_task_polls_total{{result=early,{UP}}}": 1}),
-    (audit.PollAdvised("m", seconds(2.5)), {f"taskgate_poll_interval_seconds{{{UP}}}": 2.5}),
-    (audit.UpstreamBegun("m"), {}),
-    (audit.UpstreamRetried("m", "connect"), {f"taskgate_upstream_retries_total{{reason=connect,{UP}}}": 1}),
-    (audit.CircuitMoved("m", "open"), {f"taskgate_upstream_circuit_open{{{UP}}}": 1}),
-    (audit.CircuitMoved("m", "half_open"), {f"taskgate_upstream_circuit_open{{{UP}}}": 1}),
-    (audit.CircuitMoved("m", "closed"), {}),
+    (events.QueueRefused("m", "timeout"), {f"taskgate_queue_rejections_total{{reason=timeout,{UP}}}": 1}),
+    (events.TaskPolled("m", "early"), {f"taskgate_task_polls_total{{result=early,{UP}}}": 1}),
+    (events.PollAdvised("m", seconds(2.5)), {f"taskgate_poll_interval_seconds{{{UP}}}": 2.5}),
+    (events.UpstreamBegun("m"), {}),
+    (events.UpstreamRetried("m", "connect"), {f"taskgate_upstream_retries_total{{reason=connect,{UP}}}": 1}),
+    (events.CircuitMoved("m", "open"), {f"taskgate_upstream_circuit_open{{{UP}}}": 1}),
+    (events.CircuitMoved("m", "half_open"), {f"taskgate_upstream_circuit_open{{{UP}}}": 1}),
+    (events.CircuitMoved("m", "closed"), {}),
     (
-        audit.HealthChecked("m", True, True),
+        events.HealthChecked("m", True, True),
         {f"taskgate_upstream_health_checks_total{{result=ok,{UP}}}": 1, f"taskgate_upstream_up{{{UP}}}": 1},
     ),
-    (audit.HealthChecked("m", False, None), {f"taskgate_upstream_health_checks_total{{result=error,{UP}}}": 1}),
-    (audit.ProgramRestarted("m", "exit"), {f"taskgate_upstream_restarts_total{{reason=exit,{UP}}}": 1}),
-    (audit.ProgramSought("m", True), {f"taskgate_upstream_up{{{UP}}}": 1}),
+    (events.HealthChecked("m", False, None), {f"taskgate_upstream_health_checks_total{{result=error,{UP}}}": 1}),
+    (events.ProgramRestarted("m", "exit"), {f"taskgate_upstream_restarts_total{{reason=exit,{UP}}}": 1}),
+    (events.ProgramSought("m", True), {f"taskgate_upstream_up{{{UP}}}": 1}),
     (
-        audit.ExtensionDenied("m", "io.modelcontextprotocol/events"),
+        events.ExtensionDenied("m", "io.modelcontextprotocol/events"),
         {f"taskgate_extensions_denied_total{{extension=io.modelcontextprotocol/events,{UP}}}": 1},
     ),
-    (audit.ProgramsRun("m", 3), {f"taskgate_upstream_processes{{{UP}}}": 3}),
+    (events.ProgramsRun("m", 3), {f"taskgate_upstream_processes{{{UP}}}": 3}),
     (
-        audit.ConfigReloaded("success", 77),
+        events.ConfigReloaded("success", 77),
         {
             "taskgate_config_reloads_total{result=success}": 1,
             "taskgate_config_last_reload_successful{}": 1,
@@ -258,5 +261,5 @@ FACTS: list[tuple[audit.Fact, dict[str, float]]] = [
             "taskgate_config_hash{}": 77,
         },
     ),
-    (audit.ConfigReloaded("invalid", 77), {"taskgate_config_reloads_total{result=invalid}": 1}),
+    (events.ConfigReloaded("invalid", 77), {"taskgate_config_reloads_total{result=invalid}": 1}),
 ]

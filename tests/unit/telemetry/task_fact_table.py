@@ -5,7 +5,7 @@ from typing import Any
 
 from helpers.records import new_record
 from taskgate.domain.record import OwnerKey, TaskRecord, TaskStatus
-from taskgate.telemetry import audit
+from taskgate.telemetry import events
 
 UP = "upstream=reports"
 
@@ -26,72 +26,72 @@ def _task(**changes: Any) -> TaskRecord:
 
 TASK = _task()
 
-TASK_FACTS: list[tuple[audit.Fact, dict[str, float]]] = [
+TASK_FACTS: list[tuple[events.Event, dict[str, float]]] = [
     (
-        audit.TaskCreated(_task(ttl=seconds(60)), None),
+        events.TaskCreated(_task(ttl=seconds(60)), None),
         {f"taskgate_tasks_started_total{{tenant=,{UP}}}": 1} | observed("taskgate_task_ttl_seconds", UP, 60),
     ),
     (
-        audit.TaskCreated(TASK, "clamped_max"),
+        events.TaskCreated(TASK, "clamped_max"),
         {
             f"taskgate_tasks_started_total{{tenant=,{UP}}}": 1,
             f"taskgate_ttl_adjustments_total{{action=clamped_max,{UP}}}": 1,
         }
         | observed("taskgate_task_ttl_seconds", UP, 3600),
     ),
-    (audit.TaskDispatched(TASK, seconds(0.5)), observed("taskgate_task_queue_wait_seconds", UP, 0.5)),
+    (events.TaskDispatched(TASK, seconds(0.5)), observed("taskgate_task_queue_wait_seconds", UP, 0.5)),
     (
-        audit.TaskMoved(_task(status=TaskStatus.COMPLETED), TaskStatus.WORKING),
+        events.TaskMoved(_task(status=TaskStatus.COMPLETED), TaskStatus.WORKING),
         {f"taskgate_task_transitions_total{{from_status=working,to_status=completed,{UP}}}": 1},
     ),
     (
-        audit.TaskFinished(TASK, TaskStatus.COMPLETED, "ok", seconds(8), 2048),
+        events.TaskFinished(TASK, TaskStatus.COMPLETED, "ok", seconds(8), 2048),
         {f"taskgate_tasks_finished_total{{reason=ok,status=completed,{UP}}}": 1}
         | observed("taskgate_task_duration_seconds", f"status=completed,{UP}", 8)
         | observed("taskgate_task_result_bytes", UP, 2048),
     ),
     (
-        audit.TaskFinished(TASK, TaskStatus.FAILED, "call_lost", seconds(8), None),
+        events.TaskFinished(TASK, TaskStatus.FAILED, "call_lost", seconds(8), None),
         {f"taskgate_tasks_finished_total{{reason=call_lost,status=failed,{UP}}}": 1}
         | observed("taskgate_task_duration_seconds", f"status=failed,{UP}", 8),
     ),
     *(
-        (audit.TaskExpired(TASK, phase), {f"taskgate_task_expirations_total{{phase={phase},{UP}}}": 1.0})
+        (events.TaskExpired(TASK, phase), {f"taskgate_task_expirations_total{{phase={phase},{UP}}}": 1.0})
         for phase in ("queued", "working", "input_required")
     ),
-    (audit.TaskPurged(_task(status=TaskStatus.CANCELLED)), {"taskgate_tasks_purged_total{status=cancelled}": 1}),
-    (audit.TaskPurged(_task(status=TaskStatus.WORKING)), {"taskgate_tasks_purged_total{status=working}": 1}),
+    (events.TaskPurged(_task(status=TaskStatus.CANCELLED)), {"taskgate_tasks_purged_total{status=cancelled}": 1}),
+    (events.TaskPurged(_task(status=TaskStatus.WORKING)), {"taskgate_tasks_purged_total{status=working}": 1}),
     (
-        audit.TaskPurged(_task(status=TaskStatus.COMPLETED, retrieved=True)),
+        events.TaskPurged(_task(status=TaskStatus.COMPLETED, retrieved=True)),
         {"taskgate_tasks_purged_total{status=completed}": 1},
     ),
     (
-        audit.TaskPurged(_task(status=TaskStatus.FAILED)),
+        events.TaskPurged(_task(status=TaskStatus.FAILED)),
         {
             "taskgate_tasks_purged_total{status=failed}": 1,
             f"taskgate_tasks_undelivered_total{{status=failed,{UP}}}": 1,
         },
     ),
-    (audit.TaskRetrieved(TASK, seconds(2.5)), observed("taskgate_task_delivery_delay_seconds", UP, 2.5)),
-    (audit.TaskRetrieved(TASK, None), {}),
-    (audit.InputAsked(TASK, "input-1", "elicitation"), {}),
+    (events.TaskRetrieved(TASK, seconds(2.5)), observed("taskgate_task_delivery_delay_seconds", UP, 2.5)),
+    (events.TaskRetrieved(TASK, None), {}),
+    (events.InputAsked(TASK, "input-1", "elicitation"), {}),
     (
-        audit.InputSettled(TASK, "input-1", "sampling", "declined"),
+        events.InputSettled(TASK, "input-1", "sampling", "declined"),
         {f"taskgate_task_input_requests_total{{kind=sampling,outcome=declined,{UP}}}": 1},
     ),
-    (audit.InputWaited(TASK, seconds(30)), observed("taskgate_task_input_wait_seconds", UP, 30)),
-    (audit.PollsCounted("m", 7), observed("taskgate_task_polls_per_task", UP, 7)),
+    (events.InputWaited(TASK, seconds(30)), observed("taskgate_task_input_wait_seconds", UP, 30)),
+    (events.PollsCounted("m", 7), observed("taskgate_task_polls_per_task", UP, 7)),
     (
-        audit.TaskCancelAsked(TASK, "propagated"),
+        events.TaskCancelAsked(TASK, "propagated"),
         {f"taskgate_task_cancel_requests_total{{outcome=propagated,{UP}}}": 1},
     ),
-    (audit.TaskRecovered(TASK, "retried"), {f"taskgate_task_recoveries_total{{outcome=retried,{UP}}}": 1}),
+    (events.TaskRecovered(TASK, "retried"), {f"taskgate_task_recoveries_total{{outcome=retried,{UP}}}": 1}),
     (
-        audit.TaskDenied("m", "tasks/result", "context_mismatch", TASK.id, "context-of-somebody"),
+        events.TaskDenied("m", "tasks/result", "context_mismatch", TASK.id, "context-of-somebody"),
         {f"taskgate_task_access_denials_total{{mcp_method_name=tasks/result,reason=context_mismatch,{UP}}}": 1},
     ),
     (
-        audit.TaskDenied("m", "tasks/get", "not_found", TASK.id, None),
+        events.TaskDenied("m", "tasks/get", "not_found", TASK.id, None),
         {
             f"taskgate_task_access_denials_total{{mcp_method_name=tasks/get,reason=not_found,{UP}}}": 1,
             f"taskgate_task_polls_total{{result=denied,{UP}}}": 1,

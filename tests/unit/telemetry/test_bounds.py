@@ -17,12 +17,12 @@ from taskgate.errors import AuthReason, StoreFault
 from taskgate.protocol.extensions import KNOWN_METHODS
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.vocabulary import METHODS_OF_HOSTS
-from taskgate.telemetry import audit, request_context
+from taskgate.telemetry import events, request_context
 from taskgate.telemetry.metrics import labels
 from taskgate.telemetry.metrics.bounds import MANY, STANDARD, most_series, series_bound
 from taskgate.telemetry.metrics.catalogue import FAMILIES
 from taskgate.telemetry.metrics.message_families import HTTP, SERVED
-from taskgate.telemetry.metrics.prometheus import PrometheusAudit
+from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.settings import Configured, MetricsSettings
 from taskgate.telemetry.metrics.store_families import STORE_OPERATIONS
 
@@ -87,47 +87,47 @@ _status = one(*TaskStatus)
 _ended = one("ok", "tool_error", "client", "mood", *FaultReason)
 _why = one("ok", "jwks_unavailable", "mood", *(reason.value for reason in AuthReason))
 FACTS: Final[tuple[Make, ...]] = (
-    made(audit.HttpAnswered, of(labels.ROUTE), of(labels.VERB), of(labels.CODE), number),
-    made(audit.HttpRefused, of(labels.REJECTION)),
-    made(audit.StreamOpened, of(labels.SIDE), of(labels.STREAM)),
-    made(audit.RpcAnswered, _mount, _method, of(labels.PROTOCOL), number, of(labels.ERROR)),
-    made(audit.UpstreamAnswered, _mount, _method, number, of(labels.ERROR)),
-    made(audit.ToolCalled, _mount, one(*_TOOLS), of(labels.DISPOSITION)),
-    made(audit.CallJoined, _mount, of(labels.JOIN)),
-    made(audit.TaskCreated, task, one(None, "clamped_max", "raised_min", "defaulted", "halved")),
-    made(audit.TaskMoved, task, _status),
-    made(audit.TaskFinished, task, _status, _ended, length, one(None, 5)),
-    made(audit.TaskExpired, task, of(labels.PHASE)),
-    made(audit.TaskPurged, task),
-    made(audit.TaskCancelAsked, task, of(labels.CANCEL)),
-    made(audit.TaskRecovered, task, of(labels.RECOVERY)),
-    made(audit.TaskRetrieved, task, length),
-    made(audit.TaskDenied, _mount, _method, of(labels.DENIAL), _word, one(None)),
-    made(audit.InputSettled, task, _word, of(labels.INPUT), of(labels.SETTLED)),
-    made(audit.InputWaited, task, length),
-    made(audit.PollsCounted, _mount, number),
-    made(audit.TaskPolled, _mount, of(labels.POLL)),
-    made(audit.TokenJudged, one("corp", "_OTHER", "evil"), _why, one(None, True, False)),
-    made(audit.KeysFetched, _word, of(labels.FETCH), number),
-    made(audit.AccessRefused, _mount, _method, _flag),
-    made(audit.SuspicionRaised, of(labels.SUSPICION), _mount),
-    made(audit.CredentialsGot, _mount, number, _flag),
-    made(audit.StoreUsed, of(labels.OPERATION), number, _flag),
-    made(audit.StoreFaulted, one(None, *StoreFault)),
-    made(audit.RateJudged, _word, of(labels.RATE_SCOPE), of(labels.DECISION)),
-    made(audit.CapRefused, of(labels.CAP), of(labels.CAP_SCOPE)),
-    made(audit.SlotsUsed, _mount, number, number, number),
-    made(audit.QueueRefused, _mount, of(labels.NO_TURN)),
-    made(audit.UpstreamRetried, _mount, of(labels.RETRY)),
-    made(audit.HealthChecked, _mount, _flag, one(None, True, False)),
-    made(audit.ProgramRestarted, _mount, of(labels.RESTART)),
-    made(audit.ProgramSought, _mount, _flag),
-    made(audit.ProgramsRun, _mount, number),
-    made(audit.ExtensionDenied, _mount, one(*labels.EXTENSION.values or (), *NAMED, "strange", "stranger")),
-    made(audit.ConfigReloaded, of(labels.RELOAD), number),
-    made(audit.AuditNoted, of(labels.AUDIT_EVENT), of(labels.AUDIT_OUTCOME)),
-    made(audit.AuditWritten, _word, number, number, number),
-    made(audit.AuditDropped, _word, of(labels.LOST_LINE), number),
+    made(events.HttpAnswered, of(labels.ROUTE), of(labels.VERB), of(labels.CODE), number),
+    made(events.HttpRefused, of(labels.REJECTION)),
+    made(events.StreamOpened, of(labels.SIDE), of(labels.STREAM)),
+    made(events.RpcAnswered, _mount, _method, of(labels.PROTOCOL), number, of(labels.ERROR)),
+    made(events.UpstreamAnswered, _mount, _method, number, of(labels.ERROR)),
+    made(events.ToolCalled, _mount, one(*_TOOLS), of(labels.DISPOSITION)),
+    made(events.CallJoined, _mount, of(labels.JOIN)),
+    made(events.TaskCreated, task, one(None, "clamped_max", "raised_min", "defaulted", "halved")),
+    made(events.TaskMoved, task, _status),
+    made(events.TaskFinished, task, _status, _ended, length, one(None, 5)),
+    made(events.TaskExpired, task, of(labels.PHASE)),
+    made(events.TaskPurged, task),
+    made(events.TaskCancelAsked, task, of(labels.CANCEL)),
+    made(events.TaskRecovered, task, of(labels.RECOVERY)),
+    made(events.TaskRetrieved, task, length),
+    made(events.TaskDenied, _mount, _method, of(labels.DENIAL), _word, one(None)),
+    made(events.InputSettled, task, _word, of(labels.INPUT), of(labels.SETTLED)),
+    made(events.InputWaited, task, length),
+    made(events.PollsCounted, _mount, number),
+    made(events.TaskPolled, _mount, of(labels.POLL)),
+    made(events.TokenJudged, one("corp", "_OTHER", "evil"), _why, one(None, True, False)),
+    made(events.KeysFetched, _word, of(labels.FETCH), number),
+    made(events.AccessRefused, _mount, _method, _flag),
+    made(events.SuspicionRaised, of(labels.SUSPICION), _mount),
+    made(events.CredentialsGot, _mount, number, _flag),
+    made(events.StoreUsed, of(labels.OPERATION), number, _flag),
+    made(events.StoreFaulted, one(None, *StoreFault)),
+    made(events.RateJudged, _word, of(labels.RATE_SCOPE), of(labels.DECISION)),
+    made(events.CapRefused, of(labels.CAP), of(labels.CAP_SCOPE)),
+    made(events.SlotsUsed, _mount, number, number, number),
+    made(events.QueueRefused, _mount, of(labels.NO_TURN)),
+    made(events.UpstreamRetried, _mount, of(labels.RETRY)),
+    made(events.HealthChecked, _mount, _flag, one(None, True, False)),
+    made(events.ProgramRestarted, _mount, of(labels.RESTART)),
+    made(events.ProgramSought, _mount, _flag),
+    made(events.ProgramsRun, _mount, number),
+    made(events.ExtensionDenied, _mount, one(*labels.EXTENSION.values or (), *NAMED, "strange", "stranger")),
+    made(events.ConfigReloaded, of(labels.RELOAD), number),
+    made(events.AuditNoted, of(labels.AUDIT_EVENT), of(labels.AUDIT_OUTCOME)),
+    made(events.AuditWritten, _word, number, number, number),
+    made(events.AuditDropped, _word, of(labels.LOST_LINE), number),
 )
 """How to make a fact of each kind that is counted: of what is known to be, and of what peers might invent."""
 
@@ -146,7 +146,7 @@ def here_of(tool: str | None, tenant: str | None) -> request_context.RequestCont
     return here
 
 
-def found(metrics: PrometheusAudit) -> dict[str, int]:
+def found(metrics: PrometheusRecorder) -> dict[str, int]:
     """How many series of each family are on the page, and how many in all."""
     counts = dict.fromkeys((family.name for family in FAMILIES), 0)
     lines = [line for line in metrics.render(None)[0].decode().splitlines() if not line.startswith("#")]
@@ -167,14 +167,14 @@ def test_no_stream_of_facts_makes_more_series_than_the_bound(
     configured: Configured, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Not even one that says all that there is to say, and much that there is not."""
-    metrics = PrometheusAudit(configured)
+    metrics = PrometheusRecorder(configured)
     bounds = {family.name: most_series(family, configured) for family in FAMILIES}
 
     random = Random(7)
     for _ in range(400):
         with request_context.within(here_of(random.choice(_TOOLS), random.choice(_TENANTS))):
             for make in FACTS:
-                metrics.record(make(random))
+                metrics.emit(make(random))
     now = found(metrics)
     assert now.pop("all") <= series_bound(configured)
     assert {name: count for name, count in now.items() if count > bounds[name]} == {}
@@ -184,15 +184,15 @@ def test_no_stream_of_facts_makes_more_series_than_the_bound(
 @pytest.mark.parametrize("family", ["mcp_server_operation_duration_seconds", "taskgate_tool_calls_total"])
 def test_the_storm_comes_as_far_as_the_bound_lets_it(family: str) -> None:
     """Else the test above would show nothing."""
-    metrics, random = PrometheusAudit(SMALL), Random(7)
+    metrics, random = PrometheusRecorder(SMALL), Random(7)
     for _ in range(20_000):
-        metrics.record(random.choice(FACTS)(random))
+        metrics.emit(random.choice(FACTS)(random))
     [bound] = [most_series(each, SMALL) for each in FAMILIES if each.name == family]
     assert found(metrics)[family] > bound * 0.6
 
 
 def test_every_series_that_there_is_at_first_is_within_the_bound() -> None:
-    first = found(PrometheusAudit(SMALL))
+    first = found(PrometheusRecorder(SMALL))
     assert first.pop("all") - sum(first.values()) <= STANDARD
     assert all(count <= most_series(family, SMALL) for family in FAMILIES for count in [first[family.name]])
 
@@ -216,10 +216,10 @@ def test_the_bound_grows_with_what_is_configured() -> None:
 
 
 def test_operations_of_a_store_that_gateways_share_are_told_apart_however_many_of_them_fail() -> None:
-    metrics = PrometheusAudit(SHARING)
+    metrics = PrometheusRecorder(SHARING)
     everything = [(operation, ok) for ok in (True, False) for operation in labels.OPERATION.values or ()]
     for operation, ok in everything:
-        metrics.record(audit.StoreUsed(operation, 0.001, ok))
+        metrics.emit(events.StoreUsed(operation, 0.001, ok))
     family = STORE_OPERATIONS.name
     page = metrics.render(None)[0].decode().splitlines()
     told = [line for line in page if line.startswith(f"{family}_count") and "_OTHER" not in line]
@@ -247,11 +247,11 @@ def test_a_gateway_as_it_comes_with_ten_servers_is_nothing_to_warn_of(upstreams:
 def test_what_is_for_all_upstreams_together_is_for_whoever_comes_first() -> None:
     """One upstream may have all of it, and none has less than what is its own."""
     family = SERVED
-    metrics = PrometheusAudit(replace(SMALL, upstreams={"m": "reports", "n": "search", "o": "prices"}))
+    metrics = PrometheusRecorder(replace(SMALL, upstreams={"m": "reports", "n": "search", "o": "prices"}))
     for mount in ("m", "n", "o"):
         for error in ("-32600", "-32601", "-32602"):
             for method in sorted(METHODS_OF_HOSTS):
-                metrics.record(audit.RpcAnswered(mount, method, "2025-11-25", 1.0, error))
+                metrics.emit(events.RpcAnswered(mount, method, "2025-11-25", 1.0, error))
     lines = [line for line in metrics.render(None)[0].decode().splitlines() if line.startswith(f"{family.name}_count")]
     counts = [sum(f'upstream="{name}"' in line for line in lines) for name in ("reports", "search", "prices")]
     own = (family.room.most or 0) + 1
@@ -259,22 +259,22 @@ def test_what_is_for_all_upstreams_together_is_for_whoever_comes_first() -> None
 
 
 def test_names_that_nobody_configured_take_nothing_of_what_is_for_all() -> None:
-    metrics = PrometheusAudit(SMALL)
+    metrics = PrometheusRecorder(SMALL)
     for status in (404, 405, 406):
-        metrics.record(audit.HttpAnswered("nowhere", "POST", status, 0.1))
+        metrics.emit(events.HttpAnswered("nowhere", "POST", status, 0.1))
     codes = (400, 403, 404, 405, 406, 408, 413, 414, 415, 421, 431)
     assert len(codes) == HTTP.room.shared
     for status in codes:
-        metrics.record(audit.HttpAnswered("mcp", "POST", status, 0.1))
+        metrics.emit(events.HttpAnswered("mcp", "POST", status, 0.1))
     page = metrics.render(None)[0].decode()
     assert all(f'http_response_status_code="{status}",http_route="mcp"' in page for status in codes)
 
 
 def test_tenants_have_room_for_each_tool_of_theirs() -> None:
     tenants = frozenset({"acme", "umbrella", "initech"})
-    metrics = PrometheusAudit(replace(SMALL, settings=MetricsSettings(max_tools=1, tenants=tenants)))
+    metrics = PrometheusRecorder(replace(SMALL, settings=MetricsSettings(max_tools=1, tenants=tenants)))
     for tenant in (*tenants, None, "other"):
         with request_context.within(here_of("sum", tenant)):
             for disposition in ("task", "inline", "direct", "rejected"):
-                metrics.record(audit.ToolCalled("m", "sum", disposition))
+                metrics.emit(events.ToolCalled("m", "sum", disposition))
     assert found(metrics)["taskgate_tool_calls_total"] == 5 * 4

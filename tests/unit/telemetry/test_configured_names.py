@@ -6,21 +6,21 @@ from datetime import timedelta
 
 import pytest
 
-from taskgate.telemetry import audit
-from taskgate.telemetry.metrics.prometheus import PrometheusAudit
+from taskgate.telemetry import events
+from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.settings import Configured
 
 Page = Callable[[], dict[tuple[str, tuple[tuple[str, str], ...]], float]]
 
-GAUGES = [audit.SlotsUsed("m", 3, 32, 5), audit.CallsRunning("m", 7), audit.HealthChecked("m", True, True),
-          audit.PollAdvised("m", timedelta(seconds=2)), audit.CircuitMoved("m", "open"),
-          audit.ProgramsRun("m", 3)]  # fmt: skip
+GAUGES = [events.SlotsUsed("m", 3, 32, 5), events.CallsRunning("m", 7), events.HealthChecked("m", True, True),
+          events.PollAdvised("m", timedelta(seconds=2)), events.CircuitMoved("m", "open"),
+          events.ProgramsRun("m", 3)]  # fmt: skip
 SHOWN = {"taskgate_concurrency_in_use": 3, "taskgate_concurrency_limit": 32, "taskgate_queue_depth": 5,
          "taskgate_tasks_running": 7, "taskgate_upstream_up": 1, "taskgate_poll_interval_seconds": 2,
          "taskgate_upstream_circuit_open": 1, "taskgate_upstream_processes": 3}  # fmt: skip
 
 
-def adopt(metrics: PrometheusAudit, *upstreams: str, issuers: str = "corp", policies: str = "calls") -> None:
+def adopt(metrics: PrometheusRecorder, *upstreams: str, issuers: str = "corp", policies: str = "calls") -> None:
     names = dict(pair.split("=") for pair in upstreams)
     metrics.adopt(Configured(backend="sqlite", upstreams=names, issuers=[issuers], policies=[policies], sinks=["file"]))
 
@@ -29,26 +29,28 @@ def of(samples: Page, upstream: str) -> dict[str, float]:
     return {name: value for (name, labels), value in samples().items() if ("upstream", upstream) in labels}
 
 
-def record(metrics: PrometheusAudit, *facts: audit.Fact) -> None:
+def record(metrics: PrometheusRecorder, *facts: events.Event) -> None:
     for fact in facts:
-        metrics.record(fact)
+        metrics.emit(fact)
 
 
 def test_a_new_upstream_has_its_series_at_once_and_its_facts_are_counted(
-    metrics: PrometheusAudit, samples: Page
+    metrics: PrometheusRecorder, samples: Page
 ) -> None:
-    metrics.record(audit.SessionLost("p"))
+    metrics.emit(events.SessionLost("p"))
     adopt(metrics, "m=reports", "n=search", "p=prices")
     assert of(samples, "prices")["taskgate_upstream_sessions_lost_total"] == 0
-    record(metrics, audit.SessionLost("p"), audit.ToolCalled("p", "sum", "task"))
+    record(metrics, events.SessionLost("p"), events.ToolCalled("p", "sum", "task"))
     assert of(samples, "prices")["taskgate_upstream_sessions_lost_total"] == 1
     labels = (("disposition", "task"), ("tenant", ""), ("tool", "sum"), ("upstream", "prices"))
     assert samples()["taskgate_tool_calls_total", labels] == 1
     assert of(samples, "_OTHER")["taskgate_upstream_sessions_lost_total"] == 1
 
 
-def test_of_an_upstream_that_has_gone_counters_stay_and_gauges_vanish(metrics: PrometheusAudit, samples: Page) -> None:
-    record(metrics, *GAUGES, audit.SessionLost("m"), audit.UpstreamRetried("m", "connect"))
+def test_of_an_upstream_that_has_gone_counters_stay_and_gauges_vanish(
+    metrics: PrometheusRecorder, samples: Page
+) -> None:
+    record(metrics, *GAUGES, events.SessionLost("m"), events.UpstreamRetried("m", "connect"))
     assert {name: value for name, value in of(samples, "reports").items() if name in SHOWN} == SHOWN
     others = of(samples, "search")
     adopt(metrics, "n=search")
@@ -59,57 +61,59 @@ def test_of_an_upstream_that_has_gone_counters_stay_and_gauges_vanish(metrics: P
 
 
 def test_an_extension_has_a_label_once_it_is_named_and_keeps_what_was_counted(
-    metrics: PrometheusAudit, samples: Page
+    metrics: PrometheusRecorder, samples: Page
 ) -> None:
     def counted(extension: str) -> float:
         return samples().get(
             ("taskgate_extensions_denied_total", (("extension", extension), ("upstream", "reports"))), 0
         )
 
-    denied = audit.ExtensionDenied("m", "com.example/widgets")
-    metrics.record(denied)
+    denied = events.ExtensionDenied("m", "com.example/widgets")
+    metrics.emit(denied)
     assert (counted("_OTHER"), counted("com.example/widgets")) == (1, 0)
     named = Configured(backend="sqlite", upstreams={"m": "reports"}, extensions=["com.example/widgets"])
     metrics.adopt(named)
-    metrics.record(denied)
+    metrics.emit(denied)
     assert (counted("_OTHER"), counted("com.example/widgets")) == (1, 1)
     metrics.adopt(replace(named, extensions=[]))
     assert counted("com.example/widgets") == 1
 
 
-def test_a_method_has_a_label_once_an_extension_is_named_to_have_it(metrics: PrometheusAudit, samples: Page) -> None:
+def test_a_method_has_a_label_once_an_extension_is_named_to_have_it(metrics: PrometheusRecorder, samples: Page) -> None:
     def counted(method: str) -> float:
         labels = (("error_type", ""), ("mcp_method_name", method), ("upstream", "reports"))
         return samples().get(("mcp_client_operation_duration_seconds_count", labels), 0)
 
-    answered = audit.UpstreamAnswered("m", "widgets/list", 1.0, None)
-    metrics.record(answered)
+    answered = events.UpstreamAnswered("m", "widgets/list", 1.0, None)
+    metrics.emit(answered)
     assert (counted("_OTHER"), counted("widgets/list")) == (1, 0)
     metrics.adopt(Configured(backend="sqlite", upstreams={"m": "reports"}, methods=["widgets/list"]))
-    metrics.record(answered)
+    metrics.emit(answered)
     assert (counted("_OTHER"), counted("widgets/list")) == (1, 1)
 
 
 def test_what_is_still_said_of_an_upstream_that_has_gone_counts_and_shows_nothing(
-    metrics: PrometheusAudit, samples: Page
+    metrics: PrometheusRecorder, samples: Page
 ) -> None:
-    record(metrics, *GAUGES, audit.SessionLost("m"))
+    record(metrics, *GAUGES, events.SessionLost("m"))
     adopt(metrics, "n=search")
-    record(metrics, *GAUGES, audit.SessionLost("m"))
+    record(metrics, *GAUGES, events.SessionLost("m"))
     left = of(samples, "reports")
     assert not left.keys() & SHOWN.keys()
     assert left["taskgate_upstream_sessions_lost_total"] == 2
     assert not of(samples, "_OTHER")
 
 
-def test_an_upstream_that_comes_back_begins_anew_but_for_its_counters(metrics: PrometheusAudit, samples: Page) -> None:
-    record(metrics, *GAUGES, audit.SessionLost("m"))
+def test_an_upstream_that_comes_back_begins_anew_but_for_its_counters(
+    metrics: PrometheusRecorder, samples: Page
+) -> None:
+    record(metrics, *GAUGES, events.SessionLost("m"))
     adopt(metrics, "n=search")
     adopt(metrics, "m=reports")
     shown = of(samples, "reports")
     assert shown["taskgate_tasks_running"] == shown["taskgate_upstream_circuit_open"] == 0
     assert "taskgate_upstream_up" not in shown
-    record(metrics, *GAUGES, audit.SessionLost("m"))
+    record(metrics, *GAUGES, events.SessionLost("m"))
     shown = of(samples, "reports")
     assert {name: shown[name] for name in SHOWN} == SHOWN
     assert shown["taskgate_upstream_sessions_lost_total"] == 2
@@ -117,23 +121,23 @@ def test_an_upstream_that_comes_back_begins_anew_but_for_its_counters(metrics: P
 
 @pytest.mark.parametrize("still", [True, False])
 def test_keys_of_an_issuer_are_shown_for_as_long_as_it_is_configured(
-    metrics: PrometheusAudit, samples: Page, still: bool
+    metrics: PrometheusRecorder, samples: Page, still: bool
 ) -> None:
-    metrics.record(audit.KeysFetched("partner", "ok", 3))
+    metrics.emit(events.KeysFetched("partner", "ok", 3))
     adopt(metrics, "m=reports", issuers="partner" if still else "corp")
-    metrics.record(audit.KeysFetched("partner", "ok", 4))
+    metrics.emit(events.KeysFetched("partner", "ok", 4))
     shown = {labels: value for (name, labels), value in samples().items() if name == "taskgate_jwks_keys"}
     assert shown == ({(("issuer", "partner"),): 4} if still else {(("issuer", "corp"),): 0})
 
 
 def test_a_rate_policy_has_its_name_from_the_moment_it_is_configured_and_keeps_it(
-    metrics: PrometheusAudit, samples: Page
+    metrics: PrometheusRecorder, samples: Page
 ) -> None:
     def counted(policy: str) -> float:
         labels = (("decision", "rejected"), ("policy", policy), ("scope", "ip"))
         return samples().get(("taskgate_rate_limit_decisions_total", labels), 0)
 
-    metrics.record(audit.RateJudged("heavy", "ip", "rejected"))
+    metrics.emit(events.RateJudged("heavy", "ip", "rejected"))
     adopt(metrics, "m=reports", policies="heavy")
-    record(metrics, audit.RateJudged("heavy", "ip", "rejected"), audit.RateJudged("calls", "ip", "rejected"))
+    record(metrics, events.RateJudged("heavy", "ip", "rejected"), events.RateJudged("calls", "ip", "rejected"))
     assert [counted(policy) for policy in ("heavy", "calls", "_OTHER")] == [1, 1, 1]

@@ -7,24 +7,24 @@ import pytest
 from helpers.records import new_record
 from taskgate.auth.context import AuthContext
 from taskgate.domain.record import OwnerKey, TaskStatus
-from taskgate.telemetry import audit, request_context
+from taskgate.telemetry import events, request_context
 from taskgate.telemetry.metrics import contexts
-from taskgate.telemetry.metrics.prometheus import PrometheusAudit
+from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from unit.telemetry.conftest import SetClock
 
 Page = Callable[[], dict[tuple[str, tuple[tuple[str, str], ...]], float]]
 
 
-def by(metrics: PrometheusAudit, caller: str | None, *facts: audit.Fact) -> None:
+def by(metrics: PrometheusRecorder, caller: str | None, *facts: events.Event) -> None:
     """Those facts, of a request of that caller."""
     here = request_context.RequestContext("id", "192.0.2.7", "POST", "/m")
     here.caller = None if caller is None else AuthContext(key=caller)
     with request_context.within(here):
         for fact in facts:
-            metrics.record(fact)
+            metrics.emit(fact)
 
 
-ANSWERED = audit.HttpAnswered("mcp", "POST", 200, 0.1)
+ANSWERED = events.HttpAnswered("mcp", "POST", 200, 0.1)
 
 
 @pytest.fixture
@@ -39,16 +39,16 @@ def saturated(samples: Page) -> Callable[[], float]:
     return lambda: samples()["taskgate_saturated_contexts", ()]
 
 
-def test_a_caller_counts_once_however_often_it_asks(metrics: PrometheusAudit, active: Callable[[], float]) -> None:
+def test_a_caller_counts_once_however_often_it_asks(metrics: PrometheusRecorder, active: Callable[[], float]) -> None:
     assert active() == 0
     for caller in ("a", "b", "a", "a", None):
         by(metrics, caller, ANSWERED)
-    metrics.record(ANSWERED)
+    metrics.emit(ANSWERED)
     assert active() == 2
 
 
 def test_a_caller_counts_for_five_minutes_after_it_asked_last(
-    metrics: PrometheusAudit, active: Callable[[], float], clock: SetClock
+    metrics: PrometheusRecorder, active: Callable[[], float], clock: SetClock
 ) -> None:
     by(metrics, "a", ANSWERED)
     by(metrics, "b", ANSWERED)
@@ -63,7 +63,7 @@ def test_a_caller_counts_for_five_minutes_after_it_asked_last(
 
 
 def test_a_caller_that_asks_all_the_time_counts_for_five_minutes_after_its_last_second(
-    metrics: PrometheusAudit, active: Callable[[], float], clock: SetClock
+    metrics: PrometheusRecorder, active: Callable[[], float], clock: SetClock
 ) -> None:
     for _ in range(10):
         by(metrics, "a", ANSWERED)
@@ -75,7 +75,7 @@ def test_a_caller_that_asks_all_the_time_counts_for_five_minutes_after_its_last_
 
 
 def test_no_more_callers_are_remembered_than_there_is_room_for(
-    metrics: PrometheusAudit, active: Callable[[], float], monkeypatch: pytest.MonkeyPatch
+    metrics: PrometheusRecorder, active: Callable[[], float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(contexts, "MOST", 3)
     for caller in "abcdea":
@@ -84,40 +84,40 @@ def test_no_more_callers_are_remembered_than_there_is_room_for(
 
 
 def test_a_caller_that_a_cap_of_its_own_refused_is_saturated(
-    metrics: PrometheusAudit, saturated: Callable[[], float]
+    metrics: PrometheusRecorder, saturated: Callable[[], float]
 ) -> None:
     assert saturated() == 0
-    by(metrics, "a", audit.CapRefused("tasks", "context"), audit.CapRefused("streams", "context"))
-    by(metrics, "b", audit.CapRefused("tasks", "context"))
-    by(metrics, "c", audit.CapRefused("tasks", "tenant"), audit.CapRefused("bytes", "global"))
-    by(metrics, None, audit.CapRefused("tasks", "context"))
+    by(metrics, "a", events.CapRefused("tasks", "context"), events.CapRefused("streams", "context"))
+    by(metrics, "b", events.CapRefused("tasks", "context"))
+    by(metrics, "c", events.CapRefused("tasks", "tenant"), events.CapRefused("bytes", "global"))
+    by(metrics, None, events.CapRefused("tasks", "context"))
     assert saturated() == 2
 
 
 @pytest.mark.parametrize(
     ("cap", "relief"),
     [
-        ("tasks", audit.TaskFinished(new_record(owner=OwnerKey("a", "m")), TaskStatus.COMPLETED, "ok",
+        ("tasks", events.TaskFinished(new_record(owner=OwnerKey("a", "m")), TaskStatus.COMPLETED, "ok",
                                      new_record().ttl, None)),
-        ("bytes", audit.TaskPurged(new_record(owner=OwnerKey("a", "m")))),
-        ("sessions", audit.RpcAnswered("m", "initialize", "2025-11-25", 0.1, None)),
-        ("streams", audit.StreamEnded("downstream", "get")),
+        ("bytes", events.TaskPurged(new_record(owner=OwnerKey("a", "m")))),
+        ("sessions", events.RpcAnswered("m", "initialize", "2025-11-25", 0.1, None)),
+        ("streams", events.StreamEnded("downstream", "get")),
     ],
 )  # fmt: skip
 def test_it_is_so_no_longer_once_there_is_room_again(
-    metrics: PrometheusAudit, saturated: Callable[[], float], cap: str, relief: audit.Fact
+    metrics: PrometheusRecorder, saturated: Callable[[], float], cap: str, relief: events.Event
 ) -> None:
     for other in {"tasks", "bytes", "sessions", "streams"} - {cap}:
-        by(metrics, "a", audit.CapRefused(other, "context"))
+        by(metrics, "a", events.CapRefused(other, "context"))
         by(metrics, "a", relief)
         assert saturated() == 1, "what there is room for is something else"
-        by(metrics, "a", audit.TaskFinished(new_record(owner=OwnerKey("a", "m")), TaskStatus.FAILED, "closed",
+        by(metrics, "a", events.TaskFinished(new_record(owner=OwnerKey("a", "m")), TaskStatus.FAILED, "closed",
                                             new_record().ttl, None),
-           audit.TaskPurged(new_record(owner=OwnerKey("a", "m"))), audit.StreamEnded("downstream", "get"),
-           audit.RpcAnswered("m", "initialize", "2025-11-25", 0.1, None))  # fmt: skip
+           events.TaskPurged(new_record(owner=OwnerKey("a", "m"))), events.StreamEnded("downstream", "get"),
+           events.RpcAnswered("m", "initialize", "2025-11-25", 0.1, None))  # fmt: skip
         assert saturated() == 0
-    by(metrics, "a", audit.CapRefused(cap, "context"))
-    by(metrics, "b", audit.CapRefused(cap, "context"))
+    by(metrics, "a", events.CapRefused(cap, "context"))
+    by(metrics, "b", events.CapRefused(cap, "context"))
     by(metrics, "a", relief)
     assert saturated() == 1
 
@@ -125,22 +125,22 @@ def test_it_is_so_no_longer_once_there_is_room_again(
 @pytest.mark.parametrize(
     ("cap", "fact"),
     [
-        ("sessions", audit.RpcAnswered("m", "initialize", "2025-11-25", 0.1, "429")),
-        ("sessions", audit.RpcAnswered("m", "ping", "2025-11-25", 0.1, None)),
-        ("streams", audit.StreamEnded("upstream", "get")),
+        ("sessions", events.RpcAnswered("m", "initialize", "2025-11-25", 0.1, "429")),
+        ("sessions", events.RpcAnswered("m", "ping", "2025-11-25", 0.1, None)),
+        ("streams", events.StreamEnded("upstream", "get")),
     ],
 )
 def test_nothing_else_is_taken_for_room(
-    metrics: PrometheusAudit, saturated: Callable[[], float], cap: str, fact: audit.Fact
+    metrics: PrometheusRecorder, saturated: Callable[[], float], cap: str, fact: events.Event
 ) -> None:
-    by(metrics, "a", audit.CapRefused(cap, "context"), fact)
-    by(metrics, None, audit.RpcAnswered("m", "initialize", "2025-11-25", 0.1, None))
+    by(metrics, "a", events.CapRefused(cap, "context"), fact)
+    by(metrics, None, events.RpcAnswered("m", "initialize", "2025-11-25", 0.1, None))
     assert saturated() == 1
 
 
 def test_it_is_forgotten_where_nothing_tells_of_room(
-    metrics: PrometheusAudit, saturated: Callable[[], float], clock: SetClock
+    metrics: PrometheusRecorder, saturated: Callable[[], float], clock: SetClock
 ) -> None:
-    by(metrics, "a", audit.CapRefused("sessions", "context"))
+    by(metrics, "a", events.CapRefused("sessions", "context"))
     clock.seconds += 301
     assert saturated() == 0

@@ -15,12 +15,12 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 
 from helpers.waiting import bounded
 from taskgate.protocol.vocabulary import METHODS_OF_HOSTS
-from taskgate.telemetry import audit
+from taskgate.telemetry import events
 from taskgate.telemetry.metrics.exposition import PIECE, written
 from taskgate.telemetry.metrics.families import histogram
 from taskgate.telemetry.metrics.labels import UPSTREAM
 from taskgate.telemetry.metrics.limit_families import PENALIZED
-from taskgate.telemetry.metrics.prometheus import PrometheusAudit
+from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.registry import Registry
 from taskgate.telemetry.metrics.settings import Configured
 
@@ -79,13 +79,13 @@ def test_nobody_waits_for_more_than_a_piece() -> None:
     assert len(since_last) == len(MANY) * 6 // (PIECE + 2) + 1
 
 
-def busy() -> PrometheusAudit:
+def busy() -> PrometheusRecorder:
     """Metrics of a gateway with some thousands of series."""
-    metrics = PrometheusAudit(Configured(backend="memory", upstreams={name: name for name in MANY[:10]}))
+    metrics = PrometheusRecorder(Configured(backend="memory", upstreams={name: name for name in MANY[:10]}))
     for mount in MANY[:10]:
         for method in METHODS_OF_HOSTS:
-            metrics.record(audit.RpcAnswered(mount, method, "2025-11-25", 0.1, None))
-            metrics.record(audit.UpstreamAnswered(mount, method, 0.1, None))
+            metrics.emit(events.RpcAnswered(mount, method, "2025-11-25", 0.1, None))
+            metrics.emit(events.UpstreamAnswered(mount, method, 0.1, None))
     return metrics
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from taskgate.domain.record import TaskStatus
 from taskgate.errors import StoreFault
-from taskgate.telemetry import audit
-from taskgate.telemetry.metrics.prometheus import PrometheusAudit
+from taskgate.telemetry import events
+from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.settings import Configured
 from unit.telemetry.fact_table import FACTS, KEYS_AT, TASK, UNFINISHED, UP
 
@@ -25,29 +25,29 @@ class SetClock(Protocol):
 
 
 def test_the_table_has_every_fact() -> None:
-    assert {type(fact) for fact, _ in FACTS} == set(get_args(audit.Fact))
+    assert {type(fact) for fact, _ in FACTS} == set(get_args(events.Event))
 
 
 @pytest.mark.parametrize(("fact", "expected"), FACTS, ids=lambda each: repr(each)[:60])
 def test_a_fact_moves_its_families_and_no_other(
-    metrics: PrometheusAudit,
+    metrics: PrometheusRecorder,
     moved: Moved,
-    fact: audit.Fact,
+    fact: events.Event,
     expected: dict[str, float],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Nor does it say that it cannot be counted."""
-    metrics.record(fact)
+    metrics.emit(fact)
     assert moved() == expected
     assert not caplog.records
 
 
 @pytest.mark.parametrize(("fact", "expected"), FACTS, ids=lambda each: repr(each)[:60])
 def test_the_same_fact_again_counts_again(
-    metrics: PrometheusAudit, moved: Moved, fact: audit.Fact, expected: dict[str, float]
+    metrics: PrometheusRecorder, moved: Moved, fact: events.Event, expected: dict[str, float]
 ) -> None:
-    metrics.record(fact)
-    metrics.record(fact)
+    metrics.emit(fact)
+    metrics.emit(fact)
     stores = ("taskgate_store_tasks", "taskgate_store_size", "taskgate_store_up", "taskgate_store_fault")
     slots = ("taskgate_concurrency_in_use", "taskgate_concurrency_limit", "taskgate_queue_depth")
     servers = (
@@ -62,9 +62,9 @@ def test_the_same_fact_again_counts_again(
     assert moved() == {name: value * (1 if name.startswith(sets) else 2) for name, value in expected.items()}
 
 
-def test_turns_are_shown_as_they_are_now(metrics: PrometheusAudit, moved: Moved) -> None:
+def test_turns_are_shown_as_they_are_now(metrics: PrometheusRecorder, moved: Moved) -> None:
     for in_use, limit, queued in ((3, 32, 5), (3, 32, 0), (4, 32, 7), (1, 16, 7), (0, 16, 0), (0, 16, 2)):
-        metrics.record(audit.SlotsUsed("m", in_use, limit, queued))
+        metrics.emit(events.SlotsUsed("m", in_use, limit, queued))
         shown = {f"taskgate_concurrency_in_use{{scope=upstream,{UP}}}": in_use,
                  f"taskgate_concurrency_limit{{scope=upstream,{UP}}}": limit,
                  f"taskgate_queue_depth{{{UP}}}": queued}  # fmt: skip
@@ -72,82 +72,82 @@ def test_turns_are_shown_as_they_are_now(metrics: PrometheusAudit, moved: Moved)
 
 
 def test_keys_that_did_not_come_leave_the_time_of_the_last_that_did(
-    metrics: PrometheusAudit, moved: Moved, clock: SetClock
+    metrics: PrometheusRecorder, moved: Moved, clock: SetClock
 ) -> None:
     for seconds, result in ((1000, "ok"), (2000, "stale"), (3000, "failed")):
         clock.seconds = seconds
-        metrics.record(audit.KeysFetched("corp", result, 1))
+        metrics.emit(events.KeysFetched("corp", result, 1))
         assert moved()[KEYS_AT] == 1000
-    metrics.record(audit.KeysFetched("corp", "ok", 1))
+    metrics.emit(events.KeysFetched("corp", "ok", 1))
     assert moved()[KEYS_AT] == 3000
 
 
-def test_an_issuer_whose_keys_are_gone_is_shown_with_none(metrics: PrometheusAudit, moved: Moved) -> None:
-    metrics.record(audit.KeysFetched("corp", "ok", 3))
-    metrics.record(audit.KeysFetched("corp", "failed", 0))
+def test_an_issuer_whose_keys_are_gone_is_shown_with_none(metrics: PrometheusRecorder, moved: Moved) -> None:
+    metrics.emit(events.KeysFetched("corp", "ok", 3))
+    metrics.emit(events.KeysFetched("corp", "failed", 0))
     assert "taskgate_jwks_keys{issuer=corp}" not in moved()
 
 
 def test_the_time_is_the_systems_unless_another_clock_is_given() -> None:
-    metrics = PrometheusAudit(Configured(backend="memory", issuers=["corp"]))
+    metrics = PrometheusRecorder(Configured(backend="memory", issuers=["corp"]))
     before = time()
-    metrics.record(audit.KeysFetched("corp", "ok", 1))
+    metrics.emit(events.KeysFetched("corp", "ok", 1))
     page = metrics.render(None)[0].decode()
     [line] = [each for each in page.splitlines() if each.startswith("taskgate_jwks_last_success_timestamp_seconds{")]
     assert before - 1 <= float(line.split()[1]) <= time() + 1
 
 
-def test_the_store_is_up_or_down_as_its_last_operation_was(metrics: PrometheusAudit, moved: Moved) -> None:
+def test_the_store_is_up_or_down_as_its_last_operation_was(metrics: PrometheusRecorder, moved: Moved) -> None:
     for ok in (True, False):
-        metrics.record(audit.StoreUsed("load", 0.0, ok))
+        metrics.emit(events.StoreUsed("load", 0.0, ok))
         assert moved().get("taskgate_store_up{backend=sqlite}", 0) == ok
 
 
-def test_a_store_with_a_fault_is_down_though_some_operations_work(metrics: PrometheusAudit, moved: Moved) -> None:
-    metrics.record(audit.StoreFaulted(StoreFault.DISK_FULL))
-    metrics.record(audit.StoreUsed("load", 0.0, True))
+def test_a_store_with_a_fault_is_down_though_some_operations_work(metrics: PrometheusRecorder, moved: Moved) -> None:
+    metrics.emit(events.StoreFaulted(StoreFault.DISK_FULL))
+    metrics.emit(events.StoreUsed("load", 0.0, True))
     assert moved()["taskgate_store_fault{backend=sqlite,fault=disk_full}"] == 1
     assert "taskgate_store_up{backend=sqlite}" not in moved()
-    metrics.record(audit.StoreFaulted(None))
-    metrics.record(audit.StoreUsed("load", 0.0, True))
+    metrics.emit(events.StoreFaulted(None))
+    metrics.emit(events.StoreUsed("load", 0.0, True))
     assert moved()["taskgate_store_up{backend=sqlite}"] == 1
     assert "taskgate_store_fault{backend=sqlite,fault=disk_full}" not in moved()
 
 
-def test_a_status_that_the_store_no_longer_holds_is_shown_as_none(metrics: PrometheusAudit, moved: Moved) -> None:
-    metrics.record(audit.StoreCounted({TaskStatus.WORKING: 3, TaskStatus.FAILED: 1}, None))
-    metrics.record(audit.StoreCounted({TaskStatus.FAILED: 2}, None))
+def test_a_status_that_the_store_no_longer_holds_is_shown_as_none(metrics: PrometheusRecorder, moved: Moved) -> None:
+    metrics.emit(events.StoreCounted({TaskStatus.WORKING: 3, TaskStatus.FAILED: 1}, None))
+    metrics.emit(events.StoreCounted({TaskStatus.FAILED: 2}, None))
     assert moved() == {"taskgate_store_tasks{status=failed}": 2}
 
 
-def test_unfinished_tasks_are_counted_in_all_whatever_they_wait_for(metrics: PrometheusAudit, moved: Moved) -> None:
-    metrics.record(audit.StoreCounted({TaskStatus.WORKING: 3, TaskStatus.INPUT_REQUIRED: 4, TaskStatus.FAILED: 9}, 0))
+def test_unfinished_tasks_are_counted_in_all_whatever_they_wait_for(metrics: PrometheusRecorder, moved: Moved) -> None:
+    metrics.emit(events.StoreCounted({TaskStatus.WORKING: 3, TaskStatus.INPUT_REQUIRED: 4, TaskStatus.FAILED: 9}, 0))
     assert moved()[UNFINISHED] == 7
 
 
-def test_a_circuit_is_shown_open_until_it_is_closed_again(metrics: PrometheusAudit, moved: Moved) -> None:
+def test_a_circuit_is_shown_open_until_it_is_closed_again(metrics: PrometheusRecorder, moved: Moved) -> None:
     for state, shown in (("open", 1), ("half_open", 1), ("open", 1), ("closed", 0)):
-        metrics.record(audit.CircuitMoved("m", state))
+        metrics.emit(events.CircuitMoved("m", state))
         assert moved().get(f"taskgate_upstream_circuit_open{{{UP}}}", 0) == shown
 
 
-def test_whether_an_upstream_is_up_is_not_shown_before_it_is_known(metrics: PrometheusAudit, samples: Page) -> None:
+def test_whether_an_upstream_is_up_is_not_shown_before_it_is_known(metrics: PrometheusRecorder, samples: Page) -> None:
     for up, shown in ((None, set()), (False, {0.0}), (True, {1.0})):
-        metrics.record(audit.HealthChecked("m", True, up))
+        metrics.emit(events.HealthChecked("m", True, up))
         assert {value for (name, _), value in samples().items() if name == "taskgate_upstream_up"} == shown
 
 
 def test_what_was_known_of_a_server_is_not_shown_of_the_one_that_takes_its_place(
-    metrics: PrometheusAudit, moved: Moved
+    metrics: PrometheusRecorder, moved: Moved
 ) -> None:
-    metrics.record(audit.CircuitMoved("m", "open"))
-    metrics.record(audit.HealthChecked("m", True, True))
-    metrics.record(audit.UpstreamBegun("m"))
+    metrics.emit(events.CircuitMoved("m", "open"))
+    metrics.emit(events.HealthChecked("m", True, True))
+    metrics.emit(events.UpstreamBegun("m"))
     assert moved() == {f"taskgate_upstream_health_checks_total{{result=ok,{UP}}}": 1}
 
 
 def test_a_configuration_that_was_refused_leaves_the_last_one_shown(
-    metrics: PrometheusAudit, moved: Moved, clock: SetClock
+    metrics: PrometheusRecorder, moved: Moved, clock: SetClock
 ) -> None:
     def shown(seconds: int, fingerprint: int) -> dict[str, float]:
         return {
@@ -163,18 +163,18 @@ def test_a_configuration_that_was_refused_leaves_the_last_one_shown(
     metrics.show_configuration(77)
     assert moved() == shown(1000, 77), "to begin is no reload"
     clock.seconds = 2000
-    metrics.record(audit.ConfigReloaded("invalid", 78))
+    metrics.emit(events.ConfigReloaded("invalid", 78))
     refused = shown(1000, 77)
     del refused["taskgate_config_last_reload_successful{}"]
     assert now() == refused
     for seconds, result in ((3000, "unchanged"), (4000, "needs_restart"), (5000, "success")):
         clock.seconds = seconds
-        metrics.record(audit.ConfigReloaded(result, seconds + 1))
+        metrics.emit(events.ConfigReloaded(result, seconds + 1))
         assert now() == shown(seconds, seconds + 1)
 
 
 def test_limits_are_shown_for_as_long_as_there_are_any(
-    metrics: PrometheusAudit, configured: Configured, moved: Moved
+    metrics: PrometheusRecorder, configured: Configured, moved: Moved
 ) -> None:
     limited = replace(
         configured, task_limit=1000, queue_limits={"m": 256, "n": 0}, store_limit=4096, audit_queue=10_000
@@ -192,11 +192,11 @@ def test_limits_are_shown_for_as_long_as_there_are_any(
 
 
 def test_a_fact_that_cannot_be_counted_disturbs_nobody(
-    metrics: PrometheusAudit, moved: Moved, caplog: pytest.LogCaptureFixture
+    metrics: PrometheusRecorder, moved: Moved, caplog: pytest.LogCaptureFixture
 ) -> None:
     unhashable: Any = []
-    metrics.record(audit.HttpRefused(unhashable))
-    metrics.record(unhashable)
+    metrics.emit(events.HttpRefused(unhashable))
+    metrics.emit(unhashable)
     assert moved() == {}
     assert [(record.message, record.fact) for record in caplog.records] == [
         ("a fact was not counted", "HttpRefused"),
@@ -204,8 +204,8 @@ def test_a_fact_that_cannot_be_counted_disturbs_nobody(
     ]
 
 
-def test_whatever_facts_hold_the_page_names_nobody(metrics: PrometheusAudit) -> None:
+def test_whatever_facts_hold_the_page_names_nobody(metrics: PrometheusRecorder) -> None:
     for fact, _ in FACTS:
-        metrics.record(fact)
+        metrics.emit(fact)
     page = metrics.render(None)[0].decode()
     assert not [word for word in (TASK.id, "context-of-somebody", "192.0.2.7", "input-1") if word in page]

@@ -7,12 +7,12 @@ import pytest
 
 from taskgate.lifecycle.measured import MeasuredLeases, MeasuredRates, MeasuredStore
 from taskgate.protocol.vocabulary import METHODS_OF_HOSTS
-from taskgate.telemetry import audit
+from taskgate.telemetry import events
 from taskgate.telemetry.metrics.bounds import STRANGE
 from taskgate.telemetry.metrics.catalogue import FAMILIES
 from taskgate.telemetry.metrics.labels import OPERATION
 from taskgate.telemetry.metrics.message_families import REJECTIONS, SERVED
-from taskgate.telemetry.metrics.prometheus import PrometheusAudit
+from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.registry import Registry
 from taskgate.telemetry.metrics.settings import Configured
 from unit.telemetry.fact_table import TASK
@@ -20,71 +20,71 @@ from unit.telemetry.fact_table import TASK
 Moved = Callable[[], dict[str, float]]
 
 STRANGERS = [
-    (audit.HttpAnswered("/x", "BREW", 799, 0.0), {"http_route", "http_request_method", "http_response_status_code"}),
-    (audit.HttpRefused("because"), {"reason"}),
-    (audit.StreamOpened("sideways", "post"), {"side", "kind"}),
-    (audit.RpcAnswered("m", "evil/method", "2031-01-01", 0.0, "-1"),
+    (events.HttpAnswered("/x", "BREW", 799, 0.0), {"http_route", "http_request_method", "http_response_status_code"}),
+    (events.HttpRefused("because"), {"reason"}),
+    (events.StreamOpened("sideways", "post"), {"side", "kind"}),
+    (events.RpcAnswered("m", "evil/method", "2031-01-01", 0.0, "-1"),
      {"mcp_method_name", "mcp_protocol_version", "error_type"}),
-    (audit.UpstreamAnswered("gone", "tools/call", 0.0, None), {"upstream"}),
-    (audit.ToolCalled("gone", "sum", "lost"), {"upstream", "disposition"}),
-    (audit.TaskCreated(TASK, "halved"), {"action"}),
-    (audit.TaskExpired(TASK, "asleep"), {"phase"}),
-    (audit.TaskCancelAsked(TASK, "ignored"), {"outcome"}),
-    (audit.TaskRecovered(TASK, "buried"), {"outcome"}),
-    (audit.TaskDenied("m", "tasks/steal", "mood", "id", None), {"mcp_method_name", "reason"}),
-    (audit.InputSettled(TASK, "key", "poem", "burnt"), {"kind", "outcome"}),
-    (audit.SuspicionRaised("mood", "m"), {"type"}),
-    (audit.AuditNoted("gateway.sang", "applause"), {"event", "outcome"}),
-    (audit.AuditDropped("gone", "queue_full", 1), {"sink"}),
-    (audit.AuditDropped("file", "mood", 1), {"reason"}),
-    (audit.StoreUsed("drop table", 0.0, True), {"operation"}),
-    (audit.TokenJudged("https://evil.example", "ok"), {"issuer"}),
-    (audit.TokenJudged("corp", "mood"), {"reason"}),
-    (audit.TokenJudged("corp", ""), {"reason"}),
-    (audit.KeysFetched("gone", "ok", 1), {"issuer"}),
-    (audit.KeysFetched("corp", "late", 1), {"result"}),
-    (audit.AccessRefused("gone", "tools/steal", True), {"upstream", "mcp_method_name"}),
-    (audit.RateJudged("mine", "galaxy", "maybe"), {"policy", "scope", "decision"}),
-    (audit.CapRefused("calls", "ip"), {"policy", "scope"}),
-    (audit.CallJoined("m", "luck"), {"how"}),
-    (audit.SlotsUsed("gone", 1, 2, 3), {"upstream"}),
-    (audit.QueueRefused("m", "mood"), {"reason"}),
-    (audit.TaskPolled("m", "late"), {"result"}),
-    (audit.UpstreamRetried("m", "mood"), {"reason"}),
-    (audit.ProgramRestarted("m", "mood"), {"reason"}),
-    (audit.ExtensionDenied("m", "com.example/mood"), {"extension"}),
-    (audit.CircuitMoved("gone", "open"), {"upstream"}),
-    (audit.ConfigReloaded("odd", 1), {"result"}),
+    (events.UpstreamAnswered("gone", "tools/call", 0.0, None), {"upstream"}),
+    (events.ToolCalled("gone", "sum", "lost"), {"upstream", "disposition"}),
+    (events.TaskCreated(TASK, "halved"), {"action"}),
+    (events.TaskExpired(TASK, "asleep"), {"phase"}),
+    (events.TaskCancelAsked(TASK, "ignored"), {"outcome"}),
+    (events.TaskRecovered(TASK, "buried"), {"outcome"}),
+    (events.TaskDenied("m", "tasks/steal", "mood", "id", None), {"mcp_method_name", "reason"}),
+    (events.InputSettled(TASK, "key", "poem", "burnt"), {"kind", "outcome"}),
+    (events.SuspicionRaised("mood", "m"), {"type"}),
+    (events.AuditNoted("gateway.sang", "applause"), {"event", "outcome"}),
+    (events.AuditDropped("gone", "queue_full", 1), {"sink"}),
+    (events.AuditDropped("file", "mood", 1), {"reason"}),
+    (events.StoreUsed("drop table", 0.0, True), {"operation"}),
+    (events.TokenJudged("https://evil.example", "ok"), {"issuer"}),
+    (events.TokenJudged("corp", "mood"), {"reason"}),
+    (events.TokenJudged("corp", ""), {"reason"}),
+    (events.KeysFetched("gone", "ok", 1), {"issuer"}),
+    (events.KeysFetched("corp", "late", 1), {"result"}),
+    (events.AccessRefused("gone", "tools/steal", True), {"upstream", "mcp_method_name"}),
+    (events.RateJudged("mine", "galaxy", "maybe"), {"policy", "scope", "decision"}),
+    (events.CapRefused("calls", "ip"), {"policy", "scope"}),
+    (events.CallJoined("m", "luck"), {"how"}),
+    (events.SlotsUsed("gone", 1, 2, 3), {"upstream"}),
+    (events.QueueRefused("m", "mood"), {"reason"}),
+    (events.TaskPolled("m", "late"), {"result"}),
+    (events.UpstreamRetried("m", "mood"), {"reason"}),
+    (events.ProgramRestarted("m", "mood"), {"reason"}),
+    (events.ExtensionDenied("m", "com.example/mood"), {"extension"}),
+    (events.CircuitMoved("gone", "open"), {"upstream"}),
+    (events.ConfigReloaded("odd", 1), {"result"}),
 ]  # fmt: skip
 
 
-def named(each: audit.Fact | set[str]) -> str:
+def named(each: events.Event | set[str]) -> str:
     """The same in every process, whatever order a set has there."""
     return repr(sorted(each) if isinstance(each, set) else each)[:40]
 
 
 @pytest.mark.parametrize(("fact", "folded"), STRANGERS, ids=named)
 def test_a_value_outside_its_set_is_other_and_is_counted(
-    metrics: PrometheusAudit, moved: Moved, fact: audit.Fact, folded: set[str]
+    metrics: PrometheusRecorder, moved: Moved, fact: events.Event, folded: set[str]
 ) -> None:
-    metrics.record(fact)
+    metrics.emit(fact)
     changed = moved()
     overflows = {name for name in changed if name.startswith("taskgate_metrics_label_overflows_total")}
     assert overflows == {f"taskgate_metrics_label_overflows_total{{label={label}}}" for label in folded}
     assert {label for name in changed for label in folded if f"{label}=_OTHER" in name} == folded
 
 
-def test_a_strange_value_is_counted_every_time(metrics: PrometheusAudit, moved: Moved) -> None:
+def test_a_strange_value_is_counted_every_time(metrics: PrometheusRecorder, moved: Moved) -> None:
     for number in range(100):
-        metrics.record(audit.HttpRefused(f"because {number}"))
+        metrics.emit(events.HttpRefused(f"because {number}"))
     assert moved() == {
         "taskgate_http_rejections_total{reason=_OTHER}": 100,
         "taskgate_metrics_label_overflows_total{label=reason}": 100,
     }
 
 
-def test_a_token_of_no_issuer_is_nothing_strange(metrics: PrometheusAudit, moved: Moved) -> None:
-    metrics.record(audit.TokenJudged("_OTHER", "missing"))
+def test_a_token_of_no_issuer_is_nothing_strange(metrics: PrometheusRecorder, moved: Moved) -> None:
+    metrics.emit(events.TokenJudged("_OTHER", "missing"))
     assert moved() == {"taskgate_auth_requests_total{issuer=_OTHER,reason=missing,result=rejected}": 1}
 
 
@@ -96,13 +96,13 @@ def test_a_strange_value_is_not_remembered() -> None:
 
 
 def test_the_first_tools_of_each_upstream_have_labels_of_their_own(
-    metrics: PrometheusAudit, moved: Moved, configured: Configured
+    metrics: PrometheusRecorder, moved: Moved, configured: Configured
 ) -> None:
     most = configured.settings.max_tools
     for mount in ("m", "n"):
         for number in range(most + 5):
-            metrics.record(audit.ToolCalled(mount, f"{mount}{number}", "direct"))
-        metrics.record(audit.ToolCalled(mount, f"{mount}0", "direct"))
+            metrics.emit(events.ToolCalled(mount, f"{mount}{number}", "direct"))
+        metrics.emit(events.ToolCalled(mount, f"{mount}0", "direct"))
     changed = moved()
     assert changed["taskgate_metrics_label_overflows_total{label=tool}"] == 10
     for mount, upstream in (("m", "reports"), ("n", "search")):
@@ -114,17 +114,17 @@ def test_the_first_tools_of_each_upstream_have_labels_of_their_own(
 
 
 @pytest.mark.parametrize("tool", ["a" * 129, "a\nb", "\x1b[31m", "\ud800"], ids=ascii)
-def test_a_tool_with_an_unfit_name_has_no_label(metrics: PrometheusAudit, moved: Moved, tool: str) -> None:
-    metrics.record(audit.ToolCalled("m", tool, "direct"))
+def test_a_tool_with_an_unfit_name_has_no_label(metrics: PrometheusRecorder, moved: Moved, tool: str) -> None:
+    metrics.emit(events.ToolCalled("m", tool, "direct"))
     assert moved() == {
         "taskgate_tool_calls_total{disposition=direct,tenant=,tool=_OTHER,upstream=reports}": 1,
         "taskgate_metrics_label_overflows_total{label=tool}": 1,
     }
 
 
-def test_of_names_that_nobody_configured_there_are_few_series(metrics: PrometheusAudit, moved: Moved) -> None:
+def test_of_names_that_nobody_configured_there_are_few_series(metrics: PrometheusRecorder, moved: Moved) -> None:
     for method in sorted(METHODS_OF_HOSTS):
-        metrics.record(audit.UpstreamAnswered("gone", method, 1.0, None))
+        metrics.emit(events.UpstreamAnswered("gone", method, 1.0, None))
     name = "mcp_client_operation_duration_seconds_count"
     counts = {key: value for key, value in moved().items() if key.startswith(name)}
     others = "error_type=,mcp_method_name=_OTHER,upstream=_OTHER"
@@ -132,15 +132,15 @@ def test_of_names_that_nobody_configured_there_are_few_series(metrics: Prometheu
 
 
 def test_faults_that_are_too_many_for_their_upstream_are_one_and_successes_stay(
-    metrics: PrometheusAudit, moved: Moved
+    metrics: PrometheusRecorder, moved: Moved
 ) -> None:
     """Whoever provokes every error that there is hides neither how long calls take nor why they fail."""
     for method in sorted(METHODS_OF_HOSTS):
         for error in ("-32600", "-32601", "-32602", "403"):
-            metrics.record(audit.RpcAnswered("m", method, "2025-11-25", 1.0, error))
-    metrics.record(audit.RpcAnswered("m", "tasks/get", "2025-11-25", 1.0, None))
-    metrics.record(audit.RpcAnswered("m", "tools/call", "2025-11-25", 1.0, "-32603"))
-    metrics.record(audit.RpcAnswered("n", "tasks/get", "2025-11-25", 1.0, "429"))
+            metrics.emit(events.RpcAnswered("m", method, "2025-11-25", 1.0, error))
+    metrics.emit(events.RpcAnswered("m", "tasks/get", "2025-11-25", 1.0, None))
+    metrics.emit(events.RpcAnswered("m", "tools/call", "2025-11-25", 1.0, "-32603"))
+    metrics.emit(events.RpcAnswered("n", "tasks/get", "2025-11-25", 1.0, "429"))
     name = "mcp_server_operation_duration_seconds_count"
     counts = {key: value for key, value in moved().items() if key.startswith(name)}
     reports = [value for key, value in counts.items() if "upstream=reports" in key]
@@ -157,30 +157,30 @@ def test_faults_that_are_too_many_for_their_upstream_are_one_and_successes_stay(
 @pytest.mark.parametrize(
     ("name", "fact"),
     [
-        ("mcp_server_operation_duration_seconds", partial(audit.RpcAnswered, "m", revision=None)),
-        ("mcp_client_operation_duration_seconds", partial(audit.UpstreamAnswered, "m")),
+        ("mcp_server_operation_duration_seconds", partial(events.RpcAnswered, "m", revision=None)),
+        ("mcp_client_operation_duration_seconds", partial(events.UpstreamAnswered, "m")),
     ],
     ids=["hosts", "servers"],
 )
 def test_what_went_well_is_no_error_though_there_is_no_room_for_it(
-    metrics: PrometheusAudit, moved: Moved, name: str, fact: Callable[..., audit.Fact]
+    metrics: PrometheusRecorder, moved: Moved, name: str, fact: Callable[..., events.Event]
 ) -> None:
     """Else whoever uses the room up makes alerts of errors fire, and nothing was wrong."""
     for method in sorted(METHODS_OF_HOSTS):
         for error in ("-32600", "-32601", "-32602", "403"):
-            metrics.record(fact(method=method, seconds=1.0, error=error))
+            metrics.emit(fact(method=method, seconds=1.0, error=error))
     before = moved()
     for method in sorted(METHODS_OF_HOSTS):
-        metrics.record(fact(method=method, seconds=1.0, error=None))
+        metrics.emit(fact(method=method, seconds=1.0, error=None))
     new = {key: value - before.get(key, 0) for key, value in moved().items() if key.startswith(f"{name}_count")}
     assert sum(value for key, value in new.items() if "error_type=," in key) == len(METHODS_OF_HOSTS)
     assert not any(value for key, value in new.items() if "error_type=," not in key)
 
 
 def test_whoever_leaves_before_an_answer_has_no_status_and_is_no_overflow(
-    metrics: PrometheusAudit, moved: Moved
+    metrics: PrometheusRecorder, moved: Moved
 ) -> None:
-    metrics.record(audit.HttpAnswered("mcp", "POST", 0, 0.1))
+    metrics.emit(events.HttpAnswered("mcp", "POST", 0, 0.1))
     labels = "http_request_method=POST,http_response_status_code=,http_route=mcp"
     assert moved()[f"http_server_request_duration_seconds_count{{{labels}}}"] == 1
     assert not any("overflows" in key for key in moved())

@@ -13,8 +13,8 @@ from taskgate.auth.context import ANONYMOUS, AuthContext, Identity
 from taskgate.domain.record import OwnerKey
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.vocabulary import METHODS_OF_HOSTS
-from taskgate.telemetry import audit, request_context
-from taskgate.telemetry.metrics.prometheus import PrometheusAudit
+from taskgate.telemetry import events, request_context
+from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.settings import Configured
 
 Moved = Callable[[], dict[str, float]]
@@ -53,12 +53,12 @@ def wanted(configured: Configured, **changes: Any) -> Configured:
 
 
 def call(
-    metrics: PrometheusAudit, here: request_context.RequestContext, listed: str | None, error: str | None = None
+    metrics: PrometheusRecorder, here: request_context.RequestContext, listed: str | None, error: str | None = None
 ) -> None:
     """A call of a tool, from its beginning to its answer."""
     with request_context.within(here):
-        metrics.record(audit.ToolCalled("m", listed, "direct"))
-        metrics.record(audit.RpcAnswered("m", "tools/call", "2025-11-25", 0.25, error))
+        metrics.emit(events.ToolCalled("m", listed, "direct"))
+        metrics.emit(events.RpcAnswered("m", "tools/call", "2025-11-25", 0.25, error))
 
 
 def calls(samples: Page) -> dict[tuple[str, str], float]:
@@ -77,7 +77,7 @@ def timed(samples: Page) -> dict[str, float]:
 
 
 def test_without_a_label_for_tools_calls_are_counted_all_the_same(
-    metrics: PrometheusAudit, configured: Configured, samples: Page, moved: Moved
+    metrics: PrometheusRecorder, configured: Configured, samples: Page, moved: Moved
 ) -> None:
     metrics.adopt(wanted(configured, tool_label=False))
     for tool in ("sum", "sub", "a" * 129, None):
@@ -87,24 +87,24 @@ def test_without_a_label_for_tools_calls_are_counted_all_the_same(
 
 
 def test_times_name_a_tool_where_that_is_wanted_and_a_list_named_it(
-    metrics: PrometheusAudit, configured: Configured, samples: Page
+    metrics: PrometheusRecorder, configured: Configured, samples: Page
 ) -> None:
     metrics.adopt(wanted(configured, tool_histograms=True))
     call(metrics, visited("sum"), "sum")
     call(metrics, visited("sum"), "sum", error="tool_error")
     call(metrics, visited("made-up"), None)
-    metrics.record(audit.RpcAnswered("m", "tools/list", "2025-11-25", 0.25, None))
+    metrics.emit(events.RpcAnswered("m", "tools/list", "2025-11-25", 0.25, None))
     assert timed(samples) == {"sum": 1, "_OTHER": 1, "": 1}, "of the two of `sum` the last one found is shown"
     assert calls(samples) == {("sum", ""): 2, ("_OTHER", ""): 1}
 
 
-def test_times_name_no_tool_as_it_comes(metrics: PrometheusAudit, samples: Page) -> None:
+def test_times_name_no_tool_as_it_comes(metrics: PrometheusRecorder, samples: Page) -> None:
     call(metrics, visited("sum"), "sum")
     assert timed(samples) == {"": 1}
 
 
 def test_times_may_name_tools_that_counters_do_not(
-    metrics: PrometheusAudit, configured: Configured, samples: Page
+    metrics: PrometheusRecorder, configured: Configured, samples: Page
 ) -> None:
     metrics.adopt(wanted(configured, tool_histograms=True, tool_label=False))
     call(metrics, visited("sum"), "sum")
@@ -112,7 +112,7 @@ def test_times_may_name_tools_that_counters_do_not(
 
 
 def test_a_message_that_names_no_tool_is_a_call_of_another(
-    metrics: PrometheusAudit, configured: Configured, samples: Page
+    metrics: PrometheusRecorder, configured: Configured, samples: Page
 ) -> None:
     metrics.adopt(wanted(configured, tool_histograms=True))
     here = visited()
@@ -120,12 +120,12 @@ def test_a_message_that_names_no_tool_is_a_call_of_another(
     call(metrics, here, None)
     here.message = parse(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":7}}', max_depth=9)
     call(metrics, here, None)
-    metrics.record(audit.RpcAnswered("m", "tools/call", "2025-11-25", 0.25, None))
+    metrics.emit(events.RpcAnswered("m", "tools/call", "2025-11-25", 0.25, None))
     assert timed(samples) == {"_OTHER": 3}
 
 
 def test_more_tools_go_on_where_they_were_and_fewer_begin_again(
-    metrics: PrometheusAudit, configured: Configured, samples: Page
+    metrics: PrometheusRecorder, configured: Configured, samples: Page
 ) -> None:
     metrics.adopt(wanted(configured, max_tools=1))
     for tool in ("a", "b"):
@@ -145,27 +145,27 @@ def test_more_tools_go_on_where_they_were_and_fewer_begin_again(
 
 
 def test_listed_tenants_are_named_and_no_other(
-    metrics: PrometheusAudit, configured: Configured, samples: Page, moved: Moved
+    metrics: PrometheusRecorder, configured: Configured, samples: Page, moved: Moved
 ) -> None:
     metrics.adopt(wanted(configured, tenants=frozenset({"acme"})))
     nobody = visited("sum")
     nobody.caller = ANONYMOUS
     for here in (visited("sum", "acme"), visited("sum", "evil"), visited("sum", None), nobody):
         call(metrics, here, "sum")
-    metrics.record(audit.ToolCalled("m", "sum", "direct"))
+    metrics.emit(events.ToolCalled("m", "sum", "direct"))
     assert calls(samples) == {("sum", "acme"): 1, ("sum", "_OTHER"): 1, ("sum", ""): 3}
     assert not [name for name in moved() if "overflows" in name], "what the operator left out is nothing strange"
 
 
-def test_tasks_are_counted_by_tenant_too(metrics: PrometheusAudit, configured: Configured, samples: Page) -> None:
+def test_tasks_are_counted_by_tenant_too(metrics: PrometheusRecorder, configured: Configured, samples: Page) -> None:
     metrics.adopt(wanted(configured, tenants=frozenset({"acme"})))
     with request_context.within(visited("sum", "acme").behind()):
-        metrics.record(audit.TaskCreated(new_record(owner=OwnerKey("c", "m")), None))
+        metrics.emit(events.TaskCreated(new_record(owner=OwnerKey("c", "m")), None))
     assert samples()["taskgate_tasks_started_total", (("tenant", "acme"), ("upstream", "reports"))] == 1
 
 
 def test_a_tenant_that_is_not_listed_any_more_is_not_shown_any_more(
-    metrics: PrometheusAudit, configured: Configured, samples: Page
+    metrics: PrometheusRecorder, configured: Configured, samples: Page
 ) -> None:
     metrics.adopt(wanted(configured, tenants=frozenset({"acme", "umbrella"})))
     call(metrics, visited("sum", "umbrella"), "sum")
@@ -180,18 +180,18 @@ def test_a_tenant_that_is_not_listed_any_more_is_not_shown_any_more(
 
 
 def test_other_buckets_begin_again_and_leave_every_other_family(
-    metrics: PrometheusAudit, configured: Configured, samples: Page
+    metrics: PrometheusRecorder, configured: Configured, samples: Page
 ) -> None:
     def buckets() -> dict[str, float]:
         return {dict(labels)["le"]: value for (name, labels), value in samples().items()
                 if name == f"{TIMES}_bucket" and ("upstream", "reports") in labels}  # fmt: skip
 
     task = new_record(owner=OwnerKey("c", "m"))
-    metrics.record(audit.TaskDispatched(task, task.ttl))
-    metrics.record(audit.SessionLost("m"))
+    metrics.emit(events.TaskDispatched(task, task.ttl))
+    metrics.emit(events.SessionLost("m"))
     metrics.adopt(wanted(configured, buckets={TIMES: (1.0, 5000.0)}))
     assert buckets() == {"1.0": 0, "5000.0": 0, "+Inf": 0}
-    metrics.record(audit.TaskDispatched(task, task.ttl))
+    metrics.emit(events.TaskDispatched(task, task.ttl))
     assert buckets() == {"1.0": 0, "5000.0": 1, "+Inf": 1}
     metrics.adopt(wanted(configured, buckets={TIMES: (1.0, 5000.0)}))
     assert buckets() == {"1.0": 0, "5000.0": 1, "+Inf": 1}, "the same again changes nothing"
@@ -199,23 +199,23 @@ def test_other_buckets_begin_again_and_leave_every_other_family(
 
 
 def test_what_begins_again_has_all_its_room_again(
-    metrics: PrometheusAudit, configured: Configured, samples: Page
+    metrics: PrometheusRecorder, configured: Configured, samples: Page
 ) -> None:
     def methods() -> set[str]:
         return {dict(labels)["mcp_method_name"] for name, labels in samples() if name == f"{SERVED}_count"}
 
     for error in ("-32602", "-32601"):
         for method in sorted(METHODS_OF_HOSTS):
-            metrics.record(audit.RpcAnswered("m", method, "2025-11-25", 1.0, error))
+            metrics.emit(events.RpcAnswered("m", method, "2025-11-25", 1.0, error))
     assert "_OTHER" in methods()
     metrics.adopt(wanted(configured, buckets={SERVED: (1.0,)}))
     assert methods() == set()
-    metrics.record(audit.RpcAnswered("m", "tools/list", "2025-11-25", 1.0, "-32602"))
+    metrics.emit(events.RpcAnswered("m", "tools/list", "2025-11-25", 1.0, "-32602"))
     assert methods() == {"tools/list"}
 
 
 def test_buckets_of_the_lag_change_under_its_ticker(
-    metrics: PrometheusAudit, configured: Configured, samples: Page
+    metrics: PrometheusRecorder, configured: Configured, samples: Page
 ) -> None:
     metrics.adopt(wanted(configured, buckets={"taskgate_event_loop_lag_seconds": (1.0,)}))
     metrics.observe_lag(0.5)
@@ -225,17 +225,17 @@ def test_buckets_of_the_lag_change_under_its_ticker(
 # --- exemplars --------------------------------------------------------------------------------------------------------
 
 
-def exemplars(metrics: PrometheusAudit) -> list[dict[str, str]]:
+def exemplars(metrics: PrometheusRecorder) -> list[dict[str, str]]:
     page = metrics.render(OPENMETRICS)[0].decode()
     return [sample.exemplar.labels for family in parse_openmetrics(page) for sample in family.samples
             if sample.exemplar is not None]  # fmt: skip
 
 
-def test_a_time_points_at_the_trace_that_it_was_taken_in(metrics: PrometheusAudit) -> None:
+def test_a_time_points_at_the_trace_that_it_was_taken_in(metrics: PrometheusRecorder) -> None:
     span = StubSpan()
     call(metrics, visited("sum", span=span), "sum")
     with request_context.within(visited("sum", span=span)):
-        metrics.record(audit.UpstreamAnswered("m", "tools/call", 0.1, None))
+        metrics.emit(events.UpstreamAnswered("m", "tools/call", 0.1, None))
     assert exemplars(metrics) == [{"trace_id": span.trace_id, "span_id": span.span_id}] * 2
 
 
@@ -243,16 +243,16 @@ def test_a_time_points_at_the_trace_that_it_was_taken_in(metrics: PrometheusAudi
     ("span", "are_wanted"), [(None, True), (StubSpan(is_sampled=False), True), (StubSpan(), False)], ids=str
 )
 def test_there_is_nothing_to_point_at_where_nothing_is_kept(
-    metrics: PrometheusAudit, configured: Configured, span: StubSpan | None, are_wanted: bool
+    metrics: PrometheusRecorder, configured: Configured, span: StubSpan | None, are_wanted: bool
 ) -> None:
     metrics.adopt(wanted(configured, exemplars=are_wanted))
     call(metrics, visited("sum", span=span), "sum")
-    metrics.record(audit.RpcAnswered("m", "tools/call", "2025-11-25", 0.25, None))
+    metrics.emit(events.RpcAnswered("m", "tools/call", "2025-11-25", 0.25, None))
     assert exemplars(metrics) == []
 
 
 def test_once_none_are_wanted_what_was_taken_before_points_at_nothing_either(
-    metrics: PrometheusAudit, configured: Configured
+    metrics: PrometheusRecorder, configured: Configured
 ) -> None:
     call(metrics, visited("sum", span=StubSpan()), "sum")
     assert len(exemplars(metrics)) == 1
@@ -264,12 +264,12 @@ def test_once_none_are_wanted_what_was_taken_before_points_at_nothing_either(
 
 
 def test_switched_off_only_what_is_so_at_the_moment_is_kept(
-    metrics: PrometheusAudit, configured: Configured, samples: Page
+    metrics: PrometheusRecorder, configured: Configured, samples: Page
 ) -> None:
     metrics.adopt(wanted(configured, enabled=False))
     assert metrics.path is None
-    metrics.record(audit.StreamOpened("upstream", "get"))
-    metrics.record(audit.CallsRunning("m", 3))
+    metrics.emit(events.StreamOpened("upstream", "get"))
+    metrics.emit(events.CallsRunning("m", 3))
     call(metrics, visited("sum"), "sum")
     metrics.adopt(configured)
     assert metrics.path == "/metrics"
@@ -281,6 +281,6 @@ def test_switched_off_only_what_is_so_at_the_moment_is_kept(
     assert calls(samples) == {("sum", ""): 1}
 
 
-def test_the_page_is_where_the_operator_wants_it(metrics: PrometheusAudit, configured: Configured) -> None:
+def test_the_page_is_where_the_operator_wants_it(metrics: PrometheusRecorder, configured: Configured) -> None:
     metrics.adopt(wanted(configured, path="/prometheus/taskgate"))
     assert metrics.path == "/prometheus/taskgate"

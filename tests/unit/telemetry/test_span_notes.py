@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from helpers.noted_spans import NotedSpan
 from helpers.records import new_record
-from taskgate.telemetry.audit import CallsRunning, TaskCreated, TaskDispatched, ToolCalled
+from taskgate.telemetry.events import CallsRunning, TaskCreated, TaskDispatched, ToolCalled
 from taskgate.telemetry.request_context import RequestContext, within
 from taskgate.telemetry.span_notes import SpanNotes, waited
 
@@ -19,14 +19,14 @@ def visited() -> tuple[RequestContext, NotedSpan]:
 def test_the_call_of_a_listed_tool_names_its_span_and_what_became_of_it() -> None:
     request_context, span = visited()
     with within(request_context):
-        SpanNotes().record(ToolCalled("reports", "add", "direct"))
+        SpanNotes().emit(ToolCalled("reports", "add", "direct"))
     assert (span.tools, span.said) == (["add"], {"taskgate.disposition": "direct"})
 
 
 def test_one_that_no_server_lists_names_nothing() -> None:
     request_context, span = visited()
     with within(request_context):
-        SpanNotes().record(ToolCalled("reports", None, "rejected"))
+        SpanNotes().emit(ToolCalled("reports", None, "rejected"))
     assert (span.tools, span.said) == ([], {"taskgate.disposition": "rejected"})
 
 
@@ -34,7 +34,7 @@ def test_a_request_that_makes_a_task_is_about_it() -> None:
     request_context, span = visited()
     record = new_record()
     with within(request_context):
-        SpanNotes().record(TaskCreated(record, None))
+        SpanNotes().emit(TaskCreated(record, None))
     assert span.tasks == [record.id]
 
 
@@ -42,15 +42,15 @@ def test_what_is_nobodys_is_told_to_nobody() -> None:
     notes = SpanNotes()
     for request_context in (None, RequestContext("v", "127.0.0.1", "POST", "/")):
         with within(request_context):
-            notes.record(ToolCalled("reports", "add", "direct"))
-            notes.record(TaskCreated(new_record(), None))
-            notes.record(CallsRunning("reports", 1))
+            notes.emit(ToolCalled("reports", "add", "direct"))
+            notes.emit(TaskCreated(new_record(), None))
+            notes.emit(CallsRunning("reports", 1))
 
 
 async def test_a_call_knows_how_long_it_waited_and_no_other_call_does() -> None:
     async def run(seconds: float | None) -> float | None:
         if seconds is not None:
-            SpanNotes().record(TaskDispatched(new_record(), timedelta(seconds=seconds)))
+            SpanNotes().emit(TaskDispatched(new_record(), timedelta(seconds=seconds)))
         await asyncio.sleep(0)
         return waited()
 

@@ -22,12 +22,12 @@ KEY = b"k" * 32
 Means = Callable[..., AuditSettings]
 
 
-def configured(**audit: object) -> GatewayConfig:
+def configured(**event_sink: object) -> GatewayConfig:
     written = {
         "version": 1,
         "auth": {"mode": "none"},
         "upstreams": {"reports": {"path": "/reports/mcp", "url": "http://127.0.0.1:3000/mcp"}},
-        "audit": audit,
+        "audit": event_sink,
     }
     return GatewayConfig.model_validate(written)
 
@@ -37,9 +37,9 @@ def means(tmp_path: Path) -> Means:
     """The settings that keys of `audit` mean, with a data directory."""
 
     def settings(
-        *, before: AuditSettings | None = None, directory: Path | None = tmp_path, **audit: object
+        *, before: AuditSettings | None = None, directory: Path | None = tmp_path, **event_sink: object
     ) -> AuditSettings:
-        return audit_settings(configured(**audit), directory, SeededEntropy(), before=before)
+        return audit_settings(configured(**event_sink), directory, SeededEntropy(), before=before)
 
     return settings
 

@@ -19,7 +19,7 @@ from taskgate.config.models import GatewayConfig
 from taskgate.domain.states import Passed
 from taskgate.errors import InvalidParams, Unauthenticated
 from taskgate.streams.messages import Inbound, Verb
-from taskgate.telemetry.audit import KeysFetched, TokenJudged
+from taskgate.telemetry.events import KeysFetched, TokenJudged
 from taskgate.wiring.authentication import (
     KEY_FILE,
     Authenticator,

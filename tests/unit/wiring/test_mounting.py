@@ -20,7 +20,7 @@ from taskgate.config.models import GatewayConfig
 from taskgate.config.rules import rules_of
 from taskgate.lifecycle.hearing import NOBODY
 from taskgate.protocol.welcomes import gateway_info
-from taskgate.telemetry.audit import CircuitMoved, HealthChecked, SlotsUsed, UpstreamRetried
+from taskgate.telemetry.events import CircuitMoved, HealthChecked, SlotsUsed, UpstreamRetried
 from taskgate.upstream.base import Upstream
 from taskgate.upstream.principal import Principal
 from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
@@ -56,7 +56,7 @@ class Yard:
             live=self.live,
             standings=QuotaSubjects(self.live),
             make=self._make,
-            audit=self.facts,
+            event_sink=self.facts,
             clock=ManualClock(),
             port=8080,
         )

@@ -41,7 +41,7 @@ from taskgate.streams.messages import Exchange
 from taskgate.streams.spoken import RpcReply, error_of
 from taskgate.system.background import Background
 from taskgate.system.offload import offloaded
-from taskgate.telemetry.audit import Audit, ToolCalled, WouldPromote
+from taskgate.telemetry.events import EventSink, ToolCalled, WouldPromote
 
 QUIET: Final = 0.05
 """Seconds without a question after which a server is taken to have asked all that it asks at once: messages that were
@@ -68,15 +68,15 @@ class Calls:
         joining: RequestCoalescer,
         states: States,
         waits: HoldTimes,
-        audit: Audit,
+        event_sink: EventSink,
         clock: Clock,
         entropy: Entropy,
     ) -> None:
         self._tasks = tasks
         self._dialect = dialect
-        self._audit = audit
+        self._event_sink = event_sink
         self._attending = ResponseWaiter(dialect=dialect, patience=waits.patience)
-        self._turns = Turns(joining=joining, audit=audit)
+        self._turns = Turns(joining=joining, event_sink=event_sink)
         self._promotion = Promotion(
             tasks=tasks, joining=joining, turns=self._turns, attending=self._attending, clock=clock
         )
@@ -103,7 +103,7 @@ class Calls:
         """
         decision = await self._decision(exchange, line, said, intent)
         if decision.would_promote and said.declares_tasks:
-            self._audit.record(WouldPromote(line.mount.name))
+            self._event_sink.emit(WouldPromote(line.mount.name))
         outbound = self._ruled(_outbound(exchange, caller, line, said, intent), intent, decision)
         if intent.repeat_key is not None and not outbound.may_become_task:
             await self._refuse_what_is_a_task(outbound, intent)
@@ -162,7 +162,7 @@ class Calls:
 
     def turned_away(self, mount: str, tool: str | None) -> None:
         """Count a call that was refused before it came here; `tool` None where nobody knows whether it is listed."""
-        self._audit.record(ToolCalled(mount, tool, "rejected"))
+        self._event_sink.emit(ToolCalled(mount, tool, "rejected"))
 
     def sweep(self) -> None:
         """Give up the held calls whose host did not come back in time."""

@@ -12,16 +12,16 @@ from taskgate.admission.joining import CoalesceKey, RequestCoalescer
 from taskgate.errors import QueueFull
 from taskgate.gateway.modern.outbound_calls import OutboundCall
 from taskgate.protocol.envelope import Response
-from taskgate.telemetry.audit import Audit, ToolCalled
+from taskgate.telemetry.events import EventSink, ToolCalled
 from taskgate.upstream.call_listener import CallListener
 
 
 class Turns:
     """Has every errand wait for its turn. A call that is refused, or is no task and leaves, is counted here."""
 
-    def __init__(self, *, joining: RequestCoalescer, audit: Audit) -> None:
+    def __init__(self, *, joining: RequestCoalescer, event_sink: EventSink) -> None:
         self._joining = joining
-        self._audit = audit
+        self._event_sink = event_sink
 
     def ask(self, outbound: OutboundCall) -> Ticket:
         """A ticket, which is to be closed. Raises QueueFull."""
@@ -65,7 +65,7 @@ class Turns:
         """Count what became of a call."""
         tool, upstream = outbound.tool, outbound.line.upstream
         is_listed = tool is not None and upstream.listed(tool) is not None
-        self._audit.record(ToolCalled(outbound.line.mount.name, tool if is_listed else None, disposition))
+        self._event_sink.emit(ToolCalled(outbound.line.mount.name, tool if is_listed else None, disposition))
 
     async def _once(self, outbound: OutboundCall, asking: CoalesceKey, listener: CallListener) -> Response:
         response = await self._joining.once(asking, partial(self._shared, outbound, listener))

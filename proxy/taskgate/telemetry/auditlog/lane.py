@@ -13,7 +13,6 @@ from logging import getLogger
 from typing import Any, Final
 
 from taskgate.clock import Clock
-from taskgate.telemetry.audit import Audit, AuditDropped, AuditNoted, AuditWritten
 from taskgate.telemetry.auditlog.book import Book, ChainPosition, gap_note
 from taskgate.telemetry.auditlog.catalogue import FAILURE, SUCCESS
 from taskgate.telemetry.auditlog.chain import GAP
@@ -22,6 +21,7 @@ from taskgate.telemetry.auditlog.queueing import Queue
 from taskgate.telemetry.auditlog.recollection import Gap
 from taskgate.telemetry.auditlog.settings import AuditUnavailable
 from taskgate.telemetry.auditlog.worker import Worker
+from taskgate.telemetry.events import AuditDropped, AuditNoted, AuditWritten, EventSink
 
 LINGER: Final = 0.025
 """Seconds for which the first event waits for others to go along."""
@@ -49,7 +49,7 @@ class Pace:
 class Lane:
     """The way to one sink, between `open` and `close`."""
 
-    def __init__(self, name: str, book: Book, pace: Pace, *, metrics: Audit, clock: Clock) -> None:
+    def __init__(self, name: str, book: Book, pace: Pace, *, metrics: EventSink, clock: Clock) -> None:
         self.name = name
         self.queue = Queue(pace.queue, self._lose)
         self.sequence: int | None = None
@@ -213,7 +213,7 @@ class Lane:
         written = await self._do(partial(self._book.keep, batch))
         if self.queue.done():
             record = AuditWritten(self.name, written.seconds, written.head.seq, len(self.queue))
-            self._metrics.record(record)
+            self._metrics.emit(record)
         self._took(written)
 
     async def _vouch(self) -> None:
@@ -234,7 +234,7 @@ class Lane:
     def _took(self, written: ChainPosition) -> None:
         self.sequence, self._uncovered = written.head.seq, written.uncovered
         for name in written.noted:
-            self._metrics.record(AuditNoted(name, FAILURE if name == GAP else SUCCESS))
+            self._metrics.emit(AuditNoted(name, FAILURE if name == GAP else SUCCESS))
         if self._sync_at is None:
             self._sync_at = asyncio.get_running_loop().time() + SYNC_AFTER
         self._plan()
@@ -258,7 +258,7 @@ class Lane:
     def _lose(self, reason: str, lines: int) -> None:
         if self.queue.is_open and self.queue.losses.total() == 1:
             log.error("events of the audit log are lost", extra={"sink": self.name, "reason": reason})
-        self._metrics.record(AuditDropped(self.name, reason, lines))
+        self._metrics.emit(AuditDropped(self.name, reason, lines))
 
     def _own_up(self) -> None:
         """Have the log say what it does not hold."""

@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 
 from taskgate.clock import Clock
 from taskgate.telemetry import request_context
-from taskgate.telemetry.audit import NO_ROOM, Audit, AuditNoted, Fact, Trail
 from taskgate.telemetry.auditlog.book import Book
 from taskgate.telemetry.auditlog.catalogue import EVENTS, matching
 from taskgate.telemetry.auditlog.chain import CHECKPOINT, SIGNED
@@ -27,6 +26,7 @@ from taskgate.telemetry.auditlog.room import QueueRoom
 from taskgate.telemetry.auditlog.settings import AuditSettings, AuditUnavailable, FileTaken, SinkSettings
 from taskgate.telemetry.auditlog.sinks import STDOUT, Sink, StreamSink
 from taskgate.telemetry.auditlog.table import EventTable, Teller
+from taskgate.telemetry.events import NO_ROOM, AuditNoted, Event, EventSink, Trail
 
 PATIENCE: Final = 5.0
 """Seconds that a sink which is stuck is waited for when the log is closed."""
@@ -60,7 +60,7 @@ class PreparedSinks(NamedTuple):
 class AuditLog:
     """Keeps lines of what happens, from `open` to `close`. Without sinks it keeps none, and costs nothing."""
 
-    def __init__(self, settings: AuditSettings, *, metrics: Audit, clock: Clock, stdout: int = STDOUT) -> None:
+    def __init__(self, settings: AuditSettings, *, metrics: EventSink, clock: Clock, stdout: int = STDOUT) -> None:
         """`metrics` is told of the log itself; `stdout` is the descriptor of standard output."""
         self._settings = settings
         self._metrics = metrics
@@ -77,8 +77,8 @@ class AuditLog:
         """Begin. Raises AuditUnavailable; nothing is left open then."""
         self.switch(await self.prepare(self._settings))
 
-    def record(self, fact: Fact) -> None:
-        """See Audit. What the log is to have of it waits now; facts that no sink is to have are passed over."""
+    def emit(self, fact: Event) -> None:
+        """See EventSink. What the log is to have of it waits now; facts that no sink is to have are passed over."""
         teller = self._tellers.get(type(fact))
         if teller is None:
             return
@@ -89,7 +89,7 @@ class AuditLog:
                     # Whoever was refused to keep what is left for others does not take it, either.
                     lanes = tuple(lane for lane in lanes if not lane.queue.is_crowded)
                 if lanes:
-                    self._metrics.record(_noted(event.name, event.outcome))
+                    self._metrics.emit(_noted(event.name, event.outcome))
                     for lane in lanes:
                         lane.accept(event)
         except Exception:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from taskgate.protocol import vocabulary as words
 from taskgate.protocol.envelope import Notification, Request
-from taskgate.telemetry import audit
+from taskgate.telemetry import events
 from taskgate.telemetry.auditlog.catalogue import DENIED, EVENTS, FAILURE, SUCCESS
 from taskgate.telemetry.auditlog.events import (
     AuditEvent,
@@ -34,11 +34,11 @@ class RequestEvents:
     def __init__(self, *, keeps_arguments: bool) -> None:
         self._keeps = keeps_arguments
 
-    def answered(self, fact: audit.HttpAnswered, request_context: RequestContext | None, now: datetime) -> Told:
+    def answered(self, fact: events.HttpAnswered, request_context: RequestContext | None, now: datetime) -> Told:
         """A request is over."""
         return self._line(request_context, now, fact.seconds)
 
-    def part_answered(self, _: audit.PartAnswered, request_context: RequestContext | None, now: datetime) -> Told:
+    def part_answered(self, _: events.PartAnswered, request_context: RequestContext | None, now: datetime) -> Told:
         """A message that came with others is."""
         return self._line(request_context, now, None)
 
@@ -68,7 +68,7 @@ class RequestEvents:
 # --- who asks, and how much --------------------------------------------------------------------------------------
 
 
-def token_judged(fact: audit.TokenJudged, request_context: RequestContext | None, now: datetime) -> Told:
+def token_judged(fact: events.TokenJudged, request_context: RequestContext | None, now: datetime) -> Told:
     """The first use of a token is told, and each that is not accepted."""
     if fact.reason != "ok":
         return told("auth.rejected", DENIED, fact.reason, now, origin_of(request_context), data={"issuer": fact.issuer})
@@ -78,14 +78,14 @@ def token_judged(fact: audit.TokenJudged, request_context: RequestContext | None
     return told("auth.accepted", SUCCESS, None, now, origin_of(request_context), data=issuer, caller=fact.caller)
 
 
-def access_refused(fact: audit.AccessRefused, request_context: RequestContext | None, now: datetime) -> Told:
+def access_refused(fact: events.AccessRefused, request_context: RequestContext | None, now: datetime) -> Told:
     """By a rule, or by one that is in shadow."""
     name, outcome = ("access.shadow_refused", SUCCESS) if fact.shadow else ("access.refused", DENIED)
     origin, rule = origin_of(request_context), {"rule": fact.rule}
     return told(name, outcome, "policy", now, origin, mount=fact.mount, method=fact.method, data=rule)
 
 
-def task_denied(fact: audit.TaskDenied, request_context: RequestContext | None, now: datetime) -> Told:
+def task_denied(fact: events.TaskDenied, request_context: RequestContext | None, now: datetime) -> Told:
     """A look-up that found nothing of the caller's."""
     subject = TaskSubject(fact.task, None, fact.owner, None, fact.mount, None)
     severity = "medium" if fact.reason == "context_mismatch" else "low"
@@ -95,12 +95,12 @@ def task_denied(fact: audit.TaskDenied, request_context: RequestContext | None, 
     )
 
 
-def suspicion_raised(fact: audit.SuspicionRaised, request_context: RequestContext | None, now: datetime) -> Told:
+def suspicion_raised(fact: events.SuspicionRaised, request_context: RequestContext | None, now: datetime) -> Told:
     """One of a closed set of kinds."""
     return told(f"security.{fact.kind}", DENIED, fact.kind, now, origin_of(request_context), mount=fact.mount)
 
 
-def rate_judged(fact: audit.RateJudged, request_context: RequestContext | None, now: datetime) -> Told:
+def rate_judged(fact: events.RateJudged, request_context: RequestContext | None, now: datetime) -> Told:
     """Most are allowed, and not told of."""
     if fact.decision == "allowed":
         return NOTHING
@@ -110,13 +110,13 @@ def rate_judged(fact: audit.RateJudged, request_context: RequestContext | None, 
     return told("limit.rate_rejected", DENIED, "rate", now, origin_of(request_context), limit=limit)
 
 
-def cap_refused(fact: audit.CapRefused, request_context: RequestContext | None, now: datetime) -> Told:
+def cap_refused(fact: events.CapRefused, request_context: RequestContext | None, now: datetime) -> Told:
     """A cap of any kind."""
     limit = Limit(fact.cap, None, fact.scope)
     return told("limit.concurrency_rejected", DENIED, fact.cap, now, origin_of(request_context), limit=limit)
 
 
-def queue_refused(fact: audit.QueueRefused, request_context: RequestContext | None, now: datetime) -> Told:
+def queue_refused(fact: events.QueueRefused, request_context: RequestContext | None, now: datetime) -> Told:
     """No place to wait for a turn, or none came."""
     limit = Limit("queue", None, "upstream")
     return told(
@@ -124,12 +124,12 @@ def queue_refused(fact: audit.QueueRefused, request_context: RequestContext | No
     )
 
 
-def call_joined(fact: audit.CallJoined, request_context: RequestContext | None, now: datetime) -> Told:
+def call_joined(fact: events.CallJoined, request_context: RequestContext | None, now: datetime) -> Told:
     """The call of this request is not made."""
     return told("call.joined", SUCCESS, fact.how, now, origin_of(request_context), mount=fact.mount)
 
 
-def operator_asked(fact: audit.OperatorAsked, _: RequestContext | None, now: datetime) -> Told:
+def operator_asked(fact: events.OperatorAsked, _: RequestContext | None, now: datetime) -> Told:
     """Somebody at the operators' listener, which has no visits."""
     outcome = SUCCESS if fact.status < 400 else DENIED if fact.status in (401, 403) else FAILURE
     origin = EventOrigin(

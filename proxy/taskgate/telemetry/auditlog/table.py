@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from taskgate.telemetry import audit
+from taskgate.telemetry import events
 from taskgate.telemetry.auditlog import request_events, task_events
 from taskgate.telemetry.auditlog.catalogue import FAILURE, SUCCESS
 from taskgate.telemetry.auditlog.rendering import LineOptions
@@ -34,21 +34,21 @@ class EventTable:
         self._up: dict[str, bool] = {} if before is None else before._up
         self.tellers: Mapping[type, Teller] = {
             **_CONSTANT,
-            audit.HttpAnswered: requests.answered,
-            audit.PartAnswered: requests.part_answered,
-            audit.TaskCreated: tasks.created,
-            audit.TaskFinished: tasks.finished,
-            audit.UpstreamBegun: self._upstream_begun,
-            audit.HealthChecked: self._seen,
-            audit.ProgramSought: self._seen,
+            events.HttpAnswered: requests.answered,
+            events.PartAnswered: requests.part_answered,
+            events.TaskCreated: tasks.created,
+            events.TaskFinished: tasks.finished,
+            events.UpstreamBegun: self._upstream_begun,
+            events.HealthChecked: self._seen,
+            events.ProgramSought: self._seen,
         }
         """What makes events of a fact, by its type; of a type that is not here there is nothing to say."""
 
-    def _upstream_begun(self, fact: audit.UpstreamBegun, _: RequestContext | None, __: datetime) -> Told:
+    def _upstream_begun(self, fact: events.UpstreamBegun, _: RequestContext | None, __: datetime) -> Told:
         self._up.pop(fact.mount, None)
         return NOTHING
 
-    def _seen(self, fact: audit.HealthChecked | audit.ProgramSought, _: RequestContext | None, now: datetime) -> Told:
+    def _seen(self, fact: events.HealthChecked | events.ProgramSought, _: RequestContext | None, now: datetime) -> Told:
         if fact.up is None or fact.up is self._up.get(fact.mount):
             return NOTHING
         self._up[fact.mount] = fact.up
@@ -57,7 +57,7 @@ class EventTable:
         return told("upstream.down", FAILURE, None, now, None, mount=fact.mount)
 
 
-def _circuit_moved(fact: audit.CircuitMoved, _: RequestContext | None, now: datetime) -> Told:
+def _circuit_moved(fact: events.CircuitMoved, _: RequestContext | None, now: datetime) -> Told:
     if fact.state == "open":
         return told("upstream.circuit_opened", FAILURE, None, now, None, mount=fact.mount)
     if fact.state == "closed":
@@ -66,36 +66,36 @@ def _circuit_moved(fact: audit.CircuitMoved, _: RequestContext | None, now: date
     return NOTHING
 
 
-def _session_lost(fact: audit.SessionLost, _: RequestContext | None, now: datetime) -> Told:
+def _session_lost(fact: events.SessionLost, _: RequestContext | None, now: datetime) -> Told:
     return told("upstream.session_lost", FAILURE, None, now, None, mount=fact.mount)
 
 
-def _program_restarted(fact: audit.ProgramRestarted, _: RequestContext | None, now: datetime) -> Told:
+def _program_restarted(fact: events.ProgramRestarted, _: RequestContext | None, now: datetime) -> Told:
     return told("upstream.restarted", FAILURE, fact.cause, now, None, mount=fact.mount)
 
 
-def _credentials_got(fact: audit.CredentialsGot, _: RequestContext | None, now: datetime) -> Told:
+def _credentials_got(fact: events.CredentialsGot, _: RequestContext | None, now: datetime) -> Told:
     name, outcome = ("credential.exchanged", SUCCESS) if fact.ok else ("credential.failed", FAILURE)
     return told(name, outcome, None, now, None, mount=fact.mount, data={"seconds": fact.seconds})
 
 
-def _keys_fetched(fact: audit.KeysFetched, _: RequestContext | None, now: datetime) -> Told:
+def _keys_fetched(fact: events.KeysFetched, _: RequestContext | None, now: datetime) -> Told:
     facts = {"issuer": fact.issuer, "keys": fact.keys}
     if fact.result == "ok":
         return told("auth.jwks_refreshed", SUCCESS, None, now, None, data=facts)
     return told("auth.jwks_failed", FAILURE, fact.result, now, None, data=facts)
 
 
-def _rates_fell_back(fact: audit.RatesFellBack, _: RequestContext | None, now: datetime) -> Told:
+def _rates_fell_back(fact: events.RatesFellBack, _: RequestContext | None, now: datetime) -> Told:
     return told("limit.store_fallback", FAILURE, "store", now, None, data={"rule": fact.rule})
 
 
-def _gateway_moved(fact: audit.GatewayMoved, _: RequestContext | None, now: datetime) -> Told:
+def _gateway_moved(fact: events.GatewayMoved, _: RequestContext | None, now: datetime) -> Told:
     facts = {"version": fact.version, "fingerprint": _fingerprint(fact.fingerprint)}
     return told(f"gateway.{fact.phase}", SUCCESS, None, now, None, data=facts)
 
 
-def _config_reloaded(fact: audit.ConfigReloaded, _: RequestContext | None, now: datetime) -> Told:
+def _config_reloaded(fact: events.ConfigReloaded, _: RequestContext | None, now: datetime) -> Told:
     fingerprint = _fingerprint(fact.fingerprint)
     if fact.result == "invalid":
         facts = {"fingerprint": fingerprint, "problems": list(fact.problems[:_MOST])}
@@ -113,32 +113,32 @@ _MOST: Final = 32
 """How many problems, or keys, one line has."""
 
 _CONSTANT: Final[dict[type, Teller]] = {
-    audit.TokenJudged: request_events.token_judged,
-    audit.AccessRefused: request_events.access_refused,
-    audit.TaskDenied: request_events.task_denied,
-    audit.SuspicionRaised: request_events.suspicion_raised,
-    audit.RateJudged: request_events.rate_judged,
-    audit.CapRefused: request_events.cap_refused,
-    audit.QueueRefused: request_events.queue_refused,
-    audit.CallJoined: request_events.call_joined,
-    audit.OperatorAsked: request_events.operator_asked,
-    audit.TaskDispatched: task_events.dispatched,
-    audit.TaskMoved: task_events.moved,
-    audit.TaskExpired: task_events.expired,
-    audit.TaskPurged: task_events.purged,
-    audit.TaskCancelAsked: task_events.cancel_asked,
-    audit.TaskRecovered: task_events.recovered,
-    audit.TaskRetrieved: task_events.retrieved,
-    audit.InputAsked: task_events.input_asked,
-    audit.InputSettled: task_events.input_settled,
-    audit.WouldPromote: task_events.would_promote,
-    audit.CircuitMoved: _circuit_moved,
-    audit.SessionLost: _session_lost,
-    audit.ProgramRestarted: _program_restarted,
-    audit.CredentialsGot: _credentials_got,
-    audit.RatesFellBack: _rates_fell_back,
-    audit.KeysFetched: _keys_fetched,
-    audit.GatewayMoved: _gateway_moved,
-    audit.ConfigReloaded: _config_reloaded,
+    events.TokenJudged: request_events.token_judged,
+    events.AccessRefused: request_events.access_refused,
+    events.TaskDenied: request_events.task_denied,
+    events.SuspicionRaised: request_events.suspicion_raised,
+    events.RateJudged: request_events.rate_judged,
+    events.CapRefused: request_events.cap_refused,
+    events.QueueRefused: request_events.queue_refused,
+    events.CallJoined: request_events.call_joined,
+    events.OperatorAsked: request_events.operator_asked,
+    events.TaskDispatched: task_events.dispatched,
+    events.TaskMoved: task_events.moved,
+    events.TaskExpired: task_events.expired,
+    events.TaskPurged: task_events.purged,
+    events.TaskCancelAsked: task_events.cancel_asked,
+    events.TaskRecovered: task_events.recovered,
+    events.TaskRetrieved: task_events.retrieved,
+    events.InputAsked: task_events.input_asked,
+    events.InputSettled: task_events.input_settled,
+    events.WouldPromote: task_events.would_promote,
+    events.CircuitMoved: _circuit_moved,
+    events.SessionLost: _session_lost,
+    events.ProgramRestarted: _program_restarted,
+    events.CredentialsGot: _credentials_got,
+    events.RatesFellBack: _rates_fell_back,
+    events.KeysFetched: _keys_fetched,
+    events.GatewayMoved: _gateway_moved,
+    events.ConfigReloaded: _config_reloaded,
 }
 """For what is the same whatever is told, and needs no memory."""

@@ -9,7 +9,7 @@ from sys import getsizeof
 from typing import Any, Final
 
 from taskgate.domain.record import Faulted, FaultReason, TaskRecord, TaskStatus
-from taskgate.telemetry import audit
+from taskgate.telemetry import events
 from taskgate.telemetry.auditlog.catalogue import EVENTS, FAILURE, SUCCESS
 from taskgate.telemetry.auditlog.events import AuditEvent, Limit, origin_of, subject_of, weight_of
 from taskgate.telemetry.auditlog.request_events import NOTHING, Told
@@ -24,7 +24,7 @@ class Tasks:
         self._shows = shows_results
         self._hashes = hashes_results
 
-    def created(self, fact: audit.TaskCreated, request_context: RequestContext | None, now: datetime) -> Told:
+    def created(self, fact: events.TaskCreated, request_context: RequestContext | None, now: datetime) -> Told:
         """A task, and what its time to live became."""
         origin, subject = origin_of(request_context, keeps=self._keeps), subject_of(fact.task)
         data, weight = {"adjustment": fact.adjustment}, weight_of(origin)
@@ -34,7 +34,7 @@ class Tasks:
         bare, limit = origin_of(request_context), Limit("ttl")
         return (event, AuditEvent("limit.ttl_clamped", SUCCESS, fact.adjustment, "info", now, bare, subject, limit))
 
-    def finished(self, fact: audit.TaskFinished, request_context: RequestContext | None, now: datetime) -> Told:
+    def finished(self, fact: events.TaskFinished, request_context: RequestContext | None, now: datetime) -> Told:
         """The end of a task, but for one that expired."""
         if fact.reason == FaultReason.EXPIRED:
             return NOTHING
@@ -56,51 +56,51 @@ class Tasks:
         )  # fmt: skip
 
 
-def dispatched(fact: audit.TaskDispatched, request_context: RequestContext | None, now: datetime) -> Told:
+def dispatched(fact: events.TaskDispatched, request_context: RequestContext | None, now: datetime) -> Told:
     """Its call left."""
     return _of("task.dispatched", fact.task, request_context, now, data={"waited_seconds": seconds(fact.waited)})
 
 
-def moved(fact: audit.TaskMoved, request_context: RequestContext | None, now: datetime) -> Told:
+def moved(fact: events.TaskMoved, request_context: RequestContext | None, now: datetime) -> Told:
     """Its status is another."""
     edge = {"from": fact.before.value, "to": fact.task.status.value}
     return _of("task.transition", fact.task, request_context, now, data=edge)
 
 
-def expired(fact: audit.TaskExpired, request_context: RequestContext | None, now: datetime) -> Told:
+def expired(fact: events.TaskExpired, request_context: RequestContext | None, now: datetime) -> Told:
     """Its time ran out before it ended."""
     return _of("task.expired", fact.task, request_context, now, FAILURE, fact.phase)
 
 
-def purged(fact: audit.TaskPurged, request_context: RequestContext | None, now: datetime) -> Told:
+def purged(fact: events.TaskPurged, request_context: RequestContext | None, now: datetime) -> Told:
     """Nothing is left of it."""
     return _of("task.purged", fact.task, request_context, now, data={"retrieved": fact.task.retrieved})
 
 
-def cancel_asked(fact: audit.TaskCancelAsked, request_context: RequestContext | None, now: datetime) -> Told:
+def cancel_asked(fact: events.TaskCancelAsked, request_context: RequestContext | None, now: datetime) -> Told:
     """Whether or not it could still be cancelled."""
     outcome = SUCCESS if fact.outcome == "propagated" else FAILURE
     return _of("task.cancel_requested", fact.task, request_context, now, outcome, fact.outcome)
 
 
-def recovered(fact: audit.TaskRecovered, request_context: RequestContext | None, now: datetime) -> Told:
+def recovered(fact: events.TaskRecovered, request_context: RequestContext | None, now: datetime) -> Told:
     """What was done with one whose process is gone."""
     return _of("task.recovered", fact.task, request_context, now, SUCCESS, fact.outcome)
 
 
-def retrieved(fact: audit.TaskRetrieved, request_context: RequestContext | None, now: datetime) -> Told:
+def retrieved(fact: events.TaskRetrieved, request_context: RequestContext | None, now: datetime) -> Told:
     """Its owner has the outcome."""
     delay = None if fact.delay is None else seconds(fact.delay)
     facts = {"delay_seconds": delay, "first": delay is not None}
     return _of("task.result_retrieved", fact.task, request_context, now, data=facts)
 
 
-def input_asked(fact: audit.InputAsked, request_context: RequestContext | None, now: datetime) -> Told:
+def input_asked(fact: events.InputAsked, request_context: RequestContext | None, now: datetime) -> Told:
     """What is asked is not told, only what kind of question it is."""
     return _of("task.input_requested", fact.task, request_context, now, data={"key": fact.key, "kind": fact.kind})
 
 
-def input_settled(fact: audit.InputSettled, request_context: RequestContext | None, now: datetime) -> Told:
+def input_settled(fact: events.InputSettled, request_context: RequestContext | None, now: datetime) -> Told:
     """An answer, or why there is none."""
     facts = {"key": fact.key, "kind": fact.kind}
     if fact.outcome not in _ANSWERS:
@@ -108,7 +108,7 @@ def input_settled(fact: audit.InputSettled, request_context: RequestContext | No
     return _of("task.input_answered", fact.task, request_context, now, _ANSWERS[fact.outcome], fact.outcome, facts)
 
 
-def would_promote(fact: audit.WouldPromote, request_context: RequestContext | None, now: datetime) -> Told:
+def would_promote(fact: events.WouldPromote, request_context: RequestContext | None, now: datetime) -> Told:
     """There is no task."""
     return (
         AuditEvent("task.shadow_promoted", SUCCESS, None, "info", now, origin_of(request_context), mount=fact.mount),

@@ -1,7 +1,7 @@
-"""Facts about who asks, and what they may, become metrics: one short function a fact; see `metrics`."""
+"""Events about who asks, and what they may, become metrics: one short function an event; see `metrics`."""
 
 from taskgate.clock import Clock
-from taskgate.telemetry import audit
+from taskgate.telemetry import events
 from taskgate.telemetry.metrics import limit_families
 from taskgate.telemetry.metrics.registry import Registry
 from taskgate.telemetry.metrics.series import Takers
@@ -13,13 +13,13 @@ def key_takers(registry: Registry, clock: Clock) -> Takers:
     usable = registry.gauge(limit_families.KEYS)
     last_success = registry.gauge(limit_families.KEYS_FETCHED)
 
-    def fetched(fact: audit.KeysFetched) -> None:
-        refreshes[fact.issuer, fact.result].inc()
-        usable[fact.issuer,].set(fact.keys)
-        if fact.result == "ok":
-            last_success[fact.issuer,].set(clock.now().timestamp())
+    def fetched(event: events.KeysFetched) -> None:
+        refreshes[event.issuer, event.result].inc()
+        usable[event.issuer,].set(event.keys)
+        if event.result == "ok":
+            last_success[event.issuer,].set(clock.now().timestamp())
 
-    return {audit.KeysFetched: fetched}
+    return {events.KeysFetched: fetched}
 
 
 def access_takers(registry: Registry) -> Takers:
@@ -29,19 +29,19 @@ def access_takers(registry: Registry) -> Takers:
     refusals = registry.counter(limit_families.ACCESS_REFUSALS)
     suspicions = registry.counter(limit_families.SECURITY_EVENTS)
 
-    def judged(fact: audit.TokenJudged) -> None:
-        requests[fact.issuer, fact.reason == "ok", fact.reason].inc()
-        if fact.known is not None:
-            remembered[fact.known,].inc()
+    def judged(event: events.TokenJudged) -> None:
+        requests[event.issuer, event.reason == "ok", event.reason].inc()
+        if event.known is not None:
+            remembered[event.known,].inc()
 
-    def refused(fact: audit.AccessRefused) -> None:
-        refusals[fact.mount, fact.method, fact.shadow].inc()
+    def refused(event: events.AccessRefused) -> None:
+        refusals[event.mount, event.method, event.shadow].inc()
 
-    def raised(fact: audit.SuspicionRaised) -> None:
-        suspicions[fact.kind,].inc()
+    def raised(event: events.SuspicionRaised) -> None:
+        suspicions[event.kind,].inc()
 
     return {
-        audit.TokenJudged: judged,
-        audit.AccessRefused: refused,
-        audit.SuspicionRaised: raised,
+        events.TokenJudged: judged,
+        events.AccessRefused: refused,
+        events.SuspicionRaised: raised,
     }

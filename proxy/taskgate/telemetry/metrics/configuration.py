@@ -3,7 +3,7 @@
 from typing import Final
 
 from taskgate.clock import Clock
-from taskgate.telemetry import audit
+from taskgate.telemetry import events
 from taskgate.telemetry.metrics import message_families
 from taskgate.telemetry.metrics.registry import Registry
 from taskgate.telemetry.metrics.series import Takers
@@ -22,8 +22,8 @@ class Configuration:
         self._reloads = registry.counter(message_families.CONFIG_RELOADS)
 
     def recorders(self) -> Takers:
-        """For the facts about it."""
-        return {audit.ConfigReloaded: self._reloaded}
+        """For the events about it."""
+        return {events.ConfigReloaded: self._reloaded}
 
     def begin(self, fingerprint: int) -> None:
         """The gateway begins with that one."""
@@ -31,10 +31,10 @@ class Configuration:
         self._loaded_at.set(self._clock.now().timestamp())
         self._hash.set(fingerprint)
 
-    def _reloaded(self, fact: audit.ConfigReloaded) -> None:
-        self._reloads[fact.result,].inc()
-        if fact.result == _REFUSED:
+    def _reloaded(self, event: events.ConfigReloaded) -> None:
+        self._reloads[event.result,].inc()
+        if event.result == _REFUSED:
             self._loaded.set(0)
         else:
             # What needs a restart waits for it; all the rest is in force.
-            self.begin(fact.fingerprint)
+            self.begin(event.fingerprint)

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from taskgate.clock import Clock
 from taskgate.domain.caps import CapScope
-from taskgate.telemetry import audit, request_context
+from taskgate.telemetry import events, request_context
 from taskgate.telemetry.metrics.series import Takers
 
 ACTIVE_SECONDS: Final = 300.0
@@ -29,7 +29,7 @@ _TASKS, _BYTES, _SESSIONS, _STREAMS = "tasks", "bytes", "sessions", "streams"
 
 
 class Contexts:
-    """Listens to facts, and counts whose visits they are of."""
+    """Listens to events, and counts whose visits they are of."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -60,29 +60,29 @@ class Contexts:
             self._saturated.pop((caller, _SESSIONS), None)
 
     def recorders(self) -> Takers:
-        """For the facts that tell of callers, of tasks that are theirs, and of what they hold.
+        """For the events that tell of callers, of tasks that are theirs, and of what they hold.
 
         Those that every request has are taken for it by others.
         """
         return {
-            audit.CapRefused: self._refused,
-            audit.TaskFinished: self._finished,
-            audit.TaskPurged: self._purged,
-            audit.StreamEnded: self._stream_ended,
+            events.CapRefused: self._refused,
+            events.TaskFinished: self._finished,
+            events.TaskPurged: self._purged,
+            events.StreamEnded: self._stream_ended,
         }
 
-    def _refused(self, fact: audit.CapRefused) -> None:
-        if fact.scope == CapScope.CONTEXT and (caller := _caller()) is not None:
-            self._note(self._saturated, (caller, fact.cap))
+    def _refused(self, event: events.CapRefused) -> None:
+        if event.scope == CapScope.CONTEXT and (caller := _caller()) is not None:
+            self._note(self._saturated, (caller, event.cap))
 
-    def _finished(self, fact: audit.TaskFinished) -> None:
-        self._saturated.pop((fact.task.owner.context, _TASKS), None)
+    def _finished(self, event: events.TaskFinished) -> None:
+        self._saturated.pop((event.task.owner.context, _TASKS), None)
 
-    def _purged(self, fact: audit.TaskPurged) -> None:
-        self._saturated.pop((fact.task.owner.context, _BYTES), None)
+    def _purged(self, event: events.TaskPurged) -> None:
+        self._saturated.pop((event.task.owner.context, _BYTES), None)
 
-    def _stream_ended(self, fact: audit.StreamEnded) -> None:
-        if fact.side == "downstream" and (caller := _caller()) is not None:
+    def _stream_ended(self, event: events.StreamEnded) -> None:
+        if event.side == "downstream" and (caller := _caller()) is not None:
             self._saturated.pop((caller, _STREAMS), None)
 
     def _note(self, table: dict[Key, float], key: Key) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from taskgate.telemetry.metrics.labels import Label
 
 Values = tuple[Any, ...]
-"""What stands for the labels of one series, in their order, as facts carry it."""
+"""What stands for the labels of one series, in their order, as events carry it."""
 
 
 class FamilyKind(StrEnum):

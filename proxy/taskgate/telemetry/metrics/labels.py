@@ -26,7 +26,7 @@ ALL: Final = "global"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Label:
-    """A label, and its text for each value that a fact may carry.
+    """A label, and its text for each value that an event may carry.
 
     `values` is None where only the running gateway knows them: its build, upstreams, issuers, rate policies, store and
     sinks, the tools it met, the tenants that its operator listed. A set may grow by names that the configuration has

@@ -1,6 +1,6 @@
-"""Facts about limits become metrics: one short function a fact; see `metrics`."""
+"""Events about limits become metrics: one short function an event; see `metrics`."""
 
-from taskgate.telemetry import audit
+from taskgate.telemetry import events
 from taskgate.telemetry.metrics import limit_families, store_families, task_families
 from taskgate.telemetry.metrics.labels import ALL
 from taskgate.telemetry.metrics.registry import Registry
@@ -15,24 +15,24 @@ def limit_takers(registry: Registry) -> Takers:
     turns = registry.counter(limit_families.QUEUE_REJECTIONS)
     promotions = registry.counter(task_families.SHADOW_PROMOTIONS)
 
-    def rate_judged(fact: audit.RateJudged) -> None:
-        # The fact is the key: it is what its family is labelled by.
-        decisions[fact].inc()
+    def rate_judged(event: events.RateJudged) -> None:
+        # The event is the key: it is what its family is labelled by.
+        decisions[event].inc()
 
-    def cap_refused(fact: audit.CapRefused) -> None:
-        caps[fact.cap, fact.scope].inc()
+    def cap_refused(event: events.CapRefused) -> None:
+        caps[event.cap, event.scope].inc()
 
-    def queue_refused(fact: audit.QueueRefused) -> None:
-        turns[fact.mount, fact.reason].inc()
+    def queue_refused(event: events.QueueRefused) -> None:
+        turns[event.mount, event.reason].inc()
 
-    def would_promote(fact: audit.WouldPromote) -> None:
-        promotions[fact.mount,].inc()
+    def would_promote(event: events.WouldPromote) -> None:
+        promotions[event.mount,].inc()
 
     return {
-        audit.RateJudged: rate_judged,
-        audit.CapRefused: cap_refused,
-        audit.QueueRefused: queue_refused,
-        audit.WouldPromote: would_promote,
+        events.RateJudged: rate_judged,
+        events.CapRefused: cap_refused,
+        events.QueueRefused: queue_refused,
+        events.WouldPromote: would_promote,
     }
 
 
@@ -50,8 +50,8 @@ class Concurrency:
         self._shown: dict[str, tuple[int, int]] = {}
 
     def recorders(self) -> Takers:
-        """For the facts about it."""
-        return {audit.SlotsUsed: self._slots_used}
+        """For the events about it."""
+        return {events.SlotsUsed: self._slots_used}
 
     def count_unfinished(self, tasks: int) -> None:
         """So many tasks are unfinished now."""
@@ -69,9 +69,9 @@ class Concurrency:
         self._store_limit.show({} if size is None else {(configured.backend,): size})
         self._audit_limits.show({} if lines is None else {(sink,): lines for sink in configured.sinks})
 
-    def _slots_used(self, fact: audit.SlotsUsed) -> None:
-        self._in_use["upstream", fact.mount].set(fact.in_use)
-        if self._shown.get(fact.mount) != (fact.limit, fact.queued):
-            self._shown[fact.mount] = fact.limit, fact.queued
-            self._limits["upstream", fact.mount].set(fact.limit)
-            self._depth[fact.mount,].set(fact.queued)
+    def _slots_used(self, event: events.SlotsUsed) -> None:
+        self._in_use["upstream", event.mount].set(event.in_use)
+        if self._shown.get(event.mount) != (event.limit, event.queued):
+            self._shown[event.mount] = event.limit, event.queued
+            self._limits["upstream", event.mount].set(event.limit)
+            self._depth[event.mount,].set(event.queued)

@@ -1,8 +1,8 @@
-"""Facts about requests of hosts become metrics: one short function a fact; see `metrics`."""
+"""Events about requests of hosts become metrics: one short function an event; see `metrics`."""
 
 from taskgate.protocol.envelope import Request
 from taskgate.protocol.vocabulary import INITIALIZE, TOOLS_CALL
-from taskgate.telemetry import audit, request_context
+from taskgate.telemetry import events, request_context
 from taskgate.telemetry.metrics import message_families, server_families
 from taskgate.telemetry.metrics.contexts import Contexts
 from taskgate.telemetry.metrics.registry import Registry
@@ -36,24 +36,24 @@ def http_takers(registry: Registry, contexts: Contexts) -> Takers:
     rejections = registry.counter(message_families.REJECTIONS)
     streams = registry.gauge(message_families.STREAMS)
 
-    def answered(fact: audit.HttpAnswered) -> None:
-        requests[fact[:3]].observe(fact.seconds)
+    def answered(event: events.HttpAnswered) -> None:
+        requests[event[:3]].observe(event.seconds)
         contexts.asked()
 
-    def refused(fact: audit.HttpRefused) -> None:
-        rejections[fact.reason,].inc()
+    def refused(event: events.HttpRefused) -> None:
+        rejections[event.reason,].inc()
 
-    def opened(fact: audit.StreamOpened) -> None:
-        streams[fact.side, fact.kind].inc()
+    def opened(event: events.StreamOpened) -> None:
+        streams[event.side, event.kind].inc()
 
-    def ended(fact: audit.StreamEnded) -> None:
-        streams[fact.side, fact.kind].dec()
+    def ended(event: events.StreamEnded) -> None:
+        streams[event.side, event.kind].dec()
 
     return {
-        audit.HttpAnswered: answered,
-        audit.HttpRefused: refused,
-        audit.StreamOpened: opened,
-        audit.StreamEnded: ended,
+        events.HttpAnswered: answered,
+        events.HttpRefused: refused,
+        events.StreamOpened: opened,
+        events.StreamEnded: ended,
     }
 
 
@@ -66,8 +66,8 @@ def message_takers(registry: Registry, exemplars: Exemplars, contexts: Contexts)
     joined = registry.counter(message_families.JOINED)
     tools, tenants = registry.tools, registry.tenants
 
-    def rpc_answered(fact: audit.RpcAnswered) -> None:
-        mount, method, revision, seconds, error = fact
+    def rpc_answered(event: events.RpcAnswered) -> None:
+        mount, method, revision, seconds, error = event
         here, tool = request_context.current(), ""
         if method == TOOLS_CALL:
             if tools.times:
@@ -78,24 +78,24 @@ def message_takers(registry: Registry, exemplars: Exemplars, contexts: Contexts)
         served[mount, method, tool, error].observe(seconds, None if span is None else exemplars.of(span))
         protocols[revision,].inc()
 
-    def upstream_answered(fact: audit.UpstreamAnswered) -> None:
-        mount, method, seconds, error = fact
+    def upstream_answered(event: events.UpstreamAnswered) -> None:
+        mount, method, seconds, error = event
         here = request_context.current()
         span = None if here is None else here.span
         called[mount, method, error].observe(seconds, None if span is None else exemplars.of(span))
 
-    def tool_called(fact: audit.ToolCalled) -> None:
-        mount, tool, disposition = fact
+    def tool_called(event: events.ToolCalled) -> None:
+        mount, tool, disposition = event
         tool_calls[mount, tools.label(mount, tool), tenants.label(), disposition].inc()
 
-    def call_joined(fact: audit.CallJoined) -> None:
-        joined[fact.mount, fact.how].inc()
+    def call_joined(event: events.CallJoined) -> None:
+        joined[event.mount, event.how].inc()
 
     return {
-        audit.RpcAnswered: rpc_answered,
-        audit.UpstreamAnswered: upstream_answered,
-        audit.ToolCalled: tool_called,
-        audit.CallJoined: call_joined,
+        events.RpcAnswered: rpc_answered,
+        events.UpstreamAnswered: upstream_answered,
+        events.ToolCalled: tool_called,
+        events.CallJoined: call_joined,
     }
 
 

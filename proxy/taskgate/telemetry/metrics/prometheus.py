@@ -1,6 +1,6 @@
-"""From facts to metrics: which fact moves which family of the catalogue.
+"""From events to metrics: which event moves which family of the catalogue.
 
-One short function a fact, found by the fact's type, in the modules named for what they take. What a family is called
+One short function an event, found by the event's type, in the modules named for what they take. What a family is called
 stands in `catalogue`, what its labels may be in `labels`; how a series is kept, in `series`.
 """
 
@@ -15,7 +15,7 @@ from prometheus_client import GCCollector, PlatformCollector, ProcessCollector
 
 from taskgate import __version__
 from taskgate.clock import Clock, SystemClock
-from taskgate.telemetry import audit
+from taskgate.telemetry import events
 from taskgate.telemetry.metrics import limit_families, message_families, server_families, store_families
 from taskgate.telemetry.metrics.access_recorders import access_takers, key_takers
 from taskgate.telemetry.metrics.configuration import Configuration
@@ -33,18 +33,18 @@ from taskgate.telemetry.metrics.upstream_recorders import upstream_takers
 _log = logging.getLogger(__name__)
 
 _UNCOUNTED: Final = (
-    audit.PartAnswered, audit.InputAsked, audit.OperatorAsked, audit.GatewayMoved, audit.RatesFellBack,
+    events.PartAnswered, events.InputAsked, events.OperatorAsked, events.GatewayMoved, events.RatesFellBack,
 )  # fmt: skip
-"""Facts for the audit log alone."""
+"""Events for the audit log alone."""
 
 _STATES: Final = frozenset(
     {
-        audit.StreamOpened, audit.StreamEnded, audit.CallsRunning, audit.SlotsUsed, audit.UpstreamBegun,
-        audit.CircuitMoved, audit.HealthChecked, audit.ProgramSought, audit.ProgramsRun, audit.KeysFetched,
-        audit.StoreCounted, audit.StoreFaulted, audit.ConfigReloaded, audit.PollAdvised,
+        events.StreamOpened, events.StreamEnded, events.CallsRunning, events.SlotsUsed, events.UpstreamBegun,
+        events.CircuitMoved, events.HealthChecked, events.ProgramSought, events.ProgramsRun, events.KeysFetched,
+        events.StoreCounted, events.StoreFaulted, events.ConfigReloaded, events.PollAdvised,
     }
 )  # fmt: skip
-"""Facts that say how something is now: they are taken even while nobody is shown anything, since they come but once."""
+"""Events that say how something is now: they are taken even while nobody is shown anything, as they come but once."""
 
 _WATCHED: Final = (
     message_families.ACTIVE_REQUESTS,
@@ -59,8 +59,8 @@ _NAP_SECONDS: Final = 0.0005
 """Long enough that whoever waits for the interpreter gets it: a thread that only offers it often has it back first."""
 
 
-class PrometheusAudit:
-    """Counts facts, and shows the counts.
+class PrometheusRecorder:
+    """Counts events, and shows the counts.
 
     A mount, an issuer, a rate policy or a sink that `configured` does not name is `_OTHER`. `revision` names the source
     that was built.
@@ -110,12 +110,12 @@ class PrometheusAudit:
         settings = self._settings
         return settings.path if settings.enabled else None
 
-    def record(self, fact: audit.Fact) -> None:
-        """Count a fact. Never raises, never waits."""
+    def emit(self, event: events.Event) -> None:
+        """Count an event. Never raises, never waits."""
         try:
-            self._recorders[type(fact)](fact)
+            self._recorders[type(event)](event)
         except Exception:
-            _log.exception("a fact was not counted", extra={"fact": type(fact).__name__})
+            _log.exception("a fact was not counted", extra={"fact": type(event).__name__})
 
     def show_ready(self, ready: bool) -> None:
         """Show what the gateway last said of itself."""
@@ -135,7 +135,7 @@ class PrometheusAudit:
         self._adopt(configured)
 
     def show_configuration(self, fingerprint: int) -> None:
-        """Show the configuration that the gateway begins with; every later one is a fact."""
+        """Show the configuration that the gateway begins with; every later one is an event."""
         self._configuration.begin(fingerprint)
 
     def observe_lag(self, seconds: float) -> None:
@@ -164,22 +164,24 @@ class PrometheusAudit:
         self._concurrency.adopt(configured)
         self._exemplars.adopt(configured.settings)
         counts = configured.settings.enabled
-        self._recorders = {fact: take if counts or fact in _STATES else _pass_over for fact, take in self._all.items()}
+        self._recorders = {
+            event: take if counts or event in _STATES else _pass_over for event, take in self._all.items()
+        }
 
 
 def _joined(*parts: Takers) -> Takers:
-    """One taker for each fact: where several parts want it, each gets it in turn."""
+    """One taker for each event: where several parts want it, each gets it in turn."""
     found: Takers = {}
     for part in parts:
-        for fact, take in part.items():
-            found[fact] = _both(found[fact], take) if fact in found else take
+        for event, take in part.items():
+            found[event] = _both(found[event], take) if event in found else take
     return found
 
 
 def _both(first: Callable[[Any], None], second: Callable[[Any], None]) -> Callable[[Any], None]:
-    def take(fact: Any) -> None:
-        first(fact)
-        second(fact)
+    def take(event: Any) -> None:
+        first(event)
+        second(event)
 
     return take
 

@@ -23,11 +23,11 @@ Metric = TypeVar("Metric", Count, Level, Times)
 _FOR_STRANGERS: Final = Space(own=STRANGE, shared=0)
 
 Takers = dict[type[Any], Callable[[Any], None]]
-"""What counts a fact, by the fact's type."""
+"""What counts an event, by the event's type."""
 
 
 class Series(dict[Values, Metric], Generic[Metric]):
-    """The series of one family, by the values that facts carry; any tuple of the right length has one.
+    """The series of one family, by the values that events carry; any tuple of the right length has one.
 
     Each is made by `make`. With `nowhere`, that is where what is said of names that have gone is lost.
     """

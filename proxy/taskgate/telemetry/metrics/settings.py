@@ -42,7 +42,7 @@ class MetricsSettings:
 class Configured:
     """The names that a configuration gives, and its limits.
 
-    `upstreams` maps the mounts that facts name to the labels of their upstreams; issuers, rate policies and sinks of
+    `upstreams` maps the mounts that events name to the labels of their upstreams; issuers, rate policies and sinks of
     the audit log are their own labels, and so are `extensions`, the identifiers that are named, and `methods`, those
     that extensions are named to have; `backend` is the store's. At `token_users` tokens are asked for, to show to their
     upstreams; those of `programs` are programs of ours. `task_limit` is how many unfinished tasks there may be in all,

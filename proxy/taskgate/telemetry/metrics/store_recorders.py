@@ -1,10 +1,10 @@
-"""Facts about the store and the audit log become metrics: one short function a fact; see `metrics`."""
+"""Events about the store and the audit log become metrics: one short function an event; see `metrics`."""
 
 from collections.abc import Callable
 
 from taskgate.domain.record import TaskStatus
 from taskgate.errors import StoreFault
-from taskgate.telemetry import audit
+from taskgate.telemetry import events as kinds
 from taskgate.telemetry.metrics import store_families
 from taskgate.telemetry.metrics.registry import Registry
 from taskgate.telemetry.metrics.series import Takers
@@ -22,30 +22,30 @@ def store_takers(registry: Registry, backend: str, count_unfinished: Callable[[i
     was_up: bool | None = None
     is_faulty = False
 
-    def used(fact: audit.StoreUsed) -> None:
+    def used(event: kinds.StoreUsed) -> None:
         nonlocal was_up
-        operations[backend, fact.operation, fact.ok].observe(fact.seconds)
-        is_up = fact.ok and not is_faulty
+        operations[backend, event.operation, event.ok].observe(event.seconds)
+        is_up = event.ok and not is_faulty
         if is_up is not was_up:
             was_up = is_up
             up[backend,].set(is_up)
 
-    def faulted(fact: audit.StoreFaulted) -> None:
+    def faulted(event: kinds.StoreFaulted) -> None:
         nonlocal was_up, is_faulty
-        is_faulty = fact.fault is not None
+        is_faulty = event.fault is not None
         for fault in StoreFault:
-            faults[backend, fault].set(fault is fact.fault)
+            faults[backend, fault].set(fault is event.fault)
         was_up = not is_faulty
         up[backend,].set(was_up)
 
-    def counted(fact: audit.StoreCounted) -> None:
+    def counted(event: kinds.StoreCounted) -> None:
         for status in TaskStatus:
-            tasks[status,].set(fact.tasks.get(status, 0))
-        count_unfinished(sum(count for status, count in fact.tasks.items() if not status.is_terminal))
-        if fact.size is not None:
-            size[backend,].set(fact.size)
+            tasks[status,].set(event.tasks.get(status, 0))
+        count_unfinished(sum(count for status, count in event.tasks.items() if not status.is_terminal))
+        if event.size is not None:
+            size[backend,].set(event.size)
 
-    return {audit.StoreUsed: used, audit.StoreFaulted: faulted, audit.StoreCounted: counted}
+    return {kinds.StoreUsed: used, kinds.StoreFaulted: faulted, kinds.StoreCounted: counted}
 
 
 def trail_takers(registry: Registry) -> Takers:
@@ -54,14 +54,14 @@ def trail_takers(registry: Registry) -> Takers:
     writes = registry.histogram(store_families.AUDIT_WRITES)
     lost = registry.counter(store_families.AUDIT_DROPPED)
 
-    def noted(fact: audit.AuditNoted) -> None:
-        # The fact is the key: it is what its family is labelled by.
-        events[fact].inc()
+    def noted(event: kinds.AuditNoted) -> None:
+        # The event is the key: it is what its family is labelled by.
+        events[event].inc()
 
-    def wrote(fact: audit.AuditWritten) -> None:
-        writes[fact.sink,].observe(fact.seconds)
+    def wrote(event: kinds.AuditWritten) -> None:
+        writes[event.sink,].observe(event.seconds)
 
-    def dropped(fact: audit.AuditDropped) -> None:
-        lost[fact.sink, fact.reason].inc(fact.lines)
+    def dropped(event: kinds.AuditDropped) -> None:
+        lost[event.sink, event.reason].inc(event.lines)
 
-    return {audit.AuditNoted: noted, audit.AuditWritten: wrote, audit.AuditDropped: dropped}
+    return {kinds.AuditNoted: noted, kinds.AuditWritten: wrote, kinds.AuditDropped: dropped}

@@ -1,10 +1,10 @@
-"""Facts about tasks become metrics: one short function a fact; see `metrics`."""
+"""Events about tasks become metrics: one short function an event; see `metrics`."""
 
 from typing import Final
 
 from taskgate.domain.record import TaskStatus
 from taskgate.protocol.vocabulary import TASKS_GET
-from taskgate.telemetry import audit
+from taskgate.telemetry import events
 from taskgate.telemetry.metrics import task_families
 from taskgate.telemetry.metrics.registry import Registry
 from taskgate.telemetry.metrics.series import Takers
@@ -24,35 +24,35 @@ def task_takers(registry: Registry) -> Takers:
     running = registry.gauge(task_families.RUNNING)
     tenants = registry.tenants
 
-    def created(fact: audit.TaskCreated) -> None:
-        mount = fact.task.owner.mount
+    def created(event: events.TaskCreated) -> None:
+        mount = event.task.owner.mount
         started[mount, tenants.label()].inc()
-        granted[mount,].observe(fact.task.ttl.total_seconds())
-        if fact.adjustment is not None:
-            adjustments[mount, fact.adjustment].inc()
+        granted[mount,].observe(event.task.ttl.total_seconds())
+        if event.adjustment is not None:
+            adjustments[mount, event.adjustment].inc()
 
-    def dispatched(fact: audit.TaskDispatched) -> None:
-        queue_wait[fact.task.owner.mount,].observe(fact.waited.total_seconds())
+    def dispatched(event: events.TaskDispatched) -> None:
+        queue_wait[event.task.owner.mount,].observe(event.waited.total_seconds())
 
-    def moved(fact: audit.TaskMoved) -> None:
-        transitions[fact.task.owner.mount, fact.before, fact.task.status].inc()
+    def moved(event: events.TaskMoved) -> None:
+        transitions[event.task.owner.mount, event.before, event.task.status].inc()
 
-    def cancel_asked(fact: audit.TaskCancelAsked) -> None:
-        cancels[fact.task.owner.mount, fact.outcome].inc()
+    def cancel_asked(event: events.TaskCancelAsked) -> None:
+        cancels[event.task.owner.mount, event.outcome].inc()
 
-    def recovered(fact: audit.TaskRecovered) -> None:
-        recoveries[fact.task.owner.mount, fact.outcome].inc()
+    def recovered(event: events.TaskRecovered) -> None:
+        recoveries[event.task.owner.mount, event.outcome].inc()
 
-    def counted(fact: audit.CallsRunning) -> None:
-        running[fact.mount,].set(fact.count)
+    def counted(event: events.CallsRunning) -> None:
+        running[event.mount,].set(event.count)
 
     return {
-        audit.TaskCreated: created,
-        audit.TaskDispatched: dispatched,
-        audit.TaskMoved: moved,
-        audit.TaskCancelAsked: cancel_asked,
-        audit.TaskRecovered: recovered,
-        audit.CallsRunning: counted,
+        events.TaskCreated: created,
+        events.TaskDispatched: dispatched,
+        events.TaskMoved: moved,
+        events.TaskCancelAsked: cancel_asked,
+        events.TaskRecovered: recovered,
+        events.CallsRunning: counted,
     }
 
 
@@ -67,34 +67,34 @@ def ending_takers(registry: Registry) -> Takers:
     leases_lost = registry.counter(task_families.LEASES_LOST)
     late_answers = registry.counter(task_families.LATE_ANSWERS)
 
-    def finished(fact: audit.TaskFinished) -> None:
-        mount = fact.task.owner.mount
-        completions[mount, fact.status, fact.reason].inc()
-        durations[mount, fact.status].observe(fact.age.total_seconds())
-        if fact.result_bytes is not None:
-            result_bytes[mount,].observe(fact.result_bytes)
+    def finished(event: events.TaskFinished) -> None:
+        mount = event.task.owner.mount
+        completions[mount, event.status, event.reason].inc()
+        durations[mount, event.status].observe(event.age.total_seconds())
+        if event.result_bytes is not None:
+            result_bytes[mount,].observe(event.result_bytes)
 
-    def expired(fact: audit.TaskExpired) -> None:
-        expirations[fact.task.owner.mount, fact.phase].inc()
+    def expired(event: events.TaskExpired) -> None:
+        expirations[event.task.owner.mount, event.phase].inc()
 
-    def purged(fact: audit.TaskPurged) -> None:
-        task = fact.task
+    def purged(event: events.TaskPurged) -> None:
+        task = event.task
         purges[task.status,].inc()
         if task.status in _WITH_OUTCOME and not task.retrieved:
             undelivered[task.owner.mount, task.status].inc()
 
-    def late_answer_dropped(fact: audit.LateAnswerDropped) -> None:
-        late_answers[fact.mount,].inc()
+    def late_answer_dropped(event: events.LateAnswerDropped) -> None:
+        late_answers[event.mount,].inc()
 
-    def lease_lost(fact: audit.LeaseLost) -> None:
-        leases_lost[fact.kind,].inc()
+    def lease_lost(event: events.LeaseLost) -> None:
+        leases_lost[event.kind,].inc()
 
     return {
-        audit.TaskFinished: finished,
-        audit.TaskExpired: expired,
-        audit.TaskPurged: purged,
-        audit.LateAnswerDropped: late_answer_dropped,
-        audit.LeaseLost: lease_lost,
+        events.TaskFinished: finished,
+        events.TaskExpired: expired,
+        events.TaskPurged: purged,
+        events.LateAnswerDropped: late_answer_dropped,
+        events.LeaseLost: lease_lost,
     }
 
 
@@ -108,37 +108,37 @@ def look_takers(registry: Registry) -> Takers:
     inputs = registry.counter(task_families.INPUTS)
     input_wait = registry.histogram(task_families.INPUT_WAIT)
 
-    def polled(fact: audit.TaskPolled) -> None:
-        # The fact is the key: it is what its family is labelled by.
-        polls[fact].inc()
+    def polled(event: events.TaskPolled) -> None:
+        # The event is the key: it is what its family is labelled by.
+        polls[event].inc()
 
-    def polls_counted(fact: audit.PollsCounted) -> None:
-        polls_per_task[fact.mount,].observe(fact.polls)
+    def polls_counted(event: events.PollsCounted) -> None:
+        polls_per_task[event.mount,].observe(event.polls)
 
-    def advised(fact: audit.PollAdvised) -> None:
-        intervals[fact.mount,].set(fact.interval.total_seconds())
+    def advised(event: events.PollAdvised) -> None:
+        intervals[event.mount,].set(event.interval.total_seconds())
 
-    def denied(fact: audit.TaskDenied) -> None:
-        denials[fact.mount, fact.method, fact.reason].inc()
-        if fact.method == TASKS_GET:
-            polls[fact.mount, "denied"].inc()
+    def denied(event: events.TaskDenied) -> None:
+        denials[event.mount, event.method, event.reason].inc()
+        if event.method == TASKS_GET:
+            polls[event.mount, "denied"].inc()
 
-    def retrieved(fact: audit.TaskRetrieved) -> None:
-        if fact.delay is not None:
-            delays[fact.task.owner.mount,].observe(fact.delay.total_seconds())
+    def retrieved(event: events.TaskRetrieved) -> None:
+        if event.delay is not None:
+            delays[event.task.owner.mount,].observe(event.delay.total_seconds())
 
-    def settled(fact: audit.InputSettled) -> None:
-        inputs[fact.task.owner.mount, fact.kind, fact.outcome].inc()
+    def settled(event: events.InputSettled) -> None:
+        inputs[event.task.owner.mount, event.kind, event.outcome].inc()
 
-    def waited(fact: audit.InputWaited) -> None:
-        input_wait[fact.task.owner.mount,].observe(fact.waited.total_seconds())
+    def waited(event: events.InputWaited) -> None:
+        input_wait[event.task.owner.mount,].observe(event.waited.total_seconds())
 
     return {
-        audit.TaskPolled: polled,
-        audit.PollsCounted: polls_counted,
-        audit.PollAdvised: advised,
-        audit.TaskDenied: denied,
-        audit.TaskRetrieved: retrieved,
-        audit.InputSettled: settled,
-        audit.InputWaited: waited,
+        events.TaskPolled: polled,
+        events.PollsCounted: polls_counted,
+        events.PollAdvised: advised,
+        events.TaskDenied: denied,
+        events.TaskRetrieved: retrieved,
+        events.InputSettled: settled,
+        events.InputWaited: waited,
     }

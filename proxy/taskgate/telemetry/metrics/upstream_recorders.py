@@ -1,6 +1,6 @@
-"""Facts about how servers do become metrics: one short function a fact; see `metrics`."""
+"""Events about how servers do become metrics: one short function an event; see `metrics`."""
 
-from taskgate.telemetry import audit
+from taskgate.telemetry import events
 from taskgate.telemetry.metrics import server_families
 from taskgate.telemetry.metrics.registry import Registry
 from taskgate.telemetry.metrics.series import Takers
@@ -18,49 +18,49 @@ def upstream_takers(registry: Registry) -> Takers:
     credentials = registry.histogram(server_families.CREDENTIALS)
     denied = registry.counter(server_families.EXTENSIONS_DENIED)
 
-    def begun(fact: audit.UpstreamBegun) -> None:
-        open_circuits[fact.mount,].set(0)
-        up.forget((fact.mount,))
+    def begun(event: events.UpstreamBegun) -> None:
+        open_circuits[event.mount,].set(0)
+        up.forget((event.mount,))
 
-    def retried(fact: audit.UpstreamRetried) -> None:
-        retries[fact.mount, fact.reason].inc()
+    def retried(event: events.UpstreamRetried) -> None:
+        retries[event.mount, event.reason].inc()
 
-    def circuit_moved(fact: audit.CircuitMoved) -> None:
+    def circuit_moved(event: events.CircuitMoved) -> None:
         # Half open, nearly every request is refused as before.
-        open_circuits[fact.mount,].set(fact.state != "closed")
+        open_circuits[event.mount,].set(event.state != "closed")
 
-    def checked(fact: audit.HealthChecked) -> None:
-        checks[fact.mount, fact.ok].inc()
-        if fact.up is not None:
-            up[fact.mount,].set(fact.up)
+    def checked(event: events.HealthChecked) -> None:
+        checks[event.mount, event.ok].inc()
+        if event.up is not None:
+            up[event.mount,].set(event.up)
 
-    def restarted(fact: audit.ProgramRestarted) -> None:
-        restarts[fact.mount, fact.cause].inc()
+    def restarted(event: events.ProgramRestarted) -> None:
+        restarts[event.mount, event.cause].inc()
 
-    def sought(fact: audit.ProgramSought) -> None:
-        up[fact.mount,].set(fact.up)
+    def sought(event: events.ProgramSought) -> None:
+        up[event.mount,].set(event.up)
 
-    def programs(fact: audit.ProgramsRun) -> None:
-        processes[fact.mount,].set(fact.count)
+    def programs(event: events.ProgramsRun) -> None:
+        processes[event.mount,].set(event.count)
 
-    def session_lost(fact: audit.SessionLost) -> None:
-        sessions_lost[fact.mount,].inc()
+    def session_lost(event: events.SessionLost) -> None:
+        sessions_lost[event.mount,].inc()
 
-    def credentials_got(fact: audit.CredentialsGot) -> None:
-        credentials[fact.mount, fact.ok].observe(fact.seconds)
+    def credentials_got(event: events.CredentialsGot) -> None:
+        credentials[event.mount, event.ok].observe(event.seconds)
 
-    def extension_denied(fact: audit.ExtensionDenied) -> None:
-        denied[fact.mount, fact.extension].inc()
+    def extension_denied(event: events.ExtensionDenied) -> None:
+        denied[event.mount, event.extension].inc()
 
     return {
-        audit.UpstreamBegun: begun,
-        audit.UpstreamRetried: retried,
-        audit.CircuitMoved: circuit_moved,
-        audit.HealthChecked: checked,
-        audit.ProgramRestarted: restarted,
-        audit.ProgramSought: sought,
-        audit.ProgramsRun: programs,
-        audit.SessionLost: session_lost,
-        audit.CredentialsGot: credentials_got,
-        audit.ExtensionDenied: extension_denied,
+        events.UpstreamBegun: begun,
+        events.UpstreamRetried: retried,
+        events.CircuitMoved: circuit_moved,
+        events.HealthChecked: checked,
+        events.ProgramRestarted: restarted,
+        events.ProgramSought: sought,
+        events.ProgramsRun: programs,
+        events.SessionLost: session_lost,
+        events.CredentialsGot: credentials_got,
+        events.ExtensionDenied: extension_denied,
     }

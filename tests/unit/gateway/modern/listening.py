@@ -174,7 +174,7 @@ class World:
         self.store, self.clock, self.facts, self.server = store, ManualClock(), Facts(), Counterpart()
         guard = Guard(store, self.clock, self.facts, *rules, threshold=threshold)
         self.lookups, self.polled = guard.lookups, guard.polled
-        self.changes = Changes(store=store, audit=self.facts, clock=self.clock)
+        self.changes = Changes(store=store, event_sink=self.facts, clock=self.clock)
         self.subscriptions = Subscriptions(
             dialect=ModernDownstream("1"),
             store=store,

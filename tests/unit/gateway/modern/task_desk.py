@@ -70,7 +70,7 @@ class World:
 
     def __init__(self, store: CountingStore, *rules: AccessRule, threshold: int | None = None) -> None:
         self.store, self.clock, self.facts, self.desk = store, ManualClock(), Facts(), AnswerDesk()
-        self.changes = Changes(store=store, audit=self.facts, clock=self.clock)
+        self.changes = Changes(store=store, event_sink=self.facts, clock=self.clock)
         runner: Any = self.desk
         nothing: Any = None  # no task is made here
         self.guard = Guard(store, self.clock, self.facts, *rules, threshold=threshold)
@@ -82,7 +82,7 @@ class World:
             terms=nothing,
             polls=self.guard.polls,
             joining=nothing,
-            audit=self.facts,
+            event_sink=self.facts,
             clock=self.clock,
         )
         self.requests = TaskRequests(

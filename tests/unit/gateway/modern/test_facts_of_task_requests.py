@@ -14,7 +14,7 @@ from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.errors import InvalidParams
 from taskgate.protocol.intents import GetTask
 from taskgate.stores.open import open_store
-from taskgate.telemetry.audit import (
+from taskgate.telemetry.events import (
     InputSettled,
     InputWaited,
     SuspicionRaised,

@@ -22,7 +22,7 @@ from taskgate.domain.events import (
 )
 from taskgate.gateway.modern import listen_stream
 from taskgate.stores.open import open_store
-from taskgate.telemetry.audit import PollAdvised
+from taskgate.telemetry.events import PollAdvised
 from unit.gateway.modern.listening import DONE, RESULT, World, said, told_all, waiters
 
 

@@ -13,13 +13,13 @@ import orjson
 
 from helpers.manual_clock import ManualClock
 from helpers.waiting import PATIENCE, bounded
-from taskgate.telemetry.audit import Fact, GatewayMoved
 from taskgate.telemetry.auditlog.keys import KeyRing
 from taskgate.telemetry.auditlog.log import AuditLog
 from taskgate.telemetry.auditlog.rendering import own_part
 from taskgate.telemetry.auditlog.settings import AuditSettings, SinkSettings
 from taskgate.telemetry.auditlog.verifying import ChainVerdict, Verification
 from taskgate.telemetry.auditlog.witnesses import witnesses_in
+from taskgate.telemetry.events import Event, GatewayMoved
 
 KEY: Final = b"k" * 32
 RING: Final = KeyRing(keys=(KEY,))
@@ -33,7 +33,7 @@ class Heard:
     def __init__(self) -> None:
         self.facts: list[Any] = []
 
-    def record(self, fact: Fact) -> None:
+    def emit(self, fact: Event) -> None:
         self.facts.append(fact)
 
     def of(self, kind: type[_Kind]) -> list[_Kind]:
@@ -102,19 +102,19 @@ async def opened(wanted: AuditSettings, heard: Heard | None = None, **how: Any) 
             await log.close()
 
 
-async def keep(wanted: AuditSettings, facts: Iterable[Fact], **how: Any) -> None:
+async def keep(wanted: AuditSettings, facts: Iterable[Event], **how: Any) -> None:
     """Open a log, have it told, and close it."""
     async with opened(wanted, **how) as log:
         for fact in facts:
-            log.record(fact)
+            log.emit(fact)
 
 
-def moved(*phases: str) -> list[Fact]:
+def moved(*phases: str) -> list[Event]:
     """Facts that are one line each, and nobody's."""
     return [GatewayMoved(phase, "1.0", 7) for phase in phases]
 
 
-def many(count: int) -> list[Fact]:
+def many(count: int) -> list[Event]:
     """So many of them."""
     return moved(*(["started"] * count))
 
@@ -158,7 +158,7 @@ async def fill(log: AuditLog, system: ScriptedOs, count: int) -> None:
     """Have so many lines wait, behind a write that does not end."""
     system.gate.clear()
     for fact in many(count):
-        log.record(fact)
+        log.emit(fact)
     await asyncio.sleep(0)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from taskgate import __version__
-from taskgate.telemetry import audit
+from taskgate.telemetry import events
 from unit.telemetry.auditlog.told_facts import (
     ANSWERED,
     FIRST_USE,
@@ -86,20 +86,20 @@ def test_what_is_refused_is_denied_and_what_is_suspected_an_alert() -> None:
     refused = line_of(ANSWERED, new_visit(refusal="rate", address="unix"), format="ecs")
     assert (refused["event"]["type"], refused["event"]["reason"]) == (["denied"], "rate")
     assert refused["source"] == {"address": "unix"}
-    suspected = line_of(audit.SuspicionRaised("header_mismatch", "reports"), new_visit(), format="ecs")
+    suspected = line_of(events.SuspicionRaised("header_mismatch", "reports"), new_visit(), format="ecs")
     assert (suspected["event"]["kind"], suspected["event"]["type"]) == ("alert", ["denied"])
 
 
 @pytest.mark.parametrize(
     ("fact", "category", "kind"),
     [
-        (audit.ConfigReloaded("success", 1), "configuration", "change"),
-        (audit.GatewayMoved("stopped", "1.0", 1), "process", "end"),
-        (audit.SessionLost("reports"), "network", "info"),
-        (audit.TaskPurged(of_task()), "api", "deletion"),
+        (events.ConfigReloaded("success", 1), "configuration", "change"),
+        (events.GatewayMoved("stopped", "1.0", 1), "process", "end"),
+        (events.SessionLost("reports"), "network", "info"),
+        (events.TaskPurged(of_task()), "api", "deletion"),
         (FIRST_USE, "authentication", "start"),
     ],
 )
-def test_what_happened_has_a_category_and_a_type(fact: audit.Fact, category: str, kind: str) -> None:
+def test_what_happened_has_a_category_and_a_type(fact: events.Event, category: str, kind: str) -> None:
     event = line_of(fact, None, format="ecs")["event"]
     assert (event["category"], event["type"]) == ([category], [kind])

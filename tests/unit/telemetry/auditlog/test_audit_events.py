@@ -10,7 +10,7 @@ import pytest
 from requirements import covers
 from taskgate.domain.record import Faulted, FaultReason, TaskStatus
 from taskgate.protocol.envelope import Request
-from taskgate.telemetry import audit
+from taskgate.telemetry import events as kinds
 from taskgate.telemetry.auditlog.catalogue import EVENTS, matching
 from taskgate.telemetry.auditlog.events import AuditEvent, EventOrigin, asked_in, lightened, note
 from taskgate.telemetry.auditlog.rendering import LineOptions
@@ -32,11 +32,11 @@ from unit.telemetry.auditlog.told_facts import (
 )
 
 FOR_METRICS_ALONE = {
-    audit.HttpRefused, audit.StreamOpened, audit.StreamEnded, audit.RpcAnswered, audit.UpstreamAnswered,
-    audit.ToolCalled, audit.InputWaited, audit.PollsCounted, audit.LateAnswerDropped, audit.LeaseLost, audit.StoreUsed,
-    audit.StoreCounted, audit.StoreFaulted, audit.CallsRunning, audit.SlotsUsed, audit.TaskPolled, audit.PollAdvised,
-    audit.ProgramsRun, audit.UpstreamRetried, audit.ExtensionDenied, audit.AuditNoted, audit.AuditWritten,
-    audit.AuditDropped,
+    kinds.HttpRefused, kinds.StreamOpened, kinds.StreamEnded, kinds.RpcAnswered, kinds.UpstreamAnswered,
+    kinds.ToolCalled, kinds.InputWaited, kinds.PollsCounted, kinds.LateAnswerDropped, kinds.LeaseLost, kinds.StoreUsed,
+    kinds.StoreCounted, kinds.StoreFaulted, kinds.CallsRunning, kinds.SlotsUsed, kinds.TaskPolled, kinds.PollAdvised,
+    kinds.ProgramsRun, kinds.UpstreamRetried, kinds.ExtensionDenied, kinds.AuditNoted, kinds.AuditWritten,
+    kinds.AuditDropped,
 }  # fmt: skip
 
 
@@ -66,13 +66,13 @@ def test_every_outcome_of_the_catalogue_comes_about() -> None:
 
 
 @pytest.mark.parametrize("fact", UNTOLD, ids=lambda fact: type(fact).__name__)
-def test_what_is_no_news_is_not_told(fact: audit.Fact) -> None:
+def test_what_is_no_news_is_not_told(fact: kinds.Event) -> None:
     assert events_of(fact, new_visit()) == ()
 
 
 def test_every_other_fact_is_for_metrics_alone() -> None:
     told = {type(case.fact) for case in CASES} | {type(fact) for fact in UNTOLD}
-    assert set(get_args(audit.Fact)) - told == FOR_METRICS_ALONE
+    assert set(get_args(kinds.Event)) - told == FOR_METRICS_ALONE
     assert set(EventTable(LineOptions()).tellers) == told
 
 
@@ -86,37 +86,37 @@ def test_an_event_happened_when_it_is_said_to_have() -> None:
 def test_a_server_that_stays_as_it_is_is_told_of_once() -> None:
     table = EventTable(LineOptions())
     states = [True, True, None, True, False, False, True]
-    tell, sought = table.tellers[audit.HealthChecked], table.tellers[audit.ProgramSought]
-    told = [tell(audit.HealthChecked("reports", True, up), None, NOW) for up in states]
+    tell, sought = table.tellers[kinds.HealthChecked], table.tellers[kinds.ProgramSought]
+    told = [tell(kinds.HealthChecked("reports", True, up), None, NOW) for up in states]
     assert [[event.name for event in each] for each in told] == [
         ["upstream.up"], [], [], [], ["upstream.down"], [], ["upstream.up"],
     ]  # fmt: skip
-    told = [sought(audit.ProgramSought("search", up), None, NOW) for up in (False, False, True)]
+    told = [sought(kinds.ProgramSought("search", up), None, NOW) for up in (False, False, True)]
     assert [[event.name for event in each] for each in told] == [["upstream.down"], [], ["upstream.up"]]
 
 
 def test_servers_are_told_apart_and_another_of_the_same_name_is_new() -> None:
     table = EventTable(LineOptions())
-    tell = table.tellers[audit.HealthChecked]
+    tell = table.tellers[kinds.HealthChecked]
     for mount in ("reports", "search"):
-        assert tell(audit.HealthChecked(mount, True, True), None, NOW) != ()
-    table.tellers[audit.UpstreamBegun](audit.UpstreamBegun("reports"), None, NOW)
-    assert tell(audit.HealthChecked("search", True, True), None, NOW) == ()
-    assert tell(audit.HealthChecked("reports", True, True), None, NOW) != ()
+        assert tell(kinds.HealthChecked(mount, True, True), None, NOW) != ()
+    table.tellers[kinds.UpstreamBegun](kinds.UpstreamBegun("reports"), None, NOW)
+    assert tell(kinds.HealthChecked("search", True, True), None, NOW) == ()
+    assert tell(kinds.HealthChecked("reports", True, True), None, NOW) != ()
 
 
 # --- requests --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fact", [ANSWERED, audit.PartAnswered()])
-def test_what_is_no_request_has_no_line_of_one(fact: audit.Fact) -> None:
+@pytest.mark.parametrize("fact", [ANSWERED, kinds.PartAnswered()])
+def test_what_is_no_request_has_no_line_of_one(fact: kinds.Event) -> None:
     assert events_of(fact, None) == ()
     assert events_of(fact, new_visit(id="")) == ()
 
 
 def test_an_event_is_of_the_visit_as_it_was_then() -> None:
     request_context = new_visit(caller=None)
-    [event] = events_of(audit.RateJudged("calls", "ip", "shadow"), request_context)
+    [event] = events_of(kinds.RateJudged("calls", "ip", "shadow"), request_context)
     request_context.caller, request_context.status = new_visit().caller, 500
     assert event.origin is not None
     assert (event.origin.caller, event.origin.status) == (None, None)
@@ -144,8 +144,8 @@ def test_a_request_of_several_messages_says_how_many_and_an_answer_how_large_it_
 
 def test_a_task_that_expired_has_one_end() -> None:
     ends = [
-        audit.TaskExpired(of_task(), "working"),
-        audit.TaskFinished(of_task(), TaskStatus.FAILED, FaultReason.EXPIRED, timedelta(0), None),
+        kinds.TaskExpired(of_task(), "working"),
+        kinds.TaskFinished(of_task(), TaskStatus.FAILED, FaultReason.EXPIRED, timedelta(0), None),
     ]
     assert [event.name for fact in ends for event in events_of(fact, None)] == ["task.expired"]
 
@@ -157,7 +157,7 @@ def test_an_event_keeps_neither_message_nor_record_but_for_the_last_of_a_visit()
     for case in CASES:
         for event in events_of(case.fact, case.request_context):
             if type(event.origin) is RequestContext:
-                assert type(case.fact) in (audit.HttpAnswered, audit.PartAnswered)
+                assert type(case.fact) in (kinds.HttpAnswered, kinds.PartAnswered)
                 kept: list[object] = [*event._replace(origin=None)]
             else:
                 kept = [*event, *(event.origin or ()), *(event.subject or ())]
@@ -189,7 +189,7 @@ def test_what_is_kept_of_a_visit_is_let_go_as_arguments_are() -> None:
 
 def test_what_large_arguments_weigh_is_known_and_can_be_let_go() -> None:
     large = message_text("tools/call", name="t", arguments={"text": "x" * 100_000})
-    for fact in (ANSWERED, audit.TaskCreated(of_task(), None)):
+    for fact in (ANSWERED, kinds.TaskCreated(of_task(), None)):
         [event] = events_of(fact, new_visit(large))
         assert event.weight >= 100_000
         light = lightened(event)
@@ -232,7 +232,7 @@ def test_words_of_peers_are_kept_up_to_a_length() -> None:
 
 def test_arguments_that_are_not_told_are_not_kept() -> None:
     telling = LineOptions(arguments="none")
-    for fact in (ANSWERED, audit.TaskCreated(of_task(), None)):
+    for fact in (ANSWERED, kinds.TaskCreated(of_task(), None)):
         [event] = events_of(fact, new_visit(), telling)
         assert event.weight == 0
         assert type(event.origin) is EventOrigin
@@ -250,7 +250,7 @@ def test_arguments_are_told_where_a_request_ends_and_where_a_task_is_made() -> N
 
 
 def test_a_result_is_kept_only_to_be_hashed() -> None:
-    fact = audit.TaskFinished(DONE, TaskStatus.COMPLETED, "ok", timedelta(0), 14)
+    fact = kinds.TaskFinished(DONE, TaskStatus.COMPLETED, "ok", timedelta(0), 14)
     weights = [events_of(fact, None, LineOptions(results=how))[0].weight for how in ("none", "size", "hash")]  # type: ignore[arg-type]
     assert weights == [0, 0, getsizeof('{"content":[]}')]
     [event] = events_of(fact, None, LineOptions(results="hash"))

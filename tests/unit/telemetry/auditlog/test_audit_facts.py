@@ -7,7 +7,7 @@ import pytest
 
 from taskgate.domain.record import TaskStatus, altered
 from taskgate.protocol.envelope import Request
-from taskgate.telemetry import audit
+from taskgate.telemetry import events
 from taskgate.telemetry.auditlog.catalogue import KINDS
 from unit.telemetry.auditlog.told_facts import (
     ANSWERED,
@@ -26,40 +26,40 @@ _ISSUER = {"issuer": "corp"}
 _GATEWAY = {"version": "1.0", "fingerprint": "0000000000ff"}
 _QUESTION = {"key": "input-1", "kind": "sampling"}
 
-DATA: list[tuple[audit.Fact, dict[str, Any]]] = [
+DATA: list[tuple[events.Event, dict[str, Any]]] = [
     (ANSWERED, {"seconds": 0.25}),
-    (audit.PartAnswered(), {}),
+    (events.PartAnswered(), {}),
     (FIRST_USE, _ISSUER),
-    (audit.TokenJudged("corp", "expired"), _ISSUER),
-    (audit.KeysFetched("corp", "ok", 3), {**_ISSUER, "keys": 3}),
-    (audit.KeysFetched("corp", "stale", 2), {**_ISSUER, "keys": 2}),
-    (audit.AccessRefused("reports", "tools/call", False, None), {"rule": None}),
-    (audit.TaskCreated(of_task(), "defaulted"), {"adjustment": "defaulted"}),
-    (audit.TaskDispatched(of_task(), _HALF), {"waited_seconds": 0.5}),
-    (audit.TaskMoved(DONE, TaskStatus.WORKING), {"from": "working", "to": "completed"}),
+    (events.TokenJudged("corp", "expired"), _ISSUER),
+    (events.KeysFetched("corp", "ok", 3), {**_ISSUER, "keys": 3}),
+    (events.KeysFetched("corp", "stale", 2), {**_ISSUER, "keys": 2}),
+    (events.AccessRefused("reports", "tools/call", False, None), {"rule": None}),
+    (events.TaskCreated(of_task(), "defaulted"), {"adjustment": "defaulted"}),
+    (events.TaskDispatched(of_task(), _HALF), {"waited_seconds": 0.5}),
+    (events.TaskMoved(DONE, TaskStatus.WORKING), {"from": "working", "to": "completed"}),
     (COMPLETED, {"age_seconds": 1.0, "result": {"bytes": 14}}),
-    (audit.TaskFinished(of_task(), TaskStatus.FAILED, "timeout", _HALF, None), {"age_seconds": 0.5}),
-    (audit.TaskFinished(of_task(), TaskStatus.CANCELLED, "client", _HALF, None), {"age_seconds": 0.5}),
-    (audit.TaskPurged(of_task()), {"retrieved": False}),
-    (audit.TaskPurged(altered(of_task(), retrieved=True)), {"retrieved": True}),
-    (audit.TaskRetrieved(DONE, _HALF), {"delay_seconds": 0.5, "first": True}),
-    (audit.TaskRetrieved(DONE, None), {"delay_seconds": None, "first": False}),
-    (audit.InputAsked(of_task(), "input-1", "sampling"), _QUESTION),
-    (audit.InputSettled(of_task(), "input-1", "sampling", "answered"), _QUESTION),
-    (audit.InputSettled(of_task(), "input-1", "sampling", "expired"), _QUESTION),
-    (audit.GatewayMoved("started", "1.0", 255), _GATEWAY),
-    (audit.ConfigReloaded("needs_restart", 255, (), ("store.url",)), {**_GATEWAY, "waits": ["store.url"]}),
-    (audit.ConfigReloaded("invalid", 255, ("a: b",)), {**_GATEWAY, "problems": ["a: b"]}),
-    (audit.CredentialsGot("reports", 0.5, True), {"seconds": 0.5}),
-    (audit.CredentialsGot("reports", 0.5, False), {"seconds": 0.5}),
-    (audit.SuspicionRaised("header_mismatch", "reports"), {}),
-    (audit.RatesFellBack("open"), {"rule": "open"}),
+    (events.TaskFinished(of_task(), TaskStatus.FAILED, "timeout", _HALF, None), {"age_seconds": 0.5}),
+    (events.TaskFinished(of_task(), TaskStatus.CANCELLED, "client", _HALF, None), {"age_seconds": 0.5}),
+    (events.TaskPurged(of_task()), {"retrieved": False}),
+    (events.TaskPurged(altered(of_task(), retrieved=True)), {"retrieved": True}),
+    (events.TaskRetrieved(DONE, _HALF), {"delay_seconds": 0.5, "first": True}),
+    (events.TaskRetrieved(DONE, None), {"delay_seconds": None, "first": False}),
+    (events.InputAsked(of_task(), "input-1", "sampling"), _QUESTION),
+    (events.InputSettled(of_task(), "input-1", "sampling", "answered"), _QUESTION),
+    (events.InputSettled(of_task(), "input-1", "sampling", "expired"), _QUESTION),
+    (events.GatewayMoved("started", "1.0", 255), _GATEWAY),
+    (events.ConfigReloaded("needs_restart", 255, (), ("store.url",)), {**_GATEWAY, "waits": ["store.url"]}),
+    (events.ConfigReloaded("invalid", 255, ("a: b",)), {**_GATEWAY, "problems": ["a: b"]}),
+    (events.CredentialsGot("reports", 0.5, True), {"seconds": 0.5}),
+    (events.CredentialsGot("reports", 0.5, False), {"seconds": 0.5}),
+    (events.SuspicionRaised("header_mismatch", "reports"), {}),
+    (events.RatesFellBack("open"), {"rule": "open"}),
 ]
 
 
 @pytest.mark.parametrize(("fact", "told"), DATA, ids=lambda each: type(each).__name__)
-def test_a_line_has_what_its_fact_says(fact: audit.Fact, told: dict[str, Any]) -> None:
-    if isinstance(fact, audit.ConfigReloaded):
+def test_a_line_has_what_its_fact_says(fact: events.Event, told: dict[str, Any]) -> None:
+    if isinstance(fact, events.ConfigReloaded):
         told = {name: value for name, value in told.items() if name != "version"}
     assert line_of(fact, new_visit())["data"] == told
 

@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 from ocsf_json_schema import OcsfJsonSchemaEmbedded, get_ocsf_schema
 
 from taskgate import __version__
-from taskgate.telemetry import audit
+from taskgate.telemetry import events
 from taskgate.telemetry.auditlog import ecs, ocsf
 from taskgate.telemetry.auditlog.catalogue import EVENTS
 from taskgate.telemetry.auditlog.rendering import own_part
@@ -128,7 +128,7 @@ def test_a_token_is_authentication() -> None:
             "uid": "abcdefgh-1", "http_method": "POST", "user_agent": "host/1.0", "url": {"path": "/reports/mcp"},
         },
     }  # fmt: skip
-    refused = line_of(audit.TokenJudged("corp", "expired"), None, format="ocsf")
+    refused = line_of(events.TokenJudged("corp", "expired"), None, format="ocsf")
     assert own_words(refused) == {
         "activity_id": 1, "type_uid": 300201, "severity_id": 2, "status_id": 2, "status": "Failure",
         "status_detail": "expired", "auth_protocol_id": 6, "auth_protocol": "OAUTH 2.0", "is_remote": True,
@@ -138,7 +138,7 @@ def test_a_token_is_authentication() -> None:
 
 
 def test_a_suspicion_is_a_finding() -> None:
-    suspicion = audit.SuspicionRaised("auth_bruteforce", "reports")
+    suspicion = events.SuspicionRaised("auth_bruteforce", "reports")
     assert own_words(line_of(suspicion, new_visit(), format="ocsf")) == {
         "activity_id": 1, "type_uid": 200401, "severity_id": 4, "status_id": 1, "status": "New",
         "status_detail": "auth_bruteforce", "is_alert": True,
@@ -152,7 +152,7 @@ def test_a_suspicion_is_a_finding() -> None:
 
 
 def test_a_task_is_a_resource_of_its_owner() -> None:
-    line = line_of(audit.TaskDispatched(of_task(), timedelta(0)), None, format="ocsf")
+    line = line_of(events.TaskDispatched(of_task(), timedelta(0)), None, format="ocsf")
     assert line["resources"] == [
         {"type": "tool", "name": "build_report"},
         {"type": "task", "uid": line["unmapped"]["task"]["ref"], "owner": {"uid": f"c_{CALLER.key}"}},
@@ -170,15 +170,15 @@ def test_a_peer_without_a_plain_address_is_told_by_name(peer: str, told: dict[st
 @pytest.mark.parametrize(
     ("fact", "type_uid"),
     [
-        (audit.GatewayMoved("started", "1.0", 1), 600203),
-        (audit.GatewayMoved("stopping", "1.0", 1), 600299),
-        (audit.GatewayMoved("stopped", "1.0", 1), 600204),
-        (audit.ConfigReloaded("success", 1), 600208),
-        (audit.KeysFetched("corp", "failed", 0), 600208),
-        (audit.CredentialsGot("reports", 0.5, True), 300204),
+        (events.GatewayMoved("started", "1.0", 1), 600203),
+        (events.GatewayMoved("stopping", "1.0", 1), 600299),
+        (events.GatewayMoved("stopped", "1.0", 1), 600204),
+        (events.ConfigReloaded("success", 1), 600208),
+        (events.KeysFetched("corp", "failed", 0), 600208),
+        (events.CredentialsGot("reports", 0.5, True), 300204),
     ],
 )
-def test_what_is_of_the_gateway_is_its_life(fact: audit.Fact, type_uid: int) -> None:
+def test_what_is_of_the_gateway_is_its_life(fact: events.Event, type_uid: int) -> None:
     line = line_of(fact, None, format="ocsf")
     assert line["type_uid"] == type_uid
     if type_uid // 100 == 6002:
@@ -186,14 +186,14 @@ def test_what_is_of_the_gateway_is_its_life(fact: audit.Fact, type_uid: int) -> 
 
 
 def test_a_server_is_an_application_and_the_log_an_event_log() -> None:
-    line = line_of(audit.SessionLost("reports"), None, format="ocsf")
+    line = line_of(events.SessionLost("reports"), None, format="ocsf")
     assert (line["type_uid"], line["app"]) == (600299, {"name": "reports", "vendor_name": "unknown"})
     assert [each["type_uid"] for each in of_the_log("ocsf")] == [100806, 100899, 100899]
     assert {(each["log_name"], each["log_provider"]) for each in of_the_log("ocsf")} == {("audit", "taskgate")}
 
 
 def test_what_the_gateway_does_of_its_own_accord_comes_from_it() -> None:
-    line = line_of(audit.TaskPurged(of_task()), None, format="ocsf")
+    line = line_of(events.TaskPurged(of_task()), None, format="ocsf")
     assert (line["src_endpoint"], line["activity_id"]) == ({"svc_name": "taskgate", "name": "gw-1"}, 4)
     assert line["actor"] == {"user": {"uid": f"c_{CALLER.key}"}}
 

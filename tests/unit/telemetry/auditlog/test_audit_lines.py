@@ -11,7 +11,7 @@ import pytest
 
 from requirements import covers
 from taskgate.auth.context import ANONYMOUS, AuthContext
-from taskgate.telemetry import audit
+from taskgate.telemetry import events
 from taskgate.telemetry.auditlog.digests import task_ref
 from taskgate.telemetry.auditlog.events import note
 from taskgate.telemetry.auditlog.rendering import LineOptions, Renderer
@@ -90,7 +90,7 @@ def test_a_call_is_told_whole() -> None:
 
 @covers("O-AUD-1")
 def test_what_becomes_of_a_task_outside_of_any_request_is_told_of_its_owner() -> None:
-    line = line_of(audit.TaskPurged(of_task()), None)
+    line = line_of(events.TaskPurged(of_task()), None)
     assert line["actor"] == {
         "ctx": f"c_{CALLER.key}", "method": None, "iss": None, "sub": None, "client_id": None, "tenant": None,
         "jti": None, "delegation": [],
@@ -106,7 +106,7 @@ def test_what_becomes_of_a_task_outside_of_any_request_is_told_of_its_owner() ->
 
 
 def test_whoever_is_denied_a_task_is_told_apart_from_whose_it_is() -> None:
-    denied = audit.TaskDenied("reports", "tasks/get", "context_mismatch", TASK_ID, OTHER)
+    denied = events.TaskDenied("reports", "tasks/get", "context_mismatch", TASK_ID, OTHER)
     line = line_of(denied, new_visit(message_text("tasks/get", taskId=TASK_ID)))
     assert line["actor"]["ctx"] == f"c_{CALLER.key}"
     assert line["task"] == {"ref": REF, "status": None, "owner_ctx": f"c_{OTHER}", "ttl_ms": None}
@@ -234,16 +234,16 @@ def test_times_are_told_in_universal_time_with_all_digits() -> None:
 
 
 def test_a_limit_is_named() -> None:
-    line = line_of(audit.RateJudged("calls", "context", "rejected"), new_visit())
+    line = line_of(events.RateJudged("calls", "context", "rejected"), new_visit())
     assert line["limit"] == {"kind": "rate", "policy": "calls", "scope": "context"}
-    line = line_of(audit.CapRefused("tasks", "tenant"), new_visit())
+    line = line_of(events.CapRefused("tasks", "tenant"), new_visit())
     assert line["limit"] == {"kind": "tasks", "policy": None, "scope": "tenant"}
-    line = line_of(audit.QueueRefused("reports", "full"), None)
+    line = line_of(events.QueueRefused("reports", "full"), None)
     assert (line["limit"]["kind"], line["mcp"]["upstream"]) == ("queue", "reports")
 
 
 def test_an_operator_is_told_by_address_path_and_status() -> None:
-    line = line_of(audit.OperatorAsked("POST", "/-/reload", 401, "127.0.0.1"), None)
+    line = line_of(events.OperatorAsked("POST", "/-/reload", 401, "127.0.0.1"), None)
     assert line["http"] == {
         "peer": "127.0.0.1", "request_id": None, "verb": "POST", "path": "/-/reload", "status": 401, "user_agent": None,
     }  # fmt: skip
@@ -251,11 +251,11 @@ def test_an_operator_is_told_by_address_path_and_status() -> None:
 
 
 def test_a_configuration_is_told_by_its_fingerprint() -> None:
-    line = line_of(audit.ConfigReloaded("invalid", 0xAB, ("a: wrong\n",) * 40), None)
+    line = line_of(events.ConfigReloaded("invalid", 0xAB, ("a: wrong\n",) * 40), None)
     assert line["data"] == {"fingerprint": "0000000000ab", "problems": ["a: wrong"] * 32}
     assert line["mcp"] is None
 
 
 def test_a_rule_is_named_and_so_is_what_it_refused() -> None:
-    line = line_of(audit.AccessRefused("reports", "tasks/get", False, "no-tasks"), None)
+    line = line_of(events.AccessRefused("reports", "tasks/get", False, "no-tasks"), None)
     assert (line["data"], line["mcp"]["method"]) == ({"rule": "no-tasks"}, "tasks/get")

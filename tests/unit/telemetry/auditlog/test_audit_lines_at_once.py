@@ -46,7 +46,7 @@ def answer(log: AuditLog, count: int) -> None:
     """Have so many usual requests told."""
     for _ in range(count):
         with request_contexts.within(new_visit()):
-            log.record(ANSWERED)
+            log.emit(ANSWERED)
 
 
 @contextmanager
@@ -129,7 +129,7 @@ async def test_events_of_both_kinds_stay_in_their_order(tmp_path: Path) -> None:
     async with opened(settings(to_file(tmp_path))) as log:
         for fact in moved("started", "stopping", "stopped"):
             answer(log, 2)
-            log.record(fact)
+            log.emit(fact)
         answer(log, 1)
         await turns(lambda: log.sequences()["file",] == 11)
     calls = ["rpc.call"] * 2

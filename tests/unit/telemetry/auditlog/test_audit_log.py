@@ -10,12 +10,12 @@ from typing import Any
 import orjson
 import pytest
 
-from taskgate.telemetry import audit
-from taskgate.telemetry.audit import AuditNoted, AuditWritten
+from taskgate.telemetry import events as kinds
 from taskgate.telemetry.auditlog import queueing
 from taskgate.telemetry.auditlog.events import AuditEvent
 from taskgate.telemetry.auditlog.native import Native
 from taskgate.telemetry.auditlog.settings import ChainSettings, SinkSettings
+from taskgate.telemetry.events import AuditNoted, AuditWritten
 from taskgate.telemetry.request_context import within
 from unit.telemetry.auditlog.kept_logs import (
     Heard,
@@ -68,7 +68,7 @@ async def test_what_comes_together_shares_a_write_and_a_wait_for_the_disk(tmp_pa
     async with opened(settings(to_file(tmp_path, fsync="always")), heard) as log:
         before = len(system.writes), system.syncs
         for fact in many(900):
-            log.record(fact)
+            log.emit(fact)
         await turns(lambda: log.sequences()["file",] == 901)
         assert len(system.writes) - before[0] == system.syncs - before[1] == 4
     assert [each.sequence for each in heard.of(AuditWritten)] == [257, 513, 769, 901]
@@ -78,11 +78,11 @@ async def test_what_comes_together_shares_a_write_and_a_wait_for_the_disk(tmp_pa
 async def test_what_comes_while_a_write_runs_goes_together_next(tmp_path: Path, system: ScriptedOs) -> None:
     async with opened(settings(to_file(tmp_path))) as log:
         system.gate.clear()
-        log.record(*many(1))
+        log.emit(*many(1))
         await turns(lambda: log.depths()["file",] == 1)
         for fact in many(50):
             await asyncio.sleep(0)
-            log.record(fact)
+            log.emit(fact)
         assert log.depths() == {("file",): 51}
         count = len(system.writes)
         system.gate.set()
@@ -101,7 +101,7 @@ async def test_the_disk_is_waited_for_as_the_operator_wants(
 
 async def test_the_disk_is_waited_for_after_a_second_where_that_is_enough(tmp_path: Path, system: ScriptedOs) -> None:
     async with opened(settings(to_file(tmp_path))) as log:
-        log.record(*many(1))
+        log.emit(*many(1))
         await turns(lambda: log.sequences()["file",] == 2)
         assert not system.syncs
         await turns(lambda: system.syncs)
@@ -132,14 +132,14 @@ async def test_what_no_sink_is_to_have_is_not_counted(tmp_path: Path) -> None:
 
 
 async def test_a_fact_that_is_for_metrics_alone_is_passed_over(tmp_path: Path) -> None:
-    await keep(settings(to_file(tmp_path)), [audit.StoreUsed("load", 0.1, True)])
+    await keep(settings(to_file(tmp_path)), [kinds.StoreUsed("load", 0.1, True)])
     assert names(tmp_path / "audit.jsonl") == [STARTED]
 
 
 async def test_without_sinks_nothing_is_kept(tmp_path: Path) -> None:
     heard = Heard()
     async with opened(settings(), heard) as log:
-        log.record(*many(1))
+        log.emit(*many(1))
         assert (log.is_full, await log.room()) == (False, True)
         log.reopen()
     assert heard.facts == []
@@ -148,7 +148,7 @@ async def test_without_sinks_nothing_is_kept(tmp_path: Path) -> None:
 async def test_what_is_recorded_has_whose_request_it_is(tmp_path: Path) -> None:
     async with opened(settings(to_file(tmp_path))) as log:
         with within(new_visit()):
-            log.record(audit.HttpAnswered("mcp", "POST", 200, 0.1))
+            log.emit(kinds.HttpAnswered("mcp", "POST", 200, 0.1))
     line = orjson.loads((tmp_path / "audit.jsonl").read_bytes().splitlines()[1])
     assert (line["event"], line["actor"]["sub"]) == ("rpc.call", "user-17")
 
@@ -161,7 +161,7 @@ async def test_there_is_a_checkpoint_after_so_many_lines(tmp_path: Path) -> None
         for _ in range(2):
             before = log.sequences()["file",]
             for fact in many(3):
-                log.record(fact)
+                log.emit(fact)
             await turns(lambda before=before: log.sequences()["file",] == before + 4)
     told = names(tmp_path / "audit.jsonl")
     assert told == [STARTED, *(["gateway.started"] * 3 + [CHECKPOINT]) * 2]
@@ -172,7 +172,7 @@ async def test_there_is_a_checkpoint_after_some_time_and_only_where_something_ha
     other = SinkSettings(name="other", path=tmp_path / "other")
     async with opened(settings(to_file(tmp_path), other, chain=soon)) as log:
         for fact in moved("started", "stopped"):
-            log.record(fact)
+            log.emit(fact)
             # Of each sink: the line, its own checkpoint, that of the other.
             before = log.sequences()["file",]
             await turns(lambda before=before: set(log.sequences().values()) == {before + 3})
@@ -240,13 +240,13 @@ async def test_arguments_weigh_what_they_may_and_the_rest_goes_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queueing, "HEAVIEST", 400)
-    answered = audit.HttpAnswered("mcp", "POST", 200, 0.1)
+    answered = kinds.HttpAnswered("mcp", "POST", 200, 0.1)
     async with opened(settings(to_file(tmp_path))) as log:
         for _ in range(2):
             # What is taken makes room again.
             for _ in range(8):
                 with within(new_visit()):
-                    log.record(answered)
+                    log.emit(answered)
             await turns(lambda: not log.depths()["file",])
     lines = [orjson.loads(line) for line in (tmp_path / "audit.jsonl").read_bytes().splitlines()]
     left_out = ["omitted" in line["args"] for line in lines if line["event"] == "rpc.call"]
@@ -256,8 +256,8 @@ async def test_arguments_weigh_what_they_may_and_the_rest_goes_without(
 
 async def test_a_fact_that_cannot_be_told_harms_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with opened(settings(to_file(tmp_path))) as log:
-        log.record(audit.CircuitMoved("reports", object()))  # type: ignore[arg-type]
-        log.record(audit.GatewayMoved("started", "1", "no number"))  # type: ignore[arg-type]
-        log.record(*many(1))
+        log.emit(kinds.CircuitMoved("reports", object()))  # type: ignore[arg-type]
+        log.emit(kinds.GatewayMoved("started", "1", "no number"))  # type: ignore[arg-type]
+        log.emit(*many(1))
     assert names(tmp_path / "audit.jsonl")[-2:] == ["gateway.started", CHECKPOINT]
     assert [record.levelno for record in caplog.records if "fact" in vars(record)] == [logging.ERROR]

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from taskgate.telemetry.audit import AuditDropped, AuditNoted
 from taskgate.telemetry.auditlog.log import AuditLog
 from taskgate.telemetry.auditlog.settings import SinkSettings
+from taskgate.telemetry.events import AuditDropped, AuditNoted
 from taskgate.telemetry.request_context import within
 from unit.telemetry.auditlog.kept_logs import (
     Heard,
@@ -29,7 +29,7 @@ def refuse(log: AuditLog, count: int, reason: str = "audit") -> None:
     """So many requests are refused, for that reason."""
     for _ in range(count):
         with within(new_visit(None, refusal=reason, status=503)):
-            log.record(ANSWERED)
+            log.emit(ANSWERED)
 
 
 def told(heard: Heard) -> Iterator[str]:
@@ -45,10 +45,10 @@ async def test_refusals_for_want_of_room_leave_the_last_quarter_to_what_is_under
         assert not await log.room()
         refuse(log, 100)
         assert log.depths() == {("file",): 15}
-        log.record(*many(1))
+        log.emit(*many(1))
         refuse(log, 100)
         for fact in many(4):
-            log.record(fact)
+            log.emit(fact)
         assert log.depths() == {("file",): 20}
         assert heard.of(AuditDropped) == []
         assert REJECTED not in told(heard)

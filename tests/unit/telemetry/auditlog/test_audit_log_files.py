@@ -9,11 +9,11 @@ import pytest
 
 from helpers.manual_clock import ManualClock
 from helpers.waiting import PATIENCE, bounded
-from taskgate.telemetry.audit import AuditDropped, AuditNoted
 from taskgate.telemetry.auditlog.chain import Head
 from taskgate.telemetry.auditlog.files import FileSink
 from taskgate.telemetry.auditlog.log import AuditLog
 from taskgate.telemetry.auditlog.settings import AuditUnavailable, ChainSettings, SinkSettings
+from taskgate.telemetry.events import AuditDropped, AuditNoted
 from unit.telemetry.auditlog.kept_logs import (
     Heard,
     ScriptedOs,
@@ -40,7 +40,7 @@ async def test_a_log_goes_on_in_other_files_as_one_chain(tmp_path: Path) -> None
         for _ in range(6):
             before = log.sequences()["file",]
             for fact in many(8):
-                log.record(fact)
+                log.emit(fact)
             await turns(lambda before=before: log.sequences()["file",] >= before + 8)
     aside = sorted(tmp_path.glob("audit.jsonl.0*"))
     assert len(aside) > 1
@@ -56,25 +56,25 @@ async def test_a_file_that_cannot_be_put_aside_grows_and_that_is_told_once(
     async with opened(settings(to_file(tmp_path, rotate_size=2000))) as log:
         for _ in range(8):
             before = log.sequences()["file",]
-            log.record(*many(1))
+            log.emit(*many(1))
             await turns(lambda before=before: log.sequences()["file",] == before + 1)
         assert caplog.messages.count(told) == 1
         (tmp_path / "audit.jsonl.next").rmdir()
-        log.record(*many(1))
+        log.emit(*many(1))
     assert len(list(tmp_path.glob("audit.jsonl.0*"))) == 1
     assert found_in(*tmp_path.glob("audit.jsonl.0*"), tmp_path / "audit.jsonl") == []
 
 
 async def test_a_file_that_was_moved_away_is_opened_anew_on_demand(tmp_path: Path) -> None:
     async with opened(settings(to_file(tmp_path))) as log:
-        log.record(*many(1))
+        log.emit(*many(1))
         await turns(lambda: log.sequences()["file",] == 2)
         (tmp_path / "audit.jsonl").rename(tmp_path / "audit.jsonl.1")
         log.reopen()
         await turns(lambda: log.sequences()["file",] == 3)
         # Not without being asked.
         (tmp_path / "audit.jsonl").rename(tmp_path / "moving")
-        log.record(*many(1))
+        log.emit(*many(1))
         await turns(lambda: log.sequences()["file",] == 4)
         (tmp_path / "moving").rename(tmp_path / "audit.jsonl")
     assert names(tmp_path / "audit.jsonl.1") == [STARTED, "gateway.started"]
@@ -122,7 +122,7 @@ async def test_a_file_that_was_deleted_is_made_again_and_the_gap_told(tmp_path: 
     heard = Heard()
     async with opened(settings(to_file(tmp_path, fsync=fsync)), heard) as log:
         (tmp_path / "audit.jsonl").unlink()
-        log.record(*many(1))
+        log.emit(*many(1))
         await turns(lambda: log.sequences()["file",] == 4)
     lines = own_lines(tmp_path / "audit.jsonl")
     assert [line["event"] for line in lines] == [STARTED, "audit.gap", CHECKPOINT]
@@ -194,8 +194,8 @@ async def test_where_there_is_no_standard_output_nothing_is_written_to_what_has_
 async def test_what_is_recorded_after_the_end_is_lost_and_counted(tmp_path: Path) -> None:
     heard = Heard()
     async with opened(settings(to_file(tmp_path)), heard) as log:
-        log.record(*many(1))
-    log.record(*many(1))
+        log.emit(*many(1))
+    log.emit(*many(1))
     assert heard.of(AuditDropped) == [AuditDropped("file", "closed", 1)]
     async with bounded():
         await log.close()
@@ -207,6 +207,6 @@ async def test_a_log_says_how_much_waits_and_how_far_it_is(tmp_path: Path, syste
     async with opened(settings(to_file(tmp_path))) as log:
         assert (log.depths(), log.sequences()) == ({("file",): 0}, {("file",): 1})
         system.gate.clear()
-        log.record(*many(1))
+        log.emit(*many(1))
         assert (log.depths(), log.sequences()) == ({("file",): 1}, {("file",): 1})
         system.gate.set()

@@ -11,7 +11,6 @@ import pytest
 
 from helpers.manual_clock import ManualClock
 from helpers.waiting import bounded
-from taskgate.telemetry.audit import AuditDropped
 from taskgate.telemetry.auditlog import book as books
 from taskgate.telemetry.auditlog import files
 from taskgate.telemetry.auditlog import log as logs
@@ -21,6 +20,7 @@ from taskgate.telemetry.auditlog.log import AuditLog
 from taskgate.telemetry.auditlog.rendering import LineOptions, Renderer
 from taskgate.telemetry.auditlog.settings import ChainSettings, SinkSettings
 from taskgate.telemetry.auditlog.sinks import StreamSink
+from taskgate.telemetry.events import AuditDropped
 from unit.telemetry.auditlog.kept_logs import (
     KEY,
     Heard,
@@ -51,7 +51,7 @@ async def test_requests_wait_from_three_quarters_on_until_there_is_room(tmp_path
     async with opened(settings(to_file(tmp_path), queue=100, block_timeout=slow)) as log:
         await fill(log, system, 74)
         assert (log.is_full, await log.room()) == (False, True)
-        log.record(*many(1))
+        log.emit(*many(1))
         assert log.is_full
         waiting = [asyncio.create_task(log.room()) for _ in range(20)]
         await asyncio.sleep(0)
@@ -101,7 +101,7 @@ async def test_nobody_waits_for_a_sink_that_has_checkpoints_alone(tmp_path: Path
     async with opened(settings(to_file(tmp_path), out, chain=often, queue=16, on_full="deny"), heard) as log:
         system.fails_for = os.stat(broken).st_ino
         while not heard.of(AuditDropped):
-            log.record(*many(1))
+            log.emit(*many(1))
             await turns(lambda: not log.depths()["file",])
         assert {each.sink for each in heard.of(AuditDropped)} == {"other"}
         assert (log.is_full, await log.room()) == (False, True)
@@ -132,7 +132,7 @@ async def test_what_is_under_way_has_a_quarter_and_beyond_it_lines_are_lost_coun
         assert caplog.messages.count("events of the audit log are lost") == 1
         system.gate.set()
         await turns(lambda: not log.depths()["file",])
-        log.record(*many(1))
+        log.emit(*many(1))
     lines = own_lines(tmp_path / "audit.jsonl")
     told = [STARTED, *["gateway.started"] * 20, "audit.gap", "gateway.started", CHECKPOINT]
     assert [line["event"] for line in lines] == told
@@ -167,9 +167,9 @@ async def test_what_a_full_disk_does_not_take_is_kept_and_tried_again(
     async with opened(settings(to_file(tmp_path)), heard) as log:
         system.room = 700
         for fact in many(5):
-            log.record(fact)
+            log.emit(fact)
         await turns(lambda: FAILING in caplog.messages)
-        log.record(*many(1))
+        log.emit(*many(1))
         # So that it was tried more than once.
         await turns(lambda: not system.room)
         system.room = None
@@ -187,10 +187,10 @@ async def test_only_what_finds_no_room_is_lost_to_a_full_disk(
     heard = Heard()
     async with opened(settings(to_file(tmp_path), queue=16), heard) as log:
         system.room = 0
-        log.record(*many(1))
+        log.emit(*many(1))
         await turns(lambda: FAILING in caplog.messages)
         for fact in many(20):
-            log.record(fact)
+            log.emit(fact)
         assert heard.of(AuditDropped) == [AuditDropped("file", "write_failed", 1)] * 5
         system.room = None
         await turns(lambda: log.sequences()["file",] == 18)
@@ -211,7 +211,7 @@ async def test_a_sink_that_is_stuck_holds_no_other_up(
             await log.open()
         fill_pipe(writing)
         for fact in many(5):
-            log.record(fact)
+            log.emit(fact)
         async with bounded():
             await log.close()
         # For its thread, which waits for the reader still.
@@ -243,7 +243,7 @@ async def test_the_end_waits_for_a_disk_that_is_full_for_a_while(
     async with opened(settings(to_file(tmp_path)), heard) as log:
         system.room = 0
         for fact in many(3):
-            log.record(fact)
+            log.emit(fact)
     assert heard.of(AuditDropped) == [AuditDropped("file", "closed", 3)]
     system.room = None
     async with opened(settings(to_file(tmp_path)), heard):
@@ -265,7 +265,7 @@ async def test_a_mistake_of_ours_stops_no_sink(
     async with opened(settings(to_file(tmp_path))) as log:
         monkeypatch.setattr(files.FileSink, "put", fails)
         for fact in many(3):
-            log.record(fact)
+            log.emit(fact)
         await turns(lambda: log.sequences()["file",] == 4)
     assert caplog.messages.count(FAILING) == 1
     assert found_in(tmp_path / "audit.jsonl") == []

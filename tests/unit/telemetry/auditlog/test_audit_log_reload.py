@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from helpers.waiting import bounded
-from taskgate.telemetry.audit import ConfigReloaded, HealthChecked
 from taskgate.telemetry.auditlog.keys import KeyRing
 from taskgate.telemetry.auditlog.rendering import LineOptions
 from taskgate.telemetry.auditlog.settings import AuditUnavailable, ChainSettings, SinkSettings
+from taskgate.telemetry.events import ConfigReloaded, HealthChecked
 from unit.telemetry.auditlog.kept_logs import (
     KEY,
     ScriptedOs,
@@ -38,11 +38,11 @@ FAILING = "the audit log cannot be written; it is tried again"
 
 async def test_a_sink_that_stays_goes_on_in_another_way(tmp_path: Path) -> None:
     async with opened(settings(to_file(tmp_path), chain=ChainSettings(enabled=False))) as log:
-        log.record(*moved("started"))
+        log.emit(*moved("started"))
         await turns(lambda: not log.depths()["file",])
         await switch(log, settings(to_file(tmp_path, name="renamed"), telling=LineOptions(format="ocsf")))
         await turns(lambda: log.depths() == {("renamed",): 0})
-        log.record(*moved("stopped"))
+        log.emit(*moved("stopped"))
     lines = (tmp_path / "audit.jsonl").read_bytes().splitlines()
     assert [line["event"] for line in own_lines(tmp_path / "audit.jsonl")] == [
         STARTED, "gateway.started", "gateway.stopped", CHECKPOINT
@@ -60,7 +60,7 @@ async def test_a_sink_that_is_new_begins_and_one_that_is_gone_has_everything_fir
         await fill(log, system, 5)
         system.gate.set()
         await switch(log, settings(other))
-        log.record(*moved("stopped"))
+        log.emit(*moved("stopped"))
         assert set(log.depths()) == {("other",)}
         # Who is let go of may be wanted again.
         await switch(log, settings(one))
@@ -82,18 +82,18 @@ async def test_settings_that_cannot_be_had_change_nothing(tmp_path: Path) -> Non
         async with bounded():
             await log.discard(prepared)
         await switch(log, settings(to_file(tmp_path), new))
-        log.record(*many(1))
+        log.emit(*many(1))
     assert names(tmp_path / "new").count("gateway.started") == 1
     assert names(tmp_path / "audit.jsonl").count("gateway.started") == 1
 
 
 async def test_a_log_may_be_turned_off_and_on(tmp_path: Path) -> None:
     async with opened(settings(to_file(tmp_path))) as log:
-        log.record(*moved("started"))
+        log.emit(*moved("started"))
         await switch(log, settings())
-        log.record(*moved("stopping"))
+        log.emit(*moved("stopping"))
         await switch(log, settings(to_file(tmp_path)))
-        log.record(*moved("stopped"))
+        log.emit(*moved("stopped"))
     told = [name for name in names(tmp_path / "audit.jsonl") if name.startswith("gateway")]
     assert told == ["gateway.started", "gateway.stopped"]
     assert found_in(tmp_path / "audit.jsonl") == []
@@ -111,9 +111,9 @@ async def test_a_sink_is_told_of_the_change_after_which_it_is_told_of_none(tmp_p
     }[how]
     async with opened(settings(one)) as log:
         log.switch(await log.prepare(after))
-        log.record(ConfigReloaded("success", 7))
+        log.emit(ConfigReloaded("success", 7))
         await asyncio.sleep(0)
-        log.record(ConfigReloaded("success", 8))
+        log.emit(ConfigReloaded("success", 8))
     changes = [
         own["data"]["fingerprint"] for own in own_lines(tmp_path / "audit.jsonl") if own["event"] == "config.loaded"
     ]
@@ -125,9 +125,9 @@ async def test_a_sink_is_told_of_the_change_after_which_it_is_told_of_none(tmp_p
 async def test_what_was_told_of_a_server_is_not_told_again_in_other_words(tmp_path: Path) -> None:
     is_up = HealthChecked("reports", ok=True, up=True)
     async with opened(settings(to_file(tmp_path))) as log:
-        log.record(is_up)
+        log.emit(is_up)
         await switch(log, settings(to_file(tmp_path), telling=LineOptions(format="ecs")))
-        log.record(is_up)
+        log.emit(is_up)
     assert names(tmp_path / "audit.jsonl").count("upstream.up") == 1
 
 
@@ -135,7 +135,7 @@ async def test_another_key_signs_from_then_on(tmp_path: Path) -> None:
     other = b"o" * 32
     async with opened(settings(to_file(tmp_path))) as log:
         await switch(log, settings(to_file(tmp_path), key=other))
-        log.record(*many(1))
+        log.emit(*many(1))
     assert found_in(tmp_path / "audit.jsonl", ring=KeyRing(keys=(KEY, other))) == []
     assert [each.endswith("which was not given") for each in found_in(tmp_path / "audit.jsonl")] == [True]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from requirements import covers
 from taskgate.auth.context import ANONYMOUS
-from taskgate.telemetry import audit
+from taskgate.telemetry import events
 from taskgate.telemetry.auditlog import moulds
 from taskgate.telemetry.auditlog.chain import canonical
 from taskgate.telemetry.auditlog.events import AuditEvent
@@ -153,7 +153,7 @@ def test_times_that_json_would_write_otherwise_are_left_to_documents() -> None:
 
 
 def test_a_message_that_came_with_others_has_no_time_and_is_written_of_its_document() -> None:
-    [event] = events_of(audit.PartAnswered(), new_visit())
+    [event] = events_of(events.PartAnswered(), new_visit())
     assert new_renderer().usual_line(event, 7, PREV) is None
 
 

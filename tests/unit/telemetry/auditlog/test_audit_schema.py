@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from taskgate.telemetry import audit
+from taskgate.telemetry import events
 from taskgate.telemetry.auditlog.catalogue import KINDS
 from taskgate.telemetry.auditlog.events import lightened, note
 from taskgate.telemetry.auditlog.rendering import LineOptions, Renderer, own_part
@@ -85,6 +85,6 @@ def test_what_is_no_line_does_not(change: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("part", ["v", "time", "node", "event", "actor", "data"])
 def test_every_part_is_there(part: str) -> None:
-    line = line_of(audit.SessionLost("reports"), None)
+    line = line_of(events.SessionLost("reports"), None)
     del line[part]
     assert faults(line) != []

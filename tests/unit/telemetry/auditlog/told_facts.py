@@ -11,7 +11,7 @@ from taskgate.auth.context import AuthContext, Identity
 from taskgate.domain.record import OwnerKey, Succeeded, TaskRecord, TaskStatus
 from taskgate.errors import AuthReason
 from taskgate.protocol.jsonrpc import parse
-from taskgate.telemetry import audit
+from taskgate.telemetry import events
 from taskgate.telemetry.auditlog.catalogue import EVENTS
 from taskgate.telemetry.auditlog.events import AuditEvent, note
 from taskgate.telemetry.auditlog.rendering import LineOptions, Renderer
@@ -83,26 +83,31 @@ class Said(NamedTuple):
 class Case(NamedTuple):
     """A fact, the visit that it happened in, and what is said of it."""
 
-    fact: audit.Fact
+    fact: events.Event
     request_context: RequestContext | None
     said: tuple[Said, ...]
 
 
 def _case(
-    fact: audit.Fact, request_context: RequestContext | None, name: str, outcome: str, reason: str | None, severity: str
+    fact: events.Event,
+    request_context: RequestContext | None,
+    name: str,
+    outcome: str,
+    reason: str | None,
+    severity: str,
 ) -> Case:
     return Case(fact, request_context, (Said(name, outcome, reason, severity),))
 
 
-FIRST_USE: Final = audit.TokenJudged("corp", "ok", False, CALLER)
-REFUSED: Final = audit.AccessRefused("reports", "tools/call", False, "r")
-ASKED: Final = audit.OperatorAsked("POST", "/-/reload", 200, "127.0.0.1")
-ANSWERED: Final = audit.HttpAnswered("mcp", "POST", 200, 0.25)
+FIRST_USE: Final = events.TokenJudged("corp", "ok", False, CALLER)
+REFUSED: Final = events.AccessRefused("reports", "tools/call", False, "r")
+ASKED: Final = events.OperatorAsked("POST", "/-/reload", 200, "127.0.0.1")
+ANSWERED: Final = events.HttpAnswered("mcp", "POST", 200, 0.25)
 DONE: Final = replace(
     of_task(), status=TaskStatus.COMPLETED, outcome=Succeeded(result='{"content":[]}', tool_error=False)
 )
 _SECOND: Final = timedelta(seconds=1)
-COMPLETED: Final = audit.TaskFinished(DONE, TaskStatus.COMPLETED, "ok", _SECOND, 14)
+COMPLETED: Final = events.TaskFinished(DONE, TaskStatus.COMPLETED, "ok", _SECOND, 14)
 
 REQUESTS: Final = (
     _case(ANSWERED, new_visit(), "rpc.call", "success", None, "info"),
@@ -111,26 +116,26 @@ REQUESTS: Final = (
     _case(ANSWERED, new_visit(message_text("tools/list"), error="-32603"), "rpc.request", "failure", "-32603", "low"),
     _case(ANSWERED, new_visit(None, verb="GET"), "rpc.request", "success", None, "info"),
     _case(ANSWERED, new_visit(refusal="rate"), "rpc.rejected", "denied", "rate", "low"),
-    _case(audit.HttpAnswered("mcp", "POST", 0, 1.0), new_visit(status=None), "rpc.call", "failure", "gone", "low"),
-    _case(audit.PartAnswered(), new_visit(status=None), "rpc.call", "success", None, "info"),
-    _case(audit.CallJoined("reports", "key"), new_visit(), "call.joined", "success", "key", "info"),
+    _case(events.HttpAnswered("mcp", "POST", 0, 1.0), new_visit(status=None), "rpc.call", "failure", "gone", "low"),
+    _case(events.PartAnswered(), new_visit(status=None), "rpc.call", "success", None, "info"),
+    _case(events.CallJoined("reports", "key"), new_visit(), "call.joined", "success", "key", "info"),
     _case(FIRST_USE, new_visit(caller=None), "auth.accepted", "success", None, "info"),
     *(
-        _case(audit.TokenJudged("corp", reason), new_visit(caller=None), "auth.rejected", "denied", reason, "low")
+        _case(events.TokenJudged("corp", reason), new_visit(caller=None), "auth.rejected", "denied", reason, "low")
         for reason in (*(each.value for each in AuthReason), "jwks_unavailable")
     ),
-    _case(audit.KeysFetched("corp", "ok", 3), None, "auth.jwks_refreshed", "success", None, "info"),
-    _case(audit.KeysFetched("corp", "stale", 2), None, "auth.jwks_failed", "failure", "stale", "medium"),
-    _case(audit.KeysFetched("corp", "failed", 0), None, "auth.jwks_failed", "failure", "failed", "medium"),
+    _case(events.KeysFetched("corp", "ok", 3), None, "auth.jwks_refreshed", "success", None, "info"),
+    _case(events.KeysFetched("corp", "stale", 2), None, "auth.jwks_failed", "failure", "stale", "medium"),
+    _case(events.KeysFetched("corp", "failed", 0), None, "auth.jwks_failed", "failure", "failed", "medium"),
     _case(REFUSED, new_visit(), "access.refused", "denied", "policy", "low"),
     _case(replace(REFUSED, shadow=True), new_visit(), "access.shadow_refused", "success", "policy", "info"),
-    _case(audit.RateJudged("calls", "ip", "rejected"), new_visit(), "limit.rate_rejected", "denied", "rate", "low"),
-    _case(audit.RateJudged("calls", "ip", "shadow"), new_visit(), "limit.shadow_rejected", "success", "rate", "info"),
-    _case(audit.RatesFellBack("local"), new_visit(), "limit.store_fallback", "failure", "store", "high"),
-    _case(audit.CapRefused("tasks", "context"), new_visit(), "limit.concurrency_rejected", "denied", "tasks", "low"),
-    _case(audit.QueueRefused("reports", "full"), new_visit(), "limit.queue_rejected", "denied", "full", "low"),
+    _case(events.RateJudged("calls", "ip", "rejected"), new_visit(), "limit.rate_rejected", "denied", "rate", "low"),
+    _case(events.RateJudged("calls", "ip", "shadow"), new_visit(), "limit.shadow_rejected", "success", "rate", "info"),
+    _case(events.RatesFellBack("local"), new_visit(), "limit.store_fallback", "failure", "store", "high"),
+    _case(events.CapRefused("tasks", "context"), new_visit(), "limit.concurrency_rejected", "denied", "tasks", "low"),
+    _case(events.QueueRefused("reports", "full"), new_visit(), "limit.queue_rejected", "denied", "full", "low"),
     *(
-        _case(audit.SuspicionRaised(kind, "reports"), new_visit(), f"security.{kind}", "denied", kind, severity)
+        _case(events.SuspicionRaised(kind, "reports"), new_visit(), f"security.{kind}", "denied", kind, severity)
         for kind, severity in (
             ("enumeration_suspected", "high"),
             ("cross_context_access", "high"),
@@ -152,11 +157,11 @@ REQUESTS: Final = (
 )  # fmt: skip
 
 TASKS: Final = (
-    _case(audit.TaskCreated(of_task(), None), new_visit(), "task.created", "success", None, "info"),
-    _case(audit.TaskCreated(of_task(), "defaulted"), new_visit(), "task.created", "success", None, "info"),
+    _case(events.TaskCreated(of_task(), None), new_visit(), "task.created", "success", None, "info"),
+    _case(events.TaskCreated(of_task(), "defaulted"), new_visit(), "task.created", "success", None, "info"),
     *(
         Case(
-            audit.TaskCreated(of_task(), how),
+            events.TaskCreated(of_task(), how),
             new_visit(),
             (
                 Said("task.created", "success", None, "info"),
@@ -165,34 +170,34 @@ TASKS: Final = (
         )
         for how in ("clamped_max", "raised_min")
     ),
-    _case(audit.TaskDispatched(of_task(), _SECOND), None, "task.dispatched", "success", None, "info"),
-    _case(audit.TaskMoved(DONE, TaskStatus.WORKING), None, "task.transition", "success", None, "info"),
+    _case(events.TaskDispatched(of_task(), _SECOND), None, "task.dispatched", "success", None, "info"),
+    _case(events.TaskMoved(DONE, TaskStatus.WORKING), None, "task.transition", "success", None, "info"),
     _case(COMPLETED, None, "task.completed", "success", "ok", "info"),
     _case(replace(COMPLETED, reason="tool_error"), None, "task.completed", "failure", "tool_error", "low"),
     _case(
-        audit.TaskFinished(of_task(), TaskStatus.FAILED, "timeout", _SECOND, None),
+        events.TaskFinished(of_task(), TaskStatus.FAILED, "timeout", _SECOND, None),
         None, "task.failed", "failure", "timeout", "low",
     ),
     _case(
-        audit.TaskFinished(of_task(), TaskStatus.CANCELLED, "client", _SECOND, None),
+        events.TaskFinished(of_task(), TaskStatus.CANCELLED, "client", _SECOND, None),
         new_visit(), "task.cancelled", "success", "client", "info",
     ),
-    _case(audit.TaskExpired(of_task(), "queued"), None, "task.expired", "failure", "queued", "low"),
-    _case(audit.TaskPurged(of_task()), None, "task.purged", "success", None, "info"),
+    _case(events.TaskExpired(of_task(), "queued"), None, "task.expired", "failure", "queued", "low"),
+    _case(events.TaskPurged(of_task()), None, "task.purged", "success", None, "info"),
     _case(
-        audit.TaskCancelAsked(of_task(), "propagated"),
+        events.TaskCancelAsked(of_task(), "propagated"),
         new_visit(), "task.cancel_requested", "success", "propagated", "info",
     ),
     _case(
-        audit.TaskCancelAsked(of_task(), "already_terminal"),
+        events.TaskCancelAsked(of_task(), "already_terminal"),
         new_visit(), "task.cancel_requested", "failure", "already_terminal", "info",
     ),
-    _case(audit.TaskRecovered(of_task(), "retried"), None, "task.recovered", "success", "retried", "low"),
-    _case(audit.TaskRetrieved(DONE, _SECOND), new_visit(), "task.result_retrieved", "success", None, "info"),
-    _case(audit.TaskRetrieved(DONE, None), new_visit(), "task.result_retrieved", "success", None, "info"),
+    _case(events.TaskRecovered(of_task(), "retried"), None, "task.recovered", "success", "retried", "low"),
+    _case(events.TaskRetrieved(DONE, _SECOND), new_visit(), "task.result_retrieved", "success", None, "info"),
+    _case(events.TaskRetrieved(DONE, None), new_visit(), "task.result_retrieved", "success", None, "info"),
     *(
         _case(
-            audit.TaskDenied("reports", "tasks/get", reason, TASK_ID, owner),
+            events.TaskDenied("reports", "tasks/get", reason, TASK_ID, owner),
             new_visit(message_text("tasks/get", taskId=TASK_ID)), "task.access_denied", "denied", reason, severity,
         )
         for reason, owner, severity in (
@@ -201,11 +206,10 @@ TASKS: Final = (
             ("expired", CALLER.key, "low"),
             ("malformed_id", None, "low"),
         )
-    ),
-    _case(audit.InputAsked(of_task(), "input-1", "elicitation"), None, "task.input_requested", "success", None, "info"),
-    *(
+    ), _case(events.InputAsked(of_task(), "input-1", "elicitation"), None, "task.input_requested", "success", None,
+    "info"), *(
         _case(
-            audit.InputSettled(of_task(), "input-1", "elicitation", how),
+            events.InputSettled(of_task(), "input-1", "elicitation", how),
             new_visit(), name, outcome, how, "info",
         )
         for how, name, outcome in (
@@ -215,50 +219,50 @@ TASKS: Final = (
             ("superseded", "task.input_dropped", "failure"),
         )
     ),
-    _case(audit.WouldPromote("reports"), new_visit(), "task.shadow_promoted", "success", None, "info"),
+    _case(events.WouldPromote("reports"), new_visit(), "task.shadow_promoted", "success", None, "info"),
 )  # fmt: skip
 
 OTHERS: Final = (
     *(
-        _case(audit.GatewayMoved(phase, "1.0", 255), None, f"gateway.{phase}", "success", None, "info")
+        _case(events.GatewayMoved(phase, "1.0", 255), None, f"gateway.{phase}", "success", None, "info")
         for phase in ("started", "stopping", "stopped")
     ),
-    _case(audit.ConfigReloaded("success", 255), None, "config.loaded", "success", None, "info"),
-    _case(audit.ConfigReloaded("unchanged", 255), None, "config.loaded", "success", "unchanged", "info"),
+    _case(events.ConfigReloaded("success", 255), None, "config.loaded", "success", None, "info"),
+    _case(events.ConfigReloaded("unchanged", 255), None, "config.loaded", "success", "unchanged", "info"),
     _case(
-        audit.ConfigReloaded("needs_restart", 255, (), ("store.url",)),
+        events.ConfigReloaded("needs_restart", 255, (), ("store.url",)),
         None, "config.loaded", "success", "needs_restart", "info",
     ),
     _case(
-        audit.ConfigReloaded("invalid", 255, ("a: wrong",)), None, "config.rejected", "failure", "invalid", "medium"
+        events.ConfigReloaded("invalid", 255, ("a: wrong",)), None, "config.rejected", "failure", "invalid", "medium"
     ),
-    _case(audit.CircuitMoved("reports", "open"), None, "upstream.circuit_opened", "failure", None, "medium"),
-    _case(audit.CircuitMoved("reports", "closed"), None, "upstream.circuit_closed", "success", None, "info"),
-    _case(audit.HealthChecked("reports", True, True), None, "upstream.up", "success", None, "info"),
-    _case(audit.HealthChecked("reports", False, False), None, "upstream.down", "failure", None, "medium"),
-    _case(audit.ProgramSought("reports", False), None, "upstream.down", "failure", None, "medium"),
-    _case(audit.SessionLost("reports"), None, "upstream.session_lost", "failure", None, "low"),
-    _case(audit.ProgramRestarted("reports", "exit"), None, "upstream.restarted", "failure", "exit", "low"),
-    _case(audit.CredentialsGot("reports", 0.5, True), None, "credential.exchanged", "success", None, "info"),
-    _case(audit.CredentialsGot("reports", 0.5, False), None, "credential.failed", "failure", None, "medium"),
+    _case(events.CircuitMoved("reports", "open"), None, "upstream.circuit_opened", "failure", None, "medium"),
+    _case(events.CircuitMoved("reports", "closed"), None, "upstream.circuit_closed", "success", None, "info"),
+    _case(events.HealthChecked("reports", True, True), None, "upstream.up", "success", None, "info"),
+    _case(events.HealthChecked("reports", False, False), None, "upstream.down", "failure", None, "medium"),
+    _case(events.ProgramSought("reports", False), None, "upstream.down", "failure", None, "medium"),
+    _case(events.SessionLost("reports"), None, "upstream.session_lost", "failure", None, "low"),
+    _case(events.ProgramRestarted("reports", "exit"), None, "upstream.restarted", "failure", "exit", "low"),
+    _case(events.CredentialsGot("reports", 0.5, True), None, "credential.exchanged", "success", None, "info"),
+    _case(events.CredentialsGot("reports", 0.5, False), None, "credential.failed", "failure", None, "medium"),
 )  # fmt: skip
 
 CASES: Final = (*REQUESTS, *TASKS, *OTHERS)
 
-UNTOLD: Final[Sequence[audit.Fact]] = (
-    audit.RateJudged("calls", "context", "allowed"),
-    audit.TokenJudged("corp", "ok", True, CALLER),
-    audit.TokenJudged("corp", "ok", None, CALLER),
-    audit.CircuitMoved("reports", "half_open"),
-    audit.HealthChecked("reports", False, None),
-    audit.UpstreamBegun("reports"),
-    audit.TaskFinished(of_task(), TaskStatus.FAILED, "expired", _SECOND, None),
+UNTOLD: Final[Sequence[events.Event]] = (
+    events.RateJudged("calls", "context", "allowed"),
+    events.TokenJudged("corp", "ok", True, CALLER),
+    events.TokenJudged("corp", "ok", None, CALLER),
+    events.CircuitMoved("reports", "half_open"),
+    events.HealthChecked("reports", False, None),
+    events.UpstreamBegun("reports"),
+    events.TaskFinished(of_task(), TaskStatus.FAILED, "expired", _SECOND, None),
 )
 """Of a fact that is told of at other times."""
 
 
 def events_of(
-    fact: audit.Fact,
+    fact: events.Event,
     request_context: RequestContext | None,
     telling: LineOptions = LineOptions(),  # noqa: B008
 ) -> tuple[AuditEvent, ...]:
@@ -266,7 +270,7 @@ def events_of(
     return EventTable(telling).tellers[type(fact)](fact, request_context, NOW)
 
 
-def line_of(fact: audit.Fact, request_context: RequestContext | None, **telling: Any) -> dict[str, Any]:
+def line_of(fact: events.Event, request_context: RequestContext | None, **telling: Any) -> dict[str, Any]:
     """The first event as a document."""
     chosen = LineOptions(**telling)
     return Renderer(chosen, key=KEY, node="gw-1")(events_of(fact, request_context, chosen)[0])

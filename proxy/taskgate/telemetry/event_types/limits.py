@@ -1,4 +1,4 @@
-"""Facts about who may use how much; see `audit`, which everybody else takes them from."""
+"""Events about who may use how much; see `telemetry.events`, which everybody else takes them from."""
 
 from dataclasses import dataclass
 from datetime import timedelta

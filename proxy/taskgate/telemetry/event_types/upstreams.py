@@ -1,4 +1,4 @@
-"""Facts about servers and what is sent to them; see `audit`, which everybody else takes them from."""
+"""Events about servers and what is sent to them; see `telemetry.events`, which everybody else takes them from."""
 
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Facts about tasks; see `audit`, which everybody else takes them from.
+"""Events about tasks; see `telemetry.events`, which everybody else takes them from.
 
 Each holds the record as it was when it happened: whose task it is, at which mount, and by which id. A record goes no
 further than to who listens, and no listener shows an id.

@@ -1,4 +1,4 @@
-"""Facts about the gateway itself and its audit log; see `audit`, which everybody else takes them from.
+"""Events about the gateway itself and its audit log; see `telemetry.events`, which everybody else takes them from.
 
 Those about the audit log are for metrics alone: a log that told of its own lines would never end.
 """

@@ -1,4 +1,4 @@
-"""Facts about who asks and what they may; see `audit`, which everybody else takes them from."""
+"""Events about who asks and what they may; see `telemetry.events`, which everybody else takes them from."""
 
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,6 +1,6 @@
-"""The facts that the gateway reports, and the port it reports them to.
+"""The events that the gateway reports, and the port it reports them to.
 
-A fact is a small value about something that happened. It holds no token, address or session id, and no argument or
+An event is a small value about something that happened. It holds no token, address or session id, and no argument or
 result but where it has the record of a task. Whose request it is of tells the `request_context`. Whoever listens
 (metrics and the audit log) decides what becomes of it. Listeners never raise and never block.
 """
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol
 
 from taskgate.domain.record import TaskStatus
 from taskgate.errors import StoreFault
-from taskgate.telemetry.facts.limits import (
+from taskgate.telemetry.event_types.limits import (
     CallJoined,
     CapRefused,
     PollAdvised,
@@ -21,14 +21,14 @@ from taskgate.telemetry.facts.limits import (
     TaskPolled,
     WouldPromote,
 )
-from taskgate.telemetry.facts.security import (
+from taskgate.telemetry.event_types.security import (
     AccessRefused,
     KeysFetched,
     OperatorAsked,
     SuspicionRaised,
     TokenJudged,
 )
-from taskgate.telemetry.facts.tasks import (
+from taskgate.telemetry.event_types.tasks import (
     InputAsked,
     InputSettled,
     InputWaited,
@@ -45,14 +45,14 @@ from taskgate.telemetry.facts.tasks import (
     TaskRecovered,
     TaskRetrieved,
 )
-from taskgate.telemetry.facts.trail import (
+from taskgate.telemetry.event_types.trail import (
     AuditDropped,
     AuditNoted,
     AuditWritten,
     ConfigReloaded,
     GatewayMoved,
 )
-from taskgate.telemetry.facts.upstreams import (
+from taskgate.telemetry.event_types.upstreams import (
     CircuitMoved,
     CredentialsGot,
     ExtensionDenied,
@@ -68,19 +68,59 @@ from taskgate.telemetry.facts.upstreams import (
 )
 
 __all__ = [
-    "AccessRefused", "Audit", "AuditDropped", "AuditNoted", "AuditWritten", "CallJoined", "CapRefused",
-    "CircuitMoved", "ConfigReloaded", "CredentialsGot", "ExtensionDenied", "Fact", "GatewayMoved", "HealthChecked",
-    "InputAsked", "InputSettled", "InputWaited", "KeysFetched", "LateAnswerDropped", "LeaseLost", "OperatorAsked",
-    "PollAdvised", "PollsCounted", "ProgramRestarted", "ProgramSought", "ProgramsRun", "QueueRefused", "RateJudged",
-    "RatesFellBack", "SessionLost", "SlotsUsed", "SuspicionRaised", "TaskCancelAsked",
-    "TaskCreated", "TaskDenied", "TaskDispatched", "TaskExpired", "TaskFinished", "TaskMoved", "TaskPolled",
-    "TaskPurged", "TaskRecovered", "TaskRetrieved", "TokenJudged", "UpstreamAnswered", "UpstreamBegun",
-    "UpstreamRetried", "WouldPromote",
+    "AccessRefused",
+    "AuditDropped",
+    "AuditNoted",
+    "AuditWritten",
+    "CallJoined",
+    "CapRefused",
+    "CircuitMoved",
+    "ConfigReloaded",
+    "CredentialsGot",
+    "Event",
+    "EventSink",
+    "ExtensionDenied",
+    "GatewayMoved",
+    "HealthChecked",
+    "InputAsked",
+    "InputSettled",
+    "InputWaited",
+    "KeysFetched",
+    "LateAnswerDropped",
+    "LeaseLost",
+    "OperatorAsked",
+    "PollAdvised",
+    "PollsCounted",
+    "ProgramRestarted",
+    "ProgramSought",
+    "ProgramsRun",
+    "QueueRefused",
+    "RateJudged",
+    "RatesFellBack",
+    "SessionLost",
+    "SlotsUsed",
+    "SuspicionRaised",
+    "TaskCancelAsked",
+    "TaskCreated",
+    "TaskDenied",
+    "TaskDispatched",
+    "TaskExpired",
+    "TaskFinished",
+    "TaskMoved",
+    "TaskPolled",
+    "TaskPurged",
+    "TaskRecovered",
+    "TaskRetrieved",
+    "TokenJudged",
+    "UpstreamAnswered",
+    "UpstreamBegun",
+    "UpstreamRetried",
+    "WouldPromote",
 ]  # fmt: skip
 
 
 class HttpAnswered(NamedTuple):
-    """The public listener was done with a request, or with what is none; the last fact of its visit.
+    """The public listener was done with a request, or with what is none; the last event of its visit.
 
     `route` is `mcp` for a mount, `prm` for a document about one, else `other`. `status` is 0 where no
     answer left: its host did before, or the listener ended.
@@ -178,7 +218,7 @@ class CallsRunning:
     count: int
 
 
-Fact = (
+Event = (
     HttpAnswered
     | HttpRefused
     | PartAnswered
@@ -239,11 +279,11 @@ Fact = (
 )
 
 
-class Audit(Protocol):
-    """Where facts go."""
+class EventSink(Protocol):
+    """Where events go."""
 
-    def record(self, fact: Fact) -> None:
-        """Take note of a fact. Never raises, never waits."""
+    def emit(self, event: Event) -> None:
+        """Take note of an event. Never raises, never waits."""
         ...
 
 
@@ -275,12 +315,12 @@ class NoTrail:
 
 
 class Listeners:
-    """Tells several listeners of each fact, in their order."""
+    """Tells several listeners of each event, in their order."""
 
-    def __init__(self, *listeners: Audit) -> None:
-        self._listeners = tuple(each.record for each in listeners)
+    def __init__(self, *listeners: EventSink) -> None:
+        self._listeners = tuple(each.emit for each in listeners)
 
-    def record(self, fact: Fact) -> None:
-        """See Audit."""
+    def emit(self, event: Event) -> None:
+        """See EventSink."""
         for tell in self._listeners:
-            tell(fact)
+            tell(event)
