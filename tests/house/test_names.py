@@ -26,6 +26,19 @@ def empty_names(source: str) -> list[str]:
     return [name for name in classes if re.findall("[A-Z]?[^A-Z]*", name)[-2].lower() in EMPTY_WORDS]
 
 
+def names_of(source: str) -> set[str]:
+    """The classes and functions that a module defines, and what it imports."""
+    nodes = [*ast.walk(ast.parse(source))]
+    defined = {node.name for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)}
+    imported = {name.asname or name.name for node in nodes if isinstance(node, ast.ImportFrom) for name in node.names}
+    return defined | imported
+
+
+def pointed_at(source: str) -> set[str]:
+    """The classes that docstrings and comments send their reader to."""
+    return set(re.findall(r"\b[Ss]ee (?:[a-z_]+\.)*([A-Z]\w*[a-z]\w*)", source))
+
+
 def is_exempt(file: Path) -> bool:
     """Whether a file may be named for the programs it runs: what tests share lives in a folder of that name."""
     return file.is_relative_to(CHECKOUT / "tests" / "helpers")
@@ -47,6 +60,13 @@ def test_no_module_or_class_has_a_name_that_fits_everything() -> None:
     assert places + classes == []
 
 
+def test_a_class_that_a_docstring_sends_its_reader_to_exists() -> None:
+    sources = {tell(file): file.read_text() for file in MODULES if file.is_relative_to(PRODUCT)}
+    known = set().union(*map(names_of, sources.values()))
+    gone = {file: pointed_at(source) - known for file, source in sources.items()}
+    assert {file: names for file, names in gone.items() if names} == {}
+
+
 # --- each check can fail -------------------------------------------------------------------------------------------
 
 
@@ -63,3 +83,9 @@ def test_a_module_that_says_nothing_is_seen(source: str) -> None:
 def test_an_empty_word_at_the_end_of_a_name_is_seen_and_no_other_word_is() -> None:
     names = ["TaskManager", "Metadata", "DataStore", "Processes", "data", "_JobData", "ABC", "DataURL"]
     assert empty_names("".join(f"class {name}: pass\n" for name in names)) == ["TaskManager", "data", "_JobData"]
+
+
+def test_a_pointer_to_a_class_is_seen_wherever_it_stands() -> None:
+    source = '"""A; see Hold."""\n# See stores.base.TaskStore\nfrom x import Y as Z\n\n\nclass Hold: ...\n'
+    assert pointed_at(source) == {"Hold", "TaskStore"}
+    assert names_of(source) == {"Z", "Hold"}

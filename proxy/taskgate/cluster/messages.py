@@ -193,7 +193,7 @@ class Told(NamedTuple):
 
 
 class Spoke(NamedTuple):
-    """The answer to an errand; see Spoken."""
+    """The answer to an errand; see RpcReply."""
 
     errand: str
     message: str

@@ -1,7 +1,7 @@
 """What becomes of the extensions of an upstream: those that are known, those that the file names, and all others.
 
 The findings are plain values that become JSON as they are, in the words of the file. What must not live here: what
-crosses, which is asked of the policy that a gateway asks (`dialects.extensions`), and asking a server (`servers`).
+crosses, which is asked of the policy that a gateway asks (`protocol.extensions`), and asking a server (`servers`).
 """
 
 from typing import Any, Final

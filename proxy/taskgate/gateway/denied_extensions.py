@@ -1,6 +1,6 @@
 """Extensions that one side declares and that do not cross, for operators: in the log and in a metric (X-EXT-53).
 
-What must not live here: what crosses an upstream (`dialects.extensions`). What holds: a peer chooses the identifiers.
+What must not live here: what crosses an upstream (`protocol.extensions`). What holds: a peer chooses the identifiers.
 So there is a bound to their length, to how many of one declaration are counted, and to how many are remembered.
 """
 

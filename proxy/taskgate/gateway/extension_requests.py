@@ -1,6 +1,6 @@
 """Requests of carried extensions: whether one crosses to this server, and how long one is held that lasts.
 
-What must not live here: what crosses an upstream (`dialects.extensions`), and how a request is carried.
+What must not live here: what crosses an upstream (`protocol.extensions`), and how a request is carried.
 """
 
 import asyncio

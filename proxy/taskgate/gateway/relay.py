@@ -243,7 +243,7 @@ class _CallHearer(UnsavedCallListener):
         self._watches_host = False
 
     def on_notification(self, notification: Notification) -> None:
-        """See Hearer."""
+        """See CallListener."""
         self._spoke = True
         if self._token is not None and notification.method == NOTE_PROGRESS and not self._is_further(notification):
             message = self._reworded(self._token, notification)
@@ -255,16 +255,16 @@ class _CallHearer(UnsavedCallListener):
             self._host_session.announce(message)
 
     def clog(self) -> Awaitable[None] | None:
-        """See Hearer."""
+        """See CallListener."""
         return self._exchange.stream().clog() if self._exchange.streams else None
 
     @property
     def passes_rounds(self) -> bool:
-        """See Hearer."""
+        """See CallListener."""
         return False
 
     def asked(self, question: ServerQuestion) -> None:
-        """See Hearer."""
+        """See CallListener."""
         questions, exchange = self._host_session.questions, self._exchange
         questions.ask(question, self, self._host_session)
         if exchange.inbound.accepts_stream and not self._watches_host:
@@ -273,7 +273,7 @@ class _CallHearer(UnsavedCallListener):
             feed.when_lost(lambda: questions.stream_ended(feed))
 
     def refused(self, required: Mapping[str, Any]) -> None:
-        """See Hearer: in the legacy era the server alone is told."""
+        """See CallListener: in the legacy era the server alone is told."""
 
     def carry(self, message: str) -> Carrying | None:
         """Ask something on the call's own stream; see Carrier."""

@@ -2,7 +2,7 @@
 
 What must not live here: who may ask (`gateway`: the owner of the session, and no id of another session means anything
 in it), how events are kept (`streams/resumable`, `event_log`), how another process lets go of its streams
-(`shared_trails`), what goes on a GET stream (`listen`).
+(`shared_resumable`), what goes on a GET stream (`listen`).
 """
 
 from typing import Final

@@ -59,7 +59,7 @@ class TaskListeners:
 
 
 class TaskListener:
-    """Hears one task's call; see Hearer. Nothing is heard any more once it is closed."""
+    """Hears one task's call; see CallListener. Nothing is heard any more once it is closed."""
 
     __slots__ = (
         "_background",
@@ -93,12 +93,12 @@ class TaskListener:
         self._background: Background | None = None
         self._closed = False
         self.leaves = False
-        """See Hearer."""
+        """See CallListener."""
         self.principal: Principal | None = None
         """Who answered last."""
 
     def on_notification(self, notification: Notification) -> None:
-        """See Hearer."""
+        """See CallListener."""
         if self._closed:
             return
         if notification.method == NOTE_PROGRESS:
@@ -112,27 +112,27 @@ class TaskListener:
                 host_session.on_notification(notification)
 
     def clog(self) -> None:
-        """See Hearer: a task waits for no host."""
+        """See CallListener: a task waits for no host."""
 
     @property
     def passes_rounds(self) -> bool:
-        """See Hearer."""
+        """See CallListener."""
         return False
 
     @property
     def can_be_asked(self) -> bool:
-        """See Hearer: it hears a call."""
+        """See CallListener: it hears a call."""
         return False
 
     def asked(self, question: ServerQuestion) -> None:
-        """See Hearer."""
+        """See CallListener."""
         if not self._closed:
             self._asking().ask(question)
         elif not self.leaves:
             question.refuse()
 
     def keep(self, between: Between) -> Leave | None:
-        """See Hearer: the record keeps it."""
+        """See CallListener: the record keeps it."""
         if self._closed or self._inputs is None:
             return None
         self._resting = resting = self._inputs.rest(between, self._hearing.checkpoints)
@@ -144,7 +144,7 @@ class TaskListener:
         return awaited
 
     def on_checkpoint(self, resume_point: ResumePoint) -> None:
-        """See Hearer: the record keeps it, where it outlives this process."""
+        """See CallListener: the record keeps it, where it outlives this process."""
         if self._hearing.outlives and not self._closed:
             self._asking().on_checkpoint(resume_point, self._hearing.checkpoints)
 
@@ -171,7 +171,7 @@ class TaskListener:
         return (checkpoints is not None and checkpoints.is_kept) or (stands is not None and stands.is_kept)
 
     def refused(self, required: Mapping[str, Any]) -> None:
-        """See Hearer: a task ends as its server has it end."""
+        """See CallListener: a task ends as its server has it end."""
 
     def obey(self, record: TaskRecord) -> None:
         """Act on what others did to the record."""
@@ -250,25 +250,25 @@ class _Nobody(UnsavedCallListener):
     """Hears what belongs to no call of a session that has no host."""
 
     def met(self, server: Server) -> None:
-        """See SessionHearer; nobody is there."""
+        """See SessionCallListener; nobody is there."""
 
     def on_notification(self, notification: Notification) -> None:
-        """See Hearer; nobody is there."""
+        """See CallListener; nobody is there."""
 
     def clog(self) -> None:
-        """See Hearer; nobody is there."""
+        """See CallListener; nobody is there."""
 
     @property
     def passes_rounds(self) -> bool:
-        """See Hearer."""
+        """See CallListener."""
         return False
 
     def asked(self, question: ServerQuestion) -> None:
-        """See Hearer; nobody is there."""
+        """See CallListener; nobody is there."""
         question.refuse()
 
     def refused(self, required: Mapping[str, Any]) -> None:
-        """See Hearer; nobody is there."""
+        """See CallListener; nobody is there."""
 
 
 NOBODY: Final = _Nobody()

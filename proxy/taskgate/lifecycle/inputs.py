@@ -118,7 +118,7 @@ class TaskInputs:
     # --- a call that is at its server, where another process can go on with it
 
     def on_checkpoint(self, resume_point: ResumePoint, checkpoints: CheckpointSeals) -> None:
-        """Keep where the call is, and what it asked under which name; see Hearer."""
+        """Keep where the call is, and what it asked under which name; see CallListener."""
         if not self._slots.are_named:
             return
         if self._keeping is None:

@@ -1,7 +1,7 @@
 """Notes of tasks on their way from the process that runs a task to those where hosts wait for it.
 
-Made once for a process, where there is a log that processes share: `TaskStreams(..., afar=Afar(shared_trails,
-clock=clock))`, where `following` finds it, too.
+Made once for a process, where there is a log that processes share. `TaskStreams` has it as `afar`, where `following`
+finds it, too.
 
 Who waits says so to whoever runs the task, and reads a log of that wait, which moves with the wait from stream to
 stream and from process to process; each note's place in it goes along with the stream (`entries.About.heard`), so that

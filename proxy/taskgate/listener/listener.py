@@ -19,7 +19,7 @@ from taskgate.listener.body import Bodies
 from taskgate.listener.documents import Documents
 from taskgate.listener.door import Door, Rejection
 from taskgate.listener.endpoint import Endpoint
-from taskgate.listener.patience import HEAD_TIMEOUT, WRITE_TIMEOUT, ConnectionBounds
+from taskgate.listener.patience import HEAD_TIMEOUT, WRITE_TIMEOUT, ConnectionSettings
 from taskgate.listener.peers import ForwardedHeader, Network, Peers
 from taskgate.listener.protocol import FIRST_REQUEST, HostConnection
 from taskgate.listener.request_contexts import RequestContexts
@@ -70,7 +70,7 @@ class PublicListener:
 
         `documents` are for everybody, by their paths. `trail` has a record of every request, where there is one.
         """
-        self._bounds = ConnectionBounds(
+        self._bounds = ConnectionSettings(
             max_header=settings.max_header,
             idle_timeout=settings.idle_timeout,
             head_timeout=settings.head_timeout,
@@ -163,7 +163,7 @@ class PublicListener:
 class _Connections(web.Server):
     """Makes a connection of each that is accepted, and knows those that are open."""
 
-    def __init__(self, endpoint: Endpoint, bounds: ConnectionBounds) -> None:
+    def __init__(self, endpoint: Endpoint, bounds: ConnectionSettings) -> None:
         super().__init__(endpoint.answer)
         self._bounds = bounds
         self._note_garbage: Callable[[web.BaseRequest, Rejection], None] = endpoint.note_garbage

@@ -17,7 +17,7 @@ from typing import Any, Final
 import orjson
 from aiohttp import web
 
-from taskgate.listener.patience import ConnectionBounds, HeadWatch
+from taskgate.listener.patience import ConnectionSettings, HeadWatch
 from taskgate.telemetry.events import EventSink, OperatorAsked
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 
@@ -56,7 +56,7 @@ MOST_CONNECTIONS: Final = 32
 
 _AT_ONCE: Final = 16
 """Connections that are taken in one turn of the event loop, before any of them is counted."""
-BOUNDS: Final = ConnectionBounds(max_header=16 * 2**10, idle_timeout=timedelta())
+BOUNDS: Final = ConnectionSettings(max_header=16 * 2**10, idle_timeout=timedelta())
 """What a head may take; idle connections are aiohttp's to end."""
 _CLOSE_SECONDS: Final = 2.0
 _IDLE_SECONDS: Final = 75.0

@@ -19,7 +19,7 @@ _LEAST_PROGRESS: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionBounds:
+class ConnectionSettings:
     """What one connection is allowed; `max_header` is in bytes, the whole head together."""
 
     max_header: int
@@ -33,7 +33,7 @@ class HeadWatch:
 
     __slots__ = ("_expire", "_limit", "_loop", "_seconds", "_timer", "size")
 
-    def __init__(self, bounds: ConnectionBounds, expire: Callable[[], None]) -> None:
+    def __init__(self, bounds: ConnectionSettings, expire: Callable[[], None]) -> None:
         """`expire` is called once per head that takes too long."""
         self._loop = asyncio.get_running_loop()
         self._limit = bounds.max_header
@@ -66,7 +66,7 @@ class WriteWatch:
 
     __slots__ = ("_loop", "_seconds", "_timer", "_transport", "_unsent")
 
-    def __init__(self, bounds: ConnectionBounds, transport: asyncio.Transport) -> None:
+    def __init__(self, bounds: ConnectionSettings, transport: asyncio.Transport) -> None:
         """Whoever writes to `transport` waits where it asks to, so that what is unsent shrinks by what is taken."""
         self._loop = asyncio.get_running_loop()
         self._seconds = bounds.write_timeout.total_seconds()

@@ -21,7 +21,7 @@ from aiohttp.web_protocol import _ErrInfo
 from taskgate.listener.departing import Departing
 from taskgate.listener.door import BAD_REQUEST, HEAD_TOO_LARGE, TOO_SLOW, Rejection
 from taskgate.listener.hanging_up import Promise, hang_up
-from taskgate.listener.patience import ConnectionBounds, HeadWatch, WriteWatch
+from taskgate.listener.patience import ConnectionSettings, HeadWatch, WriteWatch
 from taskgate.telemetry.request_context import nobody
 
 SERVER_NAME: Final = "taskgate"
@@ -64,7 +64,7 @@ class HostConnection(web.RequestHandler):
     def __init__(
         self,
         server: web.Server,
-        bounds: ConnectionBounds,
+        bounds: ConnectionSettings,
         tasks: set[asyncio.Task[None]],
         on_garbage: Callable[[web.BaseRequest, Rejection], None],
     ) -> None:

@@ -13,8 +13,8 @@ from taskgate.protocol.envelope import Response
 class ListedTool(NamedTuple):
     """One tool: its own task support, the arguments that headers repeat, and what its server hints of it.
 
-    `mirrored` is as `mcp.mirrored` gives it; nothing where the annotations of a server are not sound. `hints` are as
-    `hints_of` gives them.
+    `mirrored` is as `protocol.mirrored` gives it; nothing where the annotations of a server are not sound. `hints` are
+    as `hints_of` gives them.
     """
 
     support: TaskSupport | None = None

@@ -149,7 +149,7 @@ def check_params(headers: RequestHeaders, request: Request, mirrored: Mapping[st
     """Refuse a call of a tool that says other arguments in its headers than in its body (H-MOD-6).
 
     `mirrored` tells for each argument that the tool wants repeated the rest of the header's name, and the path to it
-    (`mcp.mirrored`). Other headers of the kind are nobody's business. To be asked of calls of tools alone. Raises
+    (`protocol.mirrored`). Other headers of the kind are nobody's business. To be asked of calls of tools alone. Raises
     MalformedMessage as `mirrored_members` does.
     """
     if not mirrored:

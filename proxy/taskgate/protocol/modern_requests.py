@@ -23,7 +23,7 @@ class RequestMeta(NamedTuple):
 
     `peer.info` is empty where the host does not say who it is; nothing is decided by it. `log_level` is one of
     LOG_LEVELS, None where the host wants to hear no log. `repeated` is what its headers say of arguments, as
-    `mcp.headers` reads it; whether that is so is not known here.
+    `protocol.headers` reads it; whether that is so is not known here.
     """
 
     peer: Peer

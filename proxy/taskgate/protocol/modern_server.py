@@ -31,10 +31,10 @@ class Saying(NamedTuple):
 
     `wants_progress` asks the server to tell how far it is though the parameters have no place for a token. `log_level`
     is the least severe log line that is wanted, None wants none. `mirrored` are the arguments of the tool that headers
-    repeat, as `mcp.mirrored` gives them. `repeated` is what headers of the host said of arguments, by the rest of their
-    names in lower case; None where they said nothing. `answers` are the `inputResponses` that are sent with it, and
-    `state` is what the server wants to have back, as it wrote it; None for a request that nothing was asked for yet.
-    `follows_tasks` tells the server that what it makes a task of is followed to its end.
+    repeat, as `protocol.mirrored` gives them. `repeated` is what headers of the host said of arguments, by the rest of
+    their names in lower case; None where they said nothing. `answers` are the `inputResponses` that are sent with it,
+    and `state` is what the server wants to have back, as it wrote it; None for a request that nothing was asked for
+    yet. `follows_tasks` tells the server that what it makes a task of is followed to its end.
     """
 
     method: str

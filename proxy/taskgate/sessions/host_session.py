@@ -36,7 +36,7 @@ MAX_STREAMS: Final = 8
 class SessionServices(NamedTuple):
     """What all sessions share: how hosts are spoken to, how long they may take to answer, and the time.
 
-    `bus` and `shared_trails` are None where no other process serves the same hosts.
+    `bus` and `shared_resumable` are None where no other process serves the same hosts.
     """
 
     dialect: DownstreamDialect
@@ -103,7 +103,7 @@ class HostSession(UnsavedCallListener):
 
     @property
     def host_session(self) -> str:
-        """Its id; see Place."""
+        """Its id; see CallSite."""
         return self.id
 
     @property
@@ -117,11 +117,11 @@ class HostSession(UnsavedCallListener):
         return bool(self._users or self.tasks)
 
     def hold(self) -> None:
-        """A task of the session begins to run over its server's end; see Place."""
+        """A task of the session begins to run over its server's end; see CallSite."""
         self.tasks += 1
 
     def release(self) -> None:
-        """That task is over; see Place."""
+        """That task is over; see CallSite."""
         self.tasks -= 1
         self.seen = self._clock.elapsed()
         if self._part is not None and not self.tasks:
@@ -177,31 +177,31 @@ class HostSession(UnsavedCallListener):
         return self.elsewhere.carry(message) if here is None else here
 
     def on_notification(self, notification: Notification) -> None:
-        """What the server says of no call is for the session's GET stream, if there is one; see Hearer."""
+        """What the server says of no call is for the session's GET stream, if there is one; see CallListener."""
         self.announce(self._dialect.on_notification(notification, None))
 
     def met(self, server: Server) -> None:
-        """See SessionHearer: in this era a host is told once who its server is."""
+        """See SessionCallListener: in this era a host is told once who its server is."""
 
     def clog(self) -> None:
-        """See Hearer: what belongs to no call is dropped rather than waited for."""
+        """See CallListener: what belongs to no call is dropped rather than waited for."""
 
     @property
     def passes_rounds(self) -> bool:
-        """See Hearer."""
+        """See CallListener."""
         return False
 
     @property
     def can_be_asked(self) -> bool:
-        """See Hearer: it has a GET stream."""
+        """See CallListener: it has a GET stream."""
         return bool(self.streams) or self.elsewhere.newest is not None
 
     def asked(self, question: ServerQuestion) -> None:
-        """What the server asks for no call waits for a GET stream; see Hearer."""
+        """What the server asks for no call waits for a GET stream; see CallListener."""
         self.questions.ask(question, self)
 
     def refused(self, required: Mapping[str, Any]) -> None:
-        """See Hearer: in the legacy era the server alone is told."""
+        """See CallListener: in the legacy era the server alone is told."""
 
     def _speaks(self) -> Principal:
         return principal(self.caller)

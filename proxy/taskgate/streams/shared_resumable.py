@@ -44,7 +44,7 @@ class PutDown(NamedTuple):
 
 
 class ReplicaBus(Protocol):
-    """The other processes; see Correspondence."""
+    """The other processes; see ClusterBus."""
 
     holder: str
 

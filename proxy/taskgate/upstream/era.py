@@ -2,7 +2,7 @@
 
 `initialize` goes first, for servers of old revisions end on a method that they do not know; only one that could be of
 the modern era is asked `server/discover` (decisions 18a). What must not live here: what an answer tells
-(`dialects.evidence`).
+(`protocol.evidence`).
 """
 
 import asyncio

@@ -175,25 +175,25 @@ class Checks:
 
 
 class _Deaf(UnsavedCallListener):
-    """Hears nothing, and answers nothing; see Hearer."""
+    """Hears nothing, and answers nothing; see CallListener."""
 
     passes_rounds: Final = False
 
     def on_notification(self, notification: Notification) -> None:
-        """See Hearer."""
+        """See CallListener."""
 
     def asked(self, question: ServerQuestion) -> None:
-        """See Hearer."""
+        """See CallListener."""
         question.refuse()
 
     def refused(self, required: Mapping[str, Any]) -> None:
-        """See Hearer."""
+        """See CallListener."""
 
     def clog(self) -> None:
-        """See Hearer."""
+        """See CallListener."""
 
     def met(self, server: Server) -> None:
-        """See SessionHearer."""
+        """See SessionCallListener."""
 
 
 DEAF: Final = _Deaf()

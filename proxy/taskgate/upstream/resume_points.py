@@ -50,7 +50,7 @@ class Resumed(NamedTuple):
     `asked` are questions of the server that it may still wait for, by the keys that it knows them by. Each is to be
     told to the hearer anew, under its key: whoever was asked before is not asked twice, and answers may be there.
     `is_last` is to be asked once the call is over, and before its session is ended at the server: nobody else may have
-    a call left there. `context` is whose call it is; see Speaker.
+    a call left there. `context` is whose call it is; see Principal.
     """
 
     resume_point: ResumePoint

@@ -28,9 +28,9 @@ log = getLogger("taskgate.stateless")
 
 
 class InflightCall:
-    """One call, and what its server asked that nobody answered; see CallListener, and Underway.
+    """One call, and what its server asked that nobody answered; see CallListener, and OngoingCall.
 
-    While it has a hearer, that one is told what the server says. `most` is how many questions may wait at once.
+    While it has a listener, that one is told what the server says. `most` is how many questions may wait at once.
     `passes_rounds` is whether a round of a server of the modern era goes to the host as it is.
     """
 
@@ -206,7 +206,7 @@ class InflightCall:
     # --- for whoever owns it
 
     def heard_by(self, listener: CallListener) -> None:
-        """See Underway."""
+        """See OngoingCall."""
         self._listener = self._heir = listener
         if self._request_context is not None:
             self._request_context.background = True
@@ -221,12 +221,12 @@ class InflightCall:
             listener.on_checkpoint(self._foothold)
 
     async def response(self) -> Response:
-        """See Underway. Not to be asked for after `close`, which is to follow where it raises."""
+        """See OngoingCall. Not to be asked for after `close`, which is to follow where it raises."""
         assert self._call is not None, "a call that was given up has no response"
         return await self._call
 
     def close(self) -> None:
-        """See Underway."""
+        """See OngoingCall."""
         # A failure holds on to whoever waited for it: with the call kept here it would be a ring.
         call, self._call = self._call, None
         if call is not None:

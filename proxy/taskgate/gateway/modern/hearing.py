@@ -22,7 +22,7 @@ _OF_CORE: Final = RELAYED_NOTICES | {NOTE_PROGRESS}
 
 
 class RequestListener(UnsavedCallListener):
-    """Hears one request for its host; see Hearer.
+    """Hears one request for its host; see CallListener.
 
     Progress goes out under the host's own token and grows with every message (M-PROG-1), a log line where the request
     wants to hear it (M-LOG-1). What is heard of an extension crosses (X-EXT-23); where it names its stream, that is
@@ -74,7 +74,7 @@ class RequestListener(UnsavedCallListener):
             pulse.stop()
 
     def on_notification(self, notification: Notification) -> None:
-        """See Hearer."""
+        """See CallListener."""
         if not self._exchange.inbound.accepts_stream:
             return
         if self._concerns(notification):
@@ -91,15 +91,15 @@ class RequestListener(UnsavedCallListener):
         self._exchange.stream().put(message)
 
     def clog(self) -> Awaitable[None] | None:
-        """See Hearer."""
+        """See CallListener."""
         return self._exchange.stream().clog() if self._exchange.streams else None
 
     def asked(self, question: ServerQuestion) -> None:
-        """See Hearer: nobody can be asked on a stream of this era."""
+        """See CallListener: nobody can be asked on a stream of this era."""
         question.refuse()
 
     def refused(self, required: Mapping[str, Any]) -> None:
-        """See Hearer."""
+        """See CallListener."""
         self.missing = together(self.missing, required)
 
     def live(self) -> None:

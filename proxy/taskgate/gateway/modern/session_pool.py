@@ -100,7 +100,10 @@ class SharedSession(UnsavedCallListener):
         self.info = mount.info or self._server_info
 
     def met(self, server: Server) -> None:
-        """What the results of a server tell that it is, where they cannot say so themselves; see SessionHearer."""
+        """What the results of a server tell that it is, where they cannot say so themselves.
+
+        See SessionCallListener.
+        """
         is_short = server.info is not None and len(server.info) <= LONGEST_INFO
         self._server_info = server.info if is_short and era_of(server.peer.revision) is Era.LEGACY else None
         self.info = self.mount.info or self._server_info
@@ -114,24 +117,24 @@ class SharedSession(UnsavedCallListener):
         self._listeners.remove(hear)
 
     def on_notification(self, notification: Notification) -> None:
-        """What the server says of no call is for whoever listens; see Hearer."""
+        """What the server says of no call is for whoever listens; see CallListener."""
         for hear in tuple(self._listeners):
             hear(notification)
 
     def clog(self) -> None:
-        """See Hearer: what belongs to no call is dropped rather than waited for."""
+        """See CallListener: what belongs to no call is dropped rather than waited for."""
 
     @property
     def passes_rounds(self) -> bool:
-        """See Hearer."""
+        """See CallListener."""
         return False
 
     def asked(self, question: ServerQuestion) -> None:
-        """Nobody can be asked but in the answer to a request, and this is about none; see Hearer."""
+        """Nobody can be asked but in the answer to a request, and this is about none; see CallListener."""
         question.refuse()
 
     def refused(self, required: Mapping[str, Any]) -> None:
-        """See Hearer: there is no request that could lack it."""
+        """See CallListener: there is no request that could lack it."""
 
     def _speaks(self) -> Principal:
         return principal(self.caller)

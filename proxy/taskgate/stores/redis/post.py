@@ -33,7 +33,7 @@ log = getLogger("taskgate.stores")
 
 
 class PostInRedis:
-    """See Post. `origin` is a mark that no other process has."""
+    """See MessageLog. `origin` is a mark that no other process has."""
 
     def __init__(self, connection: RedisConnection, keys: KeyNames, *, origin: str) -> None:
         self._connection = connection
@@ -59,12 +59,12 @@ class PostInRedis:
         self._is_sure = True
 
     async def send(self, word: bytes) -> None:
-        """See Post.send."""
+        """See MessageLog.send."""
         if await self._connection.run(_SEND, (self._stream,), (self._origin, word, _MOST, _KEEP)):
             self._dropped.emit()
 
     async def receive(self, *, timeout: timedelta) -> tuple[bytes, ...]:
-        """See Post.receive. Raises StoreUnavailable, after a moment; no word is lost by that."""
+        """See MessageLog.receive. Raises StoreUnavailable, after a moment; no word is lost by that."""
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout.total_seconds()
         while (left := end - loop.time()) > 0:
@@ -78,11 +78,11 @@ class PostInRedis:
         return ()
 
     async def leave(self, name: str, parcel: bytes, *, keep: timedelta) -> None:
-        """See Post.leave."""
+        """See MessageLog.leave."""
         await self._connection.do("SET", self._keys.of("parcel", name), parcel, "PX", _milliseconds(keep))
 
     async def fetch(self, name: str) -> bytes | None:
-        """See Post.fetch."""
+        """See MessageLog.fetch."""
         parcel: bytes | None = await self._connection.do("GETDEL", self._keys.of("parcel", name))
         return parcel
 

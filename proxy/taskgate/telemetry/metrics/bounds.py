@@ -37,7 +37,7 @@ class Space(NamedTuple):
 
 
 def space(family: Family, settings: MetricsSettings) -> Space | None:
-    """What is left of the room of a family once its tools and tenants are known; see families.Room."""
+    """What is left of the room of a family once its tools and tenants are known; see families.SeriesRoom."""
     room = family.room
     if room.most is None:
         return None

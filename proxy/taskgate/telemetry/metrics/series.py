@@ -130,7 +130,7 @@ class Series(dict[Values, Metric], Generic[Metric]):
         return child
 
     def _bounded(self, values: Values, texts: list[str]) -> list[str]:
-        """The labels, or `_OTHER` for what they say behind the first where there would be too many; see Room."""
+        """The labels, or `_OTHER` for what they say behind the first where there would be too many; see SeriesRoom."""
         is_strange = texts[:1] == [OTHER] and not self._domains[0].has(values[0])
         space = _FOR_STRANGERS if is_strange else self._space
         rest: tuple[str, ...] = tuple(texts[1:])

@@ -37,7 +37,7 @@ NOTE_RESOURCE_UPDATED: Final = "notifications/resources/updated"
 
 
 class SharedBy:
-    """A line and the sessions on it; see Company. `gone` is told when the line is lost."""
+    """A line and the sessions on it; see ChannelUsers. `gone` is told when the line is lost."""
 
     def __init__(self, line: MessageChannel, under_way: UnderWay, gone: Callable[[MessageChannel], None]) -> None:
         self.channel = Channel(line, self, under_way)
@@ -45,7 +45,7 @@ class SharedBy:
         self._gone = gone
 
     def noted(self, method: str, message: bytes, read: Read) -> None:
-        """See Company."""
+        """See ChannelUsers."""
         stream = self._stream_of(method, read)
         if stream is None:
             for session in self._who_hears(method, read):
@@ -57,7 +57,7 @@ class SharedBy:
             stream.arrive(message)
 
     def asked(self, asks: RequestPeek, message: bytes, read: Read) -> None:
-        """See Company. In the modern era servers ask nothing, and get no answer."""
+        """See ChannelUsers. In the modern era servers ask nothing, and get no answer."""
         session = self._whom_to_ask(asks, read)
         if session is not None:
             session.answers(asks, message)
@@ -65,13 +65,13 @@ class SharedBy:
             self.channel.say(error_text(asks.id, NOBODY), Outgoing(verb="POST", headers={}))
 
     def lost(self, failure: UpstreamFailed) -> None:
-        """See Company."""
+        """See ChannelUsers."""
         self._gone(self.channel.line)
         for session in tuple(self.sessions):
             session.lose(failure)
 
     def is_wanted(self, uri: str) -> bool:
-        """See Company."""
+        """See ChannelUsers."""
         return any(uri in session.uris for session in self.sessions)
 
     # --- of the modern era

@@ -14,7 +14,7 @@ from taskgate.upstream.duplex.words import RequestPeek
 
 
 class PendingRequest:
-    """One request, of `context`; see Keeper. `over` is told once that it needs the line no more."""
+    """One request, of `context`; see ReplyObserver. `over` is told once that it needs the line no more."""
 
     __slots__ = ("_channel", "_like", "_over", "context")
 
@@ -37,18 +37,18 @@ class PendingRequest:
             raise
         return reply
 
-    # What its reply tells; see Keeper.
+    # What its reply tells; see ReplyObserver.
 
     def keep(self, size: int) -> None:
-        """See Keeper."""
+        """See ReplyObserver."""
         self._channel.keep(size)
 
     def read(self, size: int) -> None:
-        """See Keeper."""
+        """See ReplyObserver."""
         self._channel.read(size)
 
     def let_go(self, reply: ChannelReply) -> None:
-        """See Keeper. A server that still works at it is told that nobody waits (U-STDIO-3)."""
+        """See ReplyObserver. A server that still works at it is told that nobody waits (U-STDIO-3)."""
         if self._channel.waiting.replies.get(reply.id) is reply:
             self._channel.waiting.give_up(reply)
             self._channel.say(cancelled(reply.id), self._like)

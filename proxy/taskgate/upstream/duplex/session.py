@@ -125,18 +125,18 @@ class ChannelSession:
         if self._close():
             self._asides.end(UpstreamFailed(UpstreamReason.SESSION_LOST, self.loss, dispatched=False))
 
-    # What its replies tell; see Keeper.
+    # What its replies tell; see ReplyObserver.
 
     def keep(self, size: int) -> None:
-        """See Keeper."""
+        """See ReplyObserver."""
         self.channel.keep(size)
 
     def read(self, size: int) -> None:
-        """See Keeper."""
+        """See ReplyObserver."""
         self.channel.read(size)
 
     def let_go(self, reply: ChannelReply) -> None:
-        """See Keeper. That a request is given up, its own conversation tells the server."""
+        """See ReplyObserver. That a request is given up, its own conversation tells the server."""
         self.channel.waiting.give_up(reply)
 
     async def _ask(self, outgoing: Outgoing, asks: RequestPeek, until: float | None) -> ChannelReply:

@@ -27,7 +27,7 @@ class TaskCall(Call):
         self.stirs = asyncio.Event()
         self.task = task._replace(message=None)
         self.is_ahead = False
-        """Whether its server was given an answer since it was held last; see Hearer."""
+        """Whether its server was given an answer since it was held last; see CallListener."""
         self._tells = tells
         self._said: str | None = None
         self._turn = 0

@@ -29,7 +29,7 @@ log = getLogger("taskgate.upstream")
 
 
 class SseChannel:
-    """The line; see Line. `place` finds the address that a reference of the server's names, or raises UpstreamFailed.
+    """A MessageChannel. `place` finds the address that a reference of the server names, or raises UpstreamFailed.
 
     `gone` is told once that nothing is left of it.
     """
@@ -70,14 +70,14 @@ class SseChannel:
     # --- Line
 
     def listen(self, ears: Ears) -> None:
-        """See Line."""
+        """See MessageChannel."""
         self._ears = ears
         if self._failure is not None:
             self._tell_soon(self._failure)
         self._going.set()
 
     async def send(self, outgoing: Outgoing) -> int:
-        """See Line. Any status that is a success will do."""
+        """See MessageChannel. Any status that is a success will do."""
         if self._failure is not None or not self._target.done():
             raise trouble.ended(dispatched=False)
         headers = {name: value for name, value in outgoing.headers.items() if name.lower() not in _OURS}
@@ -94,19 +94,19 @@ class SseChannel:
         return message.code
 
     def pause(self) -> None:
-        """See Line."""
+        """See MessageChannel."""
         self._going.clear()
 
     def resume(self) -> None:
-        """See Line."""
+        """See MessageChannel."""
         self._going.set()
 
     def answered(self, size: int) -> None:
-        """See Line."""
+        """See MessageChannel."""
         self._stream.answered(size)
 
     def drop(self) -> None:
-        """See Line."""
+        """See MessageChannel."""
         self._was_dropped = True
         self._reading.cancel()
 

@@ -25,7 +25,7 @@ LONGEST: Final = 4096
 
 
 class SseChannelProvider:
-    """The lines to one server; see Lines. `retried` is told the reason of every further try. Raises TlsFileRefused.
+    """The ChannelProvider of one server. `retried` is told the reason of every further try. Raises TlsFileRefused.
 
     A stream has the time of a connection to say where messages go, once it stands.
     """
@@ -39,7 +39,7 @@ class SseChannelProvider:
         self._closed = False
 
     async def take(self, wish: Wish) -> SseChannel:
-        """A line of its own; see Lines."""
+        """A line of its own; see ChannelProvider."""
         if self._closed:
             raise failures.let_go(dispatched=False)
         if wish.outgoing.only_listens:
@@ -62,11 +62,11 @@ class SseChannelProvider:
         return line
 
     def give_back(self, line: MessageChannel) -> None:
-        """See Lines: it was nobody else's."""
+        """See ChannelProvider: it was nobody else's."""
         line.drop()
 
     async def close(self) -> None:
-        """See Lines."""
+        """See ChannelProvider."""
         self._closed = True
         lines = tuple(self._lines)
         for line in lines:

@@ -62,7 +62,7 @@ class ChannelObserver(Protocol):
 
 
 class ProgramChannel:
-    """The line to one program; see Line. Messages of more than `limit` bytes are cut.
+    """The line to one program; see MessageChannel. Messages of more than `limit` bytes are cut.
 
     Beside its answers that many bytes are read at once, and so many a second as of an event stream: the rest waits.
     """
@@ -182,7 +182,7 @@ class ProgramChannel:
     # --- Line
 
     def listen(self, ears: Ears) -> None:
-        """See Line."""
+        """See MessageChannel."""
         self._ears = ears
         if self.ending is not None:
             self._tell(self.ending)
@@ -193,7 +193,7 @@ class ProgramChannel:
         self._reading.resume()
 
     async def send(self, outgoing: Outgoing) -> int:
-        """See Line."""
+        """See MessageChannel."""
         assert outgoing.body is not None, "what is sent on a line is a message"
         if not (self.stands and await self._writing.write(_line(outgoing.body), outgoing.left)):
             raise await self.why_unsent()
@@ -201,22 +201,22 @@ class ProgramChannel:
         return TAKEN
 
     def pause(self) -> None:
-        """See Line."""
+        """See MessageChannel."""
         self._is_held = True
         self._reading.pause()
 
     def resume(self) -> None:
-        """See Line."""
+        """See MessageChannel."""
         self._is_held = False
         if self._later is None:
             self._reading.resume()
 
     def answered(self, size: int) -> None:
-        """See Line."""
+        """See MessageChannel."""
         self._said.answered(size)
 
     def drop(self) -> None:
-        """See Line."""
+        """See MessageChannel."""
         self.end(endings.OURS)
 
     # --- what it hears

@@ -37,7 +37,7 @@ _LAST_WAIT: Final = SOFT + HARD + 2.0
 
 
 class StdioChannels:
-    """The lines to one server whose programs we start; see Lines."""
+    """The lines to one server whose programs we start; see ChannelProvider."""
 
     def __init__(self, program: Program, nurse: Nurse) -> None:
         settings = program.settings
@@ -60,7 +60,7 @@ class StdioChannels:
     # --- Lines
 
     async def take(self, wish: Wish) -> MessageChannel:
-        """See Lines."""
+        """See ChannelProvider."""
         slot = await self._slot(wish)
         slot.hold()
         try:
@@ -73,7 +73,7 @@ class StdioChannels:
             raise
 
     def give_back(self, line: MessageChannel) -> None:
-        """See Lines."""
+        """See ChannelProvider."""
         slot = self._of.get(line)
         if slot is not None:
             self._let_go(slot)
@@ -90,7 +90,7 @@ class StdioChannels:
         self._tell_waiting()
 
     async def close(self) -> None:
-        """See Lines."""
+        """See ChannelProvider."""
         self._closed = True
         self._tell_waiting()
         self._look_no_more()

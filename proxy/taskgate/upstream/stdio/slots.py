@@ -132,23 +132,23 @@ class ProgramSlot:
             return None
         return line.used if self.holders else float("-inf")
 
-    # --- what its line tells; see Keeper
+    # --- what its line tells; see ChannelObserver
 
     def rested(self, line: ProgramChannel) -> None:
-        """See Keeper."""
+        """See ChannelObserver."""
         self._keeper.rested(self)
 
     def over(self, line: ProgramChannel, ending: Ending) -> None:
-        """See Keeper."""
+        """See ChannelObserver."""
         self._rest_no_more()
         self._keeper.over(self, line, ending)
 
     def exited(self, line: ProgramChannel) -> None:
-        """See Keeper."""
+        """See ChannelObserver."""
         self._keeper.exited(self, line)
 
     def gone(self, line: ProgramChannel) -> None:
-        """See Keeper."""
+        """See ChannelObserver."""
         self.is_gone = True
         self._keeper.gone(self)
 

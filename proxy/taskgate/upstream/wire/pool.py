@@ -88,7 +88,7 @@ class Pool:
             self._empty = self._empty or loop.create_future()
             await asyncio.shield(self._empty)
 
-    # What connections tell; see Keeper.
+    # What connections tell; see ConnectionObserver.
 
     def made(self, connection: Connection) -> None:
         """Count it."""
