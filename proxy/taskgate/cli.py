@@ -59,11 +59,18 @@ for _command in (check, schema, explain, metrics, audit):
 
 @main.command()
 @click.option("--config", "file", type=AnyFile, help="The configuration file.")
-@click.option("--upstream", metavar="URL", help="Without a file: the MCP server to put at /mcp.")
-@click.option("--upstream-command", "command", metavar="COMMAND", help="The same, for a program with stdio.")
-@click.option("--listen", metavar="HOST:PORT", help="Without a file: where hosts connect; 127.0.0.1:8080.")
-@click.option("--admin", metavar="HOST:PORT", help="Without a file: where operators look; 127.0.0.1:9464.")
-@click.option("--no-watch", is_flag=True, help="Read the file again on SIGHUP alone, not when it is changed.")
+@click.option("--upstream", metavar="URL", help="Without --config: URL of the MCP server to serve at /mcp.")
+@click.option(
+    "--upstream-command",
+    "command",
+    metavar="COMMAND",
+    help="Without --config: command of a stdio MCP server to serve at /mcp.",
+)
+@click.option("--listen", metavar="HOST:PORT", help="Without --config: address for hosts; default 127.0.0.1:8080.")
+@click.option(
+    "--admin", metavar="HOST:PORT", help="Without --config: address for health and metrics; default 127.0.0.1:9464."
+)
+@click.option("--no-watch", is_flag=True, help="Reload the file only on SIGHUP, not when it changes.")
 def serve(
     file: Path | None,
     upstream: str | None,
@@ -72,15 +79,17 @@ def serve(
     admin: str | None,
     no_watch: bool,
 ) -> None:
-    """Serve until SIGTERM or SIGINT; SIGTERM drains first. A second signal ends the drain.
+    """Serve until SIGTERM or SIGINT. SIGTERM drains first; a second signal ends the drain.
 
-    SIGHUP, and a change of the file, has the file read again: what can change while it serves does. SIGHUP also has
-    the files of the audit log opened anew.
+    SIGHUP, or a change of the file, reloads the configuration. The log names changed keys that need a restart. SIGHUP
+    also reopens the files of the audit log.
     """
     if [file, upstream, command].count(None) != 2:
-        raise click.UsageError("Give one of --config FILE, --upstream URL and --upstream-command COMMAND.")
+        raise click.UsageError("Give exactly one of --config FILE, --upstream URL and --upstream-command COMMAND.")
     if file is not None and (listen or admin):
-        raise click.UsageError("--listen and --admin are for when there is no file, which has keys for both.")
+        raise click.UsageError(
+            "--listen and --admin cannot be used with --config: set server.listen and admin.listen in the file."
+        )
     watch = None if file is None else FileWatch(file)
     try:
         if file is not None:
@@ -123,7 +132,7 @@ def _open_limit(chosen: GatewayConfig) -> None:
     wanted = server.max_connections if was_chosen else server.max_connections_per_address
     if fit < wanted:
         log.warning(
-            "the limit of open files is too low for the connections of hosts",
+            "the open file limit is too low for the configured host connections; raise it",
             extra={"limit": descriptors.limit(), "connections": fit, "needed": descriptors.needed_for(wanted)},
         )
 
@@ -138,7 +147,7 @@ def _load_again(file: Path) -> GatewayConfig:
 def _warn_of_missing(chosen: GatewayConfig) -> None:
     """As `check` does: that a program is missing should not be news to whoever needs it first."""
     for key, problem in missing_programs(chosen, os.environ):
-        log.warning("a server's program will not start", extra={"key": key, "problem": problem})
+        log.warning("the program of a stdio server cannot be started", extra={"key": key, "problem": problem})
 
 
 def _needs_directory(chosen: GatewayConfig) -> bool:
@@ -190,13 +199,13 @@ async def _follow(service: Service, again: asyncio.Event, watch: FileWatch | Non
         if again.is_set() or is_another:
             again.clear()
             if await service.reread() is None:
-                log.info("there is no configuration file to read again")
+                log.info("cannot reload: the gateway was started without a configuration file")
 
 
 def _stay(service: Service) -> None:
     """Answer a SIGHUP to a gateway that ends: the files of its audit log may have been moved all the same."""
     service.reopen()
-    log.warning("the configuration is not read again, since the gateway ends")
+    log.warning("configuration not reloaded: the gateway is shutting down")
 
 
 async def _started(service: Service, stop: asyncio.Event) -> bool:

@@ -54,7 +54,7 @@ def give_up(error: Exception, status: int) -> NoReturn:
 @click.command()
 @click.option("--config", "file", type=AnyFile, required=True, help="The configuration file.")
 def check(file: Path) -> None:
-    """Check a configuration and print it as it takes effect, every key shown, secrets as ********."""
+    """Check a configuration and print the effective one: every key, with secrets as ********."""
     try:
         config = load(file)
         expect_key_files(config)
@@ -76,18 +76,20 @@ def schema() -> None:
 
 @click.command()
 @click.option("--config", "file", type=AnyFile, required=True, help="The configuration file.")
-@click.option("--upstream", metavar="NAME", required=True, help="The name of an upstream of the file.")
-@click.option("--tool", metavar="NAME", required=True, help="The name of the tool.")
-@click.option("--token", "token_file", type=AnyFile, help="The file with the bearer token of the caller.")
-@click.option("--hint", "hints", metavar="NAME=true|false", multiple=True, help="What the server lists of the tool.")
+@click.option("--upstream", metavar="NAME", required=True, help="Name of an upstream in the file.")
+@click.option("--tool", metavar="NAME", required=True, help="Name of the tool.")
+@click.option("--token", "token_file", type=AnyFile, help="File that holds the caller's bearer token.")
+@click.option(
+    "--hint", "hints", metavar="NAME=true|false", multiple=True, help="A tool annotation as the server lists it."
+)
 @click.option("--online", is_flag=True, help="Ask the server which extensions it declares.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def explain(
     file: Path, upstream: str, tool: str, token_file: Path | None, hints: tuple[str, ...], online: bool, as_json: bool
 ) -> None:
-    """Print which rules decide over a call of a tool, the limits that apply, and what becomes of extensions.
+    """Print the rules and limits that apply to a call of a tool, and which extensions are forwarded.
 
-    The server is not asked but with --online, and then for nothing but who it is.
+    The server is contacted only with --online, and only for its declared capabilities.
     """
     try:
         config = load(file)
@@ -112,7 +114,7 @@ def explain(
 @click.command()
 @click.option("--config", "file", type=AnyFile, help="The configuration file.")
 def metrics(file: Path | None) -> None:
-    """Print the metrics there are, and how many series of each there can be at most with that configuration."""
+    """Print all metrics, and the maximum number of series of each under that configuration."""
     try:
         config = None if file is None else load(file)
     except ConfigurationError as wrong:
@@ -122,32 +124,40 @@ def metrics(file: Path | None) -> None:
 
 @click.group()
 def audit() -> None:
-    """Look at an audit log."""
+    """Verify an audit log, or look something up in it."""
 
 
 @audit.command()
 @click.argument("files", metavar="FILE...", type=AnyFile, nargs=-1, required=True)
-@click.option("--checkpoint", "checkpoints", type=AnyFile, multiple=True, help="What another sink got: checkpoints.")
 @click.option(
-    "--key", "keys", type=AnyFile, multiple=True, help="A file with the key of the log, or a PEM of its signer."
+    "--checkpoint", "checkpoints", type=AnyFile, multiple=True, help="Output of another sink that holds checkpoints."
 )
-@click.option("--expect-seq", "expected", metavar="N", type=click.IntRange(min=1), help="The last line has N or more.")
+@click.option(
+    "--key", "keys", type=AnyFile, multiple=True, help="File with the key of the log, or a PEM file of its signer."
+)
+@click.option(
+    "--expect-seq",
+    "expected",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Fail unless the last line has sequence number N or higher.",
+)
 def verify(
     files: tuple[Path, ...], checkpoints: tuple[Path, ...], keys: tuple[Path, ...], expected: int | None
 ) -> None:
-    """Tell whether the lines of a log are all there, in their order, as they were written.
+    """Verify that the lines of a log are complete, in order and unchanged.
 
-    The files of one sink, those that were put aside too, in any order. Ends with 0 where nothing was found, with 1
-    where something was, with 2 where it cannot be said.
+    Give all files of one sink, rotated ones too, in any order. Exit status: 0 if no problem was found, 1 if a problem
+    was found, 2 if the log could not be verified.
     """
     _end_with(of_audit.verify(files, checkpoints=checkpoints, keys=keys, expected=expected))
 
 
 @audit.command()
 @click.argument("task", metavar="TASK_ID")
-@click.option("--key", type=AnyFile, required=True, help="The file with the key of the log.")
+@click.option("--key", type=AnyFile, required=True, help="File with the key of the log.")
 def ref(task: str, key: Path) -> None:
-    """Print what stands in a log for the id of a task."""
+    """Print the reference by which a log names a task id."""
     _end_with(of_audit.ref(task, key))
 
 

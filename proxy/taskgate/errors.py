@@ -93,7 +93,7 @@ class VerbNotServed(DownstreamError):
     reason = "bad_verb"
 
     def __init__(self, *served: str) -> None:
-        super().__init__("The method is not of this protocol version")
+        super().__init__("The HTTP method does not exist in this protocol version")
         self.served = served
 
 
@@ -205,8 +205,8 @@ class TooManyBytes(DownstreamError):
 
     reason = "bytes"
 
-    def __init__(self, limit: int, of: str = "is kept of earlier tasks", *, scope: str = "context") -> None:
-        super().__init__(f"Too much {of} (limit {limit} bytes)")
+    def __init__(self, limit: int, of: str = "Stored task results", *, scope: str = "context") -> None:
+        super().__init__(f"{of} exceed the limit of {limit} bytes")
         self.limit = limit
         self.scope = scope
 

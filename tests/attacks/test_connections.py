@@ -106,7 +106,7 @@ async def test_idle_connections_leave_descriptors_for_servers_and_operators_and_
             assert {"up": True, "circuit": "closed"}.items() <= (await upstream_of(gateway)).items()
     lines = [line for line in gateway.log_lines() if line["level"] in ("warning", "error")]
     assert len(lines) <= 4, lines[:5]
-    assert any("the limit of open files" in str(line) for line in lines)
+    assert any("the open file limit" in str(line) for line in lines)
 
 
 @pytest.mark.requirement("T34")

@@ -11,7 +11,7 @@ from typing import Final
 from chaos.history import History, Kind, Operation, Seen
 
 LOST: Final = "may or may not have completed"
-UNSENT: Final = ("stopped before the call was sent", "not made", "shut down", "was not sent")
+UNSENT: Final = ("stopped before the call was sent", "not created", "shut down", "was not sent")
 
 
 def complaints(history: History) -> list[str]:

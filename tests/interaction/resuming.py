@@ -12,7 +12,7 @@ from taskgate.streams.event_stream import ResumableEventStream
 
 SAID = "notifications/message"
 CALL = {"name": "report", "_meta": {"progressToken": "t"}}
-UNKNOWN = {"jsonrpc": "2.0", "error": {"code": -32600, "message": "The stream is not known any more"}}
+UNKNOWN = {"jsonrpc": "2.0", "error": {"code": -32600, "message": "The stream is unknown or has expired"}}
 ID = re.compile(r"([gp][0-9]+-[0-9a-f]{12})-([0-9]+)").fullmatch
 
 

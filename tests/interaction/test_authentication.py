@@ -213,5 +213,5 @@ async def test_a_gateway_that_asks_nobody_for_a_token_says_so_at_each_start(
     for _ in range(2):
         async with running(guarded(servers, issuer) if asks else configuration(servers)):
             pass
-    warnings = [text for text in told.texts if "everybody who reaches the listener is the same caller" in text]
+    warnings = [text for text in told.texts if "all hosts that reach the listener are one caller" in text]
     assert len(warnings) == (0 if asks else 2)

@@ -34,7 +34,7 @@ async def test_a_refusal_is_told_with_the_address_that_can_be_believed(
         for token in (None, old, old, old):
             assert (await gateway.host(token=token).ask("ping", headers=LIES)).status == 401
     line = {"upstream": "reports", "address": address, "left_out": 0}
-    refused = "a request was refused for who asks"
+    refused = "a request was refused: its caller could not be authenticated"
     assert told(caplog)[:2] == [(refused, {"reason": "missing", **line}), (refused, {"reason": "expired", **line})]
     assert len(told(caplog)) < 4
 
@@ -55,7 +55,7 @@ async def test_whoever_tries_ids_is_told_of_with_the_address(
         host = await gateway.greeted(token=issuer.token(gateway.url()))
         for _ in range(4):
             await host.ask(method, {"taskId": UNKNOWN}, headers=LIES)
-    suspected = "a caller looked for too many tasks that it does not have"
+    suspected = "a caller is penalized: too many look-ups of unknown tasks"
     assert told(caplog) == [(suspected, {"upstream": "reports", "address": address, "left_out": 0})]
 
 

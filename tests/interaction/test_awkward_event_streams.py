@@ -159,18 +159,18 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "elsewhere": (
         {"endpoint": "http://127.0.0.1:1/messages"},
         "redirect",
-        "The server wants messages sent to another origin, where none are sent",
+        "The server's message endpoint is on another origin, which is not allowed",
     ),
-    "nowhere": ({"endpoint": None}, "timeout", "The server did not say in time where to send messages"),
+    "nowhere": ({"endpoint": None}, "timeout", "The server did not send its message endpoint in time"),
     "at_once": (
         {"endpoint": None, "ends_early": True},
         "unreachable",
-        "The server's event stream ended before it said where to send messages",
+        "The server's event stream ended before it sent its message endpoint",
     ),
     "no_stream": (
         {"content_type": "application/json"},
         "malformed",
-        "The server broke the protocol: it answered with no event stream",
+        "The server broke the protocol: it did not answer with an event stream",
     ),
     "missing": ({"get": 404}, "refused", "The server refused the request with HTTP status 404"),
     "failing": ({"get": 500}, "refused", "The server refused the request with HTTP status 500"),
@@ -183,7 +183,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "moved": (
         {"moved": {"/sse": "http://127.0.0.1:1/sse"}},
         "redirect",
-        "The server redirected the request to where it is not followed",
+        "The server sent a redirect that the gateway does not follow",
     ),
 }
 """By what is wrong: how the server is made so, and what a host is told that comes then."""

@@ -47,7 +47,7 @@ FAILED = {
     "unread": ("refused", "The server could not read a message, and did not say which"),
     "exits": ("closed", EXITED.format(3)),
     "exits_well": ("closed", EXITED.format(0)),
-    "killed": ("closed", "The server's program was ended by SIGKILL before it answered"),
+    "killed": ("closed", "The server's program was killed by SIGKILL before it answered"),
     "stops_short": ("closed", EXITED.format(0)),
     "closes_output": ("closed", "The server's program closed its output before it answered"),
     "closes_input": ("closed", "The server's program closed its input before it answered"),

@@ -39,7 +39,7 @@ async def test_what_either_side_declares_in_vain_is_counted_and_logged_once(
         # A host of the modern era declares the same in every request, so that is no news.
         again = {EVENTS: 4, OURS: 2, "_OTHER": 4} if era == "legacy" else {EVENTS: 3, OURS: 2, "_OTHER": 3}
         assert await counts(gateway) == again
-    lines = [record for record in caplog.records if record.getMessage() == "an extension does not cross"]
+    lines = [record for record in caplog.records if record.getMessage() == "a declared extension is not forwarded"]
     told: list[Any] = [(each.__dict__["upstream"], each.__dict__["extension"]) for each in lines]
     assert sorted(told) == [
         ("reports", name) for name in sorted((EVENTS, OURS, "com.example/no", "com.example/of-the-host"))

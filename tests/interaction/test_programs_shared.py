@@ -13,7 +13,7 @@ from interaction.programs import program, who, with_program
 from interaction.questioning import ACCEPTED, CAPABLE, ELICIT, capable, status
 from requirements import covers
 
-UNTOLD = {"code": -32603, "message": "It cannot be told who is asked"}
+UNTOLD = {"code": -32603, "message": "The request cannot be matched to a session"}
 
 
 async def told(host: McpHost) -> Any:

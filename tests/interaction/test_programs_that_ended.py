@@ -66,7 +66,7 @@ async def test_of_a_program_that_ends_at_once_the_log_tells_in_order_and_of_whic
     caplog.set_level("INFO")
     async with running(with_program(command=["sh", "-c", "echo license expired >&2; exit 3"])) as gateway:
         await gateway.host().ask("initialize", GREETING)
-        for message in ("a server's program ended", "a server's program says"):
+        for message in ("a server's program ended", "output of a server's program"):
             await eventually(lambda: message in caplog.messages)  # noqa: B023  at once
     told = [record for record in caplog.records if record.message.startswith("a server's program")]
     assert told[0].message == "a server's program was started"

@@ -14,8 +14,8 @@ from requirements import covers
 
 LIMIT = 64 * 1024
 TOO_LARGE = "The server's answer is too large"
-SOMEBODYS = "The server gave an answer that is too large, and it cannot be told to which request"
-ENDLESS = "The server's program was ended, since it wrote a message without end"
+SOMEBODYS = "The server sent an answer that is too large, and its request is unknown"
+ENDLESS = "The server's program was stopped because it wrote a message that is too large"
 
 
 @pytest.fixture

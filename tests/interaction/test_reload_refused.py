@@ -93,17 +93,17 @@ async def test_what_stays_wrong_is_logged_in_full_once(tmp_path: Path, caplog: p
     def logged() -> list[tuple[str, Any]]:
         found = [(each.message, each.__dict__.get("problem", each.__dict__.get("problems"))) for each in caplog.records]
         caplog.clear()
-        return [each for each in found if each[0].startswith("the configuration stays")]
+        return [each for each in found if each[0].startswith("configuration not reloaded")]
 
     text = "version: 1\nauth: {mode: none}\nupstreams: {}\nlimit: 1\n"
     async with filed(tmp_path, configuration({"reports": "http://127.0.0.1:9/mcp"})) as gateway:
         good = gateway.file.read_bytes()
         first = await gateway.again(text)
-        full = [("the configuration stays as it was", problem) for problem in first.problems]
+        full = [("configuration not reloaded", problem) for problem in first.problems]
         assert (len(full), logged()) == (2, full)
         for _ in range(2):
             assert await gateway.again() == first
-            assert logged() == [("the configuration stays as it was, for the same problems as before", 2)]
+            assert logged() == [("configuration not reloaded, for the same problems as before", 2)]
         # Others, and the same after the file was good meanwhile, are told.
         await gateway.again(text.replace("limit:", "limes:"))
         assert len(logged()) == 2
@@ -205,7 +205,8 @@ async def test_a_key_that_is_to_be_kept_where_there_is_no_place_for_it_waits_for
         assert found == Reloaded(
             result="invalid",
             problems=(
-                "auth.context.key_file: must name a file until a restart: there is no data directory to keep a key in",
+                "auth.context.key_file: must name a file, or restart the gateway: "
+                "it runs without a data directory to keep a key in",
             ),
         )
 

@@ -55,11 +55,11 @@ async def test_a_program_that_takes_no_handshake_is_in_the_log(
 
 
 STREAMS: dict[str, tuple[dict[str, Any], str, str]] = {
-    "nowhere": ({"endpoint": None}, "timeout", "The server did not say in time where to send messages"),
+    "nowhere": ({"endpoint": None}, "timeout", "The server did not send its message endpoint in time"),
     "elsewhere": (
         {"endpoint": "http://127.0.0.1:1/"},
         "redirect",
-        "The server wants messages sent to another origin, where none are sent",
+        "The server's message endpoint is on another origin, which is not allowed",
     ),
     "missing": ({"get": 404}, "refused", "The server refused the request with HTTP status 404"),
 }

@@ -288,7 +288,7 @@ async def test_one_wait_for_a_result_too_many_is_refused_and_those_that_there_ar
         assert (answer.status, answer.headers["Retry-After"], answer.streamed) == (200, "2", False)
         assert answer.error == {
             "code": 429,
-            "message": "Too many waits for results of tasks (limit 3)",
+            "message": "Too many waits for task results (limit 3)",
             "data": {
                 "origin": "gateway",
                 "reason": "concurrency",

@@ -19,7 +19,7 @@ from taskgate.lifecycle import store_health
 
 DONE = {"content": [{"type": "text", "text": "done " * 10_000}]}
 LARGE = {"text": "x" * 60_000}
-FAULTS = "The task store does not work, and no task is made: %s"
+FAULTS = "The task store does not work and no task can be created: %s"
 OVER = "The task store works again"
 
 
@@ -84,7 +84,7 @@ async def test_a_full_disk_is_told_and_what_ended_meanwhile_is_written_when_ther
             answer = await host.ask("tasks/result", {"taskId": task["taskId"]})
             assert answer.result["content"] == DONE["content"]
             await host.start("echo")
-    assert told(caplog) == [FAULTS % "the disk is full; make room on it", OVER]
+    assert told(caplog) == [FAULTS % "the disk is full; free some space", OVER]
     assert [call["params"]["name"] for call in server.heard("tools/call")].count("report") == 1
 
 
@@ -107,7 +107,7 @@ async def test_a_file_at_its_largest_size_is_told_and_takes_tasks_again_when_oth
         await faulty(gateway, StoreFault.SIZE_LIMIT)
         await well(gateway)
         await host.start("echo", LARGE)
-    assert told(caplog)[0].startswith(FAULTS % "its file has the size of store.sqlite.max_size")
+    assert told(caplog)[0].startswith(FAULTS % "its file has reached store.sqlite.max_size")
     assert told(caplog)[-1] == OVER
 
 

@@ -19,7 +19,7 @@ from requirements import covers
 from taskgate.domain.record import Lease, OwnerKey
 
 TOLD = {"context": "X-Taskgate-Context", "subject": "X-Taskgate-Subject"}
-NO_TOKEN = "The gateway could not get credentials for the server without a valid token of the caller"
+NO_TOKEN = "The gateway could not get credentials for the server: the caller has no valid token"
 
 
 @pytest.fixture

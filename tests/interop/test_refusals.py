@@ -272,11 +272,9 @@ async def test_hosts_that_are_connected_meet_the_new_limits_of_a_file_that_is_re
             await host.assert_usable()
 
         await all_play(pass_)
-        await read_again(before + "nonsense: true\n", "the configuration stays as it was")
+        await read_again(before + "nonsense: true\n", "configuration not reloaded")
         await all_play(pass_)
-        await read_again(
-            before.replace('"scene": ["calls"]', '"scene": ["calls", "later"]'), "configuration read again"
-        )
+        await read_again(before.replace('"scene": ["calls"]', '"scene": ["calls", "later"]'), "configuration reloaded")
         await all_play(meet)
-        await read_again(before, "configuration read again")
+        await read_again(before, "configuration reloaded")
         await all_play(pass_)

@@ -16,7 +16,7 @@ from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually
 
 DONE = {"content": [{"type": "text", "text": "done"}]}
-FAULT = "The task store does not work, and no task is made: the disk fails; see the log of the system"
+FAULT = "The task store does not work and no task can be created: the disk reports I/O errors; see the system log"
 NOT_AUDITED = "the audit log cannot be written; it is tried again"
 
 

@@ -17,7 +17,7 @@ from helpers.waiting import bounded, eventually
 
 DONE = {"content": [{"type": "text", "text": "done"}]}
 FAULT = (
-    "The task store does not work, and no task is made: its file was removed or replaced; "
+    "The task store does not work and no task can be created: its file was removed or replaced; "
     "put it back, or stop the gateway and restore a backup"
 )
 NAMED = 'taskgate_store_fault{backend="sqlite",fault="file_gone"} 1.0'

@@ -173,7 +173,7 @@ async def test_a_get_stream_goes_on_elsewhere_after_what_was_missed(
 async def test_a_stream_that_nobody_knows_is_refused(three: list[WholeGateway]) -> None:
     host = await three[0].greeted()
     status, text = await refused(at(host, three[1]), "p1-0123456789ab-3")
-    assert (status, "not known" in text) == (400, True)
+    assert (status, "unknown" in text) == (400, True)
 
 
 async def test_a_stream_of_another_session_is_refused(three: list[WholeGateway], tool: TalkingTool) -> None:

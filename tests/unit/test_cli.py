@@ -199,7 +199,10 @@ async def test_a_signal_ends_it_with_0(tmp_path: Path, number: signal.Signals) -
         gateway.ask(number)
         assert await gateway.exit_status() == 0
     warned, *events = [(line["level"], line["event"]) for line in gateway.log_lines()]
-    assert warned == ("warning", "without authentication everybody who reaches the listener is the same caller")
+    assert warned == (
+        "warning",
+        "authentication is off (auth.mode: none): all hosts that reach the listener are one caller",
+    )
     assert events == [("info", "serving"), ("info", "draining"), ("info", "stopped")]
 
 
@@ -233,7 +236,7 @@ async def test_a_drain_tells_that_it_reads_no_file_again(tmp_path: Path) -> None
         gateway.ask(signal.SIGTERM)
         await gateway.child.said(rb"draining")
         gateway.ask(signal.SIGHUP)
-        await gateway.child.said(rb'"warning"[^\n]*the configuration is not read again')
+        await gateway.child.said(rb'"warning"[^\n]*configuration not reloaded')
         gateway.ask(signal.SIGTERM)
         assert await gateway.exit_status() == 0
 
@@ -262,8 +265,8 @@ async def test_whoever_has_the_operators_token_ends_it_and_the_usual_signal_cuts
 
 # --- reading the file again ----------------------------------------------------------------------------------------
 
-READ_AGAIN = rb'\{[^\n]*"event":"configuration read again"[^\n]*\}'
-STAYS = rb'\{[^\n]*"event":"the configuration stays as it was"[^\n]*\}'
+READ_AGAIN = rb'\{[^\n]*"event":"configuration reloaded"[^\n]*\}'
+STAYS = rb'\{[^\n]*"event":"configuration not reloaded"[^\n]*\}'
 
 
 def with_two(folder: Path, **lines: str) -> Path:
@@ -292,7 +295,7 @@ async def test_a_file_that_was_changed_is_read_again(tmp_path: Path, option: lis
         with_two(tmp_path, logging="{format: logfmt}")
         if option:
             gateway.ask(signal.SIGHUP)
-        await gateway.child.said(rb"configuration read again[^\n]*success")
+        await gateway.child.said(rb"configuration reloaded[^\n]*success")
         assert await served(gateway) == ["books", "reports"]
     written = [line for line in gateway.log.read_text().splitlines() if '"seq":' not in line]
     assert "result=success" in written[2], "what is logged changes with the rest"
@@ -305,7 +308,7 @@ async def test_a_file_that_cannot_be_used_is_told_as_check_tells_it_and_changes_
         gateway.ask(signal.SIGHUP)
         await gateway.child.said(STAYS + rb"\n" + STAYS)
         assert await served(gateway) == ["reports"]
-    told = [line for line in gateway.log_lines() if line["event"] == "the configuration stays as it was"]
+    told = [line for line in gateway.log_lines() if line["event"] == "configuration not reloaded"]
     problems = run("check", "--config", file)[2].splitlines()
     assert [(line["level"], line["problem"]) for line in told] == [("warning", problem) for problem in problems]
     assert len(problems) == 2
@@ -316,7 +319,7 @@ async def test_without_a_file_there_is_nothing_to_read_again(tmp_path: Path) -> 
     environment = {"TASKGATE_DATA_DIR": str(tmp_path / "data")}
     async with gateway_process(arguments, log=tmp_path / "log", environment=environment) as gateway:
         gateway.ask(signal.SIGHUP)
-        await gateway.child.said(rb"there is no configuration file to read again")
+        await gateway.child.said(rb"cannot reload: the gateway was started without a configuration file")
         assert await served(gateway) == ["default"]
 
 

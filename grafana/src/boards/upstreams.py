@@ -245,7 +245,8 @@ _CONNECTION: Final = (
         told=Told(
             "declarations of extensions that do not cross, by hosts and by upstreams.",
             "0, or one for each session of a host with an extension of its own.",
-            "an extension that users miss: see `upstreams.*.extensions`; the log says `an extension does not cross`.",
+            "an extension that users miss: see `upstreams.*.extensions`; "
+            "the log says `a declared extension is not forwarded`.",
         ),
         alert="TaskgateConfigDrift",
     ),

@@ -54,7 +54,7 @@ class Access:
         which = refused.mount, refused.rule, refused.shadow
         line = self._lines.get(which)
         if line is None:
-            line = self._lines[which] = ThrottledLog(log, "refused by a rule", level=INFO, quiet=_PAUSE)
+            line = self._lines[which] = ThrottledLog(log, "request refused by an access rule", level=INFO, quiet=_PAUSE)
         of = {"upstream": refused.mount, "method": refused.method, "rule": refused.rule, "shadow": refused.shadow}
         line.emit(of)
 

@@ -29,8 +29,8 @@ NEWEST: Final = 0.2
 """How much the newest turn tells of the pace."""
 
 FULL: Final = "Too many calls wait for the server"
-NO_QUEUE: Final = "The server has as many calls as it may"
-TOO_LONG: Final = "The call waited too long for its turn at the server"
+NO_QUEUE: Final = "The server has reached its concurrency limit"
+TOO_LONG: Final = "The call waited too long in the queue for the server"
 
 
 def queued(ahead: int) -> str:

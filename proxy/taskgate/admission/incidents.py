@@ -33,14 +33,14 @@ class Incidents:
                 "address": exchange.address,
                 "left_out": self._restart(reason),
             }
-            log.log(INFO, "a request was refused for who asks", extra=extra)
+            log.log(INFO, "a request was refused: its caller could not be authenticated", extra=extra)
 
     def enumerating(self, exchange: Exchange, mount: str) -> None:
         """A caller was put into the penalty box."""
         kind = "enumeration_suspected"
         if self._is_due(kind):
             extra = {"upstream": mount, "address": exchange.address, "left_out": self._restart(kind)}
-            log.log(WARNING, "a caller looked for too many tasks that it does not have", extra=extra)
+            log.log(WARNING, "a caller is penalized: too many look-ups of unknown tasks", extra=extra)
 
     def _is_due(self, kind: str) -> bool:
         """Whether a line of that kind may be written; counted where not."""

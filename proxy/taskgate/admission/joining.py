@@ -28,7 +28,7 @@ MOST: Final = 10_000
 """Calls that can be joined at once, and tasks; of more calls each runs for itself."""
 
 OF_ANOTHER: Final = "The idempotency key was used for another call"
-NO_TASK: Final = "The call with that idempotency key runs, and is no task"
+NO_TASK: Final = "The call with this idempotency key is running, but not as a task"
 
 Landed = TypeVar("Landed")
 
@@ -217,7 +217,7 @@ class RequestCoalescer:
     async def _outcome(self, place: _Place, running: _Running, asking: CoalesceKey | None = None) -> Any:
         """What the call comes to; `asking` is who still has to show that it is the same."""
         task = running.task
-        assert task is not None, "a call that nobody waits for is not joined"
+        assert task is not None, "a joined call has a task"
         running.waiting += 1
         try:
             if asking is not None:

@@ -83,7 +83,7 @@ class MemoryPressure:
         if level > self.level:
             log.warning("short of memory: new calls are refused with code 503, reason overload", extra=facts)
         else:
-            log.info("memory is free again", extra=facts)
+            log.info("memory use has fallen: fewer or no calls are refused", extra=facts)
 
 
 def resident(file: Path = Path("/proc/self/statm")) -> int:

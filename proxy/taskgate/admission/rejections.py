@@ -38,7 +38,7 @@ class Rejections:
             return text
         # What the other era is told besides is what it is told of any result.
         response = parse(text.encode(), max_depth=_DEPTH)
-        assert isinstance(response, Response), "it has a result"
+        assert isinstance(response, Response), "a call with an outcome has a response"
         return self._dialect.answer(id, TOOLS_CALL, response, Era.LEGACY, self._dialect.info)
 
 

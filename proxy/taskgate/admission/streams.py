@@ -89,4 +89,4 @@ class Counted:
 
 _ALL: Final = ""
 """The key of all callers together: no caller's is empty."""
-_WORDS: Final = {"streams": "streams", "waits": "waits for results of tasks"}
+_WORDS: Final = {"streams": "streams", "waits": "waits for task results"}

@@ -93,7 +93,7 @@ class ClusterBus:
         text = write(word, sender=self.holder, to=to)
         is_too_large = to is None and len(text) > LARGEST
         if is_too_large or len(self._waiting) >= WAITING or self._bytes + len(text) > WAITING_BYTES:
-            self._lose("words to other replicas are dropped: too many, or too large")
+            self._lose("messages to other replicas are dropped: too many or too large")
             return
         self._waiting.append((to, text))
         self._bytes += len(text)
@@ -129,9 +129,9 @@ class ClusterBus:
                     self._is_away = False
                 except StoreUnavailable:
                     # It is not kept for later: what it is about goes on meanwhile.
-                    self._lose("words to other replicas are dropped: the store does not take them")
+                    self._lose("messages to other replicas are dropped: the store does not accept them")
                 except Exception:  # nobody else would send
-                    log.exception("A word to other replicas could not be sent")
+                    log.exception("A message to other replicas could not be sent")
                     await asyncio.sleep(RETRY)
                 self._waiting.popleft()
                 self._bytes -= len(text)
@@ -168,7 +168,7 @@ class ClusterBus:
             except StoreUnavailable:
                 await asyncio.sleep(RETRY)
             except Exception:  # nobody else would hear
-                log.exception("Words of other replicas could not be received")
+                log.exception("Messages from other replicas could not be received")
                 await asyncio.sleep(RETRY)
 
     async def _take_whatever(self, sealed: bytes) -> None:
@@ -178,7 +178,7 @@ class ClusterBus:
             # A parcel that cannot be had is a lost word.
             pass
         except Exception:
-            log.exception("A word of another replica could not be taken")
+            log.exception("A message from another replica could not be handled")
 
     async def _take(self, sealed: bytes) -> None:
         envelope = self._opened(sealed)
@@ -211,7 +211,7 @@ class ClusterBus:
     def _tell_replay(self) -> None:
         if not self._has_told_replay:
             self._has_told_replay = True
-            log.warning("words that came before are passed over: another program writes to the shared store")
+            log.warning("replayed messages are ignored: another program writes to the shared store")
 
 
 def is_holder(name: str) -> bool:

@@ -74,4 +74,4 @@ class ReportedSeals:
     def _tell(self, now: float) -> None:
         if self._told is None or now - self._told >= TOLD_EVERY:
             self._told = now
-            log.warning("words of another gateway cannot be read: it has another auth.context.key_file")
+            log.warning("messages from another gateway cannot be decrypted: it uses a different auth.context.key_file")

@@ -58,7 +58,8 @@ class DeniedExtensions:
             if shown not in logged and sum(each == side for each in logged.values()) < MOST_LOGGED:
                 logged[shown] = side
                 log.info(
-                    "an extension does not cross", extra={"upstream": mount.name, "extension": shown, "side": side}
+                    "a declared extension is not forwarded",
+                    extra={"upstream": mount.name, "extension": shown, "side": side},
                 )
 
 

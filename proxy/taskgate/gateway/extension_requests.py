@@ -29,7 +29,7 @@ class ExtensionRequests:
         """The extension that has the method. Raises UnknownMethod where it does not cross between those eras."""
         found = mount.extensions.method(method)
         if found is None or not found.crosses(host, server):
-            raise UnknownMethod("The method does not cross to this server")
+            raise UnknownMethod("The extension method is not available on this server")
         return found
 
     async def hold(

@@ -123,7 +123,7 @@ class InSessionMessages:
                 self._count_refused(host_session, tool)
             raise
         if not isinstance(message, Request):
-            assert host_session is not None, "only a request opens a session"
+            assert host_session is not None, "a notification always has a host session"
             await self._rooms.notes.take(caller, host_session, intent)
             return HandledRequest(HttpReply(status=202))
         # 5. Do it.
@@ -145,7 +145,7 @@ class InSessionMessages:
     ) -> Coroutine[Any, Any, RpcReply]:
         if isinstance(intent, OpenSession):
             return self._open_session(mount, caller, intent)
-        assert host_session is not None, "the dialect lets nothing else through without a session"
+        assert host_session is not None, "only initialize may come without a session"
         match intent:
             case CallTool():
                 return self._call_tool(exchange, caller, host_session, intent)
@@ -185,7 +185,7 @@ class InSessionMessages:
             case ListTasks(id=id_, where=where, order=order, cursor=cursor):
                 listed, following = await self._rooms.lookups.page(caller, at, cursor, where, order)
                 return RpcReply(self._dialect.task_page(id_, listed, following))
-        raise AssertionError(f"{type(intent).__name__} is no intent of a request")
+        raise AssertionError(f"unexpected intent of a request: {type(intent).__name__}")
 
     async def _call_tool(
         self, exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: CallTool
@@ -205,7 +205,7 @@ class InSessionMessages:
             decision = await tasks.decide(host_session, intent.tool)
             if decision.mode is Mode.REQUIRED:
                 self._count_refused(host_session, intent.tool)
-                raise TaskSupportMismatch("The tool runs only as a task")
+                raise TaskSupportMismatch("This tool runs only as a task")
         earlier = None
         if intent.repeat_key is not None:
             earlier = await tasks.earlier(caller, host_session, intent)

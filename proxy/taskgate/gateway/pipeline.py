@@ -207,11 +207,11 @@ class Gateway:
             route = self._route(exchange.inbound, mount, message)
             # 7. What it asks, whether rates and rules let this caller do it, and the doing: as the era has it.
             if isinstance(route, RequestMeta):
-                assert isinstance(message, Request), "nothing else is of the modern era"
+                assert isinstance(message, Request), "only requests are routed to the modern era"
                 note_peer(route.peer, client_of(route.peer.info))
                 answered = await self._modern.answer(exchange, mount, caller, message, route)
             elif isinstance(route, Dropped):
-                assert isinstance(message, Notification), "nothing else is taken and dropped"
+                assert isinstance(message, Notification), "only notifications are dropped"
                 await self._gate.request(caller, exchange, mount.name, message.method)
                 return HttpReply(status=202)
             else:
@@ -271,7 +271,7 @@ class Gateway:
                     raise part
                 message = seen.message = part
                 if isinstance(message, Request) and message.method == words.INITIALIZE:
-                    raise MalformedMessage("No session is opened in a batch", id=message.id)
+                    raise MalformedMessage("initialize is not allowed in a batch", id=message.id)
                 reply = await self._serve(exchange, mount, caller, message, begun)
             except GatewayError as error:
                 reply, code = refusal(error, mount, None)
@@ -325,7 +325,7 @@ class Gateway:
         era: Era = Era.LEGACY,
     ) -> HttpReply:
         if not isinstance(error, GatewayError):
-            log.error("A request failed in a way that was not foreseen", exc_info=error)
+            log.error("Unexpected error in a request", exc_info=error)
         reply, code = refusal(error, mount, message, era)
         seen = present()
         seen.refusal, seen.error = refused_for(error), str(code)

@@ -128,7 +128,7 @@ class PlainCallProxy:
                     response = await self._joining.once(
                         asking, partial(self._shared, caller, host_session, asked, send)
                     )
-                    assert isinstance(response, Response), "no plain call becomes a task"
+                    assert isinstance(response, Response), "a plain call yields a response, not a task"
                     return response
                 if asked.method in IN_TURN:
                     ticket = self._ask(caller, host_session, asked.tool)

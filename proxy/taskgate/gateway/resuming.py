@@ -22,8 +22,8 @@ from taskgate.streams.messages import Exchange, HttpReply
 from taskgate.streams.resumable import FoundStream, StreamPosition, read_place
 from taskgate.streams.shared_resumable import Left, SharedResumableStreams
 
-UNKNOWN: Final = "The stream is not known any more"
-LOST: Final = "The gateway that held the call is gone; it may or may not have completed"
+UNKNOWN: Final = "The stream is unknown or has expired"
+LOST: Final = "The gateway that ran the call is gone; the call may or may not have completed"
 
 
 class Resuming:

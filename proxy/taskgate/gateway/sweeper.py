@@ -184,7 +184,7 @@ class Sweeper:
         ahead = self._clock.wall() - self._clock.now()
         if abs(ahead - self._told_ahead) >= NOTABLE:
             self._told_ahead = ahead
-            text = "the wall clock was set; tasks go by the time that passes, until a restart takes the new time over"
+            text = "the wall clock was changed; task times follow the old clock until a restart"
             log.warning(text, extra={"seconds": round(ahead.total_seconds())})
 
     def _report(self, record: TaskRecord) -> None:
@@ -202,5 +202,5 @@ class Sweeper:
                 # The gauge `taskgate_store_up` tells; the next round tries again.
                 pass
             except Exception:
-                log.exception("A round of the sweeper failed")
+                log.exception("Unexpected error in a round of the sweeper")
             await asyncio.sleep(every.total_seconds())

@@ -51,7 +51,7 @@ async def come_of(
         pass
     except Exception as error:
         # Whatever it was, the task must not stay unfinished for it.
-        log.error("A call failed in a way that was not foreseen", exc_info=error)
+        log.error("Unexpected error in a call", exc_info=error)
         return call_ended(FaultReason.INTERNAL, UNFORESEEN, dispatched=True)
     finally:
         if ticket is not None:

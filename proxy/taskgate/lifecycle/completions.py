@@ -21,7 +21,7 @@ from taskgate.telemetry.events import EventSink, LateAnswerDropped, TaskFinished
 
 MAX_WAITING: Final = 64 * 1024 * 1024
 """Characters of results that may wait, all together, for a store that does not take them."""
-NOT_KEPT: Final = "The call ended, but its result could not be kept: the task store was not available"
+NOT_KEPT: Final = "The call ended, but its result could not be stored: the task store was not available"
 
 Written = Callable[[int], None]
 """Told the revision that is about to be written."""

@@ -142,7 +142,7 @@ class ResultWaiter:
             return
         except Exception as error:
             if not isinstance(error, GatewayError):
-                log.error("A wait for a task failed in a way that was not foreseen", exc_info=error)
+                log.error("Unexpected error while waiting for a task", exc_info=error)
             answer = fault(error).message(about.request)
         feed.finish(answer)
 

@@ -59,7 +59,7 @@ class Heartbeat:
                     await self._beat_on(leases)
             except Exception:
                 # Without signs of life others take over all that runs here: whatever it was, try again.
-                log.exception("Signs of life failed in a way that was not foreseen")
+                log.exception("Unexpected error while renewing leases; trying again")
                 await asyncio.sleep(RETRY.total_seconds())
 
     async def _beat_on(self, leases: Leases) -> None:

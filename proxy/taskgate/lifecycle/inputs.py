@@ -73,7 +73,9 @@ class TaskInputs:
             if not self._has_told:
                 # Once: how often it happens is the server's to decide.
                 self._has_told = True
-                log.warning("questions of a server are refused: too many or large", extra={"upstream": self._mount})
+                log.warning(
+                    "input requests of a server are rejected: too many or too large", extra={"upstream": self._mount}
+                )
             self._slots.free(slot)
             question.refuse()
         else:
@@ -231,7 +233,7 @@ class TaskInputs:
         return CheckpointWriter(self._owner, self._task, changes=self._changes, checkpoints=checkpoints, questions=self)
 
     def _hold(self, resume_point: ResumePoint | None) -> None:
-        assert self._keeping is not None, "whoever held before has one"
+        assert self._keeping is not None, "a task with a checkpoint has a checkpoint writer"
         if self._keeping.hold(resume_point, self._names.given):
             self._background.run(self._keeping.write)
 
@@ -252,8 +254,8 @@ class TaskInputs:
 
     def _expire(self, question: ServerQuestion) -> None:
         slot = self._slots.at(question)
-        assert slot is not None, "whose place is free, their timer is stopped"
-        log.info("a question of a server was not answered in time", extra={"upstream": self._mount})
+        assert slot is not None, "the timer of a free slot is stopped"
+        log.info("an input request of a server was not answered in time", extra={"upstream": self._mount})
         question.refuse()
         self._withdraw(slot, Settled.EXPIRED)
 

@@ -44,7 +44,9 @@ class Restoring:
         refused = frozenset(self._refused.intersection(forgotten))
         self._refused.clear()
         if refused:
-            log.warning("the store did not take forgotten tasks back: others had them", extra={"tasks": len(refused)})
+            log.warning(
+                "lost tasks were not restored to the store: other replicas have them", extra={"tasks": len(refused)}
+            )
         return refused
 
     async def restore_all(self, tasks: Iterable[TaskId]) -> None:
@@ -57,7 +59,7 @@ class Restoring:
                 else:
                     self._refused.add(task)
         if count:
-            log.warning("the store had forgotten tasks, which were put back", extra={"tasks": count})
+            log.warning("the store had lost tasks; they were restored", extra={"tasks": count})
 
     async def restore(self, task: TaskId) -> bool:
         """Put one back, as it was last written; whether it was taken. Raises StoreUnavailable."""

@@ -36,7 +36,7 @@ from taskgate.telemetry.request_context import within
 from taskgate.upstream.call_listener import ServerQuestion
 from taskgate.upstream.principal import Principal
 
-NOT_MADE: Final = "The task was not made: the task store was not available"
+NOT_MADE: Final = "The task was not created: the task store was not available"
 MAX_DISOWNED: Final = 256
 """Tasks that may have been stored, and wait at once for a store that can say so."""
 ENDING_PATIENCE: Final = 3.0

@@ -17,12 +17,12 @@ QUIET: Final = 60.0
 """Seconds for which a fault that comes back is not logged again."""
 
 _TOLD: Final = {
-    StoreFault.DISK_FULL: "the disk is full; make room on it",
-    StoreFault.SIZE_LIMIT: "its file has the size of store.sqlite.max_size; raise that, or let tasks live shorter",
-    StoreFault.READ_ONLY: "its file cannot be written; mount the file system writable, or give back the permission",
-    StoreFault.IO_ERROR: "the disk fails; see the log of the system",
+    StoreFault.DISK_FULL: "the disk is full; free some space",
+    StoreFault.SIZE_LIMIT: "its file has reached store.sqlite.max_size; raise that, or shorten the lifetime of tasks",
+    StoreFault.READ_ONLY: "its file is not writable; mount the file system writable, or restore the file's permissions",
+    StoreFault.IO_ERROR: "the disk reports I/O errors; see the system log",
     StoreFault.DAMAGED: "its file is damaged; stop the gateway and put a backup in its place",
-    StoreFault.LOCKED: "another program has locked its file; end it",
+    StoreFault.LOCKED: "another program has locked its file; stop that program",
     StoreFault.FILE_GONE: "its file was removed or replaced; put it back, or stop the gateway and restore a backup",
 }
 
@@ -57,7 +57,7 @@ class StoreHealth:
         if now - self._logged.get(fault, -QUIET) >= QUIET:
             code = getattr(error.__cause__, "sqlite_errorname", "")
             told = {"fault": fault.value, "error": code}
-            log.error("The task store does not work, and no task is made: %s", _TOLD[fault], extra=told)
+            log.error("The task store does not work and no task can be created: %s", _TOLD[fault], extra=told)
             self._logged[fault] = now
 
     def recovered(self) -> None:

@@ -68,7 +68,11 @@ class Acceptor:
             self._pause()
             self._retry = self._loop.call_later(RETRY_DELAY, self._resume)
             self._loop.call_exception_handler(
-                {"message": "no room for another connection", "exception": problem, "socket": self._bound}
+                {
+                    "message": "cannot accept another connection: out of file descriptors or memory",
+                    "exception": problem,
+                    "socket": self._bound,
+                }
             )
 
     def _take_up(self) -> OSError | None:

@@ -48,14 +48,14 @@ class ConnectionCounts:
         self._ceiling = descriptors.host_ceiling()
         self._open = 0
         self._by_address: dict[str, int] = {}
-        cause = "server.max_connections" if self._total == bounds.total else "the limit of open files"
+        cause = "server.max_connections" if self._total == bounds.total else "the open file limit"
         self._told = {
-            "near": _warning(f"Connections of hosts near their bound, which is {cause}"),
-            "full": _warning(f"Connections of hosts are refused: raise their bound, which is {cause}"),
-            "address near": _warning("An address nears server.max_connections_per_address"),
+            "near": _warning(f"Host connections are close to their limit, set by {cause}"),
+            "full": _warning(f"Host connections are refused: their limit is reached; raise {cause}"),
+            "address near": _warning("Connections from one address are close to server.max_connections_per_address"),
             "address full": _warning(
-                "Connections of an address are refused: it has server.max_connections_per_address; "
-                "if it is a proxy, name it in server.trusted_proxies"
+                "Connections from one address are refused: server.max_connections_per_address is reached; "
+                "if the address is a proxy, add it to server.trusted_proxies"
             ),
         }
 

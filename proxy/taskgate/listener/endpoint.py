@@ -171,7 +171,7 @@ class Endpoint:
             exchange.release()
             raise
         except Exception as error:
-            _log.error("the engine failed", extra={"error": type(error).__name__})
+            _log.error("unexpected error while handling a request", extra={"error": type(error).__name__})
             return await _finish(exchange, HttpReply(status=500))
 
 

@@ -131,7 +131,7 @@ class OperatorsListener:
 
     async def _answer(self, received: web.BaseRequest) -> web.Response:
         if not _names_an_address(received.headers.get("Host", "")):
-            return _json(421, {"error": "no such host here"})
+            return _json(421, {"error": "host not allowed: use localhost or an IP address"})
         path = received.path
         # Asked each time: a configuration that is read again may have them elsewhere, or nowhere.
         route = self._answer_metrics if path == self._metrics.path else self._routes.get(path)
@@ -186,12 +186,12 @@ class OperatorsListener:
     async def _reload_now(self) -> web.Response:
         told = await self._reload()
         if told is None:
-            return _json(409, {"error": "there is no configuration file to read again"})
+            return _json(409, {"error": "cannot reload: the gateway was started without a configuration file"})
         return _json(422 if told["result"] == INVALID else 200, dict(told))
 
     async def _drain_now(self) -> web.Response:
         if self._end is None:
-            return _json(409, {"error": "whoever started the gateway ends it"})
+            return _json(409, {"error": "cannot drain here: stop the process that started the gateway"})
         self._end()
         return _json(202, {"status": "draining"})
 
@@ -202,7 +202,7 @@ class OperatorsListener:
             async with asyncio.timeout(READY_SECONDS):
                 checks = dict(await self._ready())
         except Exception:
-            _log.warning("readiness could not be told", exc_info=True)
+            _log.warning("the readiness check failed", exc_info=True)
             checks = {"answered": False}
         if not self._draining:
             self._metrics.show_ready(all(checks.values()))

@@ -48,15 +48,15 @@ class RequestContexts:
         peers = self._peers
         if not peers.trusts(http.remote):
             text = (
-                "a peer that is not in server.trusted_proxies sends forwarding headers: if it is a proxy, name it there"
+                "a peer that is not in server.trusted_proxies sends forwarding headers: if it is a proxy, add it there"
             )
         elif peers.header not in http.headers:
-            text = "a trusted proxy sends another forwarding header than the one that server.forwarded_header names"
+            text = "a trusted proxy sends a forwarding header other than the one in server.forwarded_header"
         else:
             return
         self._is_told = True
         extra = {"peer": peers.address_of(http.remote), "forwarded_header": peers.header}
-        _log.warning("%s; until then all of its hosts share one address, and its limits", text, extra=extra)
+        _log.warning("%s; until then all hosts behind it share one address and its limits", text, extra=extra)
 
     def open_for_garbage(self, http: web.BaseRequest) -> RequestContext:
         """The account of what was answered without ever being a request; nothing of it is kept."""

@@ -118,7 +118,7 @@ class HostExchange:
 
     def hold(self, size: int) -> None:
         """See Exchange."""
-        assert self._payer is not None, "only what has a body has an answer that counts"
+        assert self._payer is not None, "only the answer to a request with a body is counted"
         budget, caller = self._payer
         budget.add(caller, size)
         self.held += size

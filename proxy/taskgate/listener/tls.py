@@ -71,7 +71,7 @@ class Certificates:
     @property
     def context(self) -> ssl.SSLContext:
         """Of the newest pair that could be used; connections keep the one that they began with."""
-        assert self._context is not None, "only what is loaded has a context"
+        assert self._context is not None, "load() comes first"
         return self._context
 
     def load(self) -> None:
@@ -102,11 +102,13 @@ class Certificates:
         except TlsRefused as refusal:
             if self._refused == seen and self._told != seen:
                 self._told = seen
-                _log.warning("the new certificate is not used", extra={"reason": str(refusal)})
+                _log.warning(
+                    "the new certificate was rejected; the old one stays in use", extra={"reason": str(refusal)}
+                )
             self._refused = seen
             return
         self._loaded, self._refused, self._told = seen, None, None
-        _log.info("the new certificate is used")
+        _log.info("the new certificate is in use")
 
     def _seen(self) -> tuple[_Sight, ...]:
         """What tells one content of the files from another; the time of change tells of permissions too."""
@@ -131,7 +133,7 @@ def made_context(settings: TlsSettings) -> ssl.SSLContext:
         try:
             context.load_verify_locations(settings.client_ca_file)
         except OSError:
-            raise TlsRefused("server.tls.client_ca_file holds no certificate that can be used") from None
+            raise TlsRefused("server.tls.client_ca_file holds no usable certificate") from None
     context.verify_mode = _DEMANDS[settings.client_auth]
     return context
 
@@ -151,15 +153,15 @@ def _check_readable(key: str, path: Path) -> None:
 
 def _no_passphrase() -> bytes:
     """Without this the library would ask for one at the terminal."""
-    raise TlsRefused("server.tls.key_file is protected by a passphrase, for which nobody can be asked")
+    raise TlsRefused("server.tls.key_file is protected by a passphrase; use a key file without one")
 
 
 def _blame(error: OSError) -> str:
     reason = getattr(error, "reason", None)
     if reason == "KEY_VALUES_MISMATCH":
-        return "server.tls.key_file is not the key of the certificate in server.tls.cert_file"
+        return "server.tls.key_file does not match the certificate in server.tls.cert_file"
     detail = f": {reason.replace('_', ' ').lower()}" if isinstance(reason, str) else ""
-    return f"server.tls.cert_file and server.tls.key_file hold no certificate and key that can be used{detail}"
+    return f"server.tls.cert_file and server.tls.key_file hold no usable certificate and key{detail}"
 
 
 def _sight(path: Path) -> _Sight:

@@ -159,7 +159,7 @@ class TlsWire(asyncio.Transport, asyncio.Protocol):
 
     @property
     def _socket(self) -> asyncio.Transport:
-        assert self._below is not None, "nobody is above before there is a socket"
+        assert self._below is not None, "the transport below is set first"
         return self._below
 
     def _greet(self) -> None:

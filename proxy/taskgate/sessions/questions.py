@@ -22,7 +22,7 @@ from taskgate.upstream.call_listener import ServerQuestion
 ASKED: Final = "question-"
 """What the id of a question begins with; the process that asked it may stand behind."""
 
-GIVEN_UP: Final = "The answer is not needed any more"
+GIVEN_UP: Final = "The answer is no longer needed"
 """What a host is told of a question, of a task or not, that is taken back."""
 
 log = getLogger("taskgate.questions")
@@ -100,7 +100,7 @@ class SessionQuestions:
             if not self._has_told:
                 # Once: how often it happens is the server's to decide.
                 self._has_told = True
-                log.warning("questions of a server are refused: too many, or too large")
+                log.warning("input requests of a server are rejected: too many or too large")
             question.refuse()
             return
         id_ = f"{self._prefix}{next(self._numbers)}"
@@ -157,7 +157,7 @@ class SessionQuestions:
         self._give_up(id)
 
     def _expire(self, id: str) -> None:
-        log.info("a question of a server was not answered in time")
+        log.info("an input request of a server was not answered in time")
         self._refuse(id)
 
     def _refuse(self, id: str) -> None:

@@ -140,7 +140,7 @@ class WriteBehind:
         """Give up what waits of one stream, but for its newest."""
         if not self._has_told:
             self._has_told = True
-            log.warning("events of streams are lost to other replicas: the store does not take them")
+            log.warning("stream events are lost to other replicas: the store does not accept them")
         kept = waiting.entries[-1:]
         waiting.entries = kept
         size = sum(len(entry) for _, entry in kept)

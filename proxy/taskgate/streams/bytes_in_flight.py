@@ -14,7 +14,7 @@ from taskgate.errors import TooManyBytes
 
 SMALL: Final = 16 * 1024
 """Bytes up to which a message is not counted: how many of these there are is bounded by the connections."""
-_OF: Final = "is in flight"
+_OF: Final = "Messages in flight"
 SPARES: Final = 8
 """Bodies that may be received at once although there is no room, so that the refusal can name the request."""
 

@@ -104,7 +104,7 @@ class ResumableStreams:
 
     def go_on(self, kind: Kind, about: About, missed: Iterable[bytes]) -> ResumableEventStream:
         """A new stream, without a connection, that goes on for one of another process after these entries of it."""
-        assert self._shared is not None, "there is no other process without a log that is shared"
+        assert self._shared is not None, "only replicas with a shared log take over streams"
         feed = self.open(kind, None, about)
         for entry in missed:
             self._shared.heard = heard_in(entry)
@@ -116,7 +116,7 @@ class ResumableStreams:
 
     def note(self, feed: ResumableEventStream, message: str, place: int) -> None:
         """Say a note of a task on one of these streams; its place goes along, so that it is heard once."""
-        assert self._shared is not None, "notes come from other processes alone"
+        assert self._shared is not None, "notes come only from other replicas"
         self._shared.heard = place
         feed.put(message)
         self._shared.heard = None

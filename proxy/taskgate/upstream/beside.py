@@ -36,7 +36,7 @@ TOKENS: Final = 64
 
 log = getLogger("taskgate.upstream")
 
-_passed_over = ThrottledLog(log, "a notification of a server is too large to be passed on")
+_passed_over = ThrottledLog(log, "a notification of a server is dropped: it is too large")
 
 _Said = TypeVar("_Said")
 _Heard = TypeVar("_Heard")
@@ -47,8 +47,10 @@ class LeftOut:
 
     def __init__(self, upstream: str) -> None:
         self._upstream = upstream
-        self._superseded = ThrottledLog(log, "progress of a server is merged: it comes too fast", level=INFO)
-        self._too_large = ThrottledLog(log, "a notification of a server is too large to be passed on")
+        self._superseded = ThrottledLog(
+            log, "progress notifications of a server are merged: they come too fast", level=INFO
+        )
+        self._too_large = ThrottledLog(log, "a notification of a server is dropped: it is too large")
 
     def superseded(self, count: int) -> None:
         """So much progress was followed by newer."""

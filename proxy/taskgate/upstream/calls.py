@@ -164,7 +164,7 @@ class Call:
             self._alarm = None
 
     def _ring(self) -> None:
-        assert self._alarms is not None, "only what has begun runs out"
+        assert self._alarms is not None, "only a started call can time out"
         now = asyncio.get_running_loop().time()
         if self._asking:
             self._heard = now

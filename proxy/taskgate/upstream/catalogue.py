@@ -39,7 +39,7 @@ async def read_catalogue(
         if cursor is None:
             return tools
         if cursor in seen or len(seen) + 1 >= MAX_PAGES:
-            raise failures.malformed("its list of tools has no end")
+            raise failures.malformed("its list of tools never ends")
         seen.add(cursor)
 
 

@@ -24,7 +24,7 @@ class Gone(UpstreamFailed):
     """The server does not know any more of a call that it was asked for: what became of it nobody can tell."""
 
     def __init__(self) -> None:
-        text = "The server does not know of the call any more; it may or may not have completed"
+        text = "The server no longer knows the call; it may or may not have completed"
         super().__init__(UpstreamReason.CALL_LOST, text, dispatched=True)
 
 
@@ -73,13 +73,13 @@ def unreachable() -> UpstreamFailed:
 def no_descriptor() -> UpstreamFailed:
     """The gateway has no file descriptor for it, so nothing was sent: the server had no part in that."""
     descriptors.LACK.emit({"limit": descriptors.limit()})
-    text = "The gateway has too many files and connections open to reach the server"
+    text = "The gateway has no free file descriptor to connect to the server"
     return UpstreamFailed(UpstreamReason.INTERNAL, text, dispatched=False)
 
 
 def left_alone(retry_after: timedelta) -> UpstreamFailed:
     """The server failed too often, so nothing was sent to it."""
-    text = "The server failed too often and is left alone for now"
+    text = "Circuit open: the server failed repeatedly; the request was not sent"
     return UpstreamFailed(UpstreamReason.UNREACHABLE, text, dispatched=False, retry_after=retry_after)
 
 
@@ -90,7 +90,7 @@ def closed() -> UpstreamFailed:
 
 def broke_off() -> UpstreamFailed:
     """An answer began and did not end."""
-    return UpstreamFailed(UpstreamReason.CLOSED, "The server's answer broke off", dispatched=True)
+    return UpstreamFailed(UpstreamReason.CLOSED, "The server's answer ended before it was complete", dispatched=True)
 
 
 def let_go(*, dispatched: bool) -> UpstreamFailed:
@@ -100,19 +100,21 @@ def let_go(*, dispatched: bool) -> UpstreamFailed:
 
 def no_rounds() -> UpstreamFailed:
     """It was in the middle of a call, and has since become one that cannot be told how that goes on."""
-    return UpstreamFailed(UpstreamReason.REFUSED, "The server does not know of rounds any more", dispatched=True)
+    return UpstreamFailed(
+        UpstreamReason.REFUSED, "The server no longer supports calls in several rounds", dispatched=True
+    )
 
 
 def called_off() -> UpstreamFailed:
     """The server cancelled the task that it had made of the call, and nobody here wanted it to."""
-    return UpstreamFailed(UpstreamReason.CLOSED, "The server cancelled its task of the call", dispatched=True)
+    return UpstreamFailed(UpstreamReason.CLOSED, "The server cancelled its task for the call", dispatched=True)
 
 
 def lost_sight(failure: UpstreamFailed | None) -> UpstreamFailed:
     """The server made a task of the call, and has not shown it for too long: None where it answered with an error."""
     reason = UpstreamReason.REFUSED if failure is None else UpstreamReason(failure.reason)
-    why = "it refuses to" if failure is None else str(failure)
-    return UpstreamFailed(reason, f"The server does not show its task of the call any more: {why}", dispatched=True)
+    why = "it answered with an error" if failure is None else str(failure)
+    return UpstreamFailed(reason, f"The server no longer reports on its task for the call: {why}", dispatched=True)
 
 
 def silent() -> UpstreamFailed:
@@ -132,7 +134,7 @@ def too_large() -> UpstreamFailed:
 
 def too_talkative() -> UpstreamFailed:
     """More comes beside the answer than is read: on its event stream, or before it and between its pieces."""
-    text = "The server says too much beside its answer"
+    text = "The server sent too much data besides its answer"
     return UpstreamFailed(UpstreamReason.TOO_LARGE, text, dispatched=True)
 
 
@@ -144,7 +146,7 @@ def large_catalogue() -> UpstreamFailed:
 
 def too_large_for_somebody() -> UpstreamFailed:
     """The same, and nobody can tell whose answer it is: theirs will not come, and that of the others may not either."""
-    text = "The server gave an answer that is too large, and it cannot be told to which request"
+    text = "The server sent an answer that is too large, and its request is unknown"
     return UpstreamFailed(UpstreamReason.TOO_LARGE, text, dispatched=True)
 
 
@@ -181,12 +183,12 @@ def no_credentials(reason: UpstreamReason) -> UpstreamFailed:
 
 def no_token() -> UpstreamFailed:
     """Credentials are had for a caller's token, and there is none that still holds."""
-    return NoCredentials(UpstreamReason.REFUSED, " without a valid token of the caller")
+    return NoCredentials(UpstreamReason.REFUSED, ": the caller has no valid token")
 
 
 def redirected(status: int) -> UpstreamFailed:
     """A redirect that is not followed. Only 307 and 308 say that the request is still to be made."""
-    text = "The server redirected the request to where it is not followed"
+    text = "The server sent a redirect that the gateway does not follow"
     return UpstreamFailed(UpstreamReason.REDIRECT, text, dispatched=status not in KEEPING_REDIRECTS)
 
 

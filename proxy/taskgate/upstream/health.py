@@ -135,7 +135,7 @@ class Checks:
             try:
                 finding = await self._check()
             except Exception:
-                log.exception("a check of a server came to nothing", extra={"upstream": self._name})
+                log.exception("unexpected error in a health check of a server", extra={"upstream": self._name})
                 finding = None
             if finding is not None:
                 self._note(finding)

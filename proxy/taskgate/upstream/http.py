@@ -94,7 +94,10 @@ class HttpUpstream:
         self._welcomes = LastWelcomes()
         self._checks = self._checked(settings.health)
         if settings.tls.insecure_skip_verify:
-            log.warning("the certificate of a server is not verified", extra={"upstream": settings.name})
+            log.warning(
+                "the certificate of a server is not verified: tls.insecure_skip_verify is set",
+                extra={"upstream": settings.name},
+            )
 
     def open(self) -> None:
         """Begin to ask whether it is well; see Upstream."""
@@ -205,7 +208,7 @@ class HttpUpstream:
 
         A server that works at a call and can do one thing at a time is silent, and yet no worse than slow.
         """
-        assert self._checks is not None, "somebody checked"
+        assert self._checks is not None, "health checks are on"
         up, guard = self._checks.up, self._guard
         self._upstream_context.observer.health(finding.good, up)
         if guard is None:

@@ -21,8 +21,8 @@ QUIET: Final = 600.0
 """Seconds for which the same is not told again."""
 
 BOTH: Final = (
-    f"a server speaks both eras, and is spoken to in that of {MODERN[-1].value}: where its tools ask a user in the"
-    f' middle of a call, and fail for that, `protocol_version: "{NEWEST_LEGACY.value}"` has it spoken to in the other'
+    f"a server supports both eras, and the gateway uses {MODERN[-1].value}: if its tools fail when they ask the user"
+    f' during a call, set `protocol_version: "{NEWEST_LEGACY.value}"` for it'
 )
 
 _ITS_OWN: Final = frozenset(
@@ -69,9 +69,7 @@ class Reception:
         of: dict[str, object] = {"upstream": settings.name, "reason": reason, "text": str(failure), "times": times}
         if said:
             of["said"] = _told_of(settings, said)
-        log.warning(
-            "a server did not take `initialize`: requests for it fail, and the next one asks it again", extra=of
-        )
+        log.warning("a server did not accept `initialize`: requests to it fail, and the next one tries again", extra=of)
 
 
 def words_of(error: Mapping[str, Any]) -> str:

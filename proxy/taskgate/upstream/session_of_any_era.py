@@ -123,7 +123,7 @@ class EraSession:
 
     def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
         """See UpstreamSession."""
-        assert self._bound is not None, "a response came in a session"
+        assert self._bound is not None, "a response belongs to a session"
         return self._bound.outcome(response)
 
     def tell(self, notification: Notification) -> None:

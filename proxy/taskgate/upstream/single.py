@@ -46,7 +46,7 @@ class SingleFlight(Generic[Value]):
 
     def put(self, value: Value) -> None:
         """Have that from now on, which came about in another way; nothing may be there, nor being made."""
-        assert self._current is None, "what is there is not replaced"
+        assert self._current is None, "a present value is not replaced"
         self._current = asyncio.get_running_loop().create_future()
         self._current.set_result(value)
         self.value = value

@@ -36,7 +36,7 @@ from taskgate.wiring.reload import Reload, Reloaded, Stage
 from taskgate.wiring.reloadable_authenticator import ReloadableAuthenticator
 from taskgate.wiring.sockets import bind, refused
 
-NOT_NOW: Final = Reloaded(result="invalid", problems=("the gateway is starting or ending",))
+NOT_NOW: Final = Reloaded(result="invalid", problems=("the gateway is starting or shutting down",))
 _NOBODY: Final = OwnerKey("", "")
 
 log = getLogger("taskgate.wiring.app")
@@ -146,7 +146,7 @@ class Service:
         is settled, but for those whose calls another process goes on with, this one's successor or another replica.
         Where the store is shared, one that waits for its turn is left to the others, too.
         """
-        assert self._runtime is not None, "only what has started can drain"
+        assert self._runtime is not None, "start() comes before drain()"
         assert self._listener is not None
         rules, clock = self._config.server.drain, self._around.clock
         self._ending = True
@@ -227,7 +227,7 @@ class Service:
         self._reload = Reload(config, self._stage(runtime, self._listener, port), mark)
         sight.begin(mark)
         if config.auth.mode == "none":
-            log.warning("without authentication everybody who reaches the listener is the same caller")
+            log.warning("authentication is off (auth.mode: none): all hosts that reach the listener are one caller")
 
     def _tick(self, late: float) -> None:
         self._sight.metrics.observe_lag(late)

@@ -90,7 +90,9 @@ def _sinks(section: AuditSection, data_directory: Path | None) -> tuple[SinkSett
     found = []
     for sink in section.sinks:
         if sink.type == "file" and sink.path is None and data_directory is None:
-            log.warning("there is no data directory to keep an audit file in", extra={"sink": sink.name})
+            log.warning(
+                "an audit sink is skipped: it has no path and there is no data directory", extra={"sink": sink.name}
+            )
         else:
             found.append(_sink(sink, data_directory))
     return tuple(found)

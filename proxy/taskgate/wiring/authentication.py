@@ -140,7 +140,7 @@ def build_authenticator(
             # What rests in a store is to outlive the process.
             checkpoints=WordKeys() if deployment is None else WordKeys(*_keys_for(_RESTS, deployment)),
         )
-    assert deployment is not None, "who asks for tokens binds tasks to callers"
+    assert deployment is not None, "authentication needs the keys that bind tasks to callers"
     bind, cache = config.auth.context.bind, config.auth.token_cache
     heard = asyncio.Event() if before is None else before.heard
     issuers = _issuers(config, before, _Heard(event_sink, heard), clock)
@@ -257,7 +257,7 @@ def deployment_keys(
         place = f"{KEY_FILE} in the data directory" if named is None else "auth.context.key_file"
         raise KeyFileRefused(f"{place}: {refusal}") from None
     if before is not None and config.store.backend != "memory":
-        text = "must name a file until a restart: there is no data directory to keep a key in"
+        text = "must name a file, or restart the gateway: it runs without a data directory to keep a key in"
         raise KeyFileRefused(f"auth.context.key_file: {text}")
     # Nothing outlives the process, so its key need not either.
     return before or DeploymentKeys(entropy.token(32), None)

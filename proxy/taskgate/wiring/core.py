@@ -96,7 +96,7 @@ def _company(base: Dependencies) -> Cluster:
     shared, holder = base.shared, name_of_numbered(base.entropy)
     if shared is None:
         return Cluster(holder)
-    assert isinstance(base.clock, SharedClock), "who shares a store goes by its time"
+    assert isinstance(base.clock, SharedClock), "a shared store needs a shared clock"
     lease = base.config.store.lease
     leasing = Leasing(
         holder=holder,

@@ -99,7 +99,7 @@ class TelemetryPipeline:
 
     async def prepare(self, config: GatewayConfig) -> Next:
         """What is seen under that configuration. Raises KeyFileRefused or AuditUnavailable; then nothing is changed."""
-        assert self._log is not None, "only what is open changes"
+        assert self._log is not None, "open() comes before prepare()"
         settings = await asyncio.to_thread(self._audit_settings, config)
         return Next(config, settings, await self._log.prepare(settings), settings != self._settings)
 

@@ -81,19 +81,19 @@ class Reload:
         self._mark, self._refused = mark, ()
         result = NEEDS_RESTART if waits else SUCCESS if changed else UNCHANGED
         self._stage.sight.emit(ConfigReloaded(result, mark, waits=waits))
-        log.info("configuration read again", extra={"result": result})
+        log.info("configuration reloaded", extra={"result": result})
         if waits:
-            log.warning("keys that changed need a restart", extra={"keys": ", ".join(waits)})
+            log.warning("changed configuration keys need a restart", extra={"keys": ", ".join(waits)})
         return Reloaded(result=result, needs_restart=waits)
 
     def refuse(self, problems: tuple[str, ...]) -> Reloaded:
         """Stay as it is, and tell why: at length where it is for other problems than the last time."""
         if problems == self._refused:
             told = {"problems": len(problems)}
-            log.warning("the configuration stays as it was, for the same problems as before", extra=told)
+            log.warning("configuration not reloaded, for the same problems as before", extra=told)
         else:
             for problem in problems:
-                log.warning("the configuration stays as it was", extra={"problem": problem})
+                log.warning("configuration not reloaded", extra={"problem": problem})
         self._refused = problems
         self._stage.sight.emit(ConfigReloaded(INVALID, self._mark, problems=problems))
         return Reloaded(result=INVALID, problems=problems)
@@ -106,7 +106,7 @@ class Reload:
             case TlsFileRefused() | KeyFileRefused() | AuditUnavailable():
                 return self.refuse((str(error),))
         # Its class alone: what it says may quote the file, and so its secrets.
-        return self.refuse((f"failed in a way that was not foreseen: {type(error).__name__}",))
+        return self.refuse((f"unexpected error: {type(error).__name__}",))
 
     async def _take(self, config: GatewayConfig) -> bool:
         """Whether anything is different from before.

@@ -74,7 +74,7 @@ def test_the_log_names_the_rule_that_refused_or_would_have(caplog: pytest.LogCap
         ("a", True, "reports", "tools/call"),
         ("b", False, "reports", "tools/call"),
     ]
-    assert {each["message"] for each in told} == {"refused by a rule"}
+    assert {each["message"] for each in told} == {"request refused by an access rule"}
 
 
 def test_a_refusal_behind_a_rule_in_shadow_is_counted_beside_it() -> None:

@@ -9,8 +9,8 @@ from helpers.manual_clock import ManualClock
 from taskgate.admission.incidents import Incidents
 from unit.lifecycle.asked import Asked
 
-REFUSED = "a request was refused for who asks"
-SUSPECTED = "a caller looked for too many tasks that it does not have"
+REFUSED = "a request was refused: its caller could not be authenticated"
+SUSPECTED = "a caller is penalized: too many look-ups of unknown tasks"
 
 
 @pytest.fixture

@@ -93,7 +93,7 @@ def test_one_wait_more_than_may_be_is_refused_and_counted_apart_from_streams() -
     streams = OpenStreams(live=live(streams=1, waits=2, all_waits=3), event_sink=facts)
     with streams.one(ANN), streams.wait(ANN), streams.wait(ANN):
         with (
-            pytest.raises(TooManyTasks, match=r"^Too many waits for results of tasks \(limit 2\)$") as refusal,
+            pytest.raises(TooManyTasks, match=r"^Too many waits for task results \(limit 2\)$") as refusal,
             streams.wait(ANN),
         ):
             pytest.fail("it is let in")

@@ -25,7 +25,7 @@ SOON = timedelta(seconds=2.5)
         errors.QueueFull("The queue is full", retry_after=SOON),
         errors.RateLimited(SOON, "calls"),
         errors.StoreUnavailable("The task store is not available"),
-        errors.TaskSupportMismatch("The tool runs only as a task"),
+        errors.TaskSupportMismatch("This tool runs only as a task"),
         errors.TooManyBytes(7, scope="tenant"),
         errors.TooManyTasks(3, of="calls", scope="context"),
         errors.UpstreamFailed(UpstreamReason.CLOSED, "The server went away", dispatched=True),

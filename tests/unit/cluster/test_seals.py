@@ -53,7 +53,7 @@ def test_words_that_cannot_be_opened_are_told_once_and_again_an_hour_later(caplo
         assert ours.open(foreign) is None
     clock.advance(timedelta(seconds=TOLD_EVERY - 1))
     assert ours.open(foreign) is None
-    warning = "words of another gateway cannot be read: it has another auth.context.key_file"
+    warning = "messages from another gateway cannot be decrypted: it uses a different auth.context.key_file"
     assert caplog.messages == [warning]
     clock.advance(timedelta(seconds=1))
     assert ours.open(foreign) is None

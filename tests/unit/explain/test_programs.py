@@ -88,8 +88,8 @@ async def test_a_gateway_warns_of_them_when_it_starts_and_when_it_reads_its_file
     async with gateway_process(["--config", file, "--no-watch"], log=tmp_path / "log") as gateway:
         write_configuration(tmp_path, "", upstreams=f"{{a: {server.format('no-other-program')}}}")
         gateway.ask(signal.SIGHUP)
-        await gateway.child.said(rb"configuration read again[^\n]*success")
-    told = [line for line in gateway.log_lines() if line["event"] == "a server's program will not start"]
+        await gateway.child.said(rb"configuration reloaded[^\n]*success")
+    told = [line for line in gateway.log_lines() if line["event"] == "the program of a stdio server cannot be started"]
     assert [(line["level"], line["key"], line["problem"]) for line in told] == [
         ("warning", "upstreams.a.command", f"there is no program {name} on this machine")
         for name in ("no-such-program", "no-other-program")

@@ -48,7 +48,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> Any:
     return lambda: [
         tuple(record.__dict__[key] for key in ("upstream", "extension", "side"))
         for record in caplog.records
-        if record.getMessage() == "an extension does not cross" and record.levelno == logging.INFO
+        if record.getMessage() == "a declared extension is not forwarded" and record.levelno == logging.INFO
     ]
 
 

@@ -120,7 +120,7 @@ def test_a_request_is_refused_where_its_extension_does_not_cross(
             if (host, server) in pairs:
                 assert world.requests.extension_of(mount(), method, host, server) is POLICY.method(method)
             else:
-                with pytest.raises(UnknownMethod, match=r"^The method does not cross to this server$"):
+                with pytest.raises(UnknownMethod, match=r"^The extension method is not available on this server$"):
                     world.requests.extension_of(mount(), method, host, server)
 
 

@@ -117,7 +117,7 @@ async def test_an_end_in_whose_place_the_store_has_another_is_given_up_and_that_
         await signs(world, first, 1)
     assert world.head(record).status is TaskStatus.CANCELLED
     assert [each.message for each in caplog.records if each.name == "taskgate.leases"] == [
-        "the store did not take forgotten tasks back: others had them"
+        "lost tasks were not restored to the store: other replicas have them"
     ]
 
 

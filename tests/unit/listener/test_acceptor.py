@@ -149,7 +149,9 @@ async def test_accepting_goes_on_a_while_after_there_was_no_room(
         await eventually(lambda: Counting.made == 1)
         taking.stop()
         await taking.settle()
-    assert [problem["message"] for problem in problems] == ["no room for another connection"]
+    assert [problem["message"] for problem in problems] == [
+        "cannot accept another connection: out of file descriptors or memory"
+    ]
 
 
 async def test_nothing_is_accepted_after_the_end_of_a_pause_that_ends_with_the_acceptor(

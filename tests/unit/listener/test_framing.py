@@ -98,7 +98,7 @@ async def test_a_tunnel_is_not_implemented(gate: Gate) -> None:
 async def test_another_version_of_http_is_not_supported(gate: Gate, version: str) -> None:
     async with gate.host() as host:
         answer = await host.ask(f"GET /mcp{version}\r\nHost: gate.example\r\n{TOKEN}\r\n")
-        assert (answer.status, answer.body) == (505, b"HTTP/1.1 is spoken here\n")
+        assert (answer.status, answer.body) == (505, b"HTTP version not supported: use HTTP/1.1\n")
         assert await host.at_end()
     assert gate.engine.seen == []
 

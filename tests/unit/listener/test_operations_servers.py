@@ -58,7 +58,10 @@ async def test_a_configuration_that_was_not_taken_over_is_a_failed_request(opera
 async def test_where_there_is_no_file_that_is_said(operated: Operated) -> None:
     operated.reloaded = None
     answer = await operated.ask("/-/reload", "POST", Authorization=BEARER)
-    assert (answer.status, told(answer)) == (409, {"error": "there is no configuration file to read again"})
+    assert (answer.status, told(answer)) == (
+        409,
+        {"error": "cannot reload: the gateway was started without a configuration file"},
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,7 +118,10 @@ async def test_whoever_has_the_token_has_the_gateway_drain(operated: Operated) -
 async def test_a_gateway_that_cannot_end_itself_says_so(operated: Operated) -> None:
     operated.listener._end = None
     answer = await operated.ask("/-/drain", "POST", Authorization=BEARER)
-    assert (answer.status, told(answer)) == (409, {"error": "whoever started the gateway ends it"})
+    assert (answer.status, told(answer)) == (
+        409,
+        {"error": "cannot drain here: stop the process that started the gateway"},
+    )
 
 
 # --- who asked for it -----------------------------------------------------------------------------------------------

@@ -9,12 +9,12 @@ from helpers.raw_http import get, post, request_head
 from taskgate.streams.messages import Inbound, Verb
 from unit.listener.gate import LONG_BODY, PLANTED, Gate
 
-NO_HOST = b"No such host here: see server.allowed_hosts\n"
-NO_ORIGIN = b"Not for pages of this origin: see server.allowed_origins\n"
+NO_HOST = b"Host not allowed: see server.allowed_hosts\n"
+NO_ORIGIN = b"Origin not allowed: see server.allowed_origins\n"
 NO_PATH = b"No server is mounted at this path\n"
 NO_MEDIA = b"The body must be application/json in UTF-8\n"
-NO_ACCEPT = b"Accept application/json or text/event-stream, for GET the latter\n"
-NO_EXPECTATION = b"Nothing but 100-continue can be expected\n"
+NO_ACCEPT = b"The Accept header must allow application/json or text/event-stream; for GET, text/event-stream\n"
+NO_EXPECTATION = b"Unsupported Expect header: only 100-continue is supported\n"
 
 REFUSALS: dict[str, tuple[bytes, int, str | None, bytes]] = {
     "another Host": (post(host="evil.example"), 421, "bad_host", NO_HOST),

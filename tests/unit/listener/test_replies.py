@@ -72,7 +72,7 @@ async def test_an_engine_that_fails_is_a_500_without_a_word(gate: Gate, caplog: 
         assert (answer.status, answer.body) == (500, b"")
         gate.engine.script = None
         assert (await host.ask(post())).status == 200
-    assert logged_errors(caplog) == [("the engine failed", "ValueError")]
+    assert logged_errors(caplog) == [("unexpected error while handling a request", "ValueError")]
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["plain", "stream"])

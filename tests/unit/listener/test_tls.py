@@ -48,7 +48,7 @@ def _pipe(made: Papers) -> dict[str, Any]:
     return {"key_file": made.folder / "pipe"}
 
 
-UNUSABLE = "server.tls.cert_file and server.tls.key_file hold no certificate and key that can be used"
+UNUSABLE = "server.tls.cert_file and server.tls.key_file hold no usable certificate and key"
 REFUSED: dict[str, tuple[Callable[[Papers], dict[str, Any]], str]] = {
     "no certificate": (
         lambda made: {"cert_file": made.folder / "none"},
@@ -64,16 +64,16 @@ REFUSED: dict[str, tuple[Callable[[Papers], dict[str, Any]], str]] = {
     ),
     "a folder": (lambda made: {"cert_file": made.folder}, "server.tls.cert_file is not a file"),
     "a pipe": (_pipe, "server.tls.key_file is not a file"),
-    "another key": (_other, "server.tls.key_file is not the key of the certificate in server.tls.cert_file"),
+    "another key": (_other, "server.tls.key_file does not match the certificate in server.tls.cert_file"),
     "a passphrase": (
         _protected,
-        "server.tls.key_file is protected by a passphrase, for which nobody can be asked",
+        "server.tls.key_file is protected by a passphrase; use a key file without one",
     ),
     "swapped": (lambda made: {"cert_file": made.key_file, "key_file": made.cert_file}, UNUSABLE),
     "torn": (_torn, UNUSABLE),
     "no certificate in the authority": (
         lambda made: {"client_ca_file": made.key_file, "client_auth": "require"},
-        "server.tls.client_ca_file holds no certificate that can be used",
+        "server.tls.client_ca_file holds no usable certificate",
     ),
 }
 

@@ -15,8 +15,8 @@ from taskgate.listener.tls import Certificates, TlsSettings
 from unit.listener.gate import Gate
 from unit.listener.secure import Papers, papers
 
-NOT_USED = ("WARNING", "the new certificate is not used")
-USED = ("INFO", "the new certificate is used")
+NOT_USED = ("WARNING", "the new certificate was rejected; the old one stays in use")
+USED = ("INFO", "the new certificate is in use")
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ async def test_a_pair_that_does_not_belong_together_leaves_the_old_one_and_is_to
         assert await shown(made, gate) == second
     assert told(caplog) == [NOT_USED, USED]
     (line,) = [each for each in caplog.records if each.levelno == logging.WARNING]
-    assert vars(line)["reason"] == "server.tls.key_file is not the key of the certificate in server.tls.cert_file"
+    assert vars(line)["reason"] == "server.tls.key_file does not match the certificate in server.tls.cert_file"
 
 
 async def test_a_certificate_that_is_there_before_its_key_is_no_matter(

@@ -55,7 +55,7 @@ TABLE: dict[str, tuple[Exception, Face]] = {
     ),
     "V-ERA-4": (
         errors.VerbNotServed("POST"),
-        Face(405, -32600, "The method is not of this protocol version", None, (("Allow", "POST"),)),
+        Face(405, -32600, "The HTTP method does not exist in this protocol version", None, (("Allow", "POST"),)),
     ),
     "H-LEG-2": (errors.SessionRequired("no"), Face(400, -32600, "no")),
     "H-LEG-3": (errors.SessionNotFound("no"), Face(404, -32600, "no")),
@@ -87,7 +87,7 @@ TABLE: dict[str, tuple[Exception, Face]] = {
         Face(
             200,
             429,
-            "Too much is kept of earlier tasks (limit 1024 bytes)",
+            "Stored task results exceed the limit of 1024 bytes",
             ours("bytes", limit=1024, scope="global", retryAfterMs=2000),
             AGAIN,
         ),
@@ -111,11 +111,11 @@ TABLE: dict[str, tuple[Exception, Face]] = {
         Face(200, 503, "The task store is not available", ours("store", retryAfterMs=2000), AGAIN),
     ),
     "decisions 19, bytes in flight": (
-        errors.TooManyBytes(1024, "is in flight"),
+        errors.TooManyBytes(1024, "Messages in flight"),
         Face(
             200,
             429,
-            "Too much is in flight (limit 1024 bytes)",
+            "Messages in flight exceed the limit of 1024 bytes",
             ours("bytes", limit=1024, scope="context", retryAfterMs=2000),
             AGAIN,
         ),

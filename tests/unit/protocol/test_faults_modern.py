@@ -71,7 +71,7 @@ def test_everything_else_looks_as_it_does_to_any_host(error: Exception) -> None:
 
 def test_a_tool_that_runs_only_as_a_task_is_a_matter_of_what_the_host_declares() -> None:
     # M-NEG-3: no host of this era asks for a task.
-    refused = fault(errors.TaskSupportMismatch("The tool runs only as a task"), Era.MODERN)
+    refused = fault(errors.TaskSupportMismatch("This tool runs only as a task"), Era.MODERN)
     assert refused == fault(errors.MissingCapability(TASKS_NEEDED), Era.MODERN)
 
 

@@ -136,7 +136,7 @@ def test_a_notification_that_is_too_large_is_passed_over_and_told_of_once(
     )
     said = [large(method), OTHER, large(method), json.dumps(last).encode()]
     assert beside.heard(said, 0.0) == [OTHER]
-    told = [record for record in caplog.records if "too large to be passed on" in record.message]
+    told = [record for record in caplog.records if "is dropped: it is too large" in record.message]
     assert [(each.levelno, each.upstream, each.bytes) for each in told] == [  # type: ignore[attr-defined]
         (logging.WARNING, "reports", len(said[0]))
     ]

@@ -51,7 +51,7 @@ async def left_alone(server: ScriptedServer, caller: Caller) -> UpstreamFailed:
     refused = await failed(caller.call())
     assert len(server.requests) == before
     assert (refused.reason, refused.dispatched) == ("unreachable", False)
-    assert str(refused) == "The server failed too often and is left alone for now"
+    assert str(refused) == "Circuit open: the server failed repeatedly; the request was not sent"
     return refused
 
 

@@ -149,7 +149,7 @@ def test_without_a_data_directory_there_is_no_file_and_the_key_lasts_as_long_as_
     with caplog.at_level(logging.WARNING):
         found = means(directory=None)
     assert [sink.name for sink in found.sinks] == ["stdout"]
-    assert "there is no data directory to keep an audit file in" in caplog.messages
+    assert "an audit sink is skipped: it has no path and there is no data directory" in caplog.messages
     assert means(directory=None, before=found) == found
 
 

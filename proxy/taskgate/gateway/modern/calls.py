@@ -205,7 +205,7 @@ class Calls:
         mode, declares_tasks = decision.mode, outbound.said.declares_tasks
         if mode is Mode.REQUIRED and not declares_tasks:
             self._turns.refused(outbound)
-            raise TaskSupportMismatch("The tool runs only as a task")
+            raise TaskSupportMismatch("This tool runs only as a task")
         if mode is Mode.SYNC or not declares_tasks or call.kept is None:
             return outbound
         return outbound._replace(may_become_task=True, mode=mode, grace=decision.inline_grace)
@@ -214,7 +214,7 @@ class Calls:
         """Refuse a call whose key stands for a task, where its host cannot be given one. Raises TaskSupportMismatch."""
         if await self._tasks.earlier(outbound.caller, outbound.line, call) is not None:
             self._turns.refused(outbound)
-            raise TaskSupportMismatch("The call with that idempotency key runs as a task")
+            raise TaskSupportMismatch("The call with this idempotency key runs as a task")
 
     async def _made_or_carried(self, outbound: OutboundCall) -> RpcReply:
         record = await self._promotion.made(outbound)
@@ -251,11 +251,11 @@ class Calls:
         """Go on with a held call; where what the host brings cannot be taken, it stays held for a better try."""
         flight = held.flight
         if asked_of(outbound.said.peer) != asked_of(held.line.peer):
-            raise InvalidParams("The request does not declare the capabilities that it was first sent with")
+            raise InvalidParams("A retry must declare the same capabilities as the first request")
         for key, answer in intent.answers.items():
             question = flight.questions.get(key)
             if question is not None and not self._dialect.fits(question.question.method, answer):
-                raise InvalidParams("An answer does not fit what was asked")
+                raise InvalidParams("An input response does not match its input request")
         self._turns.left(outbound)
         self._holds.take(held)
         for key, answer in intent.answers.items():

@@ -129,7 +129,7 @@ class InflightCall:
             if not self._has_told:
                 # Once: how often it happens is the server's to decide.
                 self._has_told = True
-                log.warning("questions of a server are refused: too many, or too large")
+                log.warning("input requests of a server are rejected: too many or too large")
             question.refuse()
             return
         self._asked += 1
@@ -222,7 +222,7 @@ class InflightCall:
 
     async def response(self) -> Response:
         """See OngoingCall. Not to be asked for after `close`, which is to follow where it raises."""
-        assert self._call is not None, "a call that was given up has no response"
+        assert self._call is not None, "an abandoned call has no response"
         return await self._call
 
     def close(self) -> None:

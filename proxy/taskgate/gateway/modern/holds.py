@@ -65,7 +65,10 @@ class HeldCalls:
             if not self._has_told:
                 # Once until there is room: how often it happens is for others to decide.
                 self._has_told = True
-                log.warning("a call is given up: too many wait for their hosts", extra={"upstream": line.mount.name})
+                log.warning(
+                    "a call is cancelled: too many calls wait for input from their hosts",
+                    extra={"upstream": line.mount.name},
+                )
             return None
         id_ = urlsafe_b64encode(self._entropy.token(ID_BYTES)).decode()
         held = Held(f"{self.mark}.{id_}" if self.mark else id_, line, flight)
@@ -122,7 +125,10 @@ class HeldCalls:
                 self._give_up(held)
 
     def _expire(self, held: Held) -> None:
-        log.info("a host did not come back with answers in time", extra={"upstream": held.line.mount.name})
+        log.info(
+            "a call is cancelled: its host did not send the input responses in time",
+            extra={"upstream": held.line.mount.name},
+        )
         self._give_up(held)
 
     def _give_up(self, held: Held) -> None:

@@ -110,7 +110,7 @@ class Promotion:
         try:
             record = await self._tasks.create(outbound.caller, outbound.line, request, ticket=ticket)
         except GatewayError as refusal:
-            log.debug("a queued call does not become a task", extra={"reason": refusal.reason})
+            log.debug("a queued call is not promoted to a task", extra={"reason": refusal.reason})
             return None
         return self._kept(outbound, request, record)
 
@@ -121,7 +121,7 @@ class Promotion:
             record = await self._tasks.promote(outbound.caller, outbound.line, request, flight)
         except GatewayError as refusal:
             # It just goes on to wait (R-RES-6).
-            log.debug("a call does not become a task", extra={"reason": refusal.reason})
+            log.debug("a call is not promoted to a task", extra={"reason": refusal.reason})
             flight.passes_rounds = True
             return None
         if flight.is_adopted:

@@ -67,7 +67,7 @@ class RemoteExchange:
 
     async def body(self, budget: BytesInFlight, caller: str) -> bytes:
         """See Exchange: it was read where it came to."""
-        raise AssertionError("the body is with whoever brought the request")
+        raise AssertionError("the body stays on the replica that forwarded the request")
 
     def hold(self, size: int) -> None:
         """See Exchange: its bytes count where it came to."""

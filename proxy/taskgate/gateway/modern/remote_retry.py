@@ -203,7 +203,7 @@ class RemoteRetries:
             pass
         except Exception as error:
             if not isinstance(error, GatewayError):
-                log.error("A request of another replica failed in a way that was not foreseen", exc_info=error)
+                log.error("Unexpected error in a request that another replica forwarded", exc_info=error)
             say(messages.Refused(name, pack(error)))
         finally:
             living.cancel()
@@ -222,9 +222,9 @@ class RemoteRetries:
         line = holds.find(owners, word.hold, word.round).line
         read = partial(parse, word.request.encode(), max_depth=DEPTH)
         said, request = _said(word.said), await offloaded(len(word.request), read)
-        assert isinstance(request, Request), "nothing else comes back for a call"
+        assert isinstance(request, Request), "only requests are forwarded"
         intent = dialect.decode(request, said, offers_tasks=line.mount.offers_tasks, extensions=line.mount.extensions)
-        assert isinstance(intent, Retry), "the state was read in it"
+        assert isinstance(intent, Retry), "the replica that forwarded it found a requestState"
         with line:
             # No token travels: the server is told for the same caller, as they were when the call was made.
             outbound = await let_in(exchange, line.caller, line, said, intent.request)

@@ -127,7 +127,7 @@ class ModernRequests:
                 return self.calls.relay(exchange, caller, line, said, intent)
             case Discover():
                 return self._discover(exchange, line, said, intent)
-        raise AssertionError(f"{type(intent).__name__} needs no line, or was served before")
+        raise AssertionError(f"unexpected intent of a request: {type(intent).__name__}")
 
     def _check_params(self, exchange: Exchange, mount: Mount, request: Request, tool: str, listed: ListedTool) -> None:
         try:
@@ -200,7 +200,7 @@ def _answered(spoken: RpcReply, said: RequestMeta, quota: Quota) -> HandledReque
     status = 200
     if spoken.error not in (None, TOOL_ERROR):
         # By the code that its host is told, which need not be the server's own.
-        assert isinstance(spoken.message, str), "what is stored of a task is no error of a request"
+        assert isinstance(spoken.message, str), "the error of a request is never a stored one"
         status = modern_status(json.loads(spoken.message)["error"]["code"])
     reply = HttpReply(status, spoken.message, spoken.headers + quota)
     return HandledRequest(reply, said.peer.revision, spoken.error)

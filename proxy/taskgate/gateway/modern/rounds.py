@@ -63,7 +63,7 @@ class RoundStates:
         if held is None:
             # Before the call is given up: its server hears that there is no answer, and that is none of the user's.
             flight.refuse()
-            raise TooManyTasks(self._holds.most, of="calls that wait for their host's answers")
+            raise TooManyTasks(self._holds.most, of="calls waiting for input from their host")
         self._holds.leave(held)
         questions = {key: question.question for key, question in flight.questions.items()}
         state = await self._sealed(outbound, HeldCall(held.id, held.round))

@@ -74,7 +74,7 @@ class Subscriptions:
         where host or token are gone before anything was said: no result comes before the acknowledgement.
         """
         if not exchange.inbound.accepts_stream:
-            raise InvalidParams("What is listened to is told on an event stream, which the request does not accept")
+            raise InvalidParams("The answer is an event stream: the request must accept text/event-stream")
         check_bounds(intent.wants)
         found = await self._find(exchange, caller, line.mount.name, intent.wants.tasks or ())
         if self._finishing:

@@ -65,7 +65,7 @@ class TaskRequests:
         asked = self._dialect.outstanding(record)
         answers = {key: answer for key, answer in intent.answers.items() if key in asked}
         if not all(self._dialect.fits(asked[key].method, answer) for key, answer in answers.items()):
-            raise InvalidParams("An input response does not fit the request that it answers")
+            raise InvalidParams("An input response does not match its input request")
         if answers:
             # Before any of them is there: the server is to hear each from who gave it.
             self._runner.answers((record.owner,), record.id, caller)

@@ -69,7 +69,7 @@ class Turns:
 
     async def _once(self, outbound: OutboundCall, asking: CoalesceKey, listener: CallListener) -> Response:
         response = await self._joining.once(asking, partial(self._shared, outbound, listener))
-        assert isinstance(response, Response), "what is sent comes to no task"
+        assert isinstance(response, Response), "a sent call yields a response, not a task"
         return response
 
     async def _shared(self, outbound: OutboundCall, listener: CallListener) -> Response:

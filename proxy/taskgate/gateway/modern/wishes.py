@@ -27,7 +27,7 @@ def check_bounds(wants: Subscription) -> None:
     if len(uris) > MAX_RESOURCES:
         raise InvalidParams(f"resourceSubscriptions names more than {MAX_RESOURCES} resources")
     if any(len(uri) > MAX_URI for uri in uris):
-        raise InvalidParams(f"A URI in resourceSubscriptions is longer than {MAX_URI} letters")
+        raise InvalidParams(f"A URI in resourceSubscriptions is longer than {MAX_URI} characters")
 
 
 def concerns_server(wants: Subscription) -> bool:

@@ -149,7 +149,7 @@ class TokenEndpoint:
         # Once for all calls that meet it: hosts must not be able to fill the log.
         if self._told != word:
             self._told = word
-            log.warning("no credentials for a server", extra={"upstream": self._upstream, "reason": word})
+            log.warning("could not get credentials for a server", extra={"upstream": self._upstream, "reason": word})
 
 
 def basic(client_id: str, client_secret: str) -> str:
@@ -161,7 +161,7 @@ def form_of(settings: GrantSettings, subject_token: str | None) -> dict[str, str
     """What the endpoint is asked."""
     form = {"grant_type": "client_credentials"}
     if settings.kind is GrantKind.TOKEN_EXCHANGE:
-        assert subject_token is not None, "nothing can be exchanged for nothing"
+        assert subject_token is not None, "a token exchange needs the caller's token"
         form = {
             "grant_type": _EXCHANGE,
             "subject_token": subject_token,

@@ -81,8 +81,8 @@ class Credentials:
 
     async def _ask(self, principal: Principal) -> Granted:
         grant, endpoint = self._grant, self._endpoint
-        assert grant is not None, "who asks has been told whom"
-        assert endpoint is not None, "whoever is to be asked has an address"
+        assert grant is not None, "credentials are requested only with a grant"
+        assert endpoint is not None, "a grant has a token endpoint"
         exchanged = principal.token if grant.kind is GrantKind.TOKEN_EXCHANGE else None
         if exchanged is not None and principal.good_until is not None and principal.good_until <= self._clock.wall():
             raise SubjectRefused(failures.no_token())

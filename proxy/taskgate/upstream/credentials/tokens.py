@@ -93,7 +93,7 @@ class Tokens:
 
     async def _have(self, principal: Principal) -> _Token:
         task = asyncio.current_task()
-        assert task is not None, "this runs in a flight's own task"
+        assert task is not None, "this runs in a task of its own"
         self._asking.add(task)
         began = self._clock.elapsed()
         try:

@@ -31,7 +31,7 @@ from taskgate.upstream.duplex.session import ChannelSession
 from taskgate.upstream.duplex.under_way import UnderWay
 from taskgate.upstream.duplex.words import RequestPeek
 
-NOBODY: Final = dump({"code": INTERNAL_ERROR, "message": "It cannot be told who is asked"})
+NOBODY: Final = dump({"code": INTERNAL_ERROR, "message": "The request cannot be matched to a session"})
 
 NOTE_RESOURCE_UPDATED: Final = "notifications/resources/updated"
 

@@ -85,7 +85,7 @@ def response_in(message: Read) -> Response | None:
 def declared_in(message: bytes) -> bytes:
     """The text of a request's parameters, as the gateway wrote it."""
     parsed = _parsed(message)
-    assert isinstance(parsed, Request), "what the gateway asks is a request"
+    assert isinstance(parsed, Request), "the gateway sends only requests here"
     return parsed.params_text.encode()
 
 

@@ -31,7 +31,7 @@ UNHEARD: Final = 60.0
 """Seconds without a listener after which a session is over: who has one listens, but for the moment before it parts."""
 
 TAKEN: Final = 202
-UNANSWERED: Final = dump({"code": INTERNAL_ERROR, "message": "Nobody is there any more to answer"})
+UNANSWERED: Final = dump({"code": INTERNAL_ERROR, "message": "The session that could answer has ended"})
 
 
 class ChannelSession:
@@ -76,7 +76,7 @@ class ChannelSession:
 
     async def post(self, outgoing: Outgoing, until: float | None) -> ChannelReply | Status:
         """What comes back for a message of the session. Raises UpstreamFailed."""
-        assert outgoing.body is not None, "a message has a text"
+        assert outgoing.body is not None, "a message has a body"
         self._like = outgoing
         kind = kind_of(outgoing.body)
         if isinstance(kind, RequestPeek):
@@ -142,7 +142,7 @@ class ChannelSession:
     async def _ask(self, outgoing: Outgoing, asks: RequestPeek, until: float | None) -> ChannelReply:
         reply = ChannelReply(asks.id, self, outgoing.idle)
         if asks.method in _NOTED:
-            assert outgoing.body is not None, "a request has a text"
+            assert outgoing.body is not None, "a request has a body"
             if asks.method == TASKS_RESULT:
                 reply.about = task_in(outgoing.body)
             elif self._is_still_wanted(asks.method, uri_in(outgoing.body) or ""):

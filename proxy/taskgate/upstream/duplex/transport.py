@@ -87,7 +87,7 @@ class DuplexTransport:
     # --- of the legacy era
 
     async def _open(self, outgoing: Outgoing, asks: RequestPeek, until: float | None) -> Incoming:
-        assert outgoing.body is not None, "a request has a text"
+        assert outgoing.body is not None, "a request has a body"
         context = _context(outgoing)
         company = await self._taken(Wish(context, declared_in(outgoing.body), outgoing), until)
         session = ChannelSession(token_hex(16), company.channel, context, self._end)

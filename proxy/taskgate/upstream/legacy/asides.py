@@ -75,7 +75,7 @@ class BackgroundPosts:
     async def _insist(self, message: str, principal: Principal | None) -> None:
         try:
             if not await self._insist_on(message, principal):
-                log.warning("an answer did not reach the server that waits for it")
+                log.warning("an answer could not be delivered to the server that waits for it")
         finally:
             self._answers -= 1
         if not self._answers:

@@ -45,7 +45,7 @@ from taskgate.upstream.resume_points import ResumePoint
 FAREWELL: Final = 2.0
 """Seconds that a server has for what it is told last."""
 
-UNWANTED: Final = "Nobody waits for the answer any more"
+UNWANTED: Final = "The answer is no longer needed"
 
 
 class Conversation:
@@ -89,7 +89,7 @@ class Conversation:
     @property
     def server(self) -> Server:
         """What the server said in the handshake."""
-        assert self._server is not None, "a conversation is handed out after its handshake"
+        assert self._server is not None, "the handshake comes first"
         return self._server
 
     async def begin(self, handshake: Handshake) -> None:

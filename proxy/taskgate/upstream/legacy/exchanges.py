@@ -154,7 +154,7 @@ class LegacyExchanges:
             heard = hear(message, None) if len(message) <= LARGE else await aside(partial(hear, message, None))
             if isinstance(heard, CallAnswered) and heard.response.id == call.id:
                 return heard.response
-        raise failures.malformed("its answer belongs to no request of ours")
+        raise failures.malformed("its answer matches no request of the gateway")
 
     async def _refusal(self, call: Call, incoming: Incoming) -> Response:
         """The server's own answer where an error status carries one; else the failure that the status means.
@@ -182,7 +182,7 @@ class LegacyExchanges:
         if session is None:
             return
         if not (session.isascii() and session.isprintable() and 0 < len(session) <= 1024) or " " in session:
-            raise failures.malformed("its session id is none")
+            raise failures.malformed("its session id is invalid")
         self.session = session
         self._send_always(SESSION_HEADER, session)
 

@@ -88,7 +88,7 @@ class Natives:
         if talk.makes_tasks and (task := self._upstream_context.dialect.native.created(response)) is not None:
             # No host is to hear of it (decisions 1), and nobody follows it.
             self._end(task.id)
-            raise failures.malformed("it made a task of a call that it was not asked to")
+            raise failures.malformed("it created a task for a call that did not ask for one")
         return response
 
     async def _support(self, tool: str) -> TaskSupport | None:

@@ -86,5 +86,5 @@ class Catalogue:
         read = upstream_context.dialect.read_tools(response)
         for name in read.refused[:MOST_NAMED]:
             extra = {"upstream": upstream_context.settings.name, "tool": name}
-            log.warning("a tool is left out: its annotations for headers are not sound", extra=extra)
+            log.warning("a tool is not listed: its header annotations are invalid", extra=extra)
         return read.page

@@ -131,5 +131,5 @@ class Discovery:
         self._server.forget()
         self._lost()
         self._upstream_context.era_lost()
-        text = "The server speaks no revision of this era that the gateway knows"
+        text = "The server and the gateway share no protocol revision of this era"
         return UpstreamFailed(UpstreamReason.REFUSED, text, dispatched=False)

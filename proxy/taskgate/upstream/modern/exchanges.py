@@ -120,7 +120,7 @@ class ModernExchanges:
                 return refusal
             if isinstance(heard, CallAnswered) and heard.response.id == call.id:
                 return heard.response
-        raise failures.malformed("its answer belongs to no request of ours")
+        raise failures.malformed("its answer matches no request of the gateway")
 
     async def _refusal(self, call: Call, incoming: Incoming) -> Response:
         """The server's own answer where an error status carries one; else the failure that the status means."""

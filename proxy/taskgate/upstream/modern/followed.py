@@ -54,7 +54,7 @@ class FollowedTask:
         call: Call,
         task: ServerTask,
     ) -> None:
-        assert call.listener is not None, "no request of our own becomes a task"
+        assert call.listener is not None, "only a call with a listener becomes a task"
         self._dialect = upstream_context.dialect
         self._outlives = upstream_context.outlives
         self._follow_ups = follow_ups
@@ -122,7 +122,7 @@ class FollowedTask:
         """Let the server have the answers; what does not arrive is brought before the next look."""
         given = questions.bringing()
         answers = self._dialect.answers(given)
-        assert answers is not None, "each of them can be told"
+        assert answers is not None, "every answer can be encoded"
         try:
             response = await self._follow_ups.bring(self._call, self.id, answers)
         except UpstreamFailed as failure:

@@ -61,7 +61,7 @@ class LocalWords:
 
     def _set_level(self, level: str | None) -> Response:
         if level is None:
-            return self._refusal(INVALID_PARAMS, "The level must be one of the levels of a log")
+            return self._refusal(INVALID_PARAMS, "The level must be a valid log level")
         self._lasting.level = level
         return self._done()
 
@@ -72,7 +72,7 @@ class LocalWords:
             self._listening.unsubscribe(uri)
             return self._done()
         if not await self._listening.subscribe(uri, self._upstream_context.settings.first_byte.total_seconds()):
-            return self._refusal(INVALID_PARAMS, "The server does not tell of changes to this resource")
+            return self._refusal(INVALID_PARAMS, "The server does not send updates of this resource")
         return self._done()
 
     def _done(self) -> Response:

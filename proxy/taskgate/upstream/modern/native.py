@@ -121,4 +121,4 @@ class ServerTasks:
             else:
                 return
         name = self._upstream_context.settings.name
-        log.warning("a server was not told that nobody waits for its task", extra={"upstream": name})
+        log.warning("a task of a server could not be cancelled", extra={"upstream": name})

@@ -67,7 +67,7 @@ class OpenRound:
 
     def _ask(self) -> None:
         listener = self._call.listener
-        assert listener is not None, "no request of our own can be answered with a round"
+        assert listener is not None, "only a call with a listener has rounds"
         heard = dict(self._open)
         for question in heard.values():
             # Whoever heard the one before may have ended the round.

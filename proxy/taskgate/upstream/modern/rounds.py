@@ -92,7 +92,7 @@ class RoundRunner:
             except UpstreamFailed as failure:
                 # Whatever became of this request, the server may have acted on the ones before.
                 raise failures.sent(failure) from None
-        raise failures.malformed("it asks without an end")
+        raise failures.malformed("it requests input without end")
 
     async def _begun(
         self, call: Call, saying: Saying, tool: str | None, first_byte: timedelta | None
@@ -123,7 +123,7 @@ class RoundRunner:
         """The request with what the server asked for; None where it gets no answer that it could be told (10.2)."""
         if not asked.questions:
             if empty > MAX_EMPTY:
-                raise failures.malformed("it asks without an end")
+                raise failures.malformed("it requests input without end")
             await asyncio.sleep(min(PAUSE_FIRST * 2 ** (empty - 1), PAUSE_MOST))
             return saying._replace(answers=None, state=asked.state)
         open_round = OpenRound(self._upstream_context.dialect, call, asked)

@@ -102,7 +102,7 @@ class TaskQuestions:
     def _hear(self, key: str, question: Question) -> None:
         self._asked[key] = question
         listener = self._call.listener
-        assert listener is not None, "no request of our own becomes a task"
+        assert listener is not None, "only a call with a listener becomes a task"
         self._open[key] = asked = RoundQuestion(key, question, self, lasts=True)
         self._call.asks(1)
         listener.asked(asked)

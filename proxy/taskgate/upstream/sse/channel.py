@@ -127,11 +127,11 @@ class SseChannel:
 
     async def _hear(self, message: bytes) -> None:
         ears = self._ears
-        assert ears is not None, "nothing is read for nobody"
+        assert ears is not None, "reading starts with a listener"
         was_message = ears.heard(message) if len(message) <= LARGE else await ears.heard_large(message)
         if not was_message and not self._told_junk:
             self._told_junk = True
-            log.warning("a server said what is no message; it is passed over, and so is the like")
+            log.warning("a server sent something that is not a message; this and all like it are ignored")
 
     def _hear_other(self, type: bytes, data: bytes) -> None:
         # The first one counts: to follow another would be to have the session moved.
@@ -159,7 +159,7 @@ class SseChannel:
         asyncio.get_running_loop().call_soon(self._tell, failure, context=Context())
 
     def _tell(self, failure: UpstreamFailed) -> None:
-        assert self._ears is not None, "somebody listens"
+        assert self._ears is not None, "there is a listener"
         self._ears.lost(failure)
         if not self._over.done():
             self._over.set_result(None)

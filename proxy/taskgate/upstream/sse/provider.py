@@ -97,7 +97,7 @@ class SseChannelProvider:
     def _place(self, seen_at: Target, reference: bytes) -> Target:
         written = reference.decode(errors="replace").strip()
         if not written or len(reference) > LONGEST or "\ufffd" in written:
-            raise failures.unsent(failures.malformed("the place that it wants messages sent to is none"))
+            raise failures.unsent(failures.malformed("its message endpoint is invalid"))
         place = self._origin.inside(written, seen_at)
         if place is None:
             raise trouble.elsewhere()

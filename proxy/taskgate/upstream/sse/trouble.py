@@ -6,25 +6,25 @@ from taskgate.upstream.failures import Ours
 
 def elsewhere() -> UpstreamFailed:
     """Its endpoint is of another origin, which is never asked (U-SSE-2)."""
-    text = "The server wants messages sent to another origin, where none are sent"
+    text = "The server's message endpoint is on another origin, which is not allowed"
     return UpstreamFailed(UpstreamReason.REDIRECT, text, dispatched=False)
 
 
 def no_stream() -> UpstreamFailed:
     """What it answers with is no event stream."""
-    text = "The server broke the protocol: it answered with no event stream"
+    text = "The server broke the protocol: it did not answer with an event stream"
     return UpstreamFailed(UpstreamReason.MALFORMED, text, dispatched=False)
 
 
 def no_endpoint() -> UpstreamFailed:
     """The stream stands, and nothing on it tells where messages are to be sent."""
-    text = "The server did not say in time where to send messages"
+    text = "The server did not send its message endpoint in time"
     return UpstreamFailed(UpstreamReason.TIMEOUT, text, dispatched=False)
 
 
 def ended_at_once() -> UpstreamFailed:
     """The stream ended before it told."""
-    text = "The server's event stream ended before it said where to send messages"
+    text = "The server's event stream ended before it sent its message endpoint"
     return UpstreamFailed(UpstreamReason.UNREACHABLE, text, dispatched=False)
 
 

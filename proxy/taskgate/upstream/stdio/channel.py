@@ -194,7 +194,7 @@ class ProgramChannel:
 
     async def send(self, outgoing: Outgoing) -> int:
         """See MessageChannel."""
-        assert outgoing.body is not None, "what is sent on a line is a message"
+        assert outgoing.body is not None, "a message has a body"
         if not (self.stands and await self._writing.write(_line(outgoing.body), outgoing.left)):
             raise await self.why_unsent()
         self._note_use()
@@ -320,7 +320,7 @@ class ProgramChannel:
         self._reading.resume()
 
     def _tell(self, ending: Ending) -> None:
-        assert self._ears is not None, "somebody listens"
+        assert self._ears is not None, "there is a listener"
         failure = ending.failure(dispatched=True)
         asyncio.get_running_loop().call_soon(self._ears.lost, failure, context=Context())
 

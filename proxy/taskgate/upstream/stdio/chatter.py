@@ -56,13 +56,13 @@ class ProgramLog:
     def tell_junk(self, said: bytes, pid: int) -> None:
         """Tell one line of standard output that is no message; of a broken one, which may quote somebody, the size."""
         if said.lstrip().startswith(_MESSAGES):
-            self.tell(b"a message that cannot be read, of %d bytes" % len(said), pid, stream="stdout")
+            self.tell(b"a message of %d bytes that cannot be read" % len(said), pid, stream="stdout")
         else:
             self.tell(said[: self.needed], pid, stream="stdout", is_whole=len(said) <= self.needed)
 
     def tell_cut(self, size: int, pid: int) -> None:
         """Tell that a line of standard output was too long to be kept."""
-        self.tell(b"a line that is too long, of %d bytes" % size, pid, stream="stdout")
+        self.tell(b"a line of %d bytes, too long to log" % size, pid, stream="stdout")
 
     def drop(self, lines: int) -> None:
         """Count lines that are not told."""
@@ -77,7 +77,7 @@ class ProgramLog:
         fields: dict[str, object] = {"upstream": self._upstream, "pid": pid, "stream": stream, "text": text}
         if self._dropped:
             fields["dropped"], self._dropped = self._dropped, 0
-        log.info("a server's program says", extra=fields)
+        log.info("output of a server's program", extra=fields)
 
 
 class Chatter:

@@ -52,11 +52,13 @@ class Ending:
 
 
 OURS: Final = Ending(Cause.OURS, str(failures.let_go(dispatched=True)))
-ENDLESS: Final = Ending(Cause.TOO_LARGE, "The server's program was ended, since it wrote a message without end")
+ENDLESS: Final = Ending(
+    Cause.TOO_LARGE, "The server's program was stopped because it wrote a message that is too large"
+)
 CLOSED_OUTPUT: Final = Ending(Cause.CLOSED, "The server's program closed its output before it answered")
 CLOSED_INPUT: Final = Ending(Cause.CLOSED, "The server's program closed its input before it answered")
-UNREAD: Final = Ending(Cause.CLOSED, "The server's program has ended, or does not hear anything any more")
-_UNKNOWN: Final = Ending(Cause.NURSERY, "The server's program ended before it answered, and nobody knows how")
+UNREAD: Final = Ending(Cause.CLOSED, "The server's program has ended or no longer reads its input")
+_UNKNOWN: Final = Ending(Cause.NURSERY, "The server's program ended before it answered; its exit status is unknown")
 
 
 def of_status(status: int) -> Ending:
@@ -65,7 +67,7 @@ def of_status(status: int) -> Ending:
         return _UNKNOWN
     if status >= 0:
         return Ending(Cause.EXIT, f"The server's program exited with status {status} before it answered")
-    return Ending(Cause.SIGNAL, f"The server's program was ended by {_name(-status)} before it answered")
+    return Ending(Cause.SIGNAL, f"The server's program was killed by {_name(-status)} before it answered")
 
 
 def not_started(errno: int, *, cwd: bool) -> UpstreamFailed:
@@ -85,14 +87,14 @@ def not_in_time() -> UpstreamFailed:
 
 def no_room() -> UpstreamFailed:
     """As many programs run as may, all of them for others."""
-    text = "All programs of the server that may run are in use, and none became free in time"
+    text = "All programs that the server may have are in use, and none became free in time"
     return failures.Ours(UpstreamReason.TIMEOUT, text, dispatched=False)
 
 
 def held_back(failures: int, seconds: float) -> UpstreamFailed:
     """Programs were of no use so often that there is a pause before the next."""
     times = "once" if failures == 1 else f"{failures} times in a row"
-    text = f"The server's program failed soon after its start, {times}: it is started again in {ceil(seconds)} s"
+    text = f"The server's program failed soon after its start, {times}; the next start is in {ceil(seconds)} s"
     wait = timedelta(seconds=seconds)
     return UpstreamFailed(UpstreamReason.UNREACHABLE, text, dispatched=False, retry_after=wait)
 
@@ -111,16 +113,16 @@ def _name(signal: int) -> str:
 
 
 _REFUSED: Final = "the system refused it"
-_FULL: Final = "the system has no room for it"
+_FULL: Final = "the system lacks the resources for it"
 _OF_DIRECTORIES: Final = {
-    numbers.ENOENT: "its directory does not exist",
-    numbers.ENOTDIR: "its directory is none",
-    numbers.EACCES: "its directory may not be entered",
+    numbers.ENOENT: "its working directory does not exist",
+    numbers.ENOTDIR: "its working directory is not a directory",
+    numbers.EACCES: "no permission to enter its working directory",
 }
 _OF_PROGRAMS: Final = {
-    numbers.ENOENT: "there is no such program, or none that it needs to run",
-    numbers.EACCES: "it may not be executed",
-    numbers.ENOEXEC: "it is no program",
+    numbers.ENOENT: "the program or its interpreter does not exist",
+    numbers.EACCES: "no permission to execute it",
+    numbers.ENOEXEC: "it is not an executable program",
     numbers.EAGAIN: _FULL,
     numbers.ENOMEM: _FULL,
     numbers.EMFILE: _FULL,

@@ -42,7 +42,7 @@ class Nurse:
             raise ProgramNotStarted(0)
         if self._nursing is None or self._nursing.is_over:
             if self._nursing is not None:
-                log.error("the nursery of servers' programs ended, and all of them with it: another is started")
+                log.error("the nursery process ended, and all servers' programs with it; a new one is started")
             try:
                 self._nursing = Nursing()
             except OSError as refused:

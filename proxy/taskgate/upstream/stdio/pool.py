@@ -104,7 +104,7 @@ class StdioChannels:
                     self._empty = self._empty or asyncio.get_running_loop().create_future()
                     await asyncio.shield(self._empty)
         except TimeoutError:
-            log.error("programs of a server did not end", extra={"upstream": self._program.name})
+            log.error("programs of a server did not exit in time", extra={"upstream": self._program.name})
 
     # --- which program, and when there may be one
 
@@ -140,7 +140,9 @@ class StdioChannels:
             async with asyncio.timeout_at(until):
                 await self._waiting[ticket].told
         except TimeoutError:
-            log.warning("all programs of a server are in use", extra={"upstream": self._program.name})
+            log.warning(
+                "all programs of a server are in use; a request is refused", extra={"upstream": self._program.name}
+            )
             raise endings.no_room() from None
 
     def _present(self, key: Hashable, wish: Wish) -> ProgramSlot | None:
@@ -233,7 +235,10 @@ class StdioChannels:
         # Whoever gives a request up may do so without a word: so it is looked again also where none is idle.
         until = now if slot is None else due(slot, wants)
         if slot is not None and until <= now:
-            log.info("a server's program makes room", extra={"upstream": self._program.name, "pid": slot.pid})
+            log.info(
+                "an idle program of a server is stopped to make room for another",
+                extra={"upstream": self._program.name, "pid": slot.pid},
+            )
             slot.end()
         elif self._looking is None:
             self._looking = asyncio.get_running_loop().call_at(max(until, now + _LOOK), self._look, context=Context())
@@ -261,7 +266,7 @@ class StdioChannels:
         now = _now()
         was_of_use = line.spoke is not None and now - line.spoke >= LIVES
         if ending.is_ours or slot.probes:
-            log.info("a server's program is not needed any more", extra=of)
+            log.info("a server's program is no longer needed", extra=of)
             if was_of_use and not slot.probes:
                 self._restarts.served(slot.key)
             return

@@ -61,7 +61,7 @@ class ProgramSlot:
 
     async def settled(self) -> None:
         """Wait until the program runs, or will not; `line` or `failure` is there then."""
-        assert self._starting is not None, "it was begun"
+        assert self._starting is not None, "begin() comes first"
         if not self._starting.done():
             await asyncio.wait((self._starting,))
 
@@ -80,7 +80,7 @@ class ProgramSlot:
         """The line to its program. Raises UpstreamFailed where that did not start, or has ended since."""
         if self.failure is not None:
             raise endings.again(self.failure)
-        assert self.line is not None, "it has started"
+        assert self.line is not None, "a slot without a failure has a channel"
         if not self.line.stands:
             raise await self.line.why_unsent()
         return self.line

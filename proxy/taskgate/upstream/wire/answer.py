@@ -108,7 +108,7 @@ class HttpIncoming:
             if not self.streams and self._media_type != "application/json":
                 raise failures.malformed("its answer is neither JSON nor an event stream")
             if self._headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
-                raise failures.malformed("its answer is in a coding it was not asked for")
+                raise failures.malformed("its answer has a content encoding that was not requested")
             self._decoder = EventDecoder(self._limit, other) if self.streams else None
             self._ready = deque()
         return self
@@ -117,7 +117,7 @@ class HttpIncoming:
         return self
 
     async def __anext__(self) -> bytes:
-        assert self._ready is not None, "`messages` looks at the head before the body is read"
+        assert self._ready is not None, "messages() comes before reading"
         if self._decoder is None:
             return await self._document()
         while not self._ready:

@@ -202,7 +202,7 @@ class Connection(BaseProtocol):
         try:
             messages, self._upgraded, _ = self._parser.feed_data(data)
         except Exception:  # whatever the parser chokes on
-            self._fail(failures.malformed("its answer is no HTTP"))
+            self._fail(failures.malformed("its answer is not valid HTTP"))
             self._break_off()
             self.drop()
             return

@@ -31,7 +31,7 @@ class Dialer:
 
     def __init__(self, origin: URL, tls: UpstreamTls) -> None:
         assert origin.raw_host is not None, "a target has a host"
-        assert origin.port is not None, "a target has a scheme of ours"
+        assert origin.port is not None, "a target has a port"
         self._host = origin.raw_host
         self._port = origin.port
         self._ceiling = descriptors.server_ceiling()
@@ -59,7 +59,7 @@ class Dialer:
         )
         if transport.get_extra_info("socket").fileno() >= self._ceiling:
             connection.drop()
-            raise OSError(EMFILE, "the rest is for the gateway itself")
+            raise OSError(EMFILE, "the remaining file descriptors are reserved for the gateway")
         return connection
 
     async def _first_of(self, addresses: list[str], new: Callable[[], Connection]) -> Connection:
@@ -88,7 +88,7 @@ class Dialer:
         if winner is None:
             errors = (attempt.exception() for attempt in started)
             lacks = (error for error in errors if isinstance(error, OSError) and descriptors.ran_out(error))
-            raise next(lacks, OSError("no address of the host can be reached"))
+            raise next(lacks, OSError("no address of the host is reachable"))
         return winner.result()
 
 

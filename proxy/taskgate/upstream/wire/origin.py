@@ -39,7 +39,7 @@ class Origin:
     """
 
     def __init__(self, settings: UpstreamSettings, retried: Callable[[str], None]) -> None:
-        assert settings.url is not None, "whoever is spoken to over HTTP has a URL"
+        assert settings.url is not None, "an HTTP upstream has a URL"
         self.configured: Final = Target(URL(settings.url))
         """Where the server is, as the operator says."""
         self._pool = Pool(

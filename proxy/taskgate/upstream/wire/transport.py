@@ -53,7 +53,7 @@ class HttpTransport:
             )
         except ValueError:
             connection.drop()
-            raise failures.malformed("its answer has no media type") from None
+            raise failures.malformed("its answer has an invalid Content-Type") from None
 
     async def close(self) -> None:
         """Drop every connection; nothing can be sent any more."""

@@ -45,7 +45,7 @@ def _show(context: ssl.SSLContext, cert_file: Path, key_file: Path | None) -> No
         # Without an answer of ours OpenSSL would ask whoever sits at the terminal for the key's password.
         context.load_cert_chain(cert_file, key_file, password=lambda: "")
     except (ssl.SSLError, ValueError):
-        text = "tls.cert_file, tls.key_file: hold no certificate in PEM form with its key, which has no password"
+        text = "tls.cert_file, tls.key_file: must hold a PEM certificate and its key without a password"
         raise TlsFileRefused(text) from None
 
 
@@ -57,6 +57,6 @@ def _expect_readable(key: str, path: Path, *, is_secret: bool = False) -> None:
     except OSError as error:
         raise TlsFileRefused(f"{key}: cannot be read: {error.strerror}") from None
     except ValueError:
-        raise TlsFileRefused(f"{key}: cannot be read: no file can have this name") from None
+        raise TlsFileRefused(f"{key}: cannot be read: the file name is invalid") from None
     if exposed:
         raise TlsFileRefused(f"{key}: {ADVICE}")

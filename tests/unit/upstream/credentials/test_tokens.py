@@ -138,9 +138,7 @@ async def test_nothing_is_asked_without_a_token_of_the_caller(
     for principal in (unknown, expired):
         refused = await failure(house.session(principal))
         assert refused.reason == "refused"
-        assert str(refused) == (
-            "The gateway could not get credentials for the server without a valid token of the caller"
-        )
+        assert str(refused) == ("The gateway could not get credentials for the server: the caller has no valid token")
     assert (endpoint.asked, len(server.requests)) == (1, before)
 
 

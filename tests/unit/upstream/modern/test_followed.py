@@ -298,7 +298,7 @@ async def test_a_task_that_is_not_shown_for_too_long_is_given_up(
         server.methods["tasks/get"] = trouble
         failure = await following.failure()
         assert (failure.reason, failure.dispatched) == (reason, True)
-        assert "does not show its task" in str(failure)
+        assert "no longer reports on its task" in str(failure)
         await following.task.cancelled()
 
 

@@ -74,7 +74,7 @@ async def test_an_endpoint_elsewhere_is_refused_and_never_contacted(
             "{authority}", events.origin.removeprefix("http://")
         )
         events.endpoint = named.replace("{", "{{").replace("}", "}}")
-        text = "The server wants messages sent to another origin, where none are sent"
+        text = "The server's message endpoint is on another origin, which is not allowed"
         assert await failure_of(guest) == ("redirect", False, text)
         assert not other.accepted
     assert not events.posts
@@ -86,7 +86,7 @@ async def test_an_endpoint_elsewhere_is_refused_and_never_contacted(
 @pytest.mark.parametrize("endpoint", ["", "/" + "x" * 5000])
 async def test_an_endpoint_that_is_none_is_a_breach(events: EventServer, guest: Guest, endpoint: str) -> None:
     events.endpoint = endpoint
-    text = "The server broke the protocol: the place that it wants messages sent to is none"
+    text = "The server broke the protocol: its message endpoint is invalid"
     assert await failure_of(guest) == ("malformed", False, text)
 
 
@@ -102,7 +102,7 @@ async def test_a_stream_that_never_says_where_messages_go_is_given_up_in_time(
 ) -> None:
     events.endpoint = None
     guest = new_house(events.url, connect=seconds(0.5)).guest()
-    text = "The server did not say in time where to send messages"
+    text = "The server did not send its message endpoint in time"
     assert await failure_of(guest) == ("timeout", False, text)
     await events.last().left.wait()
     events.endpoint = "/messages?session_id={session}"
@@ -111,7 +111,7 @@ async def test_a_stream_that_never_says_where_messages_go_is_given_up_in_time(
 
 async def test_a_stream_that_ends_before_it_says_so_fails_the_call(events: EventServer, guest: Guest) -> None:
     events.endpoint, events.ends_early = None, True
-    text = "The server's event stream ended before it said where to send messages"
+    text = "The server's event stream ended before it sent its message endpoint"
     assert await failure_of(guest) == ("unreachable", False, text)
     events.endpoint, events.ends_early = "/messages?session_id={session}", False
     assert await works(guest)
@@ -128,7 +128,7 @@ async def test_a_stream_that_ends_right_after_it_said_so_fails_the_call(events: 
 
 async def test_no_event_stream_is_a_breach(events: EventServer, guest: Guest) -> None:
     events.content_type = "application/json"
-    text = "The server broke the protocol: it answered with no event stream"
+    text = "The server broke the protocol: it did not answer with an event stream"
     assert await failure_of(guest) == ("malformed", False, text)
 
 
@@ -175,7 +175,7 @@ async def test_what_is_no_message_is_passed_over_and_told_once(
     assert await works(guest)
     events.last().say(b"data: hello\n\n", b"data: {}\n\n", b"data: \xff\xfe\n\n", b"event: ping\ndata: 1\n\n")
     assert await works(guest)
-    assert len([record for record in caplog.records if "no message" in record.message]) == 1
+    assert len([record for record in caplog.records if "not a message" in record.message]) == 1
 
 
 @covers("T43")
@@ -190,7 +190,7 @@ async def test_a_server_that_says_too_much_beside_its_answers_loses_its_stream(
         line, _ = await events.program.asked("tools/call", 2)
         note = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x" * 2000}}
         line.say(*[note] * (3 * SAID_A_SECOND // 2000))
-        with pytest.raises(UpstreamFailed, match="says too much") as failed:
+        with pytest.raises(UpstreamFailed, match="sent too much data") as failed:
             await calling
     assert (failed.value.reason, failed.value.dispatched) == ("too_large", True)
     assert await works(guest)

@@ -53,7 +53,7 @@ async def test_each_line_is_a_line_of_the_log(yard: Yard, said: Said) -> None:
     await eventually(lambda: len(said.lines) == 3)
     fields = {
         "upstream": "reports", "stream": "stderr", "pid": taken.line.pid,
-        "msg": "a server's program says", "levelname": "INFO",
+        "msg": "output of a server's program", "levelname": "INFO",
     }  # fmt: skip
     assert said.lines == [{"text": text, **fields} for text in ("Starting...", "  indented %s %d", "last")]
 

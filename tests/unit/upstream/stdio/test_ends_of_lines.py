@@ -29,8 +29,8 @@ async def refusal(taken: Taken) -> UpstreamFailed:
     [
         ("sys.exit(3)", "The server's program exited with status 3 before it answered"),
         ("sys.exit(0)", "The server's program exited with status 0 before it answered"),
-        ("os.kill(os.getpid(), 9)", "The server's program was ended by SIGKILL before it answered"),
-        ("os.kill(os.getpid(), 34)", "The server's program was ended by SIGRTMIN before it answered"),
+        ("os.kill(os.getpid(), 9)", "The server's program was killed by SIGKILL before it answered"),
+        ("os.kill(os.getpid(), 34)", "The server's program was killed by SIGRTMIN before it answered"),
     ],
 )
 async def test_how_it_ended_is_said(yard: Yard, statement: str, text: str) -> None:
@@ -91,7 +91,7 @@ async def test_a_message_without_end_ends_the_line_and_the_program(new_yard: New
     taken = await new_yard(limit=10_000).take()
     await taken.do("say({'a': 1}); sys.stdout.write('{' + 'x' * 160_000); sys.stdout.flush(); sys.stdin.read()")
     failure = await taken.end()
-    assert str(failure) == "The server's program was ended, since it wrote a message without end"
+    assert str(failure) == "The server's program was stopped because it wrote a message that is too large"
     assert (failure.reason, failure.dispatched) == ("closed", True)
     assert taken.ears.messages == [{"a": 1}], "what came before is not lost"
     assert taken.ears.cuts == [b"{" + b"x" * 511 + b"\0"], "it may be told whose it would have been"
@@ -139,7 +139,7 @@ async def test_what_a_program_does_not_hear_any_more_is_refused_with_what_is_kno
     await taken.told()
     failure = await refusal(taken)
     assert (failure.reason, failure.dispatched) == ("closed", False)
-    assert str(failure) == "The server's program has ended, or does not hear anything any more"
+    assert str(failure) == "The server's program has ended or no longer reads its input"
     await taken.end()
     assert str(await refusal(taken)) == "The server's program closed its input before it answered"
 

@@ -77,7 +77,7 @@ async def test_of_a_broken_message_the_log_has_the_size_alone(yard: Yard, caplog
     taken.ears.heard = lambda message: False  # type: ignore[method-assign]
     await taken.do("print('{\"secret\": 1', flush=True)")
     await eventually(lambda: [each for each in caplog.records if each.name == "taskgate.upstream.stderr"])
-    assert "a message that cannot be read, of 12 bytes" in str(caplog.records[-1].__dict__["text"])
+    assert "a message of 12 bytes that cannot be read" in str(caplog.records[-1].__dict__["text"])
     assert "secret" not in "".join(str(each.__dict__) for each in caplog.records)
 
 
@@ -175,6 +175,6 @@ async def test_a_message_that_is_too_large_is_read_past_and_what_follows_is_hear
     await taken.do("say({'a': 1}); print('{' + 'x' * 1_000_000 + '}', flush=True); say({'a': 2})")
     assert await taken.told(2) == [{"a": 1}, {"a": 2}]
     assert taken.ears.cuts == [b"{" + b"x" * 511 + b"\0" + b"x" * 511 + b"}"]
-    assert [record.__dict__["text"] for record in caplog.records if "says" in record.message] == [
-        "a line that is too long, of 1000002 bytes"
+    assert [record.__dict__["text"] for record in caplog.records if "output of" in record.message] == [
+        "a line of 1000002 bytes, too long to log"
     ]

@@ -53,7 +53,7 @@ async def test_where_it_is_killed_its_programs_have_ended_and_another_is_started
     assert nurse.pid is None
     assert await (await start("sys.exit(5)")).status() == 5
     assert nurse.pid not in (None, first)
-    assert "the nursery of servers' programs ended" in caplog.text
+    assert "the nursery process ended" in caplog.text
     assert not is_there(first), "it was waited for"
 
 

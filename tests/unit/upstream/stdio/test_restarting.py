@@ -72,7 +72,7 @@ async def test_where_the_pause_is_long_a_request_is_refused_and_told_when_to_com
     yard = new_yard(command=program("sys.exit(3)"), backoff=HOUR, max_backoff=HOUR)
     await (await yard.take()).end()
     failure = await refusal(yard)
-    assert str(failure) == "The server's program failed soon after its start, once: it is started again in 3600 s"
+    assert str(failure) == "The server's program failed soon after its start, once; the next start is in 3600 s"
     assert (failure.reason, yard.counts) == ("unreachable", [1, 0])
     assert failure.retry_after is not None
     assert timedelta(minutes=59) < failure.retry_after <= HOUR
@@ -142,9 +142,9 @@ async def test_the_same_without_a_word_was_of_no_use(new_yard: NewYard, monkeypa
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"command": ("no-such-program",)}, "there is no such program, or none that it needs to run"),
-        ({"cwd": Path("/no/such/place")}, "its directory does not exist"),
-        ({"command": ("/",)}, "it may not be executed"),
+        ({"command": ("no-such-program",)}, "the program or its interpreter does not exist"),
+        ({"cwd": Path("/no/such/place")}, "its working directory does not exist"),
+        ({"command": ("/",)}, "no permission to execute it"),
         ({"command": ("true", "x" * 2**20)}, "its arguments are too long"),
         ({"command": ("true", "\0")}, "the system refused it"),
     ],
@@ -157,7 +157,7 @@ async def test_why_a_program_cannot_be_started_is_said_and_not_where_it_is(
     assert str(first) == str(second) == f"The server's program could not be started: {why}"
     assert (first.reason, yard.counts) == ("unreachable", [1, 0])
     assert "held" not in str(first)
-    assert "it is started again in" in str(await refusal(yard))
+    assert "the next start is in" in str(await refusal(yard))
     assert "a server's program could not be started" in caplog.text
 
 
@@ -196,7 +196,7 @@ async def test_where_the_nursery_dies_every_line_is_lost_and_the_next_request_is
     for each in taken:
         failure = await each.end()
         assert (failure.reason, failure.dispatched) == ("closed", True)
-        assert str(failure) == "The server's program ended before it answered, and nobody knows how"
+        assert str(failure) == "The server's program ended before it answered; its exit status is unknown"
     again = await yard.take("alice")
     await again.tell(id=1)
     await again.told()

@@ -187,8 +187,8 @@ async def test_who_waits_for_too_long_is_told_why(new_yard: NewYard, caplog: pyt
     with pytest.raises(UpstreamFailed) as refused:
         await yard.take("bob", first_byte=timedelta(milliseconds=100))
     assert (refused.value.reason, refused.value.dispatched) == ("timeout", False)
-    assert str(refused.value) == "All programs of the server that may run are in use, and none became free in time"
-    assert "all programs of a server are in use" in caplog.text
+    assert str(refused.value) == "All programs that the server may have are in use, and none became free in time"
+    assert "all programs of a server are in use; a request is refused" in caplog.text
 
 
 async def test_a_program_that_does_not_want_to_end_makes_room_all_the_same(new_yard: NewYard) -> None:
@@ -276,5 +276,9 @@ async def test_that_a_program_makes_room_is_logged(new_yard: NewYard, caplog: py
     yard = new_yard(processes=1)
     alice = await yard.take("alice")
     await yard.take("bob")
-    [record] = [each for each in caplog.records if each.message == "a server's program makes room"]
+    [record] = [
+        each
+        for each in caplog.records
+        if each.message == "an idle program of a server is stopped to make room for another"
+    ]
     assert (vars(record)["upstream"], vars(record)["pid"]) == ("reports", alice.line.pid)
